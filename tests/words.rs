@@ -137,19 +137,25 @@ fn messages_about_plans_name_faults_and_no_rules() {
 
 /// The source files of these folders of `src`, without tests.
 fn sources(folders: &[&str]) -> Vec<(PathBuf, String)> {
-    let mut folders: Vec<PathBuf> = folders.iter().map(|it| root().join("src").join(it)).collect();
-    let mut sources = Vec::new();
+    let all = folders.iter().flat_map(|folder| rust_files(&root().join("src").join(folder)));
+    all.filter(|(path, _)| !is_test(path)).collect()
+}
+
+/// All Rust files below a folder, with their texts.
+fn rust_files(folder: &Path) -> Vec<(PathBuf, String)> {
+    let mut folders = vec![folder.to_owned()];
+    let mut files = Vec::new();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
             if entry.is_dir() {
                 folders.push(entry);
-            } else if entry.extension().is_some_and(|extension| extension == "rs") && !is_test(&entry) {
+            } else if entry.extension().is_some_and(|extension| extension == "rs") {
                 let text = fs::read_to_string(&entry).unwrap();
-                sources.push((entry, text));
+                files.push((entry, text));
             }
         }
     }
-    sources
+    files
 }
 
 /// Words that start a sentence without a noun or a verb that names the module's subject.
@@ -251,6 +257,66 @@ fn comments_on_the_public_interface_start_with_a_noun_or_a_verb() {
     }
     let text = "/// What is open.\n#[inline]\npub fn a() {}\n/// Whether.\nfn b() {}\n/// Returns it.\npub fn c() {}\n";
     assert_eq!(wrong_comments(text), ["pub fn a() {}: What is open."]);
+}
+
+/// Words that no comment and no name of a test begins with.
+const LEADING: [&str; 11] =
+    ["What", "Whatever", "Who", "Whose", "Whoever", "Whom", "Which", "Of", "Where", "How", "Whether"];
+
+/// Folders of `src` without such a comment or name.
+const CLEAN: [&str; 11] = [
+    "export", "model", "record", "report", "rules", "shared", "spec", "stacks", "symbols", "topology",
+    "views",
+];
+
+/// Number of such comments and names in all other folders of `src`, and in `tests`. Lower it when you reword some.
+const REMAINING: usize = 2534;
+
+/// The comments of a file, private ones too, and the names of its tests that begin with one of [`LEADING`].
+fn leading(text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let (mut last, mut is_test) = ("", false);
+    for line in text.lines().map(str::trim) {
+        let end = line.find(|c| c != '/' && c != '!').unwrap_or(line.len());
+        let (marker, rest) = if line.starts_with("//") { line.split_at(end) } else { ("", line) };
+        let first = rest.split_whitespace().next().unwrap_or_default().trim_end_matches(['.', ',', ':', '?']);
+        if !marker.is_empty() && marker != last && LEADING.contains(&first) {
+            wrong.push(line.to_owned());
+        }
+        last = marker;
+        let name = rest.strip_prefix("fn ").filter(|_| is_test && marker.is_empty());
+        is_test = line == "#[test]" || is_test && line.starts_with("#[");
+        let word = name.and_then(|name| name.split(['_', '(']).next());
+        if word.is_some_and(|word| LEADING.iter().any(|leading| leading.eq_ignore_ascii_case(word))) {
+            wrong.push(line.to_owned());
+        }
+    }
+    wrong
+}
+
+#[test]
+fn comments_and_names_of_tests_start_with_their_subject() {
+    let (mut wrong, mut remaining) = (Vec::new(), 0);
+    for (path, text) in ["src", "tests"].iter().flat_map(|folder| rust_files(&root().join(folder))) {
+        // The comments on columns of tables are the text of a page.
+        let is_clean = CLEAN.iter().any(|folder| path.starts_with(root().join("src").join(folder)))
+            && !path.ends_with("export/tables.rs");
+        let found = leading(&text);
+        if is_clean {
+            wrong.extend(found.into_iter().map(|line| format!("{}: {line}", path.display())));
+        } else {
+            remaining += found.len();
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(remaining <= REMAINING, "{remaining} comments and names begin with one of {LEADING:?}");
+}
+
+#[test]
+fn leading_words_are_found_in_private_comments_and_names_of_tests() {
+    let text = "/// What is open.\nfn a() {}\n// A line.\n// Of two.\n\n    // Where it is.\n//! How.\n\
+        #[test]\n#[ignore]\nfn who_calls() {}\nfn what() {}\n#[test]\nfn whole() {}\n";
+    assert_eq!(leading(text), ["/// What is open.", "// Where it is.", "//! How.", "fn who_calls() {}"]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The calls of a process, as rows: the part of an export that grows with the record.
 //!
-//! What belongs here: from events to rows. Nothing is kept but the group that is being filled, calls that have not
-//! returned, and the stacks, each once.
+//! Converts events to rows. It keeps the row group that is being filled, calls that have not returned, and
+//! each stack once.
 
 use crate::keys::moment;
 use crate::table::Part;
@@ -16,20 +16,21 @@ use cupeer_spec::function::{FnId, Library};
 use cupeer_spec::results::ResultSpec;
 use std::collections::HashMap;
 
-/// How many stacks of a process are kept; behind them only who called. Programs have some hundreds.
+/// Number of stacks per process that are exported. Later calls have only their caller. Programs have some
+/// hundreds.
 const MOST_STACKS: usize = 1 << 16;
-/// How many events are read between two words about how far we are.
+/// Number of events between two progress reports.
 const STEP: u64 = 1 << 14;
 
-/// What was read of one process.
+/// Results of reading one process.
 pub struct Read {
     pub calls: u64,
     pub marks: u64,
-    /// What is wrong with its file: a sentence without a subject.
+    /// Problem with its file: a sentence without a subject.
     pub problem: Option<String>,
     /// The stacks that its calls name.
     pub stacks: Stacks,
-    /// How many calls are without theirs, because there were too many.
+    /// Number of calls without a stack, because there were too many stacks.
     pub without_stack: u64,
 }
 
@@ -38,7 +39,8 @@ pub fn stack_number(process: usize, stack: usize) -> i64 {
     (process as i64 + 1) << 32 | stack as i64
 }
 
-/// Reads a process, and adds its calls and marks. Is told of events as they go by; where that says so, it stops.
+/// Reads a process, and adds its calls and marks. Reports the number of events read, and stops if the
+/// callback says so.
 pub fn read(
     index: usize,
     process: &Process,
@@ -47,7 +49,7 @@ pub fn read(
     marks: &mut Part<Marks>,
     went_on: &dyn Fn(u64) -> bool,
 ) -> Result<Read> {
-    let mut reading = Reading {
+    let mut reading = ProcessReader {
         index,
         process,
         clock,
@@ -59,7 +61,7 @@ pub fn read(
     let mut events = process.events().with_context(failed)?;
     let mut since = 0;
     loop {
-        // By reference: to move an event costs as much as to count it.
+        // By reference, because moving an event costs as much as counting it.
         let next = events.next();
         let Some(event) = &next else { break };
         match event {
@@ -103,16 +105,16 @@ pub fn read(
     Ok(reading.read)
 }
 
-struct Reading<'a> {
+struct ProcessReader<'a> {
     index: usize,
     process: &'a Process,
     clock: Clock,
-    /// Of the functions, by their numbers in the record.
+    /// Argument columns, by the functions' numbers in the recording.
     arguments: Vec<Option<Arguments>>,
     read: Read,
 }
 
-/// Where in the arguments of a function stands what the table has.
+/// Positions of a function's arguments that are columns of the table.
 #[derive(Clone, Copy)]
 struct Arguments {
     library: &'static str,
@@ -147,7 +149,7 @@ pub fn word(library: Library) -> &'static str {
     }
 }
 
-impl Reading<'_> {
+impl ProcessReader<'_> {
     #[inline]
     fn call(&mut self, call: &Call, part: &mut Part<Calls>) -> Result<()> {
         let arguments = call.function.map(|function| {

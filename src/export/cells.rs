@@ -35,10 +35,10 @@ pub trait Kind {
     type Buffer: Buffer + Default;
     /// The type that readers see.
     const TYPE: Type;
-    /// Whether there may be no value.
+    /// True if values may be null.
     const IS_OPTIONAL: bool = false;
-    /// Whether nearly each row has another value, mostly a greater one.
-    const IS_RISING: bool = false;
+    /// True if values differ in nearly every row, and mostly rise.
+    const IS_MONOTONIC: bool = false;
 
     /// Adds a value.
     fn push(buffer: &mut Self::Buffer, cell: Self::Cell<'_>);
@@ -48,7 +48,7 @@ pub trait Kind {
 
 /// The values of one column in a group.
 pub trait Buffer {
-    /// Forgets them.
+    /// Removes all values.
     fn clear(&mut self);
     /// The bytes of its different texts.
     fn weight(&self) -> usize {
@@ -58,7 +58,7 @@ pub trait Buffer {
     fn write(&self, order: Option<&[u32]>, is_optional: bool, group: &mut Group) -> Result<()>;
 }
 
-/// A column of which some rows have no value.
+/// A column that may have nulls.
 pub struct Maybe<K>(std::marker::PhantomData<K>);
 
 impl<K: Kind> Kind for Maybe<K> {
@@ -66,7 +66,7 @@ impl<K: Kind> Kind for Maybe<K> {
     type Buffer = K::Buffer;
     const TYPE: Type = K::TYPE;
     const IS_OPTIONAL: bool = true;
-    const IS_RISING: bool = K::IS_RISING;
+    const IS_MONOTONIC: bool = K::IS_MONOTONIC;
 
     #[inline]
     fn push(buffer: &mut K::Buffer, cell: Option<K::Cell<'_>>) {
@@ -131,9 +131,9 @@ impl Buffer for Texts {
     }
 }
 
-/// Defines a kind whose values stand in its buffer as they are.
+/// Defines a kind that stores its values unchanged.
 macro_rules! plain {
-    ($(#[doc = $doc:literal])+ $kind:ident: $cell:ty as $physical:ty, $type:ident $(, rising $rising:literal)?) => {
+    ($(#[doc = $doc:literal])+ $kind:ident: $cell:ty as $physical:ty, $type:ident $(, monotonic $monotonic:literal)?) => {
         $(#[doc = $doc])+
         pub struct $kind;
 
@@ -141,7 +141,7 @@ macro_rules! plain {
             type Cell<'a> = $cell;
             type Buffer = Plain<$physical>;
             const TYPE: Type = Type::$type;
-            $(const IS_RISING: bool = $rising;)?
+            $(const IS_MONOTONIC: bool = $monotonic;)?
 
             #[inline]
             fn push(buffer: &mut Self::Buffer, cell: $cell) {
@@ -160,19 +160,19 @@ plain! {
     Int: i32 as Int32Type, Int
 }
 plain! {
-    /// A number of which many rows have the same ones.
+    /// A number that many rows share.
     Long: i64 as Int64Type, Long
 }
 plain! {
     /// A moment, or a number that grows from row to row.
-    Rising: i64 as Int64Type, Long, rising true
+    Monotonic: i64 as Int64Type, Long, monotonic true
 }
 plain! {
-    /// Whether something is so.
+    /// A truth value.
     Flag: bool as BoolType, Flag
 }
 
-/// Values as they are.
+/// Unchanged values.
 pub struct Plain<T: DataType>(pub Vec<Option<T::T>>);
 
 impl<T: DataType> Default for Plain<T> {

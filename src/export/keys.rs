@@ -1,4 +1,4 @@
-//! What names the process of a row, in all tables.
+//! Columns that identify the process of a row, in all tables.
 
 use crate::cells::{Group, Type, column};
 use crate::options::Redact;
@@ -10,15 +10,15 @@ use std::collections::HashMap;
 /// A column of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Column {
-    /// Its name.
+    /// Name.
     pub name: &'static str,
-    /// Its type.
+    /// Type.
     pub holds: Type,
-    /// Whether there may be no value.
+    /// True if values may be null.
     pub is_optional: bool,
-    /// Whether its values rise from row to row.
-    pub is_rising: bool,
-    /// What it is, for people.
+    /// True if values rise from row to row.
+    pub is_monotonic: bool,
+    /// Description for users.
     pub about: &'static str,
 }
 
@@ -34,7 +34,7 @@ pub enum Key {
     Rank,
 }
 
-/// All of them, in their order.
+/// All key columns, in order.
 pub const KEYS: [Key; 7] = [Key::Job, Key::Host, Key::Boot, Key::Proc, Key::Pid, Key::Start, Key::Rank];
 
 impl Key {
@@ -54,7 +54,7 @@ impl Key {
             Key::Rank => ("rank", Type::Int, "Rank of the process in the job; null if it has none."),
         };
         let is_optional = self == Key::Rank || self != Key::Job && !is_known;
-        Column { name, holds, is_optional, is_rising: false, about }
+        Column { name, holds, is_optional, is_monotonic: false, about }
     }
 
     /// Writes its column, for rows of these processes.
@@ -97,7 +97,7 @@ impl Key {
     }
 }
 
-/// What names one process.
+/// Values that identify one process.
 pub struct Keys {
     pub job: String,
     pub host: String,
@@ -109,7 +109,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Those of a process of a job.
+    /// Returns the values of a process of a job.
     pub fn of(job: &Job, name: &str, process: &Process, redact: &dyn Redact) -> Keys {
         Keys {
             job: name.to_owned(),
@@ -122,8 +122,8 @@ impl Keys {
         }
     }
 
-    /// The name of the directory for what is on a host. Engines take a value from it, and some have a meaning for other
-    /// characters; the host itself stands in a column.
+    /// Returns the name of a host's directory. Engines read a value from it, and some treat other characters
+    /// specially. A column has the host itself.
     pub fn node(&self) -> String {
         node(&self.host)
     }
@@ -132,14 +132,14 @@ impl Keys {
 /// The longest name of a directory.
 const LONGEST: usize = 100;
 
-/// What a host is called in the name of a directory.
+/// Returns the directory name of a host.
 pub fn node(host: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
     let name: String = host.chars().take(LONGEST).map(plain).collect();
     if name.is_empty() { "unknown".to_owned() } else { name }
 }
 
-/// Nanoseconds since 1970, as far as tables hold them: to the year 2262.
+/// Converts a time to nanoseconds since 1970, limited to the range of tables: up to the year 2262.
 pub fn moment(ns: u64) -> i64 {
     ns.try_into().unwrap_or(i64::MAX)
 }

@@ -1,31 +1,31 @@
-//! The record of a job as tables in Parquet, for engines that read those: DuckDB, Spark, ClickHouse, polars, pandas. And as a
-//! [`trace`], for ui.perfetto.dev.
+//! Exports a recording as Parquet tables for DuckDB, Spark, ClickHouse, polars, and pandas, and as a
+//! [`trace`] for ui.perfetto.dev.
 //!
-//! What belongs here: which tables there are ([`tables`]), how they are written ([`table`], [`cells`]), and
-//! where their rows come from: calls and marks from the record's events ([`calls`]), all else from the report
-//! ([`rows`], [`places`]), so that nothing is decided twice. What does not: where a record comes from, what is redacted
-//! ([`Redact`] is asked), and what becomes of the directory.
+//! The crate defines the tables ([`tables`]), how they are written ([`table`], [`cells`]), and the source of
+//! their rows: the recording's events for calls and marks ([`calls`]), and the report for all others
+//! ([`rows`], [`places`]), so that no fact is computed twice. Its caller chooses the recording, the redaction
+//! ([`Redact`]), and the directory.
 //!
-//! # The way of the calls
+//! # Threads
 //!
-//! The report reads all events in one thread. Meanwhile others read them a second time, a process each, and write them
-//! as rows. What one thread writes is a part, a file with the calls of some processes of one host. Its groups of rows
-//! are sorted by time; one has many processes where they are small, and one process has many where it is large. So one
-//! group for each thread is in memory, however many calls there are.
+//! The report reads all events in one thread. Other threads read them a second time, one process each, and
+//! write them as rows. The rows of one thread are a part: a file with the calls of some processes of one
+//! host. The rows in its row groups are sorted by time. A row group has the rows of many small processes, or
+//! a part of a large one. Only one row group per thread is in memory, whatever the number of calls.
 //!
 //! # The modules
 //!
 //! From the lowest layer up; `tests/rooms.rs` checks this:
 //!
-//! - `options`: what is asked for.
+//! - `options`: the options of an export.
 //! - `cells`: values, and the buffers that hold them.
-//! - `keys`: what names the process of a row.
-//! - `table`, `tables`: how a table is written, and which there are.
+//! - `keys`: the columns that identify the process of a row.
+//! - `table`, `tables`: the writer of tables, and their definitions.
 //! - `calls`: the rows of calls.
 //! - `parts`: the work of the threads.
 //! - `places`, `rows`: all other rows.
 //! - `page`: the page about the tables.
-//! - `trace`: the record as a trace, which shares nothing with the tables.
+//! - `trace`: the recording as a trace, independent of the tables.
 
 mod calls;
 mod cells;
@@ -53,13 +53,13 @@ use std::path::Path;
 use std::sync::Arc;
 pub use table::VERSION;
 
-/// What was exported.
+/// Results of an export.
 pub struct Exported {
-    /// What was written, by the names of the tables.
+    /// Rows and bytes written, by table.
     pub tables: BTreeMap<&'static str, Written>,
-    /// How many processes there are.
+    /// Number of processes.
     pub processes: usize,
-    /// What is wrong with the record, and what was left out: sentences.
+    /// Problems with the recording, and parts that were left out: sentences.
     pub problems: Vec<String>,
 }
 
@@ -70,7 +70,8 @@ pub fn export(job: &Job, symbols: &mut Symbols, options: &Options, directory: &P
     let plan = Plan::new(job, &keys, options.threads);
     let work = Work::new(&plan, job, &keys, options, directory);
     let report = std::thread::scope(|scope| {
-        // The report is one thread's; where there is but one, two share it. Where there can be no more, this thread does all.
+        // The report has one thread of its own. If only one is allowed, the two share it. If no thread can be
+        // started, this one does all the work.
         for _ in 1..options.threads.max(2) {
             let _ = std::thread::Builder::new().spawn_scoped(scope, || work.run());
         }

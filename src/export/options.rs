@@ -1,6 +1,6 @@
-//! What the exporter is asked for, and what it says it wrote.
+//! Options of the exporter, and its results.
 
-/// What is said in place of names that are not for everybody.
+/// Replacements for private names.
 pub trait Redact: Sync {
     /// The name of a host.
     fn host(&self, name: &str) -> String;
@@ -12,29 +12,29 @@ pub trait Redact: Sync {
     fn variable(&self, name: &str, value: &str) -> String;
     /// A rule of a fault plan.
     fn rule(&self, text: &str) -> String;
-    /// What is said of a record's files.
+    /// Returns the replacement of a problem with a file of the recording.
     fn problem(&self, text: &str) -> String;
 }
 
-/// How to export.
+/// Options of an export.
 pub struct Options<'a> {
-    /// What the job is called in the tables.
+    /// Name of the job in the tables.
     pub job: &'a str,
-    /// What is left out.
+    /// Redaction.
     pub redact: &'a dyn Redact,
-    /// How many threads there may be.
+    /// Number of threads.
     pub threads: usize,
-    /// Is told how many more events have been written.
+    /// Receives the number of events that were written since the last report.
     pub went_on: &'a (dyn Fn(u64) + Sync),
 }
 
-/// What was written of a table.
+/// Size of a written table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Written {
-    /// How many rows.
+    /// Number of rows.
     pub rows: u64,
-    /// In how many files.
+    /// Number of files.
     pub files: u64,
-    /// Of how many bytes.
+    /// Number of bytes.
     pub bytes: u64,
 }

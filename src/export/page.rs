@@ -6,7 +6,7 @@ use crate::tables::{
     Calls, Devices, Faults, Findings, Frames, Marks, Objects, Openings, Pairs, Processes, Stacks,
 };
 
-/// A table as it is described.
+/// A table, as the page describes it.
 struct Described {
     name: &'static str,
     about: &'static str,
@@ -110,7 +110,7 @@ mod tests {
         let new: BTreeSet<&str> = made.lines().collect();
         let lost: Vec<&str> = there.lines().filter(|line| !new.contains(line)).collect();
         assert!(lost.is_empty(), "columns are gone, or are something else now: {lost:#?}");
-        // In the order of the files, so that what is added stands at the end of its table.
+        // In the order of the files, so that new columns are at the end of their table.
         assert_eq!(there, made, "src/export/columns.txt lacks what is new");
     }
 

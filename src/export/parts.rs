@@ -1,6 +1,4 @@
-//! Who writes which calls into which file.
-//!
-//! What belongs here: the parts, and the threads that write them.
+//! Distributes the calls of processes among threads and files.
 
 use crate::calls::{self, Read};
 use crate::keys::Keys;
@@ -14,7 +12,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-/// A part has at least so many bytes of a record, where there is more than one.
+/// A part has at least this many bytes of a recording, unless it is the only one.
 const LEAST: u64 = 64 << 20;
 
 /// The hosts, and the parts of their calls.
@@ -71,7 +69,7 @@ impl Plan {
     }
 }
 
-/// What is to be written, and has been.
+/// Work of an export: the parts, and what was written.
 pub struct Work<'a> {
     plan: &'a Plan,
     job: &'a Job,
@@ -138,7 +136,7 @@ impl<'a> Work<'a> {
             let read = calls::read(*index, process, clock, &mut calls, &mut marks, &went_on)?;
             self.done().read.insert(*index, read);
         }
-        // Of each table there is a file, if only to say what its columns are.
+        // Each table has a file, even without rows, because the file has its columns.
         let is_first = part.node == 0 && part.number == 0;
         let mut tables = BTreeMap::new();
         finish(calls, is_first, &mut tables)?;
@@ -148,7 +146,7 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// What was read of all processes, in their order, and what was written.
+    /// Returns the results of all processes, in their order, and the sizes of the tables.
     pub fn finish(self) -> Result<(Vec<Read>, BTreeMap<&'static str, Written>)> {
         let done = self.done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         match done.error {

@@ -11,9 +11,9 @@ use std::rc::Rc;
 /// Frames and stacks as they get their numbers.
 pub struct Numbered<'a> {
     redact: &'a dyn Redact,
-    /// By node and place.
+    /// Frames, by node and place.
     frames: HashMap<(usize, Place), i64>,
-    /// What the report has found stands apart from what the calls name.
+    /// Stacks of the report. Those of calls are numbered separately.
     stacks: HashMap<(usize, Vec<Place>), i64>,
     paths: HashMap<Rc<str>, String>,
 }

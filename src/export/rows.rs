@@ -1,6 +1,6 @@
 //! The rows that the report has: all tables but those of calls and marks.
 //!
-//! What belongs here: which field of the report is which column. A host after the other, because each has files of its own.
+//! Maps the fields of the report to columns, one host after the other, because each host has its own files.
 
 use crate::calls::{Read, stack_number};
 use crate::keys::{Keys, moment};
@@ -26,14 +26,14 @@ use std::sync::Arc;
 pub struct Rows<'a> {
     pub job: &'a Job,
     pub report: &'a Report,
-    /// What was read of the processes, in their order.
+    /// Results of reading the processes, in their order.
     pub read: &'a [Read],
     pub keys: &'a Arc<Vec<Keys>>,
     pub plan: &'a Plan,
     pub redact: &'a dyn Redact,
 }
 
-/// Where the rows of a node go.
+/// Destination of the rows of a node.
 struct To<'a> {
     directory: &'a Path,
     node: &'a str,
@@ -119,13 +119,13 @@ impl Rows<'_> {
                 pair(*process, row, self.keys[*process as usize].start_ns, part);
             })?;
             to.table(members, |process, part| self.devices(*process, part))?;
-            // They are of all hosts together.
+            // Faults belong to all hosts together.
             to.table(report.faults.iter().filter(|_| is_first), |row, part| self.fault(row, part))?;
         }
         Ok(())
     }
 
-    /// Rows by the node of the first of these processes; by the first node where there is none.
+    /// Rows by the node of the first of these processes; by the first node if there is none.
     fn of_nodes<'t, T>(
         &self,
         rows: &'t [T],
@@ -211,7 +211,7 @@ impl Rows<'_> {
     }
 }
 
-/// Whose a handle is: its exporter's or, where that is not known, of who opened it or tried to.
+/// Returns the owner of a handle: its exporter or, if unknown, the processes that opened it or failed to.
 fn owner(row: &model::Handle, index: &dyn Fn(&model::Proc) -> Option<u32>) -> Vec<u32> {
     let opened = row.opens.iter().map(|open| &open.proc);
     let failed = row.failed.iter().map(|failed| &failed.proc);
@@ -320,7 +320,7 @@ fn pair(process: u32, row: &model::Peer, began_ns: i64, part: &mut Part<Pairs>) 
     );
 }
 
-/// What is wrong with the file of a process.
+/// Describes the problem with the file of a process.
 fn problem(process: &record::Process, read: &Read) -> Option<String> {
     let missing = process.text(meta::MISSING).map(str::to_owned);
     let all: Vec<String> = [process.problem.clone(), read.problem.clone(), missing, process.ends_early()]
@@ -330,7 +330,7 @@ fn problem(process: &record::Process, read: &Read) -> Option<String> {
     (!all.is_empty()).then(|| all.join("; "))
 }
 
-/// How far a process could be looked at.
+/// Returns the part of a process that could be read.
 fn looked(process: &record::Process, row: &model::Process, is_cut: bool) -> &'static str {
     match row.exit.kind {
         _ if is_cut => "cut",
@@ -341,7 +341,7 @@ fn looked(process: &record::Process, row: &model::Process, is_cut: bool) -> &'st
     }
 }
 
-/// A number that is counted or measured, as far as tables hold it.
+/// Converts a count or a measure to the range of tables.
 fn long(number: u64) -> i64 {
     number.try_into().unwrap_or(i64::MAX)
 }

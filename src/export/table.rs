@@ -1,6 +1,6 @@
-//! Tables: their definition, from which their schema, their page and their files come, and their writing.
+//! Tables: a definition, from which the schema, the page, and the files derive, and the writer of files.
 //!
-//! What belongs here: what all tables have in common. Which there are stands in [`crate::tables`].
+//! The code here is common to all tables. [`crate::tables`] defines each of them.
 
 use crate::cells::{Buffer, Group, Type, ordered};
 use crate::keys::{Column, KEYS, Keys};
@@ -18,33 +18,34 @@ use std::sync::Arc;
 /// The version of the tables; columns may be added in the same one.
 pub const VERSION: &str = "cupeer-export/1";
 
-/// The most rows of a group. What a reader skips or shares among its threads are groups, and one is in memory.
+/// The most rows of a row group. Readers skip whole groups and distribute them among threads. One group is in
+/// memory at a time.
 const ROWS: usize = 1 << 18;
 /// The most bytes of texts in a group.
 const BYTES: usize = 32 << 20;
-/// The longest text that stands in statistics, where it helps a reader to skip rows.
+/// The longest text that is stored in statistics, which help readers to skip rows.
 const LONGEST: usize = 64;
 
 /// A table, with the rows of one group.
 pub trait Table: Default + Send {
-    /// What it is called.
+    /// Name of the table.
     const NAME: &'static str;
-    /// What it is, for people.
+    /// Description for users.
     const ABOUT: &'static str;
-    /// Whether all rows are about a process that the record has.
+    /// True if all rows are about a process of the recording.
     const IS_OF_PROCESSES: bool;
-    /// By which column its rows are sorted.
+    /// Column by which the rows are sorted.
     const SORTED_BY: Option<&'static str>;
     /// A row, without the columns that name its process.
     type Row<'a>;
 
-    /// Its own columns.
+    /// Returns the table's own columns.
     fn own() -> Vec<Column>;
     /// Adds a row.
     fn push(&mut self, row: Self::Row<'_>);
-    /// Its own columns' values, in the same order.
+    /// Returns the buffers of the table's own columns, in the same order.
     fn buffers(&mut self) -> Vec<&mut dyn Buffer>;
-    /// By what its rows are sorted.
+    /// Returns the values by which the rows are sorted.
     fn order(&self) -> &[Option<i64>];
 }
 
@@ -80,7 +81,7 @@ macro_rules! table {
                     name: stringify!($column),
                     holds: <$kind as Kind>::TYPE,
                     is_optional: <$kind as Kind>::IS_OPTIONAL,
-                    is_rising: <$kind as Kind>::IS_RISING,
+                    is_monotonic: <$kind as Kind>::IS_MONOTONIC,
                     about: concat!($($doc),+),
                 } ),+]
             }
@@ -112,7 +113,6 @@ macro_rules! is_of {
 }
 pub(crate) use is_of;
 
-/// The schema of a table.
 fn schema(name: &str, columns: &[Column]) -> parquet::errors::Result<TypePtr> {
     let field = |column: &Column| {
         let (physical, logical) = match column.holds {
@@ -142,7 +142,7 @@ fn properties(name: &str, columns: &[Column], sorted_by: Option<&str>) -> Writer
     for column in columns.iter().filter(|column| column.holds == Type::Long) {
         let path = ColumnPath::from(column.name);
         properties = properties
-            .set_column_dictionary_enabled(path.clone(), !column.is_rising)
+            .set_column_dictionary_enabled(path.clone(), !column.is_monotonic)
             .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
     }
     let place = columns.iter().position(|column| Some(column.name) == sorted_by);
@@ -156,18 +156,18 @@ pub struct Part<T: Table> {
     path: PathBuf,
     writer: SerializedFileWriter<File>,
     keys: Arc<Vec<Keys>>,
-    /// The processes of the rows, by their numbers; [`NOBODY`] where there is none.
+    /// Indexes of the rows' processes; [`NOBODY`] if there is none.
     processes: Vec<u32>,
     rows: T,
-    /// How many rows were added.
+    /// Number of rows that were added.
     pub count: u64,
 }
 
-/// No process.
+/// Index for no process.
 pub const NOBODY: u32 = u32::MAX;
 
 impl<T: Table> Part<T> {
-    /// Begins part `number` of a table for what is kept as `node`.
+    /// Creates part `number` of a table in the directory `node`.
     pub fn create(directory: &Path, node: &str, number: usize, keys: &Arc<Vec<Keys>>) -> Result<Part<T>> {
         let folder = directory.join(T::NAME).join(format!("node={node}"));
         let path = folder.join(format!("part-{number}.parquet"));
@@ -228,13 +228,14 @@ impl<T: Table> Part<T> {
         Ok(())
     }
 
-    /// Writes what is left, and the end of the file. A file without rows goes, unless it is to be kept.
+    /// Writes the rest of the rows, and the end of the file. A file without rows is deleted, unless it must
+    /// be kept.
     pub fn finish(mut self, is_kept: bool) -> Result<Option<Written>> {
         self.flush()?;
         let failed = || format!("failed to write {}", self.path.display());
         if self.count == 0 && !is_kept {
             fs::remove_file(&self.path).with_context(failed)?;
-            // It stays where something else is in it.
+            // Fails if the directory contains other files.
             let _ = self.path.parent().map(fs::remove_dir);
             return Ok(None);
         }

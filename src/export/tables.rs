@@ -3,14 +3,14 @@
 //! A column that was there once stays, with its name, its type and its meaning: other people's queries name it. New ones
 //! are added at the end of their table, and to `columns.txt` here; a test holds us to that.
 
-use crate::cells::{Flag, Int, Kind, Long, Maybe, Rising, Text};
+use crate::cells::{Flag, Int, Kind, Long, Maybe, Monotonic, Text};
 use crate::table::table;
 
 table! {
     /// Processes of the job.
     Processes, Process = "process" of processes sorted by began_ns {
         /// Start of its recording, as `start_ns`.
-        began_ns: Rising,
+        began_ns: Monotonic,
         /// Pid of its parent.
         ppid: Int,
         /// Inode of its pid namespace.
@@ -51,15 +51,15 @@ table! {
     /// Recorded calls.
     Calls, Call = "call" of processes sorted by time_ns {
         /// Time at which the call was forwarded.
-        time_ns: Rising,
+        time_ns: Monotonic,
         /// Duration of the call; null if it has not returned.
-        duration_ns: Maybe<Rising>,
+        duration_ns: Maybe<Monotonic>,
         /// Thread that made the call.
         tid: Int,
         /// Stream of the recording that contains the call.
         stream: Int,
         /// Number of the call in that stream.
-        seq: Rising,
+        seq: Monotonic,
         /// Library of the function: `cuda`, `nvml`, or `cudart`.
         library: Text,
         /// Function that was called.
@@ -101,7 +101,7 @@ table! {
     /// Handles: everything that was exported, or opened without a known export, with its state.
     Objects, Object = "object" of anything sorted by time_ns {
         /// Time of the first export or, if no export is known, of the first open.
-        time_ns: Rising,
+        time_ns: Monotonic,
         /// Fingerprint of the handle.
         fingerprint: Text,
         /// Kind of object: `memory`, `event`, `allocation`, `pool`, or `pool pointer`.
@@ -136,7 +136,7 @@ table! {
     /// process is the importer.
     Openings, Opening = "opening" of processes sorted by opened_ns {
         /// Time at which it was opened.
-        opened_ns: Rising,
+        opened_ns: Monotonic,
         /// Time at which it was closed; null if it was not.
         closed_ns: Maybe<Long>,
         /// Function that closed it.
@@ -177,7 +177,7 @@ table! {
     /// processes. The process is that of the first finding.
     Findings, Finding = "finding" of processes sorted by time_ns {
         /// Start of the call of the first finding.
-        time_ns: Rising,
+        time_ns: Monotonic,
         /// Start of the call of the last finding.
         last_ns: Long,
         /// Rule; `cupeer explain RULE` describes it.
@@ -219,7 +219,7 @@ table! {
     /// Call stacks: one row per frame, the caller first.
     Stacks, Stack = "stack" of processes sorted by stack {
         /// Number of the stack, unique in the job.
-        stack: Rising,
+        stack: Monotonic,
         /// Position of the frame in the stack, from 0.
         depth: Int,
         /// Number of the frame in the table `frame`.
@@ -233,7 +233,7 @@ table! {
     /// Frames of call stacks, each once per host. The process is the first one that has the frame.
     Frames, Frame = "frame" of processes sorted by frame {
         /// Number of the frame, unique in the job.
-        frame: Rising,
+        frame: Monotonic,
         /// Path of the library.
         library: Maybe<Text>,
         /// Build id of the library in hexadecimal digits.
@@ -259,7 +259,7 @@ table! {
     /// Marks that programs set with `cupeer_mark`.
     Marks, Mark = "mark" of processes sorted by time_ns {
         /// Time of the mark.
-        time_ns: Rising,
+        time_ns: Monotonic,
         /// Thread that made the call.
         tid: Int,
         /// Text of the mark.
@@ -271,7 +271,7 @@ table! {
     /// Faults of fault plans: one row per fault, over all processes and hosts.
     Faults, Fault = "fault" of anything sorted by time_ns {
         /// Time at which it first fired, if the report shows it; otherwise the start of the recording.
-        time_ns: Rising,
+        time_ns: Monotonic,
         /// Name of its plan.
         plan: Text,
         /// Name of the fault, which `injected_by` refers to.
@@ -293,7 +293,7 @@ table! {
     /// Devices, as each process sees them.
     Devices, Device = "device" of processes sorted by began_ns {
         /// Start of the recording of the process, as `start_ns`.
-        began_ns: Rising,
+        began_ns: Monotonic,
         /// Number of the device in the process.
         ordinal: Int,
         /// UUID of the device.
@@ -309,7 +309,7 @@ table! {
     /// Pairs of devices: what each process did from one device to another.
     Pairs, Pair = "pair" of processes sorted by began_ns {
         /// Start of the recording of the process, as `start_ns`.
-        began_ns: Rising,
+        began_ns: Monotonic,
         /// UUID of the device that accesses.
         from_device: Maybe<Text>,
         /// UUID of the device whose memory is accessed.

@@ -1,7 +1,7 @@
 //! Provides the arguments of a call that has returned.
 
-use crate::wanted::{Gathering, Wanted, access};
-use cupeer_spec::effect::{Beside, Copied, Effect, End, Object, Shared, Used};
+use crate::wanted::{MulticastProps, Wanted, access};
+use cupeer_spec::effect::{Copied, Effect, End, Object, OtherArgs, Shared, Used};
 use cupeer_spec::function::{Direction, FnId};
 use cupeer_spec::record::slot::{MOST_ARGS, shape};
 use cupeer_spec::results::Result;
@@ -11,18 +11,18 @@ use cupeer_spec::results::Result;
 pub struct Call<'a> {
     /// The function.
     pub function: FnId,
-    /// What it returned.
+    /// Result.
     pub result: i32,
-    /// Its arguments.
+    /// Arguments.
     pub args: &'a [u8; MOST_ARGS],
-    /// What is known of each: [`shape`].
+    /// State of each argument: [`shape`].
     pub shape: u64,
     /// The first elements of its array argument, as a record has them.
     pub elements: &'a [u8],
 }
 
 impl Call<'_> {
-    /// What is known of an argument: [`shape`].
+    /// Returns the state of an argument: [`shape`].
     pub fn shape(&self, index: usize) -> u64 {
         self.shape >> shape::shift(index) & 3
     }
@@ -32,7 +32,7 @@ impl Call<'_> {
         self.args.get(self.function.spec().place(index)).unwrap_or(&[])
     }
 
-    /// An argument as a number, by its index; 0 where it is not known.
+    /// An argument as a number, by its index; 0 if unknown.
     pub fn at(&self, index: usize) -> u64 {
         self.bytes(index).iter().take(8).rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
     }
@@ -42,7 +42,7 @@ impl Call<'_> {
         self.function.spec().args().get(index).map_or("", |arg| arg.name())
     }
 
-    /// Whether it returned this.
+    /// Returns true if the call returned this result.
     pub fn is(&self, result: Result) -> bool {
         self.result == result as i32
     }
@@ -55,7 +55,8 @@ impl Call<'_> {
             .map(|(index, _)| index)
     }
 
-    /// What is opened: the object, and the fingerprints of its handle: of all bytes, and of those that the driver checks.
+    /// Returns the object that the call opens, and the two fingerprints of its handle: one over all bytes,
+    /// one over those that the driver checks.
     pub fn handle(&self) -> Option<(Shared, u64, u64)> {
         let shared = self.function.spec().opens()?;
         let bytes = self.bytes(shared.handle);
@@ -76,7 +77,7 @@ impl Call<'_> {
         shared.or(ended).or(spec.closes().map(|named| named.object)).unwrap_or(Object::Memory)
     }
 
-    /// Whether that is an event.
+    /// Returns true if that object is an event.
     pub fn is_event(&self) -> bool {
         self.object() == Object::Event
     }
@@ -87,8 +88,8 @@ impl Call<'_> {
     }
 
     /// The properties of a multicast object that it is to create.
-    pub fn gathering(&self) -> Option<Gathering> {
-        Gathering::of(self.bytes(self.function.spec().gathers()?.of))
+    pub fn multicast_props(&self) -> Option<MulticastProps> {
+        MulticastProps::of(self.bytes(self.function.spec().gathers()?.of))
     }
 
     /// The devices of its array argument that get access.
@@ -101,12 +102,13 @@ impl Call<'_> {
         self.function.spec().range().map_or((0, 0), |(by, size)| (self.at(by), self.at(size)))
     }
 
-    /// Whether all elements of its array argument are there.
+    /// Returns true if the recording has all elements of the array argument.
     pub fn has_all_elements(&self, count: usize) -> bool {
         self.function.spec().array().is_some_and(|(_, all)| self.at(all) == count as u64)
     }
 
-    /// The device memory that the call uses, or frees: for each range, the argument that names it, where it begins, and its bytes.
+    /// The device memory that the call uses or frees: for each range, the argument that names it, its start,
+    /// and its size in bytes.
     pub fn used(&self) -> impl Iterator<Item = (usize, u64, u64)> + '_ {
         self.function
             .spec()
@@ -124,9 +126,9 @@ impl Call<'_> {
             .filter(|(_, start, bytes)| *start != 0 && *bytes != 0)
     }
 
-    fn used_by(&self, Used { by, size, element, beside, .. }: Used) -> [(usize, u64, u64); 2] {
+    fn used_by(&self, Used { by, size, element, others, .. }: Used) -> [(usize, u64, u64); 2] {
         let Some(size) = size else {
-            // As a copy of rows is kept.
+            // The stored form of a copy of rows.
             let word = |at: usize| {
                 let bytes = self.bytes(by).get(at..).and_then(|bytes| bytes.first_chunk());
                 bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
@@ -134,8 +136,8 @@ impl Call<'_> {
             return [(by, word(0), word(8)), (by, word(16), word(24))];
         };
         let row = self.at(size).wrapping_mul(self.function.spec().element_size(element));
-        let bytes = match beside {
-            Beside::Rows(height, pitch) => match self.at(height) {
+        let bytes = match others {
+            OtherArgs::Rows(height, pitch) => match self.at(height) {
                 0 => 0,
                 height => (height - 1).wrapping_mul(self.at(pitch)).wrapping_add(row),
             },
@@ -145,7 +147,7 @@ impl Call<'_> {
     }
 }
 
-/// Hands over a call that has succeeded with these arguments.
+/// Passes on a call that succeeded with these arguments.
 #[cfg(test)]
 pub fn returned(function: FnId, values: &[(&str, u64)], note: impl FnOnce(&Call)) {
     let mut args = [0; MOST_ARGS];

@@ -8,35 +8,35 @@ use cupeer_spec::effect::{
 };
 use cupeer_spec::function::Direction;
 
-/// One change: an effect of a call, with the values of its arguments. A number that is not known is 0.
+/// One change: an effect of a call, with the values of its arguments. An unknown number is 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Delta {
     /// The effect.
     pub effect: &'static Effect,
-    /// Whether the call succeeded: one that gives access shows also by its failure that the program meant to.
+    /// True if the call succeeded. A failed call that grants access also shows what the program intended.
     pub is_done: bool,
     /// The driver's number of the object: a handle, or the first address.
     pub name: u64,
-    /// The size of the object, or of the part that the effect is about; the granularity that the driver told.
+    /// The size of the object, or of the affected part; the granularity that the driver returned.
     pub bytes: u64,
     /// The driver's number of another object: the allocation that is mapped or bound, the pool of a pointer, or the address by
     /// which an allocation is retained.
     pub of: u64,
-    /// Where in a multicast object.
+    /// Offset in a multicast object.
     pub at: u64,
     /// The fingerprint of the handle of an object that is exported, or was imported.
     pub fingerprint: u64,
-    /// The device that the call names, or that of memory that it has imported, as the process numbers it.
+    /// The device that the call names, or that of imported memory, as the process numbers it.
     pub device: Option<i32>,
-    /// The handle types that the call asks for.
+    /// The handle types that the call requests.
     pub types: Option<i32>,
-    /// The devices of a multicast object that is made.
+    /// The devices of a created multicast object.
     pub team: Option<Team>,
     /// The access that devices get, and whether these are all devices of the call.
     pub access: (Access, bool),
 }
 
-/// The effect of a call that makes a pool.
+/// The effect of a call that creates a pool.
 static MAKES_POOL: Effect =
     Effect::Makes(Made { object: Object::Pool, by: 0, size: None, of: None, at: None });
 
@@ -59,13 +59,13 @@ impl Delta {
         }
     }
 
-    /// A pool is made, by a call that is not at hand.
+    /// Returns the creation of a pool by a call that is not available.
     pub fn makes_pool(handle: u64, device: Option<i32>) -> Delta {
         Delta { name: handle, device, ..Delta::of(&MAKES_POOL) }
     }
 
-    /// The changes that a call made, each read from an effect of its function. `home` is the device of an allocation that it has
-    /// imported, as the driver told it.
+    /// Returns the changes of a call, one per effect of its function. `home` is the device of an allocation
+    /// that it imported, as the driver reported it.
     pub fn each(call: &Call, home: Option<i32>) -> impl Iterator<Item = Delta> {
         let device = move |delta: Delta| match delta.effect {
             Effect::Opens(_) => Delta { device: home, ..delta },
@@ -75,7 +75,7 @@ impl Delta {
         effects.filter_map(|effect| Delta::read(effect, call)).filter(Delta::is_known).map(device)
     }
 
-    /// True unless it makes an object of which the number is not known.
+    /// Returns true unless it creates an object with an unknown number.
     fn is_known(&self) -> bool {
         let makes = match self.effect {
             Effect::Makes(_) | Effect::Opens(_) => true,
@@ -106,7 +106,7 @@ impl Delta {
                 Delta { name: at(by), fingerprint: call.fingerprint(handle), ..new }
             }
             Effect::Retains(Named { object: Object::Allocation, by }) => {
-                // The address at which it is asked.
+                // The address of the query.
                 let args = call.function.spec().args();
                 let address = args.iter().position(|argument| argument.direction == Direction::In);
                 Delta { name: at(by), of: or_none(address), ..new }
@@ -130,13 +130,13 @@ impl Delta {
         })
     }
 
-    /// Adds the values of an object that the call made.
+    /// Adds the values of an object that the call created.
     fn made(self, Made { object, by, size, of, .. }: Made, call: &Call) -> Delta {
         let or_none = |argument: Option<usize>| argument.map_or(0, |argument| call.at(argument));
         let wanted = call.wanted();
         let (types, device) = (wanted.map(|it| it.types), wanted.and_then(|it| it.device));
         let new = Delta { name: call.at(by), bytes: or_none(size), types, device, ..self };
-        match call.gathering() {
+        match call.multicast_props() {
             Some(made) => {
                 let team = Some(Team { wanted: made.devices, added: 0 });
                 Delta { bytes: made.bytes, types: Some(made.types), team, ..new }
@@ -147,10 +147,10 @@ impl Delta {
         }
     }
 
-    /// Adds the answer to a question: a pool, or a granularity. `None` for other answers.
+    /// Adds the result of a query: a pool, or a granularity. `None` for other results.
     fn told(self, Question { subject, device, answer, choice, .. }: Question, call: &Call) -> Option<Delta> {
         let is_of_device = || call.wanted().is_some_and(|wanted| wanted.device.is_some());
-        // Of the answers about pools, only some are a pool.
+        // Not every result of a pool query is a pool.
         if subject == Subject::Pool && call.function.spec().args()[answer].is_pool() {
             return Some(Delta { name: call.at(answer), device: Some(call.at(device) as i32), ..self });
         }

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 
-/// Bearers by kind of object and number. The driver gives a number out again, so that a number alone is no key: whoever gives a
-/// name has to say what becomes of its former bearer.
+/// Current holders of the driver's numbers, by kind of object and number. The driver reuses numbers, so a
+/// number alone is not a key: code that assigns a number gets its former holder, and must handle it.
 pub struct Names<V, S = RandomState>(HashMap<(Object, u64), V, S>);
 
 impl<V, S: Default> Default for Names<V, S> {
@@ -16,7 +16,7 @@ impl<V, S: Default> Default for Names<V, S> {
 }
 
 impl<V, S: BuildHasher> Names<V, S> {
-    /// Gives a name. Returns its former bearer.
+    /// Assigns a number. Returns its former holder.
     #[must_use = "the former bearer has ended, or is the same"]
     pub fn give(&mut self, object: Object, number: u64, bearer: V) -> Option<V> {
         self.0.insert((object, number), bearer)
@@ -27,17 +27,17 @@ impl<V, S: BuildHasher> Names<V, S> {
         self.0.get(&(object, number))
     }
 
-    /// The bearer of a name, to change it. Made by `new` if there is none.
+    /// Returns the holder of a number, or inserts `new`.
     pub fn bearer_or(&mut self, object: Object, number: u64, new: impl FnOnce() -> V) -> &mut V {
         self.0.entry((object, number)).or_insert_with(new)
     }
 
-    /// Takes a name away from its bearer.
+    /// Removes a number from its holder.
     pub fn take(&mut self, object: Object, number: u64) -> Option<V> {
         self.0.remove(&(object, number))
     }
 
-    /// Takes their names away from all bearers of which this is not true.
+    /// Removes the numbers of all holders for which this is false.
     pub fn retain(&mut self, mut is_kept: impl FnMut(Object, u64, &mut V) -> bool) {
         self.0.retain(|(object, number), bearer| is_kept(*object, *number, bearer));
     }
@@ -52,7 +52,7 @@ impl<V, S: BuildHasher> Names<V, S> {
         self.0.is_empty()
     }
 
-    /// Takes all names away.
+    /// Removes all numbers.
     pub fn clear(&mut self) {
         self.0.clear();
     }

@@ -7,10 +7,10 @@ use crate::table::{Bare, Entry, History, Id, Known, Table};
 use crate::wanted::Access;
 use cupeer_spec::effect::{Bound, Effect, End, Grant, Made, Object, Question, Shared, Subject};
 
-/// The storage of a process's state, and what is known beside it. Each function gets what has just changed, and when and where
-/// that was.
+/// Storage of a process's state, and of other facts. Each function receives the change, and its time and
+/// place.
 pub trait Keeper: Sized {
-    /// When and where a call was made.
+    /// Time and place of a call.
     type At: Copy;
     /// Facts about an allocation.
     type OfAllocation: History;
@@ -31,7 +31,7 @@ pub trait Keeper: Sized {
     /// Imported pointers, by their addresses.
     type Pointers: Table<Pointer, ()>;
 
-    /// An allocation is there, by the handle of a fingerprint where it was imported.
+    /// An allocation was created or, if it has a fingerprint, imported.
     fn allocated(
         &mut self,
         _new: &mut Known<Allocation, Self::OfAllocation>,
@@ -76,7 +76,7 @@ pub trait Keeper: Sized {
     fn pool_changed(&mut self, _known: &mut Known<Pool, Self::OfPool>, _delta: &Delta, _at: Self::At) {}
 }
 
-/// Two families of objects, each of which is known wholly or not.
+/// Two families of objects. The calls about each are known completely, or not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Family {
     /// Allocations, mappings, and reservations.
@@ -97,7 +97,7 @@ pub struct Process<K: Keeper> {
     pub pools: K::Pools,
     /// Imported pointers.
     pub pointers: K::Pointers,
-    /// What is known beside.
+    /// Hooks and facts of the model's user.
     pub keeper: K,
     granularity: [Option<u64>; 2],
     has_lost: [bool; 2],
@@ -151,8 +151,8 @@ impl<K: Keeper> Process<K> {
         Delta::each(call, home).for_each(|delta| self.apply(&delta, at));
     }
 
-    /// Doubts the references of an allocation that a call has made or opened: another thread may have released its handle before
-    /// that was its own.
+    /// Marks the references of an allocation as uncertain that a call just created or opened: another thread
+    /// may have released its handle under an earlier owner of the number.
     pub fn doubt(&mut self, delta: &Delta) {
         if let Effect::Makes(Made { object: Object::Allocation, .. })
         | Effect::Opens(Shared { object: Object::Allocation, .. }) = delta.effect
@@ -208,7 +208,7 @@ impl<K: Keeper> Process<K> {
             Effect::Opens(Shared { object: Object::Pointer, .. }) => {
                 self.changes_pool(&Delta { name: delta.of, ..*delta }, at);
                 let pool = self.pools.named(delta.of).map_or(Id::NONE, |pool| pool.id);
-                // The same pointer is imported again, or the call that freed it was not seen.
+                // The same pointer was imported again, or the call that freed it was not seen.
                 self.frees_pointer(name);
                 let new = self.new_entry(name, Pointer { pool });
                 let is_kept = self.pointers.insert(new);
@@ -219,7 +219,6 @@ impl<K: Keeper> Process<K> {
         }
     }
 
-    /// An allocation changes.
     fn changes(&mut self, delta: &Delta, at: K::At) {
         let Some(known) = self.allocations.named_mut(delta.name) else { return };
         if let (Effect::Joins(_), Some(device)) = (delta.effect, delta.device) {
@@ -228,7 +227,6 @@ impl<K: Keeper> Process<K> {
         self.keeper.changed(known, delta, at);
     }
 
-    /// A pool changes.
     fn changes_pool(&mut self, delta: &Delta, at: K::At) {
         let Some(pool) = self.pools.named_mut(delta.name) else { return };
         match delta.effect {
@@ -248,7 +246,7 @@ impl<K: Keeper> Process<K> {
     }
 
     fn allocates(&mut self, delta: &Delta, origin: Origin, at: K::At) {
-        // What had this handle before has ended, and that was not seen.
+        // The previous allocation with this handle ended in a call that was not seen.
         if let Some(old) = self.allocations.named_mut(delta.name)
             && old.references != 0
         {
@@ -318,11 +316,12 @@ impl<K: Keeper> Process<K> {
 
     fn maps(&mut self, delta: &Delta, at: K::At) {
         let &Delta { name: start, bytes, of: handle, .. } = delta;
-        // The driver maps nothing over what is mapped: what was there has gone unseen.
+        // The driver refuses to map over a mapping: the old mapping ended in a call that was not seen.
         self.unmaps((start, bytes), at);
         let of = self.allocations.named_mut(handle).map_or(Id::NONE, |known| {
             known.mappings = known.mappings.saturating_add(1);
-            // Only a whole allocation can be mapped: so much has one of which that was not known.
+            // Only a whole allocation can be mapped, so an allocation of unknown size has the size of its
+            // mapping.
             if known.bytes == 0 {
                 known.bytes = bytes;
             }
@@ -371,12 +370,12 @@ impl<K: Keeper> Process<K> {
     fn has_pool(&mut self, delta: &Delta, origin: Origin, at: K::At) {
         let &Delta { name, types, device, .. } = delta;
         let imports = u32::from(origin == Origin::Imported);
-        // A default pool is asked for again, and a descriptor that is imported again gives the same pool.
+        // Querying a default pool again, or importing a descriptor again, returns the same pool.
         let is_again = |known: &&mut Known<Pool, _>| {
             known.origin == origin && origin != Origin::Made && !known.is_destroyed
         };
         if let Some(known) = self.pools.named_mut(name).filter(is_again) {
-            // Each import is destroyed by itself.
+            // Each import must be destroyed separately.
             known.imports += imports;
             return self.keeper.pool_changed(known, delta, at);
         }
@@ -386,29 +385,29 @@ impl<K: Keeper> Process<K> {
         self.has_lost[Family::Pools as usize] |= !is_kept;
     }
 
-    /// However often it was imported.
+    /// Removes an imported pointer, even if it was imported several times.
     fn frees_pointer(&mut self, address: u64) {
         let id = self.pointers.named(address).map(|known| known.id);
         id.and_then(|id| self.pointers.remove(id));
     }
 }
 
-/// The state of a process, as rules look at it.
+/// The state of a process, as rules query it.
 pub trait View {
-    /// The allocation of a handle; also one that is released, as long as nothing else was seen to have its handle.
+    /// Returns the allocation of a handle. A released one is returned until another one is seen with its
+    /// handle.
     fn allocation(&self, handle: u64) -> Option<Bare<Allocation>>;
     /// The allocation of a mapping.
     fn of(&self, mapping: &Mapping) -> Option<Bare<Allocation>>;
-    /// Hands over each mapping that touches a range.
+    /// Passes on each mapping that overlaps a range.
     fn each_mapping(&self, range: (u64, u64), work: &mut dyn FnMut(&Bare<Mapping>));
     /// The first reservation that touches a range.
     fn reservation(&self, range: (u64, u64)) -> Option<Bare<Reservation>>;
-    /// The pool of a handle; also one that is destroyed, as long as nothing else was seen to have its handle.
+    /// Returns the pool of a handle. A destroyed one is returned until another one is seen with its handle.
     fn pool(&self, handle: u64) -> Option<Bare<Pool>>;
-    /// How many pointers of the imported pool of a handle are imported now.
+    /// Returns the number of open imported pointers of an imported pool.
     fn pointers_of(&self, pool: u64) -> u64;
-    /// The number of which sizes and addresses have to be multiples for memory of devices, or for multicast objects, where the
-    /// process has asked.
+    /// Returns the granularity of device memory, or of multicast objects, if the process queried it.
     fn granularity(&self, of: Subject) -> Option<u64>;
     /// True if something is known to be missing.
     fn has_lost(&self, family: Family) -> bool;

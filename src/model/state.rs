@@ -5,33 +5,33 @@ use crate::table::{Entry, Id};
 /// The source of an entry.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum Origin {
-    /// The process has made it.
+    /// The process created it.
     #[default]
     Made,
     /// Another process has.
     Imported,
-    /// It was there: the pool that a device always has, or an allocation whose creation was not seen.
+    /// It existed before: the default pool of a device, or an allocation whose creation was not seen.
     Found,
 }
 
 /// An allocation.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Allocation {
-    /// Its size; 0 where that is not known.
+    /// Size in bytes; 0 if unknown.
     pub bytes: u64,
-    /// The handle types that it was created with, where that is known.
+    /// The handle types that it was created with, if known.
     pub types: Option<i32>,
-    /// The device that it is on, as the process numbers it; `None` where that is not known, or it is on none.
+    /// The device that it is on, as the process numbers it; `None` if unknown, or it is on none.
     pub device: Option<i32>,
-    /// Its source.
+    /// Source.
     pub origin: Origin,
-    /// How often its handle is to be released.
+    /// Number of references to the handle that were not released.
     pub references: u32,
-    /// Whether that is known for sure.
+    /// True if `references` is exact.
     pub is_counted: bool,
-    /// How often it is mapped.
+    /// Number of mappings.
     pub mappings: u32,
-    /// Where it is a multicast object: its devices.
+    /// Devices, if it is a multicast object.
     pub team: Option<Team>,
 }
 
@@ -61,20 +61,20 @@ impl Entry for Allocation {
 /// The devices of a multicast object.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Team {
-    /// How many it was made for; 0 where that is not known.
+    /// Number of devices that it was created for; 0 if that is not known.
     pub wanted: u32,
-    /// Those that this process has added, as it numbers them, a bit each.
+    /// Devices that this process added, as it numbers them, a bit each.
     pub added: u64,
 }
 
 impl Team {
-    /// Whether this process has added a device.
+    /// Returns true if this process added the device.
     pub fn has(&self, device: i32) -> bool {
         u32::try_from(device)
             .is_ok_and(|device| self.added.checked_shr(device).is_some_and(|bits| bits & 1 != 0))
     }
 
-    /// Whether this process has added as many as it was made for.
+    /// Returns true if this process added as many devices as it was created for.
     pub fn is_whole(&self) -> bool {
         self.wanted != 0 && self.added.count_ones() >= self.wanted
     }
@@ -83,11 +83,11 @@ impl Team {
 /// Addresses at which an allocation is mapped. They begin at its name.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Mapping {
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// The allocation; [`Id::NONE`] where that is not known.
+    /// The allocation; [`Id::NONE`] if unknown.
     pub of: Id,
-    /// Whether somebody was to get access to it.
+    /// True if the process called `cuMemSetAccess` on it, even if the call failed.
     pub is_granted: bool,
 }
 
@@ -100,7 +100,7 @@ impl Entry for Mapping {
 /// Addresses that are reserved. They begin at its name.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Reservation {
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
 }
 
@@ -113,17 +113,17 @@ impl Entry for Reservation {
 /// A pool.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Pool {
-    /// Its source.
+    /// Source.
     pub origin: Origin,
-    /// The handle types that it was made with, where that is known.
+    /// Handle types that it was created with, if known.
     pub types: Option<i32>,
-    /// The device that it is on, as the process numbers it; `None` where that is not known, or it is on none.
+    /// The device that it is on, as the process numbers it; `None` if unknown, or it is on none.
     pub device: Option<i32>,
-    /// How often it was imported, and not destroyed since; 0 of others.
+    /// Number of imports since it was last destroyed; 0 if it was not imported.
     pub imports: u32,
-    /// Whether the process has exported it.
+    /// True if the process exported it.
     pub is_exported: bool,
-    /// Whether it is destroyed, and only remembered.
+    /// True if it was destroyed, and is kept only as a tombstone.
     pub is_destroyed: bool,
 }
 
@@ -143,7 +143,7 @@ impl Entry for Pool {
 /// Imported memory of an imported pool. Its address is its name.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Pointer {
-    /// The pool; [`Id::NONE`] where that is not known.
+    /// The pool; [`Id::NONE`] if unknown.
     pub pool: Id,
 }
 

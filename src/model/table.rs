@@ -12,7 +12,6 @@ impl Id {
     /// No entry.
     pub const NONE: Id = Id(0);
 
-    /// The identity after this one.
     pub(crate) fn next(self) -> Id {
         Id(self.0.wrapping_add(1).max(1))
     }
@@ -50,13 +49,13 @@ impl History for () {}
 /// An entry.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Known<T, H> {
-    /// Its identity.
+    /// Identity.
     pub id: Id,
     /// The driver's number: a handle, or an address; 0 if another entry has that by now.
     pub name: u64,
-    /// Its state.
+    /// State.
     pub state: T,
-    /// What else is known.
+    /// Facts beside the state.
     pub history: H,
 }
 
@@ -83,7 +82,7 @@ impl<T: Entry, H> Known<T, H> {
         Known { id: self.id, name: self.name, state: self.state, history: () }
     }
 
-    /// True if a part of its addresses lies in a range.
+    /// Returns true if its addresses overlap a range.
     pub fn touches(&self, (start, bytes): (u64, u64)) -> bool {
         let own = self.state.bytes();
         own != 0
@@ -92,7 +91,7 @@ impl<T: Entry, H> Known<T, H> {
             && start < self.name.saturating_add(own)
     }
 
-    /// True if all of its addresses lie in a range.
+    /// Returns true if all of its addresses are in a range.
     pub fn is_within(&self, (start, bytes): (u64, u64)) -> bool {
         self.name >= start && self.name.saturating_add(self.state.bytes()) <= start.saturating_add(bytes)
     }
@@ -100,7 +99,7 @@ impl<T: Entry, H> Known<T, H> {
 
 /// Entries of one kind.
 pub trait Table<T: Entry, H: History> {
-    /// The bearer of a name, also if it has ended.
+    /// Returns the entry with a name, even if it has ended.
     fn named(&self, name: u64) -> Option<&Known<T, H>>;
     /// An entry by its identity.
     fn get(&mut self, id: Id) -> Option<&mut Known<T, H>>;
@@ -108,7 +107,7 @@ pub trait Table<T: Entry, H: History> {
     fn add(&mut self, new: Known<T, H>) -> bool;
     /// Removes an entry.
     fn remove(&mut self, id: Id) -> Option<Known<T, H>>;
-    /// Gives an entry a name that nothing has.
+    /// Assigns a name that no entry has.
     fn set_name(&mut self, id: Id, name: u64);
     /// All entries.
     fn each(&self) -> impl Iterator<Item = &Known<T, H>>;
@@ -121,7 +120,7 @@ pub trait Table<T: Entry, H: History> {
         self.get(id)
     }
 
-    /// Takes a name from its bearer, which is removed if it has ended and is not kept.
+    /// Takes a name from its entry, which is removed if it has ended and is not kept.
     fn disown(&mut self, name: u64) {
         let Some((id, is_over)) = self.named(name).map(|it| (it.id, it.is_past() && !it.history.is_kept()))
         else {
@@ -133,13 +132,13 @@ pub trait Table<T: Entry, H: History> {
         }
     }
 
-    /// Adds an entry that takes its name from whatever had it. Returns false if there is no place.
+    /// Adds an entry, which takes its name from the entry that had it. Returns false if there is no slot.
     fn insert(&mut self, new: Known<T, H>) -> bool {
         self.disown(new.name);
         self.add(new)
     }
 
-    /// Gives an entry a name, which is taken from whatever had it.
+    /// Assigns a name, which is taken from the entry that had it.
     fn rename(&mut self, id: Id, name: u64) {
         if self.named(name).is_none_or(|it| it.id != id) {
             self.disown(name);
@@ -148,14 +147,14 @@ pub trait Table<T: Entry, H: History> {
     }
 }
 
-/// A fixed number of entries, of which only as many are looked at as ever were there at once.
+/// A fixed number of slots. Only as many are searched as were ever in use at the same time.
 pub struct Slots<T, H, const N: usize> {
     slots: [Known<T, H>; N],
     used: usize,
 }
 
 impl<T, H, const N: usize> Slots<T, H, N> {
-    /// None yet, with these places.
+    /// Creates an empty table with these slots.
     pub const fn new(slots: [Known<T, H>; N]) -> Self {
         Slots { slots, used: 0 }
     }
@@ -209,14 +208,14 @@ impl<T: Entry, H: History, const N: usize> Table<T, H> for Slots<T, H, N> {
     }
 }
 
-/// So many entries are there before those are forgotten that have ended and are not kept.
+/// Number of entries at which ended ones that are not kept are first forgotten.
 const MANY: usize = 1 << 16;
 
-/// As many entries as there are.
+/// Any number of entries.
 pub struct Indexed<T, H> {
     entries: BTreeMap<Id, Known<T, H>>,
     names: BTreeMap<u64, Id>,
-    /// How many entries are there before some are forgotten.
+    /// Number of entries at which ended ones are forgotten.
     many: usize,
 }
 
@@ -234,7 +233,7 @@ impl<T, H> Indexed<T, H> {
 }
 
 impl<T: Entry, H: History> Indexed<T, H> {
-    /// Forgets what has ended and is not kept. What is there then may double before the next time.
+    /// Forgets ended entries that are not kept. The next limit is twice the number of the others.
     fn forget(&mut self) {
         self.entries.retain(|_, known| !known.is_past() || known.history.is_kept());
         self.names.retain(|_, id| self.entries.contains_key(id));

@@ -5,7 +5,7 @@ use cupeer_spec::function::FnId;
 
 const GRANULE: u64 = 2 << 20;
 
-/// Declares a keeper of nothing beside the state, by its tables.
+/// Declares a keeper without further facts, by its tables.
 macro_rules! keeper {
     ($name:ident: $allocations:ty, $mappings:ty, $reservations:ty, $pools:ty, $pointers:ty) => {
         #[derive(Default)]
@@ -99,7 +99,7 @@ fn a_mapping_stays_with_its_allocation_whatever_has_the_handle_later() {
     let mapping = process.mappings.each().next().expect("it is mapped").bare();
     assert_eq!(process.of(&mapping).map(|it| (it.id, it.is_imported())), Some((first.id, false)));
     assert!(process.allocation(7).is_some_and(|it| it.id != first.id && it.is_imported()));
-    // By its address it gets a handle again: its own, or another one's old one.
+    // Retaining by address returns a handle: the allocation's own, or the old number of another one.
     release(&mut process, 7);
     see(&mut process, FnId::cuMemRetainAllocationHandle, &[("handle", 7), ("addr", GRANULE + 5)]);
     assert_eq!(process.allocation(7).map(|it| (it.id, it.references)), Some((first.id, 1)));
@@ -154,7 +154,7 @@ fn pointers_are_open_until_they_are_freed_once() {
 fn the_granularity_is_the_least_that_the_driver_told() {
     let mut process = small();
     assert_eq!(process.granularity(Subject::Team), None);
-    // The least, and what is recommended.
+    // The minimum, and the recommended granularity.
     for (granularity, option) in [(GRANULE, 0), (64 * GRANULE, 1)] {
         let values = [("granularity", granularity), ("option", option)];
         see(&mut process, FnId::cuMulticastGetGranularity, &values);
@@ -196,7 +196,7 @@ fn both_tables_give_the_same_answers_in_500_random_lives_of_numbers_that_come_ba
                 let mut mapped = Vec::new();
                 view.each_mapping((0, 64 * GRANULE), &mut |it| mapped.push((*it, view.of(it))));
                 mapped.sort_by_key(|(it, _)| it.name);
-                // A mapping keeps what it is of, as long as it is there.
+                // A mapping keeps its allocation as long as it exists.
                 assert!(mapped.iter().all(|(it, of)| (it.of == Id::NONE) == of.is_none()), "seed {seed}");
                 let named = (1..5).map(|name| (view.allocation(name), view.pool(name)));
                 (mapped, named.collect::<Vec<_>>())
@@ -215,7 +215,7 @@ fn many() -> Process<Many> {
 }
 
 #[test]
-fn what_has_ended_does_not_pile_up() {
+fn ended_entries_do_not_accumulate() {
     let mut process = all();
     create(&mut process, 1, GRANULE);
     for handle in 2..200_000 {
@@ -229,7 +229,7 @@ fn what_has_ended_does_not_pile_up() {
 }
 
 #[test]
-fn what_has_no_number_takes_no_place() {
+fn objects_without_a_number_take_no_slot() {
     let mut process = small();
     for function in [FnId::cuMemCreate, FnId::cuMemMap, FnId::cuMemPoolCreate, FnId::cuMemPoolImportPointer] {
         (0..5).for_each(|_| see(&mut process, function, &[]));

@@ -10,12 +10,12 @@ const ACCESS: usize = 12;
 pub struct Wanted {
     /// The handle types.
     pub types: i32,
-    /// The device that it is to be on, where it is one.
+    /// The device of its location, if it is a device.
     pub device: Option<i32>,
 }
 
 impl Wanted {
-    /// Reads a CUmemAllocationProp, or a CUmemPoolProps, which begins in the same way.
+    /// Reads a CUmemAllocationProp, or a CUmemPoolProps, which has the same first fields.
     pub fn of(bytes: &[u8]) -> Option<Wanted> {
         Some(Wanted { types: number(bytes, 4)?, device: device(number(bytes, 8)?, number(bytes, 12)?) })
     }
@@ -23,31 +23,31 @@ impl Wanted {
 
 /// Properties of a multicast object that is to be created.
 #[derive(Clone, Copy)]
-pub struct Gathering {
-    /// How many devices it is for.
+pub struct MulticastProps {
+    /// Number of devices that it is created for.
     pub devices: u32,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
     /// The handle types.
     pub types: i32,
 }
 
-impl Gathering {
+impl MulticastProps {
     /// Reads a CUmulticastObjectProp.
-    pub fn of(bytes: &[u8]) -> Option<Gathering> {
+    pub fn of(bytes: &[u8]) -> Option<MulticastProps> {
         let wide = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
-        Some(Gathering { devices: number(bytes, 0)? as u32, bytes: wide(4)?, types: wide(12)? as i32 })
+        Some(MulticastProps { devices: number(bytes, 0)? as u32, bytes: wide(4)?, types: wide(12)? as i32 })
     }
 }
 
 /// Access of devices, a bit for each, as the process numbers them.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Access {
-    /// Those that may do nothing.
+    /// Devices without access.
     none: u64,
-    /// Those that may read.
+    /// Devices that may read.
     read: u64,
-    /// Those that may read and write.
+    /// Devices that may read and write.
     write: u64,
 }
 
@@ -85,13 +85,13 @@ impl Access {
     }
 }
 
-/// Reads an array of CUmemAccessDesc: for each the device, where it is one, and the flags.
+/// Reads an array of CUmemAccessDesc: for each, the device if it is one, and the flags.
 pub fn access(bytes: &[u8]) -> impl Iterator<Item = (Option<i32>, i32)> {
     let all = bytes.chunks_exact(ACCESS);
     all.filter_map(|one| Some((device(number(one, 0)?, number(one, 4)?), number(one, 8)?)))
 }
 
-/// The device of a CUmemLocation, where it is one.
+/// Returns the device of a CUmemLocation, if it is one.
 fn device(kind: i32, id: i32) -> Option<i32> {
     (kind == CUmemLocation::DEVICE).then_some(id)
 }

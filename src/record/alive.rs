@@ -8,7 +8,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
-/// The inode of the first pid namespace (the kernel's PROC_PID_INIT_INO): who is in it sees all processes.
+/// The inode of the first pid namespace (the kernel's PROC_PID_INIT_INO). A process in it sees all processes.
 const FIRST_PID_NS: u64 = 0xeffffffc;
 
 /// Name and owner of a process on a host.
@@ -33,18 +33,20 @@ impl From<&Header> for Who {
 pub(crate) struct Host {
     boot_id: Option<[u8; 16]>,
     pid_ns: Option<u64>,
-    /// Whether /proc is that of our pid namespace: where another one's is mounted, its pids are others'.
+    /// True if /proc belongs to our pid namespace. A /proc of another namespace shows other processes under
+    /// the same pids.
     is_ours: bool,
-    /// Whether /proc shows the processes of other users.
+    /// True if /proc shows the processes of other users.
     shows_all: bool,
     uid: u32,
-    /// Processes of other pid namespaces: namespace, pid there, start. Whose namespace we may not read has 0.
+    /// Processes of other pid namespaces: namespace, pid there, start time. The namespace is 0 if we may not
+    /// read it.
     others: HashSet<(u64, u32, u64)>,
 }
 
 impl Host {
     /// Reads the state of the host for queries about these processes.
-    pub(crate) fn look(mut about: impl Iterator<Item = Who>) -> Host {
+    pub(crate) fn read(mut about: impl Iterator<Item = Who>) -> Host {
         let boot_id = host::boot_id();
         let pid_ns = host::pid_ns();
         let is_ours = shows_ours();
@@ -64,7 +66,7 @@ impl Host {
         if self.boot_id? != who.boot_id {
             return None;
         }
-        // Where another user's processes are hidden, not to see one means nothing.
+        // If /proc hides another user's processes, a missing entry proves nothing.
         let sees = self.shows_all || self.uid == who.uid;
         if self.pid_ns? == who.pid_ns && self.is_ours {
             match started(&proc::StatPath(who.pid).to_string()) {
@@ -81,7 +83,7 @@ impl Host {
     }
 }
 
-/// Whether /proc shows the processes of our pid namespace: it names us by one pid, which is ours.
+/// Returns true if /proc belongs to our pid namespace: it shows our pid, and no second one.
 fn shows_ours() -> bool {
     let own =
         fs::read_link("/proc/self").is_ok_and(|name| name.to_str() == Some(&std::process::id().to_string()));
@@ -89,23 +91,23 @@ fn shows_ours() -> bool {
     own && proc::pids(&status).count() <= 1
 }
 
-/// Whether a process has the clock that we have: in another time namespace, it was started at another time.
+/// Returns true if a process has our clock. In another time namespace, its start time has another origin.
 fn has_our_clock(pid: u32) -> bool {
     let clock = |path: String| fs::read_link(path).ok();
     // Kernels before 5.6 have one clock.
     clock("/proc/self/ns/time".into()).is_none_or(|ours| clock(format!("/proc/{pid}/ns/time")) == Some(ours))
 }
 
-/// When the process of a `stat` file was started; `None` where it has ended and nobody has waited for it.
+/// Returns the start time of the process of a `stat` file; `None` for a zombie.
 fn started(stat: &str) -> io::Result<Option<u64>> {
     let stat = proc::Stat::parse(&fs::read(stat)?);
     Ok(stat.filter(|stat| !matches!(stat.state, b'Z' | b'X')).map(|stat| stat.started))
 }
 
-/// Returns for each process whether it runs and whether it became another one of these processes, from the header of
-/// its file. Whether it runs is `None` if that cannot be known, as on another host.
+/// Returns two values for each process: whether it is running (`None` if that cannot be known, as on another
+/// host), and whether it executed a program that became another one of these processes.
 pub fn states(headers: &[&Header]) -> Vec<(Option<bool>, bool)> {
-    let host = Host::look(headers.iter().map(|header| (*header).into()));
+    let host = Host::read(headers.iter().map(|header| (*header).into()));
     let others = are_others(headers);
     let state = |(header, is_another): (&&Header, bool)| {
         (if is_another { Some(false) } else { host.runs((*header).into()) }, is_another)
@@ -119,7 +121,7 @@ pub fn here(processes: &[(u64, u32, u64)]) -> Vec<Option<bool>> {
     let boot_id = host::boot_id().unwrap_or_default();
     let uid = fs::metadata("/proc/self").map_or(u32::MAX, |file| file.uid());
     let who = |&(pid_ns, pid, started): &(u64, u32, u64)| Who { boot_id, pid_ns, pid, started, uid };
-    let host = Host::look(processes.iter().map(who));
+    let host = Host::read(processes.iter().map(who));
     processes.iter().map(|process| host.runs(who(process))).collect()
 }
 
@@ -165,7 +167,7 @@ fn others() -> HashSet<(u64, u32, u64)> {
             let status = fs::read(entry.path().join("status")).ok()?;
             let mut pids = proc::pids(&status);
             pids.next()?;
-            // The last one is that in the innermost namespace; where there is but one, it is ours.
+            // The last pid is that of the innermost namespace. If there is only one, it is our namespace.
             let pid = str::from_utf8(pids.next_back()?).ok()?.parse().ok()?;
             let pid_ns = fs::metadata(entry.path().join("ns/pid")).map_or(0, |file| file.ino());
             Some((pid_ns, pid, started(&entry.path().join("stat").to_string_lossy()).ok()??))

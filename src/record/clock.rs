@@ -16,8 +16,8 @@ pub struct Clock {
 
 /// Speeds that counters of processors have: 20 MHz to 20 GHz.
 const SPEEDS: std::ops::RangeInclusive<f64> = 0.05..=50.0;
-/// How far a moment may be from where the others say that it is: a part of its distance, and nanoseconds. A thread
-/// may be interrupted between the readings of two clocks.
+/// Distance that a moment may have from the place at which the others put it: a fraction of its age, and
+/// nanoseconds. A thread may be interrupted between its readings of two clocks.
 const TOLERANCE: (f64, f64) = (0.01, 1e7);
 
 impl Clock {
@@ -41,14 +41,15 @@ impl Clock {
         self.nanoseconds_of(end.saturating_sub(start)).unsigned_abs()
     }
 
-    /// How long so many ticks are, to the nearest; a call of `round` would take longer than all else here.
+    /// Converts ticks to nanoseconds, rounded to the nearest. `round` would take longer than the rest of the
+    /// function.
     #[inline]
     fn nanoseconds_of(&self, ticks: u64) -> i64 {
         (ticks as f64 * self.speed + 0.5) as i64
     }
 
-    /// Nanoseconds since the origin. Only differences are made floating-point numbers: ticks themselves can have
-    /// more digits than these hold.
+    /// Returns nanoseconds since the origin. Only differences are converted to floating-point numbers,
+    /// because ticks can have more digits than these.
     fn since(&self, ticks: u64) -> i64 {
         match ticks.checked_sub(self.origin.ticks) {
             Some(distance) => self.nanoseconds_of(distance),
@@ -86,7 +87,7 @@ impl Clock {
             return Clock { origin: Moment::default(), speed: 1.0 };
         };
 
-        // Of pairs that are far apart, half of all moments, the middle one: some wrong moments do not move it.
+        // The median speed of pairs that are half of the moments apart. A few wrong moments do not change it.
         let half = moments.len().div_ceil(2);
         let pairs = moments.iter().zip(moments.iter().skip(half.min(moments.len() - 1)));
         let mut speeds: Vec<f64> = pairs.filter_map(|(a, b)| speed(a, b)).collect();
@@ -113,7 +114,7 @@ impl Clock {
     }
 }
 
-/// Nanoseconds a tick, as two moments say; `None` where they cannot both be right.
+/// Returns nanoseconds per tick, by two moments; `None` if one of them is wrong.
 fn speed(a: &Moment, b: &Moment) -> Option<f64> {
     let ticks = b.ticks.checked_sub(a.ticks)?;
     let nanoseconds = b.monotonic.checked_sub(a.monotonic)?;
@@ -191,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_late_moment_that_fits_no_other_is_ignored() {
-        // Ticks of a later time than the rest of it: its process died in the middle of writing it.
+        // Ticks that are later than the rest of the moment: the process died while it wrote the moment.
         let mut moments: Vec<Moment> = (1..6).map(|i| moment(i << 40)).collect();
         moments.push(Moment { ticks: 8 << 40, ..moment(5 << 40) });
         close(Clock::counter(moments));

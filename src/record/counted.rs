@@ -18,7 +18,7 @@ pub struct Counted {
 
 impl Counted {
     fn read(file: &Opened, at: &Range<u64>) -> Option<Counted> {
-        // Its process wrote no more than this.
+        // The process wrote at most this much.
         let most = 8 * WORDS as u64 + 128;
         let mut bytes = vec![0; at.end.saturating_sub(at.start).min(most) as usize];
         let had = file.read(&mut bytes, at.start).ok()?;

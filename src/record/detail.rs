@@ -11,7 +11,7 @@ const MOST: usize = 16;
 impl Details {
     /// Adds the contents of a detail's bytes, from [`detail::START`] on. Malformed bytes are ignored.
     pub(crate) fn read(&mut self, bytes: &[u8]) {
-        // Objects may lie in another detail than their finding. Those of one that cannot be kept are nobody's.
+        // Objects may be in another detail than their finding. If a finding is dropped, so are its objects.
         let mut keeps_objects = true;
         for item in detail::items(bytes) {
             match item.tag {
@@ -101,7 +101,8 @@ impl Details {
         later.hits.into_iter().for_each(|hit| self.add_hit(hit));
     }
 
-    /// A call that hangs, or gets a signal, says before what its rules do, and again where more came of it.
+    /// Adds a hit. For a call that hangs or gets a signal, rules write their hits before the call, and again
+    /// if more happened.
     fn add_hit(&mut self, hit: Hit) {
         let is_said_before = self.hits.iter().any(|known| known.has(did::HANG | did::SIGNAL));
         let is_less = |known: &Hit| {

@@ -49,7 +49,7 @@ impl Call {
     /// Returns the bytes of an argument by its index; `None` if its value is unknown.
     pub fn argument(&self, index: usize) -> Option<&[u8]> {
         let place = self.function?.spec().place(index);
-        // Outputs lie in the slot: elsewhere is what was known before the call.
+        // The slot has outputs. Elsewhere are the values from before the call.
         let bytes = self.slot.args.get(place.clone()).or_else(|| self.details.arguments.get(place))?;
         (!bytes.is_empty() && self.slot.shape(index) == slot::shape::VALUE).then_some(bytes)
     }
@@ -64,7 +64,7 @@ impl Call {
     pub fn arguments(&self) -> [u8; MOST_ARGS] {
         let mut bytes = [0; MOST_ARGS];
         bytes.iter_mut().zip(&self.details.arguments).for_each(|(place, byte)| *place = *byte);
-        // One that has no room in the slot is not there, not even in part.
+        // An argument that does not fit in the slot is missing completely.
         let spec = self.function.map(|function| function.spec());
         let ends =
             (0..spec.map_or(0, |spec| spec.args().len())).filter_map(|index| Some(spec?.place(index).end));
@@ -246,7 +246,7 @@ pub struct Run {
     pub longest: u64,
 }
 
-/// What a stream holds.
+/// Item of a stream.
 #[derive(Clone, Debug)]
 // Calls are what nearly all events are, and boxing them would be an allocation for each.
 #[allow(clippy::large_enum_variant)]
@@ -316,7 +316,7 @@ impl Call {
     }
 }
 
-/// The slot of a call as its late end says that it is. Where the call began is only known from the call.
+/// Returns the slot of a call completed from its late end. Only the slot of the call has its start.
 pub(crate) fn finished(call: &Slot, late: &Slot) -> Slot {
     let state = slot::RETURNED | late.word as u8 & slot::INJECTED;
     let caller = call.caller() | late.caller & !((1 << 48) - 1);

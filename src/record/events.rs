@@ -12,8 +12,8 @@ use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 use std::io;
 
-/// How many slots all streams together may have in memory: 16 MiB. Few streams read whole blocks, and thousands a
-/// few slots at once.
+/// Number of slots that all streams together may have in memory: 16 MiB. A few streams read whole blocks.
+/// Thousands of streams read a few slots at once.
 const MOST_SLOTS: usize = 16 << 14;
 /// The fewest slots that are read at once.
 const FEWEST: usize = 32;
@@ -25,7 +25,7 @@ const FEWEST: usize = 32;
 pub struct Events {
     shared: Shared,
     streams: Vec<Stream>,
-    /// The streams that have events, by the time of their next one; unused where there is only one.
+    /// The streams with events, by the time of their next one; unused if there is only one.
     order: BinaryHeap<Reverse<(u64, usize)>>,
 }
 
@@ -41,7 +41,8 @@ impl Events {
         let file = process.source.open()?;
         let index = Index::make(&file)?;
         let piece = (MOST_SLOTS / index.streams.len().max(1)).clamp(FEWEST, SLOTS);
-        // Who opened it while it was being made may not have seen all of its functions, which come before its arguments.
+        // A file that was opened while the process began may lack functions. They precede its arguments, so
+        // if these are missing, read it again.
         let is_described = !process.arguments.is_empty();
         let now = if is_described { None } else { read::process(process.source.clone(), &process.path).ok() };
         let process = now.as_ref().unwrap_or(process);

@@ -4,7 +4,7 @@ use crate::source::Source;
 use cupeer_spec::record::{self, faults};
 use std::path::{Path, PathBuf};
 
-/// The most rules that are read. What wrote the file has no more than a text of some KiB has lines.
+/// The most rules that are read. The text of a plan has some KiB, so it cannot have more lines.
 const MOST_RULES: usize = 1 << 16;
 /// The longest text that is read.
 const MOST_TEXT: usize = 16 << 20;
@@ -126,7 +126,7 @@ impl FaultFile {
         }
         let end = u64::from(header.counters) + (rules * COUNTER) as u64;
         let is_cut = (faults::TEXT + text) as u64 > size || end > size;
-        // What the file lacks needs no memory.
+        // Bytes that the file lacks need no memory.
         let mut lines = vec![0; text.min(size.saturating_sub(faults::TEXT as u64) as usize)];
         let had = file.read(&mut lines, faults::TEXT as u64).map_err(unreadable)?;
         let lines = String::from_utf8_lossy(&lines[..had]).into_owned();

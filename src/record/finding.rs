@@ -49,7 +49,8 @@ impl Finding {
         Some(Finding { confidence, severity, argument, rule, message, hint, objects: Vec::new() })
     }
 
-    /// Adds the bytes of a [`cupeer_spec::record::slot::detail::OBJECT`], where they are one and there is room.
+    /// Adds the bytes of a [`cupeer_spec::record::slot::detail::OBJECT`] if they are valid and there is
+    /// space.
     pub(crate) fn add(&mut self, bytes: &[u8]) {
         if self.objects.len() < MOST_OBJECTS
             && let Some(what) = read::<spec::Object>(bytes)

@@ -9,7 +9,6 @@ use cupeer_spec::record::{self, BlockHeader, SLOTS, block, mode};
 use std::collections::HashMap;
 use std::io;
 
-/// The blocks of one stream.
 #[derive(Default)]
 pub(crate) struct Blocks {
     pub stream: u32,
@@ -17,7 +16,7 @@ pub(crate) struct Blocks {
     pub chunks: Vec<u32>,
     /// Windows and ring blocks in the order of their slots: number of the first slot, block.
     pub open: Vec<(u64, u32)>,
-    /// Where the next chunk begins if they lie in order, as they do where nothing is wrong.
+    /// Start of the next chunk if chunks are in order, as they are in an undamaged file.
     next: u64,
     disordered: bool,
 }
@@ -30,13 +29,12 @@ impl Blocks {
     }
 }
 
-/// The blocks of all streams.
 pub(crate) struct Index {
-    /// By the number of the stream.
+    /// Streams, by number.
     pub streams: Vec<Blocks>,
     /// The first block that may become one later.
     pub settled: u32,
-    /// Whether chunks take the places of older ones: see [`mode::BOUNDED`].
+    /// True if new chunks replace older ones: see [`mode::BOUNDED`].
     pub is_bounded: bool,
 }
 
@@ -60,9 +58,9 @@ impl Index {
                 blocks.open.push((header.base, found.number));
             }
         })?;
-        // What a window held before it was looked at became a chunk before that, perhaps behind where the scan was then; and
-        // what it held then may be one by now, which nobody looks for again here. What it got later is not part of what is
-        // read, or there would be gaps.
+        // A window that was full became a chunk before the scan reached it, perhaps at a place that the scan
+        // had passed: look there again. Its later slots are not part of this reading, or the reading would
+        // have gaps.
         let is_bounded = is_bounded(file);
         let first_unsettled = if is_bounded { 1 } else { first_unsettled };
         let settled = scan::blocks(file, first_unsettled, |found| {
@@ -86,15 +84,15 @@ impl Index {
         Ok(Index { streams, settled, is_bounded })
     }
 
-    /// Whether a chunk of a stream took the place of one that was found, by the number of its first slot: it was made later,
-    /// in a file that has reached its limit.
+    /// Returns true if a chunk replaced one that was found. `base` is the number of its first slot: greater
+    /// than that of the stream's window, in a file that reached its limit.
     pub(crate) fn is_newer(&mut self, file: &Opened, place: usize, base: u64) -> bool {
         let is_later = self.streams[place].open.last().is_some_and(|(open, _)| base > *open);
         self.is_bounded |= is_later && is_bounded(file);
         is_later && self.is_bounded
     }
 
-    /// Looks for a chunk that was made since, of what was the window of a stream.
+    /// Finds the chunk that the window of a stream became since it was indexed.
     pub(crate) fn find(&mut self, file: &Opened, stream: u32, base: u64) -> io::Result<Option<u32>> {
         let mut chunk = None;
         self.is_bounded |= is_bounded(file);
@@ -106,7 +104,8 @@ impl Index {
             }
             if (header.stream, header.base) == (stream, base) {
                 chunk = Some(found.number);
-            // What another stream will look for is behind us then, or is looked for from the first block on.
+            // A chunk that another stream will look for: note it, because the next scan starts behind it. A
+            // bounded file is scanned from its first block each time.
             } else if !is_bounded
                 && let Ok(i) = self.streams.binary_search_by_key(&header.stream, |blocks| blocks.stream)
                 && self.streams[i].open.iter().any(|(open, _)| *open == header.base)
@@ -118,7 +117,7 @@ impl Index {
     }
 }
 
-/// Whether the file has reached its limit by now. What has no header of ours has none.
+/// Returns true if the file reached its size limit. A file without a valid header has no limit.
 fn is_bounded(file: &Opened) -> bool {
     read::header(file).is_ok_and(|header| header.mode == mode::BOUNDED)
 }
@@ -136,7 +135,7 @@ fn sort(file: &Opened, chunks: &mut [u32]) -> io::Result<()> {
     Ok(())
 }
 
-/// How many slots of a chunk count.
+/// Returns the number of valid slots in a chunk.
 pub(crate) fn used(header: &BlockHeader) -> usize {
     (header.used as usize).min(SLOTS)
 }
@@ -164,12 +163,12 @@ mod tests {
     }
 
     #[test]
-    fn what_became_a_chunk_behind_the_end_that_was_seen_is_found() {
+    fn chunk_made_behind_the_seen_end_is_found() {
         const LAP: u64 = SLOTS as u64;
         let states = [
             file(&[(block::WINDOW, 0)]),
             file(&[(block::WINDOW, LAP), (block::CHUNK, 0)]),
-            // What the window held when it was looked at is had from there, or from its chunk.
+            // The slots that the window held at the scan are read from the window, or from its chunk.
             file(&[(block::WINDOW, 2 * LAP), (block::CHUNK, 0), (block::CHUNK, LAP)]),
         ];
         let file = Opened::Growing(Mutex::new(states.into()));
@@ -180,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_became_a_chunk_while_the_index_was_made_is_found() {
+    fn chunk_made_during_indexing_is_found() {
         const LAP: u64 = SLOTS as u64;
         let (window, chunk, nothing) = ((block::WINDOW, LAP), (block::CHUNK, 0), (0, 0));
         let states = [

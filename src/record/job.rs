@@ -48,9 +48,9 @@ pub struct Job {
     pub hangs: Vec<PathBuf>,
     /// Files that could not be read, or only in part.
     pub problems: Vec<Problem>,
-    /// How many processes could not record everything, as runs have seen it.
+    /// Number of processes that could not record everything, as reported by `cupeer run`.
     lost: u64,
-    /// How many of them have no record.
+    /// Number of these processes that have no file.
     missing: u64,
     /// Clocks by boot and kind.
     clocks: HashMap<([u8; 16], u32), Clock>,
@@ -72,7 +72,7 @@ impl Started {
         format!("{}={} {program}", job::STARTED, self.end.word())
     }
 
-    /// Those that the text of a file `job` names.
+    /// Parses the programs that the text of a file `job` lists.
     fn all(text: &str) -> Vec<Started> {
         let values = text.lines().filter_map(|line| line.strip_prefix(job::STARTED)?.strip_prefix('='));
         let one = |value: &str| {
@@ -116,7 +116,7 @@ impl fmt::Display for Error {
     }
 }
 
-// The sentence has all of it: a source would be said twice.
+// The message is complete: a source would repeat it.
 impl std::error::Error for Error {}
 
 impl Job {
@@ -162,8 +162,8 @@ impl Job {
         let mut found = false;
         for path in entries {
             if path.is_dir() {
-                // Who has begun is read before one looks who has a file: of those that get theirs now, none is counted as quiet
-                // that had ended by then.
+                // Read the processes that began before looking for files. A process that gets its file in
+                // between then has one, and is not counted as quiet.
                 let begun = list(&path).into_iter().flatten().filter(|path| quiet::is_named(path));
                 begun.for_each(|path| found |= job.add(path));
                 match list(&path) {
@@ -180,9 +180,9 @@ impl Job {
         if !found {
             return Err(Error::NoRecord(dir.to_path_buf()));
         }
-        // By the name without its suffix: the images of a process one after the other.
+        // Sort by the name without its suffix, so that the images of a process are in order.
         job.processes.sort_by(|a, b| (a.path.parent(), &a.proc).cmp(&(b.path.parent(), &b.proc)));
-        // Before copies are dropped: what has a file anywhere is not quiet.
+        // Do this before copies are dropped: a process with any file is not quiet.
         job.drop_shown();
         job.drop_copies();
         job.compare_keys();
@@ -252,7 +252,7 @@ impl Job {
         let is_faults = FaultFile::is_named(&name);
         let is_begun = quiet::is_named(&path);
         if name.starts_with(job::HANG) && name.ends_with(job::HANG_SUFFIX) && !path.is_dir() {
-            // Beside a record, and none by itself.
+            // It counts only together with a recording.
             self.hangs.push(path);
             return false;
         }
@@ -300,7 +300,7 @@ impl Job {
             Ok(problem) => problem.into_iter().for_each(|text| self.report(&path, text)),
             Err(text) => self.report(&path, text),
         }
-        // What faults did is nobody's record by itself.
+        // Counters of faults alone are no recording.
         !is_faults
     }
 
@@ -310,14 +310,15 @@ impl Job {
         self.drop_shown();
     }
 
-    /// Leaves out of those that have begun the ones that have files, which may be unreadable, and what is said twice.
+    /// Drops processes from the list of those that began if they have files, which may be unreadable, and
+    /// drops duplicates.
     fn drop_shown(&mut self) {
         let read = self.processes.iter().map(|process| process.path.as_path());
         let unread = self.problems.iter().map(|problem| problem.path.as_path());
         quiet::drop_shown(&mut self.quiet, read.chain(unread));
     }
 
-    /// Of two files about the same image of a process, the longer one counts.
+    /// Drops copies: of two files about the same image of a process, the longer one stays.
     fn drop_copies(&mut self) {
         let mut best: HashMap<_, usize> = HashMap::new();
         let mut dropped = Vec::new();
@@ -350,14 +351,15 @@ impl Job {
         self.missing > 0 || self.lost_untold() > 0
     }
 
-    /// How many processes could not record everything, beside those that have no record, of which none says so itself.
+    /// Returns the number of processes that could not record everything, except those without a file, if no
+    /// file reports a loss itself.
     fn lost_untold(&self) -> u64 {
         let told = self.processes.iter().filter(|process| process.header.lost > 0).count() as u64;
         let lost = self.lost.saturating_sub(self.missing);
         if lost > told { lost } else { 0 }
     }
 
-    /// Who could not even make a file cannot say so in it.
+    /// Reports lost processes. A process that could not create its file cannot report this itself.
     fn count_lost(&mut self) {
         let path = self.dir.join(job::FILE);
         for (count, what) in
@@ -391,7 +393,7 @@ impl Job {
     }
 }
 
-/// Keeps what could be read, and says what is wrong with it all the same.
+/// Keeps the part that could be read, and reports the problem with the rest.
 fn keep<T>(
     all: &mut Vec<T>,
     read: Result<T, String>,
@@ -401,7 +403,7 @@ fn keep<T>(
     Ok(all.last().and_then(|one| problem(one).clone()))
 }
 
-/// What names a process, whatever it executes.
+/// Returns the identity of a process, which stays the same when it executes another program.
 fn identity(process: &Process) -> ([u8; 16], u64, u32, u64) {
     let header = &process.header;
     (header.boot_id, header.pid_ns, header.pid, header.started)
@@ -411,30 +413,31 @@ fn clock_key(process: &Process) -> ([u8; 16], u32) {
     (process.header.boot_id, process.header.clock)
 }
 
-/// What is in a directory, in the order of names.
+/// Lists a directory, sorted by name.
 fn list(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let mut paths = fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
     paths.sort_unstable();
     Ok(paths)
 }
 
-/// So many bytes of a file `job` are read: each run adds two lines or three.
+/// Number of bytes of a file `job` that are read. Each run appends two or three lines.
 const LONGEST_JOB: u64 = 1 << 20;
 
-/// What runs have told in a file `job`.
+/// Contents of a file `job`, which runs append to.
 #[derive(Default)]
 struct Told {
     started: Vec<Started>,
     bypassed: Vec<(String, String)>,
     commands: Vec<String>,
     signals: Vec<Asked>,
-    /// How many processes could not record everything.
+    /// Number of processes that could not record everything.
     lost: u64,
-    /// How many of them have no record.
+    /// Number of these processes that have no file.
     missing: u64,
 }
 
-/// Looks at the first line of a file `job`, and reads what runs have told; `None` where it is somebody else's.
+/// Checks the first line of a file `job`, and parses the entries of runs; `None` if it is another program's
+/// file.
 fn check_job(path: &Path) -> Option<Result<Told, String>> {
     let mut bytes = Vec::new();
     let file = plain::open(path, Links::Refused);

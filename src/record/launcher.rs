@@ -14,7 +14,7 @@ use std::os::unix::fs::MetadataExt;
 /// data.
 pub fn line() -> Option<String> {
     let (boot, pid_ns) = (host::boot_id()?, host::pid_ns()?);
-    // /proc may be that of a namespace above.
+    // /proc may belong to a parent namespace.
     let name = fs::read_link("/proc/self").ok()?;
     let started = Stat::parse(&fs::read(StatPath(name.display()).to_string()).ok()?)?.started;
     let user = fs::metadata("/proc/self").ok()?.uid();
@@ -87,7 +87,7 @@ fn all(text: &str) -> impl Iterator<Item = Who> {
 /// Returns true if a launcher in the text of a file `job` runs; `None` if that cannot be known.
 pub fn running(text: &str) -> Vec<Option<bool>> {
     let all: Vec<Who> = all(text).collect();
-    let host = Host::look(all.iter().copied());
+    let host = Host::read(all.iter().copied());
     all.into_iter().map(|who| host.runs(who)).collect()
 }
 
@@ -126,7 +126,7 @@ mod tests {
     fn a_launcher_runs_until_it_ends() {
         let own = line().unwrap();
         let started = own.rsplit(':').nth(1).unwrap();
-        // Another one that had our number before us.
+        // Another launcher, which had the same pid before.
         let earlier = own.replace(&format!(":{started}:"), ":1:");
         let other_host = own.replacen(&own[4..36], &"0".repeat(32), 1);
         let text =

@@ -11,7 +11,7 @@
 //!
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!
-//! - `host`, `plain`, `version`, `finding`, `hit`: parts of what follows.
+//! - `host`, `plain`, `version`, `finding`, `hit`: parts of the modules below.
 //! - `alive`: processes that still run.
 //! - `source`, `scan`: bytes, and the headers of blocks.
 //! - `event`, `detail`, `repeats`: a call, and what is recorded about it.

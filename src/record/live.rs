@@ -4,10 +4,10 @@ use crate::source::{Opened, Source};
 use cupeer_spec::record::{self, live, live::state};
 use std::path::{Path, PathBuf};
 
-/// How many entries are read at once.
+/// Number of entries that are read at once.
 const PIECE: usize = 64;
 const ENTRY: usize = size_of::<live::Entry>();
-/// How often an entry is read whose place is given up and taken again at the same time.
+/// Number of times that an entry is read again if its place is reused during the reading.
 const ATTEMPTS: u32 = 16;
 
 /// Open objects of a job on one host, at the time of reading.
@@ -136,7 +136,7 @@ fn segment(file: &Opened, k: usize, entries: &mut Vec<live::Entry>) -> std::io::
     Ok(())
 }
 
-/// Reads the entries from a place on that had these words a moment ago.
+/// Reads the entries from a place on that had these words shortly before.
 fn several(
     file: &Opened,
     start: u64,
@@ -148,7 +148,7 @@ fn several(
     let mut again = vec![0; piece.len()];
     let had_again = file.read(&mut again, start)?;
     let now = piece[..had].chunks_exact(ENTRY).zip(words(&again[..had_again]));
-    // All the way that `entry` has for one; those that have changed in between, one by one.
+    // Check all of them as `entry` does for one. Read those that changed in between one by one.
     let mut now = now.map(|(bytes, word)| (self::word(bytes) == Some(word)).then_some((bytes, word)));
     for (i, before) in before.iter().copied().enumerate() {
         let now = now.next().flatten();
@@ -162,7 +162,8 @@ fn several(
     Ok(())
 }
 
-/// Reads the entry that had a word a moment ago, or the one that came after it: the word, the entry, and the word again.
+/// Reads the entry that had this word shortly before, or a later one in its place: the word, the entry, and
+/// the word again.
 fn entry(file: &Opened, place: u64, mut before: u64) -> std::io::Result<Option<live::Entry>> {
     for _ in 0..ATTEMPTS {
         let (mut bytes, mut again) = ([0; ENTRY], [0; 8]);
@@ -181,13 +182,12 @@ fn entry(file: &Opened, place: u64, mut before: u64) -> std::io::Result<Option<l
     Ok(None)
 }
 
-/// The entry that bytes are.
+/// Parses an entry.
 fn parsed(bytes: &[u8]) -> Option<live::Entry> {
     let words: [[u8; 8]; live::WORDS] = bytes.as_chunks().0.try_into().ok()?;
     Some(live::Entry::from_words(words.map(u64::from_le_bytes)))
 }
 
-/// The words of entries.
 fn words(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks_exact(ENTRY).filter_map(word).collect()
 }

@@ -26,7 +26,8 @@ pub fn open(path: &Path, links: Links) -> io::Result<File> {
 
 /// Opens an existing plain file with these options.
 pub fn open_with(path: &Path, links: Links, options: &OpenOptions) -> io::Result<File> {
-    // Before, because to open a device may have effects, and afterwards, because it may be another one by then.
+    // Check before, because opening a device may have effects; and afterwards, because it may be another file
+    // by then.
     let link = match links {
         Links::Followed => path.metadata().and_then(|found| check(found.file_type())).map(|()| 0),
         Links::Refused => {
@@ -83,7 +84,7 @@ pub fn holes(file: &File) -> io::Result<u64> {
     Ok(holes)
 }
 
-/// `None` where the file system does not know.
+/// Returns `None` if the file system does not know.
 fn seek(file: &File, at: u64, what: libc::c_int) -> Option<u64> {
     let offset = libc::off_t::try_from(at).ok()?;
     // SAFETY: the descriptor is open, and the call touches no memory of ours.

@@ -182,7 +182,7 @@ impl Process {
     /// between the first and the last ones.
     pub fn has_dropped(&self) -> bool {
         match self.header.mode {
-            // Its first block holds no events, and is not counted.
+            // Block 0 has no events, and is not counted.
             mode::RING => self.header.next_block > self.header.ring_blocks,
             mode => mode == mode::BOUNDED,
         }
@@ -203,7 +203,7 @@ impl Process {
     pub fn ends_early(&self) -> Option<String> {
         let Header { ended_by, mode, ring_blocks, .. } = self.header;
         if ended_by as i32 == libc::EBUSY && mode == mode::RING {
-            // Its first block has no calls.
+            // Block 0 has no calls.
             let size = ring_blocks.saturating_mul(2 * BLOCK as u64).div_ceil(1 << 20);
             return Some(format!(
                 "is without the calls of some threads: its ring has room for {} threads at a time, because each one that calls needs \
@@ -220,7 +220,7 @@ impl Process {
     /// [`crate::Job::alive`] knows whether the process became another program.
     pub fn is_alive(&self) -> Option<bool> {
         let who = (&self.header).into();
-        alive::Host::look(std::iter::once(who)).runs(who)
+        alive::Host::read(std::iter::once(who)).runs(who)
     }
 }
 

@@ -1,5 +1,5 @@
-//! The processes of a large job that have no file because they shared nothing: those that the file `begun` of a host
-//! lists, without those that have files.
+//! The processes of a large job that have no file because they shared nothing. A host's file `begun` lists
+//! all processes, including those with files.
 
 use crate::alive::{Host, Who};
 use crate::host;
@@ -74,6 +74,6 @@ pub fn running(all: &[Quiet]) -> usize {
     let Some(boot) = host::boot_id() else { return 0 };
     let is_here = |quiet: &&Quiet| quiet.file.starts_with(&host::short(boot));
     let whos: Vec<Who> = all.iter().filter(is_here).filter_map(|quiet| quiet.who(boot)).collect();
-    let host = Host::look(whos.iter().copied());
+    let host = Host::read(whos.iter().copied());
     whos.into_iter().filter(|who| host.runs(*who) != Some(false)).count()
 }

@@ -45,7 +45,7 @@ impl Process {
         End::of(self.header_now().end)
     }
 
-    /// Returns when the process ended, as far as that is known by now.
+    /// Returns when the process ended, if known by now.
     pub fn ended(&self) -> Span {
         self.header_now().ended
     }
@@ -110,8 +110,8 @@ pub(crate) fn process(source: Source, path: &Path) -> Result<Process, String> {
     Ok(process)
 }
 
-/// Whether blocks are missing at the end. A chunk that its process died in the middle of is none of them: what it
-/// was to hold is still in the window.
+/// Returns true if blocks are missing at the end of the file. A chunk that was being written when its process
+/// died is not missing: its slots are still in the window.
 fn is_cut_off(file: &Opened, header: &Header) -> std::io::Result<bool> {
     let size = file.size()?;
     let (whole, rest) = (size / BLOCK as u64, size % BLOCK as u64);
@@ -130,11 +130,11 @@ fn is_cut_off(file: &Opened, header: &Header) -> std::io::Result<bool> {
     Ok(header.ended_by == 0 && whole < expected)
 }
 
-/// The header, where it is one that this version reads.
+/// Returns the header if this version reads it.
 pub(crate) fn header(file: &Opened) -> Result<Header, String> {
     let mut bytes = [0; size_of::<Header>()];
     let mut again = bytes;
-    // Its process may be writing to it: what is read twice alike is whole.
+    // The process may be writing: two equal readings are consistent.
     for _ in 0..4 {
         let had = file.read(&mut bytes, 0).map_err(|error| format!("cannot be read: {error}"))?;
         if had == 0 {
@@ -192,7 +192,7 @@ impl Moments {
     }
 }
 
-/// Adds what an entry says. One that is malformed says nothing.
+/// Adds the facts of an entry. Ignores a malformed one.
 fn add(process: &mut Process, tag: u16, bytes: &[u8]) {
     match tag {
         meta::TEXT => process.texts.extend(pair(bytes, 0)),

@@ -8,10 +8,9 @@ use cupeer_spec::record::slot::{self, Slot, has_appeared, settled};
 use cupeer_spec::record::{self, BLOCK_MAGIC, BlockHeader, SLOTS, block, mode};
 use std::io;
 
-/// The bytes of a slot.
 const SLOT: usize = size_of::<Slot>();
 
-/// What the streams of a process share.
+/// State that the readers of a process's streams share.
 pub(crate) struct Shared {
     pub file: Opened,
     pub index: Index,
@@ -21,7 +20,7 @@ pub(crate) struct Shared {
     pub version: u32,
     /// The mode of the record when it was opened.
     pub mode: u32,
-    /// How many slots are read at once.
+    /// Number of slots that are read at once.
     pub piece: usize,
     /// The first failure to read a block.
     pub error: Option<io::Error>,
@@ -32,12 +31,12 @@ pub(crate) struct Reader {
     pub stream: u32,
     /// The thread that wrote the slot that was read last.
     pub tid: u32,
-    /// Which one of the index's streams this is.
+    /// Index of this stream in [`Index::streams`].
     place: usize,
-    /// How many of its chunks and of its open blocks were begun.
+    /// Number of its chunks, and of its open blocks, that were begun.
     chunks: usize,
     open: usize,
-    /// Slots with smaller numbers were had.
+    /// Slots with smaller numbers were read.
     next: u64,
     block: Block,
     /// Slots from `from` on; these bytes are the slots of the block that can be read now.
@@ -55,7 +54,7 @@ struct Block {
     base: u64,
     /// The next slot.
     at: usize,
-    /// How many slots there are.
+    /// Number of slots.
     used: usize,
 }
 
@@ -101,7 +100,8 @@ impl Reader {
         }
     }
 
-    /// The bytes of the slot that was read last and of those behind it that belong to it, without its first words.
+    /// Returns the bytes of the last slot, and of the slots behind it that belong to it, without the first
+    /// words.
     pub(crate) fn bytes(&mut self, shared: &mut Shared, slots: usize) -> Option<&[u8]> {
         let slots = slots.max(1);
         if self.last + slots > self.block.used {
@@ -112,12 +112,12 @@ impl Reader {
             self.load(shared, slots);
             self.block.at = at;
         }
-        // What was read anew may have moved away in between.
+        // The block may have been reused before it was read again.
         let first = self.last.checked_sub(self.from)? * SLOT;
         self.buffer.get(first + slot::detail::START..first + slots * SLOT)
     }
 
-    /// Goes to the next block; false where there is none.
+    /// Goes to the next block. Returns false if there is none.
     fn next_block(&mut self, shared: &mut Shared) -> bool {
         if self.block.kind == block::CHUNK {
             self.next = self.next.max(self.block.base + self.block.used as u64);
@@ -130,7 +130,7 @@ impl Reader {
             self.begin(shared, number, None);
         } else if let Some((base, number)) = blocks.open.get(self.open).copied() {
             self.open += 1;
-            // All that it may have was had.
+            // All slots that it may have were read.
             if base.saturating_add(SLOTS as u64) > self.next {
                 self.begin(shared, number, Some(base));
             }
@@ -141,18 +141,18 @@ impl Reader {
         true
     }
 
-    /// Begins with a block. One that is open may hold other slots by now than those that it was noted with.
+    /// Begins a block. An open block may contain other slots than when it was indexed.
     fn begin(&mut self, shared: &mut Shared, number: u32, noted: Option<u64>) {
         let Some(header) = self.header(shared, number) else { return };
         let is_chunk = header.kind == block::CHUNK;
-        // A window may have become a chunk where it is.
+        // A window may have become a chunk in place.
         if header.stream != self.stream
             || !is_chunk && noted.is_none()
             || noted.is_some_and(|noted| noted != header.base)
         {
             return self.moved(shared, noted);
         }
-        // It took the place of one that was found.
+        // The chunk replaced one that was found.
         if noted.is_none() && shared.index.is_newer(&shared.file, self.place, header.base) {
             shared.overwritten();
             return self.moved(shared, None);
@@ -160,7 +160,7 @@ impl Reader {
         let Some(end) = header.base.checked_add(SLOTS as u64) else { return };
         let used = if is_chunk { index::used(&header) } else { SLOTS };
         let at = if self.next >= end { used } else { self.next.saturating_sub(header.base) as usize };
-        // Where the begin of it was read elsewhere, another thread may have gone on there.
+        // If the start of the block was read elsewhere, another thread may write to the rest of the stream.
         if at == 0 {
             self.tid = header.tid;
         }
@@ -168,7 +168,7 @@ impl Reader {
         self.from = at;
     }
 
-    /// What was a window is a chunk now; what was a ring block is gone.
+    /// Continues in the chunk that a window became. The slots of a ring block that was reused are gone.
     fn moved(&mut self, shared: &mut Shared, noted: Option<u64>) {
         self.block.used = self.block.at;
         self.buffer.clear();
@@ -176,7 +176,7 @@ impl Reader {
         match shared.index.find(&shared.file, self.stream, base) {
             Ok(Some(chunk)) => self.begin(shared, chunk, None),
             Ok(None) if shared.index.is_bounded => shared.overwritten(),
-            // It is among the chunks of the stream by now, or it was a block of a ring.
+            // The chunk is among the stream's chunks already, or the block was a ring block.
             Ok(None) => {}
             Err(error) => shared.fail(error),
         }
@@ -190,7 +190,7 @@ impl Reader {
         record::read(&bytes).filter(|header: &BlockHeader| header.magic == BLOCK_MAGIC)
     }
 
-    /// Reads slots from the next one on, at least so many where there are as many.
+    /// Reads slots from the next one on, at least `least` if there are that many.
     fn load(&mut self, shared: &mut Shared, least: usize) {
         let Block { number, kind, base, at, used } = self.block;
         let count = least.max(shared.piece).min(used - at);
@@ -200,7 +200,7 @@ impl Reader {
             return;
         }
         if kind == block::CHUNK {
-            // Another one may take its place, whose header comes first.
+            // Another chunk may replace it, and writes its header first.
             let is_same =
                 self.header(shared, number).is_some_and(|now| now.still_is(kind, self.stream, base));
             if !is_same {
@@ -224,7 +224,7 @@ impl Reader {
         self.settle(base, &words);
     }
 
-    /// Fills the buffer; false where there is nothing to read, and the block is over then.
+    /// Fills the buffer. Returns false if there is nothing to read: the block ends here.
     fn read(&mut self, shared: &mut Shared, place: u64, count: usize) -> bool {
         self.buffer.resize(count * SLOT, 0);
         let had = shared.file.read(&mut self.buffer, place).unwrap_or_else(|error| {
@@ -239,7 +239,7 @@ impl Reader {
         slots > 0
     }
 
-    /// Takes the first words from an earlier reading, as far as nothing has appeared since.
+    /// Takes the first words from an earlier reading, up to a slot that appeared since.
     fn settle(&mut self, base: u64, words: &[u64]) {
         let mut i = 0;
         while let (Some(word), Some(bytes)) = (words.get(i), self.buffer.get_mut(i * SLOT..i * SLOT + 8)) {
@@ -255,8 +255,8 @@ impl Reader {
     }
 }
 
-/// Whether this was written as a slot. What is not: a place that its thread took and never wrote to, and in the
-/// remains of an earlier lap the middle of a detail, whose bytes may look like anything. A call has one slot.
+/// Returns true if these bytes were written as a slot. Not a slot: a place that its thread took and never
+/// wrote, and the middle of a detail from an earlier lap, which can contain any bytes. A call has one slot.
 pub(crate) fn is_slot(slot: &Slot) -> bool {
     match slot.state() {
         slot::EMPTY => false,
@@ -281,7 +281,8 @@ impl Shared {
         self.error.get_or_insert(error);
     }
 
-    /// Notes that a chunk was overwritten since it was found. A record that had reached its limit before lacks events anyway.
+    /// Notes that a chunk was overwritten after it was found. A recording that had reached its limit before
+    /// lacks events anyway.
     pub fn overwritten(&mut self) {
         if self.mode != mode::BOUNDED {
             self.fail(io::Error::other("reached its limit while it was read: events are missing"));
@@ -293,7 +294,7 @@ impl Shared {
 mod tests {
     use super::*;
 
-    /// How many slots count of those that were read twice, from number 10 on, with these first words.
+    /// Returns the number of valid slots if slots from number 10 on had these first words in two readings.
     fn counted(first: [u64; 3], now: [u64; 3]) -> usize {
         let mut reader = Reader::new(0, &Blocks::default());
         reader.buffer = now.iter().flat_map(|word| [word.to_le_bytes(); SLOT / 8]).flatten().collect();
@@ -302,13 +303,13 @@ mod tests {
     }
 
     #[test]
-    fn what_appears_between_two_readings_is_read_again_with_all_behind_it() {
+    fn slot_written_between_readings_is_read_again_with_all_behind_it() {
         let at = |number| slot::word(slot::PENDING, 1, 0, number);
         assert_eq!(counted([at(10), at(11), at(12)], [at(10), at(11), at(12)]), 3);
         // A thread has written a slot before the next, and the first reading has only that.
         assert_eq!(counted([at(10), 0, at(12)], [at(10), at(11), at(12)]), 1);
         assert_eq!(counted([at(3), at(11), at(12)], [at(10), at(11), at(12)]), 0);
-        // Places that stay as they are hide nothing behind them.
+        // Words that stay 0 hide no later slots.
         assert_eq!(counted([at(10), 0, at(12)], [at(10), 0, at(12)]), 3);
         assert_eq!(counted([at(10), at(4), at(12)], [at(10), at(4), at(12)]), 3);
     }

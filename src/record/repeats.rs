@@ -1,5 +1,5 @@
-//! Resolves what calls share with earlier calls of their stream: the stack of an earlier call of their kind, and the
-//! run that counts them.
+//! Resolves data that calls share with earlier calls of their stream: the stack of an earlier call of their
+//! kind, and the run that counts them.
 
 use crate::event::{Details, Run};
 use cupeer_spec::function::FnId;
@@ -10,7 +10,8 @@ use std::collections::hash_map::Entry;
 /// The most kinds of a stream whose stacks are remembered. Programs have some dozens.
 const MOST: usize = 1 << 12;
 
-/// What calls have in common that have one stack: the number of the function, the result, the return address.
+/// Key of a stack: the number of the function, the result, the return address. Calls with the same key share
+/// a stack.
 type Kind = (u16, Option<i32>, u64);
 
 struct Stack {
@@ -25,7 +26,8 @@ struct Stack {
 pub(crate) struct Stacks(HashMap<Kind, Stack>);
 
 impl Stacks {
-    /// Remembers the stack of a call, or gives it that of an earlier one. `result` is 0 where it has not returned.
+    /// Stores the stack of a call, or copies that of an earlier one. `result` is 0 if the call has not
+    /// returned.
     pub fn meet(
         &mut self,
         function: Option<FnId>,
@@ -36,7 +38,7 @@ impl Stacks {
     ) {
         let carries = function.is_some_and(|function| function.spec().carries_frames());
         let (number_of_function, caller) = (slot.function(), slot.caller());
-        // What carries a stack in any case, has it taken before its result is known.
+        // A function that always carries a stack takes it before its result is known.
         let kinds = [Some(result), None].map(|result| (number_of_function, result, caller));
         let kinds = &kinds[..if carries { 2 } else { 1 }];
         if details.frames.is_empty() {
@@ -63,7 +65,8 @@ impl Stacks {
     }
 }
 
-/// The calls of a run that have returned, as far as that can be: `example` is the call that they are like.
+/// Returns the calls of a run that returned. Their values are limited to possible ones. `example` is the
+/// first call of the run.
 pub(crate) fn returned(run: &slot::Run, example: &Slot) -> Option<Run> {
     let calls = Some(run.count()).filter(|calls| *calls > 0)?;
     let end = run.end.max(example.end.max(example.start));
@@ -72,7 +75,7 @@ pub(crate) fn returned(run: &slot::Run, example: &Slot) -> Option<Run> {
     Some(Run { calls, end, total, longest: u64::from(run.longest).min(total) })
 }
 
-/// Whether a call is what a run is like.
+/// Returns true if a call is like those of a run.
 pub(crate) fn is_like(example: &Slot, run: &slot::Run) -> bool {
     let of_run = Slot { word: run.word, ..*example };
     example.state() == slot::RETURNED
@@ -80,7 +83,7 @@ pub(crate) fn is_like(example: &Slot, run: &slot::Run) -> bool {
             == (of_run.function(), run.result, run.caller)
 }
 
-/// Where the call that a run is like was overwritten: one of the others.
+/// Returns a call of the run in place of its example, which was overwritten, and the rest of the run.
 pub(crate) fn one_of(run: &slot::Run) -> Option<(Slot, Option<Run>)> {
     let calls = Some(run.count()).filter(|calls| *calls > 0)?;
     let start = run.end.saturating_sub(run.total);
@@ -97,7 +100,7 @@ pub(crate) fn in_flight(run: &slot::Run, since: u64, example: Option<&Slot>) -> 
     example.map_or(pending, like)
 }
 
-/// A call of a run of which no argument is known.
+/// Returns a call of a run, with unknown arguments.
 fn unknown(run: &slot::Run, state: u8, start: u64) -> Slot {
     let of = Slot { word: run.word, start, end: 0, caller: 0, args: [0; ARGS], result: 0 };
     let shapes = (0..8).map(|index| shape::UNREAD << shape::shift(index)).fold(0, |all, one| all | one);

@@ -11,7 +11,7 @@ use std::path::Path;
 pub const LONGEST: u64 = 256 << 10;
 /// First line of the file.
 pub const FIRST_LINE: &str = "cupeer memory 1";
-/// What the line begins with that says why there is no sample.
+/// Start of the line that says why there is no sample.
 const NONE: &str = "none ";
 
 /// Memory of a device at a time.

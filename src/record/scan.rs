@@ -4,17 +4,17 @@ use crate::source::Opened;
 use cupeer_spec::record::{self, BLOCK, BLOCK_MAGIC, BlockHeader, SLOTS, TRAILER_MAGIC, Trailer, block};
 use std::io;
 
-/// Half of what is read at once: a trailer, and the header of the next block.
+/// Half of a reading: the trailer of a block, and the header of the next one.
 const HALF: usize = 64;
 
-/// One block that counts.
+/// A valid block.
 pub(crate) struct Block {
     pub number: u32,
     pub header: BlockHeader,
 }
 
-/// Goes over the blocks from number `first` on, and says which is the first that does not count; there may be
-/// more behind it. What does not count is a chunk that is not whole, and what is no block (yet).
+/// Passes valid blocks from number `first` on to `each`. Returns the number of the first block that is not
+/// valid; valid blocks may follow it. Not valid: a torn chunk, and a block that was not written (yet).
 pub(crate) fn blocks(file: &Opened, first: u32, mut each: impl FnMut(Block)) -> io::Result<u32> {
     let end = u32::try_from(file.size()?.div_ceil(BLOCK as u64)).unwrap_or(u32::MAX);
     let mut unsettled = None;
@@ -31,7 +31,7 @@ pub(crate) fn blocks(file: &Opened, first: u32, mut each: impl FnMut(Block)) -> 
             file.read(&mut bytes[HALF..], start(number))?;
             continue;
         };
-        // The trailer of a block lies before the header of the next one: both are one reading.
+        // The trailer of a block is next to the header of the next one: read both at once.
         bytes.fill(0);
         file.read(&mut bytes, start(number + 1) - HALF as u64)?;
         if header.kind == block::CHUNK && !repeats(record::read(&bytes), &header) {
@@ -44,7 +44,7 @@ pub(crate) fn blocks(file: &Opened, first: u32, mut each: impl FnMut(Block)) -> 
     Ok(unsettled.unwrap_or(end))
 }
 
-/// Whether a trailer belongs to a header.
+/// Returns true if a trailer matches its header.
 fn repeats(trailer: Option<Trailer>, header: &BlockHeader) -> bool {
     trailer.is_some_and(|trailer| {
         trailer.magic == TRAILER_MAGIC
@@ -53,7 +53,7 @@ fn repeats(trailer: Option<Trailer>, header: &BlockHeader) -> bool {
     })
 }
 
-/// Where a block begins.
+/// Returns the offset of a block.
 pub(crate) fn start(number: u32) -> u64 {
     u64::from(number) * BLOCK as u64
 }

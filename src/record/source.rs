@@ -37,7 +37,6 @@ impl Source {
         self.open().and_then(|opened| opened.size()).unwrap_or(0)
     }
 
-    /// Opens the source for reading.
     pub(crate) fn open(&self) -> io::Result<Opened> {
         match self {
             Source::File(path) => Ok(Opened::File(plain::open(path, Links::Refused)?)),
@@ -51,7 +50,7 @@ impl Source {
 pub(crate) enum Opened {
     File(File),
     Bytes(Arc<[u8]>),
-    /// What it holds one after the other: each look at its size is the end of the first.
+    /// Contents of the file over time. Each query of its size moves to the next.
     #[cfg(test)]
     Growing(std::sync::Mutex<std::collections::VecDeque<Arc<[u8]>>>),
 }

@@ -12,7 +12,7 @@ use crate::repeats::{self, Stacks};
 use cupeer_spec::record::slot::{self, Slot};
 use std::collections::VecDeque;
 
-/// How many events are seen before one is handed out.
+/// Number of events that are read ahead before one is returned.
 pub(crate) const HELD: usize = 8;
 /// The most calls without an end that are remembered, for ends that come after all. A thread has a few.
 const MOST_UNFINISHED: usize = 256;
@@ -36,12 +36,12 @@ struct WaitingEvent {
     /// The number of the call's slot.
     seq: u64,
     slot: Slot,
-    /// What is known besides, where there is something.
+    /// Details of the call; empty for most calls.
     details: CallDetails,
 }
 
 impl WaitingEvent {
-    /// When it was.
+    /// Returns the time of the event.
     fn time(&self) -> u64 {
         if self.kind == Kind::LateEnd { self.slot.end } else { self.slot.start }
     }
@@ -67,8 +67,8 @@ impl Stream {
         }
     }
 
-    /// When the next event is. Those of a stream stay in the order of its slots, also where a signal handler has
-    /// taken a slot between the look at the clock and the call.
+    /// Returns the time of the next event. The events of a stream keep the order of their slots, even if a
+    /// signal handler took a slot after the time was read and before the call.
     pub(crate) fn time(&self) -> Option<u64> {
         let flying = self.first_flying().map(|(_, start)| start);
         let time = self.held.front().map(WaitingEvent::time).into_iter().chain(flying).min()?;
@@ -81,7 +81,7 @@ impl Stream {
         starts.min_by_key(|(_, start)| *start)
     }
 
-    /// Reads on until the next event is complete. To be called before the first one is asked for.
+    /// Reads until the next event is complete. Call this before the first event is requested.
     pub(crate) fn fill(&mut self, shared: &mut Shared) {
         while self.held.len() <= HELD {
             let Some((number, slot)) = self.reader.next(shared) else { break };
@@ -89,7 +89,6 @@ impl Stream {
         }
     }
 
-    /// The next event.
     pub(crate) fn next(&mut self, shared: &mut Shared) -> Option<Event> {
         self.time = self.time()?;
         let next = self.held.front().map(WaitingEvent::time);
@@ -145,7 +144,7 @@ impl Stream {
         }
     }
 
-    /// Takes calls that failed as the one before them did.
+    /// Adds calls that failed as the previous one did.
     fn run(&mut self, number: u64, run: &slot::Run) {
         let is_example = |held: &&mut WaitingEvent| {
             held.kind == Kind::Call && held.seq == run.call && repeats::is_like(&held.slot, run)

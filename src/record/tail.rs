@@ -1,5 +1,4 @@
-//! Follows the file of a process while the process writes to it: how many calls it made, how many failed, and which
-//! have not returned.
+//! Follows the file of a process that is running: the number of its calls, failed calls, and calls in progress.
 //!
 //! Only new slots are read, plus the calls that had not returned and the headers of blocks that are being written. So
 //! an update costs as much as happened since the last one. [`crate::events`] interprets and orders calls.
@@ -17,13 +16,12 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 
-/// The bytes of a slot.
 const SLOT: usize = size_of::<Slot>();
-/// How many slots of a block that is written to are read first: where these are new, so may be the rest.
+/// Number of slots of an open block that are read first. The rest is read only if these are new.
 const FEW: usize = 64;
-/// So many slots that nobody has written to may stand before others that somebody has.
+/// The most unwritten slots that can precede written ones.
 const MOST_SKIPPED: usize = 16;
-/// How many queries and failures of a thread are known: one that repeats one of them brings nothing new.
+/// Number of queries and failures that are remembered per thread. A repetition of one of them brings nothing new.
 const MOST_KNOWN: usize = 16;
 /// The base of a block whose slots have moved to a chunk.
 const NOWHERE: u64 = u64::MAX;
@@ -54,21 +52,21 @@ pub struct Follower {
     header: Header,
     /// All blocks before this one are known.
     settled: u32,
-    /// Those behind it that are known.
+    /// Blocks behind it that are known.
     ahead: HashSet<u32>,
     /// Blocks that are written to.
     open: Vec<Place>,
-    /// What was written to when it was read, and has become a chunk since, which is still to be found.
+    /// Open blocks that became chunks after they were read. Their chunks were not found yet.
     left: Vec<Place>,
-    /// Chunks that were there before the first look, and were not read yet.
+    /// Chunks that existed before the first look, and were not read yet.
     history: Vec<Chunk>,
-    /// By stream, the base of the last chunk that was found.
+    /// Base of the last chunk that was found, by stream.
     last: HashMap<u32, u64>,
     is_new: bool,
-    tally: Tally,
-    /// Of a ring, by stream.
+    stats: ProcessStats,
+    /// Ring streams, by number.
     rings: HashMap<u32, Ring>,
-    /// How many slots of them are known to be overwritten, and how many calls these are taken for.
+    /// Number of overwritten slots, and the estimated number of calls in them.
     unread: u64,
     estimated: u64,
     buffer: Vec<u8>,
@@ -80,7 +78,7 @@ struct Chunk {
     base: u64,
 }
 
-/// How far a block was read.
+/// Reading position in a block.
 #[derive(Clone, Default)]
 struct Place {
     number: u32,
@@ -90,43 +88,43 @@ struct Place {
     at: usize,
     /// The thread that wrote the one before.
     tid: u32,
-    /// Slots before `at` that may change: calls that had not returned, and what nobody had written to.
+    /// Slots before `at` that may change: calls that had not returned, and unwritten slots.
     again: Vec<Again>,
 }
 
-/// What was seen of a stream in a ring.
+/// Slots of a ring stream that were seen.
 struct Ring {
     /// The first slot that was there.
     first: u64,
-    /// The one behind the last that was read.
+    /// Number behind the last slot that was read.
     end: u64,
-    /// How many were read.
+    /// Number of slots that were read.
     read: u64,
 }
 
-/// A slot that is looked at again.
+/// A slot to read again.
 #[derive(Clone, Copy)]
 struct Again {
     at: usize,
-    /// Whether it is a call that was counted.
+    /// True if the slot holds a call that was counted.
     is_counted: bool,
 }
 
 #[derive(Default)]
-struct Tally {
+struct ProcessStats {
     counts: Counts,
-    /// Those of `counts` that a look found in what was there before the first one.
+    /// Part of `counts` that existed before the first look.
     old: Counts,
     unreturned: HashMap<(u32, u64), Unreturned>,
     /// The ends of calls that were not read yet.
     ends: HashMap<(u32, u64), i32>,
-    /// How many calls of a run were counted, with the one in flight, while its slot may change.
+    /// Number of calls of a run that were counted, including the one in flight, while its slot may change.
     runs: HashMap<(u32, u64), Counts>,
-    /// By number of the function: whether it only queries.
+    /// True for functions that only query, by their number.
     queries: Vec<bool>,
-    /// By stream, the hashes of the last queries and failures.
+    /// Hashes of the last queries and failures, by stream.
     known: HashMap<u32, VecDeque<u64>>,
-    /// How many calls brought something new.
+    /// Number of calls that brought something new.
     fruitful: u64,
 }
 
@@ -155,7 +153,10 @@ impl Follower {
             history: Vec::new(),
             last: HashMap::new(),
             is_new: true,
-            tally: Tally { queries: process.functions.iter().map(is_query).collect(), ..Tally::default() },
+            stats: ProcessStats {
+                queries: process.functions.iter().map(is_query).collect(),
+                ..ProcessStats::default()
+            },
             rings: HashMap::new(),
             unread: 0,
             estimated: 0,
@@ -163,14 +164,13 @@ impl Follower {
         })
     }
 
-    /// Reads everything new, and up to a number of blocks that existed before the first call. Returns how many of
-    /// those it read.
+    /// Reads everything new, and up to `most` blocks from before the first call. Returns the number of these.
     pub fn look(&mut self, most: usize) -> io::Result<usize> {
         self.header = crate::read::header(&self.file).map_err(io::Error::other)?;
         for place in std::mem::take(&mut self.open) {
             self.look_at(place)?;
         }
-        // Where the file has reached its limit, new chunks are among the old ones.
+        // In a file at its size limit, new chunks replace old ones.
         let is_bounded = self.header.mode == mode::BOUNDED;
         let first = if is_bounded { 1 } else { self.settled };
         let mut found = Vec::new();
@@ -204,18 +204,18 @@ impl Follower {
                 _ => {}
             }
         }
-        // One that is written anew is not whole meanwhile.
+        // A block that is being rewritten is not valid in between.
         self.settled = if is_bounded { settled.max(self.settled) } else { settled };
         self.ahead.retain(|number| *number >= self.settled);
         if is_bounded {
-            // What is not in a chunk by now was overwritten there.
+            // A block that is in no chunk now was overwritten.
             for place in std::mem::take(&mut self.left) {
                 self.forget(&place);
             }
         }
         self.estimate();
         if std::mem::take(&mut self.is_new) {
-            self.tally.old = self.tally.counts;
+            self.stats.old = self.stats.counts;
         }
         self.read_history(most)
     }
@@ -228,17 +228,17 @@ impl Follower {
     /// Returns the numbers of calls read so far. In a ring, slots that were overwritten between two reads are
     /// estimated from the calls among as many slots read before.
     pub fn counts(&self) -> Counts {
-        let Counts { calls, failed } = self.tally.counts;
+        let Counts { calls, failed } = self.stats.counts;
         Counts { calls: calls.saturating_add(self.estimated), failed }
     }
 
     /// Returns the number of calls that brought something new: not queries and failures that repeat one of their thread.
     pub fn fruitful(&self) -> u64 {
-        self.tally.fruitful
+        self.stats.fruitful
     }
 
-    /// Estimates how many calls were in what was overwritten since the last look. What was estimated before stays, so that the
-    /// counts do not become less where later calls take more slots; but for slots that are there after all.
+    /// Estimates the number of calls in slots that were overwritten since the last look. Earlier estimates stay, so
+    /// that the counts do not decrease if later calls take more slots. Slots that turn out to exist are subtracted.
     fn estimate(&mut self) {
         let (before, now) = (self.unread, self.overwritten());
         let read = self.rings.values().map(|ring| ring.read).sum();
@@ -246,13 +246,13 @@ impl Follower {
             u64::try_from(u128::from(whole) * u128::from(of) / u128::from(all.max(1))).unwrap_or(u64::MAX)
         };
         let kept = part(self.estimated, now.min(before), before);
-        let more = part(self.tally.counts.calls, now.saturating_sub(before), read);
+        let more = part(self.stats.counts.calls, now.saturating_sub(before), read);
         (self.unread, self.estimated) = (now, kept.saturating_add(more));
     }
 
     /// Returns the part of [`Follower::counts`] that happened since the first [`Follower::look`].
     pub fn recent(&self) -> Counts {
-        let (all, old) = (self.counts(), self.tally.old);
+        let (all, old) = (self.counts(), self.stats.old);
         Counts { calls: all.calls.saturating_sub(old.calls), failed: all.failed.saturating_sub(old.failed) }
     }
 
@@ -262,7 +262,7 @@ impl Follower {
         if self.header.mode == mode::BOUNDED {
             return false;
         }
-        // Of a thread that is gone, all may be.
+        // All slots of a finished thread may be overwritten.
         let has_all = self.header.mode != mode::RING || self.rings.len() >= self.header.next_stream as usize;
         let is_whole = has_begin && has_all;
         self.history.is_empty() && self.header.lost == 0 && is_whole && self.overwritten() == 0
@@ -275,7 +275,7 @@ impl Follower {
 
     /// Returns the calls that have not returned, in no particular order.
     pub fn unreturned(&self) -> impl Iterator<Item = &Unreturned> {
-        self.tally.unreturned.values()
+        self.stats.unreturned.values()
     }
 
     /// Slots of a ring that were overwritten between two looks.
@@ -286,7 +286,7 @@ impl Follower {
 
     /// Reads chunks that were there before.
     fn read_history(&mut self, most: usize) -> io::Result<usize> {
-        let before = self.tally.counts;
+        let before = self.stats.counts;
         let from = self.history.len().saturating_sub(most);
         let blocks = self.history.split_off(from);
         for Chunk { number, base } in &blocks {
@@ -294,19 +294,19 @@ impl Follower {
                 self.read_chunk(*number, &header)?;
             }
         }
-        let now = self.tally.counts;
-        self.tally.old.calls += now.calls - before.calls;
-        self.tally.old.failed += now.failed - before.failed;
+        let now = self.stats.counts;
+        self.stats.old.calls += now.calls - before.calls;
+        self.stats.old.failed += now.failed - before.failed;
         Ok(blocks.len())
     }
 
-    /// Reads what was not read of a chunk while it was written to.
+    /// Reads the slots of a chunk that were not read while it was open.
     fn read_chunk(&mut self, number: u32, header: &BlockHeader) -> io::Result<()> {
         let mut place = Place::begun(header);
         if let Some(i) = self.left.iter().position(|left| left.is(header)) {
             place = self.left.swap_remove(i);
         } else if let Some(i) = self.open.iter().position(|open| open.is(header)) {
-            // It was left just now; what is there instead is found at the next look.
+            // The block was just left. Its successor is found at the next look.
             let open = &mut self.open[i];
             place = std::mem::replace(open, Place { number: open.number, base: NOWHERE, ..Place::default() });
         }
@@ -315,11 +315,11 @@ impl Follower {
         for again in std::mem::take(&mut place.again) {
             self.read(number, again.at, 1)?;
             self.take_again(&mut place, again, None);
-            self.tally.runs.remove(&(place.stream, place.number_of(again.at)));
+            self.stats.runs.remove(&(place.stream, place.number_of(again.at)));
         }
         let from = place.at;
         self.read(number, from, used.saturating_sub(from))?;
-        // Another one may have taken its place.
+        // Another chunk may have replaced it.
         if self.head(number)?.is_some_and(|now| now.still_is(block::CHUNK, header.stream, header.base)) {
             self.take(&mut place, from, None);
         } else {
@@ -328,12 +328,12 @@ impl Follower {
         Ok(())
     }
 
-    /// Gives up what was to be looked at again in a block: how these calls ended stands nowhere any more.
+    /// Forgets the slots of a block that were to be read again. The ends of these calls are lost.
     fn forget(&mut self, place: &Place) {
         for again in &place.again {
             let key = (place.stream, place.number_of(again.at));
-            self.tally.unreturned.remove(&key);
-            self.tally.runs.remove(&key);
+            self.stats.unreturned.remove(&key);
+            self.stats.runs.remove(&key);
         }
     }
 
@@ -345,19 +345,19 @@ impl Follower {
         };
         let has_chunk = self.last.get(&header.stream).is_some_and(|last| header.base <= *last);
         if place.base == NOWHERE && has_chunk && header.kind == block::WINDOW {
-            // Its thread has made the chunk, and is about to begin the window anew.
+            // The thread wrote the chunk, and is about to reuse the window.
             self.open.push(place);
             return Ok(());
         }
         if header.kind == block::CHUNK && place.is(&header) {
-            // It became one where it is.
+            // The window became a chunk in place.
             let number = place.number;
             self.left.push(place);
             return self.read_chunk(number, &header);
         }
         if !place.is(&header) {
             if self.header.mode == mode::RING {
-                // Whoever is in a call that he makes none within keeps his block.
+                // A thread keeps its block during a call, unless it makes nested calls.
                 self.forget(&place);
             } else if place.base != NOWHERE {
                 self.left.push(place.clone());
@@ -388,8 +388,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Reads slots of a block that is written to, as [`cupeer_spec::record`] has it: their first words, of the first
-    /// reading; `None` where it holds others by now.
+    /// Reads slots of an open block twice. Returns the first words of the first reading; `None` if the block moved on.
     fn settle(
         &mut self,
         place: &Place,
@@ -411,7 +410,7 @@ impl Follower {
         Ok(now.filter(|now| now.still_is(header.kind, place.stream, place.base)).map(|_| words))
     }
 
-    /// Takes what was read from the next slot on. With the first words of an earlier reading, where it is written to.
+    /// Processes the slots from the next one on. For an open block, `words` has the first words of an earlier reading.
     fn take(&mut self, place: &mut Place, from: usize, words: Option<&[u64]>) {
         let mut i = 0;
         while let Some(slot) =
@@ -420,15 +419,15 @@ impl Follower {
             let at = from + i;
             i += 1;
             let Some(slot) = slot else { continue };
-            // What was skipped, its thread may still write.
+            // The thread may still write to slots that were skipped.
             let skipped = (place.at..at).map(|at| Again { at, is_counted: false });
             place.again.extend(skipped.filter(|_| words.is_some()));
-            if !self.tally.add(place, at, &slot) {
+            if !self.stats.add(place, at, &slot) {
                 if words.is_some() {
                     place.again.push(Again { at, is_counted: true });
                 } else {
-                    // What a chunk has stays.
-                    self.tally.runs.remove(&(place.stream, place.number_of(at)));
+                    // Slots in a chunk no longer change.
+                    self.stats.runs.remove(&(place.stream, place.number_of(at)));
                 }
             }
             i = at - from + slot.slots().max(1);
@@ -436,12 +435,12 @@ impl Follower {
         }
     }
 
-    /// Takes a slot that was read before.
+    /// Reads a slot again.
     fn take_again(&mut self, place: &mut Place, again: Again, word: Option<u64>) {
         let slot = self.slot(place, again.at, 0, word).flatten();
         let is_done = match slot {
-            Some(slot) if again.is_counted => self.tally.finish(place, again.at, &slot),
-            Some(slot) => self.tally.add(place, again.at, &slot),
+            Some(slot) if again.is_counted => self.stats.finish(place, again.at, &slot),
+            Some(slot) => self.stats.add(place, again.at, &slot),
             None => false,
         };
         if !is_done && word.is_some() {
@@ -449,7 +448,7 @@ impl Follower {
         }
     }
 
-    /// A slot of those that were read, where it was written to; `None` behind the last.
+    /// Returns a slot that was read if it was written; `None` behind the last.
     fn slot(&self, place: &Place, from: usize, i: usize, word: Option<u64>) -> Option<Option<Slot>> {
         let mut slot: Slot = self.buffer.get(i * SLOT..).and_then(record::read)?;
         let seq = place.number_of(from + i) as u32;
@@ -483,7 +482,7 @@ impl Follower {
 }
 
 impl Place {
-    /// The begin of a block.
+    /// Starts at the beginning of a block.
     fn begun(header: &BlockHeader) -> Place {
         Place { stream: header.stream, base: header.base, tid: header.tid, ..Place::default() }
     }
@@ -493,7 +492,7 @@ impl Place {
         self.base.saturating_add(at as u64)
     }
 
-    /// Whether a block holds the same slots.
+    /// Returns true if a block still holds the same slots.
     fn is(&self, header: &BlockHeader) -> bool {
         (self.stream, self.base) == (header.stream, header.base)
     }
@@ -506,7 +505,7 @@ fn is_query((name, _): &(String, u16)) -> bool {
     spec.is_some_and(|spec| spec.effects().iter().all(asks))
 }
 
-impl Tally {
+impl ProcessStats {
     /// Counts a call that has returned, if it brought something new.
     fn returned(&mut self, stream: u32, slot: &Slot, result: i32) {
         let is_query = self.queries.get(usize::from(slot.function())).is_some_and(|is_query| *is_query);
@@ -523,7 +522,7 @@ impl Tally {
         self.fruitful += 1;
     }
 
-    /// Adds a slot; false where it is a call that has not returned.
+    /// Adds a slot. Returns false for a call that has not returned.
     fn add(&mut self, place: &mut Place, at: usize, slot: &Slot) -> bool {
         let key = (place.stream, place.number_of(at));
         match slot.state() {
@@ -562,7 +561,7 @@ impl Tally {
         true
     }
 
-    /// Counts what is new of a run.
+    /// Counts the new calls of a run.
     fn run(&mut self, place: &Place, at: usize, slot: &Slot) {
         let (key, run) = ((place.stream, place.number_of(at)), slot::Run::of(slot));
         let flying = run.in_flight();
@@ -583,7 +582,7 @@ impl Tally {
         }
     }
 
-    /// Looks again at the slot of a call that had not returned; false where it still has not.
+    /// Reads the slot of a pending call again. Returns false if the call is still pending.
     fn finish(&mut self, place: &Place, at: usize, slot: &Slot) -> bool {
         let key = (place.stream, place.number_of(at));
         if slot.state() == slot::RUN {

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-/// Looks at the version that a file has. The error is a sentence whose subject is the file.
+/// Checks the version of a file. The error is a sentence whose subject is the file.
 pub(crate) fn check(version: u64, read: RangeInclusive<u32>) -> Result<(), String> {
     let (oldest, newest) = (u64::from(*read.start()), u64::from(*read.end()));
     let age = match version {
@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_older_is_not_newer() {
+    fn older_versions_are_named_as_older() {
         assert_eq!(check(2, 2..=3), Ok(()));
         let error = |version| check(version, 2..=3).unwrap_err();
         assert_eq!(error(1), "was written by an older cupeer (format 1; this one reads 2 to 3)");

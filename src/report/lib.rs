@@ -1,4 +1,4 @@
-//! The report of a recording: its rows, their words, the one verdict, and what is asked for.
+//! The report of a recording: its rows, their words, the verdict, and filters.
 //!
 //! The crate `cupeer-facts` builds a report in three steps. Its `collect` reads the events. Its `assemble` builds the rows of
 //! [`model`], which are serialized unchanged. [`verdict`] decides which findings fail a run, which problems there are, and in
@@ -10,16 +10,16 @@
 //! - `model`: the rows.
 //! - `words`: parts of rows, in words.
 //! - `verdict`: the problems.
-//! - `asked`: what a report is asked for.
+//! - `selection`: the part of a recording that a report covers.
 
-mod asked;
 mod base;
 pub mod model;
+mod selection;
 pub mod verdict;
 mod words;
 
-pub use asked::keep::Keep;
-pub use asked::{filter, mark_times, suppress};
 pub use base::{durations, moments, numbered, style, terminal, values};
 pub use cupeer_symbols as symbols;
+pub use selection::keep::Keep;
+pub use selection::{filter, mark_times, suppress};
 pub use words::{deviation, endings, expected, judged, limited, lives, names, places, results};

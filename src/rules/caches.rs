@@ -8,13 +8,13 @@ use crate::rule::{RuleSpec, is_from};
 use cupeer_spec::record::slot::finding::Severity;
 use cupeer_spec::texts;
 
-/// One cache, by its index.
+/// Index of a cache.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Cache(u8);
 
-/// A cache as it is declared here.
+/// A cache in the declarations below.
 struct Declared {
-    /// The libraries that open what it keeps, in the form of [`is_from`], with spaces between them.
+    /// Libraries that open handles for the cache, in the form of [`is_from`], separated by spaces.
     libraries: &'static str,
     why: &'static str,
     hint: &'static str,
@@ -59,34 +59,36 @@ impl Cache {
         (0..DECLARED.len() as u8).map(Cache)
     }
 
-    /// The cache for which a library, by its path or file name, opens things; `None` where it is nobody's.
+    /// Returns the cache for which a library, by its path or file name, opens handles; `None` if there is
+    /// none.
     pub fn of(library: &[u8]) -> Option<Cache> {
         Cache::all().find(|cache| cache.libraries().any(|name| is_from(library, name)))
     }
 
-    /// The libraries that open what it keeps, in the form of [`is_from`].
+    /// Returns the libraries that open handles for the cache, in the form of [`is_from`].
     pub fn libraries(self) -> impl Iterator<Item = &'static str> {
         LIBRARIES.get(self.0.into()).split(' ')
     }
 
-    /// When it closes what it opened, as a clause.
+    /// Returns a clause that says when the cache closes what it opened.
     pub fn why(self) -> &'static str {
         WHYS.get(self.0.into())
     }
 
-    /// What to do: nothing, or a setting.
+    /// Returns the fix: nothing, or a setting.
     pub fn hint(self) -> &'static str {
         HINTS.get(self.0.into())
     }
 
-    /// Where that was read: project, file, function or variable.
+    /// Returns the source: project, file, function, or variable.
     pub fn source(self) -> &'static str {
         SOURCES.get(self.0.into())
     }
 }
 
 impl RuleSpec {
-    /// How bad it is in a call of a library, by its path; `cache` is what alone has it open that the finding is about.
+    /// Returns the severity of a finding in a call of a library, by its path. It is a note if breaking the
+    /// rule is usual for that library, or if only a cache has the object of the finding open.
     pub fn severity_in(&self, library: &[u8], cache: Option<Cache>) -> Severity {
         let is_by_design = cache.is_some() || self.usual_for(library).is_some();
         if is_by_design { Severity::Note } else { self.severity }

@@ -1,19 +1,19 @@
-//! The causes of failures that no rule decides: what a result means for a call in practice.
+//! Causes of failures that no rule decides: practical meanings of a result of a call.
 
 use cupeer_spec::function::FnId::{self, *};
 use cupeer_spec::results::Result::{self, *};
 use cupeer_spec::{fields, lists, texts};
 
-/// One cause.
+/// A cause.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cause {
     /// The cause, as it continues "most likely".
     pub text: &'static str,
-    /// Whether it can only be where nobody under cupeer exported the handle.
+    /// True if the cause is only possible when no process under cupeer exported the handle.
     pub is_of_strangers: bool,
 }
 
-/// A cause as it is declared here.
+/// A cause in the declarations below.
 struct Declared {
     functions: &'static [FnId],
     results: &'static [Result],
@@ -45,7 +45,7 @@ const fn cause(functions: &'static [FnId], results: &'static [Result], text: &'s
 
 const DECLARED: &[Declared] = &[
     Declared {
-        // Where somebody exported the handle, it has.
+        // If a process exported the handle, the platform has legacy IPC.
         is_of_strangers: true,
         ..cause(
             OPEN_ANY,

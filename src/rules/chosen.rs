@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_chosen_is_an_error_and_nothing_else() {
+    fn only_chosen_rules_are_errors() {
         let severities = |text| {
             let chosen = Chosen::parse(text).unwrap();
             Severity::ALL.map(|severity| chosen.severity(Some(Rule::IpcFlags), b"/lib/a.so", severity).word())

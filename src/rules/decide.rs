@@ -34,39 +34,39 @@ use crate::{Cache, Confidence, Found, RULES, Rule, Scope};
 use cupeer_spec::effect::Demand;
 use cupeer_spec::function::FnId;
 
-/// What was found, for as long as it is looked at.
+/// A broken rule, as it is passed to the caller.
 pub struct Violation<'a, O> {
-    /// What, with its values.
+    /// Reason, with its values.
     pub reason: Reason<'a>,
-    /// How sure it is.
+    /// Confidence.
     pub confidence: Confidence,
     /// The argument that it is about, by its index.
     pub argument: Option<usize>,
-    /// What it is about: the role of each, and what the world calls it.
+    /// Objects of the finding: the role of each, and the world's reference to it.
     pub objects: &'a [(u32, O)],
     /// The cache that alone has it open: by design.
     pub cache: Option<Cache>,
 }
 
-/// What came of asking a rule.
+/// Result of checking a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It is broken, and that was handed over.
+    /// The call breaks the rule, and the violation was reported.
     Broken,
-    /// It is not.
+    /// The call does not break the rule.
     Held,
-    /// What it depends on is not known.
+    /// Facts that the decision needs are unknown.
     Unknown,
 }
 
-/// Whether what explains a failure depends on more than the function, the result, and arguments that are no addresses: then
-/// what is said of one such call need not hold for the next.
+/// Returns true if the explanation of a failure depends on more than the function, the result, and arguments
+/// that are not addresses. If so, the next such call needs an explanation of its own.
 pub fn depends_on_more(function: FnId, result: i32) -> bool {
     let mut rules = RULES.iter().filter(|rule| rule.explains(function, result));
     rules.any(|rule| rule.scope != Scope::Arguments && rule.found != Found::InRecordings)
 }
 
-/// Looks at a call, and hands over what is found. Says whether anything was.
+/// Checks a call against the rules, and reports violations. Returns true if there was one.
 pub fn look<W: World>(call: &Call, world: &W, report: &mut dyn FnMut(&Violation<W::Object>)) -> bool {
     let mut judge = Judge { call, world, report };
     if call.result == 0 {
@@ -76,12 +76,12 @@ pub fn look<W: World>(call: &Call, world: &W, report: &mut dyn FnMut(&Violation<
     rules.any(|rule| judge.decide(rule.id) == Verdict::Broken)
 }
 
-/// Asks one rule that may explain why a call failed.
+/// Checks one rule that may explain why a call failed.
 pub fn verdict<W: World>(rule: Rule, call: &Call, world: &W) -> Verdict {
     Judge { call, world, report: &mut |_| {} }.decide(rule)
 }
 
-/// One call, and all who take part in judging it.
+/// State of the checks of one call.
 struct Judge<'a, W: World> {
     call: &'a Call<'a>,
     world: &'a W,
@@ -89,7 +89,6 @@ struct Judge<'a, W: World> {
 }
 
 impl<W: World> Judge<'_, W> {
-    /// Hands over why it is broken.
     fn broken(
         &mut self,
         reason: Reason,
@@ -100,7 +99,8 @@ impl<W: World> Judge<'_, W> {
         self.broken_for(reason, confidence, argument.into(), objects, None)
     }
 
-    /// The same of what others have open: of them all, a cache may be the only one.
+    /// Reports a violation about an object that others have open. If only a cache has it open, the violation
+    /// names that cache.
     fn broken_for(
         &mut self,
         reason: Reason,
@@ -115,12 +115,13 @@ impl<W: World> Judge<'_, W> {
         Verdict::Broken
     }
 
-    /// Broken for sure, or held.
+    /// Reports a violation that is certain if `is_broken`.
     fn when(&mut self, is_broken: bool, argument: impl Into<Option<usize>>, reason: Reason) -> Verdict {
         if is_broken { self.broken(reason, Confidence::Certain, argument, &[]) } else { Verdict::Held }
     }
 
-    /// What the table says of the function, and of all functions of a rule that needs it: a test asks each of them.
+    /// Returns the table's value for the function and, for a rule that needs it, for every function of the
+    /// rule. A test calls it for each of them.
     fn in_table<T>(&self, said: Option<T>) -> Option<T> {
         let name = self.call.function.spec().name();
         debug_assert!(said.is_some(), "the effects of {name} do not name what a rule needs");
@@ -135,13 +136,13 @@ impl<W: World> Judge<'_, W> {
         self.when(flags != value, by, reason(flags))
     }
 
-    /// A cause that the report looks for when it has read all processes.
+    /// A cause that the report decides after it has read all processes.
     fn shown_by_recordings(&mut self) -> Verdict {
         Verdict::Held
     }
 }
 
-/// Makes the function that asks a rule.
+/// Generates the function that checks a rule.
 macro_rules! declare_deciders {
     (; $(
         rule $rule:ident $name:literal {
@@ -155,7 +156,7 @@ macro_rules! declare_deciders {
         }
     )*) => {
         impl<W: World> Judge<'_, W> {
-            /// Asks a rule that may explain why the call failed, by the function that its entry names.
+            /// Checks a rule that may explain why the call failed, with the decider that its entry names.
             fn decide(&mut self, rule: Rule) -> Verdict {
                 match rule {
                     $(Rule::$rule => declare_deciders!(@ask self $($decider $($decided)?)?),)*
@@ -163,7 +164,7 @@ macro_rules! declare_deciders {
             }
         }
     };
-    // Such a rule explains no failure, so that nothing asks for it.
+    // Such a rule explains no failure, so it is never checked for one.
     (@ask $judge:ident) => { Verdict::Unknown };
     (@ask $judge:ident $decider:ident $($decided:expr)?) => { $judge.$decider($($decided)?) };
 }

@@ -9,7 +9,7 @@ pub struct Family {
     pub name: &'static str,
     /// The title of its page.
     pub title: &'static str,
-    /// What the names of its rules begin with.
+    /// Prefixes of its rules' names.
     prefixes: &'static [&'static str],
 }
 

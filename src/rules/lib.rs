@@ -8,13 +8,13 @@
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!
 //! - `entries`: the entries, as data.
-//! - `rule`: their form, and the list of all.
-//! - `causes`, `family`, `words`: what else there is to say of some.
+//! - `rule`: the form of an entry, and the list of all rules.
+//! - `causes`, `family`, `words`: other causes of failures, the groups of the pages, and texts of explanations.
 //! - `caches`: libraries that close late by design.
 //! - `set`, `chosen`: the patterns that select rules.
 //! - `reason`: the sentences of findings.
 //! - `decide`: the decisions.
-//! - `probes`: calls that try what is possible.
+//! - `probes`: calls that test for a feature, whose failure is no mistake.
 
 #[macro_use]
 mod entries;

@@ -12,17 +12,18 @@ use cupeer_spec::results::Result::{self, *};
 use cupeer_spec::value::Shareable;
 use cupeer_spec::{fields, lists, texts};
 
-/// One probe, by its index.
+/// Index of a probe.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Probe(u8);
 
-/// A probe as it is declared here.
+/// A probe in the declarations below.
 struct Declared {
     functions: &'static [FnId],
     results: &'static [Result],
-    /// Whether only an allocation with a FABRIC handle asks it.
+    /// True if only an allocation with a FABRIC handle is such a probe.
     wants_fabric: bool,
-    /// Who asks it, in the form of [`is_from`], with spaces between them; empty for anybody.
+    /// Libraries that send the probe, in the form of [`is_from`], separated by spaces. Empty if any library
+    /// may.
     callers: &'static str,
     follow_up: Option<FollowUp>,
     why: &'static str,
@@ -35,19 +36,19 @@ static WANT_FABRIC: [bool; DECLARED.len()] = fields!(DECLARED.wants_fabric: bool
 texts!(static CALLERS = DECLARED.callers);
 static FOLLOW_UPS: [Option<FollowUp>; DECLARED.len()] = fields!(DECLARED.follow_up: Option<FollowUp> = None);
 texts!(static WHYS = DECLARED.why);
-/// By itself, so that the preload library is without it.
+/// A table of its own, so that the preload library does not contain it.
 static SOURCES: [&[&str]; DECLARED.len()] = fields!(DECLARED.sources: &'static [&'static str] = &[]);
 
-/// What a thread does after a probe that was answered with no.
+/// Call by which a thread shows, after a negative answer, that it only probed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FollowUp {
-    /// It creates memory with another handle type.
+    /// Creating memory with another handle type.
     OtherHandleType,
-    /// It imports another pointer into the same pool.
+    /// Importing another pointer into the same pool.
     SamePool,
 }
 
-/// One that needs no follow-up comes before one that does.
+/// A probe without a follow-up precedes those with one.
 const DECLARED: &[Declared] = &[
     Declared {
         functions: &[cuMemRetainAllocationHandle],
@@ -109,7 +110,7 @@ const DECLARED: &[Declared] = &[
     },
 ];
 
-/// What entries leave out.
+/// Defaults of an entry.
 const PROBE: Declared = Declared {
     functions: &[],
     results: &[],
@@ -126,8 +127,8 @@ impl Probe {
         (0..DECLARED.len() as u8).map(Probe)
     }
 
-    /// The probe that a call that failed may be; `None` where it is none. `library` gives the path of the library that made
-    /// it; it is asked only where that matters.
+    /// Returns the probe that a failed call may be; `None` if it is not a probe. `library` returns the path
+    /// of the calling library, and is called only if that matters.
     pub fn of<'a>(call: &Call, library: impl Fn() -> &'a [u8]) -> Option<Probe> {
         let mut probes = Probe::all().filter(|probe| probe.is_asked(call));
         probes.find(|probe| {
@@ -140,32 +141,32 @@ impl Probe {
         FUNCTIONS.get(self.0.into())
     }
 
-    /// What they return where the answer is no.
+    /// Returns the results that mean no.
     pub fn results(self) -> &'static [Result] {
         RESULTS.get(self.0.into())
     }
 
-    /// Who asks it, in the form of [`is_from`]; nobody in particular where anybody may.
+    /// Returns the libraries that send the probe, in the form of [`is_from`]; empty if any library may.
     pub fn callers(self) -> impl Iterator<Item = &'static str> {
         CALLERS.get(self.0.into()).split(' ').filter(|name| !name.is_empty())
     }
 
-    /// What the thread has to do later to show that it only asked.
+    /// Returns the later call that proves the probe; `None` if none is needed.
     pub fn follow_up(self) -> Option<FollowUp> {
         FOLLOW_UPS[usize::from(self.0)]
     }
 
-    /// What is asked, as a clause.
+    /// Returns a clause that says what the probe asks.
     pub fn why(self) -> &'static str {
         WHYS.get(self.0.into())
     }
 
-    /// Who does so: project, file and function.
+    /// Returns the sources: project, file, and function of each.
     pub fn sources(self) -> &'static [&'static str] {
         SOURCES[usize::from(self.0)]
     }
 
-    /// Whether the call asks it, whoever makes it.
+    /// Returns true if the call is this probe, without regard to its caller.
     fn is_asked(self, call: &Call) -> bool {
         self.functions().contains(&call.function)
             && self.results().iter().any(|known| *known as i32 == call.result)
@@ -175,7 +176,7 @@ impl Probe {
 }
 
 impl FollowUp {
-    /// What it is about: probes of one thread that have this in common have one follow-up.
+    /// Returns the subject of the probe. Probes of one thread with the same subject have one follow-up.
     pub fn about(self, call: &Call) -> u64 {
         match self {
             FollowUp::OtherHandleType => 0,

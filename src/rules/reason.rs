@@ -20,8 +20,8 @@ use cupeer_spec::effect::Object;
 use sentences::{Range, When, devices, ipc, memory, pools, ranks, uses, vmm};
 use values::Count;
 
-/// Makes the enumeration of reasons and their sentences, which are in the entries of the rules. A sentence is a text with
-/// values, or a function of the reason's fields.
+/// Generates the enumeration of reasons, and their sentences, which are in the entries of the rules. A
+/// sentence is a text with values, or a function of the reason's fields.
 macro_rules! declare_reasons {
     (; $(
         rule $rule:ident $name:literal {
@@ -34,7 +34,7 @@ macro_rules! declare_reasons {
             severity: $($rest:tt)*
         }
     )*) => {
-        /// What was found.
+        /// Reason why a rule is broken.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[allow(missing_docs, reason = "the fields are what the sentences say")]
         pub enum Reason<'a> {

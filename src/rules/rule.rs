@@ -1,4 +1,4 @@
-//! The form of a rule, and the list of all rules, which is made from [`crate::entries`].
+//! The form of a rule, and the list of all rules, which is generated from [`crate::entries`].
 
 use core::iter::from_fn;
 use cupeer_spec::function::FnId;
@@ -6,20 +6,20 @@ use cupeer_spec::record::slot::finding::Severity;
 use cupeer_spec::results::Result;
 use cupeer_spec::{lists, texts};
 
-/// How much must be known to decide a rule.
+/// Knowledge that the decision of a rule needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
     /// Only the function, the result, and arguments that are not addresses: the rule is broken in all such calls, or in none.
     Arguments,
-    /// Only the call, and the driver's answers to questions about its arguments.
+    /// Only the call, and results of driver queries about its arguments.
     Call,
-    /// One earlier call of the process or its parent, which no later call undoes.
+    /// An earlier call of the process or its parent, which no later call undoes.
     EarlierCall,
-    /// What the process did before.
+    /// Earlier calls of the process.
     Process,
-    /// One call of another process, which no later call undoes.
+    /// A call of another process, which no later call undoes.
     CallElsewhere,
-    /// What other processes did.
+    /// Calls of other processes.
     Processes,
 }
 
@@ -33,7 +33,7 @@ impl Scope {
         }
     }
 
-    /// Returns true if a call that nobody saw could have kept the rule from being broken.
+    /// Returns true if an unseen call could mean that the rule was not broken.
     pub const fn rests_on_history(self) -> bool {
         matches!(self, Scope::Process | Scope::Processes)
     }
@@ -58,7 +58,7 @@ pub enum Found {
     InRecordings,
     /// Calls that fail, and break no rule.
     Unexplained,
-    /// No calls: it is not checked.
+    /// No calls: the rule is not checked.
     Nowhere,
 }
 
@@ -69,39 +69,42 @@ impl Found {
     }
 }
 
-/// What a finding says of a handle or its exporter: the report then does not repeat or contradict it.
+/// Fact about a handle or its exporter that a finding states. The report then does not repeat or contradict
+/// it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tells {
     /// A process ended with the handle open.
     OpenAtExit,
-    /// No process could open it, and no process under cupeer exported it.
+    /// No process could open the handle, and no process under cupeer exported it.
     Unknown,
-    /// It is a damaged copy.
+    /// The handle is a damaged copy.
     Damaged,
-    /// It is open although its exporter exited.
+    /// The handle is open although its exporter exited.
     ExporterGone,
-    /// What it names was freed while it was open.
+    /// The exported object was freed while it was open.
     FreedWhileOpen,
-    /// What it names was freed before the call. The report adds the call that freed it.
+    /// The exported object was freed before the call. The report adds the call that freed it.
     FreedBefore,
-    /// It is open for longer than it should be. Libraries with a [`Cache`](crate::Cache) close late by design.
+    /// The handle is open for longer than it should be. Libraries with a [`Cache`](crate::Cache) close late
+    /// by design.
     ClosedLate,
-    /// As far as the process knows, nobody exported it. If the report knows the export, it withdraws the finding.
+    /// No export is known to the process. If the report knows one, it withdraws the finding.
     NotExported,
-    /// It is a cost that no failure shows: the summary of a run lists it also where it is a note.
+    /// The finding is a cost that no failure shows. The summary of a run lists it even if it is a note.
     Waste,
     /// The exporter exited. Other findings that are stale say that in addition to their sentence.
     ExporterEnded,
 }
 
-/// What a rule rests on.
+/// Source of a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Basis {
-    /// A sentence of the driver's documentation (cuda.h of CUDA 13), and the function that it stands with.
+    /// A sentence of the driver's documentation (cuda.h of CUDA 13), and the function whose documentation has
+    /// it.
     Documented(&'static str, &'static str),
-    /// What drivers were seen to do, where the documentation is silent or says otherwise.
+    /// Observed behavior of drivers, where the documentation is silent or differs.
     Observed(&'static str),
-    /// What has gone wrong for users.
+    /// Failures that users had.
     Practice(&'static str),
 }
 
@@ -126,7 +129,7 @@ impl Basis {
         }
     }
 
-    /// Where it is from.
+    /// Returns the source of the sentence.
     pub const fn source(self) -> &'static str {
         match self {
             Basis::Documented(function, _) => function,
@@ -139,51 +142,53 @@ impl Basis {
 /// A library whose calls may break a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Usual {
-    /// What the name of its file begins with.
+    /// Prefix of the library's file name.
     pub library: &'static str,
     /// Why that is no error.
     pub why: &'static str,
 }
 
-/// One rule. It is without pointers, as [`mod@cupeer_spec::texts`] are: what has some is in tables of its own, by the rule.
+/// One rule. It has no pointers, like [`mod@cupeer_spec::texts`]. Fields with pointers are in tables of their
+/// own, by rule.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleSpec {
     /// The rule as a constant.
     pub id: Rule,
-    /// How bad it is.
+    /// Severity.
     pub severity: Severity,
-    /// How much must be known.
+    /// Knowledge that the decision needs.
     pub scope: Scope,
     /// The calls in which it is found.
     pub found: Found,
-    /// A bit for each of [`Tells`].
+    /// Set of [`Tells`], a bit for each.
     tells: u16,
 }
 
-/// What only pages and reports say of a rule. It is by itself, so that the preload library is without it.
+/// Texts of a rule for pages and reports only. They are in a table of their own, so that the preload library
+/// does not contain them.
 #[derive(Clone, Copy, Debug)]
 pub struct RulePage {
-    /// What a program has to do, as a sentence.
+    /// Requirement that programs must meet, as a sentence.
     pub says: &'static str,
-    /// What breaking it costs the program; left out where that is only that the call fails with its one result.
+    /// Cost of breaking the rule; empty if the only cost is that the call fails with its one result.
     pub costs: &'static str,
-    /// How it is known that it was not the cause of a failure.
+    /// Evidence that rules it out as the cause of a failure.
     pub ruled_out: &'static str,
-    /// Where users have met it.
+    /// Issues in which users met it.
     pub seen: &'static str,
-    /// The fact without which the record does not decide the rule, or only in part; `None` if the record is enough. If the
-    /// process was not checked, nobody can say that such a rule was kept.
+    /// The fact without which a recording cannot decide the rule, or only in part; `None` if the recording is
+    /// enough. If the process was not checked, it is unknown whether such a rule was kept.
     pub only_at_the_call: Option<&'static str>,
-    /// The earlier call of the process that the report names beside a finding.
+    /// Earlier call of the process that the report adds to a finding.
     pub related: Related,
 }
 
 /// The earlier call of a process that, together with the call of a finding, broke the rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Related {
-    /// No call, or the finding itself names it.
+    /// No call, or the call that the finding itself names.
     None,
-    /// The call that opened what is closed again, and the call that closed it.
+    /// The call that opened the handle, and the call that closed it first.
     OpeningAndClosing,
     /// The call that ended a context of the call; of several, the only one that ended any.
     EndOfContext,
@@ -197,14 +202,14 @@ pub enum Related {
     MappingUsed,
     /// The call that mapped memory in the range of the call.
     MappingInRange,
-    /// The call that mapped memory of which the range of the call is a part.
+    /// The call that mapped memory, of which the call's range is a part.
     MappingCut,
     /// The call that released it.
     Releasing,
 }
 
 impl RuleSpec {
-    /// Its name: short, stable, and saying what is wrong.
+    /// Returns the name of the rule, which is short and stable, and names the mistake.
     pub fn name(&self) -> &'static str {
         NAMES.get(self.id as usize)
     }
@@ -214,24 +219,26 @@ impl RuleSpec {
         FUNCTIONS.get(self.id as usize)
     }
 
-    /// What they return where it is broken; empty where they succeed, or where that does not matter. A rule that has some
-    /// is asked where a call failed so, and is named as a cause where nothing tells.
+    /// Returns the results of calls that break the rule; empty if these calls succeed, or if the result does
+    /// not matter. A rule with results is checked for calls that failed with one of them. If its decision is
+    /// unknown, it is listed as a possible cause.
     pub fn results(&self) -> &'static [Result] {
         RESULTS.get(self.id as usize)
     }
 
-    /// What it rests on.
+    /// Returns the source of the rule.
     pub fn basis(&self) -> Basis {
         self.basis_at(None)
     }
 
-    /// What it rests on instead at functions of which something else is written, or that return something else.
+    /// Returns the sources for single functions that differ: another sentence documents them, or they return
+    /// another result.
     pub fn bases(&self) -> impl Iterator<Item = (FnId, Basis)> {
         let bases = BASES.get(self.id as usize).split('\n').skip(1).map(Basis::of);
         BASES_AT.get(self.id as usize).iter().copied().zip(bases)
     }
 
-    /// What it rests on at one of its functions.
+    /// Returns the source of the rule at one of its functions.
     pub fn basis_at(&self, function: Option<FnId>) -> Basis {
         let own = BASES_AT.get(self.id as usize).iter().position(|known| Some(*known) == function);
         let mut bases = BASES.get(self.id as usize).split('\n');
@@ -243,12 +250,13 @@ impl RuleSpec {
         CAUSES.get(self.id as usize)
     }
 
-    /// What to do.
+    /// Returns the fix.
     pub fn hint(&self) -> &'static str {
         HINTS.get(self.id as usize)
     }
 
-    /// Who breaks it on purpose or without harm: a finding in a call of theirs is a note.
+    /// Returns the libraries that break the rule on purpose, or without harm. A finding in one of their calls
+    /// is a note.
     pub fn usual(&self) -> impl Iterator<Item = Usual> {
         let mut texts = USUAL.get(self.id as usize).split_terminator('\n');
         from_fn(move || Some(Usual { library: texts.next()?, why: texts.next()? }))
@@ -269,12 +277,13 @@ impl RuleSpec {
         self.found != Found::Nowhere
     }
 
-    /// What would have to be known to decide it without the call; `None` where the record tells it.
+    /// Returns the facts that only the call itself shows; `None` if the recording is enough to decide the
+    /// rule.
     pub fn only_at_the_call(&self) -> Option<&'static str> {
         self.page().only_at_the_call
     }
 
-    /// What only pages and reports say of it.
+    /// Returns the texts for pages and reports.
     pub fn page(&self) -> &'static RulePage {
         &PAGES[self.id as usize]
     }
@@ -294,14 +303,14 @@ impl RuleSpec {
         self.found == Found::Unexplained
     }
 
-    /// Whether breaking it makes a function return a result.
+    /// Returns true if breaking the rule makes a function return this result.
     pub fn explains(&self, function: FnId, result: i32) -> bool {
         self.functions().contains(&function) && self.results().iter().any(|known| *known as i32 == result)
     }
 }
 
 impl Rule {
-    /// Its entry.
+    /// Returns the entry of the rule.
     pub fn spec(self) -> &'static RuleSpec {
         &RULES[self as usize]
     }
@@ -312,8 +321,8 @@ impl Rule {
     }
 }
 
-/// Whether a library, by its path, is meant by a name: its file name begins with that or, where the name ends in a slash,
-/// one of its directories has it.
+/// Returns true if a name matches a library's path: the file name begins with it. A name that ends in a slash
+/// matches a directory of the path.
 pub fn is_from(library: &[u8], name: &str) -> bool {
     let mut parts = library.split(|byte| *byte == b'/');
     match name.strip_suffix('/') {
@@ -325,7 +334,7 @@ pub fn is_from(library: &[u8], name: &str) -> bool {
     }
 }
 
-/// Makes the enumeration and the list of the entries.
+/// Generates the enumeration, and the list of the entries.
 macro_rules! declare {
     (; $(
         rule $id:ident $name:literal {
@@ -357,7 +366,7 @@ macro_rules! declare {
             $(#[doc = $says] $id,)*
         }
 
-        /// All rules, in the order in which causes of a failure are asked for: the more particular ones first.
+        /// All rules, in the order in which causes of a failure are checked: the more specific ones first.
         pub static RULES: &[RuleSpec] =
             &[$(RuleSpec {
                 id: Rule::$id,
@@ -371,7 +380,7 @@ macro_rules! declare {
         texts!(static CAUSES = &[$(concat!($($cause)?)),*]);
         texts!(static HINTS = &[$(concat!($($hint)?)),*]);
         texts!(
-            /// Why they are not checked.
+            /// Reasons why rules are not checked.
             static UNCHECKED = &[$(concat!($($reason)?)),*]
         );
         texts!(
@@ -379,11 +388,11 @@ macro_rules! declare {
             static USUAL = &[$(concat!($($($library, "\n", $why, "\n"),*)?)),*]
         );
         texts!(
-            /// Their own labels of objects, in lines, each behind the usual one.
+            /// Labels of objects that differ from the usual ones: one per line, after the usual label.
             static LABELS = &[$(concat!($($(stringify!($past), "=", $label, "\n"),+)?)),*]
         );
         texts!(
-            /// What they rest on, in lines: in general, and at each function of [`BASES_AT`].
+            /// Sources, one per line: the general one, then one per function of [`BASES_AT`].
             static BASES = &[$(concat!(
                 stringify!($basis), $("\t", $basis_text),+
                 $($(, "\n", stringify!($basis_at), $("\t", $basis_at_text),+)+)?
@@ -451,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_rule_is_found_fits_the_rest_of_its_entry() {
+    fn detection_fits_the_rest_of_a_rules_entry() {
         for rule in RULES {
             let fits = match rule.found {
                 Found::InFailures | Found::InStates => !rule.results().is_empty(),

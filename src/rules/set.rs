@@ -15,7 +15,7 @@ struct Item {
     library: Option<String>,
 }
 
-/// What is wrong with a set, and where.
+/// Mistake in a set, and its position.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SetError {
     /// The column, from 1, of the first byte that is wrong.
@@ -30,7 +30,8 @@ impl fmt::Display for SetError {
     }
 }
 
-/// Whether a name or a pattern means rules that are checked; the error says what was meant, or why they are not.
+/// Checks that a name or a pattern selects rules that are checked. The error suggests a name, or says why the
+/// rules are not checked.
 pub fn known_rule(rule: &str) -> Result<(), String> {
     if rule.is_empty() {
         return Err("a rule or a pattern of rules is missing here".into());
@@ -49,15 +50,16 @@ pub fn known_rule(rule: &str) -> Result<(), String> {
     }
 }
 
-/// Whether a pattern means a file, by its path. One with a slash is a pattern of paths, others are of names of files.
+/// Returns true if a pattern matches a file. A pattern with a slash is matched against the path, others
+/// against the file name.
 pub fn is_file(pattern: &str, path: &[u8]) -> bool {
     let file = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     matches(pattern.as_bytes(), if pattern.contains('/') { path } else { file })
 }
 
 impl RuleSet {
-    /// Reads a set: names and patterns of rules, each with `@LIBRARY` behind it where only calls of that library are
-    /// meant (the name of its file, or a pattern), separated by commas.
+    /// Parses a set: names and patterns of rules, separated by commas. Each may be followed by `@LIBRARY` for
+    /// calls of that library (the name of its file, or a pattern).
     pub fn parse(text: &str) -> Result<Self, SetError> {
         let mut items = Vec::new();
         let mut column = 1;
@@ -78,12 +80,12 @@ impl RuleSet {
         Ok(RuleSet(items))
     }
 
-    /// Whether it has no rule.
+    /// Returns true if the set has no rule.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether it has a rule for calls of a library, named by its path.
+    /// Returns true if the set has a rule for calls of the library with this path.
     pub fn contains(&self, rule: Rule, library: &[u8]) -> bool {
         self.0.iter().any(|item| {
             matches(item.rule.as_bytes(), rule.spec().name().as_bytes())
@@ -91,7 +93,7 @@ impl RuleSet {
         })
     }
 
-    /// Whether it has a rule for calls of any library.
+    /// Returns true if the set has a rule for calls of any library.
     pub fn names(&self, rule: Rule) -> bool {
         self.0.iter().any(|item| matches(item.rule.as_bytes(), rule.spec().name().as_bytes()))
     }
@@ -127,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_place() {
+    fn mistakes_are_named_with_their_position() {
         let message = |text| RuleSet::parse(text).unwrap_err().to_string();
         assert_eq!(message("ipc-flagz"), "column 1: no rule is named 'ipc-flagz'; did you mean 'ipc-flags'?");
         assert!(message("peer-data").contains("'peer-data' is not checked: "), "{}", message("peer-data"));

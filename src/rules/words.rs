@@ -4,13 +4,13 @@ use crate::rule::Rule;
 use cupeer_spec::record::slot::finding::role;
 use cupeer_spec::texts;
 
-/// What an explanation says before the meaning of the result where neither a rule nor the driver gives a cause. What other calls
-/// show, the report adds.
+/// Text of an explanation before the meaning of the result, if neither a rule nor the driver gives a cause.
+/// The report adds causes that other calls show.
 pub const NO_CAUSE: &str = "; the documentation of the result says: ";
-/// What it says before the driver's words where only these give a cause.
+/// Text of an explanation before the driver's message, if only the driver gives a cause.
 pub const DRIVER_SAYS: &str = "; the driver says: ";
 
-/// What is said, what it means, and a part of the names of the functions of which it means that.
+/// Driver message, its meaning, and a part of the names of the functions for which it has this meaning.
 const MEANINGS: &[(&str, &str, &str)] = &[
     (
         "Failed to allocate physical memory",
@@ -44,7 +44,7 @@ texts!(static SAID = MEANINGS.0);
 texts!(static MEANT = MEANINGS.1);
 texts!(static FUNCTIONS = MEANINGS.2);
 
-/// What words of the driver mean in a call of a function, where people have misread them.
+/// Returns the meaning of a driver message in a call of a function, if the message is known to mislead.
 pub fn meaning(function: &str, words: &str) -> Option<&'static str> {
     let index = SAID.all().position(|said| words.contains(said))?;
     function.contains(FUNCTIONS.get(index)).then(|| MEANT.get(index))
@@ -66,7 +66,7 @@ mod tests {
         assert!(meaning("cuIpcOpenMemHandle_v2", said).is_some_and(|text| text.contains("exporter")));
         let between = "Parameter peerDev must be between 0 and 1";
         assert!(meaning("cuDeviceCanAccessPeer", between).is_some_and(|text| text.contains("one less")));
-        // There, it means what it says.
+        // For this function, the driver's message is right.
         assert_eq!(meaning("cuMemCreate", said), None);
         assert_eq!(meaning("cuIpcOpenMemHandle_v2", "devPtr cannot be NULL"), None);
     }

@@ -1,7 +1,7 @@
-//! A block of a record: whose it is among the threads of its process, and when it begins to hold something else.
+//! The header of a block of a recording: the thread that owns the block, and the change of its contents.
 //!
-//! Its header and its slots are written by the thread that owns it, and by no other: other threads of the process look
-//! only at the two words here until they own it, and other processes read it through the file, by the rules in
+//! Only the owner writes to the header and the slots. Other threads of the process read only the two words
+//! here until they own the block. Other processes read the block through the file, by the rules in
 //! [`cupeer_spec::record`].
 
 use crate::atomic::{
@@ -10,57 +10,58 @@ use crate::atomic::{
     fence,
 };
 
-/// The two words of a block's header that other threads look at.
+/// Two words of a block's header that other threads read.
 #[derive(Clone, Copy)]
 pub struct Block<'a> {
-    /// The thread that writes to it; 0 where nobody does.
+    /// Thread that writes to the block; 0 if there is none.
     pub owner: &'a AtomicU32,
-    /// What it is: see [`cupeer_spec::record::block`]. 0 while its header is written.
+    /// Kind of the block: see [`cupeer_spec::record::block`]. 0 while its header is written.
     pub kind: &'a AtomicU16,
 }
 
 impl Block<'_> {
-    /// The thread that writes to it; 0 where nobody does.
+    /// Returns the thread that writes to the block; 0 if there is none.
     pub fn owner(&self) -> u32 {
         self.owner.load(Acquire)
     }
 
-    /// What it is.
+    /// Returns the kind of the block.
     pub fn kind(&self) -> u16 {
         self.kind.load(Relaxed)
     }
 
-    /// Makes it `own`, where it is still the one's who was seen as its owner. Says whether it is.
+    /// Takes the block for the thread `own` if its owner is still `seen`. Returns true if it did.
     pub fn take(&self, seen: u32, own: u32) -> bool {
         self.owner.compare_exchange(seen, own, AcqRel, Relaxed).is_ok()
     }
 
-    /// Makes it the calling thread's, which took it or made it.
+    /// Keeps the block, which the calling thread took or created, as its own.
     pub fn keep(&self, own: u32) {
         self.owner.store(own, Relaxed);
     }
 
-    /// Makes it somebody else's, or with 0 nobody's. What the calling thread has written is there for the next one.
+    /// Hands the block to another owner, or, with 0, to nobody. The next owner sees all that the calling
+    /// thread wrote.
     pub fn leave_to(&self, owner: u32) {
         self.owner.store(owner, Release);
     }
 
-    /// Writes its header anew. Who reads it meanwhile sees that it is nothing.
+    /// Rewrites the header. Until it is complete, readers see a block of kind 0.
     pub fn begin(&self, kind: u16, write: impl FnOnce()) {
         self.kind.store(0, Relaxed);
         renumber(write);
         self.turn_into(kind);
     }
 
-    /// Makes something else of it, after all that was written.
+    /// Changes the kind of the block after all writes to it.
     pub fn turn_into(&self, kind: u16) {
         fence(Release);
         self.kind.store(kind, Relaxed);
     }
 }
 
-/// Writes what a header says of the slots that follow: who has read one of these sees the new header, and who sees that
-/// has lost nothing that was written before.
+/// Writes the part of the header that numbers the slots. A reader that has read one of the following slots
+/// sees the new header. A reader that sees the new header has lost no earlier write.
 pub fn renumber(write: impl FnOnce()) {
     fence(Release);
     write();
@@ -90,7 +91,7 @@ mod models {
         // SAFETY: the slots are used by their owner alone, whichever thread that is; loom checks that.
         unsafe impl Send for Ring {}
         impl Ring {
-            /// Writes to it, if it can be had.
+            /// Writes to the block, if it can be taken.
             fn work(&self, own: u32, dead: u32) {
                 let block = Block { owner: &self.owner, kind: &self.kind };
                 let seen = block.owner();
@@ -118,7 +119,7 @@ mod models {
         }
     }
 
-    /// A block of one slot as it lies in a file.
+    /// A block of one slot, as in a file.
     #[derive(Default)]
     struct InFile {
         owner: AtomicU32,
@@ -130,7 +131,7 @@ mod models {
     }
 
     impl InFile {
-        /// As a call of a stream writes its slot.
+        /// Writes a slot as a call of a stream does.
         fn put(&self, stream: u32, number: u64) {
             self.rest.store(u64::from(stream) * 100 + number, Relaxed);
             self.word.store(word(slot::RETURNED, 1, 0, number as u32), Release);
@@ -146,7 +147,7 @@ mod models {
             }
         }
 
-        /// As `cupeer_record` reads a block: one system call after the other.
+        /// Reads a block as `cupeer_record` does, with one system call after the other.
         fn read(&self) {
             let BlockHeader { kind, stream, base, .. } = self.header();
             fence(Acquire);

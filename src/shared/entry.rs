@@ -1,5 +1,5 @@
-//! An entry of the live table, which any process of the job may read, take and give up at any moment: what
-//! [`cupeer_spec::record::live`] describes.
+//! An entry of the live table ([`cupeer_spec::record::live`]), which any process of the job may read, take,
+//! and give up at any time.
 
 use crate::atomic::{
     AtomicU64,
@@ -8,14 +8,15 @@ use crate::atomic::{
 };
 use cupeer_spec::record::live::{KEY, LAPS, Uses, next_lap, state};
 
-/// Where an entry is or can be: the place of its key, and its words, of which the first is *the* word.
+/// Place of an entry in the table: its key, and its words. The first of these is *the* word, which holds the
+/// state.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
-    /// Its key, beside those of its bucket.
+    /// Key of the entry, in the row of keys of its bucket.
     pub key: &'a AtomicU64,
-    /// All of it.
+    /// All words of the entry.
     pub words: &'a [AtomicU64],
-    /// The one of them that counts who has it open: see [`Uses`].
+    /// Word that counts how often the entry is open: see [`Uses`].
     pub uses: &'a AtomicU64,
 }
 
@@ -31,7 +32,7 @@ impl Place<'_> {
         Some(self.word().load(Acquire)).filter(|word| state::of(*word) == state::LIVE)
     }
 
-    /// The same, if it has this key.
+    /// Returns the word of a live entry if it has this key.
     #[inline]
     pub fn live_with(&self, key: u64) -> Option<u64> {
         if self.key.load(Acquire) != key {
@@ -42,14 +43,15 @@ impl Place<'_> {
         (self.words[KEY].load(Relaxed) == key && self.is(word)).then_some(word)
     }
 
-    /// Whether the entry with this word is still here, also at the time of what was read of it before.
+    /// Returns true if the place still holds the entry with this word. Everything that was read of the entry
+    /// before then belongs to it.
     #[inline]
     pub fn is(&self, word: u64) -> bool {
         fence(Acquire);
         self.word().load(Relaxed) == word
     }
 
-    /// Copies the entry with this word. `None` where it is not here any more.
+    /// Copies the entry with this word. `None` if it is gone.
     pub fn read<const WORDS: usize>(&self, word: u64) -> Option<[u64; WORDS]> {
         let mut copy = [0; WORDS];
         copy.iter_mut().zip(self.words).for_each(|(copy, word)| *copy = word.load(Relaxed));
@@ -57,7 +59,7 @@ impl Place<'_> {
         self.is(word).then_some(copy)
     }
 
-    /// Takes the place, if it is free. Gives the word of the claim.
+    /// Claims the place if it is free. Returns the word of the claim.
     pub fn claim(&self, claimant: u64) -> Option<u64> {
         let free = self.word().load(Relaxed);
         if state::of(free) != state::FREE {
@@ -65,15 +67,16 @@ impl Place<'_> {
         }
         let claimed = claimant | next_lap(free) | state::CLAIMED;
         self.word().compare_exchange(free, claimed, Acquire, Relaxed).ok()?;
-        // Who reads any of what is written from here on sees that the word has changed.
+        // A reader that sees any store below also sees that the word changed.
         fence(Release);
         Some(claimed)
     }
 
-    /// Fills a place that was claimed with an entry of `who`.
+    /// Fills a claimed place with an entry of `who`.
     pub fn publish(&self, claimed: u64, who: u64, entry: &[u64], uses: Uses) {
         for (word, value) in self.words.iter().zip(entry).skip(1) {
-            // Never without its lap: somebody may still be counting in the entry that was here before.
+            // The word must have the new lap: another process may still count in the entry that was here
+            // before.
             let value = if core::ptr::eq(word, self.uses) { uses.number(claimed) } else { *value };
             word.store(value, Relaxed);
         }
@@ -81,33 +84,33 @@ impl Place<'_> {
         self.word().store(who | claimed & LAPS | state::LIVE, Release);
     }
 
-    /// Gives up the entry with this word, or what a process that has died has claimed with it. Says whether it was here,
-    /// and nobody else was faster.
+    /// Gives up the entry with this word, or the claim of a process that died. Returns true if it was here,
+    /// and no other process was faster.
     pub fn give_up(&self, word: u64, claimant: u64) -> bool {
         let claimed = claimant | word & LAPS | state::CLAIMED;
         if self.word().compare_exchange(word, claimed, AcqRel, Relaxed).is_err() {
             return false;
         }
-        // Who counts in it from here on finds that it has gone. Whoever was faster has counted.
+        // A process that counts from here on finds that the entry is gone. Earlier counts are complete.
         self.uses.store(Uses { count: 0, ended: 0 }.number(next_lap(word)), Release);
         self.key.store(0, Release);
         self.word().store(word & LAPS | state::FREE, Release);
         true
     }
 
-    /// The word of the claim, where the place is claimed.
+    /// Returns the word of the claim if the place is claimed.
     pub fn claimed(&self) -> Option<u64> {
         Some(self.word().load(Relaxed)).filter(|word| state::of(*word) == state::CLAIMED)
     }
 
-    /// Who has it open.
+    /// Returns how often the entry is open, and how it ended.
     pub fn uses(&self) -> Uses {
         Uses::of(self.uses.load(Acquire))
     }
 
-    /// Changes how often the entry with this word is open, or how it has ended. Gives what that was before; `None` where
-    /// `change` gives none, or where the entry is not here any more. That it was given up right after is not asked: the
-    /// change was made, and whoever takes the last opening away has to know it.
+    /// Changes how often the entry with this word is open, or how it ended. Returns the value before; `None`
+    /// if `change` returns `None`, or if the entry is gone. It does not check whether the entry was given up
+    /// right afterwards: the change was made, and the process that closes the last handle must know that.
     pub fn change(&self, word: u64, change: impl Fn(Uses) -> Option<Uses>) -> Option<Uses> {
         let mut number = self.uses.load(Acquire);
         loop {
@@ -128,7 +131,7 @@ mod models {
     use loom::sync::Arc;
     use loom::thread;
 
-    /// The word, the key, the uses, and two words that belong together.
+    /// The word, the key, the uses, and two words that must match.
     const WORDS: usize = 5;
     const USES: usize = 2;
 
@@ -143,7 +146,7 @@ mod models {
             Place { key: &self.key, words: &self.words, uses: &self.words[USES] }
         }
 
-        /// Adds an entry of a process, all of whose words name it. Gives its word.
+        /// Adds an entry of a process, all of whose words name that process. Returns its word.
         fn insert(&self, pid: u32, key: u64, count: u32) -> Option<u64> {
             let claimed = self.place().claim(claimant(1, pid))?;
             let me = u64::from(pid);
@@ -161,14 +164,14 @@ mod models {
     }
 
     #[test]
-    fn what_is_read_is_one_entry() {
+    fn readers_see_one_entry() {
         try_all(|| {
             let table = Arc::new(Table::default());
             let others = table.clone();
             let word = table.insert(10, 7, 1).expect("the place");
             let writer = thread::spawn(move || {
                 assert!(others.place().give_up(word, claimant(1, 10)));
-                // The same process again, and another one: with the same key.
+                // The same process and another one, with the same key.
                 let word = others.insert(10, 9, 1).expect("the place");
                 assert!(others.place().give_up(word, claimant(1, 10)));
                 others.insert(11, 7, 1);
@@ -195,7 +198,7 @@ mod models {
             let other = thread::spawn(move || close(&others));
             let own = close(&table);
             assert!(own != other.join().unwrap());
-            // Nobody counts in what has gone, nor in what comes after it.
+            // No process counts in an entry that is gone, nor in the next entry of its place.
             let more = |uses: Uses| Some(Uses { count: uses.count + 1, ..uses });
             assert!(table.place().change(word, more).is_none());
             table.insert(11, 7, 1).expect("the place");
@@ -219,7 +222,8 @@ mod models {
             let (a, b) = (a.join().unwrap(), b.join().unwrap());
             assert!(a.0 != b.0 && (a.1 || b.1));
             let word = table.place().live().expect("one of them");
-            // At most one of them is here, and whole; where both took it, one had to find it free.
+            // At most one of them is here, and it is complete. If both threads took the place, one of them
+            // found it free.
             assert!(!(a.1 && b.1) || owner(word) == 0);
             let entry = table.place().read::<WORDS>(word).expect("nobody changes it");
             assert!(entry[3] == entry[4] && entry[KEY] == entry[3] && table.key.load(Relaxed) == entry[3]);
@@ -230,7 +234,7 @@ mod models {
     fn a_claim_of_the_dead_is_reclaimed_once() {
         try_all(|| {
             let table = Arc::new(Table::default());
-            // It died in the middle of filling the place.
+            // The process died while it filled the place.
             let dead = table.place().claim(claimant(1, 10)).expect("the place");
             table.words[3].store(10, Relaxed);
             let others = [11, 12].map(|pid| {
@@ -258,7 +262,8 @@ mod models {
                 let more = |uses: Uses| (uses.count > 0).then(|| Uses { count: uses.count + 1, ..uses });
                 others.place().change(word, more).is_some()
             });
-            // The last one closes it, unless another one has opened it meanwhile; its place is another's then.
+            // The last process closes the entry, unless another one opened it in between. Its place may then
+            // be reused.
             let less = |uses: Uses| Some(Uses { count: uses.count.checked_sub(1)?, ..uses });
             let before = table.place().change(word, less).expect("our own");
             if before.count == 1 {

@@ -1,10 +1,11 @@
-//! How libcupeer.so shares memory without locks: between threads, with signal handlers of the same thread, and between
-//! processes.
+//! Protocols for memory that libcupeer.so shares without locks: between threads, with signal handlers of the
+//! same thread, and between processes.
 //!
-//! What belongs here: the order in which words are read and written, as small functions over atomics. What does not:
-//! where the words lie (mapped files, a thread's block), and what they mean to a call. The library and the models use
-//! these same functions: with the feature `loom` the atomics are loom's, and the models at the end of each file try all orders
-//! in which two or three threads can go through them (`scripts/models`).
+//! The crate holds small functions over atomics that fix the order in which words are read and written. Other
+//! crates decide where the words are stored (mapped files, a thread's block), and what they mean to a call.
+//! The library and the models use the same functions: with the feature `loom`, the atomics are loom's, and
+//! the models at the end of each file try all orders in which two or three threads can run through them
+//! (`scripts/models`).
 //!
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!

@@ -1,5 +1,5 @@
-//! Where calls go: remembered for each caller, while libraries are closed and others come to lie in their places, and
-//! while plans of faults come and go.
+//! The remembered target of each caller's calls. It stays valid while libraries are closed, other libraries
+//! are loaded at their addresses, and fault plans are armed and disarmed.
 
 use crate::atomic::{
     AtomicU64, AtomicUsize,
@@ -7,34 +7,34 @@ use crate::atomic::{
     fence,
 };
 
-/// The closings of libraries: while one is under way, another library may come to lie in the place of one that is gone
-/// already.
+/// Count of library closings. While a library is being closed, another one may be loaded at the address of
+/// one that is gone.
 #[derive(Default)]
 pub struct Closings {
-    /// How many steps they have made.
+    /// Number of steps that all closings have made.
     steps: AtomicU64,
     under_way: AtomicUsize,
 }
 
 impl Closings {
-    /// None so far.
+    /// Creates a count of no closings.
     #[cfg(not(feature = "loom"))]
     pub const fn new() -> Self {
         Closings { steps: AtomicU64::new(0), under_way: AtomicUsize::new(0) }
     }
 
-    /// What to give to [`Closings::holds`] about what is found from here on.
+    /// Returns the step to pass to [`Closings::holds`] for a lookup that starts now.
     pub fn now(&self) -> u64 {
         self.steps.load(Acquire)
     }
 
-    /// A library is about to be closed. `forget` takes away what is remembered.
+    /// Begins the closing of a library. `forget` drops the remembered targets.
     pub fn begin(&self, forget: impl FnOnce()) {
         self.under_way.fetch_add(1, SeqCst);
         self.step(forget);
     }
 
-    /// It was closed.
+    /// Ends the closing of a library.
     pub fn end(&self, forget: impl FnOnce()) {
         self.step(forget);
         self.under_way.fetch_sub(1, SeqCst);
@@ -42,24 +42,24 @@ impl Closings {
 
     fn step(&self, forget: impl FnOnce()) {
         self.steps.fetch_add(1, AcqRel);
-        // Who does not see this step has remembered what is forgotten here.
+        // A thread that does not see this step remembered its target before the step: `forget` removes it.
         fence(SeqCst);
         forget();
     }
 
-    /// Whether what was found at `step`, and is remembered already, may stay so.
+    /// Returns true if a target that was looked up at `step`, and is remembered already, may stay.
     pub fn holds(&self, step: u64) -> bool {
-        // Whoever closes a library from here on sees what is remembered.
+        // A thread that closes a library from here on sees the remembered target.
         fence(SeqCst);
         self.steps.load(Acquire) == step && self.under_way.load(Relaxed) == 0
     }
 }
 
-/// Writes where calls of a function go: to our entry, or straight on. Plans come and go meanwhile in other threads, which
-/// do the same: who writes last looks again, and sees what the others have armed before they wrote. Called after the
-/// target was published, and after a plan was armed or taken back.
+/// Sets the target of calls of a function: our entry, or the real function. Other threads may arm or disarm a
+/// plan and do the same. The last writer checks again, and sees all plans that were armed before the others
+/// wrote. Call it after the target was published, and after a plan was armed or disarmed.
 pub fn aim(target: &AtomicUsize, is_traced: impl Fn() -> bool, traced: usize, real: usize) {
-    // Whoever arms a plan from here on sees what the caller has published.
+    // A thread that arms a plan from here on sees what the caller published.
     fence(SeqCst);
     loop {
         let now = is_traced();
@@ -105,7 +105,7 @@ mod models {
             let forget = || process.route.store(0, Release);
             process.closings.begin(forget);
             process.is_loaded.store(false, Release);
-            // Another library may lie there now, and call.
+            // Another library may be loaded there now, and call.
             assert!(!process.is_done.load(Acquire) || process.route.load(Acquire) == 0);
             process.closings.end(forget);
             caller.join().unwrap();
@@ -128,7 +128,7 @@ mod models {
                 aim(&self.target, || self.is_armed.load(Acquire), TRACED, REAL);
             }
 
-            /// Arms or disarms, then goes through what is published.
+            /// Arms or disarms a plan, then updates all published targets.
             fn arm(&self, is_armed: bool) {
                 self.is_armed.store(is_armed, Release);
                 fence(SeqCst);

@@ -1,29 +1,33 @@
-//! What threads use while another one takes it back: it is given away only when nobody uses it any more.
+//! User counts of published objects: an object is given away after it was taken back and its last user is
+//! done.
 
 use crate::atomic::{
     AtomicPtr, AtomicU32,
     Ordering::{AcqRel, Acquire, Release},
 };
 
-/// How many threads use something.
+/// Number of threads that use an object.
 #[derive(Default, Debug)]
 pub struct Users(AtomicU32);
 
 impl Users {
-    /// None so far.
+    /// Creates a count without users.
     #[cfg(not(feature = "loom"))]
     pub const fn new() -> Self {
         Users(AtomicU32::new(0))
     }
 
-    /// Whether nobody uses it, nor will: asked after it was taken back from where users find it.
+    /// Returns true if the object has no user, now and later. Call it only after the pointer to the object
+    /// was taken back.
     pub fn are_gone(&self) -> bool {
-        // Not a load, which may miss a user; and who comes after this sees that it was taken back.
+        // A load might miss a user. A thread that comes after this addition sees that the object was taken
+        // back.
         self.0.fetch_add(0, AcqRel) == 0
     }
 }
 
-/// Makes the caller a user of all that is published under a pointer, where it still is. Says whether it is one.
+/// Registers the caller as a user of everything that is published under a pointer, if it is still published.
+/// Returns true if it is.
 pub fn begin<'a, T>(
     published: &AtomicPtr<T>,
     pointer: *mut T,
@@ -37,7 +41,7 @@ pub fn begin<'a, T>(
     is_there
 }
 
-/// The caller uses none of it any more.
+/// Unregisters the caller.
 pub fn end<'a>(all: impl Iterator<Item = &'a Users>) {
     all.for_each(|users| _ = users.0.fetch_sub(1, Release));
 }
@@ -52,7 +56,7 @@ mod models {
     use loom::sync::Arc;
     use loom::thread;
 
-    /// A plan with what it has mapped, and where it is published.
+    /// A plan with its mapped memory, and the pointer that publishes it.
     struct Armed {
         published: AtomicPtr<u32>,
         users: Users,
@@ -65,7 +69,7 @@ mod models {
     unsafe impl Send for Armed {}
 
     impl Armed {
-        /// Looks at the plan, as a call does, if it is armed. Says whether it was.
+        /// Uses the plan as a call does if it is armed. Returns true if it was.
         fn look(&self) -> bool {
             let pointer = self.published.load(Acquire);
             if pointer.is_null() || !begin(&self.published, pointer, [&self.users].into_iter()) {
@@ -80,7 +84,7 @@ mod models {
             is_armed
         }
 
-        /// Disarms it: takes it back, or where there is no memory for that, says that it is over.
+        /// Disarms the plan: takes it back or, if there is no memory for that, marks it as over.
         fn disarm(&self, is_taken: bool) {
             if is_taken {
                 self.published.store(ptr::null_mut(), Release);
@@ -95,7 +99,7 @@ mod models {
     }
 
     #[test]
-    fn what_is_used_is_not_given_back() {
+    fn used_memory_is_not_unmapped() {
         for is_taken in [true, false] {
             try_all(move || {
                 let armed = Arc::new(Armed {

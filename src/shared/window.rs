@@ -9,33 +9,33 @@ use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
 /// One word of a thread's block.
 pub trait Word: Copy {
-    /// Reads it.
+    /// Reads the word.
     fn get(self) -> usize;
-    /// Writes it.
+    /// Writes the word.
     fn set(self, value: usize);
-    /// Adds to it, in one instruction, and gives what it was.
+    /// Adds to the word in one instruction. Returns its value before.
     fn add(self, more: usize) -> usize;
 }
 
 /// The bytes of a slot.
 pub const SLOT: usize = 64;
 
-/// What of `turn` tells one window that was left from another.
+/// Bits of `turn` that tell a window from those that the thread left before.
 const TURNS: usize = 0xff;
 
-/// The words of a thread that are about its window, which has so many slots.
+/// The words of a thread about its window of `SLOTS` slots.
 #[derive(Clone, Copy)]
 pub struct Window<W, const SLOTS: usize> {
-    /// Where the next slot lies; at or behind `end` where there is no room.
+    /// Address of the next slot. At or behind `end`, the window is full.
     pub next: W,
-    /// Where the window ends.
+    /// Address of the window's end.
     pub end: W,
     /// The number of the slot at address A in its stream is A / 64 plus this.
     pub bias: W,
-    /// Who is about to write to the window, while somebody is: where the stack stands, above a byte of `turn`; else 0. A
-    /// signal handler's call that comes in between puts back what it has found.
+    /// Nonzero while a call is about to write to the window: its stack height, above a byte of `turn`. A
+    /// signal handler's call that interrupts it restores the value that it found.
     pub filling: W,
-    /// How often the thread has left a window that it was about to write to.
+    /// Number of times that the thread left a window while a call was about to write to it.
     pub turn: W,
 }
 
@@ -43,20 +43,21 @@ pub struct Window<W, const SLOTS: usize> {
 /// else.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Taken {
-    /// Where the first one lies.
+    /// Address of the first slot.
     pub place: usize,
-    /// Its number in the stream.
+    /// Number of the first slot in the stream.
     pub number: u64,
-    /// What the thread was filling before.
+    /// Value of `filling` before this call, which [`Window::filled`] restores.
     pub before: usize,
 }
 
 impl<W: Word, const SLOTS: usize> Window<W, SLOTS> {
-    /// Says that the window is being written to, by what goes on where the stack stands at this height. Gives what must
-    /// be put back by [`Window::filled`], and the window's end.
+    /// Marks the window as being written to by the code at this stack height. Returns the mark to restore
+    /// with [`Window::filled`], and the window's end.
     #[inline(always)]
     pub fn fill(self, height: usize) -> (usize, usize) {
-        // First: where a signal handler's call leaves the window after this, what is taken does not lie before this end.
+        // Read the end first: if a signal handler's call leaves the window after this, the slots taken are
+        // not before this end.
         let end = self.end.get();
         let turn = self.turn.get() & TURNS;
         let before = self.filling.get();
@@ -65,16 +66,16 @@ impl<W: Word, const SLOTS: usize> Window<W, SLOTS> {
         (before, end)
     }
 
-    /// It is written.
+    /// Restores the mark after the slots were written.
     #[inline(always)]
     pub fn filled(self, before: usize) {
         compiler_fence(SeqCst);
         self.filling.set(before);
     }
 
-    /// Takes slots of the window, where it has room for them, after [`Window::fill`]. A handler's call may go on in
-    /// another window at any moment: what was taken is right where it lies before the end that the thread has noted,
-    /// because what is numbered there does not change while it is filling.
+    /// Takes slots of the window if it has space for them, after [`Window::fill`]. A handler's call may
+    /// continue in another window at any time. The slots are valid if they are before the end that the thread
+    /// has read, because the numbers up to there do not change while `filling` is set.
     #[inline(always)]
     pub fn take(self, slots: usize, end: usize) -> Option<(usize, u64)> {
         let bias = self.bias.get() as u64;
@@ -83,14 +84,14 @@ impl<W: Word, const SLOTS: usize> Window<W, SLOTS> {
         is_inside.then(|| (place, (place as u64 >> 6).wrapping_add(bias)))
     }
 
-    /// Whether the slot at a place still has this number.
+    /// Returns true if the slot at this address still has this number.
     #[inline(always)]
     pub fn has(self, place: usize, number: u64) -> bool {
         (place as u64 >> 6).wrapping_add(self.bias.get() as u64) == number
     }
 
-    /// The number of the next slot. Where slots were asked for that did not fit, they count as taken and were never
-    /// written: the window's end is where it goes on.
+    /// Returns the number of the next slot. Slots that did not fit were never written, so a full window
+    /// continues at its end.
     pub fn number(self) -> u64 {
         (self.next.get().min(self.end.get()) as u64 >> 6).wrapping_add(self.bias.get() as u64)
     }
@@ -100,13 +101,13 @@ impl<W: Word, const SLOTS: usize> Window<W, SLOTS> {
         (self.end.get() as u64 >> 6).wrapping_add(self.bias.get() as u64).wrapping_sub(SLOTS as u64)
     }
 
-    /// Where the stack stood of who is about to write; 0 where nobody is.
+    /// Returns the stack height of the call that is about to write; 0 if there is none.
     pub fn filler(self) -> usize {
         self.filling.get() >> TURNS.count_ones()
     }
 
-    /// Whether the thread must leave its full window, because a call that is interrupted by this one is about to write to
-    /// it, and not to one that was left before: then this says that it does. Else it may be used again.
+    /// Returns true if the thread must leave its full window, because a call that this one interrupts is
+    /// about to write to it, and counts the turn. If false, the thread may reuse the window.
     pub fn must_leave(self) -> bool {
         let (filling, turn) = (self.filling.get(), self.turn.get());
         let is_in_use = filling != 0 && filling & TURNS == turn & TURNS;
@@ -116,8 +117,8 @@ impl<W: Word, const SLOTS: usize> Window<W, SLOTS> {
         is_in_use
     }
 
-    /// Lets the thread go on at slot `next` of the window whose first slot lies at `first`, of which `room` slots can be
-    /// written to, and whose first slot has the number `base`. No handler may come in between.
+    /// Moves the thread to slot `next` of the window with its first slot at address `first`. The window has
+    /// space for `room` slots, and the number of its first slot is `base`. No handler may interrupt this.
     pub fn enter(self, first: usize, base: u64, next: usize, room: usize) {
         self.bias.set(base.wrapping_sub(first as u64 >> 6) as usize);
         self.next.set(first + next * SLOT);

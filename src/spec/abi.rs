@@ -1,15 +1,15 @@
 //! The C types of the driver and of NVML, as far as the functions of the table use them.
 //!
-//! What belongs here: types that cross the C boundary, with the size and alignment that cuda.h and nvml.h give
-//! them. What does not: types that only the simulated driver needs (`src/sim/abi.rs`).
+//! The types cross the C boundary, with the size and alignment that cuda.h and nvml.h give them. Types that
+//! only the simulated driver needs are in `src/sim/abi.rs`.
 
 // Names are as cuda.h spells them.
 #![allow(non_camel_case_types)]
 
 use core::ffi::c_void;
 
-/// `CUresult`: what every driver function returns. A plain integer, because a newer driver may return
-/// codes that [`crate::results`] does not know.
+/// `CUresult`: result of a driver function. A plain integer, because a newer driver may return codes that
+/// [`crate::results`] does not have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(transparent)]
 pub struct CUresult(pub i32);
@@ -39,7 +39,7 @@ handles! {
     CUevent
     /// `CUstream`: a stream, opaque; the values 0, 1 and 2 name the default streams.
     CUstream
-    /// An address that need not be a device's: memory of the host, or what the driver knows.
+    /// An address that need not be device memory: host memory, or any address that the driver accepts.
     HostAddress
     /// `CUfunction`: a kernel in a context, opaque. Launches take a `CUkernel` in its place.
     CUfunction
@@ -83,10 +83,10 @@ macro_rules! enumerations {
         #[repr(transparent)]
         pub struct $name(pub $int);
         impl $name {
-            /// The values that the header lists, with their names. What runs in other people's programs has
-            /// them from [`Self::values`], without relocations.
+            /// Values in the header, with their names. Code that runs inside programs uses [`Self::values`],
+            /// which needs no relocations.
             pub const VALUES: &'static [($int, &'static str)] = &[$(($number, stringify!($value)),)*];
-            /// The same one after the other.
+            /// Returns these values one by one.
             pub fn values() -> impl Iterator<Item = ($int, &'static str)> {
                 const ALL: &[($int, &str)] = $name::VALUES;
                 static NUMBERS: [$int; ALL.len()] = crate::fields!(ALL.0: $int = 0);
@@ -125,7 +125,7 @@ pub use runtime::*;
 pub use vmm::*;
 
 enumerations! {
-    /// `CUdevice_P2PAttribute`: what to ask about the link between two devices.
+    /// `CUdevice_P2PAttribute`: attributes of the link between two devices.
     CUdevice_P2PAttribute: i32 {
         CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK = 1,
         CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED = 2,

@@ -1,14 +1,14 @@
 //! The arguments of the functions of the table, as data.
 //!
-//! Each process of a job relocates the pointers of what is kept here, before it begins. So an argument has none: its name
-//! and its type are numbers.
+//! Each process of a job must relocate the pointers in this table before it starts. So an argument has none:
+//! its name and its type are numbers.
 
 use crate::effect::is_equal;
 use crate::texts::{Lists, items_of};
 use crate::value::{Argument, Format, Text, Value};
 use core::fmt::{self, Write};
 
-/// Which way an argument goes.
+/// Direction of an argument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
     /// Read by the function.
@@ -21,14 +21,14 @@ pub enum Direction {
     String,
 }
 
-/// One argument.
+/// An argument.
 #[derive(Clone, Copy, Debug)]
 pub struct ArgSpec {
-    /// Which way it goes.
+    /// Direction.
     pub direction: Direction,
     /// The first byte of its name among [`NAMES`], and how many it has.
     name: (u16, u8),
-    /// Its index in [`TYPES`].
+    /// Index in [`TYPES`].
     of: u8,
     count: Option<u8>,
     kind: Option<u8>,
@@ -40,18 +40,19 @@ pub struct ArgSpec {
 /// The type of an argument: once for all arguments of a type.
 #[derive(Clone, Copy, Debug)]
 pub struct ArgType {
-    /// As Rust spells it.
+    /// Name in Rust.
     pub name: &'static str,
     /// The values that have a name in the header: [`Value::names`].
     pub names: fn() -> Vec<(u64, &'static str)>,
-    /// Whether a number is one of them; without an allocation.
+    /// Returns true if a number is one of these values. Does not allocate.
     pub is_named: fn(u64) -> bool,
-    /// Prints the bytes that it has in a record; of an array, those of one element.
+    /// Prints the argument's bytes in a recording. For an array, prints one element.
     pub print_stored: fn(&[u8], &mut dyn Write, Format) -> fmt::Result,
 }
 
 impl ArgType {
-    /// Whether the last word of the name ends like this. How rustc spaces the tokens of a type is not promised.
+    /// Returns true if the last word of the type's name ends in `word`. The spacing of rustc's tokens is not
+    /// guaranteed.
     pub(crate) const fn ends_with(&self, word: &str) -> bool {
         let (name, word) = (self.name.as_bytes(), word.as_bytes());
         name.len() >= word.len() && is_equal(name.split_at(name.len() - word.len()).1, word)
@@ -59,13 +60,13 @@ impl ArgType {
 }
 
 impl ArgSpec {
-    /// Its name in the header.
+    /// Returns the name in the header.
     pub const fn name(&self) -> &'static str {
         let (start, length) = self.name;
         NAMES.split_at(start as usize).1.split_at(length as usize).0
     }
 
-    /// Its type.
+    /// Returns the type.
     pub const fn of(&self) -> &'static ArgType {
         &TYPES[self.of as usize]
     }
@@ -83,50 +84,52 @@ impl ArgSpec {
         self.kind.map(usize::from)
     }
 
-    /// How many bytes it has among the arguments of a record; arrays and texts stand elsewhere.
+    /// Returns the number of bytes that the argument has in a call's slot. Arrays and texts are stored
+    /// elsewhere.
     pub const fn stored(&self) -> usize {
         self.stored as usize
     }
 
-    /// How many bytes one element of an array has in a record; 0 of a text.
+    /// Returns the number of bytes that an element of an array has in a recording; 0 for a text.
     pub const fn element(&self) -> usize {
         self.element as usize
     }
 
-    /// How many bytes one value has in memory: what a pointer points to, an element of an array; 0 of a text.
+    /// Returns the number of bytes that a value has in memory: the target of a pointer, or an element of an
+    /// array; 0 for a text.
     pub const fn size(&self) -> usize {
         self.size as usize
     }
 
     /// The last word of its type: `CUdevice`, `i32`, `CUipcMemHandle`.
     pub fn type_word(&self) -> &'static str {
-        // How rustc spaces the tokens of a type is not promised.
+        // The spacing of rustc's tokens is not guaranteed.
         self.of().name.rsplit([' ', '*', ':']).find(|word| !word.is_empty()).unwrap_or("")
     }
 
-    /// Whether it is an IPC handle, or a pointer to one.
+    /// Returns true for an IPC handle, and for a pointer to one.
     pub fn is_handle(&self) -> bool {
         matches!(self.type_word(), "CUipcMemHandle" | "CUipcEventHandle")
     }
 
-    /// Whether it is a memory pool, or gets one.
+    /// Returns true for a memory pool, and for a pointer that receives one.
     pub fn is_pool(&self) -> bool {
         self.type_word() == "CUmemoryPool"
     }
 
-    /// Whether it names a device.
+    /// Returns true for a device.
     pub fn is_device(&self) -> bool {
         self.direction == Direction::In && self.type_word() == "CUdevice"
     }
 
-    /// Whether it names a stream.
+    /// Returns true for a stream.
     pub const fn is_stream(&self) -> bool {
         self.of == STREAM
     }
 
-    /// Its type as C spells it.
+    /// Returns the type in C.
     pub fn c_type(&self) -> String {
-        // How rustc spaces the tokens of a type is not promised.
+        // The spacing of rustc's tokens is not guaranteed.
         let words: Vec<&str> = self.of().name.split([' ', '*', ':']).filter(|w| !w.is_empty()).collect();
         let pointer = if self.of().name.starts_with('*') { " *" } else { "" };
         let constant = if words.first() == Some(&"const") { "const " } else { "" };
@@ -200,7 +203,7 @@ macro_rules! kind {
     };
 }
 
-/// What a record keeps of an argument.
+/// Expands to the part of an argument that a recording stores.
 macro_rules! kept {
     (string $type:ty) => {
         Text
@@ -226,7 +229,7 @@ macro_rules! stored {
 }
 
 macro_rules! value_size {
-    // Of a descriptor, which is a number; and the pointer or number that is passed.
+    // A descriptor, which is a number. Exports pass a pointer to it, imports pass the number.
     (out_handle $type:ty) => {
         4
     };
@@ -274,7 +277,7 @@ macro_rules! derive_arguments {
             size: value_size!($dir $type),
         },)*],)*];
 
-        /// The names of all arguments, one behind the other.
+        /// Names of all arguments, concatenated.
         static NAMES: &str = concat!($($(stringify!($arg),)*)*);
     };
 }
@@ -331,7 +334,7 @@ const fn types() -> ([&'static Declared; 256], usize) {
     (all, count)
 }
 
-/// Where the type of an argument is among the first `count` ones; `count` if it is not.
+/// Returns the index of an argument's type among the first `count` types; `count` if it is not there.
 const fn place(argument: &Declared, all: &[&Declared], count: usize) -> usize {
     let mut index = 0;
     while index < count && !has_type_of(argument, all[index]) {
@@ -340,7 +343,8 @@ const fn place(argument: &Declared, all: &[&Declared], count: usize) -> usize {
     index
 }
 
-/// Whether the types of two arguments are one. A text has the type of a pointer to a character, of which it is more.
+/// Returns true if two arguments have the same type. A text has the type of a pointer to a character, but is
+/// more.
 const fn has_type_of(argument: &Declared, other: &Declared) -> bool {
     matches!(argument.direction, Direction::String) == matches!(other.direction, Direction::String)
         && is_equal(argument.of.name.as_bytes(), other.of.name.as_bytes())

@@ -1,18 +1,18 @@
 //! Pairs of devices that are denied: how they are written, and which of them a device and another one are.
 //!
-//! `all`, or pairs `A/B` separated by commas; `A/B:oneway` only keeps A from reaching B. A device is a UUID or a PCI
-//! address. What belongs here: the text, and the decision. What does not: what the devices are (the library and the
-//! command each ask in their own way), and what follows from a denial.
+//! `all`, or pairs `A/B` separated by commas; `A/B:oneway` only keeps A from reaching B. A device is a UUID
+//! or a PCI address. This module parses the text, and decides. The library and the command each determine the
+//! identity of devices, and enforce the denial.
 
 use crate::uuid::{self, Uuid};
 use core::fmt;
 
 /// The word for all pairs.
 pub const ALL: &str = "all";
-/// What ends a pair that is denied in its own direction alone.
+/// Suffix of a pair that is denied in one direction only.
 const ONEWAY: &str = ":oneway";
 
-/// Where a device is on the PCI bus.
+/// PCI address of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pci {
     /// The domain.
@@ -29,29 +29,29 @@ impl fmt::Display for Pci {
     }
 }
 
-/// What is known of a device.
+/// Known identity of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Identity {
-    /// Its UUID.
+    /// UUID.
     pub uuid: Option<[u8; 16]>,
-    /// Its address.
+    /// PCI address.
     pub pci: Option<Pci>,
 }
 
 impl Identity {
-    /// Whether two are one device; `None` where that cannot be told.
+    /// Returns true if both are the same device; `None` if that is unknown.
     pub fn is(&self, other: &Identity) -> Option<bool> {
         let by_uuid = self.uuid.zip(other.uuid).map(|(a, b)| a == b);
         by_uuid.or_else(|| self.pci.zip(other.pci).map(|(a, b)| a == b))
     }
 }
 
-/// A device as it is written.
+/// Name of a device in a text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Name {
-    /// By its UUID.
+    /// UUID.
     Uuid([u8; 16]),
-    /// By its address.
+    /// PCI address.
     Pci(Pci),
 }
 
@@ -61,7 +61,7 @@ impl Name {
         uuid::parse(text).map(Name::Uuid).or_else(|| pci(text).map(Name::Pci))
     }
 
-    /// Whether it is the name of a device.
+    /// Returns true if this name matches the device.
     pub fn is(&self, device: &Identity) -> bool {
         match self {
             Name::Uuid(uuid) => device.uuid == Some(*uuid),
@@ -96,23 +96,23 @@ pub fn pci(text: &str) -> Option<Pci> {
     })
 }
 
-/// A pair as it is written: its devices with the columns where they stand.
+/// A pair before parsing: its devices, with their columns in the text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Written<'a> {
     /// The device that shall not reach the other one.
     pub from: (usize, &'a str),
     /// The other one.
     pub to: (usize, &'a str),
-    /// Whether that one may reach the first.
+    /// True if `to` may reach `from`.
     pub oneway: bool,
 }
 
-/// What is wrong with a text, and where.
+/// Mistake in a text, and its position.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DenyError {
     /// The column, from 1.
     pub column: usize,
-    /// The sentence: what is wrong, and what would be right.
+    /// Error message with a correction.
     pub message: String,
 }
 
@@ -122,7 +122,7 @@ impl fmt::Display for DenyError {
     }
 }
 
-/// Takes a list of pairs apart; what the devices are is not looked at.
+/// Splits a list of pairs. Does not parse the devices.
 pub fn written(text: &str) -> Result<Vec<Written<'_>>, DenyError> {
     let mut column = 1;
     let mut pairs = Vec::new();
@@ -161,7 +161,7 @@ pub struct Pair {
     pub from: Name,
     /// The other one.
     pub to: Name,
-    /// Whether that one may reach the first.
+    /// True if `to` may reach `from`.
     pub oneway: bool,
 }
 
@@ -206,7 +206,8 @@ impl Denied {
         Ok(Denied::Pairs(pairs))
     }
 
-    /// Which of them says that a device cannot reach another one: its index. Of devices that cannot be told apart, none.
+    /// Returns the index of the entry that denies one device access to another. `None` if none does, or if
+    /// the devices cannot be told apart.
     pub fn denies(&self, from: &Identity, to: &Identity) -> Option<usize> {
         match self {
             Denied::All => (from.is(to) == Some(false)).then_some(0),
@@ -217,7 +218,7 @@ impl Denied {
         }
     }
 
-    /// Which of them a device is part of, on either side: the first one's index.
+    /// Returns the index of the first entry that has the device on either side.
     pub fn touches(&self, device: &Identity) -> Option<usize> {
         match self {
             Denied::All => Some(0),
@@ -225,7 +226,7 @@ impl Denied {
         }
     }
 
-    /// Whether any of them names a device by its address.
+    /// Returns true if an entry names a device by its PCI address.
     pub fn has_addresses(&self) -> bool {
         let is_address = |name: &Name| matches!(name, Name::Pci(_));
         match self {
@@ -345,7 +346,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_is_what_is_read(
+        fn written_bytes_are_read_back(
             names in proptest::collection::vec((0..=u128::MAX, 0..255u8, proptest::bool::ANY), 1..6)
         ) {
             let pairs: Vec<Pair> = names

@@ -2,10 +2,10 @@
 
 use core::fmt;
 
-/// The longest one that is read: what is more is a mistake, and the sum of two of these fits.
+/// The longest duration. A longer one is a mistake, and the sum of two of these fits in 64 bits.
 const LONGEST: u64 = 360_000_000_000_000_000;
 
-/// What units are called, in nanoseconds.
+/// Units, in nanoseconds.
 const UNITS: [(&str, u64); 6] = [
     ("ns", 1),
     ("us", 1_000),
@@ -35,7 +35,7 @@ impl fmt::Display for Duration {
     }
 }
 
-/// Reads a number and its unit as nanoseconds. The error has what is wrong with it, as the rest of a sentence.
+/// Parses a number and its unit as nanoseconds. The error is the rest of a sentence.
 pub fn parse(text: &str) -> Result<u64, &'static str> {
     const NO_UNIT: &str = "has no unit; write a number and ns, us, ms, s, m or h: 5ms, 1.5s";
     const NO_TIME: &str = "is not a time; write a number and ns, us, ms, s, m or h: 5ms, 1.5s";

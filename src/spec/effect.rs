@@ -1,20 +1,20 @@
-//! What a call that succeeds does to things that others may use: the column `effects` of the table, as data.
+//! Effects of successful calls on objects that others may use: the column `effects` of the table, as data.
 //!
-//! What belongs here: verbs, objects, and which arguments name them. All that follows from an effect (what is recorded,
-//! counted, asked, denied, undone, reported) is derived from it where it is needed, so that a function of the table is
-//! known everywhere by its entry. What does not: how the library and the report keep books, and what only one function has.
+//! An effect has a verb, an object, and the indexes of the arguments that name it. All consequences of an
+//! effect (recording, counting, queries, denial, undoing, reports) are derived from it, so that a function's
+//! entry is enough to support it. The library and the report keep their own state.
 
 mod column;
 mod object;
 
 use crate::group::{Group, Library};
-pub(crate) use column::{beside, demand, effect, effects, index, is_there, optional, sides};
+pub(crate) use column::{demand, effect, effects, index, is_there, optional, other_args, sides};
 pub use object::Object;
 
 /// An object, and the index of the argument that names it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Named {
-    /// What it is.
+    /// Kind of object.
     pub object: Object,
     /// The argument.
     pub by: usize,
@@ -23,15 +23,15 @@ pub struct Named {
 /// An object that has a handle, and the indexes of both arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shared {
-    /// What it is.
+    /// Kind of object.
     pub object: Object,
     /// The argument that names it in the calling process.
     pub by: usize,
     /// The argument that holds its handle.
     pub handle: usize,
-    /// Of what is opened: the argument that names what it is a part of.
+    /// For an open: the argument that names the object's container.
     pub of: Option<usize>,
-    /// Of what is opened: what the call needs.
+    /// For an open: the value that the call requires.
     pub demand: Option<Demand>,
 }
 
@@ -47,45 +47,46 @@ pub struct Demand {
 /// An object that ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct End {
-    /// What it is.
+    /// Kind of object.
     pub object: Object,
     /// The argument that names it.
     pub by: usize,
-    /// Whether the call gives up one reference, and only the last one ends it.
+    /// True if the call releases one reference, and the last release ends the object.
     pub is_counted: bool,
-    /// Where all objects in a range of addresses end: the argument that says how many bytes it has.
+    /// If the call ends all objects in a range of addresses: the argument with the size of the range in
+    /// bytes.
     pub size: Option<usize>,
 }
 
-/// An object that is made.
+/// An object that a call creates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Made {
-    /// What it is.
+    /// Kind of object.
     pub object: Object,
     /// The argument that names it.
     pub by: usize,
     /// The argument that says how many bytes it has.
     pub size: Option<usize>,
-    /// The argument that names what it is made of, or says how it is to be: the properties of an allocation, or of a pool.
+    /// The argument with its source or its properties: those of an allocation, or of a pool.
     pub of: Option<usize>,
-    /// The argument that says where: in what it is made of, or at which address it is wanted.
+    /// The argument with the offset in the source, or with the requested address.
     pub at: Option<usize>,
 }
 
-/// Access to addresses, or to a pool, that is given to devices, or taken from them.
+/// Access to addresses, or to a pool, that devices get or lose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grant {
-    /// What is at the addresses, or the pool that they are of.
+    /// Kind of object at the addresses, or the pool that contains them.
     pub object: Object,
-    /// The argument that says where they begin, or names the pool.
+    /// The argument with the start of the addresses, or with the pool.
     pub by: usize,
     /// The argument that says how many bytes there are.
     pub size: Option<usize>,
-    /// The argument with the devices, and what each may do.
+    /// The argument with the devices, and the access of each.
     pub to: usize,
 }
 
-/// A multicast object that is made.
+/// A multicast object that a call creates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gathered {
     /// The argument that names it.
@@ -94,7 +95,7 @@ pub struct Gathered {
     pub of: usize,
 }
 
-/// A device that joins a team: those of a multicast object.
+/// A device that is added to a multicast object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Joined {
     /// The argument that names the multicast object.
@@ -106,19 +107,19 @@ pub struct Joined {
 /// Memory that is bound to a multicast object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bound {
-    /// What is bound: an allocation, or what is mapped somewhere.
+    /// Kind of the bound object: an allocation, or a mapping.
     pub object: Object,
     /// The argument that names it.
     pub by: usize,
-    /// The argument that says where in that it begins; `None` where `by` says it.
+    /// The argument with the offset in the object; `None` if `by` has the address.
     pub from: Option<usize>,
     /// The argument that says how many bytes it is.
     pub size: usize,
-    /// The argument that names the device; `None` where it is the one on which the memory lies.
+    /// The argument that names the device; `None` for the device of the memory.
     pub device: Option<usize>,
     /// The argument that names the multicast object.
     pub team: usize,
-    /// The argument that says where in that.
+    /// The argument with the offset in the multicast object.
     pub at: usize,
 }
 
@@ -129,59 +130,59 @@ pub struct Unbound {
     pub team: usize,
     /// The argument that says how many bytes it is.
     pub size: usize,
-    /// The argument that names the device whose memory it is.
+    /// The argument that names the device of the memory.
     pub device: usize,
-    /// The argument that says where in the multicast object.
+    /// The argument with the offset in the multicast object.
     pub at: usize,
 }
 
 /// Bytes that are copied from one address to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Copied {
-    /// What is at the addresses.
+    /// Kind of object at the addresses.
     pub object: Object,
-    /// The argument that says where to.
+    /// The argument with the destination.
     pub to: usize,
-    /// The argument that says where from.
+    /// The argument with the source.
     pub from: usize,
     /// The argument that says how many bytes.
     pub size: usize,
-    /// What both addresses can be.
+    /// Kinds of memory that both addresses can have.
     pub sides: Sides,
 }
 
-/// What the two addresses of a copy can be.
+/// Kinds of memory that the two addresses of a copy can have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sides {
-    /// Of device memory that the current context can access.
+    /// Device memory that the current context can access.
     Devices,
-    /// Of the memory of two devices that the call names, also where neither can access the other.
+    /// Memory of two devices that the call names, even if neither can access the other.
     Peers,
-    /// Any address, also of the host.
+    /// Any address, including host memory.
     Anything,
 }
 
 /// Bytes of device memory that are read or written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Used {
-    /// What is at the addresses.
+    /// Kind of object at the addresses.
     pub object: Object,
-    /// The argument that says where they begin, or the structure that says all.
+    /// The argument with the start address, or the structure with all parameters.
     pub by: usize,
-    /// The argument that says how many elements, of a row where there are rows.
+    /// The argument with the number of elements. With rows, this is the number per row.
     pub size: Option<usize>,
-    /// The argument of the size of an element; a byte where there is none.
+    /// The argument of the size of an element; a byte if there is none.
     pub element: Option<usize>,
-    /// What else arguments name.
-    pub beside: Beside,
+    /// Other arguments.
+    pub others: OtherArgs,
 }
 
-/// What the arguments of a use of device memory name beside that.
+/// Other arguments of a use of device memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Beside {
+pub enum OtherArgs {
     /// Nothing that matters.
     Nothing,
-    /// How many rows there are, and how far one is from the next.
+    /// Number of rows, and distance between rows in bytes.
     Rows(usize, usize),
     /// The address on the host to which the bytes go.
     ToHost(usize),
@@ -198,20 +199,20 @@ pub struct HostCopy {
     pub device: usize,
     /// The size.
     pub size: usize,
-    /// Whether it goes to the host.
+    /// True if the copy goes to the host.
     pub is_to_host: bool,
 }
 
 /// Several copies, by the indexes of arguments: arrays with a word for each of them; or one of structures, which is all three.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Batch {
-    /// Where to.
+    /// Destinations.
     pub to: usize,
-    /// Where from.
+    /// Sources.
     pub from: usize,
-    /// How many bytes.
+    /// Sizes in bytes.
     pub sizes: usize,
-    /// How many copies.
+    /// Number of copies.
     pub count: usize,
 }
 
@@ -222,11 +223,11 @@ pub struct Launched {
     pub function: usize,
     /// The addresses of its parameters.
     pub parameters: usize,
-    /// Another way to pass them.
+    /// The argument with the other form of parameters.
     pub extra: Option<usize>,
 }
 
-/// How a kernel is named that is launched.
+/// Kinds of names for a kernel that is launched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Launchable {
     /// `CUfunction`: in a context.
@@ -238,17 +239,17 @@ pub enum Launchable {
 /// Kernels that are found, by the indexes of arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LookedUp {
-    /// How they are named.
+    /// Kind of name.
     pub kind: Launchable,
     /// The argument that gets their handles.
     pub by: usize,
-    /// The argument that names what they are of.
+    /// The argument that names their module or library.
     pub of: usize,
-    /// Where there can be several: the argument that says for how many there is room.
+    /// If the call finds several: the argument with the size of the array.
     pub room: Option<usize>,
 }
 
-/// What kernels are loaded with.
+/// Containers that kernels are loaded from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Code {
     /// `CUmodule`.
@@ -257,44 +258,44 @@ pub enum Code {
     Library,
 }
 
-/// What the nodes of a graph do that a call gives other parameters.
+/// Kinds of graph nodes that a call gives new parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NodeKind {
-    /// They launch a kernel.
+    /// A kernel launch.
     Kernel,
-    /// They copy.
+    /// A copy.
     Copy,
-    /// They set memory.
+    /// A memset.
     Fill,
-    /// What the structure says that has the parameters.
+    /// Any kind: the structure with the parameters names it.
     Any,
-    /// They have a graph of their own, which stands for the parameters.
+    /// A child graph, which takes the place of the parameters.
     Child,
 }
 
 /// A node of a graph that can be launched, by the indexes of arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Altered {
-    /// What the node does.
+    /// Kind of node.
     pub kind: NodeKind,
     /// The graph that can be launched.
     pub exec: usize,
-    /// The node of the graph that it was made of.
+    /// The node of the graph that it was created from.
     pub node: usize,
     /// The structure of its new parameters, or its new graph.
     pub parameters: usize,
 }
 
-/// What a question is about.
+/// Subject of a driver query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Subject {
-    /// Whether one device can access another one's memory.
+    /// Peer access: whether one device can access the memory of another.
     Reach,
-    /// What the link between two devices can do.
+    /// Attributes of the link between two devices.
     Link,
     /// A device, or several.
     Device,
-    /// An allocation, or what is at an address.
+    /// Properties of an allocation, or attributes of an address.
     Memory,
     /// A pool.
     Pool,
@@ -303,7 +304,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// Whether it is what the process has, and not a device.
+    /// Returns true for objects of the process, as opposed to devices.
     pub const fn is_own(self) -> bool {
         matches!(self, Subject::Memory | Subject::Pool | Subject::Team)
     }
@@ -312,33 +313,33 @@ impl Subject {
 /// A question to the driver or to NVML.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Question {
-    /// What it is about.
+    /// Subject.
     pub subject: Subject,
     /// The argument that names the device, or has the properties of memory.
     pub device: usize,
     /// The argument that names the peer device.
     pub peer: Option<usize>,
-    /// The argument that gets the answer.
+    /// The argument that receives the result.
     pub answer: usize,
-    /// The argument that chooses what is asked, and the value of it that asks for [`Subject::Reach`]; of memory, and of multicast
-    /// objects, that asks of what sizes and addresses must be multiples.
+    /// The argument that chooses the attribute, and its value that means [`Subject::Reach`]. For memory and
+    /// multicast objects: its value that means the granularity.
     pub choice: Option<(usize, i32)>,
 }
 
 /// Work that is done when a call returns, by the argument that names it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Work {
-    /// What a stream was given before.
+    /// Work that a stream was given before.
     Stream(usize),
-    /// What came before the last record of an event.
+    /// Work before the last record of an event.
     Event(usize),
-    /// What the streams of a context were given.
+    /// Work that the streams of a context were given.
     Context(usize),
-    /// What the streams of the current context were given.
+    /// Work that the streams of the current context were given.
     Current,
 }
 
-/// A stream whose later work waits for an event, by the indexes of arguments.
+/// A stream whose later work waits for an event, as indexes of arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Followed {
     /// The event.
@@ -350,7 +351,7 @@ pub struct Followed {
 /// A value in memory that a stream waits for or writes, by the indexes of arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Signal {
-    /// Where it is.
+    /// Address of the value.
     pub address: usize,
     /// The value.
     pub value: usize,
@@ -361,9 +362,9 @@ pub struct Signal {
 /// Several of these, by the indexes of arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Posted {
-    /// The array of structures that say what each is.
+    /// The array of operations.
     pub operations: usize,
-    /// How many there are.
+    /// Number of operations.
     pub count: usize,
     /// The stream.
     pub stream: usize,
@@ -378,40 +379,40 @@ pub struct HostCall {
     pub stream: usize,
 }
 
-/// What a call that succeeds does.
+/// Effect of a successful call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
-    /// Makes a handle, by which other processes can open the object.
+    /// Returns a handle by which other processes can open the object.
     Exports(Shared),
-    /// Opens the object of another process that a handle stands for.
+    /// Opens the object of another process, by its handle.
     Opens(Shared),
-    /// Gives up what was opened.
+    /// Closes an open handle.
     Closes(Named),
-    /// Makes an object of the process's own: allocates, reserves, maps it.
+    /// Creates an object of the process: allocates, reserves, or maps it.
     Makes(Made),
-    /// Takes one reference more to an object that the process has.
+    /// Adds a reference to an object of the process.
     Retains(Named),
-    /// Sets what devices may do with memory.
+    /// Sets the access of devices to memory.
     Grants(Grant),
-    /// Makes the allocation that it makes one of a team of devices: a multicast object.
+    /// Makes the created allocation a multicast object, to which devices are added.
     Gathers(Gathered),
     /// Adds a device to a team.
     Joins(Joined),
     /// Binds memory to a multicast object.
     Binds(Bound),
-    /// Takes it away from there.
+    /// Unbinds memory from a multicast object.
     Unbinds(Unbound),
-    /// Switches access on, and what the call needs.
+    /// Enables access, and the value that the call requires.
     Enables(Named, Option<Demand>),
     /// Switches it off.
     Disables(Named),
-    /// Ends an object of the process's own, also where others have it open: frees, destroys, resets it.
+    /// Ends an object of the process, even if others have it open: frees, destroys, or resets it.
     Ends(End),
     /// Copies bytes.
     Copies(Copied),
     /// Reads or writes bytes, and the other side is no device memory, or a structure names it.
     Uses(Used),
-    /// Does several copies, of which either side may be device memory.
+    /// Makes several copies. Either side may be device memory.
     UsesEach(Batch),
     /// Launches a kernel.
     Launches(Launched),
@@ -421,7 +422,7 @@ pub enum Effect {
     Completes(Work),
     /// Has the later work of a stream wait for an event.
     Follows(Followed),
-    /// Ends a stream, whose work goes on: the argument that names it.
+    /// Ends a stream. Its work continues. The argument that names it.
     Drops(usize),
     /// Has the later work of a stream wait for a value in memory.
     Awaits(Signal),
@@ -435,28 +436,29 @@ pub enum Effect {
     Finds(LookedUp),
     /// Unloads kernels: a module, or a library, and the argument that names it.
     Unloads(Code, usize),
-    /// Makes a graph that can be launched, or updates it. The argument that names it, and the one that names the graph whose
-    /// nodes it gets.
+    /// Creates or updates an executable graph. The argument that names it, and the one that names the graph
+    /// that it is created from.
     Instantiates(usize, usize),
     /// Launches a graph, and the argument that names it.
     Replays(usize),
-    /// Gives other parameters to a node of a graph that can be launched.
+    /// Changes the parameters of a node of an executable graph.
     Alters(Altered),
-    /// Ends a graph that can be launched, or changes it in another way. The argument that names it.
+    /// Ends an executable graph, or makes a change that is not tracked. The argument that names it.
     Discards(usize),
-    /// Asks, and changes nothing.
+    /// Queries, and changes nothing.
     Asks(Question),
-    /// Finds a function; the argument that gets its address, which is replaced by ours where it is in the table.
+    /// Finds a function: the argument that receives its address. For a function of the table, cupeer returns
+    /// its own address instead.
     LooksUp(usize),
     /// Initializes the driver in the process.
     Begins,
 }
 
-/// The index of an argument among those of its function.
+/// Returns the index of an argument of a function.
 ///
 /// # Panics
 ///
-/// Where there is none of that name: in the table, that does not compile.
+/// The function has no argument of this name. In the table, such a name does not compile.
 pub const fn argument(arguments: &[&str], name: &str) -> usize {
     let mut index = 0;
     while index < arguments.len() {
@@ -481,7 +483,7 @@ pub(crate) const fn is_equal(a: &[u8], b: &[u8]) -> bool {
 pub struct Groups(u32);
 
 impl Groups {
-    /// Those that follow from what a function does.
+    /// Returns the groups that follow from effects.
     pub const fn of(effects: &[Effect]) -> Groups {
         let mut groups = Groups(0);
         let mut index = 0;
@@ -494,7 +496,8 @@ impl Groups {
                 Effect::Enables(Named { object, .. }, _) => {
                     groups.with(&[Group::Enable]).with(object.families())
                 }
-                // What ends all sorts of objects closes what was opened, too; it is called for other reasons.
+                // A call that ends all sorts of objects also closes handles, but programs make it for other
+                // reasons.
                 Effect::Closes(_) if ends(effects) => groups,
                 Effect::Closes(Named { object, .. }) | Effect::Disables(Named { object, .. }) => {
                     groups.with(&[Group::Release]).with(object.families())
@@ -546,7 +549,7 @@ impl Groups {
         groups
     }
 
-    /// These, and those that a library's functions are in.
+    /// Returns these groups, and those of a library's functions.
     pub const fn and_of(self, library: Library) -> Groups {
         if matches!(library, Library::Cudart) { self.with(&[Group::Runtime]) } else { self }
     }
@@ -560,7 +563,7 @@ impl Groups {
         self
     }
 
-    /// Whether a group is among them.
+    /// Returns true if the set has the group.
     pub const fn has(self, group: Group) -> bool {
         self.0 & 1 << group as u32 != 0
     }

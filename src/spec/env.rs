@@ -4,18 +4,18 @@
 use crate::record::RING_SIZES;
 use crate::record::slot::finding::Severity;
 
-/// One variable.
+/// A variable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Variable {
-    /// Its name.
+    /// Name.
     pub name: &'static str,
-    /// What it holds.
+    /// Form of the value.
     pub value: &'static str,
-    /// What it does, and what holds if it is not set.
+    /// Meaning, with the default.
     pub doc: &'static str,
 }
 
-/// What the names of all variables begin with.
+/// Prefix of all variables.
 pub const PREFIX: &str = "CUPEER_";
 
 macro_rules! variables {
@@ -83,20 +83,20 @@ variables! {
         "Machine that the simulated driver simulates: nvlink:N, pcie:N, none:N, or the path of a TOML file. Default: nvlink:2."
 }
 
-/// What [`CHECK`] is where `cupeer run` records and nobody says how to check.
+/// Value of [`CHECK`] that `cupeer run` sets when it records, if the user chose none.
 pub const BRIEF: &str = "brief";
 
-/// How rules are checked: the values of [`CHECK`] but for `off`.
+/// Level of checking: the values of [`CHECK`] except `off`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Level {
-    /// The least severity of what is said.
+    /// Least severity of printed findings.
     pub severity: Severity,
-    /// Whether that is said in a line, and the rest at the end.
+    /// True if each finding is printed in one line, and its details at the end.
     pub is_brief: bool,
 }
 
 impl Level {
-    /// Reads a value: `warnings` for warnings and what is worse. The inner one is `None` for `off`.
+    /// Parses a value: `warnings` selects warnings and errors. The inner value is `None` for `off`.
     pub fn parse(text: &str) -> Option<Option<Level>> {
         let level = |severity, is_brief| Some(Some(Level { severity, is_brief }));
         match text {
@@ -107,33 +107,33 @@ impl Level {
         }
     }
 
-    /// How a process checked that had this value, which may be none.
+    /// Returns the level of a process with this value of the variable, which may be unset.
     pub fn of(value: Option<&str>) -> Option<Level> {
         Level::parse(value?).flatten()
     }
 }
 
-/// The size of a ring where none is chosen.
+/// Default size of a ring in bytes.
 pub const RING_SIZE: u64 = 16 << 20;
 
-/// Up to how many bytes of a process everything is kept, where nobody says how many.
+/// Default number of bytes per process up to which everything is kept.
 pub const AUTO_LIMIT: u64 = 256 << 20;
-/// Up to how many ranks everything is kept, where nobody says how many.
+/// Default number of ranks up to which everything is kept.
 pub const AUTO_RANKS: u32 = 256;
 /// The size of the ring that each process of a larger job has: a node has hundreds of processes, and may keep files in memory.
 pub const AUTO_RING: u64 = 4 << 20;
 
-/// What a record keeps: the values of [`RECORD`] and `--record`.
+/// Selection of recorded calls: the values of [`RECORD`] and `--record`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecordMode {
-    /// `auto[:N]`: everything up to [`AUTO_LIMIT`] in a job of up to so many ranks; in a larger one as a ring, in the host's folder, and only of
-    /// processes that share something.
+    /// `auto[:N]`: everything up to [`AUTO_LIMIT`] in a job with up to this number of ranks. In a larger job,
+    /// a ring in the host's folder, and only for processes that share something.
     Auto(u32),
     /// `off`: there is none.
     Off,
-    /// `full[:SIZE]`: everything, or up to so many bytes the first ones and the last ones.
+    /// `full[:SIZE]`: everything or, with a size in bytes, the first and the last events.
     Full(Option<u64>),
-    /// `ring[:SIZE]`: the last that fits into so many bytes.
+    /// `ring[:SIZE]`: the last events that fit in this number of bytes.
     Ring(u64),
 }
 
@@ -173,7 +173,7 @@ pub fn size(text: &str) -> Option<u64> {
         b'G' | b'g' => (&text[..text.len() - 1], 30),
         _ => (text, 0),
     };
-    // Nothing but digits: a sign would be taken, too.
+    // Accept digits only: `parse` would accept a sign, too.
     let number = digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse::<u64>().ok())??;
     number.checked_mul(1 << shift)
 }

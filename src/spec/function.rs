@@ -1,5 +1,5 @@
-//! What the table says about a function, as data: derived from [`crate::functions`], for everything that
-//! walks the table at run time.
+//! The table's facts about a function, as data for code that walks the table at run time. Derived from
+//! [`crate::functions`].
 
 mod derived;
 mod stream;
@@ -7,25 +7,25 @@ mod stream;
 use crate::argument;
 pub use crate::argument::{ArgSpec, ArgType, Direction};
 use crate::effect::{
-    Altered, Batch, Beside, Bound, Code, Copied, Demand, Effect, End, Followed, Gathered, Grant, Groups,
-    HostCall, Joined, Launchable, Launched, LookedUp, Made, Named, NodeKind, Object, Posted, Question,
+    Altered, Batch, Bound, Code, Copied, Demand, Effect, End, Followed, Gathered, Grant, Groups, HostCall,
+    Joined, Launchable, Launched, LookedUp, Made, Named, NodeKind, Object, OtherArgs, Posted, Question,
     Shared, Sides, Signal, Subject, Unbound, Used, Work, effects,
 };
 pub use crate::group::{Group, Library};
 use core::ffi::CStr;
 
-/// How far the simulated driver's answers for a function are known to be a real driver's.
+/// Evidence that the simulated driver answers a function as a real driver does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fidelity {
     /// Recorded on a real driver, and compared with the recording by the conformance cases.
     Recorded,
-    /// As the documentation says; nobody compared.
+    /// Documented; not compared with a real driver.
     Documented,
-    /// What we think a driver does where the documentation is silent.
+    /// Assumed behavior, because the documentation is silent.
     Inferred,
-    /// Not done: answers CUDA_ERROR_NOT_SUPPORTED.
+    /// Not implemented: returns CUDA_ERROR_NOT_SUPPORTED.
     Unsupported,
-    /// Of a library that is not simulated.
+    /// The library is not simulated.
     Absent,
 }
 
@@ -42,34 +42,34 @@ impl Fidelity {
     }
 }
 
-/// What the function that undoes a call is given: arguments of that call, by their indexes.
+/// Arguments that the function that undoes a call receives: indexes of the call's arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Given {
-    /// The one that names what the call has opened, enabled or made.
+    /// Argument that names the object that the call opened, enabled, or created.
     pub by: usize,
-    /// The one that says how large it is, where both are asked for.
+    /// Argument with the size of the object, if the function needs it.
     pub size: Option<usize>,
 }
 
-/// So many arguments a function has at most.
+/// Maximum number of arguments of a function.
 pub const MOST_ARGUMENTS: usize = 11;
 
-/// One entry of the table. Its texts and lists stand elsewhere, by its number: see [`mod@crate::texts`].
+/// An entry of the table. Its texts and lists are in other tables, by its number: see [`mod@crate::texts`].
 #[derive(Clone, Copy, Debug)]
 pub struct FnSpec {
-    /// Its number.
+    /// Number.
     pub id: FnId,
-    /// Where it really lives.
+    /// Library of the real function.
     pub library: Library,
-    /// The first version for which that finds it; 0 where there is none.
+    /// The first version for which that finds it; 0 if there is none.
     pub since: u32,
     /// The groups that follow from that.
     pub(crate) groups: Groups,
-    /// How far the simulated driver is known to answer as a real one.
+    /// Evidence for the simulated driver's answers.
     pub simulated: Fidelity,
 }
 
-/// The functions of which plans of faults may alter calls.
+/// Functions whose calls fault plans may change.
 pub fn alterable() -> impl Iterator<Item = &'static FnSpec> + Clone {
     FUNCTIONS.iter().filter(|function| function.is_alterable())
 }
@@ -102,13 +102,13 @@ macro_rules! functions_that {
 functions_that! {
     /// The functions that read or write device memory.
     USES: uses_memory;
-    /// Those, and the functions that do it by a graph.
+    /// Functions that use device memory, directly or by a graph.
     USES_AND_GRAPHS: uses_memory_or_nodes;
-    /// Those, and the functions that free it.
+    /// Functions that use device memory, or free it.
     USES_AND_FREES: uses_or_frees;
-    /// Those that launch kernels, or prepare it in a graph.
+    /// Functions that launch kernels, or prepare a launch in a graph.
     LAUNCHES: launches_or_uses_nodes;
-    /// Those of graphs alone.
+    /// Functions of graphs.
     GRAPHS: uses_nodes;
 }
 
@@ -167,12 +167,12 @@ macro_rules! derive_specs {
         const DOCUMENTED: &[&[i32]] = &[$(results!($library $($result)*)),*];
         const SEEN_BY_US: &[&[i32]] = &[$(results!($library $($($seen)*)?)),*];
 
-        /// By itself, so that the preload library is without it.
+        /// A table of its own, so that the preload library does not contain it.
         static DOCS: &[&str] = &[$($doc.trim_ascii()),*];
 
         static ALL: &[FnId] = &[$(FnId::$name,)*];
 
-        /// How many functions the table has.
+        /// Number of functions in the table.
         pub const FUNCTION_COUNT: usize = [$(stringify!($name)),*].len();
     };
 }
@@ -190,23 +190,23 @@ impl FnSpec {
         name.split_at(name.len() - 1).0
     }
 
-    /// The same for C.
+    /// Returns the name for C.
     pub const fn c_name(&self) -> &'static CStr {
         // SAFETY: each ends in a NUL and has no other, because it is that of an item of Rust.
         unsafe { CStr::from_bytes_with_nul_unchecked(NAMES.get(self.id as usize).as_bytes()) }
     }
 
-    /// What a success does.
+    /// Effects of a success.
     pub const fn effects(&self) -> &'static [Effect] {
         EFFECTS.get(self.id as usize)
     }
 
-    /// Its arguments in order.
+    /// Returns the arguments, in order.
     pub const fn args(&self) -> &'static [ArgSpec] {
         argument::all_of(self.id as usize)
     }
 
-    /// Its documented results, as numbers of its library, success first.
+    /// Returns the documented results, as numbers of the function's library, success first.
     pub const fn results(&self) -> &'static [i32] {
         RESULTS.get(self.id as usize)
     }
@@ -219,7 +219,7 @@ impl FnSpec {
         }
     }
 
-    /// Whether a failure may say that a device has no memory left for a context.
+    /// Returns true if a failure can mean that a device has no memory left for a context.
     pub const fn has_context(&self) -> bool {
         let retains = matches!(self.effects(), [Effect::Retains(Named { object: Object::Primary, .. })]);
         retains || self.creates_context().is_some()
@@ -231,7 +231,7 @@ impl FnSpec {
     }
 }
 
-// The arguments of each function have room in a record: its outputs in the slot, what goes in also behind it.
+// The arguments of each function fit in a recording: outputs in the slot, inputs also in a detail.
 const _: () = {
     let mut index = 0;
     while index < FUNCTION_COUNT {
@@ -254,7 +254,7 @@ const _: () = {
             bytes <= crate::record::slot::MOST_ARGS && args.len() <= MOST_ARGUMENTS,
             "a function has more arguments than a recording has room for"
         );
-        // A record says of the first eight whether they are known, and of others what it says of the eighth.
+        // A recording has a state for each of the first eight arguments. Later ones share that of the eighth.
         let mut arg = 7;
         while args.len() > 8 && arg < args.len() {
             assert!(matches!(args[arg].direction, Direction::In) && args[arg].stored() == args[arg].size());
@@ -280,11 +280,11 @@ impl FnId {
         FnId::all().filter(|id| does(id.spec())).max_by_key(|id| id.spec().since)
     }
 
-    /// The function of an index into [`FUNCTIONS`].
+    /// Returns the function at an index of [`FUNCTIONS`].
     ///
     /// # Panics
     ///
-    /// Where there is no such index.
+    /// The index is out of range.
     pub fn at(index: usize) -> FnId {
         ALL[index]
     }

@@ -1,70 +1,78 @@
 //! **The table**: every function that cupeer intercepts, once.
 //!
-//! What belongs here: what the exports, the look-up, the formatter, the simulated driver, the
-//! documentation and the tests need to know about a function. All of them derive from this macro; none of
-//! them may name a function a second time. What does not belong here: behaviour.
+//! An entry has all facts that the exports, the lookup, the formatter, the simulated driver, the
+//! documentation, and the tests need. All of them derive from this macro, and none may list functions again.
+//! The table has no behavior.
 //!
 //! # The form of an entry
 //!
 //! - The doc comment is the sentence of `cupeer explain`.
-//! - `in`, `out` and `inout` say which way an argument goes. `out[count]` and `in[count]` are arrays with
-//!   as many elements as the argument `count` says; `string` is a NUL-terminated text, `in_struct` a pointer to a
-//!   structure. `out_handle[type]` and `in_handle[type]` are shareable handles, of the kind that the argument `type` says:
-//!   `*mut c_void` is for these alone. Another `void *` has the type of what is behind it, and of several that can be, the
-//!   smallest one, because it is read. If nothing has to be read, it is `in` with `HostAddress`.
-//! - `library` names where the real function lives; `since` is the first version (1000 * major + 10 * minor) for which
-//!   `cuGetProcAddress` finds it by its [`crate::function::look_up_name`]: 0 for a function that is not the driver's.
-//! - `simulated` says how far the simulated driver's answers are known: [`crate::function::Fidelity`].
-//! - `effects` says what a success does, to what, and which arguments name that: [`crate::effect`]. The groups, what is
-//!   recorded, counted, asked, denied, undone and reported follow from it.
-//!   - `Exports OBJECT(BY) as HANDLE`, `Opens OBJECT(BY) from HANDLE`, `Closes OBJECT(BY)`; with `of WHOSE` where an argument names
-//!     what the opened object is a part of
+//! - `in`, `out`, and `inout` are the direction of an argument. `out[count]` and `in[count]` are arrays with
+//!   as many elements as the argument `count` says. `string` is a NUL-terminated text, and `in_struct` a
+//!   pointer to a structure. `out_handle[type]` and `in_handle[type]` are shareable handles, whose kind is in
+//!   the argument `type`. Only they have the type `*mut c_void`. Another `void *` has the type of its target;
+//!   if there can be several, the smallest one, because it is read. If the target is not read, the argument
+//!   is `in` with `HostAddress`.
+//! - `library` is the library of the real function. `since` is the first version (1000 * major + 10 * minor)
+//!   in which `cuGetProcAddress` finds it by its [`crate::function::look_up_name`]: 0 for a function that is
+//!   not the driver's.
+//! - `simulated` is the evidence for the simulated driver's answers: [`crate::function::Fidelity`].
+//! - `effects` are the effects of a success: a verb, an object, and the arguments that name it
+//!   ([`crate::effect`]). The groups follow from them, and so do recording, counting, queries, denial,
+//!   undoing, and reports.
+//!   - `Exports OBJECT(BY) as HANDLE`, `Opens OBJECT(BY) from HANDLE`, `Closes OBJECT(BY)`; with `of WHOSE`
+//!     if an argument names the container of the opened object
 //!   - `Enables Peer(BY)`, `Disables Peer(BY)`
-//!   - `where FLAGS is VALUE` behind `Opens` and `Enables`: the argument must have this value
-//!   - `Makes OBJECT(BY)`, with `sized SIZE` where an argument says how large, `of WHOSE` what it is made of, or how it is to be, and
-//!     `at PLACE` where in that, or at which address it is wanted
-//!   - `Retains OBJECT(BY)`: one reference more
-//!   - `Ends OBJECT(BY)`, with `sized SIZE` where all in so many bytes from there end, and `on LastReference` where the call
-//!     gives up one reference, and only the last one ends it
-//!   - `Grants OBJECT(BY) to WHOM`, with `sized SIZE` where it is about so many bytes from there: sets what the devices in
-//!     the array may do
-//!   - `Gathers Team(BY) of PROPERTIES`: what was made is a multicast object, which devices join; `Joins Team(BY) of DEVICE`
-//!   - `Binds OBJECT(BY) sized SIZE to TEAM at OFFSET`, with `from OFFSET` where an argument says where in the object, and `of DEVICE`
-//!     where one names it; `Unbinds Team(BY) sized SIZE of DEVICE at OFFSET`
-//!   - `Copies OBJECT(TO) from FROM sized SIZE`, with `on Peers` where it is between two devices by its name, and `on Anything` where
-//!     either address can be of the host
-//!   - `Uses Memory(AT) sized SIZE`: the bytes from there, each element as large as the argument `of VALUE`; with `to HEIGHT at
-//!     PITCH`, so many rows; with `from HOST` or `to HOST`, a copy from there or to there; without a size, the argument is a
-//!     structure that says where from, where to and how much
-//!   - `UsesEach Memory(TO, FROM) sized SIZES to COUNT`: so many copies, of which arrays say where to, where from, and how much;
-//!     or `UsesEach Memory(COPIES) to COUNT`, of which an array of structures says that
-//!   - `Launches Function(KERNEL) from PARAMETERS`, with `of EXTRA` where they can be passed in another way
+//!   - `where FLAGS is VALUE` after `Opens` and `Enables`: the argument must have this value
+//!   - `Makes OBJECT(BY)`: creates it; with `sized SIZE` for an argument with its size, `of WHOSE` for its
+//!     source or its properties, and `at PLACE` for the offset in the source, or the requested address
+//!   - `Retains OBJECT(BY)`: adds a reference
+//!   - `Ends OBJECT(BY)`; with `sized SIZE` if it ends all objects in a range of this size, and `on
+//!     LastReference` if the call releases one reference, and the last release ends the object
+//!   - `Grants OBJECT(BY) to WHOM`: sets the access of the devices in the array; with `sized SIZE` for a
+//!     range of this size
+//!   - `Gathers Team(BY) of PROPERTIES`: the created object is a multicast object; `Joins Team(BY) of DEVICE`
+//!     adds a device
+//!   - `Binds OBJECT(BY) sized SIZE to TEAM at OFFSET`; with `from OFFSET` for the offset in the object, and
+//!     `of DEVICE` if an argument names the device; `Unbinds Team(BY) sized SIZE of DEVICE at OFFSET`
+//!   - `Copies OBJECT(TO) from FROM sized SIZE`; with `on Peers` if its name says that it is between two
+//!     devices, and `on Anything` if either address can be host memory
+//!   - `Uses Memory(AT) sized SIZE`: uses SIZE elements, each as large as the argument `of VALUE`; with `to
+//!     HEIGHT at PITCH`, this many rows; with `from HOST` or `to HOST`, a copy from or to the host; without a
+//!     size, the argument is a structure with source, destination, and size
+//!   - `UsesEach Memory(TO, FROM) sized SIZES to COUNT`: COUNT copies, with arrays of destinations, sources,
+//!     and sizes; or `UsesEach Memory(COPIES) to COUNT`, with an array of structures
+//!   - `Launches Function(KERNEL) from PARAMETERS`; with `of EXTRA` for the other form of parameters
 //!   - `Records Event(EVENT)`: in a stream
-//!   - `Completes Stream(STREAM)`, `Event(EVENT)`, `Context(CONTEXT)`, or `Current()`: returns after that work is done
-//!   - `Follows Event(EVENT) of STREAM`: later work of the stream waits for the event; `Drops Stream(STREAM)` ends a stream
-//!   - `Awaits Value(ADDRESS, VALUE) of STREAM`, `Signals Value(ADDRESS, VALUE) of STREAM`: waits for a value in memory, or writes one;
-//!     `Posts Values(OPERATIONS) of STREAM to COUNT` does several of these; `Runs Host(FUNCTION) of STREAM`
-//!   - `Finds Function(FOUND) of MODULE`, or `Finds Kernel(FOUND) of LIBRARY`, with `sized ROOM` where it finds several; `Unloads
-//!     Module(WHICH)`, or `Library`
-//!   - `Instantiates Graph(EXEC) of GRAPH`: makes or updates what can be launched; `Replays Graph(EXEC)` launches it,
-//!     `Alters Kernel(EXEC, NODE) from PARAMETERS`, or `Copy`, `Fill`, `Any`, or `Child`, changes a node of it, and `Discards
-//!     Graph(EXEC)` ends it, or changes what is not followed
-//!   - `Asks Reach(FROM, TO) as ANSWER`, or `Link`, `Device(DEVICE)`, `Memory(WHICH)`, `Pool(WHICH)`, `Team(WHICH)`. Where an argument chooses what is asked, `where
-//!     ARGUMENT is VALUE` says for which of its values the answer is whether a device can reach others: of a link
-//!     `ACCESS_SUPPORTED`, of a device `MULTICAST_SUPPORTED`, which reaches them over NVLink without peer access. Of `Memory` and
-//!     `Team`, it says for which one the answer is what sizes and addresses must be multiples of, with such PROPERTIES
+//!   - `Completes Stream(STREAM)`, `Event(EVENT)`, `Context(CONTEXT)`, or `Current()`: returns when that work
+//!     is done
+//!   - `Follows Event(EVENT) of STREAM`: later work of the stream waits for the event; `Drops Stream(STREAM)`
+//!     ends a stream
+//!   - `Awaits Value(ADDRESS, VALUE) of STREAM` waits for a value in memory, `Signals Value(ADDRESS, VALUE)
+//!     of STREAM` writes one, and `Posts Values(OPERATIONS) of STREAM to COUNT` does several of these; `Runs
+//!     Host(FUNCTION) of STREAM` calls a function of the program
+//!   - `Finds Function(FOUND) of MODULE`, or `Finds Kernel(FOUND) of LIBRARY`; with `sized ROOM` if it finds
+//!     several; `Unloads Module(WHICH)`, or `Library`
+//!   - `Instantiates Graph(EXEC) of GRAPH` creates or updates an executable graph; `Replays Graph(EXEC)`
+//!     launches it; `Alters Kernel(EXEC, NODE) from PARAMETERS`, or `Copy`, `Fill`, `Any`, or `Child`,
+//!     changes a node; and `Discards Graph(EXEC)` ends it, or makes a change that is not tracked
+//!   - `Asks Reach(FROM, TO) as ANSWER`, or `Link`, `Device(DEVICE)`, `Memory(WHICH)`, `Pool(WHICH)`,
+//!     `Team(WHICH)`: a query. If an argument chooses the attribute, `where ARGUMENT is VALUE` is its value
+//!     for access to other devices: `ACCESS_SUPPORTED` for a link, and `MULTICAST_SUPPORTED` for a device,
+//!     which reaches others over NVLink without peer access. For `Memory` and `Team`, it is the value for the
+//!     granularity with these PROPERTIES
 //!   - `LooksUp Function(NAME) as FOUND`
 //!   - `Begins Driver(FLAGS)`: initializes the driver in the process
 //!
-//!   Nothing looks an argument up by its name, which differs from one version of a function to the next: what a rule or a book
-//!   needs of a call, an effect names. A test lists the arguments that no effect names.
-//! - `results` are the documented ones of its library, SUCCESS first. `seen` are failures that the documentation does not
-//!   list and real drivers were seen to return: in `tests/conformance`, or as a rule or a cause in `src/rules` has it. A fault
-//!   plan takes both; a rule that rests on the documentation only the former.
-//! - `also` is the same function for the thread's own default stream (`_ptds`, `_ptsz`), or a later version of it: its name,
-//!   and what is its own. It has the sentence, arguments, effects and documented results of the entry.
+//!   No code looks up an argument by its name, because names differ between versions of a function. An effect
+//!   names all arguments that rules and models need. A test lists the arguments that no effect names.
+//! - `results` are the documented results of the function's library, SUCCESS first. `seen` are undocumented
+//!   failures that real drivers returned: in `tests/conformance`, or in a rule or a cause of `src/rules`. A
+//!   fault plan accepts both. A rule that has the documentation as its source accepts only documented ones.
+//! - `also` is the same function for the thread's own default stream (`_ptds`, `_ptsz`), or a later version
+//!   of it, with its name and the differences. The rest is that of the entry.
 
-/// Hands all entries to the macro `$callback`, with what `also` says as an entry of its own behind each.
+/// Passes all entries to the macro `$callback`. Each `also` becomes an entry of its own after its base entry.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! with_both_forms {

@@ -21,8 +21,8 @@ impl Library {
         }
     }
 
-    /// Whether an object of this soname is it. The runtime's has a version, or what a packager has made of the name:
-    /// `libcudart.so.12`, `libcudart-0b9d5b6d.so.12.4.127`.
+    /// Returns true if an object with this soname is the library. The runtime's name has a version, and
+    /// packagers extend it: `libcudart.so.12`, `libcudart-0b9d5b6d.so.12.4.127`.
     #[inline]
     pub fn is_called(self, soname: &[u8]) -> bool {
         match self {
@@ -43,7 +43,7 @@ impl Library {
     }
 }
 
-/// A family of functions: `@peer` in a trace set. [`Group::ALL`] says what each is.
+/// A family of functions: `@peer` in a trace set. [`Group::ALL`] describes each of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
 pub enum Group {
@@ -69,7 +69,7 @@ pub enum Group {
     Graph,
     /// Records of CUDA events.
     Event,
-    /// What puts the work of streams in order.
+    /// Calls that order the work of streams.
     Order,
     /// Functions of the runtime.
     Runtime,
@@ -82,8 +82,8 @@ static GROUPS: [Group; ALL.len()] = crate::fields!(ALL.0: Group = Group::Peer);
 crate::texts!(static NAMES = ALL.1);
 
 impl Group {
-    /// All groups, with the name that follows the `@`, and what is in them. What runs in other people's programs has them
-    /// from [`Group::names`], without relocations.
+    /// All groups, with the name after the `@`, and a description. Code that runs inside programs uses
+    /// [`Group::names`], which needs no relocations.
     pub const ALL: &'static [(Group, &'static str, &'static str)] = &[
         (Group::Peer, "peer", "peer access between devices"),
         (Group::Ipc, "ipc", "legacy IPC, memory and events"),

@@ -1,5 +1,5 @@
-//! What cupeer knows of the driver: the table of functions, the result codes, the names and words that
-//! the preload library, the simulated driver and the command share. No dependencies, no side effects.
+//! Facts about the driver: the table of functions, the result codes, and the names and words that the preload
+//! library, the simulated driver, and the command share. The crate has no dependencies and no side effects.
 //!
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!
@@ -7,12 +7,12 @@
 //! - `abi`, `duration`, `names`, `origin`, `p2p`, `placeholders`, `proc`, `rank`, `signals`, `trust`, `uuid`,
 //!   `version`, `way`: words and forms that need nothing else.
 //! - `deny`, `status`: devices and states in text.
-//! - `value`: how values of the C types are printed.
+//! - `value`: the format of the C types' values.
 //! - `group`: the libraries of functions, and their groups.
-//! - `effect`, `results`: what calls do, and what they return.
+//! - `effect`, `results`: the effects and the results of calls.
 //! - `record`: the format of recordings.
 //! - `functions`: the table.
-//! - `waits`: what calls wait for.
+//! - `waits`: the work that calls wait for.
 //! - `argument`, `function`: the table as data.
 //! - `others`: the functions of the driver beyond the table.
 //! - `env`: the environment variables.

@@ -1,8 +1,8 @@
 //! Suggestions for a mistyped name.
 
-/// The name nearest to `typed`, where one is near enough to be what was meant.
+/// Returns the name nearest to `typed`, if it is near enough for a suggestion.
 pub fn nearest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    /// Nothing that long is a name.
+    /// A name is shorter than this.
     const LONGEST: usize = 100;
     let typed = typed.get(..LONGEST + 1).map_or(typed, |_| "").to_ascii_lowercase();
     let limit = (typed.len() / 3).clamp(1, 4);
@@ -35,8 +35,8 @@ fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// Whether a name matches a pattern in which `*` stands for any bytes and `?` for one. Goes back to the last
-/// `*` alone, so that no pattern takes long.
+/// Returns true if a name matches a pattern in which `*` stands for any bytes and `?` for one. It backtracks
+/// only to the last `*`, so that no pattern is slow.
 pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
     let mut star = None;

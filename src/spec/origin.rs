@@ -1,9 +1,10 @@
-//! Whose code a line is in, by its file: of a stack, people look for a line that is theirs, and not for one of a header.
+//! Owner of the code in a source file. In a stack, users look for a line of their own, not for one of a
+//! header.
 
-/// Whose code a frame of Python is in.
+/// Owner of the code of a Python frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin<'a> {
-    /// Python's own, or a script that starts what is installed.
+    /// Python's own code, or a script that starts installed code.
     Python,
     /// An installed package, by its name.
     Package(&'a str),
@@ -15,8 +16,9 @@ impl Origin<'_> {
     /// The best [`Origin::standing`] that there is.
     pub const BEST: u8 = 2;
 
-    /// How well a frame tells who made a call, of whose frames the innermost one has another origin or the same: of the best,
-    /// the innermost tells it. Who is asked why something leaks looks for a line that is theirs, not for one of PyTorch's.
+    /// Returns how well a frame identifies the maker of a call, given the origin of the innermost frame. The
+    /// innermost of the best frames identifies it. Users who look for a leak need a line of their own, not
+    /// one of PyTorch's.
     pub fn standing(self, innermost: Origin) -> u8 {
         match self {
             Origin::User => Origin::BEST,
@@ -25,7 +27,7 @@ impl Origin<'_> {
         }
     }
 
-    /// By its file.
+    /// Returns the origin of a source file.
     pub fn of(file: &str) -> Origin<'_> {
         let parts = || file.split('/');
         let installed = parts().skip_while(|part| !["site-packages", "dist-packages"].contains(part)).nth(1);

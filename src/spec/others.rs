@@ -1,9 +1,9 @@
 //! The driver's functions that cupeer does not intercept: every other name that a driver of CUDA 13.0
 //! exports, once.
 //!
-//! What belongs here: what the simulated driver's exports, its `cuGetProcAddress` and `cupeer list
-//! functions` need to know of a name. What does not: functions that are intercepted (the table in
-//! `src/spec/functions.rs`), and the debugger's names (`cudbg`), which no program looks up.
+//! The list has the facts that the simulated driver's exports, its `cuGetProcAddress`, and `cupeer list
+//! functions` need. It lacks intercepted functions (the table in `src/spec/functions.rs`), and the debugger's
+//! names (`cudbg`), which no program looks up.
 //!
 //! # The form of the list
 //!
@@ -216,17 +216,17 @@ macro_rules! driver_functions_beyond {
 pub struct OtherFn {
     /// The exported name.
     pub symbol: &'static str,
-    /// The name that `cuGetProcAddress` is asked for; empty where it does not find the function.
+    /// Name for `cuGetProcAddress`; empty if it does not find the function.
     pub lookup: &'static str,
     /// The first version for which it does.
     pub since: u32,
-    /// How far the simulated driver is known to answer as a real one.
+    /// Evidence for the simulated driver's answers.
     pub simulated: Fidelity,
 }
 
 impl OtherFn {
-    /// Whether this is the form whose stream 0 is the calling thread's own: what
-    /// CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM finds, and with it alone.
+    /// Returns true if the function's stream 0 is the calling thread's own. Only a lookup with
+    /// CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM finds it.
     pub fn is_per_thread(&self) -> bool {
         self.symbol.ends_with("_ptds") || self.symbol.ends_with("_ptsz")
     }

@@ -3,7 +3,7 @@
 /// A piece of such a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Piece<'a> {
-    /// What stands there as it is; `%%` is one percent sign.
+    /// Literal text. `%%` is one percent sign.
     Text(&'a [u8]),
     /// `%p`: the pid.
     Pid,
@@ -11,11 +11,11 @@ pub enum Piece<'a> {
     Host,
     /// `%q{VAR}`: the value of a variable.
     Variable(&'a [u8]),
-    /// A percent sign with anything else behind it.
+    /// A percent sign before any other character.
     Stray,
 }
 
-/// What may stand after a percent sign.
+/// Error about the character after a percent sign.
 pub const AFTER: &str = "% must be followed by p, h, q{VAR} or %";
 
 /// The pieces of a name.
@@ -65,7 +65,7 @@ mod tests {
         );
         for stray in ["%", "%x", "%q", "%q{", "%q{}"] {
             assert_eq!(all(stray)[0], Piece::Stray, "{stray}");
-            // Nothing is lost.
+            // The parts add up to the text.
             let rest = all(stray)
                 .into_iter()
                 .map(|piece| if let Piece::Text(text) = piece { text.len() } else { 1 });

@@ -1,10 +1,10 @@
-//! What the kernel's files in /proc say, from their text. Reading the files is the business of those who have them.
+//! Parses the text of the kernel's files in /proc. Callers read the files.
 
 use core::fmt;
 
-/// The path of the `stat` file of a process, by its name in /proc. It is that of its first thread, which says the same: where a
-/// process asks for its own, an emulator of the processor makes up the other one, with another start, by whatever path
-/// it is asked for.
+/// Path of the `stat` file of a process, by its name in /proc. It is the path for the first thread, which has
+/// the same contents. For a process's own `stat` file, a processor emulator makes up contents with another
+/// start time, whatever path is used.
 pub struct StatPath<T>(pub T);
 
 impl<T: fmt::Display> fmt::Display for StatPath<T> {
@@ -16,22 +16,23 @@ impl<T: fmt::Display> fmt::Display for StatPath<T> {
 /// A process or a thread, by its `stat` file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stat {
-    /// The letter of what it is doing, such as `T` for stopped.
+    /// Letter of its state, such as `T` for stopped.
     pub state: u8,
     /// The process that started it, or adopted it.
     pub parent: i32,
-    /// Whether it is ending, or has ended and nobody has waited for it.
+    /// True if the process is exiting, or is a zombie.
     pub is_ending: bool,
-    /// How many threads its process has.
+    /// Number of threads.
     pub threads: u64,
-    /// When it was started, in ticks of the system since boot.
+    /// Start time, in ticks of the system since boot.
     pub started: u64,
-    /// Where its stack begins; 0 where the system withholds that.
+    /// Address of the stack; 0 if the system withholds it.
     pub stack: u64,
 }
 
 impl Stat {
-    /// Reads the file. The name of the program, in parentheses, may hold anything: fields are counted from behind it.
+    /// Parses the file. The program's name, in parentheses, may contain any bytes, so fields are counted from
+    /// its end.
     pub fn parse(text: &[u8]) -> Option<Stat> {
         /// PF_EXITING of the kernel.
         const EXITING: u64 = 4;

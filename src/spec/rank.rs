@@ -31,14 +31,14 @@ pub struct Ranks {
 }
 
 impl Ranks {
-    /// Looks at a variable of the environment.
+    /// Reads an environment variable.
     pub fn see(&mut self, name: &[u8], value: &[u8]) {
         let places = [JOB_NAMES.position(name), HOST_NAMES.position(name)];
         for (at, found) in places.into_iter().zip([&mut self.job, &mut self.host]) {
             let Some(at) = at else { continue };
             let rank = str::from_utf8(value).ok().and_then(|value| value.parse().ok());
             let is_better = found.is_none_or(|(best, _)| at < best);
-            // The largest number stands for none in the live table.
+            // In the live table, the largest number means no rank.
             if let Some(rank) = rank.filter(|rank| is_better && *rank != u32::MAX) {
                 *found = Some((at, rank));
             }

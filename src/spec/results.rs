@@ -1,7 +1,7 @@
-//! Result codes: number, name, the library's own text, and what the documentation says of each. Here stand the
-//! driver's; NVML's are [`nvml`], the runtime's [`runtime`].
+//! Result codes: number, name, the library's own text, and the documented meaning. This file has the driver's
+//! codes, [`nvml`] has NVML's, and [`runtime`] the runtime's.
 //!
-//! What belongs here: what a code means in general. What it means for one call stands with the rules.
+//! A meaning here applies to every call. The rules have the meanings for single functions.
 
 use crate::group::Library;
 
@@ -35,17 +35,17 @@ macro_rules! results {
 pub mod nvml;
 pub mod runtime;
 
-/// One code. Its texts are in tables of its library.
+/// A result code. Its texts are in tables of its library.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ResultSpec {
-    /// Whose it is.
+    /// Library of the code.
     pub library: Library,
     /// The code as a number.
     pub number: i32,
 }
 
 impl ResultSpec {
-    /// The first, second or third of its texts. Those for C end in a NUL.
+    /// Returns the first, second, or third text. Texts for C end in a NUL.
     fn text(&self, which: usize) -> &'static str {
         let same = |known: &ResultSpec| known.number.cmp(&self.number);
         let index = 3 * self.library.results().binary_search_by(same).unwrap_or(0) + which;
@@ -59,24 +59,24 @@ impl ResultSpec {
         }
     }
 
-    /// Its name in the library's header, as `cuGetErrorName` gives the driver's.
+    /// Returns the name in the library's header. For the driver, `cuGetErrorName` returns it.
     pub fn name(&self) -> &'static str {
         self.text(0).trim_end_matches('\0')
     }
 
-    /// Its name as people type it: without the library's prefix and `ERROR_`.
+    /// Returns the name as people type it: without the library's prefix and `ERROR_`.
     pub fn short(&self) -> &'static str {
         let name = self.name();
         let name = name.strip_prefix(self.library.prefix()).unwrap_or(name);
         name.strip_prefix("ERROR_").unwrap_or(name)
     }
 
-    /// What `cuGetErrorString` or `nvmlErrorString` says.
+    /// Returns the text of `cuGetErrorString` or `nvmlErrorString`.
     pub fn string(&self) -> &'static str {
         self.text(1).trim_end_matches('\0')
     }
 
-    /// What the documentation says.
+    /// Returns the documented meaning.
     pub fn meaning(&self) -> &'static str {
         self.text(2)
     }
@@ -88,7 +88,7 @@ impl ResultSpec {
 }
 
 impl Library {
-    /// What the names of its codes begin with.
+    /// Returns the prefix of the codes' names.
     fn prefix(self) -> &'static str {
         match self {
             Library::Cuda => "CUDA_",
@@ -106,7 +106,7 @@ impl Library {
         }
     }
 
-    /// The entry of a number, where the documentation has one.
+    /// Returns the entry of a number if it is documented.
     pub fn result(self, number: i32) -> Option<&'static ResultSpec> {
         let results = self.results();
         results.binary_search_by_key(&number, |r| r.number).ok().map(|i| &results[i])
@@ -129,8 +129,8 @@ impl Library {
     }
 }
 
-/// The entry of a number of the driver's, where the documentation has one. What a function of the table returned is
-/// named by [`crate::function::FnSpec::result`].
+/// Returns the entry of a driver result if it is documented. For the result of a function in the table, use
+/// [`crate::function::FnSpec::result`].
 pub fn spec(number: i32) -> Option<&'static ResultSpec> {
     Library::Cuda.result(number)
 }

@@ -1,8 +1,8 @@
-//! Names of the CUDA runtime, which users know, and what of the driver each stands for: functions and results.
+//! Names of the CUDA runtime, which users know, and the driver functions and results that each stands for.
 //!
-//! A function stands for all versions of the driver's that its calls end in; a result ([`crate::results::runtime`]) has the
-//! driver's number, from CUDA 10.1 on. What belongs here: which of them the driver's are. Of the runtime's functions themselves
-//! those are in the table that are about sharing.
+//! A runtime function stands for all versions of the driver functions that it calls. A result
+//! ([`crate::results::runtime`]) has the driver's number from CUDA 10.1 on. Runtime functions about sharing
+//! are also in the table.
 
 use crate::function::{FUNCTIONS, FnId, FnSpec, Library};
 use crate::results::ResultSpec;
@@ -11,7 +11,6 @@ use crate::results::runtime::RESULTS;
 /// A function of the runtime.
 #[derive(Clone, Copy, Debug)]
 pub struct RuntimeFn {
-    /// Its index.
     index: u8,
     /// The driver's function that does its work, in one of its versions.
     calls: FnId,
@@ -67,23 +66,23 @@ static RUNTIME: [RuntimeFn; CALLS.len()] = {
     all
 };
 
-/// Whether a path is that of the runtime's library, by its file name: `libcudart.so.12`.
+/// Returns true if a path is that of the runtime library, by its file name: `libcudart.so.12`.
 pub fn is_library(path: &[u8]) -> bool {
     let wanted = b"libcudart";
     let file = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     file.len() >= wanted.len() && file.iter().zip(wanted).all(|(byte, wanted)| byte == wanted)
 }
 
-/// What all names of the runtime begin with, and none of the driver's.
+/// Prefix of all names of the runtime. No name of the driver has it.
 const PREFIX: &str = "cuda";
 
 impl RuntimeFn {
-    /// Its name.
+    /// Returns the name.
     pub fn name(&self) -> &'static str {
         NAMES.get(self.index.into())
     }
 
-    /// Whether it stands for a function of the table: its calls end in that, in whatever version.
+    /// Returns true if the runtime function calls this function of the table, in any version.
     pub fn is(&self, function: &FnSpec) -> bool {
         function.lookup() == self.calls.spec().lookup()
     }
@@ -93,7 +92,7 @@ impl RuntimeFn {
         FUNCTIONS.iter().filter(|function| self.is(function))
     }
 
-    /// What it stands for, in one line.
+    /// Returns one line with the driver functions that it stands for.
     pub fn sentence(&self) -> String {
         let names: Vec<&str> = self.functions().map(|function| function.name()).collect();
         let names = match names.split_last() {
@@ -104,7 +103,7 @@ impl RuntimeFn {
     }
 }
 
-/// The runtime's name of a function of the table, where it has one.
+/// Returns the runtime's name of a function in the table, if it has one.
 pub fn name_of(function: &FnSpec) -> Option<&'static str> {
     RUNTIME.iter().find(|known| known.is(function)).map(RuntimeFn::name)
 }
@@ -114,7 +113,8 @@ pub fn function(name: &str) -> Option<&'static RuntimeFn> {
     RUNTIME.iter().find(|known| known.name().eq_ignore_ascii_case(name))
 }
 
-/// Those that a pattern means. Only what begins as all of them do is one: `*Device*` means the driver's functions.
+/// Returns the runtime functions that match a pattern. The pattern must begin with the runtime's prefix:
+/// `*Device*` means the driver's functions.
 pub fn matching(pattern: &str) -> impl Iterator<Item = &'static RuntimeFn> {
     let pattern = if pattern.starts_with(PREFIX) { pattern } else { "" };
     RUNTIME.iter().filter(move |known| crate::names::matches(pattern.as_bytes(), known.name().as_bytes()))
@@ -126,7 +126,7 @@ pub fn result(name: &str) -> Option<&'static ResultSpec> {
     Library::Cuda.result(known.number)
 }
 
-/// The runtime's name of a result of the driver's, where it has one here.
+/// Returns the runtime's name of a driver result, if this list has it.
 pub fn result_name(result: &ResultSpec) -> Option<&'static str> {
     Some(Library::Cudart.result(result.number)?.name()).filter(|_| result.library == Library::Cuda)
 }
@@ -141,7 +141,8 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     functions().chain(RESULTS.iter().map(ResultSpec::name))
 }
 
-/// What the names of the runtime in a text of the user's stand for, a line each: in a set of functions, a plan.
+/// Returns the meanings of runtime names in a user's text, such as a set of functions or a plan, one per
+/// line.
 pub fn meant(text: &str) -> Vec<String> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "_*?".contains(c);
     let mut said = Vec::new();
@@ -154,7 +155,7 @@ pub fn meant(text: &str) -> Vec<String> {
     said
 }
 
-/// What a result's name of the runtime stands for, in one line.
+/// Returns one line with the driver result that a runtime result stands for.
 pub fn result_sentence(result: &ResultSpec) -> String {
     let name = result_name(result).unwrap_or_default();
     format!("{name} is the runtime's name of {} ({}), as of CUDA 10.1", result.name(), result.number)
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_text_names_is_said_once() {
+    fn names_in_a_text_are_explained_once() {
         assert_eq!(meant("@ipc,cuIpcOpenMemHandle:error=MAP_FAILED"), Vec::<String>::new());
         let said = meant("cudaIpcCloseMemHandle,^cudaIpcCloseMemHandle:force:error=cudaErrorInvalidValue");
         assert_eq!(

@@ -1,8 +1,9 @@
 //! The words that choose functions: `cuIpcOpenMemHandle*,@peer,^cuDeviceCanAccessPeer`.
 //!
-//! A name of the driver without a version means all versions, because cuda.h maps names: `cuIpcOpenMemHandle` calls
-//! `cuIpcOpenMemHandle_v2`. Names of the runtime mean what they stand for: [`crate::runtime`]; and its own functions, where they
-//! are in the table. Read from left to right. A set that begins with a negation starts from all functions.
+//! A driver name without a version selects all versions, because cuda.h maps names: `cuIpcOpenMemHandle`
+//! calls `cuIpcOpenMemHandle_v2`. A runtime name selects the driver functions that it stands for
+//! ([`crate::runtime`]), and the runtime's own functions that are in the table. The words apply from left to
+//! right. A set that begins with a negation starts from all functions.
 
 use crate::function::{FUNCTION_COUNT, FUNCTIONS, Group};
 use crate::names::{matches, nearest};
@@ -15,7 +16,7 @@ use core::fmt;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FunctionSet([bool; FUNCTION_COUNT]);
 
-/// What is wrong with a set, and where.
+/// Mistake in a set, and its position.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SelectorError {
     /// The column, from 1, of the first byte that is wrong.
@@ -31,16 +32,16 @@ impl fmt::Display for SelectorError {
 }
 
 impl SelectorError {
-    /// The place and the sentence, for a person who wrote `text`.
+    /// Formats the position and the message for the author of `text`.
     pub fn explained(&self, text: &str) -> String {
         format!("column {}: {}", self.column, explained(text, self.column, &self.message))
     }
 }
 
 impl FunctionSet {
-    /// What is logged where nobody chose: all but the look-ups, of which a program that uses the CUDA
-    /// runtime makes several hundred at its start, and but what programs free, destroy, map, copy, launch, record,
-    /// ask and take from pools all the time.
+    /// Functions that are logged by default. It excludes lookups, of which a program with the CUDA runtime
+    /// makes several hundred at its start, and calls that programs make all the time: frees, destroys, maps,
+    /// copies, launches, event records, queries, and pool allocations.
     pub const DEFAULT: &'static str = "^@lookup,^@init,^@lifetime,^@query,^@vmm,^@alloc,^@copy,^@launch,^@graph,^@event,^@order,@export,@open";
 
     /// All functions, or none.
@@ -48,14 +49,14 @@ impl FunctionSet {
         FunctionSet([present; FUNCTION_COUNT])
     }
 
-    /// Puts a function into the set, or takes it out.
+    /// Adds a function to the set, or removes it.
     pub fn set(&mut self, index: usize, present: bool) {
         if let Some(member) = self.0.get_mut(index) {
             *member = present;
         }
     }
 
-    /// Whether a function is in the set, by its index in the table.
+    /// Returns true if the set has the function, by its index in the table.
     #[inline(always)]
     pub fn contains(&self, index: usize) -> bool {
         self.0.get(index).copied().unwrap_or(false)
@@ -207,7 +208,7 @@ mod tests {
             kept.map(|f| f.name()).collect::<Vec<_>>()
         };
         assert_eq!(names("^@lookup"), but(&[Group::Lookup]));
-        // Of virtual memory what is exported and opened is logged.
+        // The default logs exports and imports of virtual memory.
         let default = names(FunctionSet::DEFAULT);
         let usual = |f: &&FnSpec| !f.is_virtual() || f.exports().or(f.opens()).is_some();
         let usual: Vec<_> = FUNCTIONS.iter().filter(usual).map(|f| f.name()).collect();

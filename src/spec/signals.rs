@@ -11,7 +11,7 @@ crate::texts!(
     pub static NAMES = &ALL
 );
 
-/// The name of a signal without SIG; `None` where it has none, as those for real-time use.
+/// Returns the name of a signal without SIG; `None` for a signal without a name, such as a real-time signal.
 pub fn name(signal: i32) -> Option<&'static str> {
     NAMES.all().nth(usize::try_from(signal).ok()?.checked_sub(1)?)
 }

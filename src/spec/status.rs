@@ -1,21 +1,21 @@
-//! The page that `cupeer run` shares with the processes that it started: how it learns, without a record,
-//! whether any of them reached the driver.
+//! The status page, which `cupeer run` shares with the processes that it started. It shows whether any of
+//! them reached the driver, even without a recording.
 //!
-//! The launcher creates the page and names it in [`crate::env::STATUS`]; a process opens it when it first
-//! meets a driver, counts itself, and closes it. Both sides use it through a shared mapping. Behind the page is the room of
-//! the simulated devices, which only the simulated driver uses.
+//! The launcher creates the page and names it in [`crate::env::STATUS`]. A process opens it when it first
+//! meets a driver, counts itself, and closes it. Both sides use a shared mapping. The memory of the simulated
+//! devices, which only the simulated driver uses, follows the page.
 
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 /// The name that /proc shows of the file, which is a memory file.
 pub const FILE: &CStr = c"cupeer-status";
-/// Where the room of the simulated devices begins in the file, behind the page, however long that is.
+/// Offset in the file of the simulated devices' memory, behind the page.
 pub const ROOM: u64 = (size_of::<Status>() as u64).next_multiple_of(1 << 16);
 /// The bytes of the file.
 pub const BYTES: u64 = ROOM + (1 << 18);
 
-/// What the first word holds.
+/// Value of the first word.
 pub const MAGIC: u32 = 0x6375_7035;
 
 /// The page.
@@ -25,47 +25,51 @@ pub struct Status {
     pub magic: AtomicU32,
     /// Processes that met a driver under cupeer.
     pub reached: AtomicU32,
-    /// Libraries whose calls escaped cupeer, counted once a process.
+    /// Number of libraries whose calls bypassed cupeer, counted once per process.
     pub escaped: AtomicU32,
-    /// Processes that had to give up their log.
+    /// Number of processes that lost their log.
     pub log_lost: AtomicU32,
     /// Processes that lost their record, or a part of it.
     pub record_lost: AtomicU32,
-    /// Those of them that have no record at all.
+    /// Number of these processes without any recording.
     pub unrecorded: AtomicU32,
     /// Findings that are warnings or errors.
     pub findings: AtomicU32,
-    /// Processes that had a driver of which no watched call was seen.
+    /// Number of processes with a driver and without any observed call.
     pub unseen: AtomicU32,
-    /// Whether the CUDA runtime asked the simulated driver for functions that have no names, and was refused.
+    /// Nonzero if the CUDA runtime requested unnamed functions of the simulated driver, which it does not
+    /// have.
     pub nameless: AtomicU32,
-    /// Processes that began without our library in LD_PRELOAD, although it is in them: what they start is without it.
+    /// Number of processes that began without the library in LD_PRELOAD, although it is loaded: programs that
+    /// they start lack it.
     pub dropped: AtomicU32,
     /// The process that the launcher started, set between fork and exec.
     pub launched: AtomicU32,
-    /// How many programs this has been with our library in it.
+    /// Number of programs that this process executed with the library loaded.
     pub loaded: AtomicU32,
-    /// Whether the last of them came to its end there: 0, [`ENDED`], or [`EXECUTES`].
+    /// End of the last of these programs: 0, [`ENDED`], or [`EXECUTES`].
     pub ended: AtomicU32,
     /// The name by which the kernel started that.
     pub image: [AtomicU8; NAME],
     /// The name of the last process that is counted as `dropped`.
     pub dropper: [AtomicU8; NAME],
-    /// What processes have said in a line, each as a hash: the same of the next rank is not said again. 0 for none.
+    /// Hashes of lines that processes printed. Another rank does not print the same line again. 0 marks a
+    /// free slot.
     pub said: [AtomicU64; SAID],
-    /// Calls that failed for want of memory, and were recorded with what was left; each rings the bell.
+    /// Number of calls that failed for lack of memory, and were recorded with the memory that was left. Each
+    /// of them wakes the launcher.
     pub exhausted: AtomicU32,
     /// A futex on which the launcher waits.
     pub bell: AtomicU32,
 }
 
-/// The program came to its end.
+/// The program ended.
 pub const ENDED: u32 = 1;
-/// It was about to become another program, which has not begun with our library.
+/// The program was about to execute another one, which did not start with the library.
 pub const EXECUTES: u32 = 2;
 
-/// How many different lines are told apart; what finds no place is said again.
+/// Number of lines that are remembered. A line that finds no slot is printed again.
 pub const SAID: usize = 256;
 
-/// As long as a name of the kernel for a process, with its NUL.
+/// Length of the kernel's name for a process, including its NUL.
 pub const NAME: usize = 16;

@@ -1,16 +1,17 @@
 //! Tables of texts and of lists without pointers.
 //!
-//! Each process of a job relocates the pointers of the library's tables before it begins, and copies the pages that hold
-//! them. These tables have none. What they are made of is a `const`, so that only the compiler has it.
+//! Each process of a job must relocate pointers in the library's tables before it starts, and copy the pages
+//! that contain them. These tables contain none. They are built from a `const`, which exists only in the
+//! compiler.
 
-/// Lists, one behind the other.
+/// Lists in one array.
 pub struct Lists<T, const COUNT: usize, const ITEMS: usize> {
-    /// Where each begins, and ends.
+    /// Start and end of each list.
     bounds: [(u16, u16); COUNT],
     items: [T; ITEMS],
 }
 
-/// Texts, one behind the other. One of them at least is not empty.
+/// Texts in one array. At least one of them is not empty.
 pub struct Texts<const COUNT: usize, const BYTES: usize>(Lists<u8, COUNT, BYTES>);
 
 /// Declares a table of lists, of a constant: `lists!(static FAILURES: i32 = ALL);`, or of a field of the structures that a
@@ -57,7 +58,7 @@ macro_rules! fields {
     }};
 }
 
-/// How many items some lists have together.
+/// Returns the number of items in all lists.
 pub const fn items_of<T>(lists: &[&[T]]) -> usize {
     let (mut count, mut index) = (0, 0);
     while index < lists.len() {
@@ -67,7 +68,7 @@ pub const fn items_of<T>(lists: &[&[T]]) -> usize {
     count
 }
 
-/// How many bytes some texts have together.
+/// Returns the number of bytes in all texts.
 pub const fn bytes_of(texts: &[&str]) -> usize {
     let (mut count, mut index) = (0, 0);
     while index < texts.len() {
@@ -78,7 +79,7 @@ pub const fn bytes_of(texts: &[&str]) -> usize {
 }
 
 impl<T: Copy, const COUNT: usize, const ITEMS: usize> Lists<T, COUNT, ITEMS> {
-    /// Makes the table of some lists, of which one at least has an item.
+    /// Creates the table of some lists, at least one of which has an item.
     pub const fn of(lists: &[&[T]]) -> Self {
         let mut full = 0;
         while lists[full].is_empty() {
@@ -97,7 +98,7 @@ impl<T: Copy, const COUNT: usize, const ITEMS: usize> Lists<T, COUNT, ITEMS> {
         Self::packed(items, lists)
     }
 
-    /// Makes the table of items that stand for those of some lists, in their order.
+    /// Creates a table of items that stand for the items of some lists, in order.
     pub const fn packed<U>(items: [T; ITEMS], lists: &[&[U]]) -> Self {
         let (mut bounds, mut start, mut index) = ([(0, 0); COUNT], 0, 0);
         while index < COUNT {
@@ -109,11 +110,11 @@ impl<T: Copy, const COUNT: usize, const ITEMS: usize> Lists<T, COUNT, ITEMS> {
         Self { bounds, items }
     }
 
-    /// The list of an index.
+    /// Returns the list at an index.
     ///
     /// # Panics
     ///
-    /// Where there is no such index.
+    /// The index is out of range.
     #[inline(always)]
     pub const fn get(&self, index: usize) -> &[T] {
         let (start, end) = self.bounds[index];
@@ -125,7 +126,7 @@ impl<T: Copy, const COUNT: usize, const ITEMS: usize> Lists<T, COUNT, ITEMS> {
 }
 
 impl<const COUNT: usize, const BYTES: usize> Texts<COUNT, BYTES> {
-    /// Makes the table of some texts.
+    /// Creates the table of some texts.
     pub const fn of(texts: &[&str]) -> Self {
         let (mut lists, mut index): ([&[u8]; COUNT], usize) = ([&[]; COUNT], 0);
         while index < COUNT {
@@ -135,11 +136,11 @@ impl<const COUNT: usize, const BYTES: usize> Texts<COUNT, BYTES> {
         Self(Lists::of(&lists))
     }
 
-    /// The text of an index.
+    /// Returns the text at an index.
     ///
     /// # Panics
     ///
-    /// Where there is no such index.
+    /// The index is out of range.
     #[inline(always)]
     pub const fn get(&self, index: usize) -> &str {
         // SAFETY: Only `of` makes a table, and each of its lists has the bytes of one whole text.

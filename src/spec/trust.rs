@@ -1,16 +1,16 @@
-//! Which files of others may be written to: what a path leads to in a directory where everybody puts things.
+//! Decides which files of other users may be written to, in directories where everybody can create files.
 //!
-//! What the kernel's `protected_symlinks`, `protected_regular` and `protected_fifos` forbid where they are switched on,
-//! and a little more. What belongs here: the decision. What does not: looking at files.
+//! The rules are those of the kernel's `protected_symlinks`, `protected_regular`, and `protected_fifos`,
+//! which may be disabled, and a little more. Callers query the files.
 
-/// What is known of a file, directory or link.
+/// Ownership and permissions of a file, directory, or link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ownership {
-    /// Who owns it.
+    /// User id of the owner.
     pub owner: u32,
-    /// Its kind and rights.
+    /// File type and permissions.
     pub mode: u32,
-    /// How many names it has.
+    /// Number of hard links.
     pub names: u64,
 }
 
@@ -20,16 +20,16 @@ const PIPE: u32 = 0o010_000;
 const OTHERS_WRITE: u32 = 0o002;
 const GROUP_WRITES: u32 = 0o020;
 
-/// Whether a user follows a link that stands where he writes: his own, one of root's, or one of the owner of a directory
-/// in which nobody else makes any.
+/// Returns true if a user may follow a link in a directory: the user's own link, one of root's, or one of the
+/// directory's owner if only the owner can create files there.
 pub fn may_follow(link: Ownership, directory: Ownership, user: u32) -> bool {
     let is_private = directory.mode & (GROUP_WRITES | OTHERS_WRITE) == 0;
     [user, 0].contains(&link.owner) || is_private && link.owner == directory.owner
 }
 
-/// Whether a user adds to a file that is there already. Where everybody makes files, another user's would be for that
-/// one to read, and one with two names may be a file of the user's own that somebody has put there. Terminals and other
-/// devices are nobody's trap.
+/// Returns true if a user may append to an existing file. In a directory where everybody can create files,
+/// another user's file would let that user read the output, and a file with two hard links may be the user's
+/// own, linked there by somebody else. Terminals and other devices are safe.
 pub fn may_append(file: Ownership, directory: Ownership, user: u32) -> bool {
     if directory.mode & OTHERS_WRITE == 0 || ![PLAIN, PIPE].contains(&(file.mode & KIND)) {
         return true;

@@ -1,5 +1,5 @@
-//! Devices as people know them: UUIDs, as nvidia-smi prints them and CUDA_VISIBLE_DEVICES takes them, and the short names
-//! of devices in everything that people read.
+//! Devices as people know them: UUIDs, as nvidia-smi prints them and CUDA_VISIBLE_DEVICES accepts them, and
+//! short names for output.
 
 use core::fmt;
 
@@ -28,12 +28,12 @@ impl fmt::Display for Short {
     }
 }
 
-/// The name of a device: `GPU 5 (c09e..0005)`, or `GPU c09e..0005` where its number is unknown.
+/// The name of a device: `GPU 5 (c09e..0005)`, or `GPU c09e..0005` if its number is unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gpu {
     /// See [`number`].
     pub number: Option<u32>,
-    /// Its UUID.
+    /// UUID.
     pub uuid: [u8; 16],
 }
 
@@ -46,8 +46,8 @@ impl fmt::Display for Gpu {
     }
 }
 
-/// The number that CUDA has for a device where CUDA_VISIBLE_DEVICES is not set, from the number that it has in a process with
-/// this value of the variable; `None` where the variable has other names than numbers.
+/// Returns the number that a device has without CUDA_VISIBLE_DEVICES, by its number in a process with this
+/// value of the variable. `None` if the variable contains other names than numbers.
 pub fn number(ordinal: u32, visible: Option<&str>) -> Option<u32> {
     match visible {
         None => Some(ordinal),
@@ -55,8 +55,8 @@ pub fn number(ordinal: u32, visible: Option<&str>) -> Option<u32> {
     }
 }
 
-/// Reads a UUID, with `GPU-` or `MIG-` or without. Nothing is allocated: it may be one that NVML gave in the middle of a
-/// call.
+/// Parses a UUID, with or without `GPU-` or `MIG-`. Does not allocate, because NVML may have returned the
+/// text during a call.
 pub fn parse(text: &str) -> Option<[u8; 16]> {
     let digits = ["GPU-", "gpu-", "MIG-", "mig-"].iter().find_map(|prefix| text.strip_prefix(prefix));
     let digits = digits.unwrap_or(text).as_bytes();
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_is_read() {
+    fn printed_values_are_parsed() {
         let uuid = core::array::from_fn(|i| i as u8 * 0x11);
         let text = Uuid(uuid).to_string();
         assert_eq!(text, "GPU-00112233-4455-6677-8899-aabbccddeeff");

@@ -1,7 +1,7 @@
-//! How an argument is printed: as text for people, or as JSON.
+//! Formats arguments as text for people, or as JSON.
 //!
-//! What belongs here: one [`Value`] for each type that the table uses, and the reading of pointers.
-//! Nothing here allocates or locks, because it runs inside other people's programs.
+//! There is one [`Value`] for each type that the table uses, and the code that reads pointers. Nothing here
+//! allocates or locks, because it runs inside programs.
 
 mod copies;
 mod nvml;
@@ -18,12 +18,13 @@ pub const MOST_ELEMENTS: usize = 16;
 /// See [`MOST_ELEMENTS`].
 pub const MOST_TEXT: usize = 128;
 
-/// How to print.
+/// Output format.
 #[derive(Clone, Copy)]
 pub struct Format {
     /// JSON, or text for people.
     pub json: bool,
-    /// Stands for the bytes of an IPC handle, which open somebody's memory and are never printed.
+    /// Computes the fingerprint that is printed in place of an IPC handle's bytes, because these give access
+    /// to memory.
     pub fingerprint: Fingerprint,
 }
 
@@ -33,23 +34,23 @@ pub type Fingerprint = fn(&[u8]) -> u64;
 /// The bytes of an IPC handle that the driver checks. It opens a handle whose other bytes were damaged.
 pub const CHECKED: core::ops::Range<usize> = 24..64;
 
-/// Where the pid of its exporter begins in the handle of memory.
+/// Offset of the exporter's pid in a memory handle.
 pub const EXPORTER: usize = 8;
 
-/// A value that can be printed, and kept in a record.
+/// A value that can be printed, and stored in a recording.
 pub trait Value: Copy {
-    /// How many bytes it has in a record.
+    /// Number of bytes that the value has in a recording.
     const STORED: usize;
 
     /// Prints it. JSON has names and 64-bit numbers as strings, all other numbers as numbers.
     fn print(self, out: &mut dyn Write, format: Format) -> fmt::Result;
 
-    /// Puts it into the [`Value::STORED`] bytes of a record. Of an IPC handle these are two fingerprints: of
-    /// all its bytes, and of those that are [`CHECKED`].
+    /// Writes the value to the [`Value::STORED`] bytes of a recording. An IPC handle becomes two
+    /// fingerprints: of all its bytes, and of those that are [`CHECKED`].
     fn store(self, place: &mut [u8], fingerprint: Fingerprint);
 
-    /// Of an IPC handle: its bytes. In a handle of memory, those at [`EXPORTER`] are the pid of its exporter, as that process
-    /// knows itself (seen with driver 580).
+    /// Returns the bytes of an IPC handle. In a memory handle, those at [`EXPORTER`] are the pid of its
+    /// exporter in the exporter's own namespace (seen with driver 580).
     fn handle(self) -> Option<[u8; 64]> {
         None
     }
@@ -59,18 +60,18 @@ pub trait Value: Copy {
         Vec::new()
     }
 
-    /// Whether a number is among those of [`Value::names`].
+    /// Returns true if a number is one of [`Value::names`].
     fn is_named(_: u64) -> bool {
         false
     }
 
-    /// Prints what [`Value::store`] has left, in the same way.
+    /// Prints the bytes of [`Value::store`] in the format of the value.
     fn print_stored(bytes: &[u8], out: &mut dyn Write, format: Format) -> fmt::Result;
 }
 
 /// An argument as the table declares it: a value, or a pointer to one.
 pub trait Argument {
-    /// What is kept in a record.
+    /// Type of the stored value.
     type Stored: Value;
 }
 
@@ -86,7 +87,7 @@ impl<T: Value> Argument for *const T {
     type Stored = T;
 }
 
-/// A text, which does not stand in the slot of a record but in a detail.
+/// A text, which is stored in a detail instead of the slot.
 #[derive(Clone, Copy)]
 pub struct Text;
 
@@ -101,7 +102,7 @@ impl Value for Text {
     }
 }
 
-/// What is behind a plain pointer, another argument says: see `in_handle` in the table.
+/// Pointer whose target depends on another argument: see `in_handle` in the table.
 impl Argument for *mut core::ffi::c_void {
     type Stored = Shareable;
 }
@@ -111,7 +112,7 @@ fn word(out: &mut dyn Write, format: Format, word: fmt::Arguments) -> fmt::Resul
     if format.json { write!(out, "\"{word}\"") } else { out.write_fmt(word) }
 }
 
-/// A value that is one number, as which it is kept: how it becomes that and is made of it, and all else.
+/// Implements a value that is stored as one number: both conversions, and the rest.
 macro_rules! number {
     ($type:ident: $int:ident, $number:expr, $make:expr, $($rest:tt)*) => {
         impl Value for $type {
@@ -210,8 +211,8 @@ pub fn print_input<T: Value>(value: T, out: &mut dyn Write, format: Format) -> f
     value.print(out, format)
 }
 
-/// Prints an output argument: `NULL` where the caller passed none, what it points to after success, and
-/// otherwise the address (JSON: `null`), because a failing function leaves undefined what it points to.
+/// Prints an output argument: `NULL` if the caller passed none; the target after success; otherwise the
+/// address (JSON: `null`), because a function that fails leaves the target undefined.
 ///
 /// # Safety
 ///
@@ -239,12 +240,12 @@ pub unsafe fn print_output<T: Value>(
     out.write_str("]")
 }
 
-/// Prints an array argument, at most [`MOST_ELEMENTS`] of it. `readable` says whether its elements may
-/// be looked at: always for an input, after success for an output.
+/// Prints an array argument, at most [`MOST_ELEMENTS`] of it. `readable` is true if its elements may be read:
+/// always for an input, after success for an output.
 ///
 /// # Safety
 ///
-/// Where `readable`, `pointer` is null or points to `count` readable elements.
+/// If `readable` is true, `pointer` is null or points to `count` readable elements.
 #[inline(never)]
 pub unsafe fn print_array<T: Value>(
     pointer: *const T,
@@ -288,20 +289,20 @@ pub unsafe fn print_string(pointer: *const c_char, out: &mut dyn Write, format: 
     quoted(bytes, MOST_TEXT, out)
 }
 
-/// Whether a terminal obeys a character, or shows what stands around it in another order.
+/// Returns true if a terminal obeys the character, or reorders the text around it.
 pub fn is_wild(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Writes bytes as a quoted string that is valid JSON and harmless on a terminal. At most `most` bytes
-/// are written between the quotes; what is cut ends in dots.
+/// Writes bytes as a quoted string that is valid JSON and harmless on a terminal. Writes at most `most` bytes
+/// between the quotes; a truncated string ends in dots.
 pub fn quoted(bytes: &[u8], most: usize, out: &mut dyn Write) -> fmt::Result {
     out.write_str("\"")?;
     quoted_inside(bytes, most, out)?;
     out.write_str("\"")
 }
 
-/// The same without the quotes.
+/// Formats a text as in `quoted`, without the quotes.
 pub fn quoted_inside(bytes: &[u8], most: usize, out: &mut dyn Write) -> fmt::Result {
     let mut written = 0;
     for chunk in bytes.utf8_chunks() {

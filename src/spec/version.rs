@@ -1,13 +1,13 @@
 //! The version that a library carries in its file, as an ELF note: the command reads it before it leads a program there,
 //! and `readelf -n` shows it.
 
-/// Whose note it is.
+/// Owner of the note.
 pub const OWNER: &[u8; 7] = b"cupeer\0";
-/// What kind of note: the version of cupeer.
+/// Kind of note: the version of cupeer.
 pub const KIND: u32 = 1;
 const LONGEST: usize = 32;
 
-/// The note as it stands in the file.
+/// The note, as the file has it.
 #[repr(C, align(4))]
 pub struct Note {
     owner_size: u32,
@@ -35,7 +35,7 @@ const fn padded<const N: usize>(bytes: &[u8]) -> [u8; N] {
     all
 }
 
-/// The version in the text of a note; `None` where it is not one.
+/// Returns the version in the text of a note; `None` if the text is not a version.
 pub fn read(text: &[u8]) -> Option<&str> {
     let text = text.split(|byte| *byte == 0).next()?;
     let is_right = |byte: &u8| byte.is_ascii_alphanumeric() || b".+-".contains(byte);
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_values_are_read_back() {
         assert_eq!(read(&Note::OWN.text), Some(env!("CARGO_PKG_VERSION")));
         assert_eq!(read(b"1.2.3-rc.1+x"), Some("1.2.3-rc.1+x"));
         for wrong in [&b""[..], b"\x001.0", b"1.0\x1b[2J", b"1 0", &[b'1'; LONGEST]] {

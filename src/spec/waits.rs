@@ -27,7 +27,7 @@ pub enum Scope {
 /// Condition under which a call waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum When {
-    /// No condition.
+    /// Without a condition.
     Always,
     /// The source or the destination is host memory.
     HostMemory,
@@ -37,7 +37,7 @@ pub enum When {
     FillsHost,
     /// The memory is not from a pool.
     NotPooled,
-    /// No other reference to the memory or context remains.
+    /// If no other reference to the memory or context remains.
     Last,
 }
 
@@ -159,7 +159,8 @@ pub static TABLE: &[(&str, Waits)] = &[
 mod tests {
     use super::*;
 
-    /// Whether a call of a measured case waits for work that is pending in a stream of a kind: non-blocking, blocking, legacy.
+    /// Returns true if a call of a measured case waits for pending work in a stream of a kind: non-blocking,
+    /// blocking, legacy.
     fn is_waiting(waits: Waits, case: &str, pending: usize) -> bool {
         let holds = match waits.when {
             Always | Last => true,

@@ -1,27 +1,27 @@
-//! The ways past cupeer: how calls can reach the driver unseen, as logs, records and reports name them.
+//! Methods by which calls bypass cupeer and reach the driver, as logs, recordings, and reports name them.
 
-/// A way past us.
+/// A method by which calls bypass cupeer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
     /// Bound to its own scope first.
     DeepBind,
     /// In a namespace into which nothing is preloaded.
     Dlmopen,
-    /// Asked for the next definition from outside the global scope.
+    /// The library looked up the next definition from outside the global scope.
     Next,
-    /// Has a variable of one of our names.
+    /// The library has a variable with the name of an intercepted function.
     DataSymbol,
-    /// Is a driver beside the one that we follow.
+    /// The library is a second driver.
     SecondDriver,
-    /// Is bound to a driver that lies before us.
+    /// The library is bound to a driver that was loaded before cupeer.
     DriverFirst,
-    /// Gives functions of its own in place of the driver's.
+    /// The library replaces driver functions by its own.
     Diverts,
-    /// Is a driver, or stands for one, under another soname.
+    /// The library is a driver, or replaces one, under another soname.
     OtherSoname,
-    /// Is a driver in a process without us.
+    /// The library is a driver in a process without cupeer.
     NotLoaded,
-    /// Is a driver of which no call came to us, whatever the reason.
+    /// The driver received no call through cupeer, for whatever reason.
     Unseen,
 }
 
@@ -56,7 +56,7 @@ impl Way {
         }
     }
 
-    /// What these words do not say by themselves.
+    /// Returns a hint if the words need one.
     fn hint(self) -> Option<&'static str> {
         match self {
             Way::DriverFirst => Some("name libcupeer.so before it in LD_PRELOAD"),
@@ -68,7 +68,7 @@ impl Way {
     }
 }
 
-/// The words of a record with their hint, where they have one.
+/// Returns the words in a recording, with a hint if there is one.
 pub fn explained(name: &str) -> String {
     match Way::ALL.into_iter().find(|way| way.name() == name).and_then(Way::hint) {
         Some(hint) => format!("{name} ({hint})"),

@@ -4,8 +4,8 @@
 //! Invariants: every byte is copied, so any contents of that memory give a wrong or a shorter stack, never a fault.
 //! Nothing is allocated, no lock is taken, and nothing waits, because the library reads stacks in signal handlers.
 //!
-//! This crate contains tables and structures, and the way from frame to frame. Its callers copy memory, list the objects of a
-//! process, and remember what they need between two walks.
+//! This crate reads unwind tables and interpreter structures, and walks from frame to frame. Its callers copy
+//! memory, list the objects of a process, and cache results between two walks.
 //!
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!

@@ -4,16 +4,16 @@ use core::ops::Range;
 
 /// The memory of a process.
 pub trait Memory: Copy {
-    /// Copies what begins at an address. Returns how many bytes could be read.
+    /// Copies memory from an address. Returns the number of bytes that could be read.
     fn copy(self, address: usize, place: &mut [u8]) -> usize;
 }
 
-/// A copy of the last piece that was looked at.
+/// Copy of the piece that was read last.
 pub struct Window<const N: usize, M> {
     start: usize,
     length: usize,
     copy: [u8; N],
-    /// What is there anyway.
+    /// Addresses of this process that can be read in place.
     there: Range<usize>,
     memory: M,
 }
@@ -24,16 +24,16 @@ impl<const N: usize, M: Memory> Window<N, M> {
         Window { start: 0, length: 0, copy: [0; N], there: 0..0, memory }
     }
 
-    /// The same where some memory of this process is read in place.
+    /// Creates a window that reads some memory of this process in place.
     ///
     /// # Safety
     ///
-    /// That memory is readable for as long as the window is used, and holds no value that Rust knows of.
+    /// That memory is readable for as long as the window is used, and contains no value that Rust knows of.
     pub unsafe fn beside(memory: M, there: Range<usize>) -> Self {
         Window { there, ..Window::new(memory) }
     }
 
-    /// Whose memory it is.
+    /// Returns the memory that the window reads.
     pub fn memory(&self) -> M {
         self.memory
     }
@@ -61,14 +61,14 @@ impl<const N: usize, M: Memory> Window<N, M> {
         address >= self.start && end.is_some_and(|end| end <= self.length)
     }
 
-    /// Copies what begins at an address.
+    /// Copies memory from an address.
     #[cold]
     #[inline(never)]
     pub fn fill(&mut self, address: usize) {
         (self.start, self.length) = (address, self.memory.copy(address, &mut self.copy));
     }
 
-    /// Some words at an address.
+    /// Returns some words at an address.
     pub fn words<const COUNT: usize>(&mut self, address: usize) -> Option<[usize; COUNT]> {
         let bytes = self.bytes(address, 8 * COUNT)?.as_chunks().0;
         let mut words = [0; COUNT];
@@ -77,7 +77,7 @@ impl<const N: usize, M: Memory> Window<N, M> {
     }
 }
 
-/// What is read of a table at once.
+/// Bytes of a table that are read at once.
 pub const PIECE: usize = 512;
 
 /// Reads on from an address, up to an end.
@@ -90,7 +90,7 @@ pub struct Cursor<'a, M> {
 }
 
 impl<'a, M: Memory> Cursor<'a, M> {
-    /// What lies in `length` bytes from an address.
+    /// Returns a reader of `length` bytes from an address.
     pub fn new(bytes: &'a mut Window<PIECE, M>, at: usize, length: usize) -> Option<Self> {
         Some(Cursor { bytes, at, end: at.checked_add(length)? })
     }
@@ -123,7 +123,7 @@ impl<'a, M: Memory> Cursor<'a, M> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// Goes on behind some bytes.
+    /// Skips some bytes.
     pub fn skip(&mut self, count: usize) -> Option<()> {
         self.at = self.at.checked_add(count).filter(|next| *next <= self.end)?;
         Some(())
@@ -154,7 +154,7 @@ impl<'a, M: Memory> Cursor<'a, M> {
         Some((value | sign) as i64)
     }
 
-    /// A pointer in one of the ways in which .eh_frame has them; `data` is what those relative to data begin at.
+    /// Reads a pointer in one of the encodings of .eh_frame. `data` is the base of data-relative pointers.
     pub fn pointer(&mut self, encoding: u8, data: usize) -> Option<usize> {
         const SIGNED_2: u8 = 0x0a;
         const SIGNED_4: u8 = 0x0b;

@@ -1,8 +1,8 @@
-//! The sections of a file, of which only a limited amount is read.
+//! Sections of a file, read up to a limit.
 //!
-//! Debugging information can name any number of times what it has once, nest without end, and have units without number
-//! at one address: a file of a megabyte can stand for a terabyte of lines. [`Limits`] bounds the bytes that are read, and
-//! with them time and memory, and the stack.
+//! Debugging information can refer to the same data any number of times, nest without end, and have any
+//! number of units at one address: a file of a megabyte can describe a terabyte of lines. [`Limits`] limits
+//! the bytes that are read, and with them time, memory, and stack.
 
 use super::mapped::Bytes;
 use gimli::{EndianReader, Error, LittleEndian, Reader as _, ReaderOffsetId, Result, SectionId};
@@ -21,8 +21,8 @@ const MORE: u64 = 16 << 20;
 const PER_ADDRESS: u64 = 16 << 10;
 /// The most stack that functions that are inlined in one another take.
 const MOST_STACK: usize = 512 << 10;
-/// The longest program of lines of a unit, and its longest header. A byte of it takes 24 bytes of memory, one of the header
-/// hundreds.
+/// The longest line program of a unit, and its longest header. A byte of the program takes 24 bytes of
+/// memory, one of the header hundreds.
 const LONGEST_PROGRAM: usize = 64 << 20;
 const LONGEST_HEADER: usize = 16 << 20;
 
@@ -50,7 +50,8 @@ impl Limits {
         self.left.store(left.min(self.most), Relaxed);
     }
 
-    /// Takes bytes that are about to be read from those that may be. Threads that count at once may lose some.
+    /// Counts bytes before they are read, against the limit. Threads that count at the same time may lose
+    /// some.
     fn take(&self, bytes: usize, at: ReaderOffsetId) -> Result<()> {
         let depth = self.stack.load(Relaxed).saturating_sub(ptr::from_ref(&bytes).addr());
         let left = self.left.load(Relaxed).checked_sub(bytes as u64 + 1);
@@ -69,7 +70,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Of the bytes in a range, which they have.
+    /// Returns a reader of the bytes in a range that the file has.
     pub fn new(id: SectionId, bytes: Bytes, range: Range<usize>, limits: &Arc<Limits>) -> Reader {
         let bytes = EndianReader::new(bytes, LittleEndian).range(range);
         Reader { bytes, limits: limits.clone(), is_lines: id == SectionId::DebugLine }

@@ -5,10 +5,10 @@ use std::fmt::{self, Write};
 
 /// The longest name in readable form. A name of a few bytes can stand for one of any length.
 const LONGEST: usize = 64 * 1024;
-/// How deep names may be nested: the limit is the stack.
+/// Limit on the nesting depth of a name, because the demangler recurses.
 const DEEPEST: u32 = 192;
 
-/// A name as it was written; where it is in no form that is known, as it is.
+/// Returns a name in source form. A name in an unknown form stays unchanged.
 pub fn readable(name: &[u8]) -> String {
     let text = String::from_utf8_lossy(name);
     // Without the version that the dynamic symbols of some libraries have in their names.
@@ -21,7 +21,7 @@ pub fn readable(name: &[u8]) -> String {
 fn rust(name: &str) -> Option<String> {
     // In the older form a Rust name is a C++ one too, but for the hash at its end.
     let is_older = || {
-        // What compilers put behind it begins with a point, as parts of the name may.
+        // A compiler's suffix begins with a point, as a part of the name may.
         let (_, hash) = name.rsplit_once("17h")?;
         let (digits, behind) = hash.split_at_checked(16)?;
         let is_end = behind == "E" || behind.starts_with("E.");

@@ -16,26 +16,28 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
-/// Where separate files lie: by build id in `.build-id`, and by the paths of what they belong to.
+/// Directory of separate debug files: by build ID in `.build-id`, and by the path of the file that they
+/// belong to.
 const DEBUG_FILES: &str = "/usr/lib/debug";
 
-/// Where files are looked for, and which count.
+/// Rules for finding files and for accepting them.
 pub struct Files {
-    /// What a file without a build id must be older than; `None` where no such file counts.
+    /// Time before which a file without a build ID must have been changed; `None` if no such file is
+    /// accepted.
     pub older_than: Option<SystemTime>,
-    /// Where separate files lie.
+    /// Directory of separate debug files.
     pub debug: PathBuf,
     /// The most debugging information that is decompressed of a library, in bytes.
     pub most: u64,
 }
 
-/// What the files of a library tell.
+/// Files of a library, opened.
 pub struct Opened {
-    /// Its functions.
+    /// Functions.
     pub table: Result<Table, Unusable>,
-    /// Its lines, where there are any.
+    /// Lines, if there are any.
     pub lines: Option<Lines>,
-    /// Why some are missing: for each file its path, and a sentence.
+    /// Missing files: the path of each, and a sentence with the reason.
     pub notes: Vec<(String, String)>,
 }
 
@@ -45,8 +47,8 @@ impl Files {
         Files { older_than, debug: DEBUG_FILES.into(), most: MOST_BYTES }
     }
 
-    /// The symbols of a library, and those in a separate file where it was stripped; its lines, where there are any.
-    /// From a time on no further lines are read.
+    /// Opens the symbols of a library, or of its separate file if it was stripped, and its lines if there are
+    /// any. After `until`, reads no further lines.
     pub fn open(&self, build_id: &[u8], path: &Path, until: Instant) -> Opened {
         let mut notes = Vec::new();
         let (table, lines) = match self.read(build_id, path, until, &mut notes) {
@@ -127,7 +129,7 @@ impl Files {
         self.debug.join(".build-id").join(first).join(format!("{others}.debug"))
     }
 
-    /// Where a file says that its debugging information lies (`.gnu_debuglink`).
+    /// Returns the candidates for the debug file that a file names (`.gnu_debuglink`).
     fn linked(&self, file: &Bytes, path: &Path) -> Vec<PathBuf> {
         let link = in_elf(file, |elf| Some(elf.gnu_debuglink().ok()??.0.to_vec()));
         let name = link.filter(|name| !name.contains(&b'/'));
@@ -140,14 +142,14 @@ impl Files {
             .collect()
     }
 
-    /// The file with what several files have in common (`.gnu_debugaltlink`), which `dwz` has taken out of this one.
+    /// Returns the file that `dwz` moved shared information to (`.gnu_debugaltlink`).
     fn shared(&self, file: &Bytes, path: &Path) -> Option<Bytes> {
         let link = |elf: &object::File| {
             let (name, build_id) = elf.gnu_debugaltlink().ok()??;
             Some((name.to_vec(), build_id.to_vec()))
         };
         let (name, build_id) = in_elf(file, link).filter(|(_, build_id)| !build_id.is_empty())?;
-        // From where the file really lies, which may be linked to from a directory of build ids.
+        // Start from the real path of the file: a directory of build IDs may have links to it.
         let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let named = real.parent()?.join(OsStr::from_bytes(&name));
         let candidates = [named, self.by_build_id(&build_id)];
@@ -155,7 +157,6 @@ impl Files {
     }
 }
 
-/// Asks an ELF file.
 fn in_elf<T>(file: &Bytes, ask: impl FnOnce(&object::File) -> Option<T>) -> Option<T> {
     ask(&object::File::parse(&**file).ok()?)
 }

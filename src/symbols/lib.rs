@@ -1,13 +1,12 @@
 //! Names for addresses: the function of a library that a call came from, found when the recording is read.
 //!
-//! It limits the memory for what is known of libraries, and the time that lines take. `files` selects the files of a
-//! library, `table` and `lines` read an ELF file, and `packed` has the names that a packed recording
-//! brings.
+//! Limits apply to the memory for libraries, and to the time for lines. `files` selects the files of a
+//! library, `table` and `lines` read an ELF file, and `packed` has the names in a packed recording.
 //!
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!
 //! - `mapped`: the bytes of files.
-//! - `bounded`, `demangle`, `short`: parts of what follows.
+//! - `bounded`, `demangle`, `short`: limited reading, and the forms of names.
 //! - `symbol`: a name, and its lines.
 //! - `source`: the text of lines.
 //! - `lines`: the lines in the debugging information of a file.
@@ -41,23 +40,24 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use table::Table;
 
-/// How many tables are in memory at once, with their files open. That of a library with a million functions takes 24 MB.
+/// Number of symbol tables in memory at once, with their files open. The table of a library with a million
+/// functions takes 24 MB.
 const MOST_TABLES: usize = 16;
 
-/// How much decompressed debugging information is kept in memory.
+/// Bytes of decompressed debugging information that are kept in memory.
 const MOST_KEPT: u64 = lines::MOST_BYTES;
 
 /// The most debugging information of a library that is decompressed while its program runs: some tens of milliseconds'
 /// work.
 const MOST_WHILE_RUNNING: u64 = 64 << 20;
 
-/// How many libraries are read at once: each takes [`lines::MOST_BYTES`], if it has as much.
+/// Number of libraries that are read at once. Each takes up to [`lines::MOST_BYTES`].
 const MOST_THREADS: usize = 4;
 
-/// How long debugging information may be read, over all libraries. What was begun is ended.
+/// Time limit for reading debugging information, over all libraries. A read that has begun is completed.
 const LONGEST_READ: Duration = Duration::from_secs(4);
 
-/// How long what was read may be asked.
+/// Time limit for queries of the debugging information that was read.
 const LONGEST_ASKED: Duration = Duration::from_secs(2);
 
 /// A library: its build id, and its path.
@@ -65,26 +65,25 @@ type Key = (Vec<u8>, String);
 
 /// Symbols of the libraries of a recording.
 pub struct Symbols {
-    /// What a packed record brings.
+    /// Symbols that a packed recording contains.
     packed: PackedSymbols,
     files: Files,
     known: HashMap<Key, LibrarySymbols>,
     /// Counts the questions, to tell which tables were used last.
     time: u64,
-    /// How long debugging information may still be read, and be asked.
+    /// Time left for reading debugging information, and for queries of it.
     left: (Duration, Duration),
-    /// How much debugging information is kept.
+    /// Bytes of debugging information that may still be kept.
     room: u64,
     notes: BTreeSet<(String, String)>,
 }
 
-/// What is known of a library.
 #[derive(Default)]
 struct LibrarySymbols {
     answers: HashMap<u64, Option<Symbol>>,
     table: Option<Table>,
     lines: Option<Lines>,
-    /// Whether its file cannot be had.
+    /// True if its file is missing or cannot be read.
     is_absent: bool,
     used: u64,
 }
@@ -144,7 +143,7 @@ impl Symbols {
         if let Some(answer) = known.answers.get(&place) {
             return answer.clone();
         }
-        let answer = self.look(&key, place);
+        let answer = self.look_up(&key, place);
         self.known.get_mut(&key)?.answers.insert(place, answer.clone());
         answer
     }
@@ -190,7 +189,7 @@ impl Symbols {
         };
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS);
         std::thread::scope(|scope| {
-            // This thread does all of it where there can be no others.
+            // If no thread can be started, this one does all the work.
             let begin = |_| drop(std::thread::Builder::new().spawn_scoped(scope, work));
             (1..threads.min(wanted.len())).for_each(begin);
             work();
@@ -206,7 +205,7 @@ impl Symbols {
         self.notes.iter().map(|(library, why)| (library.as_str(), why.as_str()))
     }
 
-    fn look(&mut self, key: &Key, place: u64) -> Option<Symbol> {
+    fn look_up(&mut self, key: &Key, place: u64) -> Option<Symbol> {
         if !self.known.get(key)?.is_absent && self.known.get(key)?.table.is_none() {
             let began = Instant::now();
             let opened = self.files.open(&key.0, Path::new(&key.1), began + self.left.0);
@@ -225,7 +224,7 @@ impl Symbols {
         symbol
     }
 
-    /// Keeps what was read, and gives up what was not used for the longest time where that is too much.
+    /// Caches the symbols that were read, and evicts the least recently used ones beyond the limit.
     fn keep(&mut self, key: &Key, Opened { table, lines, notes }: Opened) {
         self.notes.extend(notes);
         self.time += 1;
@@ -246,7 +245,7 @@ impl Symbols {
     }
 }
 
-/// What is at a place of a library, with its lines where there is time for them; and whether there was none.
+/// Returns the symbol at an offset of a library, with lines if time is left, and whether the time was up.
 fn answer(
     table: Option<&Table>,
     lines: Option<&Lines>,

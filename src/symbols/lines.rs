@@ -23,7 +23,7 @@ pub const MOST_BYTES: u64 = 1 << 30;
 
 /// The most functions that are inlined in one another.
 const MOST_INLINED: usize = 32;
-/// The most bytes for which one of a compressed section stands, beyond [`SMALL`]. Compilers' output is below 20.
+/// Highest accepted compression ratio of a section, beyond [`SMALL`]. That of compilers' output is below 20.
 const MOST_COMPRESSED: u64 = 64;
 const SMALL: u64 = 16 << 20;
 /// The longest list of attributes of an abbreviation, in bytes. Each entry repeats it, and may have no byte for it.
@@ -52,7 +52,7 @@ pub enum Without {
     TooLarge(u64),
     /// There is no time for it.
     Late,
-    /// It cannot be read.
+    /// The file cannot be read.
     Unreadable(String),
 }
 
@@ -65,8 +65,8 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Reads the debugging information of a file, and what that has in common with other files where it is kept apart
-    /// (`dwz`): in the one that `shared` finds.
+    /// Reads the debugging information of a file, and the information that `dwz` moved to the file that
+    /// `shared` finds.
     pub fn read(
         file: &Bytes,
         until: Instant,
@@ -120,7 +120,7 @@ impl Lines {
                     put(frame.location, name.map(|name| demangle::readable(name.as_bytes())));
                 }
             }
-            // A function whose name cannot be read has a line all the same.
+            // A function whose name cannot be read still has a line.
             Err(_) => put(self.context.find_location(address).ok().flatten(), None),
         }
         lines

@@ -24,8 +24,8 @@ impl PackedSymbols {
     /// The name of the file.
     pub const FILE: &str = "symbols.json";
 
-    /// The names that a record brings; `None` where it was not packed. Several packed records may lie in one
-    /// directory, each in one of its own.
+    /// Reads the names in a packed recording; `None` if it was not packed. A directory may contain several
+    /// packed recordings, each in a directory of its own.
     pub fn of_record(directory: &Path) -> Result<Option<PackedSymbols>> {
         let inner = std::fs::read_dir(directory).into_iter().flatten().flatten();
         let inner = inner.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
@@ -55,7 +55,7 @@ impl PackedSymbols {
         Ok(PackedSymbols(libraries.into_iter().map(|(library, rows)| (library, symbols(rows))).collect()))
     }
 
-    /// The function at a place of a library.
+    /// Returns the function at an offset of a library.
     pub fn get(&self, library: &Library, place: u64) -> Option<&Symbol> {
         self.0.get(&PackedSymbols::key(&library.build_id, &library.path))?.get(&place)
     }
@@ -65,7 +65,7 @@ impl PackedSymbols {
         self.0.entry(PackedSymbols::key(build_id, path)).or_default().insert(place, symbol);
     }
 
-    /// As the file has it.
+    /// Formats the names as the file has them.
     pub fn to_json(&self) -> String {
         let row = |(place, symbol): (&u64, &Symbol)| {
             let lines: Vec<Value> = symbol

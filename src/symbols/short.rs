@@ -1,6 +1,6 @@
 //! Shortens names of functions to the width of a table, and keeps them readable.
 
-/// What stands for what was left out.
+/// Mark in place of an omitted part.
 const LEFT_OUT: char = '…';
 
 /// A name of a function in at most `width` characters: first without its parameters, then without its template
@@ -27,7 +27,7 @@ pub fn short(name: &str, width: usize) -> String {
     text
 }
 
-/// Replaces what stands in outermost brackets of a kind.
+/// Replaces the text in outermost brackets of a kind.
 fn without(text: &str, open: char, close: char) -> String {
     let mut out = String::new();
     let mut depth = 0;
@@ -66,7 +66,7 @@ fn without_result(text: &str) -> String {
     }
 }
 
-/// Where a separator stands outside of brackets.
+/// Returns the positions of a separator outside of brackets.
 fn separators(text: &str, separator: &str) -> Vec<usize> {
     let mut found = Vec::new();
     let mut depth = 0usize;
@@ -109,7 +109,7 @@ mod tests {
     use super::short;
 
     #[test]
-    fn what_tells_least_goes_first() {
+    fn least_informative_parts_are_shortened_first() {
         let name = "std::vector<int, std::allocator<int> > acme::pool<int>::open<float>(char const*, int)";
         for (width, wanted) in [
             (100, name),

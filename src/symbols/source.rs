@@ -21,7 +21,7 @@ const NONBLOCK: i32 = 0o4000;
 
 /// Files of source, each read once.
 pub struct Sources {
-    /// When the recording began.
+    /// Start of the recording.
     began: SystemTime,
     files: HashMap<String, Option<(SystemTime, String)>>,
 }

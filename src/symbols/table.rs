@@ -17,8 +17,8 @@ use std::time::{Duration, SystemTime};
 type Elf = FileHeader64<LittleEndian>;
 const LE: LittleEndian = LittleEndian;
 
-/// How far back symbols are looked through for one that reaches to an address: functions within functions, as
-/// assembly has them, are not many.
+/// Number of symbols to search backward for one that spans an address. Nested functions, which assembly has,
+/// are rare.
 const MOST_NESTED: usize = 64;
 /// The most sections, symbols, and bytes of notes that are read: a sparse file can claim any number without using the disk.
 const MOST_SECTIONS: usize = 1 << 18;
@@ -27,18 +27,18 @@ const MOST_NOTES: u64 = 16 << 20;
 /// The longest name. Templates come near it.
 const LONGEST_NAME: usize = 64 * 1024;
 
-/// Why a file does not count.
+/// Reason why a file is not used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Unusable {
-    /// It names no file, as the kernel's own does not.
+    /// The entry names no file, like that of the kernel's own code.
     NotAsked,
-    /// It has another build id than the one that was recorded, or is newer than the record.
+    /// The file has another build ID than the recorded one, or is newer than the recording.
     Changed,
-    /// Nothing says whether it is the one that was recorded.
+    /// The file and the recording lack a build ID to compare.
     NoBuildId,
-    /// It cannot be read.
+    /// The file cannot be read.
     Unreadable(String),
-    /// It is not an ELF file of 64 bits.
+    /// The file is not a 64-bit ELF file.
     NotElf,
 }
 
@@ -63,14 +63,14 @@ impl From<object::read::Error> for Unusable {
 /// Opens a file that is to have this build id, or, where that is empty, is to be older than the record.
 pub fn open(path: &Path, build_id: &[u8], older_than: Option<SystemTime>) -> Result<Bytes, Unusable> {
     let unreadable = |error: std::io::Error| Unusable::Unreadable(error.to_string());
-    // The paths in a record are anybody's: nothing but a plain file is opened, because to open others can have
-    // effects or wait for ever.
+    // A recording may name any path. Open regular files only: opening others can have effects, or block
+    // forever.
     if !path.is_absolute() {
         return Err(Unusable::NotAsked);
     }
     let file = plain::open(path, Links::Followed).map_err(unreadable)?;
     let found = file.metadata().map_err(unreadable)?;
-    // When it was put there tells more than when it was written, which copies keep.
+    // The change time shows when the file was put there. Copies keep the modification time.
     let put = Duration::new(found.ctime().try_into().unwrap_or(0), found.ctime_nsec() as u32);
     if older_than.is_some_and(|time| SystemTime::UNIX_EPOCH + put >= time) {
         return Err(Unusable::Changed);
@@ -96,13 +96,13 @@ pub struct Table {
 #[derive(Clone, Copy)]
 struct Symbol {
     start: u64,
-    /// As many bytes as a function of 4 GiB has, at most.
+    /// Size in bytes, up to 4 GiB.
     size: u32,
-    /// Where its name begins.
+    /// Offset of its name.
     name: u32,
-    /// Among whose names.
+    /// Index of the bytes that contain its name.
     names: u8,
-    /// Of functions that begin at the same place, the one with the highest rank gives the name.
+    /// Rank of the name: of functions that begin at the same place, the highest rank wins.
     rank: u8,
 }
 
@@ -164,8 +164,8 @@ impl Table {
         self.symbols.sort_unstable_by_key(|symbol| (symbol.start, symbol.rank));
     }
 
-    /// The function that an address lies in, the innermost where there are several: its name, as the linker has it, and
-    /// where it begins.
+    /// Returns the function that contains an address, the innermost if there are several: its name, as the
+    /// linker has it, and its start.
     pub fn find(&self, address: u64) -> Option<(Vec<u8>, u64)> {
         let behind = self.symbols.partition_point(|symbol| symbol.start <= address);
         let before = self.symbols[..behind].iter().rev().take(MOST_NESTED);
@@ -199,8 +199,8 @@ impl Table {
     }
 }
 
-/// Whether a symbol is a function, and says where that ends. What has no size, as assembly may not and functions
-/// without a body do not, could only be guessed to reach to the next one, of which a stripped file may not know.
+/// Returns the end of a symbol if it is a function. A symbol without a size (from assembly, or without a
+/// body) is skipped: it could reach to the next one, which a stripped file may not list.
 fn is_function(symbol: &elf::Sym64<LittleEndian>) -> bool {
     [elf::STT_FUNC, elf::STT_GNU_IFUNC].contains(&symbol.st_type())
         && symbol.st_shndx(LE) != elf::SHN_UNDEF

@@ -1,4 +1,4 @@
-//! Tests of the names that are found, and of those that must not be.
+//! Tests of names that are found, and of names that must not be found.
 
 mod damaged;
 mod lines;
@@ -39,7 +39,7 @@ fn library(directory: &Path, source: &str, flags: &[&str]) -> PathBuf {
     built
 }
 
-/// A library as it lay in a process, and where its functions were.
+/// Returns a library as a process had it, and the addresses of its functions.
 fn recorded(path: &Path) -> (Library, HashMap<String, u64>) {
     let bytes = std::fs::read(path).unwrap();
     let file = object::File::parse(&*bytes).unwrap();
@@ -67,7 +67,7 @@ fn functions_are_named_by_where_calls_return_to() {
     assert_eq!(name(at["_ZN4acme4poolIiE4openEi"] + 3).as_deref(), Some("acme::pool<int>::open(int)+0x3"));
     assert_eq!(name(at["hidden"] + 1).as_deref(), Some("hidden+0x1"));
     assert_eq!(name(at["plain"] + 2).as_deref(), Some("plain+0x2"));
-    // What returns to the start of a function was not called by it.
+    // A return address at the start of a function comes from no call of that function.
     let names: Vec<_> = ["hidden", "plain"].iter().filter_map(|f| name(at[*f])).collect();
     assert!(names.iter().all(|name| !name.ends_with("+0x0")), "{names:?}");
     assert_eq!((name(library.base), name(library.range.end), name(0)), (None, None, None));
@@ -80,7 +80,7 @@ fn this_program_has_readable_rust_names() {
     let (_, address) = at.iter().find(|(name, _)| name.contains("this_program_has_readable")).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let mut symbols = symbols(directory.path());
-    // Where the linker gives no build ids, only age counts.
+    // If the linker adds no build IDs, only the age of a file counts.
     symbols.files.older_than = SystemTime::now().checked_add(Duration::from_secs(1 << 20));
     let name = name_of(&mut symbols, &library, address + 1).unwrap();
     assert!(name.starts_with("cupeer_symbols::tests::this_program_has_readable_rust_names"), "{name}");

@@ -50,7 +50,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// A mistake, and the byte where it stands.
+/// A mistake, and its byte offset.
 #[derive(Debug)]
 pub(crate) struct Mistake {
     pub at: usize,
@@ -87,7 +87,6 @@ const LINK: &[&str] = &[
     "round_trip_ns",
 ];
 
-/// Reads a file.
 pub(crate) fn parse(text: &str) -> Result<Topology, Mistake> {
     let document = DeTable::parse(text).map_err(|e| Mistake {
         at: e.span().map_or(0, |span| span.start),
@@ -283,7 +282,7 @@ fn tables<'a>(value: Value<'a>, key: &str) -> Result<Vec<(Range<usize>, &'a DeTa
         .collect()
 }
 
-/// What was read of a value, or what it must be.
+/// Returns the value that was read, or a mistake that names the wanted form.
 fn expect<T>(value: Value, read: Option<T>, wanted: &str) -> Result<T, Mistake> {
     read.map_or_else(|| mistake(value.span(), wanted), Ok)
 }
@@ -325,7 +324,7 @@ fn capabilities(value: Value) -> Result<[u32; OPERATIONS], Mistake> {
     Ok(all)
 }
 
-/// One of several words. `what` begins the sentence that says which there are.
+/// Parses one of several words. `what` begins the sentence that lists them.
 fn word<T: Copy>(value: Value, known: &[(T, &str)], what: &str) -> Result<T, Mistake> {
     let name = string(value)?;
     let names: Vec<&str> = known.iter().map(|(_, known)| *known).collect();
@@ -405,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_of_data_and_what_was_found_are_read() {
+    fn damage_and_test_results_are_read() {
         let machine = read(
             "count = 2\n[[link]]\nfrom = 0\nto = 1\ndata = 'stale'\ndata_by = 'copies'\natomic_capabilities = [1, 7]\n\
              ipc = 'refused'\nvmm = 'not-tested'\ncopy_mb_s = 372000\n",

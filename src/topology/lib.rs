@@ -1,7 +1,7 @@
-//! Simulated machines: the devices that the simulated driver shows, and what each can do with each other.
+//! Simulated machines: the devices of the simulated driver, and the links between them.
 //!
-//! What belongs here: what a topology is, its short names and its file format. What does not: how the
-//! driver answers from it (`src/sim`).
+//! The crate defines topologies, their short names, and their file format. `src/sim` answers driver queries
+//! from them.
 //!
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn mistakes_are_named() {
         for path in ["/dev/zero", "/dev/", "/proc/self/fd/0/x.toml", "./no/such.toml"] {
             let error = Topology::parse(path).expect_err(path).to_string();
             assert!(error.starts_with(&format!("{path}: ")), "{error}");

@@ -1,4 +1,4 @@
-//! The parts of a machine: devices, links, and the ways over them.
+//! The parts of a machine: devices, links, and the methods of sharing memory over them.
 
 use cupeer_spec::uuid::Uuid;
 use std::fmt;
@@ -9,11 +9,11 @@ pub const MOST_DEVICES: usize = 64;
 /// One device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Device {
-    /// What `cuDeviceGetName` says.
+    /// Name that `cuDeviceGetName` returns.
     pub name: String,
     /// The 16 bytes of its UUID: what names it in every process.
     pub uuid: [u8; 16],
-    /// Where it sits on the PCI bus.
+    /// PCI address.
     pub pci: PciAddress,
     /// Bytes of memory.
     pub memory: u64,
@@ -45,7 +45,7 @@ impl fmt::Display for PciAddress {
     }
 }
 
-/// A kind of link: what the numbers of a [`Link`] are where nothing else is said.
+/// Kind of a link, which gives the defaults of a [`Link`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LinkKind {
     /// NVLink: access and native atomics.
@@ -77,14 +77,14 @@ impl LinkKind {
         }
     }
 
-    /// How many peers a device has room for on a machine of such links: only the switches of NVLink have no limit, as the
-    /// programming guide says.
+    /// Returns the number of peers that a device can have on a machine with these links. Only NVLink switches
+    /// have no limit, as the programming guide says.
     pub(crate) fn most_peers(self) -> Option<usize> {
         (self != LinkKind::Nvlink).then_some(8)
     }
 }
 
-/// What one device can do with the memory of another: one direction.
+/// Capabilities of the link from one device to the memory of another, in one direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Link {
     /// CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, and what `cuDeviceCanAccessPeer` says.
@@ -97,46 +97,46 @@ pub struct Link {
     pub array_access: bool,
     /// CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED.
     pub partial_atomics: bool,
-    /// What `cuDeviceGetP2PAtomicCapabilities` says of each `CUatomicOperation`.
+    /// Value that `cuDeviceGetP2PAtomicCapabilities` returns for each `CUatomicOperation`.
     pub atomic_capabilities: [u32; OPERATIONS],
-    /// What becomes of data on it.
+    /// Damage that the link does to data.
     pub data: Data,
-    /// Whose data that is.
+    /// Carrier whose data is damaged.
     pub data_by: Carrier,
-    /// What `cupeer doctor --p2p` has found, in the order of [`Way::ALL`].
+    /// Results of `cupeer doctor --p2p`, in the order of [`Way::ALL`].
     pub verdicts: [Option<Verdict>; Way::ALL.len()],
 }
 
-/// How many operations `CUatomicOperation` has, with the one that the driver knows and does not document.
+/// Number of values of `CUatomicOperation`, including one that the driver accepts and does not document.
 pub const OPERATIONS: usize = 13;
 
 impl Link {
-    /// What was found of a way over it.
+    /// Returns the test result of a method over this link.
     pub fn verdict(&self, way: Way) -> Option<Verdict> {
         self.verdicts[way as usize]
     }
 
-    /// Whether a way over it was tested and is bad.
+    /// Returns true if a method over this link was tested and failed.
     pub fn is_bad(&self) -> bool {
         self.verdicts.iter().flatten().any(|verdict| verdict.is_bad())
     }
 
-    /// What becomes of data that something takes over the link.
+    /// Returns the damage to data that this carrier moves over the link.
     pub fn data_of(&self, carrier: Carrier) -> Data {
         if self.data_by == Carrier::Any || self.data_by == carrier { self.data } else { Data::Good }
     }
 }
 
-/// What becomes of data on a link. None of it is an error that a program would see.
+/// Damage that a link does to data. The driver reports none of it to the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Data {
-    /// It arrives.
+    /// All data arrives.
     Good,
-    /// What is written never arrives; what is read is right.
+    /// Writes never arrive. Reads are right.
     Lost,
-    /// What is written arrives with the next write; what is read is what the read before of the same place saw.
+    /// A write arrives with the next write. A read returns what the previous read of the same place saw.
     Stale,
-    /// Whoever reads or writes waits for ever.
+    /// Reads and writes never return.
     Stall,
 }
 
@@ -146,7 +146,7 @@ impl Data {
         &[(Data::Good, "good"), (Data::Lost, "lost"), (Data::Stale, "stale"), (Data::Stall, "stall")];
 }
 
-/// How a program reaches memory of another device: what `cupeer doctor --p2p` tests.
+/// Methods by which a program reaches memory of another device: `cupeer doctor --p2p` tests each of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
     /// Peer access within a process: `cuCtxEnablePeerAccess`.
@@ -158,10 +158,10 @@ pub enum Way {
 }
 
 impl Way {
-    /// All of them.
+    /// All methods.
     pub const ALL: [Way; 3] = [Way::Peer, Way::Ipc, Way::Vmm];
 
-    /// Its name in files and in JSON.
+    /// Returns the name of the method in files and in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Way::Peer => "peer",
@@ -170,7 +170,7 @@ impl Way {
         }
     }
 
-    /// What it is.
+    /// Returns a description of the method.
     pub fn doc(self) -> &'static str {
         match self {
             Way::Peer => "peer access within a process",
@@ -180,7 +180,7 @@ impl Way {
     }
 }
 
-/// What `cupeer doctor --p2p` says of a way.
+/// Result of `cupeer doctor --p2p` for a method.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// All data arrives.
@@ -189,11 +189,11 @@ pub enum Verdict {
     Wrong,
     /// Data of before is there, or arrives too late.
     Stale,
-    /// It does not end.
+    /// It does not return.
     Stalls,
     /// A call fails.
     Refused,
-    /// It was not tried.
+    /// It was not tested.
     NotTested,
 }
 
@@ -208,18 +208,18 @@ impl Verdict {
         (Verdict::NotTested, "not-tested"),
     ];
 
-    /// Its name in files.
+    /// Returns the name of the result in files.
     pub fn name(self) -> &'static str {
         Verdict::ALL.iter().find(|(known, _)| *known == self).map_or("", |(_, name)| name)
     }
 
-    /// Whether a program had better do without.
+    /// Returns true if a program should avoid the method.
     pub fn is_bad(self) -> bool {
         !matches!(self, Verdict::Good | Verdict::NotTested)
     }
 }
 
-/// What takes data over a link.
+/// Engine that moves data over a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Carrier {
     /// Either.
@@ -267,41 +267,43 @@ impl Topology {
         &self.devices
     }
 
-    /// What device `from` can do with the memory of device `to`, both physical indices. `None` for a device
-    /// with itself, and for indices that the machine lacks.
+    /// Returns the link from device `from` to the memory of device `to`, both physical indices. `None` for a
+    /// device and itself, and for indices that the machine lacks.
     pub fn link(&self, from: usize, to: usize) -> Option<&Link> {
         let count = self.devices.len();
         (from != to && from < count && to < count).then(|| &self.links[from * count + to])
     }
 
-    /// Whether modules load and their kernels launch and do nothing; without it, neither is supported.
+    /// Returns true if modules load, and their kernels launch and do nothing. If false, the machine supports
+    /// neither.
     pub fn skips_kernels(&self) -> bool {
         self.skips_kernels
     }
 
-    /// Whether instantiating and updating a graph is refused where a copy or a memset uses memory that is gone. Machines of one driver
-    /// version differ in that; without it, the graph runs into that memory.
+    /// Returns true if the driver refuses to instantiate or update a graph with a copy or a memset of memory
+    /// that was freed. If false, as with other driver versions, the launch fails.
     pub fn checks_graphs(&self) -> bool {
         self.checks_graphs
     }
 
-    /// Whether handles are given out again as early as the documentation allows; without it, as early as a driver was seen to.
+    /// Returns true if the driver reuses handles as early as the documentation allows. If false, it reuses
+    /// them as early as a real driver was seen to.
     pub fn reuses_early(&self) -> bool {
         self.reuses_early
     }
 
-    /// The seed of the order in which work is done that nothing orders, where asynchronous work is done as late as the rules allow;
-    /// `None` where it is done at once.
+    /// Returns the seed for the order of unordered work, if asynchronous work is done as late as the rules
+    /// allow; `None` if it is done immediately.
     pub fn late(&self) -> Option<u64> {
         self.late
     }
 
-    /// How many peers a device has room for; `None` where that has no limit.
+    /// Returns the number of peers that a device can have; `None` if there is no limit.
     pub fn most_peers(&self) -> Option<usize> {
         self.most_peers
     }
 
-    /// Whether switches between the devices pass on what is written to one address to the memory of several:
+    /// Returns true if NVLink switches can write to the memory of several devices at once:
     /// `CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED`.
     pub fn has_multicast(&self) -> bool {
         self.has_multicast

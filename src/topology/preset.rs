@@ -1,5 +1,5 @@
-//! The short names: `nvlink:N`, `pcie:N`, `none:N`, each also with options such as `,kernels=skip` and `,late:SEED`, and the device that a machine has
-//! where nothing else is said.
+//! Short names: `nvlink:N`, `pcie:N`, `none:N`, each also with options such as `,kernels=skip` and
+//! `,late:SEED`; and the default device.
 
 use crate::machine::{Device, LinkKind, MOST_DEVICES, PciAddress, Topology};
 use cupeer_spec::names::nearest;
@@ -7,9 +7,9 @@ use cupeer_spec::names::nearest;
 /// A family of short names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Preset {
-    /// What a person types, with `N` for a number.
+    /// Name that a user types, with `N` for a number.
     pub pattern: &'static str,
-    /// What machine that is.
+    /// Description of the machine.
     pub doc: &'static str,
 }
 
@@ -36,13 +36,13 @@ pub const PRESETS: &[Preset] = &[
     },
 ];
 
-/// The memory of a device where nothing else is said: an H200's.
+/// Default size of a device's memory: that of an H200.
 pub(crate) const MEMORY: u64 = 150_109_880_320;
 
 /// An option of a machine, which has one value: its key, the value, and the flag that it sets.
 pub(crate) type Choice = (&'static str, &'static str, fn(&mut Topology) -> &mut bool);
 
-/// All of them.
+/// All short names.
 pub(crate) const CHOICES: &[Choice] = &[
     ("kernels", "skip", |machine| &mut machine.skips_kernels),
     ("graphs", "check", |machine| &mut machine.checks_graphs),
@@ -58,7 +58,6 @@ pub(crate) fn late(option: &str) -> Option<Result<u64, String>> {
     (name == "late").then(|| seed.parse().ok().filter(|_| is_number).ok_or_else(wanted))
 }
 
-/// Reads a short name.
 pub(crate) fn parse(text: &str) -> Result<Topology, String> {
     let mut parts = text.split(',').peekable();
     let is_option = parts.peek().is_some_and(|part| late(part).is_some());
@@ -97,7 +96,7 @@ fn parse_machine(text: &str) -> Result<Topology, String> {
     Ok(Topology::uniform(count.filter(|_| number.bytes().all(|b| b.is_ascii_digit())).ok_or(wanted)?, *kind))
 }
 
-/// The device at a physical index, where nothing else is said: the same in every process.
+/// Returns the default device at a physical index. It is the same in every process.
 pub(crate) fn device(index: usize) -> Device {
     let mut uuid = *b"\xc0\x9e\xe2\x00\x51\x30\x4d\x0e\xb0\x0d\x00\x00\x00\x00\x00\x00";
     uuid[15] = index as u8;

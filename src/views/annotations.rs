@@ -38,7 +38,7 @@ pub fn lines(report: &Report, root: &str) -> Vec<String> {
     of(Severity::Error).chain(of(Severity::Warning)).map(line).collect()
 }
 
-/// The line of source of a place, as properties.
+/// Formats the source line of a place as properties.
 fn source(place: &Place, root: &str) -> Option<String> {
     let line = place.source().filter(|line| line.line > 0)?;
     let below = line.file.strip_prefix(root).and_then(|rest| rest.strip_prefix('/'));
@@ -46,7 +46,7 @@ fn source(place: &Place, root: &str) -> Option<String> {
     Some(format!(",file={},line={}", property(file), line.line))
 }
 
-/// A message, with what the runner takes for more than text written as it wants it.
+/// Formats a message, with the runner's special characters escaped.
 fn data(text: &str) -> String {
     text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }
@@ -62,7 +62,7 @@ mod tests {
     use cupeer_symbols::SourceLine;
 
     #[test]
-    fn what_the_runner_would_obey_is_escaped() {
+    fn runner_commands_are_escaped() {
         assert_eq!(data("50%, a::b\r\n"), "50%25, a::b%0D%0A");
         assert_eq!(property("a:b,c%\n"), "a%3Ab%2Cc%25%0A");
     }

@@ -16,10 +16,10 @@ use std::rc::Rc;
 
 /// Value of [`Diff::schema`].
 const SCHEMA: &str = "cupeer-report-diff/1";
-/// Times are listed where one is this many times the other: less is what any two runs differ by.
+/// Ratio from which two times are listed. Smaller differences occur between any two runs.
 const SLOWER: f64 = 1.5;
 
-/// How wide it is shown, and how marked.
+/// Page on which the comparison is printed: its width and styles.
 #[derive(Clone, Copy)]
 struct Page {
     width: usize,
@@ -176,7 +176,7 @@ fn functions(both: [&Report; 2]) -> Vec<FunctionPair> {
     rows
 }
 
-/// Whether one time is much longer than the other.
+/// Returns true if one time is much longer than the other.
 fn slower(times: [Option<u64>; 2]) -> bool {
     match times {
         [Some(a), Some(b)] => a.max(b) as f64 > a.min(b) as f64 * SLOWER,
@@ -227,7 +227,7 @@ fn handles(both: [&Report; 2]) -> Vec<HandlePair> {
     rows
 }
 
-/// Rows of numbers, summed up in both reports by what they have in common.
+/// Sums up rows of numbers by key, in both reports.
 fn summed<K: Ord, R, const N: usize>(
     both: [&Report; 2],
     numbers: impl Fn(&Report) -> Vec<(K, [u64; N])>,
@@ -243,7 +243,7 @@ fn summed<K: Ord, R, const N: usize>(
     all.into_iter().map(|(key, sums)| row(key, sums, sums.iter().any(|[a, b]| a != b))).collect()
 }
 
-/// What differs most comes first.
+/// Sort key: the greatest difference comes first.
 fn order(differs: bool, [a, b]: [u64; 2]) -> impl Ord {
     (!differs, std::cmp::Reverse(a.abs_diff(b)))
 }

@@ -36,10 +36,9 @@ impl Form for JunitForm {
     }
 }
 
-/// How a test case came out.
 enum Outcome {
     Passed,
-    /// Why nobody can say.
+    /// The result is unknown, for this reason.
     Skipped(String),
     /// A word for it, the message, and all that is known.
     Failed(&'static str, String, String),
@@ -49,7 +48,7 @@ struct Case {
     class: &'static str,
     name: String,
     outcome: Outcome,
-    /// What else is to be said.
+    /// Other messages.
     out: String,
 }
 
@@ -65,7 +64,7 @@ struct Case {
 pub fn document(report: &Report) -> String {
     let verdict = Verdict::of(report, true);
     let view = View::new(&verdict, WIDTH);
-    // As everywhere, deaths come first.
+    // As in other forms, crashes come first.
     let mut cases = of_processes(&view);
     cases.extend(view.rules().iter().map(|of| of_rule(&view, of)));
     cases.extend(nothing_ran(report));
@@ -115,11 +114,11 @@ impl Case {
 
 /// A text without anything that a reader of XML, or a terminal, takes for more than text.
 fn text(text: &str) -> String {
-    // No characters of XML.
+    // These characters are not allowed in XML.
     clean_lines(text).replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}")
 }
 
-/// The same for an attribute, where readers make spaces of line ends that are not written as references.
+/// Escapes an attribute. Readers replace line ends by spaces unless they are written as references.
 fn value(value: &str) -> PreEscaped<String> {
     let mut escaped = String::new();
     text(value).render_to(&mut escaped);
@@ -144,7 +143,7 @@ fn of_rule(view: &View, of: &OfRule) -> Case {
     Case { class: "cupeer.rules", name: of.name.to_owned(), outcome, out: text(&of.others) }
 }
 
-/// Says of a recording without calls that nothing was tested, and why.
+/// Returns a test case for a recording without calls: nothing was tested, and why.
 fn nothing_ran(report: &Report) -> Option<Case> {
     let why = looked::why_nothing_ran(report)?;
     let (name, outcome) = ("calls".into(), Outcome::Skipped(why));
@@ -154,7 +153,7 @@ fn nothing_ran(report: &Report) -> Option<Case> {
 fn of_processes(view: &View) -> Vec<Case> {
     let mut alike: BTreeMap<String, u32> = BTreeMap::new();
     let case = |process: &Process| {
-        // No pid, because a name stays the same in all runs.
+        // Leave out the pid, so that the name stays the same in all runs.
         let name = Some(process.role()).filter(|name| !name.is_empty());
         let name = name.unwrap_or_else(|| "unknown program".into());
         let number = alike.entry(name.clone()).or_default();
@@ -164,7 +163,7 @@ fn of_processes(view: &View) -> Vec<Case> {
         Case { class: "cupeer.processes", name, outcome: of_end(view, process), out }
     };
     let mut cases: Vec<Case> = view.report.processes.iter().map(case).collect();
-    // Of programs that made no call, and children that were forked too late.
+    // Calls of unrecorded programs, and of children that were forked too late.
     let others = view.incidents().filter(|incident| incident.kind.fails && incident.process.is_none());
     cases.extend(others.map(|incident| {
         let (name, outcome) = (incident.kind.id.to_owned(), failed(incident.kind, incident.message.clone()));
@@ -177,7 +176,7 @@ fn failed(kind: &'static Kind, text: String) -> Outcome {
     Outcome::Failed(kind.id, text.clone(), text)
 }
 
-/// How a process ended.
+/// Returns the outcome for the end of a process.
 fn of_end(view: &View, process: &Process) -> Outcome {
     match view.end(process) {
         End::Well => Outcome::Passed,

@@ -5,9 +5,9 @@
 //!
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!
-//! - `table`, `pairs`, `plans`: parts of what follows.
+//! - `table`, `pairs`, `plans`: parts of several forms.
 //! - `diff`, `schema`: the comparison, and the JSON schemas.
-//! - `form`: what all forms have in common.
+//! - `form`: the trait that all forms implement.
 //! - `text`, `summary`: for people.
 //! - `html`, `json`, `junit`, `sarif`, `annotations`: for browsers and other tools.
 

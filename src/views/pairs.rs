@@ -22,7 +22,7 @@ pub fn known_pairs(report: &Report) -> BTreeMap<(Uuid, Uuid), Vec<&Peer>> {
     pairs(report).into_iter().filter_map(|((from, to), peers)| Some(((from?, to?), peers))).collect()
 }
 
-/// Returns the devices of a report in the order of its table, behind them those that only pairs name.
+/// Returns the devices of a report in the order of its table, followed by devices that only pairs name.
 pub fn devices<'a>(report: &Report, pairs: impl Iterator<Item = &'a (Uuid, Uuid)>) -> Vec<Uuid> {
     let mut devices: Vec<Uuid> = report.devices.iter().map(|device| device.uuid).collect();
     let named: BTreeSet<Uuid> = pairs.flat_map(|(from, to)| [*from, *to]).collect();

@@ -8,7 +8,6 @@ use cupeer_report::moments::number;
 use cupeer_report::names::{clean, counted};
 use cupeer_spec::deny::{ALL, Denied, Name};
 
-/// The most lines about rules.
 const MOST: usize = 8;
 /// The most pairs in a line.
 const MOST_PAIRS: usize = 4;
@@ -19,7 +18,7 @@ const WHEN: [&str; 3] = ["when", "p", "times"];
 pub fn lines(faults: &[Fault]) -> Vec<String> {
     let covered = covered(faults);
     let pairs = || faults.iter().filter(|fault| is_pair(fault));
-    // Where no pair at all was denied, one line says so of all.
+    // If no pair at all was denied, one line covers all of them.
     let are_none_denied = pairs().next().is_some() && pairs().all(|fault| fault.fired == 0);
     let mut sorted: Vec<(usize, &Fault)> =
         faults.iter().enumerate().filter(|(_, fault)| !(are_none_denied && is_pair(fault))).collect();
@@ -68,12 +67,12 @@ fn line(fault: &Fault, is_covered: bool) -> String {
     }
 }
 
-/// That the result of a rule is not documented, where real drivers were seen to return it.
+/// Returns a remark if a rule's result is undocumented, but was seen with real drivers.
 fn seen(fault: &Fault) -> &'static str {
     if fault.only_seen { "; its result was seen from real drivers, but is not documented" } else { "" }
 }
 
-/// That a rule did nothing, in words.
+/// Says that a rule did nothing.
 fn did_nothing(fault: &Fault) -> String {
     let (name, rule) = (clean(&fault.name), rule_of(fault));
     match &*fault.plan {
@@ -101,13 +100,14 @@ fn list(names: &[String]) -> String {
     }
 }
 
-/// Whether it is a pair of devices, or all pairs; the other thing that is denied is a peer too many.
+/// Returns true if the fault denies a pair of devices, or all pairs. If false, it denies a peer beyond the
+/// limit.
 fn is_pair(fault: &Fault) -> bool {
     let rule = fault.rule.as_deref().unwrap_or_default();
     fault.plan == DENY && Denied::parse(rule).is_ok()
 }
 
-/// Of each: whether it is a pair of which earlier pairs deny all, so that it is never the one that denies.
+/// Returns, for each fault, true if earlier pairs cover its pair, so that it never denies anything itself.
 fn covered(faults: &[Fault]) -> Vec<bool> {
     let mut known: Vec<(Name, Name)> = Vec::new();
     let is_covered = |fault: &Fault| {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_did_nothing_comes_first() {
+    fn plans_without_effect_come_first() {
         let faults = [
             fault("inject/1", "cuIpcOpenMemHandle*:error=MAP_FAILED", 3, 3),
             fault("inject/2", "cuMemFree*:error=999", 0, 0),
@@ -245,7 +245,7 @@ mod tests {
             "{:?}",
             lines(&many)
         );
-        // It is said once that a pair stands twice.
+        // A repeated pair is mentioned once.
         let mut faults = [denied(1, &one), denied(2, &pair(2, 1))];
         (faults[0].matched, faults[0].fired) = (Some(2), 2);
         let again = format!("deny-peer/2 ({}): an earlier pair denies it already", pair(2, 1));

@@ -15,9 +15,9 @@ use cupeer_symbols::SourceLine;
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
-/// What is said of results to tell them apart: its version is part of the name.
+/// Key of the fingerprint that identifies a result, with its version.
 const FINGERPRINT: &str = "cupeer/v1";
-/// Where the rules are described.
+/// Address of the rules' pages.
 const RULES_PAGES: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/reference/rules");
 
 /// Form `sarif`.
@@ -105,7 +105,7 @@ fn index(id: &str) -> Option<usize> {
     names.position(|name| name == id)
 }
 
-/// How cupeer looked: what it did not, or could not, look for.
+/// Describes the run: notifications for what cupeer did not, or could not, check.
 fn invocation(report: &Report) -> Value {
     let reservations = looked::reservations(report).into_iter();
     let lacks = reservations.map(|text| json!({ "level": "warning", "message": { "text": text } }));
@@ -139,7 +139,7 @@ fn of_finding(verdict: &Verdict, finding: &Finding) -> Value {
         .map(|(id, object)| related(verdict, id, (Rule::of(&finding.rule), object)));
     result.insert("relatedLocations".into(), related.collect());
     let processes = finding.procs.iter().map(|proc| verdict.names.process(proc));
-    // Where none was asked for, nobody knows what would be suppressed.
+    // Without a list of suppressions, it is unknown which results would be suppressed.
     if !verdict.report.suppressions.is_empty() {
         let by = finding.suppressed_by.iter().map(suppression).collect::<Vec<_>>();
         result.insert("suppressions".into(), by.into());
@@ -176,13 +176,13 @@ fn result(id: &str, severity: &str, text: &str, count: u64, fingerprint: String)
     }
     result.insert("level".into(), severity.into());
     result.insert("message".into(), json!({ "text": sentence(text) }));
-    // It is at least 1, and readers know no more than 31 bits.
+    // The count must be at least 1, and readers know at most 31 bits.
     result.insert("occurrenceCount".into(), count.clamp(1, i32::MAX as u64).into());
     result.insert("partialFingerprints".into(), json!({ FINGERPRINT: fingerprint }));
     result
 }
 
-/// Where it is: who made the call, and the stack.
+/// Adds the location of a result: its caller, and the stack.
 fn place(result: &mut Map<String, Value>, caller: Option<&Place>, stack: &[Place]) {
     let locations: Vec<Value> = caller.and_then(location).into_iter().collect();
     result.insert("locations".into(), locations.into());
@@ -196,7 +196,8 @@ fn place(result: &mut Map<String, Value>, caller: Option<&Place>, stack: &[Place
     }
 }
 
-/// A place: its line of source or, where that is not known, its library as a file; and in that the function or the offset.
+/// Returns a location: the source line or, if unknown, the library as a file; with the function or the
+/// offset.
 fn location(place: &Place) -> Option<Value> {
     let line = place.source();
     let file = line.map(|line| &*line.file).or(place.library.as_deref())?;
@@ -237,7 +238,7 @@ fn suppression(by: &SuppressedBy) -> Value {
     entry
 }
 
-/// Something that a finding is about, and where that was made.
+/// An object of a finding, and the place of its creation.
 fn related(verdict: &Verdict, id: u64, (rule, object): (Option<Rule>, &Object)) -> Value {
     let mut related = json!({ "id": id, "message": { "text": verdict.object(rule, object) } });
     if let Some(Value::Object(place)) = object.place().or(object.stack.first()).and_then(location) {
@@ -246,7 +247,7 @@ fn related(verdict: &Verdict, id: u64, (rule, object): (Option<Rule>, &Object)) 
     related
 }
 
-/// What stays the same over runs: what it is, and where, without addresses.
+/// Returns a hash that stays the same over runs: the kind and the place of the result, without addresses.
 fn fingerprint(about: &[&str], caller: Option<&Place>) -> String {
     let place = caller.and_then(|place| {
         let file = place.file_name()?;
@@ -259,7 +260,7 @@ fn fingerprint(about: &[&str], caller: Option<&Place>) -> String {
     parts.chain(place.as_deref()).collect::<Vec<_>>().join("|")
 }
 
-/// A path as a reference: what is not plain is written as its bytes.
+/// Formats a path as a URI. Special characters are percent-encoded.
 fn uri(path: &str) -> String {
     let scheme = if path.starts_with('/') { "file://" } else { "" };
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(byte);

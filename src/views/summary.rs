@@ -17,7 +17,7 @@ use cupeer_report::verdict::{ASKED, FAILED, Problem, Verdict};
 use cupeer_spec::effect::Object;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How many lines there are about one thing.
+/// Number of lines per subject.
 const MOST_LINES: usize = 4;
 
 /// Line of the summary.
@@ -37,7 +37,7 @@ impl Line {
         Line { text, mark: Some(mark), matters: mark != Mark::Note }
     }
 
-    /// Returns the line for a terminal: the word of a severity is marked, or else all of it.
+    /// Formats the line for a terminal: the severity, or else the whole line, is highlighted.
     pub fn marked(&self, style: Style) -> String {
         let word = match self.mark {
             Some(Mark::Error) => "error ",
@@ -59,10 +59,10 @@ impl From<String> for Line {
     }
 }
 
-/// Returns the lines about processes of one run, without what rules found. Of `all` processes in the recording, `others` are of
-/// other runs.
+/// Returns the lines about the processes of one run, without findings. Of `all` processes in the recording,
+/// `others` belong to other runs.
 pub fn of_run(mut report: Report, all: usize, others: u64, shown: &str, launched: u32) -> Vec<Line> {
-    // Of those that were not recorded it is not known which run they are of.
+    // Unrecorded processes cannot be assigned to a run.
     let quiet = quiet_ones(report.record.quiet_processes(), all).filter(|_| others > 0);
     if others > 0 {
         report.record.quiet.clear();
@@ -83,8 +83,8 @@ pub fn of_run(mut report: Report, all: usize, others: u64, shown: &str, launched
     lines
 }
 
-/// Counts the programs that loaded the driver and made no call that cupeer records; `reached` is how many loaded it. One may have
-/// run in a process before another that made calls.
+/// Counts the programs that loaded the driver and made no recorded call; `reached` is the number that loaded
+/// it. A process may execute such a program before one that makes calls.
 pub fn without_call(report: &Report, reached: u32) -> Option<String> {
     let recorded = report.processes.len() as u64 + report.record.quiet_processes();
     let others = u64::from(reached).checked_sub(recorded).filter(|others| *others > 0 && recorded > 0)?;
@@ -92,7 +92,6 @@ pub fn without_call(report: &Report, reached: u32) -> Option<String> {
     Some(format!("  the driver was loaded {times}, as launchers do, without a call that cupeer records"))
 }
 
-/// How many processes, calls and failures there are.
 fn counts(report: &Report) -> String {
     let calls = report.call_count();
     let count = |expected: bool| {
@@ -105,7 +104,7 @@ fn counts(report: &Report) -> String {
             (failed, format!(", {} (results that programs ask for)", counted(expected, "expected failure")))
         }
     };
-    // One that became another program has an entry for each.
+    // A process that executed another program has an entry for each program.
     let is_one = |process: &&Process| process.exit.kind != ExitKind::Executed;
     let processes = counted(report.processes.iter().filter(is_one).count() as u64, "process");
     let (last, calls) = (report.last(), counted(calls, "recorded call"));
@@ -114,7 +113,8 @@ fn counts(report: &Report) -> String {
     format!("{processes}, {last}{calls}, {} failed{more}{quiet}", number(failed))
 }
 
-/// Returns the lines about a whole recording; `launched` is the pid of the program whose exit status is that of the run.
+/// Returns the lines about a whole recording; `launched` is the pid of the program that determines the exit
+/// status of the run.
 pub fn whole(report: &Report, shown: &str, launched: u32) -> Vec<Line> {
     let verdict = Verdict::of(report, true);
     let quiet = quiet_ones(report.record.quiet_processes(), 0).filter(|_| report.processes.is_empty());
@@ -128,7 +128,7 @@ pub fn whole(report: &Report, shown: &str, launched: u32) -> Vec<Line> {
     all.extend(blind(report).into_iter().map(|text| Line::bad(Mark::Warning, text)));
     let (told, kinds) = findings::lines(&verdict);
     all.extend(told);
-    // Of those that are left out, nobody has said how bad they are.
+    // The severity of the kinds that are left out is unknown here.
     all.extend(left_out(kinds, "kind", "of finding").map(|text| Line { matters: true, ..text.into() }));
     let mut lines = failing(report);
     lines.extend(pending(&verdict));
@@ -161,7 +161,7 @@ pub fn whole(report: &Report, shown: &str, launched: u32) -> Vec<Line> {
     all
 }
 
-/// That recordings reached their limit, and what to do about it.
+/// Says that recordings reached their limit, and suggests an option.
 fn limit(limited: Option<Limited>) -> Option<Line> {
     Some(format!("  {}; --record full keeps all calls", limited?.sentence()).into())
 }
@@ -171,11 +171,11 @@ pub fn limit_of(job: &Job) -> Option<Line> {
     limit(Limited::of(job.processes.iter().map(cupeer_record::Process::reached_limit)))
 }
 
-/// How processes ended, around a line that counts them.
+/// Lists the ends of processes, below a line that counts them.
 fn ends(verdict: &Verdict, sum: String, launched: u32) -> Vec<Line> {
     let living = living(verdict.report).into_iter().map(Line::from);
     let asked = verdict.of_kind(&ASKED).map(|problem| Line::bad(Mark::Note, problem.in_short.clone()));
-    // A process that failed by itself comes before those that ended because of that.
+    // A process that failed by itself comes before those that ended as a consequence.
     let has_failed = verdict.of_kind(&FAILED).is_some();
     let (after, first) = asked.into_iter().partition::<Vec<_>, _>(|_| has_failed);
     let hung = verdict.hung.iter().flat_map(|hung| &hung.incidents).take(MOST_LINES);
@@ -248,7 +248,7 @@ fn deaths(verdict: &Verdict) -> Vec<Line> {
     };
     let dead = verdict.died.iter().flat_map(Problem::processes).map(line).collect();
     let mut lines = first(dead, "process", "that ended abnormally");
-    // Of those of several runs, it is not known which is this one's.
+    // Unrecorded processes of several runs cannot be assigned to this one.
     let record = &verdict.report.record;
     let started = record.started.iter().filter(|_| !record.in_part);
     let killed = |started: &Started| {
@@ -259,8 +259,8 @@ fn deaths(verdict: &Verdict) -> Vec<Line> {
     lines.into_iter().map(|text| Line::bad(Mark::Error, text)).collect()
 }
 
-/// The processes that exited with an error, one line for each status, but for the launched program, whose exit status is
-/// that of the run.
+/// The processes that exited with an error, one line per status, without the launched program, which
+/// determines the exit status of the run.
 fn failing_ends(verdict: &Verdict, launched: u32) -> Vec<Line> {
     let mut by_code: BTreeMap<u8, Vec<&Process>> = BTreeMap::new();
     let failed = verdict.of_kind(&FAILED).into_iter().flat_map(Problem::processes);
@@ -277,7 +277,7 @@ fn failing_ends(verdict: &Verdict, launched: u32) -> Vec<Line> {
     by_code.into_iter().map(|group| Line::bad(Mark::Warning, line(group))).collect()
 }
 
-/// That no finding explains how processes ended, and what cupeer looked at.
+/// Says that no finding explains the ends of processes, and what cupeer checked.
 fn unexplained(verdict: &Verdict, launched: u32) -> Vec<Line> {
     let failed = verdict.of_kind(&FAILED);
     if verdict.explains_ends() || verdict.died.is_none() && failed.is_none() {
@@ -293,7 +293,7 @@ fn caller(call: &Pending) -> String {
     clean(call.caller.library.as_deref().unwrap_or("an unknown place"))
 }
 
-/// What was not seen: processes with a driver and no call, and libraries whose calls went past us beside those that came.
+/// Lists unseen activity: processes with a driver and no call, and libraries with calls that bypassed cupeer.
 fn blind(report: &Report) -> Vec<String> {
     let who = |proc: &Proc| {
         let process = report.processes.iter().find(|process| process.proc == *proc);

@@ -6,7 +6,7 @@ use textwrap::core::Word;
 pub use textwrap::core::display_width;
 use textwrap::{Options, WordSeparator, WordSplitter};
 
-/// Between two columns.
+/// Width of the gap between two columns.
 const GAP: usize = 2;
 
 /// Table with a head. Columns after the first `needed` are omitted if they do not fit.
@@ -78,7 +78,7 @@ impl Table {
             .map(|i| self.rows.iter().map(|r| display_width(&r[i])).max().unwrap_or(0))
             .collect();
         let start = |column: usize| widths[..column].iter().map(|w| w + GAP).sum::<usize>();
-        // What cannot be broken needs its room, however little is asked for.
+        // Text that cannot be wrapped keeps its width, even if less was requested.
         let longest = |column: usize| {
             self.rows.iter().flat_map(|row| row[column].split(' ')).map(display_width).max().unwrap_or(0)
         };

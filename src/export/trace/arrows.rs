@@ -13,7 +13,7 @@ use cupeer_spec::record::live::mix;
 use std::collections::HashMap;
 
 pub struct Arrow {
-    /// The call that exported the handle, with its function; `None` at the call at hand.
+    /// The call that exported the handle, with its function; `None` in that call itself.
     pub export: Option<(Exported, Option<FnId>)>,
     /// `s`, `t` or `f`: it begins, goes through here, or ends.
     pub phase: char,
@@ -22,9 +22,9 @@ pub struct Arrow {
 
 #[derive(Default)]
 pub struct Arrows {
-    /// How often each handle was opened.
+    /// Number of opens of each handle.
     opened: HashMap<(Realm, Object, u64), u64, foldhash::fast::RandomState>,
-    /// The arrows of what the current process has open, by address or event.
+    /// Arrows of the current process's open handles, by address or event.
     open: Names<Vec<u64>, foldhash::fast::RandomState>,
 }
 
@@ -40,7 +40,7 @@ impl Arrows {
         match (function.opens(), function.closes()) {
             (Some(shared), _) => self.opens(call, realm, at, first, shared),
             (None, Some(closed)) => {
-                // What is destroyed is closed, however often it was opened.
+                // Destroying an object closes it, even if it was opened several times.
                 let is_whole = function.ends().is_some_and(|end| !end.is_counted);
                 self.closes(closed.object, call.number(closed.by), is_whole)
             }

@@ -28,7 +28,7 @@ use writer::Writer;
 
 /// About how many bytes a call takes.
 const EACH: u64 = 220;
-/// What ui.perfetto.dev is known to open; it reads all of a trace into the browser's memory.
+/// Size that ui.perfetto.dev is known to open. It reads the whole trace into the browser's memory.
 const MOST: u64 = 600_000_000;
 
 /// Form `trace`.
@@ -219,7 +219,7 @@ impl<W: Write> Trace<'_, W> {
         Ok(())
     }
 
-    /// What the report has found; what processes have found stands with their calls.
+    /// Writes the report's findings. Live findings are written with their calls.
     fn found(&mut self) -> Result<()> {
         for (process, finding) in self.first.found(&mut self.places) {
             let track = self.tracks.thread(process, finding.tid, &mut self.out)?;
@@ -230,7 +230,7 @@ impl<W: Write> Trace<'_, W> {
         Ok(())
     }
 
-    /// What stands beside a slice.
+    /// Returns the arguments of a slice.
     fn args(&mut self, current: &Current, call: &Call) -> Map<String, Value> {
         let mut args = values::args(call);
         let result = match call.outcome {

@@ -5,10 +5,11 @@ use cupeer_record::{Job, Process};
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 
-/// The numbers of processes and threads.
+/// Numbers of processes and threads.
 ///
-/// Those that the processes have themselves, where they are different: processes of several hosts or pid namespaces,
-/// and programs that one process executed one after the other, may have the same. They get numbers of our own then.
+/// These are the processes' own numbers, if they are unique. Processes of several hosts or pid namespaces,
+/// and programs that one process executed one after the other, may share numbers. Then the exporter assigns
+/// its own.
 pub struct Tracks {
     pids: Vec<u32>,
     keeps_tids: bool,
@@ -16,7 +17,7 @@ pub struct Tracks {
     named: HashSet<usize>,
 }
 
-/// Where numbers of threads begin that are ours.
+/// First thread id that the exporter assigns itself.
 const FIRST_THREAD: u32 = 1_000_000;
 
 impl Tracks {
@@ -50,7 +51,8 @@ impl Tracks {
         out.name(track, "process_sort_index", &order.into())
     }
 
-    /// The track of a process. Viewers make a thread of every number that they see: its first one has that of the process.
+    /// Returns the track of a process. Viewers show a thread for every number, and the first thread has the
+    /// number of the process.
     pub fn first(&self, process: usize) -> Track {
         Track { pid: self.pids[process], tid: self.pids[process] }
     }

@@ -18,7 +18,7 @@ pub struct Track {
 /// The shortest slice that an arrow can point into, in nanoseconds.
 const SHORTEST: u64 = 2;
 
-/// The name of the colour of calls that a fault plan changed, in viewers that know it.
+/// The name of the color of calls that a fault plan changed, in viewers that know it.
 const ON_PURPOSE: &str = "terrible";
 
 pub struct Writer<W> {
@@ -52,7 +52,7 @@ impl<W: Write> Writer<W> {
         )
     }
 
-    /// Writes a call from when it began until it returned or, where it has not, the end.
+    /// Writes a call from when it began until it returned or, if it has not, the end.
     pub fn slice(
         &mut self,
         track: Track,
@@ -112,8 +112,8 @@ impl<W: Write> Writer<W> {
         write!(self.out, ",\"args\":{}}}", Value::from(values.clone()))
     }
 
-    /// Writes a point of an arrow: inside of the slice that begins at a time, so that it does not matter which of
-    /// both comes first.
+    /// Writes an end of an arrow. It is inside of the slice that begins at this time, so that the order of
+    /// both does not matter.
     pub fn arrow(&mut self, track: Track, at: u64, phase: char, id: u64) -> io::Result<()> {
         self.next()?;
         let bind = if phase == 'f' { "\"bp\":\"e\"," } else { "" };

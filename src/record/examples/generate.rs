@@ -50,7 +50,7 @@ fn main() -> io::Result<()> {
         writer.variable("RANK", &process.to_string())?;
         let streams: Vec<u32> = (0..streams).map(|i| writer.stream(100 + i)).collect::<io::Result<_>>()?;
         let mut open = writer::call(FnId::cuIpcOpenMemHandle_v2, 0, 0);
-        // As programs have to pass it.
+        // The documentation requires this value.
         writer::set(&mut open, "Flags", &1u32.to_le_bytes());
         let mut close = writer::call(FnId::cuIpcCloseMemHandle, 0, 0);
         for i in 0..events / processes {

@@ -11,10 +11,9 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// The bytes of a slot.
 pub(super) const SLOT: usize = size_of::<Slot>();
 
-/// Where a record is written to.
+/// Destination of the recording.
 pub(super) enum File {
     Path(PathBuf, fs::File),
     Bytes(Vec<u8>),
@@ -67,7 +66,7 @@ pub(super) struct Window {
 }
 
 impl Writer {
-    /// Makes a window for a new stream, and says its number.
+    /// Creates a window for a new stream. Returns its number.
     pub fn stream(&mut self, tid: u32) -> io::Result<u32> {
         let stream = self.header.next_stream;
         self.header.next_stream += 1;
@@ -101,7 +100,7 @@ impl Writer {
             left.header.owner = 0;
             self.write_window(stream)?;
             let number = self.take_block()?;
-            // What the block held before stays there.
+            // The block keeps its old slots.
             let window = &mut self.windows[stream as usize];
             let left = std::mem::replace(&mut window.number, number);
             window.header.owner = window.tid;
@@ -130,7 +129,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The number of a block that nobody uses.
+    /// Returns the number of a block that is not in use.
     fn take_block(&mut self) -> io::Result<u32> {
         let count = self.about.ring.unwrap_or(0);
         let number = if self.about.ring.is_some() {

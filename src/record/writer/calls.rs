@@ -48,7 +48,7 @@ pub fn set_shape(call: &mut Call, name: &str, known: u64) {
     call.slot.caller = call.slot.caller & !(3 << shift) | known << shift;
 }
 
-/// Where an argument lies, how many bytes it has, and its index.
+/// Returns the offset of an argument, its size in bytes, and its index.
 fn place(call: &Call, name: &str) -> (usize, usize, usize) {
     let args = call.function.map_or(&[][..], |function| function.spec().args());
     let index = args.iter().position(|arg| arg.name() == name);

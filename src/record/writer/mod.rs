@@ -97,11 +97,11 @@ pub struct Writer {
     file: File,
     header: Header,
     windows: Vec<Window>,
-    /// Where the next entry goes: block and place; and the entries of that block.
+    /// Place of the next entry: block and offset; and the entries of that block.
     meta: (u32, usize, Vec<u8>),
     /// The next block of a ring.
     next_in_ring: u32,
-    /// Which blocks of a ring are not to be taken.
+    /// Ring blocks that must not be reused.
     taken: Vec<u32>,
 }
 
@@ -252,7 +252,7 @@ impl Writer {
     }
 }
 
-/// The digits that stand for a boot in the names of files.
+/// Returns the digits of a boot id in file names.
 fn boot([a, b, c, d, ..]: [u8; 16]) -> String {
     format!("{:08x}", u32::from_be_bytes([a, b, c, d]))
 }

@@ -12,7 +12,7 @@ use std::io;
 const EMPTY: Slot = Slot { word: 0, start: 0, end: 0, caller: 0, args: [0; ARGS], result: 0 };
 
 impl Writer {
-    /// Adds a call as it is, with its details, and says the number of its slot.
+    /// Adds a call unchanged, with its details. Returns the number of its slot.
     pub fn call(&mut self, stream: u32, call: &Call) -> io::Result<u64> {
         let number = self.slot(stream, of(call, state(call)))?;
         self.details(stream, number, &call.details)?;
@@ -24,8 +24,7 @@ impl Writer {
         self.slot(stream, Slot { end: 0, result: 0, ..of(call, slot::PENDING) })
     }
 
-    /// Ends a call that was begun, where its slot is or, if that has left the window, further on. Then come its
-    /// details.
+    /// Ends a call, in its slot or, if that has left the window, in a new one. The details follow.
     pub fn end(&mut self, stream: u32, number: u64, call: &Call) -> io::Result<()> {
         let window = &self.windows[stream as usize];
         match number.checked_sub(window.header.base) {
@@ -46,7 +45,7 @@ impl Writer {
         self.items(stream, slot::DETAIL, number, &items(details)).map(drop)
     }
 
-    /// Says that another thread goes on with the stream.
+    /// Records that another thread continues the stream.
     pub fn thread(&mut self, stream: u32, time: u64, tid: u32) -> io::Result<()> {
         self.windows[stream as usize].tid = tid;
         let word = slot::word(slot::THREAD, 1, u16::MAX, 0);
@@ -87,7 +86,7 @@ impl Writer {
         Ok(number)
     }
 
-    /// Makes room for slots, and says where.
+    /// Makes space for slots. Returns their place.
     fn room(&mut self, stream: u32, slots: usize) -> io::Result<usize> {
         assert!(slots <= SLOTS, "more slots than a block has");
         if self.windows[stream as usize].used + slots > SLOTS {
@@ -129,7 +128,6 @@ fn state(call: &Call) -> u8 {
     state | if call.injected { slot::INJECTED } else { 0 }
 }
 
-/// The slot of a call.
 fn of(call: &Call, state: u8) -> Slot {
     let result = if let Outcome::Returned(result) = call.outcome { result } else { 0 };
     let end = if call.outcome == Outcome::Pending { 0 } else { call.end };

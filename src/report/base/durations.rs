@@ -24,7 +24,7 @@ impl Durations {
         self.spread.add(ns);
     }
 
-    /// Adds so many that are only known together, and the longest of them.
+    /// Adds several durations of which only the sum and the longest are known.
     pub fn add_run(&mut self, count: u64, total_ns: u64, longest_ns: u64) {
         self.total_ns = self.total_ns.saturating_add(total_ns);
         self.max_ns = self.max_ns.max(longest_ns);
@@ -39,9 +39,9 @@ impl Durations {
         self.spread.merge(&other.spread);
     }
 
-    /// Returns what a share of them do not exceed; `None` where there are none.
+    /// Returns the duration that a share of the durations does not exceed; `None` without durations.
     pub fn quantile(&self, share: f64) -> Option<u64> {
-        // It stands for all durations within a hundredth, of which some are above the longest.
+        // The result stands for all durations within a hundredth of it, so it can exceed the longest.
         Some(self.spread.quantile(share)?.min(self.max_ns))
     }
 
@@ -51,7 +51,6 @@ impl Durations {
     }
 }
 
-/// How durations in nanoseconds are spread.
 #[derive(Clone)]
 struct Sketch(Histogram<u64>);
 
@@ -67,7 +66,7 @@ impl Default for Sketch {
 impl Sketch {
     #[inline]
     fn add(&mut self, ns: u64) {
-        // It grows as far as it has to, and fails for what no 64 bits can tell apart.
+        // The histogram grows as needed. It cannot fail for 64-bit values.
         let _ = self.0.record(ns);
     }
 
@@ -80,7 +79,7 @@ impl Sketch {
     }
 }
 
-/// As pairs: a duration, and how many are within a hundredth of it.
+/// Serialized as pairs: a duration, and the number of durations within a hundredth of it.
 impl Serialize for Sketch {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let recorded = self.0.iter_recorded();
@@ -104,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_and_read_is_the_same() {
+    fn reports_survive_writing_and_reading() {
         let mut sketch = Sketch::default();
         for ns in (0..100_000).map(|i: u64| i * i % 9_999_991).chain([u64::MAX, 0]) {
             sketch.add(ns);

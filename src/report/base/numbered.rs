@@ -11,7 +11,8 @@ pub struct Numbered {
 }
 
 impl Numbered {
-    /// The number of a name, which is new perhaps; `None` of a new one where there are `most`.
+    /// Returns the number of a name, which is added if it is new; `None` for a new name if there are `most`
+    /// already.
     pub fn number(&mut self, name: &str, most: usize) -> Option<u16> {
         if let Some(number) = self.known(name) {
             return Some(number);

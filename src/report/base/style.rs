@@ -16,7 +16,7 @@ pub enum Mark {
     Heading,
 }
 
-/// What ends a mark.
+/// Escape sequence that ends a style.
 const END: &str = "\x1b[0m";
 
 impl Mark {

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_a_terminal_obeys_only_marks_stay() {
+    fn only_marks_of_terminal_controls_stay() {
         let marked = Style::Colored.mark(Mark::Warning, "a\u{e9}");
         assert_eq!(clean_marked(&format!("{marked}\n")), format!("{marked}\n"));
         assert_eq!(clean_marked("\x1b[2J\x1b[31mb\x1b[0m\x1b"), "\u{fffd}[2J\x1b[31mb\x1b[0m\u{fffd}");

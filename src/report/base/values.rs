@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 /// JSON; in a record there are no bytes of handles, but fingerprints.
 const JSON: Format = Format { json: true, fingerprint: |_| 0 };
 
-/// The arguments by name. What is not known is `null`: the call has not succeeded, or the record does not say.
+/// Returns the arguments by name. An unknown one is `null`: the call failed, or the recording lacks it.
 pub fn args(call: &Call) -> Map<String, Value> {
     let specs = call.function.map_or(&[][..], |function| function.spec().args());
     specs.iter().enumerate().map(|(i, spec)| (spec.name().to_owned(), arg(call, i, spec))).collect()
@@ -49,7 +49,7 @@ fn printed(bytes: &[u8], spec: &ArgSpec) -> Value {
     read(&text)
 }
 
-/// What was printed is JSON; what could not be printed is nothing.
+/// Reads printed JSON; `null` for a value that could not be printed.
 fn read(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or(Value::Null)
 }
@@ -63,8 +63,8 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// Of a call that ends contexts. Others may still hold one that is released or detached: the record has it where it
-    /// has ended.
+    /// Returns the ending of a call that ends contexts. A release or detach may leave the context to other
+    /// holders: the recording says if it ended.
     pub fn of(function: FnId, call: &Call) -> Option<Ending> {
         let recorded = call.details.context;
         let end = function.spec().ends_context()?;
@@ -109,6 +109,6 @@ pub fn descriptor(call: &Call, argument: usize) -> Option<(i32, u64)> {
 pub fn handle(call: &Call, argument: usize) -> Option<(u64, u64)> {
     let bytes = call.argument(argument)?;
     let half = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
-    // A descriptor of which it is not known what it refers to is not told from others.
+    // If the target of a descriptor is unknown, it cannot be told from others.
     Some((half(0)?, half(8)?)).filter(|(whole, _)| *whole != 0)
 }

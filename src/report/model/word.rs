@@ -31,7 +31,7 @@ fn of(text: String) -> Option<Word> {
 
 /// Value that consists of words.
 pub trait OfWords: Sized {
-    /// The same of texts.
+    /// Type of the texts that this value is read from.
     type Texts: for<'de> Deserialize<'de>;
     fn of(texts: Self::Texts) -> Option<Self>;
 }

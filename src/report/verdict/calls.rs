@@ -78,7 +78,7 @@ impl<'a> Verdict<'a> {
         Some(Problem { items, in_short, option: "--failed", ..problem })
     }
 
-    /// Failures from one place, and who called that.
+    /// Describes failures from one place, with its callers.
     fn group_with_stack(&self, group: &FailureGroup) -> String {
         let is_one = |failure: &&Failure| {
             (&failure.function, &failure.result, &failure.caller)
@@ -94,7 +94,7 @@ impl<'a> Verdict<'a> {
         self.group(group) + &above.collect::<String>()
     }
 
-    /// Whether failures are reported by what rules found in them.
+    /// Returns true if findings explain all failures of the group.
     fn is_explained(&self, group: &FailureGroup) -> bool {
         let of_group = |finding: &&Finding| {
             (&finding.function, finding.result.as_ref()) == (&group.function, Some(&group.result))
@@ -130,7 +130,7 @@ impl<'a> Verdict<'a> {
             None if group.usual && !group.injected => " (expected)".into(),
             None => String::new(),
         };
-        // Of a few calls, each has its stack.
+        // If there are few calls, print the stack of each.
         let stacks = match group.stacks {
             0 => String::new(),
             stacks if stacks == group.count => String::new(),
@@ -147,7 +147,8 @@ impl<'a> Verdict<'a> {
         )
     }
 
-    /// A stack without the functions of libc and the loader that started the thread, where not all are asked for.
+    /// Returns a stack without the functions of libc and the loader that started the thread, unless all
+    /// frames are requested.
     pub fn without_start<'s>(&self, stack: &'s [Place]) -> &'s [Place] {
         let is_start = |place: &Place| place.library.as_deref().is_some_and(is_libc);
         if self.all {
@@ -162,7 +163,7 @@ impl<'a> Verdict<'a> {
     }
 }
 
-/// In which call of the runtime one of the driver's was made, and what that returned: `, in cudaIpcOpenMemHandle, which
+/// Describes the runtime call that made a driver call, and its result: `, in cudaIpcOpenMemHandle, which
 /// returned cudaErrorMapBufferObjectFailed`.
 pub fn in_runtime(call: Option<&RuntimeCall>) -> String {
     match call {
@@ -174,7 +175,7 @@ pub fn in_runtime(call: Option<&RuntimeCall>) -> String {
     }
 }
 
-/// Returns whose doing a failure is, where it is that of a fault plan: ` (INJECTED by inject/1)`.
+/// Names the fault plan that caused a failure: ` (INJECTED by inject/1)`.
 pub fn whose(injected: bool, by: Option<&str>, follows_fault: bool) -> String {
     match by {
         Some(rule) => format!(" (INJECTED by {})", clean(rule)),

@@ -22,15 +22,15 @@ const BY_SIGNAL: u8 = 128;
 
 /// Weight of the end of a process.
 pub enum End {
-    /// It is none, or as it should be.
+    /// The process is running, or ended normally.
     Well,
-    /// Nobody can say, for this reason.
+    /// The end is unknown, for this reason.
     Unknown(String),
     /// Something killed it.
     Died,
-    /// A signal from outside asked it to end: that is no fault of it.
+    /// An external signal asked the process to end, which is not its fault.
     Asked,
-    /// It returned a failure.
+    /// The process returned a failure.
     Failed(u8),
 }
 
@@ -67,12 +67,13 @@ impl<'a> Verdict<'a> {
         self.report.processes.iter().filter(|process| !matches!(self.end(process), End::Died))
     }
 
-    /// Whether filters leave out no call of the processes that they select: only then do ends count.
+    /// Returns true if filters keep all calls of the selected processes. Only then are process ends reported.
     fn has_ends(&self) -> bool {
         !self.report.record.in_part
     }
 
-    /// The processes that died, the first one first, as far as the order is known; otherwise, one that died in a call.
+    /// Returns the processes that crashed or were killed, in order of their ends if known. Otherwise, one
+    /// that ended in a call comes first.
     pub(super) fn deaths(&self) -> Option<Problem<'a>> {
         let mut dead: Vec<&Process> = self.dead().filter(|_| self.has_ends()).collect();
         dead.sort_by_key(|process| (process.ended_by_ns.unwrap_or(u64::MAX), process.pending.is_empty()));
@@ -113,7 +114,8 @@ impl<'a> Verdict<'a> {
         Some(Problem { kind: Some(&FAILED), incidents, ..problem })
     }
 
-    /// The processes that a signal from outside ended. One whose parent ended it, in a run that went well, is none.
+    /// The processes that an external signal ended. It lacks processes that their parent ended in a run that
+    /// succeeded.
     pub(super) fn asked_ends(&self) -> Option<Problem<'a>> {
         let failing = self.failing_ends();
         let failed = || self.died.iter().chain(&failing).flat_map(Problem::processes);
@@ -167,7 +169,7 @@ impl<'a> Verdict<'a> {
         since.map(|since| format!(" after {}", duration(since))).unwrap_or_default()
     }
 
-    /// Whether a process exited with the status of a child that had ended before: it passes on how that failed.
+    /// Returns true if a process exited with the status of a child that had failed before it.
     fn is_passed_on(&self, process: &Process) -> bool {
         let Some(code) = process.exit.code.filter(|code| *code > 0) else { return false };
         self.report.processes.iter().any(|child| {
@@ -175,7 +177,7 @@ impl<'a> Verdict<'a> {
             let by_signal = child.exit.signal.map(|signal| [BY_SIGNAL + signal, signal.wrapping_neg()]);
             let has_same =
                 child.exit.code == Some(code) || by_signal.is_some_and(|codes| codes.contains(&code));
-            // The parent may have waited for it without being seen to run afterwards.
+            // The parent may have waited for the child without being seen to run afterwards.
             let has_outlived = child.ended_by_ns.is_some_and(|ended| {
                 child.boot_id == process.boot_id && process.ended_by_ns.is_some_and(|its| ended <= its)
             });
@@ -188,12 +190,13 @@ impl<'a> Verdict<'a> {
         format!("{} ended with exit status {code}", self.names.process(&process.proc))
     }
 
-    /// Whether a fault plan changed a call.
+    /// Returns true if a fault plan changed a call.
     fn is_injected(&self) -> bool {
         self.report.processes.iter().any(|process| process.injected > 0)
     }
 
-    /// The programs that were started, made no call, and ended badly. A launcher passes on how its ranks ended.
+    /// Programs that were started, made no call, and ended badly. A launcher exits with the status of its
+    /// ranks.
     pub(super) fn failing_starts(&self) -> Option<Problem<'a>> {
         let record = &self.report.record;
         let returned = |exit: Exit| {
@@ -222,7 +225,8 @@ impl<'a> Verdict<'a> {
         })
     }
 
-    /// Returns a sentence: how a process died, in which call, and what it left open elsewhere.
+    /// Returns a sentence: how a process crashed or was killed, in which call, and which handles others still
+    /// have open.
     pub fn death(&self, process: &Process) -> String {
         let mut text =
             format!("{} {}{}", self.names.process(&process.proc), ended(process), self.last_act(process));
@@ -252,7 +256,7 @@ impl<'a> Verdict<'a> {
         })
     }
 
-    /// `ipc:2f... (1MiB) in rank 2`: what a process exported and others opened and never closed.
+    /// Formats a handle that the process exported and that others never closed: `ipc:2f... (1MiB) in rank 2`.
     fn left_open(&self, process: &Process, handle: &Handle) -> Option<String> {
         (handle.exporter.as_ref() == Some(&process.proc)).then_some(())?;
         let open = handle.opens.iter().filter(|open| open.closed_ns.is_none());

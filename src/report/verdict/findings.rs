@@ -82,7 +82,7 @@ impl<'a> Verdict<'a> {
         (!finding.hint.is_empty()).then(|| format!("hint: {}", clean(&finding.hint)))
     }
 
-    /// How the call of a finding ended, when, and where it was made.
+    /// Describes the call of a finding: how it ended, when, and where it was made.
     fn call(&self, finding: &Finding) -> String {
         let result = match finding.result.as_deref() {
             Some(result) => format!("returned {}", clean(result)),
@@ -119,7 +119,7 @@ impl<'a> Verdict<'a> {
         if name.starts_with("rank ") { name } else { format!("process {name}") }
     }
 
-    /// An object in a line: what, who, where, how much, when.
+    /// Describes an object in one line: its kind, process, place, size, and time.
     pub fn object(&self, rule: Option<Rule>, object: &Object) -> String {
         let mut parts = vec![match (&object.proc, object.pid, object.rank) {
             (Some(proc), ..) => self.called_process(proc),
@@ -176,8 +176,8 @@ impl<'a> Alike<'a> {
         self.0.iter().flat_map(|finding| &finding.procs).any(|own| **own == *proc)
     }
 
-    /// Returns the place of the line among the others in the headline: errors, failures that a rule explains, what was left
-    /// open, and the rest.
+    /// Returns the sort order of the line in the headline: errors, failures that a rule explains, leaks, and
+    /// the rest.
     pub fn place(&self) -> u8 {
         let first = self.first();
         match Severity::of(first.severity) {
@@ -188,7 +188,7 @@ impl<'a> Alike<'a> {
         }
     }
 
-    /// The ranks of the findings; their processes, where not all have one.
+    /// Names the ranks of the findings, or their processes if some have no rank.
     pub fn who(&self, verdict: &Verdict) -> String {
         let ranks: BTreeSet<u32> = self.0.iter().flat_map(|finding| &finding.ranks).copied().collect();
         let procs: BTreeSet<&str> =
@@ -203,8 +203,8 @@ impl<'a> Alike<'a> {
         }
     }
 
-    /// Returns what was found first, and how sure that is. Of an explanation, what failed and its likeliest cause: the report has
-    /// the others.
+    /// Returns the message, and its confidence. An explanation has the failed call and its likeliest cause;
+    /// the report lists the other causes.
     pub fn message(&self) -> String {
         let first = self.first();
         let is_explanation = is_explanation(&first.rule);
@@ -223,12 +223,13 @@ pub fn said(finding: &Finding) -> Cow<'_, str> {
     }
 }
 
-/// Returns what stands before the first semicolon of a sentence.
+/// Returns the part of a sentence before the first semicolon.
 pub fn first_clause(message: &str) -> &str {
     first_clauses(message, 1)
 }
 
-/// What stands before a semicolon of a sentence, counted from 1; all of it where it has fewer.
+/// Returns the first `count` clauses of a message, which semicolons separate. Returns all of it if it has
+/// fewer.
 fn first_clauses(message: &str, count: usize) -> &str {
     message.match_indices("; ").nth(count - 1).map_or(message, |(end, _)| &message[..end])
 }

@@ -1,4 +1,4 @@
-//! Handles of which something is wrong, in sentences.
+//! Handles with problems, in sentences.
 
 use super::{Problem, Verdict};
 use crate::base::moments::{bytes, number};
@@ -68,7 +68,7 @@ impl<'a> Verdict<'a> {
 
     fn handles_in(&self, state: State, handles: &[Handle]) -> Option<Problem<'a>> {
         let (severity, _, [one, more]) = gone(state)?;
-        // If only fault plans kept processes from opening it, it may be known elsewhere.
+        // If only fault plans kept processes from opening the handle, another process may have exported it.
         let is_tried = |handle: &&Handle| {
             state != State::Unknown || !handle.failed.iter().all(FailedOpen::is_on_purpose)
         };
@@ -98,7 +98,7 @@ impl<'a> Verdict<'a> {
         format!("{} {exporter}{freed}: {}", handle.fingerprint, self.culprits(handle))
     }
 
-    /// Returns who opened a handle, and when; who failed to.
+    /// Describes the processes that opened a handle, with times, and those that failed to.
     pub fn importers(&self, handle: &Handle) -> String {
         let (mut parts, most) = (self.openings(handle.opens.iter()), self.at_most(MOST_IMPORTERS));
         for failed in handle.failed.iter().take(most) {
@@ -138,13 +138,13 @@ impl<'a> Verdict<'a> {
         parts.join("; ")
     }
 
-    /// Those openings of a handle that make its state what it is; all, where none does by itself.
+    /// Describes the opens that cause the state of a handle; all opens if none causes it alone.
     pub fn culprits(&self, handle: &Handle) -> String {
         let parts = self.openings(handle.opens.iter().filter(|open| open.state == handle.state));
         if parts.is_empty() { self.importers(handle) } else { parts.join("; ") }
     }
 
-    /// Who opened a handle, and when.
+    /// Describes the processes that opened a handle, with times.
     fn openings<'o>(&self, opens: impl Iterator<Item = &'o Open>) -> Vec<String> {
         let mut by_proc: Vec<(&str, Vec<&Open>)> = Vec::new();
         for open in opens {
@@ -165,7 +165,7 @@ impl<'a> Verdict<'a> {
         parts
     }
 
-    /// When one process had a handle open: from its first opening to its last closing.
+    /// Formats the time in which a process had a handle open: from its first open to its last close.
     fn times(&self, opens: &[&Open]) -> String {
         let times: u64 = opens.iter().map(|open| open.times + open.earlier).sum();
         let times = if times > 1 { format!(" ({} times)", number(times)) } else { String::new() };
@@ -179,7 +179,7 @@ impl<'a> Verdict<'a> {
     }
 }
 
-/// The size of handles in brackets, as far as it is known.
+/// Formats the size of handles in parentheses, if known.
 pub fn in_all<'a>(handles: impl Iterator<Item = &'a Handle>) -> String {
     match handles.filter_map(|handle| handle.bytes).fold(0, u64::saturating_add) {
         0 => String::new(),

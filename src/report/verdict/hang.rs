@@ -21,7 +21,7 @@ impl Report {
 }
 
 impl<'a> Verdict<'a> {
-    /// The hangs after which the job made no progress, the first one first.
+    /// Hangs from which the job did not resume, the first one first.
     pub(super) fn hangs(&self) -> Option<Problem<'a>> {
         let lasting: Vec<&Hang> = self.report.lasting_hangs().collect();
         let incidents = lasting.iter().map(|hang| Incident::new(&HUNG, self.hang(hang))).collect();
@@ -48,7 +48,7 @@ impl<'a> Verdict<'a> {
         format!("the job {hangs}, {since}{}: {}", ended.unwrap_or_default(), self.answer(hang))
     }
 
-    /// Returns the time of each hang from which the job resumed, and what it waited for.
+    /// Returns a sentence for each hang from which the job resumed: its time, and the calls that waited.
     pub fn stalls(&self) -> impl Iterator<Item = String> {
         let stall = |hang: &Hang| {
             let lasted = duration(hang.resumed_ns?.saturating_sub(hang.began_ns()));
@@ -58,7 +58,7 @@ impl<'a> Verdict<'a> {
         self.report.record.hangs.iter().filter_map(stall)
     }
 
-    /// What processes waited for, and when that was read: it has durations until then.
+    /// Describes the calls that processes waited in, and the time of the reading. Durations end there.
     fn answer(&self, hang: &Hang) -> String {
         let answer = clean(&hang.answer);
         match self.moment(hang.time_ns).trim_start() {
@@ -67,7 +67,7 @@ impl<'a> Verdict<'a> {
         }
     }
 
-    /// ` at 4.371610`; nothing where times have no begin.
+    /// ` at 4.371610`; empty if times have no origin.
     fn moment(&self, moment: u64) -> String {
         if self.has_begun(moment) { format!(" at {}", self.at(moment)) } else { String::new() }
     }
@@ -81,7 +81,7 @@ impl<'a> Verdict<'a> {
         }
     }
 
-    /// Whether the recording had begun: before its first call, a process does not record.
+    /// Returns true if the recording had begun: a process records from its first call on.
     fn has_begun(&self, moment: u64) -> bool {
         (1..=moment).contains(&self.report.record.began_ns)
     }

@@ -34,7 +34,7 @@ pub enum About<'a> {
     Finding(&'a Finding),
     /// Another problem, of this severity.
     Problem(Severity),
-    /// What is known of the lines above.
+    /// Facts about the lines above.
     Rest,
     /// Commands that show more.
     More,
@@ -52,9 +52,9 @@ impl About<'_> {
 }
 
 impl<'a> Verdict<'a> {
-    /// Returns the lines, the first of which is the worst that is known: a hang, a process that died, an error, a failure that nothing
-    /// explains, what was left open, another warning. None without problems. `shown` is the argument of `cupeer report` for
-    /// this recording.
+    /// Returns the lines, the worst first: a hang, a process that crashed or was killed, an error, an
+    /// unexplained failure, a leak, another warning. Empty without problems. `shown` is the argument of
+    /// `cupeer report` for this recording.
     pub fn headline(&self, shown: &str) -> Vec<Line<'a>> {
         let mut groups = self.alike();
         groups.sort_by_key(Alike::place);
@@ -66,7 +66,8 @@ impl<'a> Verdict<'a> {
         lines.extend(
             self.deaths_not_shown().map(|text| Line { text, about: About::Problem(Severity::Error) }),
         );
-        // What no error explains, and no warning about the same process, comes before warnings, with what was looked at.
+        // Failures without an error or a warning that explains them come before warnings, with the causes
+        // that were ruled out.
         let failed = self.of_kind(&FAILED);
         let is_about =
             |group: &Alike| failed.iter().flat_map(|it| it.processes()).any(|it| group.concerns(&it.proc));
@@ -132,10 +133,10 @@ impl<'a> Verdict<'a> {
         why.into_iter().chain((!more.is_empty()).then_some(report)).chain(rule).collect()
     }
 
-    /// Returns that no finding explains something, what rules looked at and what they did not, and the notes about the processes that failed: the cause may
-    /// be among these.
+    /// Returns lines that say that no finding explains a problem, which rules were checked and which were
+    /// not, and the notes about the failed processes, because one of them may be the cause.
     pub fn unexplained(&self, what: &str) -> Vec<Line<'a>> {
-        // No note explains that a process was killed from outside, or for lack of memory.
+        // No note explains an external kill, or a kill for lack of memory.
         let crashed = self.died.iter().filter(|died| died.processes().any(|process| is_crash(process.exit)));
         let notes = self.noted_about(crashed.chain(self.of_kind(&FAILED)));
         let below = [(!notes.is_empty(), "notes about it"), (!self.report.clues.is_empty(), "unusual facts")];
@@ -148,7 +149,7 @@ impl<'a> Verdict<'a> {
         iter::once(Line { text, about: About::Rest }).chain(notes).collect()
     }
 
-    /// What happened to the first process that died, and how many others did.
+    /// Describes the end of the first process that crashed or was killed, and the number of others.
     fn deaths_in_short(&self, dead: &[&'a Process]) -> Vec<Line<'a>> {
         let Some((first, others)) = dead.split_first() else { return Vec::new() };
         let after = self.after(first.ended_by_ns);
@@ -173,7 +174,7 @@ impl<'a> Verdict<'a> {
         lines
     }
 
-    /// That processes died whose calls filters leave out in part.
+    /// Returns a line about crashed processes that the filters select only in part.
     fn deaths_not_shown(&self) -> Option<String> {
         let dead = self.dead().count() as u64;
         let is_told = self.report.record.in_part && dead > 0;

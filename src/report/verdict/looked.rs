@@ -7,13 +7,13 @@ use cupeer_spec::env;
 use cupeer_spec::function::{FnId, Group};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Returns why nobody can say that a rule that applies was kept by all processes of a record, where no finding says that it was
-/// broken.
+/// Returns the reason why it is unknown whether all processes of a recording kept a rule that applies. `None`
+/// if it is known, or if a finding says that the rule was broken.
 pub fn why_unknown(report: &Report, rule: &RuleSpec) -> Option<String> {
     reservations(report).into_iter().next().or_else(|| of_rule(report, rule))
 }
 
-/// What calls are about that cupeer records, by their group.
+/// Subjects of recorded calls, by group.
 const RECORDED: [(Group, &str); 7] = [
     (Group::Peer, "peer access"),
     (Group::Ipc, "legacy IPC"),
@@ -26,10 +26,11 @@ const RECORDED: [(Group, &str); 7] = [
 
 /// The most rules that are named that were not looked for.
 const MOST_RULES: usize = 3;
-/// The most functions that are named of which no call is in the recording.
+/// Number of unrecorded functions that are listed.
 const MOST_FUNCTIONS: usize = 4;
 
-/// Returns what rules looked at in a report that explains nothing, and what nobody checked: two sentences.
+/// Describes the scope of a report that explains nothing: the calls that rules checked, and those that no
+/// rule checked, in two sentences.
 pub fn scope(report: &Report) -> String {
     let has = |group: Group| {
         let mut known = report.functions.iter().filter_map(|function| FnId::named(&function.function));
@@ -45,8 +46,8 @@ pub fn scope(report: &Report) -> String {
     format!("{rules} looked at {calls}{of_what}. Not checked: {}{but}", not_checked(report))
 }
 
-/// Returns what no rule looked at in a recording: what none ever does, rules that were left out, and functions that the program
-/// called and that were not recorded.
+/// Describes the unchecked part of a recording: calls that no rule ever checks, rules that were excluded, and
+/// functions that the program called and that were not recorded.
 pub fn not_checked(report: &Report) -> String {
     let mut all =
         vec!["the order of reads and writes by kernels".to_owned(), "what memory contains".to_owned()];
@@ -70,7 +71,7 @@ pub fn not_checked(report: &Report) -> String {
     format!("{}, and the program's own code", all.join(", "))
 }
 
-/// Returns why of no rule can be said that all processes kept it.
+/// Returns reasons that apply to all rules for which it is unknown whether all processes kept them.
 pub fn reservations(report: &Report) -> Vec<String> {
     let record = &report.record;
     let unseen = report.unseen().map(|(_, why)| why);
@@ -108,7 +109,7 @@ pub fn why_nothing_ran(report: &Report) -> Option<String> {
     (!has_call).then(|| reservations(report).into_iter().next().unwrap_or_else(why))
 }
 
-/// The reasons why rules were not looked for, each with the rules: what was chosen, and what was not asked for.
+/// Returns the reasons why rules were not checked, each with its rules: they were excluded, or not selected.
 pub fn left_out_rules(report: &Report) -> BTreeMap<String, Vec<&'static str>> {
     let mut all: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for rule in RULES.iter().filter(|rule| applies(report, rule)) {
@@ -129,7 +130,8 @@ fn of_rule(report: &Report, rule: &RuleSpec) -> Option<String> {
     })
 }
 
-/// In how many processes no rule was checked at the call: nothing where that is all of them, `None` where it is none.
+/// Describes the processes in which no rule was checked at the call. Empty for all processes, `None` for
+/// none.
 fn unchecked(report: &Report) -> Option<String> {
     let all = &report.processes;
     match all.iter().filter(|process| process.checked().is_none()).count() {
@@ -139,16 +141,17 @@ fn unchecked(report: &Report) -> Option<String> {
     }
 }
 
-/// Whether a call was recorded that could have broken it. What a fault plan answers is never judged.
+/// Returns true if a recorded call could have broken the rule. Calls that a fault plan answers are not
+/// judged.
 fn is_called(report: &Report, rule: &RuleSpec) -> bool {
     let is_its = |name: &str| rule.functions().iter().any(|function| function.spec().name() == name);
     let mut judged = report.functions.iter().filter(|function| function.calls > function.injected);
     judged.any(|function| rule.functions().is_empty() || is_its(&function.function))
 }
 
-/// Which choice of rules leaves it out in a process, at least for some libraries.
+/// Returns the selection of rules that excludes this one in a process, at least for some libraries.
 fn left_out(process: &Process, rule: &RuleSpec) -> Option<String> {
-    // What could not be understood was not done.
+    // A selection that could not be parsed was not used.
     let set = |name| Some((RuleSet::parse(value(process, name)?).ok()?, value(process, name)?));
     let ignored = set(env::IGNORE).filter(|(set, _)| set.names(rule.id));
     let ignored = ignored.map(|(_, text)| format!("--ignore {} leaves it out", clean(text)));

@@ -43,7 +43,7 @@ use std::collections::HashMap;
 pub fn decide(report: &mut Report, chosen: Option<&Chosen>) {
     let of_run = report.processes.iter().filter_map(|process| {
         let text = process.variables.get(env::ERROR_ON).filter(|text| !text.is_empty())?;
-        // What could not be understood was not done.
+        // A selection that could not be parsed was not used.
         Some((process.proc.clone(), Chosen::parse(text).ok()?))
     });
     let of_run: HashMap<_, _> = if chosen.is_none() { of_run.collect() } else { HashMap::new() };
@@ -162,19 +162,19 @@ impl<'a> Verdict<'a> {
         moments::since(self.report.record.began_ns, moment)
     }
 
-    /// Returns how many are named of which `few` are if not all are asked for.
+    /// Returns the number of items to list if `few` are listed by default.
     pub fn at_most(&self, few: usize) -> usize {
         if self.all { usize::MAX } else { few }
     }
 }
 
-/// Whether a finding is among the problems: its severity is above note, or it explains a failed call.
+/// Returns true if a finding is among the problems: its severity is above note, or it explains a failed call.
 fn is_told(finding: &Finding) -> bool {
     finding.severity != Severity::Note.word() || is_explanation(&finding.rule)
 }
 
 impl<'a> Problem<'a> {
-    /// So many things to which something happened; `None` for none.
+    /// Creates a problem with a number of things; `None` for zero.
     pub fn of((count, word): (u64, &str), what: &str, items: Vec<String>) -> Option<Problem<'a>> {
         (count > 0).then(|| Problem::new(format!("{} {what}", counted(count, word)), items))
     }
@@ -210,7 +210,7 @@ impl<'a> Problem<'a> {
         Some(Problem { kind: Some(kind), severity: kind.severity, incidents, ..problem })
     }
 
-    /// The line of the headline.
+    /// Returns the problem as a line of the headline.
     fn line(&self) -> Line<'a> {
         Line { text: self.in_short.clone(), about: About::Problem(self.severity) }
     }

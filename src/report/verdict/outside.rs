@@ -33,7 +33,7 @@ impl Verdict<'_> {
         }
     }
 
-    /// Whether exports were recorded in all processes.
+    /// Returns true if exports were recorded in all processes.
     fn has_exports(&self) -> bool {
         let has_all = |set: &FunctionSet| {
             FnId::all().filter(|id| id.spec().exports().is_some()).all(|id| set.contains(id as usize))

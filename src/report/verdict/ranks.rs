@@ -40,11 +40,11 @@ impl<'a> Verdict<'a> {
     }
 
     pub(super) fn deviating(&self) -> Option<Problem<'a>> {
-        // Of its failures alone nobody sees how often a rank calls.
+        // Failures alone do not show how often a rank calls.
         if self.report.record.filters.iter().any(|filter| filter == "--failed") {
             return None;
         }
-        // Of these nobody knows how often they called.
+        // The number of calls of these ranks is unknown.
         let lossy: BTreeSet<u32> = self
             .report
             .processes

@@ -30,7 +30,7 @@ pub fn find(findings: &mut [Finding]) {
     }
 }
 
-/// When a rule was broken: what was left open, at the end.
+/// Returns the time at which a rule was broken. For a leak, it is the end of the recording.
 fn moment(finding: &Finding) -> u64 {
     if finding.tells(Tells::OpenAtExit) { u64::MAX } else { finding.time_ns }
 }
@@ -57,7 +57,7 @@ fn follows(found: &Finding, root: &Finding) -> bool {
         && shares(found, root)
 }
 
-/// The beginning of rules about the use of what has ended, and the end of those about what ends too early.
+/// Prefix of rules about uses of ended objects, and suffix of rules about objects that end too early.
 const USE: &str = "use-after-";
 const WHILE_OPEN: &str = "-while-open";
 
@@ -65,7 +65,7 @@ fn is_left(finding: &Finding) -> bool {
     finding.tells(Tells::OpenAtExit)
 }
 
-/// Whether two findings are about one handle, or about one address of a process.
+/// Returns true if two findings are about the same handle, or about the same address of a process.
 fn shares(found: &Finding, root: &Finding) -> bool {
     let is_one = |(a, b): (&Object, &Object)| {
         a.fingerprint.is_some() && a.fingerprint == b.fingerprint
@@ -74,7 +74,7 @@ fn shares(found: &Finding, root: &Finding) -> bool {
     found.objects.iter().flat_map(|a| root.objects.iter().map(move |b| (a, b))).any(is_one)
 }
 
-/// Returns findings of a report in an order in which each stands above those that follow from it.
+/// Sorts findings so that each comes before those that follow from it.
 pub fn below<'a>(report: &'a Report, findings: Vec<&'a Finding>) -> Vec<&'a Finding> {
     let number = |finding: &Finding| report.findings.iter().position(|other| std::ptr::eq(other, finding));
     let root = |finding: &Finding| {
@@ -84,7 +84,7 @@ pub fn below<'a>(report: &'a Report, findings: Vec<&'a Finding>) -> Vec<&'a Find
         }
         at
     };
-    // Those of a root stand where the first of them would.
+    // A root and the findings that follow from it take the place of the first of them.
     let place = |finding: &&Finding| {
         let root = root(finding);
         let first = findings.iter().position(|other| number(other) == Some(root));

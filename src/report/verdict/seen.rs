@@ -1,4 +1,5 @@
-//! The first lines of a report without problems: the calls that broke no rule, and what nobody checked. They acquit nobody.
+//! The first lines of a report without problems: the calls that broke no rule, and the calls that no rule
+//! checked. The absence of problems proves nothing.
 
 use super::{Verdict, looked};
 use crate::base::moments::{bytes, number};
@@ -6,7 +7,7 @@ use crate::model::{ExitKind, FailureGroup, Handle, Proc, Process, State};
 use crate::words::names::{counted, quiet_ones};
 
 impl Verdict<'_> {
-    /// Returns what was seen and not checked if there are no problems: a paragraph each.
+    /// Describes the checked and unchecked calls of a recording without problems, one paragraph each.
     pub fn seen(&self) -> Vec<String> {
         if self.report.record.matching == Some(0) {
             return Vec::new();
@@ -27,7 +28,7 @@ impl Verdict<'_> {
         [Some(self.unbroken()), self.outside(), Some(not_checked)].into_iter().flatten().collect()
     }
 
-    /// That the calls broke no rule, and what else is known of them.
+    /// Says that the calls broke no rule, and adds what else is known about them.
     fn unbroken(&self) -> String {
         let record = &self.report.record;
         let all = self.report.call_count();
@@ -61,14 +62,15 @@ impl Verdict<'_> {
         sentences.join(". ") + "."
     }
 
-    /// How many calls failed without harm, as notes explain.
+    /// Describes failed calls that did no harm, as notes explain.
     fn survived(&self) -> Option<String> {
         let groups = self.report.failure_groups.iter().filter(|group| !group.usual && !group.is_on_purpose());
         let count = groups.map(|group| group.count).sum();
         (count > 0).then(|| format!("{} failed, and the program went on", counted(count, "call")))
     }
 
-    /// How many processes exited with an error while a fault plan was active: without one, that would be a problem.
+    /// Describes processes that exited with an error while a fault plan was active. Without a plan, they are
+    /// problems.
     fn failed_on_purpose(&self) -> Option<String> {
         let is_own = |process: &&Process| !process.is_stopped_on_purpose() && !self.report.record.in_part;
         let own = self.report.processes.iter().filter(is_own);
@@ -78,7 +80,7 @@ impl Verdict<'_> {
         })
     }
 
-    /// How many calls failed, all as expected or on purpose.
+    /// Describes failed calls if all of them were expected or injected.
     fn failed_as_expected(&self) -> Option<String> {
         let groups = &self.report.failure_groups;
         let sum = |is_one: &dyn Fn(&&FailureGroup) -> bool| {
@@ -95,7 +97,7 @@ impl Verdict<'_> {
         (!parts.is_empty()).then(|| parts.join(", and "))
     }
 
-    /// What is open, stopped, or unknown, in sentences without their full stops.
+    /// Describes open, stopped, and unknown processes, in sentences without periods.
     fn left_and_unknown(&self) -> Vec<String> {
         let record = &self.report.record;
         let open = self.handles_in_state(|state| matches!(state, State::Open | State::OpenAtExit));
@@ -138,7 +140,7 @@ impl Verdict<'_> {
         said.into_iter().flatten().collect()
     }
 
-    /// How many processes ended so, apart from those that a fault plan ended.
+    /// Returns the number of processes that ended in these ways, except those that a fault plan ended.
     fn ends_of(&self, kinds: &[ExitKind]) -> u64 {
         let all = self.report.processes.iter();
         all.filter(|process| kinds.contains(&process.exit.kind) && !process.is_stopped_on_purpose()).count()

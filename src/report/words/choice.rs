@@ -22,7 +22,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 use std::path::Path;
 
-/// What a call is for: what many places call one function for is one of these.
+/// Purpose of a call. If many places call a function for the same purpose, it is one of these.
 pub mod purpose {
     pub const ACQUIRE: u8 = 1;
     pub const RELEASE: u8 = 2;
@@ -63,7 +63,8 @@ impl Roots {
         Roots { program: process.program().to_owned(), folders }
     }
 
-    /// Returns true if a library may be the program's own; in a program with lines of Python, only if it is beside them.
+    /// Returns true if a library may belong to the program. For a Python program, it must be next to the
+    /// program's files.
     pub fn has(&self, library: &str, is_strict: bool) -> bool {
         let is_inside = || self.folders.iter().any(|root| library.starts_with(root.as_str()));
         if is_strict { is_inside() && !is_package(library) } else { !is_installed(library) || is_inside() }
@@ -80,20 +81,19 @@ pub fn is_installed(path: &str) -> bool {
     is_package(path) || FOLDERS.iter().any(|folder| path.starts_with(folder)) || path.starts_with('[')
 }
 
-/// Whether a file of source is the compiler's or the system's.
+/// Returns true if a source file belongs to the compiler or the system.
 fn is_of_system(file: &str) -> bool {
     const PARTS: [&str; 5] = ["/include/c++/", "/lib/gcc/", "/rustc/", "/.cargo/registry/", "/local/cuda"];
     file.starts_with("/usr/include/") || PARTS.iter().any(|part| file.contains(part))
 }
 
-/// Returns the line that people are shown of those of one address, of which no call tells anything else: the innermost one that
-/// is in no header.
+/// Returns the line to show for an address without a call: the innermost line outside of headers.
 pub fn line_at(lines: &[SourceLine]) -> Option<&SourceLine> {
     let is_own = |line: &&SourceLine| !is_header(&line.file) && !is_of_system(&line.file);
     lines.iter().find(is_own).or(lines.first())
 }
 
-/// Whether a function ends a scope, and so does what somebody else left to it.
+/// Returns true if a function ends a scope, and so ends objects that other code left to it.
 fn ends_scope(function: &str) -> bool {
     const NAMES: [&str; 4] = ["__del__", "__exit__", "__aexit__", "_M_dispose"];
     let plain = plain(function);
@@ -118,7 +118,7 @@ fn plain(function: &str) -> String {
     plain.trim_end_matches(" const").to_owned()
 }
 
-/// A frame as people see it: one of the lines of a place.
+/// A frame as shown to users: one of the lines of a place.
 #[derive(Clone, Copy)]
 struct Frame<'p> {
     /// The index of the place in the stack, and of the line in it.
@@ -138,7 +138,8 @@ impl<'p> Frame<'p> {
         self.line.map_or_else(|| self.place.library.as_deref().unwrap_or_default(), |line| &line.file)
     }
 
-    /// What it has in common with the other frames of its function; and with those of its line.
+    /// Returns the hash that the frames of its function share, and the hash that the frames of its line
+    /// share.
     fn keys(&self) -> (u64, u64) {
         let function = hash(&(self.function(), self.file()));
         (function, hash(&(function, self.line.map_or(self.place.offset, |line| u64::from(line.line)))))
@@ -154,7 +155,7 @@ fn frames<'p>(stack: &'p [Place], maker: usize, roots: &Roots) -> Vec<Frame<'p>>
     let innermost = stack.iter().find(|place| place.is_of_python()).map(Place::origin);
     let standing = |place: &Place| innermost.map_or(0, |innermost| place.origin().standing(innermost));
     let best = stack.iter().filter(|place| place.is_of_python()).map(standing).max().unwrap_or(0);
-    // `python -c` starts workers: what it was given is the program only where no file is.
+    // `python -c` starts workers: its text is the program only if no file is.
     let is_file = |place: &Place| place.python.as_ref().is_some_and(|line| !line.file.starts_with('<'));
     let has_file = stack.iter().any(|place| is_file(place) && standing(place) == best);
     let mut frames = Vec::new();
@@ -194,14 +195,15 @@ const FEWEST_ENTRIES: usize = 3;
 struct File {
     /// The lines of other files that call each of its functions.
     entries: HashMap<u64, HashSet<u64>>,
-    /// Whether a thread of the program begins in it.
+    /// True if a thread of the program begins in it.
     is_root: bool,
-    /// Whether a line of it calls several functions of the driver.
+    /// True if one of its lines calls several driver functions.
     is_generic: bool,
 }
 
 impl File {
-    /// Whether it is a layer: it calls what it is given, or others use several of its functions, or a few in several places.
+    /// Returns true if the function is a layer: it calls its arguments, or other code uses several of its
+    /// functions, or a few of them in several places.
     fn is_layer(&self) -> bool {
         let entries = || self.entries.values().map(HashSet::len).sum::<usize>();
         !self.is_root && (self.is_generic || entries() >= FEWEST_ENTRIES)
@@ -227,7 +229,7 @@ pub struct Offending {
 }
 
 impl Helpers {
-    /// Learns from a stack and the functions of the driver that were called with it.
+    /// Learns from a stack, and from the driver functions that were called with it.
     pub fn learn(&mut self, stack: Stack, places: &[Place], maker: usize, roots: &Roots, called: &[FnId]) {
         let frames = frames(places, maker, roots);
         let own: Vec<&Frame> = frames.iter().filter(|frame| frame.is_own).collect();
@@ -260,11 +262,11 @@ impl Helpers {
         }
     }
 
-    /// Whether a frame gives way to its caller because it only passes calls on.
+    /// Returns true if the frame only passes calls on, so that its caller is reported instead.
     fn passes(&self, frame: &Frame, next: &Frame, roots: &Roots, offending: Option<&Offending>) -> bool {
         let is_program = |frame: &Frame| frame.place.library.as_deref() == Some(roots.program.as_str());
         if is_program(frame) && !is_program(next) && !next.place.is_of_python() {
-            // What the program gives to a library to call is its own.
+            // A callback that the program gives to a library is the program's own code.
             return false;
         }
         let (function, line) = frame.keys();
@@ -274,7 +276,7 @@ impl Helpers {
         let is_used_as_one = |file: &str| self.files.get(&hash(&file)).is_some_and(File::is_layer);
         let is_layer = is_library || is_header(frame.file()) || is_used_as_one(frame.file());
         let Some(known) = self.functions.get(&function) else { return is_layer };
-        // One that calls what it is given has several purposes, and none of its own.
+        // A line that calls its arguments has several purposes, and none of its own.
         let is_generic = self.lines.get(&line).is_some_and(Option::is_none);
         let is_simple = known.purposes.count_ones() <= 1 || is_generic;
         let breaks = |stacks: &HashSet<Stack>, of: &Offending| !stacks.is_disjoint(&of.stacks);
@@ -287,8 +289,8 @@ impl Helpers {
             }
     }
 
-    /// Returns the place of a call whose stack begins to matter with its place `maker`, which made the call: the frame that
-    /// people are shown.
+    /// Returns the place of a call to show. `maker` is the index of the place that made the call: frames
+    /// before it do not matter.
     pub fn choose(
         &self,
         stack: &[Place],

@@ -7,7 +7,7 @@
 use crate::model::{Deviation, Ranks};
 use std::collections::BTreeMap;
 
-/// Returns how counts are spread over ranks, and who deviates; `None` where there are no ranks.
+/// Describes the distribution of counts over ranks, with the deviating ranks; `None` without ranks.
 pub fn spread(counts: &BTreeMap<u32, u64>) -> Option<Ranks> {
     let mut sorted: Vec<u64> = counts.values().copied().collect();
     sorted.sort_unstable();
@@ -22,7 +22,7 @@ fn middle(sorted: &[u64]) -> u64 {
 }
 
 fn deviating(counts: &BTreeMap<u32, u64>, sorted: &[u64], median: u64) -> Vec<Deviation> {
-    // What more than half have is also the median.
+    // A value that more than half share is the median.
     let agreeing = sorted.iter().filter(|count| **count == median).count();
     let exact = agreeing * 2 > sorted.len();
     if sorted.len() < 3 {

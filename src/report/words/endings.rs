@@ -1,4 +1,4 @@
-//! The ends of processes in words. Whether an end is a problem is up to `verdict`.
+//! The ends of processes in words. `verdict` decides whether an end is a problem.
 
 use crate::model::{Asked, Exit, ExitKind, Process};
 use crate::words::names::{clean, signal_name};
@@ -63,7 +63,7 @@ pub fn ended(process: &Process) -> String {
         Some(asked) if process.exit.signal == Some(asked.signal) => {
             format!("was ended by {}", from_outside(asked))
         }
-        // Its parent took how it ended along when the same signal ended that.
+        // The same signal ended its parent, which therefore did not record how the process ended.
         Some(asked) if process.exit.kind == ExitKind::Died && process.ended_by_ns.is_some() => {
             format!("was ended by {}", from_outside(asked))
         }

@@ -12,23 +12,23 @@ use cupeer_spec::runtime::is_library;
 /// Query of a thread: the thread, the action that follows a mere query, and the object of the query.
 pub type Question = (u32, FollowUp, u64);
 
-/// Class of a failure, as far as it is known.
+/// Class of a failure, if known.
 #[derive(Clone, Copy, Default)]
 pub enum Standing {
-    /// Nothing that is expected.
+    /// Not expected.
     #[default]
     Unexpected,
-    /// The answer to a probe, if its thread follows it up.
+    /// A negative answer to a probe, if the thread follows it up.
     Open(Probe, Question),
-    /// The answer to a probe.
+    /// A negative answer to a probe.
     Expected(Probe),
 }
 
 impl Standing {
-    /// Of a call that has returned.
+    /// Returns the standing of a call that returned.
     pub fn of(process: &Process, function: FnId, call: &Call) -> Standing {
         let Outcome::Returned(result) = call.outcome else { return Standing::Unexpected };
-        // What a fault plan answers was not asked of the driver.
+        // A fault plan's answers do not come from the driver.
         if result == 0 || call.injected {
             return Standing::Unexpected;
         }
@@ -43,7 +43,7 @@ impl Standing {
         }
     }
 
-    /// The question that is open.
+    /// Returns the open question.
     pub fn question(self) -> Option<Question> {
         if let Standing::Open(_, question) = self { Some(question) } else { None }
     }
@@ -57,7 +57,7 @@ pub fn why(process: &Process, call: &Call) -> Option<&'static str> {
     }
 }
 
-/// The question that a call answers, whatever it returned.
+/// Returns the question that a call answers, whatever its result.
 pub fn answered(function: FnId, call: &Call) -> Option<Question> {
     let Outcome::Returned(result) = call.outcome else { return None };
     let args = call.arguments();

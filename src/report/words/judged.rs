@@ -5,7 +5,7 @@ use cupeer_rules::decide;
 use cupeer_spec::function::{FnId, Library};
 use cupeer_spec::record::slot::MOST_ARGS;
 
-/// A call that has returned, as it is decided about.
+/// Passes on a call that returned, in the form in which rules judge it.
 pub fn judged<'a>(
     function: FnId,
     result: i32,

@@ -13,7 +13,7 @@ pub struct Limited {
 }
 
 impl Limited {
-    /// Returns what the limits that processes reached have in common; `None` if no process reached one.
+    /// Summarizes the limits that processes reached; `None` if no process reached one.
     pub fn of(reached: impl Iterator<Item = Option<u64>>) -> Option<Limited> {
         let reached: Vec<u64> = reached.flatten().collect();
         Some(Limited { processes: reached.len(), limit: *reached.iter().max()? })

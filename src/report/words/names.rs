@@ -49,7 +49,8 @@ impl Labels {
             _ if hosts[&by_host(process)] == 1 => Name::Other(clean(&by_host(process))),
             Some(_) if both[&by_rank(process)] == 1 => Name::Other(by_rank(process)),
             _ => {
-                // In another namespace, or what a process executed: the first one is 5#1, the second 5#2.
+                // Pids can repeat in another namespace, and after exec: the first process is 5#1, the second
+                // 5#2.
                 let key = if report.record.hosts.len() > 1 { by_host(process) } else { by_pid(process) };
                 let number = alike.entry(key.clone()).or_default();
                 *number += 1;
@@ -60,7 +61,7 @@ impl Labels {
         Labels { by_proc, devices: Self::devices(report) }
     }
 
-    /// The names of the devices, which for once are whole UUIDs where the short ones do not tell them apart.
+    /// Names the devices, by full UUIDs if the short ones are ambiguous.
     fn devices(report: &Report) -> HashMap<Uuid, String> {
         let short = |device: &Device| Gpu { number: device.number, uuid: device.uuid.0 }.to_string();
         let all: BTreeSet<String> = report.devices.iter().map(short).collect();
@@ -186,7 +187,7 @@ pub fn sentence(text: &str) -> String {
     if ends { text.to_owned() } else { format!("{text}.") }
 }
 
-/// `1,990 more processes shared nothing and were not recorded`, or without `more` where there are none beside these; `None`
+/// `1,990 more processes shared nothing and were not recorded`, without `more` if there are no others; `None`
 /// for none.
 pub fn quiet_ones(count: u64, recorded: usize) -> Option<String> {
     let more = if recorded > 0 { " more " } else { " " };
@@ -200,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn how_often_each_failed_is_as_readable_as_other_numbers() {
+    fn failure_counts_are_formatted_like_other_numbers() {
         let all =
             Codes::from([("CUDA_ERROR_MAP_FAILED".into(), 3), ("CUDA_ERROR_INVALID_VALUE".into(), 1000)]);
         assert_eq!(codes(&all), "1,000 INVALID_VALUE, 3 MAP_FAILED");

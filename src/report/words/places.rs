@@ -17,10 +17,10 @@ use std::rc::Rc;
 
 /// Finds the function that contains a return address, if the symbols of its library are available.
 pub trait Names {
-    /// The function.
+    /// Returns the function at an address of a library.
     fn name(&mut self, library: &Library, address: u64) -> Option<Symbol>;
 
-    /// Is told what will be asked for.
+    /// Announces the names that will be looked up.
     fn prepare(&mut self, asked: &[(&Library, u64)]);
 }
 
@@ -255,7 +255,7 @@ impl<'a> Places<'a> {
     }
 }
 
-/// Whether a file is an interpreter of Python, by its name.
+/// Returns true if a file name is that of a Python interpreter.
 fn is_interpreter(name: &str) -> bool {
     name.starts_with("libpython") || name.starts_with("python")
 }
@@ -267,7 +267,7 @@ pub fn in_lines(stack: &[Place]) -> Vec<String> {
     if first.python.is_none() {
         return stack.iter().flat_map(Place::lines).collect();
     }
-    // With who called, one of them has been said.
+    // The caller line already contains one of them.
     let mut lines = rest.iter().filter(|place| place.is_of_python()).peekable();
     lines.next_if(|place| !first.is_of_python() && place.python == first.python);
     let more = lines.map(Place::long);
@@ -275,7 +275,7 @@ pub fn in_lines(stack: &[Place]) -> Vec<String> {
 }
 
 impl Place {
-    /// Returns the place that made the call: this one, or the one that made it for this one.
+    /// Returns the place that made the call: this one, or the one that called it.
     pub fn maker(&self) -> &Place {
         self.via.as_deref().unwrap_or(self)
     }
@@ -286,12 +286,12 @@ impl Place {
         of(self.maker()) == of(frame) && self.maker().python == frame.python
     }
 
-    /// Whose code this line of Python is in.
+    /// Returns the origin of this line of Python.
     pub(super) fn origin(&self) -> Origin<'_> {
         Origin::of(self.python.as_deref().map_or("", |line| &line.file))
     }
 
-    /// Whether this is a frame of Python, and not one from which Python was left.
+    /// Returns true if this is a Python frame, and not a frame of the code that Python called.
     pub(super) fn is_of_python(&self) -> bool {
         self.python.is_some() && self.library.is_none() && self.offset == 0
     }
@@ -301,14 +301,15 @@ impl Place {
         self.library.as_deref().map(|path| path.rsplit('/').next().unwrap_or(path))
     }
 
-    /// Whether this is the CUDA runtime: as a shared library, or within another one, by the names that it has there.
+    /// Returns true if this is the CUDA runtime: as a shared library, or linked into another one, by the
+    /// names of its functions.
     fn is_runtime(&self) -> bool {
         let library = self.library.as_deref().unwrap_or_default();
         let function = self.function.as_deref().unwrap_or_default();
         is_library(library.as_bytes()) || function.starts_with("libcudart_static_")
     }
 
-    /// Whether its name is one of the runtime's functions: `cudaMalloc`.
+    /// Returns true if the function is one of the runtime's, such as `cudaMalloc`.
     fn is_entry_of_runtime(&self) -> bool {
         let name = self.function.as_deref().and_then(|name| name.strip_prefix("cuda"));
         name.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()))
@@ -320,7 +321,8 @@ impl Place {
         Some(function.rsplit_once("+0x").map_or(function, |(symbol, _)| symbol))
     }
 
-    /// Returns the names of the functions at this place: of Python, those that were inlined, and that of the library.
+    /// Returns the names of the functions at this place: the Python function, inlined functions, and the
+    /// library's function.
     pub fn functions(&self) -> impl Iterator<Item = &str> {
         let lines = self.python.as_deref().into_iter().chain(&*self.lines);
         lines.filter_map(|line| line.function.as_deref()).chain(self.symbol())
@@ -345,8 +347,9 @@ impl Place {
         inlined.chain([format!("{}, {}", last.text(), self.short())]).collect()
     }
 
-    /// With the line of source, where it is known: `main.c:12 in f, libx.so+0x12`; else with the function:
-    /// `libx.so+0x12 f+0x2`. Where a line of Python has led here, that first: `train.py:118 in exchange, libx.so+0x12`.
+    /// Formats the place with its source line if known: `main.c:12 in f, libx.so+0x12`. Otherwise, with its
+    /// function: `libx.so+0x12 f+0x2`. A line of Python that led here comes first: `train.py:118 in exchange,
+    /// libx.so+0x12`.
     pub fn long(&self) -> String {
         match &self.python {
             Some(line) if self.is_of_python() => line.text(),
@@ -426,7 +429,7 @@ mod tests {
         Process::from_bytes("1-1-1-1.cupeer", writer.into_bytes()).unwrap()
     }
 
-    /// What a stack looks like, and who made the call.
+    /// Formats a stack, and returns its caller.
     fn mixed(interpreter: &str, lines: &[(u32, u32, u8)]) -> (String, Vec<String>) {
         let processes = [process(interpreter)];
         let mut names = Nameless;
@@ -457,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_record_does_not_describe_is_left_out() {
+    fn frames_without_recorded_lines_are_left_out() {
         let (caller, stack) = mixed("/lib/libpython3.11.so.1.0", &[(1, 5, 2)]);
         assert_eq!((caller.as_str(), stack.len()), ("libffi.so.8+0x10", 6));
         let (caller, _) = mixed("/lib/libpython3.11.so.1.0", &[(1, 5, 2), (8, 30, 2)]);
@@ -470,7 +473,7 @@ mod tests {
         let (caller, stack) = mixed("/lib/libpython3.11.so.1.0", &lines);
         assert_eq!(caller, "train.py:118 in exchange, libffi.so.8+0x10");
         assert_eq!(stack[..3], ["libffi.so.8+0x10", "storage.py:1511 in _share", "train.py:118 in exchange"]);
-        // Where everything is installed, the line of who uses the library that shares.
+        // If all files are installed, the caller is the line that uses the sharing library.
         let (caller, _) = mixed("/lib/libpython3.11.so.1.0", &[(6, 1511, 2), (10, 70, 2), (11, 8, 4)]);
         assert_eq!(caller, "worker.py:70 in load, libffi.so.8+0x10");
     }

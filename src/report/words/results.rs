@@ -4,8 +4,8 @@ use crate::model::Codes;
 use cupeer_spec::function::{FnId, Library};
 use cupeer_spec::results::{Result, ResultSpec};
 
-/// The name of what a function returned; its number where it has none. Of a function that we do not know, the
-/// driver's.
+/// Returns the name of a function's result; its number if it has no name. For an unknown function, uses the
+/// driver's names.
 pub fn name(function: Option<FnId>, result: i32) -> String {
     let library = function.map_or(Library::Cuda, |function| function.spec().library);
     library.result(result).map(ResultSpec::name).map_or_else(|| result.to_string(), str::to_owned)

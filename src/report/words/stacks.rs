@@ -33,7 +33,7 @@ pub struct Stacks {
 /// among them.
 pub type Known = (u32, u64, Box<[u64]>, Box<[Line]>);
 
-/// How many recent stacks are found without hashing them.
+/// Number of recent stacks that are found without hashing.
 const RECENT: usize = 64;
 
 impl Default for Stacks {

@@ -25,7 +25,7 @@ impl<W: World> Judge<'_, W> {
 
     pub(super) fn context_destroyed(&mut self) -> Verdict {
         let spec = self.call.function.spec();
-        // Where no other context is named, the driver can only mean this one.
+        // If the call names no other context, an invalid context can only be the current one.
         let is_only = spec.enables().is_none() && spec.disables().is_none();
         match self.world.current() {
             Some((0, context)) if context != 0 => {
@@ -47,7 +47,8 @@ impl<W: World> Judge<'_, W> {
         self.broken(Reason::NoCurrentContext { tid, had }, Confidence::Certain, None, &[])
     }
 
-    /// Of a call that creates no descriptor, only the driver knows which file it could not open.
+    /// Too many open files. If the call creates no file descriptor, only the driver knows which file it could
+    /// not open.
     pub(super) fn descriptors_exhausted(&mut self) -> Verdict {
         let Some(limit) = self.world.reached_limit() else { return Verdict::Unknown };
         let Some(limit) = limit else { return Verdict::Held };
@@ -57,7 +58,7 @@ impl<W: World> Judge<'_, W> {
         self.broken(Reason::DescriptorsExhausted { limit }, confidence, None, &[])
     }
 
-    /// A pointer is NULL. That of memory has a rule of its own.
+    /// A pointer is NULL. Another rule covers pointers to memory.
     pub(super) fn null_argument(&mut self) -> Verdict {
         let event = self.call.function.spec().exports().filter(|shared| shared.object == Object::Event);
         let event = event.map(|shared| shared.by).filter(|event| self.call.at(*event) == 0);

@@ -5,17 +5,19 @@ use crate::Confidence;
 use crate::reason::Reason;
 
 impl<W: World> Judge<'_, W> {
-    /// A graph that the driver refused. Some look at addresses when a graph is made or changed: what its owner freed is still there.
+    /// Checks a graph that the driver refused. Some drivers check addresses when a graph is created or
+    /// changed. Memory that its owner freed is still mapped then.
     pub(super) fn graph_refused(&mut self) -> Verdict {
         self.first_node(false, |node, gone| {
             (gone.went != Went::FreedByOwner).then(|| (in_graph(node, gone), Confidence::Inferred))
         })
     }
 
-    /// A graph that was launched, made, or changed: the call succeeds if it does not look at addresses, as a launch does not.
+    /// Checks a graph that was launched, created, or changed. The call succeeds if it does not check
+    /// addresses: a launch never does.
     pub(super) fn graph_used(&mut self) -> Verdict {
         let copied = self.first_node(false, |node, gone| {
-            // What is there is used as surely as by a copy.
+            // Memory that its owner freed is still mapped, so a graph uses it as surely as a copy does.
             Some(match gone.went == Went::FreedByOwner {
                 true => (gone.reason(node.name), Confidence::Certain),
                 false => (in_graph(node, gone), Confidence::Inferred),
@@ -33,14 +35,15 @@ impl<W: World> Judge<'_, W> {
         })
     }
 
-    /// Hands over the first node that uses memory that is gone, of kernels or of the others. One says it for all.
+    /// Reports the first node of the given kind that uses freed or closed memory. One report covers all
+    /// nodes.
     fn first_node(
         &mut self,
         is_of_kernels: bool,
         tell: impl for<'a> Fn(&'a NodeUse<'a>, &'a Gone<W::Object>) -> Option<(Reason<'a>, Confidence)>,
     ) -> Verdict {
         let (world, call) = (self.world, self.call);
-        // A refusal is about what is there now, whatever comes back later.
+        // A refusal depends on the current memory, even if other memory appears there later.
         let is_now = call.function.spec().replays().is_some() || call.result != 0;
         let argument = call.function.spec().uses_graph();
         let mut verdict = Verdict::Held;
@@ -58,7 +61,7 @@ impl<W: World> Judge<'_, W> {
     }
 }
 
-/// A copy or a memset of memory that is gone.
+/// Returns the reason for a copy or a memset of freed or closed memory in a graph.
 fn in_graph<'a, O>(node: &'a NodeUse<'a>, gone: &'a Gone<O>) -> Reason<'a> {
     let Gone { went, address, range, ago, ref by, .. } = *gone;
     Reason::UseInGraph { node: node.name, address, went, range, ago, by: by.as_ref().map(ClosedBy::site) }

@@ -9,9 +9,10 @@ use cupeer_spec::record::slot::finding::role;
 use cupeer_spec::results::Result;
 use cupeer_spec::value::EXPORTER;
 
-/// How many of the first bytes of a handle are left, where it was cut.
+/// Returns the number of leading bytes that are left of a truncated handle.
 fn cut(bytes: &[u8; 64]) -> Option<u8> {
-    /// Handles have something in their second half, seen with driver 580: what kind they are of, and what the driver checks.
+    /// Number of bytes before the second half. With driver 580, the second half is never empty: it contains
+    /// the kind of handle, and bytes that the driver checks.
     const LONGEST: usize = 32;
     let length = bytes.iter().rposition(|byte| *byte != 0)? + 1;
     (length <= LONGEST).then_some(length as u8)
@@ -23,23 +24,23 @@ impl<W: World> Judge<'_, W> {
         self.call.handle().map_or(0, |(_, fingerprint, _)| fingerprint)
     }
 
-    /// The argument with that handle.
+    /// Returns the index of the argument with that handle.
     pub(super) fn handle(&self) -> Option<usize> {
         self.in_table(self.call.function.spec().opens()).map(|shared| shared.handle)
     }
 
-    /// The export of the handle that is opened, where it is known.
+    /// The export of the handle that is opened, if known.
     pub(super) fn export(&self) -> Option<Export<W::Object>> {
         self.world.export(self.call.object(), self.fingerprint())
     }
 
-    /// The export of which the handle that is opened is a damaged copy, and whether it is for sure.
+    /// Returns the export whose handle was opened in a damaged copy, and true if this is certain.
     pub(super) fn original(&self) -> Option<(Export<W::Object>, bool)> {
         let (shared, fingerprint, checked) = self.call.handle()?;
         self.world.original(shared.object, fingerprint, checked)
     }
 
-    /// What rests on an export.
+    /// Reports a violation about an export.
     pub(super) fn with_export(
         &mut self,
         export: &Export<W::Object>,
@@ -111,7 +112,7 @@ impl<W: World> Judge<'_, W> {
         let confidence = match self.world.life(&export) {
             Life::Runs => return Verdict::Held,
             Life::Unknown => return Verdict::Unknown,
-            // What is known for sure explains more.
+            // If the current context explains the failure for sure, that explanation is better.
             Life::Silent if Judge { report: &mut |_| {}, ..*self }.second_context() == Verdict::Broken => {
                 return Verdict::Unknown;
             }
@@ -198,7 +199,7 @@ impl<W: World> Judge<'_, W> {
         let (is_asked, to, confidence) = match self.world.can_access(from.ordinal, to.ordinal) {
             Some(true) => return Verdict::Held,
             Some(false) => (true, to, Confidence::Certain),
-            // With one visible device a process cannot ask; a refusal for just this reason says it.
+            // A process with one visible device cannot query access. The result itself names this reason.
             None if self.call.is(Result::PEER_ACCESS_UNSUPPORTED) => (false, to, Confidence::Inferred),
             None => return Verdict::Unknown,
         };
@@ -234,7 +235,7 @@ impl<W: World> Judge<'_, W> {
         self.broken(reason, confidence, self.handle(), &[])
     }
 
-    /// What the bytes of a handle that nobody exported show.
+    /// Returns the flaw that the bytes of a handle show if no process exported it.
     fn flaw(&self) -> HandleFlaw {
         let (world, is_event) = (self.world, self.call.is_event());
         let Some(bytes) = world.bytes() else { return HandleFlaw::Unseen };
@@ -259,9 +260,10 @@ impl<W: World> Judge<'_, W> {
         }
     }
 
-    /// Whose handle the bytes are, if they stand elsewhere than they should, and by how many bytes.
+    /// Returns the exporter of the handle that the bytes contain, shifted, and the number of bytes of the shift.
     fn shifted(&self, bytes: &[u8; 64]) -> Option<(Process, u8)> {
-        /// Bytes of all kinds look like small numbers: such a pid has to stand where the driver looks for it as well.
+        /// Small numbers occur in all kinds of bytes. A small pid must also be in the second place where the
+        /// driver expects it.
         const SMALL: u32 = 256;
         const CHECKED: usize = 48 - EXPORTER;
         let places = (1..=EXPORTER).flat_map(|by| [(EXPORTER - by, by), (EXPORTER + by, by)]);
@@ -274,7 +276,6 @@ impl<W: World> Judge<'_, W> {
         })
     }
 
-    /// A device of this process.
     pub(super) fn device(&self, ordinal: i32) -> Device {
         Device { ordinal, uuid: self.world.uuid(ordinal) }
     }

@@ -7,11 +7,11 @@ use cupeer_model::{Allocation, Bare};
 use cupeer_spec::effect::{Bound, Object, Subject, Unbound};
 use cupeer_spec::results::Result;
 
-/// What sizes and offsets of today's devices are multiples of.
+/// Granularity of sizes and offsets on current devices.
 const GRANULARITY: u64 = 2 << 20;
 
 impl<W: World> Judge<'_, W> {
-    /// What is bound, where the process knows it.
+    /// Returns the allocation that the call binds, if the process knows it.
     fn bound(&self, Bound { object, by, .. }: Bound) -> Option<Bare<Allocation>> {
         let name = self.call.at(by);
         match object {
@@ -54,8 +54,9 @@ impl<W: World> Judge<'_, W> {
         let values =
             parts.filter_map(|(place, index)| Some((index?, call.name(index?), call.at(index?), place > 1)));
         // The properties contain the size.
-        let whole =
-            properties.zip(call.gathering()).map(|(made, wanted)| (made.of, "size", wanted.bytes, false));
+        let whole = properties
+            .zip(call.multicast_props())
+            .map(|(made, wanted)| (made.of, "size", wanted.bytes, false));
         let odd = whole.into_iter().chain(values).find(|(_, _, value, _)| !value.is_multiple_of(granularity));
         let Some((argument, name, value, is_memory)) = odd else { return Verdict::Held };
         // Later devices take memory from any multiple of 256 on.

@@ -19,7 +19,7 @@ impl<W: World> Judge<'_, W> {
         (current, self.peer().map_or(0, |peer| self.call.at(peer)))
     }
 
-    /// The device of the current context, and that of the peer context, which the driver took for one.
+    /// Returns the device of the current context, and that of the peer context.
     pub(super) fn both(&self) -> (Device, Device) {
         let peer = self.world.device_of(self.contexts().1);
         (self.device(self.world.device()), self.device(peer))
@@ -34,7 +34,7 @@ impl<W: World> Judge<'_, W> {
         }
         let ((current, peer), own) = (self.contexts(), self.world.device());
         let is_current = current != 0 && current == peer;
-        // Only these results say that the pointer is a context, of which may be asked.
+        // Only these results prove that the pointer is a context, which may be queried.
         let is_context =
             self.call.is(Result::PEER_ACCESS_UNSUPPORTED) || self.call.is(Result::PEER_ACCESS_NOT_ENABLED);
         if !is_current && !is_context {
@@ -52,8 +52,8 @@ impl<W: World> Judge<'_, W> {
     /// The peer context is none, or has been destroyed.
     pub(super) fn peer_context_invalid(&mut self) -> Verdict {
         let (_, context) = self.contexts();
-        // Asking about a pointer that is no context crashes. Where one of two contexts has been destroyed, it is the peer
-        // if it is not the current one.
+        // Querying an invalid context pointer crashes. If one of two contexts was destroyed, and it is not
+        // the current one, it is the peer.
         let is_living = || self.world.is_current_destroyed() == Some(false);
         let is_known = context == 0 || self.call.is(Result::CONTEXT_IS_DESTROYED) && is_living();
         if is_known {
@@ -83,7 +83,7 @@ impl<W: World> Judge<'_, W> {
         let reason = Reason::PeerUnreachable { from, to };
         match self.world.can_access(from.ordinal, to.ordinal) {
             Some(can) => self.when(!can, self.peer(), reason),
-            // That is what the result says; it may have another cause.
+            // This is the meaning of the result. It may have another cause.
             None if from.ordinal >= 0 && to.ordinal >= 0 => {
                 self.broken(reason, Confidence::Inferred, self.peer(), &[])
             }
@@ -91,7 +91,7 @@ impl<W: World> Judge<'_, W> {
         }
     }
 
-    /// The device has no room for another peer: the world knows who has the others.
+    /// Checks a device that can have no further peer. The world knows the processes that have the others.
     pub(super) fn peer_limit(&mut self) -> Verdict {
         let device = self.device(self.world.device());
         let peers = self.world.peers(&device);

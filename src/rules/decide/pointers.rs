@@ -7,8 +7,8 @@ use cupeer_spec::effect::Object;
 use cupeer_spec::record::slot::finding::role;
 
 impl Pointer {
-    /// Whether the memory was opened from another process, as far as the driver tells: it belongs to a context, and
-    /// has no handle.
+    /// Returns true if the memory was opened from another process, judged by the driver's attributes: it
+    /// belongs to a context, and cannot be exported.
     fn is_import(&self) -> bool {
         self.is_device && !self.is_exportable && !self.is_managed && self.pool == 0 && self.context != 0
     }
@@ -24,7 +24,7 @@ impl Pointer {
     }
 }
 
-/// The settings of allocators that make memory be of a kind, with their variables.
+/// Settings of allocators that select a kind of memory, with their variables.
 fn settings(kind: MemoryKind) -> &'static [&'static str] {
     match kind {
         MemoryKind::Virtual => &[
@@ -40,13 +40,13 @@ fn settings(kind: MemoryKind) -> &'static [&'static str] {
     }
 }
 
-/// Whether a value has a setting. Case does not matter to those who read it.
+/// Returns true if a variable's value has a setting. Its readers ignore case.
 fn has(value: &str, setting: &str) -> bool {
     value.as_bytes().windows(setting.len()).any(|part| part.eq_ignore_ascii_case(setting.as_bytes()))
 }
 
 impl<W: World> Judge<'_, W> {
-    /// The pointer, its argument, and what of this process's openings it lies in.
+    /// Returns the pointer, its argument, and the open handle of this process whose memory contains it.
     fn opening(&self) -> (u64, usize, Option<Opening<W::Object>>) {
         let spec = self.call.function.spec();
         let by = spec.exports().map(|shared| shared.by).or(spec.closes().map(|named| named.by));
@@ -82,7 +82,7 @@ impl<W: World> Judge<'_, W> {
         self.when(is_unknown, argument, Reason::IpcPointerUnknown { address })
     }
 
-    /// Who exported what is open, where that is known.
+    /// Returns the exporter of an open handle, if known.
     fn owner(&self, opening: &Opening<W::Object>) -> Option<(Process, W::Object)> {
         let export = self.world.export(self.call.object(), opening.fingerprint)?;
         Some((export.owner, export.object))
@@ -107,7 +107,7 @@ impl<W: World> Judge<'_, W> {
 
     pub(super) fn event_flags(&mut self) -> Verdict {
         let (event, argument, _) = self.opening();
-        // The driver's explanation tells this from an event that is not one.
+        // The driver's message tells this from an invalid event.
         let message = self.world.driver_message();
         let is_said = message.contains("interprocess");
         if !is_said && !message.is_empty() {
@@ -118,7 +118,8 @@ impl<W: World> Judge<'_, W> {
     }
 
     pub(super) fn event_context(&mut self) -> Verdict {
-        /// The last stream that is of the current context by its number: the legacy default stream, and that of the thread.
+        /// Largest number of a stream that belongs to the current context: the legacy default stream is 1,
+        /// the thread's is 2.
         const LAST_DEFAULT: u64 = 2;
         let spec = self.call.function.spec();
         let (Some(by), Some(stream)) = (self.in_table(spec.records()), self.in_table(spec.stream())) else {

@@ -9,7 +9,7 @@ use cupeer_spec::effect::{End, Object, Shared};
 use cupeer_spec::record::slot::finding::role;
 
 impl<W: World> Judge<'_, W> {
-    /// How sure it is what follows from what the process has of pools.
+    /// Returns the confidence of conclusions from the process's pools.
     fn pools_trust(&self) -> Confidence {
         if self.world.knows(Family::Pools) { Confidence::Certain } else { Confidence::Inferred }
     }
@@ -31,7 +31,7 @@ impl<W: World> Judge<'_, W> {
             (.., Some(types)) if types as u64 & wanted != 0 => return Verdict::Held,
             (.., Some(types)) => PoolFault::Types(types as u64),
         };
-        // A handle that is destroyed may be another pool's again.
+        // The handle of a destroyed pool may belong to another pool by now.
         let confidence = if known.is_destroyed { self.pools_trust() } else { Confidence::Certain };
         self.broken(Reason::PoolHandleType { wanted, fault }, confidence, shared.by, &[])
     }

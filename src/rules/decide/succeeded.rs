@@ -7,11 +7,12 @@ use cupeer_spec::effect::{Named, Object, Shared};
 use cupeer_spec::record::slot::finding::role;
 
 impl<W: World> Judge<'_, W> {
-    /// Looks at a call that succeeded, before the world learns of it.
+    /// Checks a call that succeeded, before the world takes account of it.
     pub(super) fn succeeded(&mut self) -> Verdict {
         let spec = self.call.function.spec();
         if self.call.object().outlives_its_maker() {
-            // Whoever has it holds it, and may have it as often as it likes, in the process that made it as well.
+            // A process may import such an object any number of times, including in the process that created
+            // it.
             Verdict::Held
         } else if spec.uses_memory() {
             self.used()
@@ -68,7 +69,7 @@ impl<W: World> Judge<'_, W> {
             true => Verdict::Held,
             false => self.flags(|flags| Reason::IpcFlags { flags, is_taken: true }),
         };
-        // What was open already was looked at when it was opened first.
+        // A handle that was open before was checked when it was first opened.
         let (world, handle) = (self.world, Handle(self.fingerprint()));
         let is_open_already = world.open_already(&mut |Openers { first, second, count, opening }| {
             let reason = Reason::IpcSecondLibrary { handle, first, second, count };
@@ -81,7 +82,8 @@ impl<W: World> Judge<'_, W> {
         match self.export() {
             Some(export) if self.call.is_event() => self.opened_event(&export),
             Some(export) => self.opened_memory(&export, verdict),
-            // The driver opened bytes that nobody exported: those that it does not look at were changed.
+            // The driver opened bytes that no process exported: bytes that the driver does not check were
+            // changed.
             None => match self.original() {
                 Some((_, true)) => self.damaged(),
                 _ => verdict,
@@ -89,7 +91,7 @@ impl<W: World> Judge<'_, W> {
         }
     }
 
-    /// An event that its exporter had destroyed may still be opened.
+    /// An event that its exporter destroyed can still be opened.
     fn opened_event(&mut self, export: &Export<W::Object>) -> Verdict {
         let Some(ended) = export.ended.filter(|ended| ended.is_before) else { return Verdict::Held };
         let reason = Reason::IpcEventOpenedLate {
@@ -190,7 +192,7 @@ impl<W: World> Judge<'_, W> {
         let is_certain = is_sure && importers.running > 0;
         let confidence = if is_certain { Confidence::Certain } else { Confidence::Inferred };
         let objects = [(role::EXPORT, export.object), (role::OPENING, importers.first.1)];
-        // Events are no cache's: whoever has one open waits for it.
+        // Caches hold no events: a process that has one open waits for it.
         let cache = importers.cache.filter(|_| kind != Object::Event);
         self.broken_for(reason, confidence, argument, &objects, cache)
     }

@@ -13,7 +13,7 @@ const READ: u64 = 1;
 const READ_WRITE: u64 = 3;
 
 impl<O> Gone<O> {
-    /// What is said of a call that uses it by an argument of this name.
+    /// Returns the reason of a finding about a call that uses the memory through an argument of this name.
     pub(super) fn reason<'a>(&'a self, name: &'a str) -> Reason<'a> {
         let &Gone { went, owner, address, range, ago, ref by, with_context, .. } = self;
         let (by, handle) = (by.as_ref().map(ClosedBy::site), Handle(self.fingerprint));
@@ -26,7 +26,7 @@ impl<O> Gone<O> {
         }
     }
 
-    /// As what the call counts that ended it.
+    /// Returns the role of the call that ended it.
     pub(super) fn role(&self) -> u32 {
         if self.with_context { role::ENDING } else { self.went.role() }
     }
@@ -34,16 +34,16 @@ impl<O> Gone<O> {
 
 /// Memory that this process has opened or mapped.
 struct Present<O> {
-    /// Where it begins, and how many bytes it has.
+    /// Start address, and size in bytes.
     range: (u64, u64),
-    /// Where it was opened; none if it is mapped.
+    /// The open handle; `None` for a mapping.
     opening: Option<Opening<O>>,
-    /// Whether it is another process's.
+    /// True if another process owns the memory.
     is_foreign: bool,
 }
 
 impl<O> Present<O> {
-    /// The first address behind it.
+    /// Returns the address behind the memory.
     fn end(&self) -> u64 {
         self.range.0.saturating_add(self.range.1)
     }
@@ -54,7 +54,7 @@ impl<O> Present<O> {
 }
 
 impl<W: World> Judge<'_, W> {
-    /// A launch, of which the parameters alone are known: what the kernel does with them is not.
+    /// Checks a launch by its parameters. The memory accesses of the kernel itself are unknown.
     pub(super) fn launched(&mut self) -> Verdict {
         let (world, argument) = (self.world, self.call.function.spec().launches());
         let argument = argument.map(|launched| launched.parameters);
@@ -69,8 +69,9 @@ impl<W: World> Judge<'_, W> {
         verdict
     }
 
-    /// A call that succeeded. What its owner freed can be used. If anything else was gone, the call would have failed: so the
-    /// driver has memory there again, or will have it when the call is carried out, as in a graph that allocates.
+    /// Checks a call that succeeded. Memory that its owner freed can still be used. With any other memory
+    /// that is gone, the call would have failed. If it succeeded, the driver has new memory there, or will
+    /// have it when the work runs, as in a graph that allocates.
     pub(super) fn used(&mut self) -> Verdict {
         self.each_gone(|went| went == Went::FreedByOwner)
     }
@@ -84,8 +85,8 @@ impl<W: World> Judge<'_, W> {
         let (world, call) = (self.world, self.call);
         let mut look = |argument, start, bytes| {
             let gone = world.gone(start, bytes).filter(|gone| is_meant(gone.went));
-            // Behind the end of what is open, anything may have been: the call must not go there. What went with its context need
-            // not be freed, and that harms nobody.
+            // An address behind the open memory may have held anything: the mistake is that the range is too
+            // long. Memory that ended with its context need not be freed, and freeing it does no harm.
             let is_other = |gone: &Gone<_>| {
                 self.is_behind_opened(start, gone.address)
                     || gone.with_context && call.function.spec().frees().is_some()
@@ -99,13 +100,13 @@ impl<W: World> Judge<'_, W> {
         call.used().for_each(|(argument, start, bytes)| {
             look(argument, start, bytes);
         });
-        // Of a batch, the first one says it.
+        // One finding per batch is enough.
         let mut is_found = false;
         world.each_range(&mut |argument, start, bytes| is_found = is_found || look(argument, start, bytes));
         verdict
     }
 
-    /// A call that failed, and begins in memory that is opened or mapped, or a short way behind that.
+    /// Checks a failed call with an address in open or mapped memory, or shortly behind it.
     pub(super) fn used_what_is_there(&mut self, rule: Rule) -> Verdict {
         let (world, call) = (self.world, self.call);
         let mut verdict = Verdict::Held;
@@ -158,7 +159,7 @@ impl<W: World> Judge<'_, W> {
         verdict
     }
 
-    /// A call that failed, and begins in addresses that are reserved, where nothing was ever mapped.
+    /// Checks a failed call with an address in a reservation where nothing was ever mapped.
     pub(super) fn used_before_map(&mut self) -> Verdict {
         let (world, call) = (self.world, self.call);
         let mut found = None;
@@ -175,8 +176,8 @@ impl<W: World> Judge<'_, W> {
         self.broken(Reason::UseBeforeMap { name, address, range }, confidence, argument, &[])
     }
 
-    /// A use that begins where the driver has nothing, a short way behind memory of another process: most likely, that is one of
-    /// several allocations of a buffer. The address may be wrong for another reason.
+    /// Checks a use that begins in unmapped addresses, shortly behind another process's memory. Most likely,
+    /// that memory is one of several allocations of a buffer. The address may be wrong for another reason.
     fn used_what_is_behind(&mut self, argument: usize, start: u64) -> Verdict {
         let Some(there) = self.just_before(start) else { return Verdict::Held };
         let (name, range) = (self.call.name(argument), there.range);
@@ -220,7 +221,7 @@ impl<W: World> Judge<'_, W> {
         (address.checked_sub(there.end())? < there.range.1).then_some(there)
     }
 
-    /// Whether an address is behind the memory that was opened and in which a range begins.
+    /// Returns true if a range begins in open memory and the address is behind the end of that memory.
     fn is_behind_opened(&self, start: u64, address: u64) -> bool {
         let is_before = |there: Present<W::Object>| there.end() <= address;
         start != address
@@ -239,8 +240,9 @@ impl<W: World> Judge<'_, W> {
         Some(Present { range: (mapping.name, mapping.bytes), opening: None, is_foreign })
     }
 
-    /// The first address behind some memory at which nothing is, before the end of a range. What was opened ends where the driver
-    /// says, because no copy goes from one allocation into the next. Of mappings, one may follow the other.
+    /// Returns the first unmapped address between the end of some memory and the end of a range. Open memory
+    /// ends where the driver says, because no copy crosses from one allocation into the next. A mapping may
+    /// continue in the next mapping.
     fn first_missing(&self, there: &Present<W::Object>, end: u64) -> Option<u64> {
         let mut at = there.end();
         while at < end {
@@ -253,8 +255,8 @@ impl<W: World> Judge<'_, W> {
         None
     }
 
-    /// The device that uses the memory of an argument: that of the current context, or of the context that the argument behind it
-    /// names in a copy between peers. `None` if that is not known.
+    /// Returns the device that uses the memory of an argument: that of the current context or, in a peer
+    /// copy, that of the context in the next argument. `None` if unknown.
     fn user(&self, argument: usize) -> Option<(i32, Option<&'static str>)> {
         let (call, spec) = (self.call, self.call.function.spec());
         match spec.copies() {

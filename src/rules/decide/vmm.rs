@@ -11,22 +11,22 @@ use cupeer_spec::record::slot::finding::role;
 use cupeer_spec::results::Result;
 use cupeer_spec::value::Shareable;
 
-/// What sizes and addresses of today's devices are multiples of.
+/// Granularity of sizes and addresses on current devices.
 const GRANULARITY: u64 = 2 << 20;
 
 impl<W: World> Judge<'_, W> {
-    /// How sure it is what follows from what the process has of virtual memory.
+    /// Returns the confidence of conclusions from the process's virtual memory.
     pub(super) fn space_trust(&self) -> Confidence {
         if self.world.knows(Family::VirtualMemory) { Confidence::Certain } else { Confidence::Inferred }
     }
 
-    /// The range of addresses that the call is about, and the arguments that say where it begins, and its size.
+    /// Returns the range of addresses of the call, and the arguments with its start and its size.
     fn range(&self) -> Option<((u64, u64), usize, usize)> {
         let (by, size) = self.in_table(self.call.function.spec().range())?;
         Some((self.call.range(), by, size))
     }
 
-    /// The first mapping in a range of which something is true.
+    /// Returns the first mapping in a range that meets a condition.
     pub(super) fn mapping(
         &self,
         range: (u64, u64),
@@ -45,12 +45,10 @@ impl<W: World> Judge<'_, W> {
         first
     }
 
-    /// The allocation of a handle.
     pub(super) fn allocation(&self, handle: u64) -> Option<Bare<Allocation>> {
         self.world.model(|model| model.allocation(handle))
     }
 
-    /// The allocation of a mapping.
     pub(super) fn of(&self, mapping: &Mapping) -> Option<Bare<Allocation>> {
         self.world.model(|model| model.of(mapping))
     }
@@ -80,7 +78,7 @@ impl<W: World> Judge<'_, W> {
             return Verdict::Unknown;
         };
         let types = match known.types {
-            // It is nobody's handle any more, whatever it was created with.
+            // The handle was released, whatever handle types it was created with.
             _ if known.is_past() => return Verdict::Unknown,
             _ if known.is_imported() => None,
             None => return Verdict::Unknown,
@@ -108,7 +106,7 @@ impl<W: World> Judge<'_, W> {
         if !self.call.is(Result::INVALID_DEVICE) {
             return Verdict::Held;
         }
-        // What is mapped in the range may lie on several devices.
+        // The mappings in the range may be on several devices.
         let (world, mut homes) = (self.world, [None; 16]);
         world.model(|model| {
             let mut places = homes.iter_mut();
@@ -132,7 +130,7 @@ impl<W: World> Judge<'_, W> {
                 }
             }
         }
-        // The result says it; of which of the devices it does not.
+        // The result proves it, but does not name the device.
         let is_whole = self.call.has_all_elements(self.call.devices().count());
         let mut others = self.call.devices().filter(|device| !homes().any(|home| home == *device));
         let Some(device) = others.next().filter(|_| is_whole && others.next().is_none()) else {
@@ -173,7 +171,7 @@ impl<W: World> Judge<'_, W> {
         if self.call.at(kind) != Shareable::DESCRIPTOR as u64 {
             return Verdict::Held;
         }
-        // What has a number was exported in this job; the driver wants one of this kind.
+        // An object with a number was exported in this job, but the driver expects one of the other kind.
         if number != 0 {
             let other = if is_pool { Object::Allocation } else { Object::Pool };
             if let Some(export) = self.world.export(other, number) {
@@ -237,7 +235,7 @@ impl<W: World> Judge<'_, W> {
                 self.broken(reason, confidence, by, &[])
             }
             Some(_) => Verdict::Held,
-            // An importer is not told how large it is, but the driver knows.
+            // An importer is not told the size, but the driver knows it.
             None => {
                 let is_said = self.world.driver_message().contains("than handle");
                 let confidence = if is_said { Confidence::Certain } else { Confidence::Inferred };

@@ -1,4 +1,4 @@
-//! The facts about the world around a call, supplied by the caller that asks for a decision.
+//! Facts about the world around a call, supplied by the code that requests a decision.
 
 use crate::reason::{Ago, Device, HadContext, Process, Ptrace, Site, Went};
 use crate::{Cache, Confidence};
@@ -8,69 +8,72 @@ use cupeer_spec::record::live::library_text;
 use cupeer_spec::record::slot::finding::LIBRARY;
 use cupeer_spec::value::EXPORTER;
 
-/// What is known when a call is judged. What a world does not say is not known: each answer is `None`, or empty.
+/// Facts that are known when a call is judged. An unknown fact is `None`, or empty.
 pub trait World {
-    /// What it calls the things that findings are about.
+    /// Reference to an object of a finding.
     type Object: Copy;
 
-    /// The pid of the calling process, as it knows itself, and its pid namespace.
+    /// Returns the pid of the calling process in its own namespace, and that namespace.
     fn process(&self) -> (u32, u64);
-    /// The thread.
+    /// Returns the id of the calling thread.
     fn thread(&self) -> u32 {
         0
     }
 
-    /// The process that had initialised the driver before this one was forked, where it is known, and how sure that is.
+    /// Returns the process that had initialized the driver before this one was forked, if known, and the
+    /// confidence.
     fn initialized_before_fork(&self) -> Option<(Option<u32>, Confidence)> {
         None
     }
-    /// What the driver says about the current context, and that context: 0 where none is current.
+    /// Returns the device of the current context, and the context; 0 if none is current.
     fn current(&self) -> Option<(i32, u64)>;
-    /// The device of the current context; -1 where there is none, or it is not known.
+    /// The device of the current context; -1 if there is none, or it is not known.
     fn device(&self) -> i32;
-    /// Whether the current context has been destroyed.
+    /// Returns true if the current context was destroyed.
     fn is_current_destroyed(&self) -> Option<bool> {
         None
     }
-    /// Where the calling thread, which has no current context, or others had one.
+    /// Returns the contexts that the calling thread, which has no current context, or other threads had
+    /// before.
     fn had_context(&self) -> HadContext {
         HadContext::Unknown
     }
-    /// How many devices the process sees.
+    /// Returns the number of devices that the process sees.
     fn device_count(&self) -> Option<i32>;
-    /// The UUID of a device, as the process numbers it; zero where it is not known.
+    /// The UUID of a device, as the process numbers it; zero if unknown.
     fn uuid(&self, ordinal: i32) -> [u8; 16];
-    /// The number that the process has for a device; -1 where it does not see it.
+    /// Returns the number that the process has for a device; -1 if the process does not see it.
     fn ordinal(&self, uuid: [u8; 16]) -> i32;
-    /// The device of a peer context, which the driver took for one; -1 where it is not known.
+    /// The device of a peer context, which the driver took for one; -1 if unknown.
     fn device_of(&self, _context: u64) -> i32 {
         -1
     }
-    /// Whether a device can reach another one.
+    /// Returns true if a device can access the memory of another one.
     fn can_access(&self, _from: i32, _to: i32) -> Option<bool> {
         None
     }
-    /// Hands over the path of a device's node and whether the process may use it; nothing where the system was asked and does
-    /// not list it.
+    /// Passes on the path of a device's node, and whether the process may use it; `None` if the system has no
+    /// such node.
     fn with_node(&self, _uuid: &[u8; 16], _work: &mut dyn FnMut(Option<Node>)) {}
-    /// What the driver says of a pointer.
+    /// Returns the driver's attributes of a pointer.
     fn pointer(&self, _address: u64) -> Option<Pointer> {
         None
     }
-    /// The driver's own explanation of the failure; empty where it gave none.
+    /// Returns the driver's message about the failure; empty if there is none.
     fn driver_message(&self) -> &str {
         ""
     }
-    /// Hands over the value of a variable of the environment.
+    /// Passes on the value of an environment variable.
     fn with_variable(&self, name: &str, work: &mut dyn FnMut(Option<&str>));
 
-    /// Whether it would know an export of any process of the job.
+    /// Returns true if every export of the job would be known.
     fn knows_all(&self) -> bool;
-    /// The export of a handle.
+    /// Returns the export of a handle.
     fn export(&self, _object: Object, _fingerprint: u64) -> Option<Export<Self::Object>> {
         None
     }
-    /// The export of which the opened bytes are a damaged copy, and whether those that the driver checks are the same.
+    /// Returns the export whose handle the opened bytes are a damaged copy of, and true if the bytes that the
+    /// driver checks are equal.
     fn original(
         &self,
         _object: Object,
@@ -79,15 +82,15 @@ pub trait World {
     ) -> Option<(Export<Self::Object>, bool)> {
         None
     }
-    /// Whether the exporter runs.
+    /// Returns the state of the exporter.
     fn life(&self, _export: &Export<Self::Object>) -> Life {
         Life::Unknown
     }
-    /// How sure it is that the exporter was killed, or ended otherwise without returning; `None` where it did not.
+    /// Returns the confidence that the exporter crashed or was killed; `None` if it was not.
     fn has_died(&self, _export: &Export<Self::Object>) -> Option<Confidence> {
         None
     }
-    /// How sure it is what an exporter did: as sure as it is that it runs.
+    /// Returns the confidence of a conclusion about an exporter, which is that of its state.
     fn trust(&self, export: &Export<Self::Object>) -> Confidence {
         match self.life(export) {
             Life::Runs => Confidence::Certain,
@@ -99,7 +102,7 @@ pub trait World {
     fn bytes(&self) -> Option<[u8; 64]> {
         None
     }
-    /// The pid in the opened handle: its exporter's, where it is one of memory.
+    /// Returns the pid in the opened handle, which is its exporter's for a memory handle.
     fn named_pid(&self) -> Option<u32> {
         word(&self.bytes()?, EXPORTER)
     }
@@ -107,15 +110,15 @@ pub trait World {
     fn exporter(&self, _object: Object, _pid: u32) -> Option<Process> {
         None
     }
-    /// Whether a process is recorded by cupeer, but not into this record.
+    /// Returns true if cupeer records a process of this pid in another recording.
     fn is_recorded_elsewhere(&self, _pid: u32) -> bool {
         false
     }
-    /// Whether a process of this pid runs on this host.
+    /// Returns true if a process of this pid is running on this host.
     fn runs(&self, _pid: u32) -> Option<bool> {
         None
     }
-    /// Whether the driver knows an event that it has refused in a call.
+    /// Returns true if the driver knows an event that a call refused.
     fn is_event(&self, _event: u64) -> Option<bool> {
         None
     }
@@ -127,38 +130,38 @@ pub trait World {
     fn devices_with_contexts(&self) -> u64 {
         0
     }
-    /// What this process has open at an address, or of memory around it.
+    /// Returns the open handle of this process at an address, or the one whose memory contains it.
     fn opening(&self, _object: Object, _address: u64) -> Option<Opening<Self::Object>> {
         None
     }
-    /// What of an object this process has open.
+    /// Passes on every open handle of this process for this kind of object.
     fn each_opening(&self, _object: Object, _work: &mut dyn FnMut(&Opening<Self::Object>)) {}
     /// Another process of the job that has something open at an address of its own.
     fn open_elsewhere(&self, _object: Object, _address: u64) -> Option<(Process, Self::Object)> {
         None
     }
-    /// What this process had open at an address, and has closed.
+    /// Returns the handle that this process closed at an address.
     fn closed(&self, _address: u64) -> Option<Closed> {
         None
     }
-    /// Where access from one context to another was switched on: how long ago, where that is known.
+    /// Returns the time since access from one context to another was enabled, if known.
     fn enabled(&self, _from: u64, _to: u64) -> Option<(Option<Ago>, Self::Object)> {
         None
     }
-    /// Who of the job has access from a device switched on.
+    /// Returns the processes of the job that enabled access from a device.
     fn peers(&self, _device: &Device) -> Peers<Self::Object> {
         Peers { known: 0, processes: 0, is_certain: true, first: None }
     }
 
-    /// Asks the state of the process, where that is known.
+    /// Queries the model of the process, if there is one.
     fn model<T>(&self, _ask: impl FnOnce(&dyn View) -> Option<T>) -> Option<T> {
         None
     }
-    /// Whether all is known that the process has done with objects of a family.
+    /// Returns true if all calls of the process about a family of objects are known.
     fn knows(&self, _family: Family) -> bool {
         false
     }
-    /// Whether a device has multicast.
+    /// Returns true if a device supports multicast.
     fn has_multicast(&self, _device: i32) -> Option<bool> {
         None
     }
@@ -166,11 +169,11 @@ pub trait World {
     fn pool(&self, handle: u64) -> Option<Bare<Pool>> {
         self.model(|model| model.pool(handle))
     }
-    /// Whether the process may read an IMEX channel.
+    /// Returns true if the process may read an IMEX channel.
     fn has_fabric_channel(&self) -> Option<bool> {
         None
     }
-    /// Whether a number is a descriptor of the process.
+    /// Returns true if a number is an open file descriptor of the process.
     fn is_descriptor(&self, _fd: i32) -> Option<bool> {
         None
     }
@@ -182,7 +185,7 @@ pub trait World {
     fn reached_limit(&self) -> Option<Option<u64>> {
         None
     }
-    /// Who may take a descriptor from another process.
+    /// Returns the permissions that decide whether a process may take a descriptor from another one.
     fn ptrace(&self) -> Option<Ptrace> {
         None
     }
@@ -191,33 +194,35 @@ pub trait World {
     fn memory(&self) -> Option<(u64, u64)> {
         None
     }
-    /// Whether the call opened what was open already. Hands over which two libraries have it open, where they differ.
+    /// Returns true if the call opened a handle that was open already. Passes on the two libraries that have
+    /// it open if they differ.
     fn open_already(&self, _work: &mut dyn FnMut(Openers<Self::Object>)) -> bool {
         false
     }
-    /// Whether the call closed something that was open, as far as is known.
+    /// Returns true if the call closed a handle that was open, as far as is known.
     fn closed_something(&self) -> bool {
         true
     }
-    /// The export of what the call has closed at an address, where it is now open there no more.
+    /// Returns the export of the handle that the call closed at an address, if this was its last open there.
     fn closed_for_good(&self, _object: Object, _address: u64) -> Option<Export<Self::Object>> {
         None
     }
-    /// What this process had exported before from the address that the call exports, and has freed since, where others still
-    /// have it open; none where the call exports once more what is exported already.
+    /// Returns the freed export that had the same address as the call's export, if others still have it open.
+    /// `None` if the call repeats an export.
     fn freed_before(&self) -> Option<FreedBefore<Self::Object>> {
         None
     }
-    /// What was among so many bytes from an address and is gone, and was so before the call.
+    /// Returns memory in this range that ended before the call.
     fn gone(&self, _start: u64, _bytes: u64) -> Option<Gone<Self::Object>> {
         None
     }
-    /// The memory around an address, as the driver says: where it begins, and how many bytes it has; of what is mapped, those are
-    /// the reservation's. `Some(None)` if the driver knows none there.
+    /// Returns the memory around an address, as the driver reports it: its start, and its size in bytes. For
+    /// a mapping, these are the reservation's. `Some(None)` if the driver knows none there.
     fn there(&self, _address: u64) -> Option<Option<(u64, u64)>> {
         None
     }
-    /// The access that a device has to what is mapped at an address, as the driver says: CUmemAccess_flags.
+    /// Returns the access of a device to the mapping at an address, as the driver reports it:
+    /// CUmemAccess_flags.
     fn access(&self, _address: u64, _device: i32) -> Option<u64> {
         None
     }
@@ -225,14 +230,16 @@ pub trait World {
     fn known_device(&self, _context: u64) -> Option<i32> {
         None
     }
-    /// Hands over the ranges that the copies of a batch use: the argument that names each, where it begins, and its bytes.
+    /// Passes on the ranges that the copies of a batch use: the argument that names each, its start, and its
+    /// size in bytes.
     fn each_range(&self, _work: &mut dyn FnMut(usize, u64, u64)) {}
-    /// Hands over the words in the parameters of the kernel that the call launches: its name, the index of the parameter, and
-    /// the word.
+    /// Passes on the words in the parameters of the kernel that the call launches: its name, the index of the
+    /// parameter, and the word.
     fn each_parameter(&self, _work: &mut dyn FnMut(&str, usize, u64)) {}
-    /// Hands over the memory that the nodes use of the graph that the call launches, makes, or changes.
+    /// Passes on the memory that nodes use, of the graph that the call launches, creates, or changes.
     fn each_node(&self, _work: &mut dyn FnMut(&super::NodeUse)) {}
-    /// What the call has ended that others have open; of a context, with how many such handles went.
+    /// Returns the object that the call ended while others had it open. For a context, also returns the
+    /// number of such handles that ended with it.
     fn ending(&self) -> Option<super::Ending<Self::Object>> {
         None
     }
@@ -241,9 +248,9 @@ pub trait World {
 /// The node of a device.
 #[derive(Clone, Copy)]
 pub struct Node<'a> {
-    /// Its path.
+    /// Path.
     pub path: &'a str,
-    /// Whether the process may read and write it.
+    /// True if the process may read and write it.
     pub is_usable: bool,
 }
 
@@ -252,45 +259,45 @@ pub struct Node<'a> {
 pub struct Export<O> {
     /// The fingerprint of the handle.
     pub fingerprint: u64,
-    /// Who exported it.
+    /// Exporter.
     pub owner: Process,
     /// A number that the exporter has for itself.
     pub who: u64,
     /// The pid namespace of the exporter.
     pub pid_ns: u64,
-    /// Whether the calling process is the exporter.
+    /// True if the calling process is the exporter.
     pub is_own: bool,
     /// The start of the allocation, or the event.
     pub address: u64,
     /// The device, as the exporter numbers it.
     pub device: Device,
-    /// How far inside of the allocation the exported pointer lay.
+    /// Offset of the exported pointer in the allocation, in bytes.
     pub inside: u64,
-    /// How long before the call it was exported.
+    /// Time from the export to the call.
     pub ago: Option<Ago>,
-    /// How it has ended.
+    /// End of the exported object.
     pub ended: Option<Ended>,
-    /// What the world calls it.
+    /// The world's reference to the export.
     pub object: O,
 }
 
 /// Something that was exported and has ended, and that others still have open.
 #[derive(Clone, Copy)]
 pub struct FreedBefore<O> {
-    /// It.
+    /// The export.
     pub export: Export<O>,
-    /// Who has it open.
+    /// Processes that have it open.
     pub importers: Importers<O>,
 }
 
-/// How something that was exported has ended.
+/// End of an exported object.
 #[derive(Clone, Copy)]
 pub struct Ended {
-    /// Whether that was before the call was made.
+    /// True if it ended before the call was made.
     pub is_before: bool,
-    /// How long before.
+    /// Time from the end to the call.
     pub ago: Option<Ago>,
-    /// Whether it went with its context.
+    /// True if it ended with its context.
     pub with_context: bool,
 }
 
@@ -299,24 +306,24 @@ pub struct Ended {
 pub struct Opening<O> {
     /// The fingerprint of its handle.
     pub fingerprint: u64,
-    /// Where it is mapped, or the event.
+    /// Address of the mapping, or the event.
     pub address: u64,
-    /// The context that it was opened in; 0 where it is not known.
+    /// The context that it was opened in; 0 if unknown.
     pub context: u64,
     /// The device of that.
     pub device: i32,
-    /// What the world calls it.
+    /// The world's reference to the open handle.
     pub object: O,
 }
 
 /// Two libraries that have opened the same handle, by the names of their files.
 #[derive(Clone, Copy)]
 pub struct Openers<'a, O> {
-    /// The first.
+    /// First library that opened it.
     pub first: &'a str,
-    /// The one that called.
+    /// Library that made the call.
     pub second: &'a str,
-    /// How often it is open now.
+    /// Number of times that it is open.
     pub count: u32,
     /// The first opening.
     pub opening: O,
@@ -327,11 +334,11 @@ pub struct Openers<'a, O> {
 pub struct Closed {
     /// The fingerprint of its handle.
     pub fingerprint: u64,
-    /// How long before the call.
+    /// Time from the close to the call.
     pub ago: Option<Ago>,
-    /// Whether it went with its context.
+    /// True if it was closed with its context.
     pub with_context: bool,
-    /// Who closed it, or ended its context.
+    /// Call that closed it, or ended its context.
     pub by: Option<ClosedBy>,
 }
 
@@ -340,9 +347,9 @@ pub struct Closed {
 pub struct ClosedBy {
     /// The thread.
     pub tid: u32,
-    /// The file name of the library that called; zeros behind.
+    /// File name of the calling library; zeros behind.
     pub library: [u8; LIBRARY],
-    /// Where in it.
+    /// Offset in the library.
     pub offset: u64,
 }
 
@@ -353,29 +360,29 @@ impl ClosedBy {
     }
 }
 
-/// Whether a process runs.
+/// State of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Life {
-    /// It does.
+    /// It is running.
     Runs,
-    /// It does not, or runs another program now.
+    /// It exited, or executed another program.
     Gone,
-    /// It was not seen any more, and has ended since.
+    /// It disappeared, and has exited since.
     Silent,
-    /// Nobody tells.
+    /// Unknown.
     Unknown,
 }
 
-/// What the driver knows of a pointer.
+/// Attributes of a pointer, as the driver reports them.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Pointer {
-    /// Whether it lies in anything that the driver knows.
+    /// True if the driver knows the memory.
     pub is_known: bool,
-    /// Whether that is device memory.
+    /// True if it is device memory.
     pub is_device: bool,
-    /// Whether it is managed.
+    /// True if it is managed memory.
     pub is_managed: bool,
-    /// Whether it has a legacy handle.
+    /// True if it has a legacy IPC handle.
     pub is_exportable: bool,
     /// The pool that it came from, or 0.
     pub pool: u64,
@@ -385,16 +392,16 @@ pub struct Pointer {
     pub handle_types: u64,
 }
 
-/// Who has access from a device switched on.
+/// Processes that enabled access from a device.
 #[derive(Clone, Copy)]
 pub struct Peers<O> {
-    /// How many accesses are known.
+    /// Number of enabled accesses that are known.
     pub known: u64,
-    /// In how many processes.
+    /// Number of processes.
     pub processes: u64,
-    /// Whether all of these are known to run.
+    /// True if all of these processes are known to be running.
     pub is_certain: bool,
-    /// The first.
+    /// First of these accesses.
     pub first: Option<O>,
 }
 
@@ -403,58 +410,59 @@ pub(super) fn word(bytes: &[u8; 64], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Who of the others has something open.
+/// Other processes that have something open.
 #[derive(Clone, Copy)]
 pub struct Importers<O> {
-    /// Those that run.
+    /// Number of running processes.
     pub running: u64,
-    /// Those of which nobody tells whether they run.
+    /// Number of processes of which it is unknown whether they are running.
     pub unknown: u64,
-    /// One of them: one that is no cache, and one that runs, where there is any.
+    /// One of them, preferably not a cache, and running.
     pub first: (Process, O),
-    /// How often that one has opened it and closed it; zeros where it is not known.
+    /// Number of times that this process opened it, and closed it; zeros if unknown.
     pub uses: (u64, u64),
-    /// The cache that has it open, where nobody else has.
+    /// The cache that has it open, if nothing else has.
     pub cache: Option<Cache>,
 }
 
-/// Memory that the process had and has no more.
+/// Memory that the process had, and that ended.
 #[derive(Clone, Copy)]
 pub struct Gone<O> {
-    /// How it ended.
+    /// Kind of end.
     pub went: Went,
-    /// The process that ended it, or exported what its owner freed.
+    /// The process that ended it or, if its owner freed it, the exporter.
     pub owner: Process,
     /// The first address of the call that was in it.
     pub address: u64,
-    /// Where it began, and how many bytes it had.
+    /// Start address, and size in bytes.
     pub range: (u64, u64),
-    /// The fingerprint of its handle; 0 where it has none.
+    /// The fingerprint of its handle; 0 if it has none.
     pub fingerprint: u64,
-    /// How long before the call it ended.
+    /// Time from the end to the call.
     pub ago: Option<Ago>,
-    /// Who ended it.
+    /// Call that ended it.
     pub by: Option<ClosedBy>,
-    /// Whether it went with its context.
+    /// True if it ended with its context.
     pub with_context: bool,
-    /// What the world calls the end.
+    /// The world's reference to the end.
     pub object: O,
 }
 
-/// What a call has ended while others had it open.
+/// Object that a call ended while others had it open.
 #[derive(Clone, Copy)]
 pub struct Ending<O> {
-    /// What kind of thing it is.
+    /// Kind of object.
     pub kind: Object,
-    /// It, or one of those that went with its context.
+    /// The export, or one of the exports that ended with a context.
     pub export: Export<O>,
     /// The size of the memory.
     pub bytes: u64,
-    /// How many handles went.
+    /// Number of handles that ended.
     pub handles: u64,
-    /// Who has it open; of several handles, no more than one of them has.
+    /// Processes that have it open. If several handles ended, these are the ones of the handle that most
+    /// processes have open.
     pub importers: Importers<O>,
-    /// Whether it is known to have ended, and did not only perhaps belong to what ended.
+    /// True if it certainly ended. False if it may not have belonged to the object that ended.
     pub is_sure: bool,
 }
 
@@ -463,10 +471,10 @@ pub struct Ending<O> {
 pub struct NodeUse<'a> {
     /// The node; of a copy or a memset, with the name of its parameter.
     pub name: &'a str,
-    /// Of a kernel: its name, and the index of the parameter.
+    /// In a kernel node: the kernel's name, and the index of the parameter.
     pub kernel: Option<(&'a str, usize)>,
-    /// Where the memory begins.
+    /// Start address.
     pub address: u64,
-    /// Its bytes.
+    /// Size in bytes.
     pub bytes: u64,
 }

@@ -1,8 +1,9 @@
 //! The entries of the rules, a file for each kind.
 
-/// Hands all entries to the macro `$callback`, in the order in which causes of a failure are asked for.
+/// Passes all entries to the macro `$callback`, in the order in which causes of a failure are checked.
 macro_rules! with_rules {
-    // Each file hands its entries on to the next, behind those that it was given; the last one hands all to the callback.
+    // Each file adds its entries, and passes all on to the next file. The last one passes them to the
+    // callback.
     ($callback:ident) => {
         peer_rules! {
             ipc_rules vmm_rules multicast_rules pool_rules use_rules job_rules order_rules driver_rules unchecked_rules $callback

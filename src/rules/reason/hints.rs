@@ -4,7 +4,7 @@ use super::{Device, HadContext, HandleFlaw, POINTERS, Reason};
 use crate::rule::Rule;
 
 impl Reason<'_> {
-    /// What to do: the rule's hint, or one for these values.
+    /// Returns the fix: the rule's hint, or one for these values.
     pub fn hint(&self) -> &'static str {
         match self {
             Reason::IpcMemoryKind { because: Some(because), .. }

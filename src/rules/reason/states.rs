@@ -3,52 +3,52 @@
 use crate::rule::Rule;
 use cupeer_spec::record::slot::finding::role;
 
-/// What became of the current context of a thread that has none.
+/// Earlier current context of a thread that has none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HadContext {
-    /// The thread had one.
+    /// The thread itself had one.
     Here {
-        /// The last one.
+        /// The thread's last current context.
         context: u64,
-        /// Whether the process is known to have ended it.
+        /// True if the process is known to have destroyed or reset it.
         is_ended: bool,
-        /// Whether something that the process had open went with it.
+        /// True if open handles of the process ended with it.
         has_closed: bool,
     },
-    /// Another thread had one, and this one had none.
+    /// Another thread had one, but this one had none.
     InOtherThread,
-    /// The primary context of this device is there, whoever has it.
+    /// The primary context of this device is active, whatever code retained it.
     Primary(i32),
-    /// Nobody was seen with one.
+    /// No thread was seen with one.
     Unknown,
 }
 
-/// What decides whether this process may take descriptors of another one, by pidfd_getfd.
+/// Permissions that decide whether this process may take descriptors of another one, by pidfd_getfd.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ptrace {
-    /// /proc/sys/kernel/yama/ptrace_scope; 0 where there is none.
+    /// /proc/sys/kernel/yama/ptrace_scope; 0 if there is none.
     pub scope: u8,
-    /// Whether the process has CAP_SYS_PTRACE.
+    /// True if the process has CAP_SYS_PTRACE.
     pub is_capable: bool,
 }
 
-/// How a range of addresses ended.
+/// End of a range of addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Went {
-    /// What was opened there was closed.
+    /// The open handle there was closed.
     Closed,
-    /// What was mapped there was unmapped.
+    /// The mapping there was unmapped.
     Unmapped,
-    /// The same, and the addresses were given back.
+    /// The mapping was unmapped, and its addresses were freed.
     Unreserved,
-    /// What was exported from there, or imported of a pool, was freed.
+    /// The exported memory there, or the pointer imported from a pool, was freed.
     Freed,
-    /// What was opened there is still open, and its owner has freed it.
+    /// The handle there is open, and its owner freed the memory.
     FreedByOwner,
 }
 
 impl Went {
-    /// The rule about what uses it then.
+    /// Returns the rule about uses after this end.
     pub(crate) fn rule(self) -> Rule {
         match self {
             Went::Closed => Rule::UseAfterClose,
@@ -58,7 +58,7 @@ impl Went {
         }
     }
 
-    /// As what the call counts that ended it.
+    /// Returns the role of the call that ended it.
     pub(crate) fn role(self) -> u32 {
         match self {
             Went::Closed => role::CLOSING,
@@ -69,13 +69,14 @@ impl Went {
         }
     }
 
-    /// Whether a graph that is not launched yet cannot be right: no other memory is there when it is, but by chance. A range that
-    /// is still reserved gets other memory, and what its owner has freed is there.
+    /// Returns true if a graph with this memory cannot be right even before its launch: only by chance is
+    /// other memory there by then. A range that is still reserved can be mapped again, and memory that its
+    /// owner freed is still mapped.
     pub fn is_lasting(self) -> bool {
         matches!(self, Went::Closed | Went::Freed)
     }
 
-    /// Who did what.
+    /// Returns the process that ended it, and the verb.
     pub(super) const fn words(self) -> (&'static str, &'static str) {
         match self {
             Went::Closed => ("this process", "closed"),

@@ -8,9 +8,9 @@ use cupeer_spec::value::Shareable;
 /// A device as people know it: the number that the process has for it, and its UUID.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Device {
-    /// Its number in the process; -1 where unknown.
+    /// Number of the device in the process; -1 if unknown.
     pub ordinal: i32,
-    /// Its UUID; zero where unknown.
+    /// UUID; zero if unknown.
     pub uuid: [u8; 16],
 }
 
@@ -48,7 +48,7 @@ impl Display for Size {
     }
 }
 
-/// How many tenths of a unit a size is, rounded.
+/// Returns a size in tenths of a unit, rounded.
 fn tenths(bytes: u64, unit: usize) -> u64 {
     let tenth = 1024u128.pow(unit as u32 + 1);
     ((u128::from(bytes) * 10 + tenth / 2) / tenth) as u64
@@ -57,9 +57,9 @@ fn tenths(bytes: u64, unit: usize) -> u64 {
 /// A process as people know it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Process {
-    /// Its pid, as it knows itself.
+    /// Pid in the process's own namespace.
     pub pid: u32,
-    /// Its rank.
+    /// Rank.
     pub rank: Option<u32>,
 }
 
@@ -72,14 +72,14 @@ impl Display for Process {
     }
 }
 
-/// Where a call was made.
+/// Place of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Site<'a> {
     /// The thread.
     pub tid: u32,
-    /// The file name of the library that called; empty where it is not known.
+    /// The file name of the library that called; empty if unknown.
     pub library: &'a str,
-    /// Where in it.
+    /// Offset in the library.
     pub offset: u64,
 }
 
@@ -102,32 +102,32 @@ impl Display for Handle {
     }
 }
 
-/// What the bytes of a handle that nobody exported show.
+/// Flaw in the bytes of a handle that no process exported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HandleFlaw {
     /// All are 0.
     Zero,
-    /// All but so many of the first ones are 0.
+    /// All are 0, except this number of leading bytes.
     Cut(u8),
-    /// They are those of a handle of this process, as many bytes from where they should be.
+    /// The bytes are a handle of this process at another offset.
     Shifted {
         /// The exporter.
         owner: Process,
-        /// How far.
+        /// Offset.
         by: u8,
     },
-    /// They name a process that cupeer records elsewhere.
+    /// The bytes name a process that cupeer records elsewhere.
     Elsewhere(u32),
-    /// They name a process.
+    /// The bytes name a process.
     Names {
-        /// It.
+        /// Pid.
         pid: u32,
-        /// Whether it runs.
+        /// True if it is running.
         runs: Option<bool>,
     },
-    /// They name none.
+    /// The bytes name no process.
     NamesNobody,
-    /// They were not seen, or do not name processes.
+    /// The bytes were not seen, or cannot name processes.
     Unseen,
 }
 
@@ -145,30 +145,30 @@ impl Display for Ago {
     }
 }
 
-/// How open handles become more.
+/// Pattern in which open handles accumulate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Growth<'a> {
-    /// A place closes most of what it opens, and leaves the others open.
+    /// A place closes most of the handles that it opens, and leaves the others open.
     LeftBySome,
-    /// Some were left open after `of` of `all` marks that look like this one.
+    /// Some handles were left open after `of` of `all` marks of a similar name.
     Marks {
         /// The marks after which that is so.
         of: u64,
         /// All marks since the first opening.
         all: u64,
-        /// One of them.
+        /// Name of one of them.
         like: &'a str,
     },
-    /// From beginning to end of so many nanoseconds.
+    /// All handles were opened within this time in nanoseconds.
     Time {
         /// The time.
         over: u64,
     },
-    /// They serve nothing, and the place made more after that.
+    /// The open handles are unused, and the place opened more afterwards.
     Idle,
-    /// One more in each exchange with another process, until the end.
+    /// Each exchange with another process leaves one more open, until the end.
     Steady,
-    /// Other processes of the program close theirs meanwhile.
+    /// Other processes of the program close their handles.
     Unlike,
 }
 
@@ -184,7 +184,7 @@ impl Display for Growth<'_> {
     }
 }
 
-/// Objects that a place makes and does not give up.
+/// Objects that a place creates and does not release.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Piled {
     /// Allocations of cuMemCreate, by their handles.
@@ -307,18 +307,18 @@ impl Display for Times {
     }
 }
 
-/// What a pointer is.
+/// Kind of memory at a pointer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MemoryKind {
-    /// Of cuMemCreate and cuMemMap.
+    /// Virtual memory (cuMemCreate and cuMemMap).
     Virtual,
-    /// Of a pool, as cuMemAllocAsync makes it.
+    /// Memory of a pool (cuMemAllocAsync).
     Pool,
-    /// Of cuMemAllocManaged.
+    /// Managed memory (cuMemAllocManaged).
     Managed,
-    /// Of the host, allocated or registered by the driver.
+    /// Host memory that the driver allocated or registered.
     Host,
-    /// None of these.
+    /// Other memory.
     Other,
 }
 
@@ -333,7 +333,7 @@ impl MemoryKind {
         }
     }
 
-    /// What to do with it.
+    /// Returns the fix.
     pub fn hint(self) -> &'static str {
         match self {
             MemoryKind::Virtual => {
@@ -373,28 +373,28 @@ impl Display for HandleTypes {
 /// Why a pool cannot be exported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PoolFault {
-    /// It was made with these handle types.
+    /// The pool was created with these handle types.
     Types(u64),
-    /// It was imported.
+    /// The pool was imported.
     Imported,
-    /// It is the default one of a device.
+    /// It is the default pool of a device.
     Default,
-    /// It is destroyed.
+    /// The pool was destroyed.
     Destroyed,
 }
 
 /// Why memory of a pool cannot be exported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PointerFault {
-    /// It is of no pool.
+    /// The memory is not from a pool.
     NoPool,
-    /// It was imported.
+    /// The memory was imported.
     Imported,
     /// Its pool was not exported.
     NotExported {
         /// The pool.
         pool: u64,
     },
-    /// It is not the start of an allocation.
+    /// The pointer is not the start of an allocation.
     Inside,
 }

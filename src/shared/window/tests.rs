@@ -1,21 +1,19 @@
-//! All moments at which a signal handler can come in, and a second one in that: at each word of the thread and each word of
-//! a slot that is read or written. What is left of the windows then is read as a reader does.
+//! Interrupts a thread with a signal handler, and that handler with a second one, at every read and write of
+//! a thread's word or a slot's word. Afterwards, a reader checks what the windows contain.
 
 use super::*;
 use core::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
-/// The slots of a window.
 const SLOTS: usize = 3;
-/// From the start of one window's slots to that of the next.
+/// Distance between the slots of two windows.
 const STEP: usize = (SLOTS + 2) * SLOT;
-/// The blocks of a ring.
 const RING: usize = 4;
 
-/// A slot as it lies in a window.
+/// A slot as in a window.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 struct Slot {
-    /// Its number in the stream, written last; with what is written there.
+    /// Number in the stream, written last, and the number with which the rest was written.
     seq: Option<u64>,
     call: u32,
     what: What,
@@ -34,24 +32,24 @@ enum What {
 struct Block {
     base: u64,
     slots: [Slot; SLOTS],
-    /// Whether somebody may still write to it.
+    /// True if a thread may still write to the block.
     is_owned: bool,
 }
 
-/// A thread with its windows, and the moments at which a handler makes calls.
+/// A thread with its windows, and the steps at which a handler makes calls.
 #[derive(Default)]
 struct Machine<'a> {
     words: [Cell<usize>; 5],
     blocks: RefCell<Vec<Block>>,
-    /// Where each block lies; others may come to lie where an old one lay.
+    /// Address of each block. A new block can reuse the address of an old one.
     places: RefCell<Vec<usize>>,
-    /// What was copied out of windows.
+    /// Blocks that were copied out of windows.
     copies: RefCell<Vec<Block>>,
     current: Cell<usize>,
     kept: Cell<Option<(usize, bool)>>,
     is_ring: bool,
     steps: Cell<usize>,
-    /// Steps before which a handler comes in, and how many calls it makes.
+    /// Steps that a handler interrupts, and the number of calls that it makes.
     interrupts: &'a [(usize, u32)],
     is_masked: Cell<bool>,
     depth: Cell<usize>,
@@ -108,7 +106,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Makes a block; in a ring it is the oldest that nobody owns.
+    /// Returns a new block. In a ring, it is the oldest block without an owner.
     fn new_block(&self, place: Option<usize>) -> usize {
         let (mut blocks, mut places) = (self.blocks.borrow_mut(), self.places.borrow_mut());
         let count = blocks.len();
@@ -118,7 +116,7 @@ impl Machine<'_> {
         }
         blocks.push(Block::default());
         if let Some(place) = place {
-            // Nothing of ours points there any more.
+            // Nothing points to the old block any more.
             places.iter_mut().filter(|old| **old == place).for_each(|old| *old = 0);
         }
         places.push(place.unwrap_or((count + 1) * STEP));
@@ -127,14 +125,14 @@ impl Machine<'_> {
 
     fn enter(&self, block: usize, base: u64) {
         let place = self.places.borrow()[block];
-        // What a ring's block held stays in its slots: their numbers tell.
+        // Old slots stay in a ring block: their numbers tell them from new ones.
         let slots = self.blocks.borrow()[block].slots;
         self.blocks.borrow_mut()[block] = Block { base, slots, is_owned: true };
         self.current.set(block);
         self.window().enter(place, base, 0, SLOTS);
     }
 
-    /// As `record::stream` does it: with no signals.
+    /// Makes space as `record::stream` does, without signals.
     fn make_room(&self) {
         let (window, old) = (self.window(), self.current.get());
         if window.filler() == 0
@@ -203,7 +201,7 @@ impl Machine<'_> {
         write(&mut self.blocks.borrow_mut()[block].slots[index]);
     }
 
-    /// The block that lies at a place, and which of its slots.
+    /// Returns the block at an address, and the index of the slot.
     fn slot_at(&self, place: usize) -> Option<(usize, usize)> {
         let places = self.places.borrow();
         let is_there = |start: &usize| *start != 0 && (*start..*start + SLOTS * SLOT).contains(&place);
@@ -218,7 +216,7 @@ impl Machine<'_> {
         taken
     }
 
-    /// Whether a slot in a block of the ring that the thread has left still holds this number.
+    /// Returns true if the slot, in a ring block that the thread left, still holds this number.
     fn is_in_ring(&self, place: usize, number: u64) -> bool {
         let is_it =
             |(block, index): (usize, usize)| self.blocks.borrow()[block].base + index as u64 == number;
@@ -243,7 +241,7 @@ impl Machine<'_> {
         self.returned.borrow_mut().insert(taken.number, call);
     }
 
-    /// What a reader finds: each slot by its number.
+    /// Returns the slots that a reader finds, by number.
     fn read(&self) -> BTreeMap<u64, Slot> {
         let mut found = BTreeMap::new();
         for block in self.copies.borrow().iter().chain(&*self.blocks.borrow()) {
@@ -266,7 +264,7 @@ impl Machine<'_> {
             match found.get(number) {
                 Some(slot) => {
                     assert_eq!(slot.call, *call, "{self:?}");
-                    // The end may stand in a block of the ring that is gone.
+                    // The end may be in a ring block that is gone.
                     assert!(slot.what == What::Returned || self.is_ring || late(*number, *call), "{self:?}");
                 }
                 None => assert!(self.is_ring, "call {call} is lost: {self:?}"),
@@ -283,7 +281,7 @@ impl core::fmt::Debug for Machine<'_> {
     }
 }
 
-/// Makes some calls, into which these handlers come. Gives how many steps that took.
+/// Makes some calls that these handlers interrupt. Returns the number of steps.
 fn run(is_ring: bool, interrupts: &[(usize, u32)]) -> usize {
     let machine = Machine::new(is_ring, interrupts);
     (0..4).for_each(|_| machine.call());

@@ -3,7 +3,7 @@
 #![allow(non_camel_case_types)]
 
 enumerations! {
-    /// `CUdevice_attribute`: what to ask about a device.
+    /// `CUdevice_attribute`: attributes of a device.
     CUdevice_attribute: i32 {
         CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 1,
         CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X = 2,
@@ -156,6 +156,6 @@ enumerations! {
 }
 
 impl CUdevice_attribute {
-    /// Whether a device takes part in multicast objects.
+    /// Support for multicast objects.
     pub const MULTICAST_SUPPORTED: CUdevice_attribute = CUdevice_attribute(132);
 }

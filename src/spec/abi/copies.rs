@@ -1,41 +1,41 @@
 //! The structures of copies of rows.
 
-/// `CUDA_MEMCPY2D`, in the form of CUDA 3.2, whose sizes and device addresses have 64 bits, and in the one before it,
-/// where they have 32. Pointers are numbers here: nobody follows them before they are checked.
+/// `CUDA_MEMCPY2D`, in the form of CUDA 3.2 with 64-bit sizes and device addresses, and in the older form
+/// with 32 bits. Pointers are numbers here, so that no code follows them before they are checked.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct CUDA_MEMCPY2D<W> {
-    /// Where in a row the source begins.
+    /// Offset of the source in its row.
     pub srcXInBytes: W,
     /// In which row.
     pub srcY: W,
     /// `CU_MEMORYTYPE_*` of the source.
     pub srcMemoryType: i32,
-    /// Its address in the host's memory.
+    /// Host address.
     pub srcHost: u64,
-    /// Its address in device memory.
+    /// Device address.
     pub srcDevice: W,
     /// The array.
     pub srcArray: u64,
     /// From one of its rows to the next.
     pub srcPitch: W,
-    /// Where in a row the destination begins.
+    /// Offset of the destination in its row.
     pub dstXInBytes: W,
     /// In which row.
     pub dstY: W,
     /// `CU_MEMORYTYPE_*` of the destination.
     pub dstMemoryType: i32,
-    /// Its address in the host's memory.
+    /// Host address.
     pub dstHost: u64,
-    /// Its address in device memory.
+    /// Device address.
     pub dstDevice: W,
     /// The array.
     pub dstArray: u64,
     /// From one of its rows to the next.
     pub dstPitch: W,
-    /// How much of a row.
+    /// Bytes per row.
     pub WidthInBytes: W,
-    /// How many rows.
+    /// Number of rows.
     pub Height: W,
 }
 
@@ -47,19 +47,19 @@ pub struct CUDA_MEMCPY3D<W> {
     pub src: Side3D<W>,
     /// The destination.
     pub dst: Side3D<W>,
-    /// How much of a row.
+    /// Bytes per row.
     pub WidthInBytes: W,
-    /// How many rows.
+    /// Number of rows.
     pub Height: W,
-    /// How many slices.
+    /// Number of slices.
     pub Depth: W,
 }
 
-/// What [`CUDA_MEMCPY3D`] has once with the prefix `src` and once with `dst`.
+/// Fields that [`CUDA_MEMCPY3D`] has with the prefix `src` and with `dst`.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Side3D<W> {
-    /// Where in a row it begins.
+    /// Offset in the row.
     pub XInBytes: W,
     /// In which row.
     pub Y: W,
@@ -69,9 +69,9 @@ pub struct Side3D<W> {
     pub LOD: W,
     /// `CU_MEMORYTYPE_*`.
     pub MemoryType: i32,
-    /// Its address in the host's memory.
+    /// Host address.
     pub Host: u64,
-    /// Its address in device memory.
+    /// Device address.
     pub Device: W,
     /// The array.
     pub Array: u64,
@@ -79,7 +79,7 @@ pub struct Side3D<W> {
     pub Context: u64,
     /// From one row to the next.
     pub Pitch: W,
-    /// How many rows.
+    /// Number of rows.
     pub Height: W,
 }
 
@@ -98,7 +98,7 @@ pub struct CUDA_MEMCPY3D_BATCH_OP {
     pub src: CUmemcpy3DOperand,
     /// The destination.
     pub dst: CUmemcpy3DOperand,
-    /// How much of a row, how many rows, and how many slices.
+    /// Width of a row, number of rows, and number of slices.
     pub extent: [usize; 3],
     /// `CUmemcpySrcAccessOrder`.
     pub srcAccessOrder: i32,
@@ -110,12 +110,12 @@ pub struct CUDA_MEMCPY3D_BATCH_OP {
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct CUmemcpy3DOperand {
-    /// Which of both: [`CUmemcpy3DOperand::POINTER`], or 2.
+    /// Kind of operand: [`CUmemcpy3DOperand::POINTER`], or 2 for an array.
     pub kind: i32,
     /// The address, or the array.
     pub place: u64,
-    /// For an address: from one row to the next, in elements, how many rows a slice has, and where the memory is (a
-    /// [`super::CUmemLocation`]). Of an array: where in a row, in which row, and in which slice.
+    /// For an address: the row length in elements, the number of rows per slice, and the location of the
+    /// memory (a [`super::CUmemLocation`]). For an array: the offset in a row, the row, and the slice.
     pub rest: [u64; 3],
 }
 

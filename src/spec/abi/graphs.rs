@@ -9,17 +9,17 @@ use core::ffi::c_void;
 pub struct CUDA_KERNEL_NODE_PARAMS {
     /// The kernel.
     pub func: CUfunction,
-    /// How many blocks.
+    /// Number of blocks.
     pub grid: [u32; 3],
-    /// How many threads each has.
+    /// Number of threads per block.
     pub block: [u32; 3],
     /// The bytes of shared memory of each.
     pub sharedMemBytes: u32,
     /// A pointer for each parameter.
     pub kernelParams: *const *const c_void,
-    /// Another way to pass them.
+    /// Other form of the parameters.
     pub extra: *const *const c_void,
-    /// The kernel where `func` is null.
+    /// The kernel, if `func` is null.
     pub kern: CUkernel,
     /// The context in which that runs.
     pub ctx: CUcontext,
@@ -29,17 +29,17 @@ pub struct CUDA_KERNEL_NODE_PARAMS {
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct CUDA_MEMSET_NODE_PARAMS {
-    /// Where.
+    /// Destination.
     pub dst: CUdeviceptr,
     /// From one row to the next.
     pub pitch: usize,
-    /// What each element becomes.
+    /// Value of each element.
     pub value: u32,
     /// The size of an element.
     pub elementSize: u32,
-    /// How many elements a row has.
+    /// Number of elements per row.
     pub width: usize,
-    /// How many rows.
+    /// Number of rows.
     pub height: usize,
 }
 
@@ -47,19 +47,19 @@ pub struct CUDA_MEMSET_NODE_PARAMS {
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct CUDA_MEM_ALLOC_NODE_PARAMS {
-    /// What the memory is to be.
+    /// Properties of the memory.
     pub poolProps: CUmemPoolProps,
-    /// Who may use it.
+    /// Devices that get access.
     pub accessDescs: *const c_void,
-    /// How many these are.
+    /// Number of these descriptors.
     pub accessDescCount: usize,
     /// The size of the memory.
     pub bytesize: usize,
-    /// Where it will be.
+    /// Address that the memory will have.
     pub dptr: CUdeviceptr,
 }
 
-/// `CUgraphNodeType`: what a node does.
+/// `CUgraphNodeType`: type of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(transparent)]
 pub struct CUgraphNodeType(pub i32);

@@ -1,10 +1,10 @@
-//! Multicast objects: one address, and memory of several devices behind it.
+//! Multicast objects: one address for the memory of several devices.
 
-/// `CUmulticastObjectProp`: what a multicast object is to be.
+/// `CUmulticastObjectProp`: properties of a multicast object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct CUmulticastObjectProp {
-    /// How many devices are to be added.
+    /// Number of devices that will be added.
     pub numDevices: u32,
     /// The most memory that can be bound, of each device.
     pub size: usize,
@@ -15,7 +15,7 @@ pub struct CUmulticastObjectProp {
 }
 
 enumerations! {
-    /// `CUmulticastGranularity_flags`: which granularity is asked for.
+    /// `CUmulticastGranularity_flags`: kinds of granularity.
     CUmulticastGranularity_flags: i32 {
         CU_MULTICAST_GRANULARITY_MINIMUM = 0,
         CU_MULTICAST_GRANULARITY_RECOMMENDED = 1,

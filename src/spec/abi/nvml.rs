@@ -1,11 +1,11 @@
 //! NVML's C types, as far as the functions of the table use them: with the size and alignment that nvml.h gives them.
 
-// Names are nvml.h's; those of fields without a comment say what they are.
+// Names are those of nvml.h. The names of fields without a comment describe them.
 #![allow(non_camel_case_types, missing_docs)]
 
 use core::ffi::{c_char, c_void};
 
-/// `nvmlReturn_t`: what every function of NVML returns.
+/// `nvmlReturn_t`: result of an NVML function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(transparent)]
 pub struct nvmlReturn_t(pub i32);
@@ -16,7 +16,7 @@ handles! {
 }
 
 enumerations! {
-    /// `nvmlGpuP2PCapsIndex_t`: which use of the way between two devices.
+    /// `nvmlGpuP2PCapsIndex_t`: uses of the link between two devices.
     nvmlGpuP2PCapsIndex_t: i32 {
         NVML_P2P_CAPS_INDEX_READ = 0,
         NVML_P2P_CAPS_INDEX_WRITE = 1,
@@ -40,7 +40,7 @@ enumerations! {
         NVML_FEATURE_DISABLED = 0,
         NVML_FEATURE_ENABLED = 1,
     }
-    /// `nvmlNvLinkCapability_t`: what a link can do.
+    /// `nvmlNvLinkCapability_t`: capabilities of a link.
     nvmlNvLinkCapability_t: i32 {
         NVML_NVLINK_CAP_P2P_SUPPORTED = 0,
         NVML_NVLINK_CAP_SYSMEM_ACCESS = 1,
@@ -49,14 +49,14 @@ enumerations! {
         NVML_NVLINK_CAP_SLI_BRIDGE = 4,
         NVML_NVLINK_CAP_VALID = 5,
     }
-    /// `nvmlIntNvLinkDeviceType_t`: what is at the other end of a link.
+    /// `nvmlIntNvLinkDeviceType_t`: kinds of devices at the other end of a link.
     nvmlIntNvLinkDeviceType_t: i32 {
         NVML_NVLINK_DEVICE_TYPE_GPU = 0,
         NVML_NVLINK_DEVICE_TYPE_IBMNPU = 1,
         NVML_NVLINK_DEVICE_TYPE_SWITCH = 2,
         NVML_NVLINK_DEVICE_TYPE_UNKNOWN = 255,
     }
-    /// `nvmlGpuTopologyLevel_t`: what two devices have in common, the nearest first.
+    /// `nvmlGpuTopologyLevel_t`: nearest common part of two devices, the nearest first.
     nvmlGpuTopologyLevel_t: i32 {
         NVML_TOPOLOGY_INTERNAL = 0,
         NVML_TOPOLOGY_SINGLE = 10,
@@ -67,11 +67,11 @@ enumerations! {
     }
 }
 
-/// `nvmlPciInfo_v2_t`: where a device is on the PCI bus.
+/// `nvmlPciInfo_v2_t`: PCI address of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct nvmlPciInfo_v2_t {
-    /// The address as text, of which the domain has four digits.
+    /// PCI address as text, with four digits for the domain.
     pub busId: [c_char; 16],
     pub domain: u32,
     pub bus: u32,
@@ -81,18 +81,18 @@ pub struct nvmlPciInfo_v2_t {
     pub reserved: [u32; 4],
 }
 
-/// `nvmlPciInfo_t`: the same with room for long domains.
+/// `nvmlPciInfo_t`: PCI address of a device, with long domains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct nvmlPciInfo_t {
-    /// The address as text, of which the domain has four digits.
+    /// PCI address as text, with four digits for the domain.
     pub busIdLegacy: [c_char; 16],
     pub domain: u32,
     pub bus: u32,
     pub device: u32,
     pub pciDeviceId: u32,
     pub pciSubSystemId: u32,
-    /// The address as text, of which the domain has eight digits.
+    /// PCI address as text, with eight digits for the domain.
     pub busId: [c_char; 32],
 }
 
@@ -101,11 +101,11 @@ pub struct nvmlPciInfo_t {
 #[repr(C)]
 pub struct nvmlGpuFabricInfo_t {
     pub clusterUuid: [u8; 16],
-    /// What the registration with it ended in.
+    /// Result of the registration with it.
     pub status: nvmlReturn_t,
     /// Devices with the same number in the same fabric reach each other.
     pub cliqueId: u32,
-    /// How far the registration is: 0 where there is no fabric, 3 where it is complete.
+    /// State of the registration: 0 without a fabric, 3 if complete.
     pub state: u8,
 }
 
@@ -116,11 +116,11 @@ pub struct nvmlGpuFabricInfoV_t {
     /// The size and version that the caller knows: [`nvmlGpuFabricInfoV_t::number`].
     pub version: u32,
     pub clusterUuid: [u8; 16],
-    /// What the registration with it ended in.
+    /// Result of the registration with it.
     pub status: nvmlReturn_t,
     /// Devices with the same number in the same fabric reach each other.
     pub cliqueId: u32,
-    /// How far the registration is: 0 where there is no fabric, 3 where it is complete.
+    /// State of the registration: 0 without a fabric, 3 if complete.
     pub state: u8,
     pub healthMask: u32,
 }
@@ -132,23 +132,23 @@ impl nvmlGpuFabricInfoV_t {
     }
 }
 
-/// `nvmlFieldValue_t`: one question of many, and its answer.
+/// `nvmlFieldValue_t`: one of many queries, and its result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct nvmlFieldValue_t {
-    /// What is asked for: one of NVML_FI_.
+    /// Queried field: one of NVML_FI_.
     pub fieldId: u32,
-    /// Of what; of a link for most questions about NVLink.
+    /// Scope of the query: a link for most fields about NVLink.
     pub scopeId: u32,
-    /// When it was so, in microseconds since 1970.
+    /// Time of the value, in microseconds since 1970.
     pub timestamp: i64,
-    /// How long it took to find out, in microseconds.
+    /// Time that the query took, in microseconds.
     pub latencyUsec: i64,
-    /// How to read `value`.
+    /// Type of `value`.
     pub valueType: u32,
-    /// Whether there is an answer.
+    /// Result of the query.
     pub nvmlReturn: nvmlReturn_t,
-    /// The answer; of a narrow one the first bytes.
+    /// Result. A narrow one has the first bytes.
     pub value: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Memory pools: what they are made of, and what stands for their memory in other processes.
+//! Memory pools: their properties, and the export data of their pointers.
 
 use super::{CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation};
 use core::ffi::c_void;
@@ -8,19 +8,19 @@ use core::ffi::c_void;
 #[repr(transparent)]
 pub struct CUmemoryPool(pub *mut c_void);
 
-/// `CUmemPoolProps`: what a pool is to be.
+/// `CUmemPoolProps`: properties of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct CUmemPoolProps {
-    /// How its memory is bound to its place.
+    /// Allocation type.
     pub allocType: CUmemAllocationType,
     /// Bits of [`CUmemAllocationHandleType`].
     pub handleTypes: CUmemAllocationHandleType,
-    /// Where it lies.
+    /// Location of the memory.
     pub location: CUmemLocation,
     /// Null but on Windows.
     pub win32SecurityAttributes: *mut c_void,
-    /// The most bytes that it gives out; 0 where only the device sets a limit.
+    /// Limit on its memory in bytes; 0 if only the device limits it.
     pub maxSize: usize,
     /// Bits of `CU_MEM_CREATE_USAGE_*`.
     pub usage: u16,
@@ -28,7 +28,7 @@ pub struct CUmemPoolProps {
     pub reserved: [u8; 54],
 }
 
-/// `CUmemPoolPtrExportData`: names memory of a pool to those that have imported the pool.
+/// `CUmemPoolPtrExportData`: names memory of a pool for processes that imported the pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct CUmemPoolPtrExportData {

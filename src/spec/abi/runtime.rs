@@ -5,7 +5,7 @@
 
 use super::{CUatomicOperation, CUdevice_P2PAttribute, CUipcEventHandle, CUipcMemHandle};
 
-/// `cudaError_t`: what every function of the runtime returns.
+/// `cudaError_t`: result of a runtime function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(transparent)]
 pub struct cudaError_t(pub i32);

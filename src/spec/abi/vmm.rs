@@ -1,4 +1,4 @@
-//! Virtual memory management: allocations, where they lie, who may access them, and handles that leave the process.
+//! Virtual memory management: allocations, their locations, access to them, and handles for other processes.
 
 use core::ffi::c_void;
 
@@ -11,7 +11,7 @@ pub struct CUmemGenericAllocationHandle(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct CUmemLocation {
-    /// What `id` is: cuda.h's `type`.
+    /// Kind of `id`: cuda.h's `type`.
     pub kind: CUmemLocationType,
     /// The ordinal of a device, or the number of a NUMA node.
     pub id: i32,
@@ -22,17 +22,17 @@ impl CUmemLocation {
     pub const DEVICE: i32 = 1;
 }
 
-/// `CUmemAccessDesc`: what a place may do with memory.
+/// `CUmemAccessDesc`: access of a location to memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct CUmemAccessDesc {
-    /// Who.
+    /// Location that gets access.
     pub location: CUmemLocation,
-    /// What.
+    /// Access flags.
     pub flags: CUmemAccess_flags,
 }
 
-/// `CUmemAllocationProp`: what an allocation is to be.
+/// `CUmemAllocationProp`: properties of an allocation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct CUmemAllocationProp {
@@ -40,7 +40,7 @@ pub struct CUmemAllocationProp {
     pub kind: CUmemAllocationType,
     /// Bits of [`CUmemAllocationHandleType`].
     pub requestedHandleTypes: CUmemAllocationHandleType,
-    /// Where it lies.
+    /// Location of the memory.
     pub location: CUmemLocation,
     /// Null but on Windows.
     pub win32HandleMetaData: *mut c_void,
@@ -54,7 +54,7 @@ pub struct CUmemAllocationProp {
 pub struct CUmemAllocationFlags {
     /// CU_MEM_ALLOCATION_COMP_GENERIC, or 0.
     pub compressionType: u8,
-    /// Whether network cards are to reach it.
+    /// Nonzero if network cards must be able to access the memory.
     pub gpuDirectRDMACapable: u8,
     /// Bits of `CU_MEM_CREATE_USAGE_*`.
     pub usage: u16,
@@ -63,7 +63,7 @@ pub struct CUmemAllocationFlags {
 }
 
 enumerations! {
-    /// `CUmemLocationType`: what the number of a place is.
+    /// `CUmemLocationType`: meaning of a location's number.
     CUmemLocationType: i32 {
         CU_MEM_LOCATION_TYPE_INVALID = 0,
         CU_MEM_LOCATION_TYPE_DEVICE = 1,
@@ -85,18 +85,18 @@ enumerations! {
         CU_MEM_HANDLE_TYPE_WIN32_KMT = 4,
         CU_MEM_HANDLE_TYPE_FABRIC = 8,
     }
-    /// `CUmemAccess_flags`: what may be done with memory.
+    /// `CUmemAccess_flags`: kinds of access to memory.
     CUmemAccess_flags: i32 {
         CU_MEM_ACCESS_FLAGS_PROT_NONE = 0,
         CU_MEM_ACCESS_FLAGS_PROT_READ = 1,
         CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3,
     }
-    /// `CUmemAllocationGranularity_flags`: which granularity is asked for.
+    /// `CUmemAllocationGranularity_flags`: kinds of granularity.
     CUmemAllocationGranularity_flags: i32 {
         CU_MEM_ALLOC_GRANULARITY_MINIMUM = 0,
         CU_MEM_ALLOC_GRANULARITY_RECOMMENDED = 1,
     }
-    /// `CUmemRangeHandleType`: which handle of an address range is asked for.
+    /// `CUmemRangeHandleType`: kinds of handles for an address range.
     CUmemRangeHandleType: i32 {
         CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD = 1,
     }

@@ -13,7 +13,7 @@ macro_rules! effects {
     };
 }
 
-/// One effect.
+/// Parses an effect.
 macro_rules! effect {
     ($arguments:tt Exports $object:ident($by:ident) as $handle:ident) => {
         Effect::Exports(Shared {
@@ -112,7 +112,7 @@ macro_rules! effect {
             by: $crate::effect::index!($arguments $by),
             size: $crate::effect::optional!($($crate::effect::index!($arguments $size))?),
             element: $crate::effect::optional!($($crate::effect::index!($arguments $value))?),
-            beside: $crate::effect::beside!($arguments $(from $host)? $(to $to $(at $pitch)?)?),
+            others: $crate::effect::other_args!($arguments $(from $host)? $(to $to $(at $pitch)?)?),
         })
     };
     ($arguments:tt UsesEach $object:ident($to:ident, $from:ident) sized $sizes:ident to $count:ident) => {
@@ -220,7 +220,7 @@ macro_rules! effect {
     };
 }
 
-/// Whether `on LastReference` stands there.
+/// True if `on LastReference` is present.
 macro_rules! is_there {
     () => {
         false
@@ -230,7 +230,7 @@ macro_rules! is_there {
     };
 }
 
-/// What stands behind `on` of a copy.
+/// Parses the word after `on` of a copy.
 macro_rules! sides {
     () => {
         Sides::Devices
@@ -240,23 +240,23 @@ macro_rules! sides {
     };
 }
 
-/// What a use of device memory names beside that.
-macro_rules! beside {
+/// Parses the other arguments of a use of device memory.
+macro_rules! other_args {
     ($arguments:tt) => {
-        Beside::Nothing
+        OtherArgs::Nothing
     };
     ($arguments:tt from $host:ident) => {
-        Beside::FromHost($crate::effect::index!($arguments $host))
+        OtherArgs::FromHost($crate::effect::index!($arguments $host))
     };
     ($arguments:tt to $host:ident) => {
-        Beside::ToHost($crate::effect::index!($arguments $host))
+        OtherArgs::ToHost($crate::effect::index!($arguments $host))
     };
     ($arguments:tt to $height:ident at $pitch:ident) => {
-        Beside::Rows($crate::effect::index!($arguments $height), $crate::effect::index!($arguments $pitch))
+        OtherArgs::Rows($crate::effect::index!($arguments $height), $crate::effect::index!($arguments $pitch))
     };
 }
 
-/// What `where` demands of an argument.
+/// Parses the value that `where` requires of an argument.
 macro_rules! demand {
     ($arguments:tt $by:ident $value:literal) => {
         Demand { by: $crate::effect::index!($arguments $by), value: $value }
@@ -277,4 +277,4 @@ macro_rules! index {
         $crate::effect::argument(&[$(stringify!($argument)),*], stringify!($name))
     };
 }
-pub(crate) use {beside, demand, effect, effects, index, is_there, optional, sides};
+pub(crate) use {demand, effect, effects, index, is_there, optional, other_args, sides};

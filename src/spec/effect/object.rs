@@ -1,4 +1,4 @@
-//! The kinds of things that calls export, open, or end, and what holds of each kind.
+//! The kinds of objects that calls export, open, or end, and facts about each kind.
 
 use crate::group::Group;
 
@@ -58,7 +58,7 @@ impl Object {
         }
     }
 
-    /// The groups of all functions that share such things or give them back.
+    /// Returns the groups of all functions that share such objects or release them.
     pub(super) const fn families(self) -> &'static [Group] {
         match self {
             Object::Memory => &[Group::Ipc, Group::IpcMem],
@@ -70,27 +70,30 @@ impl Object {
         }
     }
 
-    /// Whether it is device memory: it has a size, and whoever opens it reaches it over the way between two devices.
+    /// Returns true for device memory, which has a size. A process that opens it accesses it over the link
+    /// between two devices.
     pub const fn is_memory(self) -> bool {
         matches!(self, Object::Memory | Object::Pointer)
     }
 
-    /// Whether it is a part of virtual memory management: calls about it are few and slow, and all of them are recorded.
+    /// Returns true for objects of virtual memory management. Calls about them are few and slow, and all are
+    /// recorded.
     pub const fn is_virtual(self) -> bool {
         matches!(self, Object::Allocation | Object::Reservation | Object::Mapping)
     }
 
-    /// Whether a device reaches what was opened only once it is given access.
+    /// Returns true if a device can use an opened object only after access was granted.
     pub const fn is_granted(self) -> bool {
         self.is_virtual() || matches!(self, Object::Pool | Object::Pointer)
     }
 
-    /// Whether calls that end it are few, and mean it alone: all of them are recorded.
+    /// Returns true if calls that end such an object are few, and end nothing else. All of them are recorded.
     pub(super) const fn is_ended_by_name(self) -> bool {
         self.is_virtual() || matches!(self, Object::Pool)
     }
 
-    /// Whether others may go on with it once the process that made it has given it up: they hold it themselves.
+    /// Returns true if other processes can keep the object after its creator released it, because they hold
+    /// references.
     pub const fn outlives_its_maker(self) -> bool {
         self.is_virtual()
     }
@@ -101,7 +104,7 @@ impl Object {
         matches!(self, Object::Memory | Object::Event | Object::Peer)
     }
 
-    /// Whether it holds all that was made in it, which ends with it.
+    /// Returns true for a context, which contains objects that end with it.
     pub const fn is_context(self) -> bool {
         matches!(self, Object::Context | Object::Primary)
     }

@@ -1,8 +1,8 @@
 //! Fault plans: which calls fail on purpose, when, and how.
 //!
-//! What belongs here: what a plan is once it is read, and what both the library and the command need to know to agree on
-//! it. Reading the text is `parse`; files with their comments, names and includes are the command's, which hands the
-//! library one text without them.
+//! Defines plans after parsing, and the decisions that the library and the command must make in the same way.
+//! `parse` reads the text of a plan. The command reads files, with comments, names, and includes, and passes
+//! one text without these to the library.
 //!
 //! # The grammar
 //!
@@ -21,7 +21,7 @@ use crate::selector::FunctionSet;
 
 pub use parse::{KeyKind, KeySpec, LONGEST_NAME, PlanError, is_comparable, is_name, keys, output_values};
 
-/// Rules in the order in which they are looked at.
+/// Rules in the order in which they are checked.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Plan {
     /// The rules.
@@ -29,14 +29,14 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Whether a rule looks at what the call before returned, or at the order in which processes make calls: every call
-    /// must be examined then.
+    /// Returns true if a fault depends on the previous call's result, or on the order in which processes make
+    /// calls. If so, every call must be examined.
     pub fn follows(&self) -> bool {
         let conditions = self.rules.iter().flat_map(|rule| &rule.conditions);
         conditions.into_iter().any(|condition| matches!(condition.key, Key::Prev | Key::Process))
     }
 
-    /// Whether a rule puts something else into a handle.
+    /// Returns true if a fault changes the bytes of a handle.
     pub fn damages_handles(&self) -> bool {
         let mut outs = self.rules.iter().flat_map(|rule| &rule.action.outs);
         outs.any(|out| {
@@ -46,41 +46,42 @@ impl Plan {
         })
     }
 
-    /// Whether a rule puts one handle in the place of another: the handles of all calls must be remembered then.
+    /// Returns true if a fault replaces one handle by another. If so, the handles of all calls must be
+    /// stored.
     pub fn keeps_handles(&self) -> bool {
         self.rules.iter().flat_map(|rule| &rule.action.outs).any(|out| out.value == OutValue::Other)
     }
 }
 
-/// One rule.
+/// A rule.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Rule {
-    /// `PLAN/NAME` where it has a name, else `PLAN/N`: the N-th rule of its plan.
+    /// `PLAN/NAME` if it has a name; otherwise `PLAN/N`: the N-th rule of its plan.
     pub name: String,
-    /// The rule as it was written, trimmed.
+    /// The text of the rule, trimmed.
     pub text: String,
     /// The functions.
     pub functions: FunctionSet,
-    /// What else must hold for a call to match: all of these.
+    /// Conditions, all of which a call must meet to match.
     pub conditions: Vec<Condition>,
-    /// Which of the calls that match.
+    /// Selection of the matching calls.
     pub when: When,
-    /// What counts them.
+    /// Scope of the counter.
     pub per: Per,
-    /// Whether the functions of the rule are counted together.
+    /// True if one counter counts all functions of the rule.
     pub together: bool,
-    /// With which probability; 1 where nothing is said.
+    /// Probability of firing; 1 by default.
     pub probability: f64,
     /// The seed of all that is left to chance.
     pub seed: u64,
     /// The most times that it fires.
     pub times: Option<u64>,
-    /// What happens.
+    /// Action.
     pub action: Action,
 }
 
 impl Rule {
-    /// What [`dice`] gives for the `count`-th call that the rule counts, in a process of this rank.
+    /// Returns the [`dice`] value for the `count`-th call that the rule counts, in a process of this rank.
     pub fn thrown(&self, rank: u32, function: &str, count: u64, purpose: u64) -> u64 {
         let function = if self.together { "" } else { function };
         dice(self.seed, &self.name, rank, function, count, purpose)
@@ -90,15 +91,15 @@ impl Rule {
 /// A circumstance or an argument, and its values.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Condition {
-    /// What is looked at.
+    /// Value that the condition compares.
     pub key: Key,
-    /// Whether it must be none of the values.
+    /// True if the value must be none of these.
     pub not: bool,
     /// The values.
     pub values: Values,
 }
 
-/// What a condition looks at.
+/// Value that a condition compares.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Key {
     /// The device that the call is about.
@@ -113,21 +114,23 @@ pub enum Key {
     Handle,
     /// The rank of the process.
     Rank,
-    /// Its rank on its host.
+    /// Rank on the host.
     LocalRank,
-    /// Its pid.
+    /// Pid.
     Pid,
-    /// The order in which processes of the job made their first call, look-ups aside, from 1.
+    /// Position of the process in the order in which the job's processes made their first call, except
+    /// lookups; starts at 1.
     Process,
     /// The file name of its program.
     Program,
-    /// The thread: its tid where the values are numbers, else its name, or `main` for the first of its process.
+    /// The thread: its tid if the values are numbers; otherwise its name, or `main` for the first thread of a
+    /// process.
     Thread,
     /// The file name of the calling library.
     Caller,
     /// The hash of the call stack: [`stack_hash`].
     Stack,
-    /// What the call before it returned in this thread.
+    /// Result of the previous call in this thread.
     Prev,
     /// An argument, by its name in the header, as the table spells it.
     Argument(&'static str),
@@ -147,11 +150,11 @@ pub enum Key {
 pub enum Values {
     /// Ranges of numbers, both ends included. An argument of 4 bytes counts without its sign.
     Numbers(Vec<(u64, u64)>),
-    /// Patterns, in which `*` stands for any bytes and `?` for one.
+    /// Patterns with `*` for any bytes and `?` for one.
     Patterns(Vec<String>),
 }
 
-/// Which of the calls that match: the `first`, then every `step`-th up to the `last`. All where nothing is said.
+/// Selection of matching calls: the `first`, then every `step`-th up to the `last`. By default, all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct When {
     /// From 1.
@@ -166,16 +169,16 @@ impl When {
     /// Every call.
     pub const ALWAYS: When = When { first: 1, last: u64::MAX, step: 1 };
 
-    /// Whether the `n`-th call, from 1, is one.
+    /// Returns true if it selects the `n`-th call, counted from 1.
     pub fn has(&self, n: u64) -> bool {
         (self.first..=self.last).contains(&n) && (n - self.first).is_multiple_of(self.step)
     }
 }
 
-/// What counts calls.
+/// Scope in which calls are counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Per {
-    /// Each process by itself.
+    /// Each process has its own counter.
     Process,
     /// Each thread.
     Thread,
@@ -198,7 +201,7 @@ impl Per {
     ];
 }
 
-/// What a rule does to a call at which it fires.
+/// Action on a call at which the rule fires.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Action {
     /// The result.
@@ -215,7 +218,7 @@ pub struct Action {
     pub signal: Option<i32>,
     /// The end of the process, before the call.
     pub exit: Option<i32>,
-    /// What becomes of the real call where there is an `error`.
+    /// Time of an injected `error`, before or after the real call.
     pub stage: Stage,
 }
 
@@ -224,19 +227,19 @@ pub struct Action {
 pub enum Error {
     /// This one.
     Code(i32),
-    /// One of those that are documented for the function or were seen, by the seed.
+    /// A result that is documented for the function or was seen, chosen by the seed.
     Any,
 }
 
-/// What becomes of the real call.
+/// Treatment of the real call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Stage {
-    /// It is not made.
+    /// The call is not made.
     #[default]
     Instead,
-    /// It is made, and its success is replaced.
+    /// The call is made, and its success is replaced.
     After,
-    /// It is made, and where it succeeded undone: [`crate::function::FnSpec::undone_by`].
+    /// The call is made, and undone if it succeeded: [`crate::function::FnSpec::undone_by`].
     Undo,
 }
 
@@ -245,29 +248,30 @@ pub enum Stage {
 pub struct Out {
     /// The argument, as the table spells it.
     pub argument: &'static str,
-    /// What is put there.
+    /// Value to write.
     pub value: OutValue,
 }
 
-/// What is put into an output.
+/// Value that is written to an output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OutValue {
     /// A number, of the output's size.
     Number(u64),
-    /// Zeros; also `null`.
+    /// Zeros. In a plan, also `null`.
     Zero,
     /// This byte of a handle, with all its bits turned.
     Flip(u8),
-    /// Another handle of the same kind that this process made or was given; where there is none, the output stays.
+    /// Another handle of the same kind that this process created or received. If there is none, the output
+    /// does not change.
     Other,
 }
 
 /// A wait, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Delay {
-    /// How long.
+    /// Duration.
     pub time: u64,
-    /// At most so much more or less, by the seed.
+    /// The most by which the delay varies in either direction, by the seed.
     pub jitter: u64,
 }
 
@@ -282,29 +286,30 @@ pub const fn fnv(bytes: &[u8]) -> u64 {
     hash
 }
 
-/// A number that chance would give for the `count`-th call of a function that a rule matches, in a process of this rank
-/// (`u32::MAX` for none), the same in every run. `purpose` keeps several uses of one call apart.
+/// Returns a pseudorandom number for the `count`-th call of a function that a rule matches, in a process of
+/// this rank (`u32::MAX` for none). It is the same in every run. `purpose` tells several uses for one call
+/// apart.
 pub fn dice(seed: u64, rule: &str, rank: u32, function: &str, count: u64, purpose: u64) -> u64 {
     use crate::record::live::mix;
     let identity = fnv(rule.as_bytes()) ^ mix(fnv(function.as_bytes()) ^ u64::from(rank));
     mix(mix(seed ^ identity).wrapping_add(count.wrapping_mul(0x9e37_79b9_7f4a_7c15)) ^ purpose)
 }
 
-/// What [`dice`] is thrown for.
+/// Purposes of a [`dice`] throw.
 pub mod purpose {
-    /// Whether the rule fires.
+    /// Decides if the rule fires.
     pub const FIRE: u64 = 1;
-    /// Which of the results that are documented or were seen.
+    /// Chooses one of the results that are documented or were seen.
     pub const ANY: u64 = 2;
-    /// How much more or less than a delay.
+    /// Varies a delay.
     pub const JITTER: u64 = 3;
-    /// The same of the wait after the call.
+    /// Varies the delay after the call.
     pub const JITTER_AFTER: u64 = 4;
 }
 
-/// Whether an event of this probability happens, by a number that [`dice`] gave.
+/// Returns true if an event of this probability happens for a number that [`dice`] returned.
 pub fn happens(probability: f64, thrown: u64) -> bool {
-    // 53 bits are what a double tells apart.
+    // A double has a precision of 53 bits.
     (thrown >> 11) as f64 / (1u64 << 53) as f64 <= probability && probability > 0.0
 }
 

@@ -1,8 +1,8 @@
 //! Reads a plan.
 //!
-//! What belongs here: the text as a whole, its lines and rules. `clauses` reads one rule into a `draft`, by the table in `keys`;
-//! how values of keys are read is in `conditions`, `counts`, `actions` and `name`, what values look like in `values`, and what
-//! only the whole rule tells in `whole`.
+//! This module splits a text into lines and rules. `clauses` reads a rule into a `draft` by the table in
+//! `keys`. `conditions`, `counts`, `actions`, and `name` read the values of keys, in the forms of `values`.
+//! `whole` checks conditions on a whole rule.
 
 mod actions;
 mod clauses;
@@ -28,17 +28,17 @@ pub use conditions::is_comparable;
 pub use keys::{KeyKind, KeySpec, keys};
 pub use name::is_name;
 
-/// The most bytes of a name, with that of its plan.
+/// The longest name in bytes, including the name of its plan.
 pub const LONGEST_NAME: usize = 64;
 
-/// What is wrong with a plan, and where.
+/// Mistake in a plan, and its position.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlanError {
     /// The line of the text, from 1.
     pub line: usize,
     /// The column in that line, from 1, of the first byte that is wrong.
     pub column: usize,
-    /// The sentence: what is wrong and what would be right. One line without control characters.
+    /// Error message with a correction: one line without control characters.
     pub message: String,
 }
 
@@ -56,11 +56,11 @@ impl Plan {
         Ok(rules)
     }
 
-    /// Reads more rules, of a plan that has so many already. Says how many they are. After an error some of them may have
-    /// been added.
+    /// Adds the rules of a text to a plan that has `already` rules. Returns their number. After an error,
+    /// some of them may have been added.
     pub fn add(&mut self, plan: &str, already: usize, text: &str) -> Result<usize, PlanError> {
         let before = self.rules.len();
-        // A plan may have thousands of rules: names are compared where their hashes are the same.
+        // A plan may have thousands of rules, so names are compared only if their hashes are equal.
         let mut names: BTreeSet<u64> = self.rules.iter().map(|rule| fnv(rule.name.as_bytes())).collect();
         let separators = text.bytes().filter(|byte| matches!(byte, b';' | b'\n')).count();
         // Hardly a rule is shorter than `cuInit:hang`.
@@ -86,7 +86,7 @@ impl Plan {
 }
 
 impl Rule {
-    /// Whether something is left to chance, so that its seed matters.
+    /// Returns true if the plan is random, so that its seed matters.
     pub fn is_random(&self) -> bool {
         let waits = [self.action.delay, self.action.delay_after];
         self.probability < 1.0
@@ -95,13 +95,13 @@ impl Rule {
             || self.conditions.iter().any(|condition| condition.key == Key::SomeSites)
     }
 
-    /// Whether its text has a clause of this key.
+    /// Returns true if the plan's text has a clause with this key.
     pub fn says(&self, key: &str) -> bool {
         self.text.split(':').skip(1).any(|clause| clause.split('=').next() == Some(key))
     }
 
-    /// The rule as a text that means the same wherever it stands: with its whole name, and, where chance is involved and
-    /// it has no seed, with this one.
+    /// Formats the rule as a text that has the same meaning everywhere: with its full name and, if it is
+    /// random and has no seed, with this seed.
     pub fn whole_text(&self, seed: u64) -> String {
         let named = |clause: &&str| clause.split('=').next() != Some("name");
         let mut text = self.text.split(':').filter(named).collect::<Vec<_>>().join(":");

@@ -1,17 +1,17 @@
-//! What follows from an entry of the table: from its effects, its groups, and its arguments.
+//! Facts that follow from an entry of the table: from its effects, its groups, and its arguments.
 
 use super::{DOCS, FUNCTIONS, FnId, FnSpec, Given, look_up_name};
 use crate::argument::{ArgSpec, Direction};
 use crate::effect::{
-    Altered, Batch, Beside, Bound, Copied, Demand, Effect, End, Followed, Gathered, Grant, HostCall, Joined,
-    Launched, LookedUp, Made, Named, Object, Posted, Question, Shared, Sides, Signal, Subject, Unbound, Used,
-    Work,
+    Altered, Batch, Bound, Copied, Demand, Effect, End, Followed, Gathered, Grant, HostCall, Joined,
+    Launched, LookedUp, Made, Named, Object, OtherArgs, Posted, Question, Shared, Sides, Signal, Subject,
+    Unbound, Used, Work,
 };
 use crate::group::{Group, Library};
 use crate::results::{Result, ResultSpec};
 use core::ops::Range;
 
-/// Declares what answers with the first effect of a kind.
+/// Declares functions that return the first effect of a kind.
 macro_rules! first_effects {
     ($($(#[doc = $doc:literal])+ $name:ident: $kind:ident -> $has:ty;)*) => {
         impl FnSpec {$(
@@ -23,19 +23,19 @@ macro_rules! first_effects {
     };
 }
 first_effects! {
-    /// What a success makes a handle of.
+    /// Object whose handle a success returns.
     exports: Exports -> Shared;
-    /// What a success opens by a handle.
+    /// Object that a success opens by a handle.
     opens: Opens -> Shared;
-    /// What was opened, and a success gives up.
+    /// Opened object that a success closes.
     closes: Closes -> Named;
     /// The access that a success switches on.
     enables: Enables -> Named;
     /// The access that a success switches off.
     disables: Disables -> Named;
-    /// What of the process's own a success ends.
+    /// Object of the process that a success ends.
     ends: Ends -> End;
-    /// What of the process's own a success makes.
+    /// Object of the process that a success creates.
     makes: Makes -> Made;
     /// The access that a success sets.
     grants: Grants -> Grant;
@@ -47,9 +47,9 @@ first_effects! {
     binds: Binds -> Bound;
     /// The memory that a success unbinds from a multicast object.
     unbinds: Unbinds -> Unbound;
-    /// What is copied.
+    /// Copy that a call makes.
     copies: Copies -> Copied;
-    /// What a success takes one reference more to.
+    /// Object to which a success adds a reference.
     retains: Retains -> Named;
     /// The copies that a call does at once.
     batch: UsesEach -> Batch;
@@ -76,7 +76,7 @@ first_effects! {
 }
 
 impl FnSpec {
-    /// One sentence: what it does.
+    /// Returns a sentence about the purpose of the function.
     pub fn doc(&self) -> String {
         let own = if self.is_per_thread() { " The default stream is the thread's own." } else { "" };
         let form = |f: &FnSpec| (f.lookup(), f.is_per_thread());
@@ -87,22 +87,22 @@ impl FnSpec {
         format!("{}{own}{}", DOCS[self.id as usize], before.unwrap_or_default())
     }
 
-    /// The name that `cuGetProcAddress` is asked for; empty for a function that is not the driver's.
+    /// Returns the name for `cuGetProcAddress`; empty for a function that is not the driver's.
     pub fn lookup(&self) -> &'static str {
         look_up_name(self.name(), self.since)
     }
 
-    /// Whether the function belongs to a group.
+    /// Returns true if the function belongs to a group.
     pub const fn is_in(&self, group: Group) -> bool {
         self.groups.has(group)
     }
 
-    /// Its groups.
+    /// Returns the groups of the function.
     pub fn groups(&self) -> impl Iterator<Item = Group> {
         Group::names().map(|(group, _)| group).filter(|group| self.is_in(*group))
     }
 
-    /// The argument that must have one value, where what is opened or switched on needs that.
+    /// The argument that must have one value for an open or an enable to succeed.
     pub fn demands(&self) -> Option<Demand> {
         self.effect(|effect| match effect {
             Effect::Opens(Shared { demand, .. }) | Effect::Enables(_, demand) => demand,
@@ -115,7 +115,7 @@ impl FnSpec {
         self.ends().filter(|end| end.object.is_context())
     }
 
-    /// The argument with the properties of an allocation, or of a pool: of one to be made, or of any that is asked about.
+    /// The argument with the properties of an allocation, or of a pool: of one to create, or in a query.
     pub fn describes(&self) -> Option<usize> {
         self.effect(|effect| match effect {
             Effect::Makes(Made { object: Object::Allocation | Object::Pool, of, .. }) => of,
@@ -124,7 +124,8 @@ impl FnSpec {
         })
     }
 
-    /// The range of addresses that a call makes, ends, or gives access to: the arguments that say where it begins, and its size.
+    /// The range of addresses that a call creates, ends, or grants access to: the arguments with its start
+    /// and its size.
     pub fn range(&self) -> Option<(usize, usize)> {
         self.effect(|effect| match effect {
             Effect::Makes(Made { by, size, .. })
@@ -144,7 +145,7 @@ impl FnSpec {
         })
     }
 
-    /// The kind of a shareable handle that a call makes or opens: the argument that says it.
+    /// The argument with the kind of the shareable handle that a call returns or opens.
     pub fn handle_kind(&self) -> Option<usize> {
         self.args()[self.exports().or(self.opens())?.handle].kind()
     }
@@ -155,7 +156,7 @@ impl FnSpec {
         args.find_map(|(index, arg)| Some((index, arg.count().filter(|_| arg.direction == Direction::In)?)))
     }
 
-    /// Whether a call reads or writes device memory, and does nothing else.
+    /// Returns true if a call reads or writes device memory, and does nothing else.
     pub const fn uses_memory(&self) -> bool {
         self.is_in(Group::Copy)
     }
@@ -172,12 +173,12 @@ impl FnSpec {
         None
     }
 
-    /// Whether a call takes an address of device memory that must be there: uses the memory, or frees it.
+    /// Returns true if a call takes an address of device memory that must exist, to use or free it.
     pub const fn uses_or_frees(&self) -> bool {
         self.uses_memory() || self.frees().is_some()
     }
 
-    /// Whether a call copies between any two addresses, also of the host.
+    /// Returns true if a call copies between any two addresses, including host memory.
     pub const fn takes_any_address(&self) -> bool {
         matches!(self.effects(), [Effect::Copies(Copied { sides: Sides::Anything, .. })])
     }
@@ -190,11 +191,11 @@ impl FnSpec {
         }
     }
 
-    /// The one range of device memory that a call uses: the arguments that say where it begins, and of how many elements, and the
-    /// bytes of an element. `None` for calls that use rows, or do more.
+    /// Returns the only range of device memory that a call uses: the arguments with its start and its number
+    /// of elements, and the size of an element in bytes. `None` for calls that use rows, or do more.
     pub const fn uses_one_range(&self) -> Option<(usize, usize, u64)> {
         match *self.effects() {
-            [Effect::Uses(Used { beside: Beside::Rows(..), .. })] => None,
+            [Effect::Uses(Used { others: OtherArgs::Rows(..), .. })] => None,
             [Effect::Uses(Used { by, size: Some(size), element, .. })] => {
                 Some((by, size, self.element_size(element)))
             }
@@ -202,7 +203,7 @@ impl FnSpec {
         }
     }
 
-    /// The bytes of the element that an argument holds; a byte where there is none.
+    /// The bytes of the element that an argument holds; a byte if there is none.
     pub const fn element_size(&self, element: Option<usize>) -> u64 {
         match element {
             Some(element) => self.args()[element].size() as u64,
@@ -210,7 +211,7 @@ impl FnSpec {
         }
     }
 
-    /// The copy that is all that a call does, where its devices show in the addresses alone.
+    /// The only effect of a call, if it is a copy whose devices follow from the addresses.
     pub const fn copies_one_range(&self) -> Option<Copied> {
         match *self.effects() {
             [Effect::Copies(copied)] if !matches!(copied.sides, Sides::Peers) => Some(copied),
@@ -218,34 +219,38 @@ impl FnSpec {
         }
     }
 
-    /// The ranges of device memory that a call reads or writes and nothing else: the arguments that say where each begins and how
-    /// many elements it has, the bytes of an element, and whether it is written.
+    /// The ranges of device memory that a call reads or writes, if it does nothing else: the arguments with
+    /// the start of each and its number of elements, the size of an element in bytes, and true if it is
+    /// written.
     pub const fn touches(&self) -> [Option<(usize, usize, u64, bool)>; 2] {
         if let Some(Copied { to, from, size, .. }) = self.copies_one_range() {
             return [Some((to, size, 1, true)), Some((from, size, 1, false))];
         }
         let Some((by, size, bytes)) = self.uses_one_range() else { return [None; 2] };
         match *self.effects() {
-            [Effect::Uses(Used { beside: Beside::ToHost(_), .. })] => [Some((by, size, bytes, false)), None],
-            [Effect::Uses(Used { beside: Beside::FromHost(_), .. } | Used { element: Some(_), .. })] => {
+            [Effect::Uses(Used { others: OtherArgs::ToHost(_), .. })] => {
+                [Some((by, size, bytes, false)), None]
+            }
+            [Effect::Uses(Used { others: OtherArgs::FromHost(_), .. } | Used { element: Some(_), .. })] => {
                 [Some((by, size, bytes, true)), None]
             }
             _ => [None; 2],
         }
     }
 
-    /// Whether a call fills memory with an element.
+    /// Returns true if a call fills memory with an element.
     pub const fn fills(&self) -> bool {
         matches!(self.effects(), [Effect::Uses(Used { element: Some(_), .. })])
     }
 
-    /// Whether most calls do not matter, which their addresses show at once: those that use one range or two, or launch.
+    /// Returns true if the addresses show at once that most calls are irrelevant: calls that use one range or
+    /// two, or launch.
     pub const fn may_go_straight_on(&self) -> bool {
         let launches = matches!(*self.effects(), [Effect::Launches(_)]);
         launches || self.uses_one_range().is_some() || self.copies_one_range().is_some()
     }
 
-    /// Whether a call makes, changes, or launches a graph, and does this with nodes of graphs that use memory.
+    /// Returns true if a call creates, changes, or launches a graph, whose nodes may use memory.
     pub(super) const fn uses_nodes(&self) -> bool {
         matches!(self.effects(), [Effect::Replays(_) | Effect::Instantiates(..) | Effect::Alters(_)])
     }
@@ -270,7 +275,7 @@ impl FnSpec {
         None
     }
 
-    /// The argument that names the graph whose nodes a call launches, makes, or changes.
+    /// The argument that names the graph whose nodes a call launches, creates, or changes.
     pub fn uses_graph(&self) -> Option<usize> {
         self.effect(|effect| match effect {
             Effect::Replays(exec) | Effect::Instantiates(exec, _) | Effect::Alters(Altered { exec, .. }) => {
@@ -280,7 +285,7 @@ impl FnSpec {
         })
     }
 
-    /// Whether a success changes what nodes a graph has that can be launched, or ends it.
+    /// Returns true if a success changes the nodes of an executable graph, or ends it.
     pub const fn changes_graphs(&self) -> bool {
         let mut index = 0;
         while index < self.effects().len() {
@@ -293,7 +298,7 @@ impl FnSpec {
         false
     }
 
-    /// Whether a success finds kernels, or ends some: unloads them, or ends their context.
+    /// Returns true if a success finds kernels, or ends some by unloading them or destroying their context.
     pub const fn changes_kernels(&self) -> bool {
         let mut index = 0;
         while index < self.effects().len() {
@@ -306,8 +311,8 @@ impl FnSpec {
         false
     }
 
-    /// What a call finds, if it only finds the function of a `CUkernel`. The functions of a kernel have its parameters in all contexts:
-    /// a function that is known already need not be noted again.
+    /// Returns the result of a call that only finds the function of a `CUkernel`. Such a function has the
+    /// kernel's parameters in all contexts, so a known one need not be noted again.
     pub const fn finds_of_kernel(&self) -> Option<LookedUp> {
         match *self.effects() {
             [Effect::Finds(found @ LookedUp { room: None, .. })]
@@ -319,7 +324,8 @@ impl FnSpec {
         }
     }
 
-    /// Whether a success changes where memory is: it maps, opens, closes, or frees some, or ends a context.
+    /// Returns true if a success changes the place of memory: it maps, opens, closes, or frees memory, or
+    /// ends a context.
     pub const fn moves_memory(&self) -> bool {
         let mut index = 0;
         while index < self.effects().len() {
@@ -331,7 +337,7 @@ impl FnSpec {
         false
     }
 
-    /// Whether a success gives up one reference to a context. Only the last one changes anything.
+    /// Returns true if a success releases one reference to a context. Only the last release changes anything.
     pub const fn releases_context(&self) -> bool {
         let mut index = 0;
         while index < self.effects().len() {
@@ -343,8 +349,8 @@ impl FnSpec {
         false
     }
 
-    /// Whether a call gives a device work to do, or prepares it, and does nothing else: a copy, a memset, a launch, a graph, an
-    /// event, a wait. Programs make these all the time.
+    /// Returns true if a call only submits or prepares device work: a copy, a memset, a launch, a graph, an
+    /// event, a wait. Programs make these calls all the time.
     pub const fn is_work(&self) -> bool {
         self.uses_memory()
             || self.is_in(Group::Launch)
@@ -353,7 +359,7 @@ impl FnSpec {
             || self.is_in(Group::Order)
     }
 
-    /// What is asked about devices.
+    /// Returns the query about devices that a call makes.
     pub fn asks(&self) -> Option<Question> {
         self.effect(|effect| match effect {
             Effect::Asks(question) if !question.subject.is_own() => Some(question),
@@ -365,21 +371,22 @@ impl FnSpec {
         self.effects().iter().copied().find_map(chosen)
     }
 
-    /// The argument that says of how many bytes a call is: what it makes, ends, copies or gives access to.
+    /// The argument with the size in bytes of the call's object: of a creation, an end, a copy, or a grant of
+    /// access.
     pub fn sized_by(&self) -> Option<usize> {
         self.effect(|effect| match effect {
             Effect::Makes(Made { size, .. }) | Effect::Ends(End { size, .. }) => size,
             Effect::Grants(Grant { size, .. }) => size,
             Effect::Binds(Bound { size, .. }) | Effect::Unbinds(Unbound { size, .. }) => Some(size),
             Effect::Copies(Copied { size, .. }) => Some(size),
-            Effect::Uses(Used { beside: Beside::Rows(..), .. }) => None,
+            Effect::Uses(Used { others: OtherArgs::Rows(..), .. }) => None,
             Effect::Uses(Used { size, element: None, .. }) => size,
             _ => None,
         })
     }
 
-    /// The function that undoes what a success did, in its newest form, and what it is given: the name, or where something
-    /// of a size was made, the name and the size.
+    /// Returns the function that undoes a success, in its newest form, and its arguments: the name of the
+    /// object and, if it was created with a size, the size.
     pub fn undone_by(&self) -> Option<(FnId, Given)> {
         let newest = |undoes: &dyn Fn(&FnSpec) -> bool| {
             FnId::newest(|other| other.library == self.library && undoes(other))
@@ -405,7 +412,7 @@ impl FnSpec {
                 _ => None,
             })
         };
-        // An address of 32 bits goes to the form that takes one.
+        // A 32-bit address needs the form of the function that takes one.
         let is_as_wide = |other: &FnSpec, end: End| {
             object != Object::Memory || other.args()[end.by].stored() == self.args()[by].stored()
         };
@@ -420,37 +427,37 @@ impl FnSpec {
         self.results().iter().copied()
     }
 
-    /// The numbers of the results with which it fails: the documented ones, then those that were seen. A fault plan takes these.
+    /// The numbers of failures: the documented ones, then those that were seen. A fault plan accepts these.
     pub fn failures(&self) -> impl Iterator<Item = i32> + use<> {
         self.results().iter().chain(self.seen()).copied().filter(|code| *code != 0)
     }
 
-    /// Whether real drivers were seen to return a result that is not documented for it.
+    /// Returns true if real drivers returned this result, which is undocumented for the function.
     pub fn is_only_seen(&self, result: i32) -> bool {
         self.seen().contains(&result)
     }
 
-    /// Whether a call with this result had nothing left to do: the driver has shut down, and so ended by itself what the
-    /// function ends or gives back. The CUDA runtime releases primary contexts that late in every process that exits,
-    /// so this is no failure.
+    /// Returns true if this result means that the driver had shut down before the call, and thereby ended the
+    /// object that the call would end. The CUDA runtime releases primary contexts that late in every process
+    /// that exits, so this is no failure.
     pub fn is_over(&self, result: i32) -> bool {
         self.gives_back() && self.library == Library::Cuda && result == Result::DEINITIALIZED as i32
     }
 
-    /// Whether a success takes part in sharing: exports, opens, or enables.
+    /// Returns true if a success takes part in sharing: it exports, opens, or enables.
     pub const fn shares(&self) -> bool {
         self.is_in(Group::Export) || self.is_in(Group::Open) || self.is_in(Group::Enable)
     }
 
-    /// Whether a call carries return addresses even where it succeeds.
+    /// Returns true if a call has return addresses even if it succeeds.
     pub const fn carries_frames(&self) -> bool {
         let is_memory = self.is_in(Group::Alloc) || self.is_virtual() || self.is_of_pools();
         let changes = is_memory || self.gives_back() || self.shares() || self.creates_context().is_some();
         changes && !self.releases_context()
     }
 
-    /// Whether a call changes what the process has, or copies, or is one of the runtime's, which do: where it is recorded, it
-    /// is looked at more closely, before and after it.
+    /// Returns true if a call changes the state of the process, or copies, or belongs to the runtime. If such
+    /// a call is recorded, more is checked before and after it.
     pub const fn is_weighty(&self) -> bool {
         self.shares()
             || self.gives_back()
@@ -461,8 +468,8 @@ impl FnSpec {
             || self.is_in(Group::Runtime)
     }
 
-    /// Whether calls of it may be so short or frequent that it matters what recording adds to them. A call that maps, shares
-    /// or makes something in the driver takes microseconds, and so does a copy, and what finds or ends kernels.
+    /// Returns true if calls can be so short or frequent that the cost of recording matters. Calls that map,
+    /// share, copy, or create driver objects take microseconds, and so do those that find or end kernels.
     pub const fn is_quick(&self) -> bool {
         let is_long = self.shares()
             || self.is_virtual()
@@ -475,49 +482,52 @@ impl FnSpec {
         matches!(self.library, Library::Cuda) && !is_long && !self.is_in(Group::Init)
     }
 
-    /// Whether programs call it all the time, and nothing comes of it: a look-up, a question about a device.
+    /// Returns true if programs call it all the time without effect: a lookup, or a query about a device.
     pub const fn is_frequent(&self) -> bool {
         self.is_in(Group::Lookup) || self.is_in(Group::Query)
     }
 
-    /// Whether programs call it so often that it is recorded only where somebody asks for it.
+    /// Returns true if calls are so frequent that they are recorded only on request.
     pub const fn is_plentiful(&self) -> bool {
         self.is_frequent() || self.is_in(Group::Alloc)
     }
 
-    /// Whether it is about pools, and not only takes memory from one: such calls are few, and all of them are recorded.
+    /// Returns true if it is about a pool, and does not only allocate from one. Such calls are few, and all
+    /// are recorded.
     pub const fn is_of_pools(&self) -> bool {
         self.is_in(Group::Pool) && !self.is_in(Group::Alloc)
     }
 
-    /// Whether a success changes what a process has of pools.
+    /// Returns true if a success changes the pools of a process.
     pub fn changes_pools(&self) -> bool {
         let gives_up =
             |effect: &Effect| matches!(effect, Effect::Closes(closed) if closed.object == Object::Pointer);
         self.is_of_pools() || self.effects().iter().any(gives_up)
     }
 
-    /// Whether it ends what programs end all the time, and seldom share: it is recorded only where that is shared.
+    /// Returns true if it ends objects that programs end all the time and seldom share. A call is recorded
+    /// only if its object is shared.
     pub const fn ends_often(&self) -> bool {
         self.is_in(Group::Lifetime) && !self.is_virtual() && !self.is_of_pools()
     }
 
-    /// Whether it is about virtual memory: such calls are few and slow, and all of them are recorded.
+    /// Returns true if it is about virtual memory. Such calls are few and slow, and all are recorded.
     pub const fn is_virtual(&self) -> bool {
         self.is_in(Group::Vmm)
     }
 
-    /// Whether a success gives something back: closes, disables or ends it.
+    /// Returns true if a success releases something: it closes, disables, or ends it.
     pub const fn gives_back(&self) -> bool {
         self.is_in(Group::Release) || self.is_in(Group::Lifetime)
     }
 
-    /// Whether a plan of faults may alter its calls. Of the runtime's own, what they get from the driver is altered.
+    /// Returns true if a fault plan may change its calls. For runtime functions, the plan changes the
+    /// driver's results instead.
     pub const fn is_alterable(&self) -> bool {
         !self.is_in(Group::Runtime)
     }
 
-    /// What its library says of a result.
+    /// Returns the entry of a result in its library.
     pub fn result(&self, number: i32) -> Option<&'static ResultSpec> {
         self.library.result(number)
     }
@@ -537,15 +547,15 @@ impl FnSpec {
         self.args().iter().enumerate().find(|(_, arg)| arg.name().eq_ignore_ascii_case(name))
     }
 
-    /// Where an argument stands among the bytes of the arguments in the slot of a record; of an array or a text, no bytes.
+    /// Returns the range of an argument in the argument bytes of a call's slot; empty for an array or a text.
     pub fn place(&self, argument: usize) -> Range<usize> {
         let sizes = |arguments: &[ArgSpec]| arguments.iter().map(|arg| arg.stored()).sum();
         let at: usize = sizes(&self.args()[..argument.min(self.args().len())]);
         at..at + self.args().get(argument).map_or(0, |arg| arg.stored())
     }
 
-    /// Which bytes of those that the arguments have in a record are of addresses on a device, which programs pass in any
-    /// number: a bit for each byte, the first one's the lowest.
+    /// Returns a bit mask of the argument bytes in a recording that belong to device addresses, of which a
+    /// program has any number. The lowest bit is the first byte.
     pub const fn addresses(&self) -> u64 {
         let (mut bytes, mut at, mut index) = (0, 0, 0);
         while index < self.args().len() {
@@ -562,7 +572,7 @@ impl FnSpec {
         bytes
     }
 
-    /// How many bytes the arguments have in a record.
+    /// Returns the number of bytes that the arguments have in a recording.
     pub const fn stored(&self) -> usize {
         let (mut bytes, mut index) = (0, 0);
         while index < self.args().len() {
@@ -572,7 +582,7 @@ impl FnSpec {
         bytes
     }
 
-    /// Whether those are more than a slot has room for.
+    /// Returns true if the arguments do not fit in a slot.
     pub const fn is_wide(&self) -> bool {
         self.stored() > crate::record::slot::ARGS
     }

@@ -1,7 +1,7 @@
-//! What the entry of a copy, a memset, or a launch says about its stream and about the host's memory.
+//! Facts about the stream and the host memory of a copy, a memset, or a launch.
 
 use super::FnSpec;
-use crate::effect::{Beside, Copied, Effect, HostCopy, Sides, Used};
+use crate::effect::{Copied, Effect, HostCopy, OtherArgs, Sides, Used};
 use crate::group::Group;
 
 impl FnSpec {
@@ -17,7 +17,7 @@ impl FnSpec {
         None
     }
 
-    /// Whether a call does its work in stream order.
+    /// Returns true if a call works in stream order.
     pub const fn is_asynchronous(&self) -> bool {
         self.stream().is_some()
     }
@@ -26,12 +26,14 @@ impl FnSpec {
     pub const fn host_copy(&self) -> Option<HostCopy> {
         match *self.effects() {
             _ if self.is_asynchronous() => None,
-            [Effect::Uses(Used { by: device, size: Some(size), beside: Beside::ToHost(host), .. })] => {
+            [Effect::Uses(Used { by: device, size: Some(size), others: OtherArgs::ToHost(host), .. })] => {
                 Some(HostCopy { host, device, size, is_to_host: true })
             }
-            [Effect::Uses(Used { by: device, size: Some(size), beside: Beside::FromHost(host), .. })] => {
-                Some(HostCopy { host, device, size, is_to_host: false })
-            }
+            [
+                Effect::Uses(Used {
+                    by: device, size: Some(size), others: OtherArgs::FromHost(host), ..
+                }),
+            ] => Some(HostCopy { host, device, size, is_to_host: false }),
             _ => None,
         }
     }
@@ -41,18 +43,18 @@ impl FnSpec {
         self.is_asynchronous()
             && matches!(
                 self.effects(),
-                [Effect::Uses(Used { beside: Beside::ToHost(_), .. } | Used { size: None, .. })]
+                [Effect::Uses(Used { others: OtherArgs::ToHost(_), .. } | Used { size: None, .. })]
                     | [Effect::Copies(Copied { sides: Sides::Anything, .. })]
                     | [Effect::UsesEach(_)]
             )
     }
 
-    /// Whether a call may read or write device memory that is shared: it copies, fills, or launches.
+    /// Returns true if a call may read or write shared device memory: it copies, fills, or launches.
     pub const fn may_use_shared(&self) -> bool {
         self.uses_memory() || self.is_in(Group::Launch) || matches!(self.effects(), [Effect::Replays(_)])
     }
 
-    /// Whether the default stream of a call is the thread's own one.
+    /// Returns true if the default stream of a call is the thread's own.
     pub const fn is_per_thread(&self) -> bool {
         matches!(
             self.name().as_bytes(),

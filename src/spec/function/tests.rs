@@ -46,11 +46,9 @@ fn types_read_as_in_c() {
 
 /// The arguments that an effect names.
 struct Parts {
-    /// What is read as a number.
+    /// Arguments that are read as numbers.
     names: Vec<usize>,
-    /// What goes in.
     inputs: Vec<usize>,
-    /// What comes out.
     outputs: Vec<usize>,
 }
 
@@ -84,11 +82,11 @@ impl Parts {
             Effect::Makes(Made { by, size, of, at, .. }) => parts(&[by], &[size, of, at], &[]),
             Effect::Retains(Named { by, .. }) => parts(&[by], &[], &[by]),
             Effect::Copies(Copied { to, from, size, .. }) => given(&[to, from, size], &[]),
-            Effect::Uses(Used { by, size, element, beside, .. }) => {
-                let more = match beside {
-                    Beside::Nothing => [None; 2],
-                    Beside::Rows(height, pitch) => [Some(height), Some(pitch)],
-                    Beside::ToHost(host) | Beside::FromHost(host) => [Some(host), None],
+            Effect::Uses(Used { by, size, element, others, .. }) => {
+                let more = match others {
+                    OtherArgs::Nothing => [None; 2],
+                    OtherArgs::Rows(height, pitch) => [Some(height), Some(pitch)],
+                    OtherArgs::ToHost(host) | OtherArgs::FromHost(host) => [Some(host), None],
                 };
                 // Without a size, the argument is a structure.
                 let names: &[usize] = if size.is_some() { &[by] } else { &[] };
@@ -127,8 +125,8 @@ impl Parts {
     }
 }
 
-/// The ledgers read it by that: an object has a name of 4 or 8 bytes, which is an output where it is opened, and its
-/// handle goes the other way.
+/// Ledgers read arguments by their effects: an object has a name of 4 or 8 bytes, which is an output if it is
+/// opened, and its handle has the opposite direction.
 #[test]
 fn effects_name_arguments_that_can_be_read() {
     for f in FUNCTIONS {
@@ -148,8 +146,8 @@ fn effects_name_arguments_that_can_be_read() {
     }
 }
 
-/// Rules and books find an argument by the effect that names it, and never by its name, which may be spelled in another way in
-/// the next version of a function. So a new argument has to be named by an effect, or to be listed here as one that nothing uses.
+/// Rules and models find an argument by its effect, and never by its name, which can change in the next
+/// version of a function. So an effect must name each new argument, or this list must have it as unused.
 #[test]
 fn effects_name_all_arguments_of_what_shares_memory_but_these() {
     use FnId::*;
@@ -190,7 +188,7 @@ fn effects_name_all_arguments_of_what_shares_memory_but_these() {
 }
 
 #[test]
-fn what_is_shared_can_be_given_back() {
+fn shared_objects_can_be_released() {
     for object in Object::ALL {
         let any = |does: fn(&FnSpec) -> Option<Object>| FUNCTIONS.iter().any(|f| does(f) == Some(object));
         let opens = any(|f| f.opens().map(|shared| shared.object));
@@ -203,7 +201,7 @@ fn what_is_shared_can_be_given_back() {
 
 /// The library calls them with one word, or two.
 #[test]
-fn what_undoes_a_call_takes_words_of_it() {
+fn undo_functions_take_arguments_of_the_call() {
     for f in FUNCTIONS {
         let is_done = f.opens().is_some() || f.enables().is_some() || f.makes().is_some();
         // A primary context is retained by another name than it is released.
@@ -252,7 +250,7 @@ fn every_function_is_documented_and_in_a_group() {
 }
 
 #[test]
-fn what_functions_share_has_kinds_of_its_own() {
+fn shared_objects_have_live_table_kinds() {
     use crate::record::live::kind::*;
     for f in FUNCTIONS {
         if let Some(shared) = f.exports().or(f.opens()) {

@@ -1,4 +1,4 @@
-//! What is asked about devices, of the driver and of NVML.
+//! Queries about devices, of the driver and of NVML.
 
 /// Hands the entries, and those of this file behind them, to the macro `$callback`.
 #[doc(hidden)]

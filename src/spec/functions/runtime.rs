@@ -1,8 +1,8 @@
-//! The part of the table for the CUDA runtime's own functions, which are seen where a program calls them in a shared
-//! libcudart: as what makes the driver's calls behind them. They are never altered.
+//! The part of the table for functions of the CUDA runtime. A call is seen if a program makes it in a shared
+//! libcudart, and appears as the maker of the driver's calls behind it. Runtime calls are never changed.
 //!
-//! What belongs here: functions of which [`crate::runtime`] names the driver's that does their work. They have no effects:
-//! what happens, the driver does.
+//! [`crate::runtime`] names the driver functions that each of them calls. The functions have no effects,
+//! because the driver's functions have them.
 
 /// Hands the entries, those of this file, and what stands behind them to the macro `$callback`.
 #[doc(hidden)]

@@ -1,16 +1,17 @@
-//! What `cupeer doctor --p2p` sends over a link: the words, and the kernels that write, read and await them.
+//! Data that `cupeer doctor --p2p` sends over a link, and the kernels that write, read, and wait for it.
 //!
-//! What belongs here: what the command, which launches the kernels, and the simulated driver, which recognises their text and
-//! carries them out, must agree on. The text itself is `kernels.ptx`, written by hand: there is no compiler at hand
-//! where it runs.
+//! The command launches the kernels, and the simulated driver recognizes their text and executes them: both
+//! use these definitions. The text is `kernels.ptx`, written by hand, because the machines that run it have
+//! no compiler.
 
-/// The text of the kernels, as `cuModuleLoadData` takes it. A driver compiles it for its devices.
+/// The text of the kernels for `cuModuleLoadData`. A driver compiles it for its devices.
 pub const PTX: &str = concat!(include_str!("kernels.ptx"), "\0");
 
 /// The odd number of splitmix64, by which an index becomes a step.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The word at an index of the data that a seed stands for: splitmix64, in which no two seeds or places look alike.
+/// Returns the word at an index of the data of a seed: splitmix64, which differs between all seeds and
+/// indexes.
 pub fn word(seed: u64, index: u64) -> u64 {
     let mut x = seed.wrapping_add(index.wrapping_add(1).wrapping_mul(STEP));
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -18,10 +19,10 @@ pub fn word(seed: u64, index: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// How many words the results of a kernel have: the last one is its mark, written when the others are there.
+/// Number of words in the results of a kernel. The last word is its mark, written after the others.
 pub const RESULTS: usize = 8;
 
-/// How many words [`Kernel::Add`] adds to.
+/// Number of words that [`Kernel::Add`] adds to.
 pub const SUMS: u64 = 32;
 
 /// A kernel of [`PTX`].
@@ -31,30 +32,33 @@ pub enum Kernel {
     Write,
     /// `from`, `to`, `count`: copies words, an even number.
     Read,
-    /// `data`, `flags`, `count`, `slots`, `seed`, `mark`, `stop`, `limit`, `out`: one block. Writes `slots` times `count`
-    /// words, and behind each slot its flag, `mark` and the number of the slot. Stays until `stop` is `mark`, or as many
-    /// nanoseconds have passed as `limit` says. Results: how many slots were sent, what `stop` was.
+    /// `data`, `flags`, `count`, `slots`, `seed`, `mark`, `stop`, `limit`, `out`: one block. Writes `slots`
+    /// times `count` words, and a flag after each slot: `mark` and the number of the slot. Returns when
+    /// `stop` is `mark`, or after `limit` nanoseconds. Results: the number of slots that were sent, and the
+    /// last value of `stop`.
     Send,
-    /// `data`, `flags`, `count`, `slots`, `seed`, `before`, `mark`, `limit`, `out`: one block. Waits for each flag, and then
-    /// compares its words. Results: how many flags came, how many words are wrong, how many of them are those of
-    /// the seed `before`, and the index of the first wrong one.
+    /// `data`, `flags`, `count`, `slots`, `seed`, `before`, `mark`, `limit`, `out`: one block. Waits for each
+    /// flag, and then compares its words. Results: the number of flags that arrived, the number of wrong
+    /// words, the number of these that belong to the seed `before`, and the index of the first wrong word.
     Receive,
-    /// `there`, `back`, `rounds`, `mark`, `limit`, `out`: one thread. Writes `mark` and the number of the round to `there`
-    /// and waits until it is in `back`. Results: how many rounds were made, nanoseconds of all but the first.
+    /// `there`, `back`, `rounds`, `mark`, `limit`, `out`: one thread. Writes `mark` and the number of the
+    /// round to `there`, and waits until it is in `back`. Results: the number of rounds, and the nanoseconds
+    /// of all but the first.
     Ping,
-    /// The other side of [`Kernel::Ping`], with the same parameters. Result: how many rounds were made.
+    /// The other side of [`Kernel::Ping`], with the same parameters. Result: the number of rounds.
     Pong,
-    /// `to`, `times`, `value`, `there`, `waits`, `limit`: each thread adds `value` to one of [`SUMS`] words so many times,
-    /// atomically for all devices. Each block adds 1 to `there` before, or waits until that is no longer 0.
+    /// `to`, `times`, `value`, `there`, `waits`, `limit`: each thread adds `value` to one of [`SUMS`] words
+    /// `times` times, atomically for all devices. Before that, each block adds 1 to `there`, or waits until
+    /// it is not 0.
     Add,
 }
 
 impl Kernel {
-    /// All of them.
+    /// All kernels.
     pub const ALL: [Kernel; 7] =
         [Kernel::Write, Kernel::Read, Kernel::Send, Kernel::Receive, Kernel::Ping, Kernel::Pong, Kernel::Add];
 
-    /// Its name in the text.
+    /// Returns the name in the text.
     pub fn name(self) -> &'static str {
         match self {
             Kernel::Write => "cupeer_p2p_write",
@@ -67,7 +71,7 @@ impl Kernel {
         }
     }
 
-    /// How many parameters it has, each a number of 64 bits.
+    /// Returns the number of parameters, each a 64-bit number.
     pub fn parameters(self) -> usize {
         match self {
             Kernel::Write | Kernel::Read => 3,

@@ -1,15 +1,16 @@
-//! Fault plans that are armed while a job is running: by `cupeer fault` for all processes that allow it, and by a process
-//! for itself and its descendants.
+//! Fault plans that are armed while a job is running: by `cupeer fault` for all processes that allow it, and
+//! by a process for itself and its descendants.
 //!
-//! A file `armed-BOOT-USER` in the job's directory, mapped shared by the processes of one user on one host. BOOT are the first
-//! eight digits of the boot id. Each plan is a file of its own, [`PlanFile`](super::faults::PlanFile), complete before its number
-//! appears here. Whoever arms or disarms a plan adds 1 to [`Board::generation`] afterwards. A process compares that number at
-//! its calls with the one that it has seen.
+//! The list is a file `armed-BOOT-USER` in the job's directory, which the processes of one user on one host
+//! map shared. BOOT is the first eight digits of the boot id. Each plan is a file of its own, a
+//! [`PlanFile`](super::faults::PlanFile), which is complete before its number appears here. A process that
+//! arms or disarms a plan then adds 1 to [`Board::generation`]. In its calls, a process compares this number
+//! with the one that it saw last.
 //!
-//! Only the owner can write to the file and to the plans, also in a directory that a group shares: a process uses neither
-//! unless they belong to its own user and nobody else may write to them.
+//! Only the owner can write to the file and to the plans, even in a directory that a group shares. A process
+//! ignores them unless they belong to its own user and no other user may write to them.
 //!
-//! Nothing is locked. A process may be killed at any instruction: each number is changed by itself.
+//! There are no locks. A process may be killed at any instruction, so each number is changed independently.
 
 use super::faults::Boot;
 use core::fmt;
@@ -26,7 +27,7 @@ pub const VERSION: u32 = 1;
 pub const PREFIX: &str = "armed-";
 /// The most plans that are armed at a time.
 pub const PLANS: usize = 256;
-/// The most processes that say what they have seen.
+/// Number of processes that can register.
 pub const PROCESSES: usize = 1024;
 
 /// The name of the file.
@@ -54,33 +55,33 @@ pub struct Board {
     pub is_open: AtomicU32,
     /// The boot id of the host.
     pub boot_id: [u8; 16],
-    /// How often plans were armed or disarmed.
+    /// Number of times that plans were armed or disarmed.
     pub generation: AtomicU64,
-    /// How many numbers of plans were given.
+    /// Number of plan numbers that were assigned.
     pub numbers: AtomicU64,
     /// The numbers of armed plans; 0 for a place without one.
     pub plans: [AtomicU64; PLANS],
-    /// The processes that look here.
+    /// The processes that read the list.
     pub processes: [Seen; PROCESSES],
 }
 
-/// A process that looks here at its calls.
+/// A process that reads the list at its calls.
 #[repr(C)]
 pub struct Seen {
-    /// Its pid; 0 for a place without one.
+    /// Pid; 0 for a free place.
     pub pid: AtomicU32,
     /// 1 if it allows plans from outside.
     pub is_open: AtomicU32,
-    /// Its pid namespace.
+    /// Pid namespace.
     pub pid_ns: AtomicU64,
-    /// Its start, in ticks since boot.
+    /// Start time, in ticks since boot.
     pub started: AtomicU64,
-    /// The generation whose plans it has, and one; 0 before it has looked.
+    /// Generation of the plans that the process has, plus one; 0 before it has read the list.
     pub seen: AtomicU64,
 }
 
 impl Board {
-    /// Returns true if the fixed fields are those of a file of this host.
+    /// Returns true if the fixed fields belong to a file of this host.
     pub fn is_valid(&self, boot_id: &[u8; 16]) -> bool {
         self.magic == MAGIC && self.version == VERSION && self.boot_id == *boot_id
     }
@@ -93,7 +94,7 @@ impl Board {
         is_added
     }
 
-    /// Takes the number of a plan away, if it is there.
+    /// Removes the number of a plan if it is there.
     pub fn remove(&self, number: u64) {
         for place in self.plans.iter().filter(|_| number != 0) {
             let _ = place.compare_exchange(number, 0, AcqRel, Acquire);
@@ -101,7 +102,7 @@ impl Board {
         self.change();
     }
 
-    /// Makes all processes look again.
+    /// Makes all processes read the plans again.
     pub fn change(&self) {
         self.generation.fetch_add(1, AcqRel);
     }
@@ -118,7 +119,7 @@ impl Board {
 }
 
 impl Seen {
-    /// Says that a process looks here. Returns false if the place is another one's meanwhile.
+    /// Registers a process that reads the plans. Returns false if another process took the place.
     pub fn take(&self, before: u32, pid: u32, pid_ns: u64, started: u64, is_open: bool) -> bool {
         if self.pid.compare_exchange(before, pid, AcqRel, Acquire).is_err() {
             return false;

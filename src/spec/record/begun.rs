@@ -1,19 +1,20 @@
 //! The folder of a host, where the processes of a large job record, and the file `begun` in it.
 //!
-//! A process of a large job has no file before it takes part in sharing (it exports, opens or enables something), and one that
-//! never does leaves none. So that it is counted all the same, each adds a line here when it begins: the name that its
-//! file has or would have, its user, its rank or `-`, and its program. What lies beside no file of that name has shared
-//! nothing. Who reduces the record sets the file aside, under its name and a number, so that others begin a new one.
+//! A process of a large job creates its file when it first takes part in sharing (it exports, opens, or
+//! enables something). A process that never does so has no file. To count it anyway, each process appends a
+//! line here when it begins: the name that its file has or would have, its user, its rank or `-`, and its
+//! program. A line without a file of that name stands for a process that shared nothing. A process that
+//! reduces the recording renames the file, with a number, so that others begin a new one.
 
 use super::SUFFIX;
 use core::fmt::{self, Write};
 
-/// What the name of a host's folder begins with; the start of its boot id follows, as in [`super::FileName`].
+/// Prefix of the name of a host's folder. The start of its boot id follows, as in [`super::FileName`].
 pub const FOLDER: &str = "host-";
 /// The name of the file.
 pub const FILE: &str = "begun";
 
-/// Whether a file is named so, or as one that was set aside.
+/// Returns true if a file has this name, or that of a renamed one.
 pub fn is_named(name: &str) -> bool {
     let number = name.strip_prefix(FILE).and_then(|rest| rest.strip_prefix('-'));
     let is_number =
@@ -23,7 +24,7 @@ pub fn is_named(name: &str) -> bool {
 
 /// The name of the folder of the host with a boot id.
 pub struct Folder(
-    /// As bytes.
+    /// Raw bytes.
     pub [u8; 16],
 );
 
@@ -39,9 +40,9 @@ impl fmt::Display for Folder {
 pub struct Begun<'a> {
     /// The name of its file.
     pub file: &'a str,
-    /// Its user.
+    /// User id.
     pub uid: u32,
-    /// Its rank.
+    /// Rank.
     pub rank: Option<u32>,
     /// The file name of its program.
     pub program: &'a str,
@@ -72,7 +73,7 @@ impl<'a> Begun<'a> {
         Some(Begun { file, uid, rank, program: words.next()? })
     }
 
-    /// Its pid namespace, its pid there and its start.
+    /// Returns the pid namespace of the process, its pid there, and its start time.
     pub fn process(&self) -> Option<(u64, u32, u64)> {
         let mut words = self.file.strip_suffix(SUFFIX)?.split('-').skip(1);
         Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?, words.next()?.parse().ok()?))
@@ -85,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_values_are_read_back() {
         let name = FileName { boot_id: [0xab; 16], pid_ns: 4_026_531_836, pid: 17, started: 99, image: 2 };
         let file = name.to_string();
         for rank in [None, Some(0), Some(4095)] {

@@ -1,18 +1,20 @@
-//! Memory that is only counted: a table in a process's file, which its threads change in place with every small allocation and free.
+//! Memory that is only counted: a table in a process's file, which its threads change in place at every small
+//! allocation and free.
 //!
-//! The table is the body of an entry [`COUNTED`](super::meta::COUNTED), in words of 8 bytes. The first word says at which byte of the
-//! body the rest begins: [`UNFOLLOWED`] words, [`ROWS`] rows of [`ROW`] words, and [`CELLS`] arrays with a word for each row. A row is of
-//! one return address on one device. It has its [`key`], what is alive as [`live`] packs it, the most bytes that were alive before a free,
-//! and how many allocations threads without an array have made. The number of all allocations is the sum of that and of the row's word in
-//! each array.
+//! The table is the body of an entry [`COUNTED`](super::meta::COUNTED), in words of 8 bytes. The first word
+//! has the offset of the rest in the body: [`UNFOLLOWED`] words, [`ROWS`] rows of [`ROW`] words, and
+//! [`CELLS`] arrays with a word per row. A row belongs to a return address and a device. It has its [`key`],
+//! the live allocations as packed by [`live`], the most bytes that were alive before a free, and the number
+//! of allocations that threads without an array made. Add the row's word in each array to that number for the
+//! number of all allocations.
 
 /// The words before the rows: how many allocations are not followed, and how many bytes they were; the rest is 0.
 pub const UNFOLLOWED: usize = 8;
-/// How many rows there are.
+/// Number of rows.
 pub const ROWS: usize = 64;
 /// The words of a row.
 pub const ROW: usize = 4;
-/// How many threads have an array of their own.
+/// Number of threads that have an array of their own.
 pub const CELLS: usize = 16;
 /// The words of all that.
 pub const WORDS: usize = UNFOLLOWED + ROWS * (ROW + CELLS);
@@ -25,13 +27,13 @@ pub mod row {
     pub const LIVE: usize = 1;
     /// The most bytes that were alive when one was freed.
     pub const PEAK: usize = 2;
-    /// How many were made by threads without an array.
+    /// Number of allocations that threads without an array made.
     pub const MADE: usize = 3;
 }
 
 /// The bits of a count of live allocations; above them are their bytes.
 pub const COUNT_BITS: u32 = 24;
-/// The first number of bytes that a row has no room for.
+/// First number of bytes that does not fit in a row.
 pub const BYTES_END: u64 = 1 << (u64::BITS - COUNT_BITS);
 
 /// The key of a row: a return address, which is 0 in a row for all others of a device, and the device, if it is known.
@@ -49,7 +51,7 @@ pub const fn of_key(key: u64) -> (u64, Option<i32>) {
     (key & ((1 << 48) - 1), if device >= 0 { Some(device) } else { None })
 }
 
-/// So many bytes in so many allocations, as a row has them.
+/// Returns the word of a row for a number of bytes in a number of allocations.
 pub const fn live(bytes: u64, count: u64) -> u64 {
     bytes << COUNT_BITS | count
 }
@@ -68,11 +70,11 @@ pub struct Row {
     pub device: Option<i32>,
     /// The bytes that are alive.
     pub live_bytes: u64,
-    /// How many allocations are alive.
+    /// Number of live allocations.
     pub live: u64,
     /// The most bytes that were alive at a time.
     pub peak_bytes: u64,
-    /// How many allocations were made.
+    /// Number of allocations made.
     pub made: u64,
 }
 

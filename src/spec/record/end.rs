@@ -1,27 +1,27 @@
-//! How a process ended, as its record says: the field `end` of the header.
+//! The end of a process, in the field `end` of the recording's header.
 //!
-//! The process itself says that it returns, last of all, and `cupeer run` how the process ended that it has started.
-//! Nobody says so of one that was killed otherwise.
+//! A process writes the field itself as its last act when it returns. `cupeer run` writes it for processes
+//! that it started. For other processes that were killed, it stays unset.
 //!
-//! The field `ended` has the time: the process itself writes when it returns, a process that waits for it, by when it had
-//! ended, and `cupeer run`, which looks at all of them from time to time, between which looks. An older reader skips it.
+//! The field `ended` has the time: that of the return, or the time at which a waiting process or `cupeer
+//! run`, which checks from time to time, found that the process had ended. Older readers skip it.
 
 /// The end of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// The version of cupeer that made the record does not say.
+    /// The version of cupeer that made the recording does not store it.
     Untold,
-    /// None that anybody has seen.
+    /// No end was seen.
     Unseen,
-    /// It returned this exit status.
+    /// The process returned this exit status.
     Returned(u8),
-    /// It returned by `quick_exit`, which tells nobody its exit status.
+    /// The process returned by `quick_exit`, which hides its exit status.
     ReturnedSomething,
     /// This signal ended it.
     Signal(u8),
-    /// `_exit` ended it with this exit status, without what `exit` does first.
+    /// `_exit` ended the process with this exit status, without the handlers of `exit`.
     Left(u8),
-    /// It was about to become another program. If it made a call later, it did not.
+    /// The process was about to execute another program. If it made a call later, the attempt failed.
     Executed,
     /// The program that it became returned this exit status.
     ExecutedReturned(u8),
@@ -29,13 +29,13 @@ pub enum End {
     ExecutedSignal(u8),
 }
 
-/// When a process ended, in nanoseconds of CLOCK_MONOTONIC; 0 for a time that is not known.
+/// Time at which a process ended, in nanoseconds of CLOCK_MONOTONIC; 0 if unknown.
 #[repr(C)]
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Span {
-    /// When it was last seen to run.
+    /// Last time at which the process was seen to run.
     pub after: u64,
-    /// When it was first seen to have ended.
+    /// First time at which the process was seen to have ended.
     pub before: u64,
 }
 
@@ -45,8 +45,8 @@ impl Span {
         Span { after: time, before: time }
     }
 
-    /// Returns what two observers know together. The words of the process itself are exact, although it is seen to run a
-    /// moment longer.
+    /// Combines the observations of two observers. Times of the process itself are exact, even if another
+    /// process saw it running a moment longer.
     pub fn and(self, other: Span) -> Span {
         let exact = [self, other].into_iter().find(|span| span.before != 0 && span.after == span.before);
         let before = [self.before, other.before].into_iter().filter(|time| *time != 0).min();
@@ -54,19 +54,19 @@ impl Span {
     }
 }
 
-/// What a new record has in the field.
+/// Initial value of the field.
 pub const UNSEEN: u32 = 1 << 8;
 const RETURNED: u32 = 2 << 8;
 const RETURNED_SOMETHING: u32 = 3 << 8;
 const SIGNAL: u32 = 4 << 8;
 const LEFT: u32 = 5 << 8;
-/// What [`End::Executed`] has in the field.
+/// Value of the field for [`End::Executed`].
 pub const EXECUTED: u32 = 6 << 8;
 const EXECUTED_RETURNED: u32 = 7 << 8;
 const EXECUTED_SIGNAL: u32 = 8 << 8;
 
 impl End {
-    /// What stands in the field.
+    /// Returns the value of the field.
     pub const fn word(self) -> u32 {
         match self {
             End::Untold => 0,
@@ -81,10 +81,10 @@ impl End {
         }
     }
 
-    /// This end, as somebody has seen it from outside, of a process whose record says `told`.
+    /// Combines this end, which another process saw, with the end `told` in the process's own recording.
     pub const fn seen_of(self, told: End) -> End {
         match (told, self) {
-            // Nobody can see that from outside.
+            // Only the process itself can tell these ends apart.
             (End::Left(status), End::Returned(seen)) if status == seen => told,
             (End::Executed, End::Returned(status)) => End::ExecutedReturned(status),
             (End::Executed, End::Signal(signal)) => End::ExecutedSignal(signal),
@@ -92,7 +92,7 @@ impl End {
         }
     }
 
-    /// Reads the field. What a later version may have to say is unseen by this one.
+    /// Parses the field. Values of later versions are read as unseen.
     pub const fn of(word: u32) -> End {
         let low = word as u8;
         match word & !0xff {
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_values_are_read_back() {
         for end in [
             End::Untold,
             End::Unseen,
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_the_process_knows_is_kept() {
+    fn facts_of_the_process_are_kept() {
         assert_eq!(End::Returned(3).seen_of(End::Left(3)), End::Left(3));
         assert_eq!(End::Signal(9).seen_of(End::Left(3)), End::Signal(9), "killed while it left");
         assert_eq!(End::Returned(3).seen_of(End::Executed), End::ExecutedReturned(3));

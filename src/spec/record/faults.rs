@@ -1,29 +1,34 @@
-//! What fault plans have done: counted by all processes of a job on one host, and so known also of those that were
-//! killed.
+//! Counters of fault plans. All processes of a job on one host share them, so the counts of killed processes
+//! are kept.
 //!
-//! A file `faults-BOOT-PLAN` in the job's directory, mapped shared: BOOT are the first eight digits of the boot id, PLAN
-//! eight digits of the hash of the plan's text, or `planN` for the N-th plan that was armed while the job was running (`armed`). First the [`Header`], then from [`TEXT`] on the plan's text, a line a
-//! rule: its name, a space, the rule; then from [`Header::counters`] on a [`Counter`] for each rule; then from
-//! [`Header::scopes`] on [`Header::scope_count`] times a [`Scope`], a hash table.
+//! The counters are a file `faults-BOOT-PLAN` in the job's directory, mapped shared. BOOT is the first eight
+//! digits of the boot id. PLAN is eight digits of the hash of the plan's text, or `planN` for the N-th plan
+//! that was armed while the job was running (`armed`). The file contains:
 //!
-//! Nothing is locked. A process may die at any instruction: each number is changed by itself.
+//! - the [`Header`]
+//! - from [`TEXT`] on, the plan's text, one line per rule: its name, a space, and the rule
+//! - from [`Header::counters`] on, a [`Counter`] per rule
+//! - from [`Header::scopes`] on, a hash table of [`Header::scope_count`] times a [`Scope`]
+//!
+//! There are no locks. A process may die at any instruction, so each number is changed independently.
 
 use super::live::mix;
 use core::fmt;
 use core::sync::atomic::AtomicU64;
 
-/// A file of this name in the directory, with a label behind it, releases what hangs under that label.
+/// Prefix of a file in the directory that releases calls that hang under a label. The label follows.
 pub const RELEASE: &str = "release-";
 
-/// What the file begins with.
+/// First bytes of the file.
 pub const MAGIC: [u8; 8] = *b"cupeer\0F";
 /// The version of the format.
 pub const VERSION: u32 = 1;
 /// The name of the file begins with this.
 pub const PREFIX: &str = "faults-";
-/// Where the text begins.
+/// Offset of the text.
 pub const TEXT: usize = 4096;
-/// Where the fingerprints of damaged handles stand in the header's page: [`DAMAGED_COUNT`] of them, 0 for none.
+/// Offset, in the header's page, of the fingerprints of damaged handles: [`DAMAGED_COUNT`] of them, 0 for
+/// none.
 pub const DAMAGED: usize = 2048;
 /// See [`DAMAGED`].
 pub const DAMAGED_COUNT: usize = 256;
@@ -63,27 +68,27 @@ pub struct Header {
     pub magic: [u8; 8],
     /// [`VERSION`].
     pub version: u32,
-    /// How many rules there are.
+    /// Number of rules.
     pub rules: u32,
     /// The boot id of the host.
     pub boot_id: [u8; 16],
     /// The bytes of the text.
     pub text: u32,
-    /// Where the counters begin.
+    /// Offset of the counters.
     pub counters: u32,
-    /// Where the scopes begin.
+    /// Offset of the scopes.
     pub scopes: u32,
-    /// How many there are.
+    /// Number of scopes.
     pub scope_count: u32,
-    /// How many processes have counted themselves: the number of the next one, less 1. Atomic.
+    /// Number of processes that registered: the number of the next one, less 1. Atomic.
     pub processes: u64,
-    /// Damaged handles whose fingerprints had no room. Atomic.
+    /// Number of damaged handles whose fingerprints did not fit. Atomic.
     pub damaged_more: u64,
-    /// Number of a plan that was armed while the job was running; 0 for that of the environment.
+    /// Number of a plan that was armed while the job was running; 0 for the plan in the environment.
     pub number: u64,
-    /// When it was armed, in nanoseconds of CLOCK_REALTIME.
+    /// Time at which the plan was armed, in nanoseconds of CLOCK_REALTIME.
     pub armed: u64,
-    /// When it was disarmed; 0 while it is armed. Atomic.
+    /// Time at which the plan was disarmed; 0 while it is armed. Atomic.
     pub disarmed: u64,
     /// Process that armed it for itself and its descendants: its pid, pid namespace, and start, in ticks since boot. Zeros for a plan of
     /// `cupeer fault`, which is for all processes that allow it.
@@ -125,38 +130,39 @@ pub fn lines<'a>(rules: impl Iterator<Item = (&'a str, String)>) -> String {
     rules.map(|(name, text)| format!("{name} {text}\n")).collect()
 }
 
-/// The plan of such a text, without the names before each line. `None` if it is not such a text.
+/// Returns the plan in such a text, without the name before each line. `None` if the text has another form.
 pub fn plan_of(text: &[u8]) -> Option<String> {
     let text = core::str::from_utf8(text).ok()?;
     let rules = text.lines().map(|line| Some(line.split_once(' ')?.1.to_owned() + "\n"));
     rules.collect()
 }
 
-/// What is counted of a rule.
+/// Counts of a rule.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Counter {
     /// Calls that met its conditions.
     pub matched: AtomicU64,
-    /// Those at which it fired; of a plan that is only tried, would have.
+    /// Calls at which the rule fired or, in a dry run, would have fired.
     pub fired: AtomicU64,
 }
 
-/// The count of one rule and function for whatever counts by itself.
+/// The count of one rule and function in one scope.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Scope {
-    /// [`scope_key`]; 0 where nobody has taken it.
+    /// [`scope_key`]; 0 if the scope is free.
     pub key: AtomicU64,
     /// Calls that met the conditions.
     pub count: AtomicU64,
-    /// Those at which the rule fired.
+    /// Calls at which the rule fired.
     pub fired: AtomicU64,
     /// 0.
     pub reserved: AtomicU64,
 }
 
-/// The key of a scope: of a rule, a function (`u32::MAX` for all together), and a rank, thread or context. Never 0.
+/// Returns the key of a scope: of a rule, a function (`u32::MAX` for all together), and a rank, thread, or
+/// context. Never 0.
 pub fn scope_key(rule: u32, function: u32, whose: u64) -> u64 {
     mix(mix(u64::from(rule) << 32 | u64::from(function)) ^ whose.wrapping_add(0x9e37_79b9_7f4a_7c15)).max(1)
 }
@@ -169,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_is_within_the_file() {
+    fn reads_stay_within_the_file() {
         let good = Header {
             magic: MAGIC,
             version: VERSION,

@@ -1,9 +1,9 @@
-//! The file `job` of a record: what its processes share. Lines of `name=value`, of which unknown ones are to be left
-//! alone.
+//! The file `job` of a recording: facts that its processes share. It has lines `name=value`. Readers must
+//! ignore unknown names.
 
 /// The name of the file.
 pub const FILE: &str = "job";
-/// The first line. The version is that of the directory as a whole.
+/// The first line. The version is that of the whole directory.
 pub const FIRST_LINE: &str = "cupeer job 1";
 /// The key of the fingerprints, 32 hexadecimal digits.
 pub const KEY: &str = "key";
@@ -15,35 +15,35 @@ pub const RUN: &str = "run";
 /// A line for each run: its command, as a shell would take it.
 pub const COMMAND: &str = "command";
 
-/// A line for each program that a run started and that made no call: how it ended, as [`End::word`](super::end::End::word),
-/// and its name. Of those that made calls, their own files tell.
+/// A line for each program that a run started and that made no call: its end, as
+/// [`End::word`](super::end::End::word), and its name. Programs that made calls have files of their own.
 pub const STARTED: &str = "started";
 
 /// A line for each process that a run saw use a driver without our library: the process, as the name of a file would have
 /// it, and the path of the driver.
 pub const BYPASSED: &str = "bypassed";
 
-/// A line for each run some of whose processes could not record everything: how many.
+/// A line for each run with processes that could not record everything: their number.
 pub const LOST: &str = "lost";
 
-/// The same for those of them that have no record.
+/// A line for each run with processes that have no recording: their number.
 pub const MISSING: &str = "missing";
 
 /// A line for each signal that a launcher received from outside of its run, or sent itself to end the run: boot id, pid of the
 /// launcher, time in nanoseconds of CLOCK_MONOTONIC, signal, pid of the sender (0 for the terminal), and name of the sender.
 pub const SIGNAL: &str = "signal";
 
-/// A line for each run that ended with something to look at: a finding above a note, a death, a failure.
+/// A line for each run that ended with a problem: a finding above a note, a crash, a failure.
 pub const NOTABLE: &str = "notable";
 
-/// What the names of files begin with that say what processes waited in when none made progress: the document of
-/// `cupeer why`, with the boot of the host, the pid of the launcher, and a number behind it.
+/// Prefix of the files with the calls that processes waited in when none made progress: the document of
+/// `cupeer why`. The host's boot id, the launcher's pid, and a number follow.
 pub const HANG: &str = "hang-";
-/// What the names of these files end in.
+/// Suffix of these files.
 pub const HANG_SUFFIX: &str = ".json";
 
-/// The names of files begin with this that say what NVML told of memory after calls failed for lack of it, with the boot of the
-/// host and the pid of the launcher behind it.
+/// Prefix of the files with NVML's answers about memory after calls failed for lack of it. The boot id of the
+/// host and the pid of the launcher follow.
 pub const SAMPLES: &str = "memory-";
 
 /// The digits of the key in the text of the file, or in a line of it.

@@ -1,43 +1,45 @@
-//! The live table: what the processes of a job have open on one host, now.
+//! The live table: handles and exports that the processes of a job have open on one host at the moment.
 //!
-//! A file `live-BOOT` in the job's directory, mapped shared by all of its processes on that host. It is a hash
-//! table without locks that any process may die in the middle of. It grows by segments, each twice as large as
-//! the one before: segment `k` has `FIRST << k` entries, in buckets of [`BUCKET`]; first the keys of all its
-//! entries, 8 bytes each, then the entries. An entry lies in the [`bucket`] of its key in any segment.
+//! The table is a file `live-BOOT` in the job's directory, which all processes of the job on that host map
+//! shared. It is a hash table without locks, and any process may die during a change. It grows by segments,
+//! each twice as large as the one before. Segment `k` has `FIRST << k` entries, in buckets of [`BUCKET`]:
+//! first the keys of all its entries, 8 bytes each, then the entries. In every segment, an entry is in the
+//! [`bucket`] of its key.
 //!
 //! # The life of an entry
 //!
-//! An entry begins with its word: its [`state`] in the two lowest bits, how often its place was taken before in the 14
-//! bits above ([`LAPS`]), and who has it in the rest ([`owner`]).
+//! The first word of an entry has its [`state`] in the two lowest bits, the number of times that its place
+//! was reused in the 14 bits above ([`LAPS`]), and its owner in the rest ([`owner`]).
 //!
-//! 1. [`state::FREE`]: nobody's; only the lap counts.
-//! 2. A process claims it: it replaces the word by its own [`claimant`] with [`state::CLAIMED`] and the next lap. From
-//!    here on the word names who is to blame where it stays so.
-//! 3. It fills the entry, then sets its key, then the word: its own [`who`], [`state::LIVE`].
-//! 4. To give an entry up, a process replaces the word by its own claimant with CLAIMED, then its [`Uses`] by none with the
-//!    next lap, so that nobody counts there any more, then the key by 0, then the word by the lap alone.
+//! 1. [`state::FREE`]: the entry has no owner. Only the lap has a meaning.
+//! 2. A process claims the place: it replaces the word by its own [`claimant`] with [`state::CLAIMED`] and
+//!    the next lap. If the process dies, the word still names it.
+//! 3. The process fills the entry, then sets its key, then the word: its own [`who`], and [`state::LIVE`].
+//! 4. To give up an entry, a process replaces the word by its own claimant with CLAIMED. Then it clears
+//!    [`Uses`], with the next lap, so that no process counts there any more. Then it sets the key to 0, and
+//!    the word to the lap alone.
 //!
-//! A reader takes the word, the entry, and the word again: where both are equal and LIVE, what it read is whole, because
-//! the lap tells one entry of a place from the next. What changes in a live entry is a single number; `count` and
-//! `ended`, which share one, carry the lap as well ([`Entry::ended`]), so that nobody counts in another entry than the
-//! one that he found.
+//! A reader reads the word, the entry, and the word again. If both words are equal and LIVE, the entry was
+//! read consistently, because the lap tells it from later entries in the same place. Each change of a live
+//! entry is a change of a single word. `count` and `ended` share a word, which has the lap as well
+//! ([`Entry::ended`]), so that a process cannot count in a later entry by mistake.
 //!
-//! What a process leaves behind stays until its room is needed: anybody may give it up who knows that the process
-//! has ended, what it had open first, then what it had exported and nobody has open any more. The same holds for what
-//! stays CLAIMED because its process died in that moment: the claimant says which one that was.
+//! Entries of a process that has ended stay until their space is needed. Any process that knows of its end
+//! may then give them up: first those of its open handles, then those of its exports that no process has
+//! open. The same is true for CLAIMED entries whose claimant died.
 
 use super::slot::finding::LIBRARY;
 
-/// What the file begins with.
+/// First bytes of the file.
 pub const MAGIC: [u8; 8] = *b"cupeer\0L";
 /// The version of the format.
 pub const VERSION: u32 = 5;
-/// The oldest version that is read: before 3 the entries were in other buckets, before 4 their words had no lap,
-/// before 5 they had no line of Python. All of that matters only to writers.
+/// The oldest version that is read. Before version 3, the entries were in other buckets; before 4, their
+/// words had no lap; before 5, they had no line of Python. All of this matters only to writers.
 pub const OLDEST: u32 = 2;
 /// The name of the file begins with this, the first eight digits of the boot id follow.
 pub const PREFIX: &str = "live-";
-/// Where the first segment begins.
+/// Offset of the first segment.
 pub const START: usize = 4096;
 /// The entries of the first segment.
 pub const FIRST: usize = 256;
@@ -58,17 +60,17 @@ pub struct Header {
     pub entry: u32,
     /// The boot id of the host.
     pub boot_id: [u8; 16],
-    /// How many segments there are. Each is allocated before it counts here.
+    /// Number of segments. A segment is allocated before it is counted.
     pub segments: u32,
-    /// How often memory was freed that others had open.
+    /// Number of times that memory was freed that others had open.
     pub freed: u32,
-    /// Entries for which there was no room.
+    /// Number of entries that did not fit.
     pub refused: u64,
 }
 
-/// What an entry's word says in its lowest bits.
+/// State in the lowest bits of an entry's word.
 pub mod state {
-    /// Nobody's.
+    /// Not in use.
     pub const FREE: u64 = 0;
     /// Being filled or given up.
     pub const CLAIMED: u64 = 1;
@@ -81,15 +83,15 @@ pub mod state {
     }
 }
 
-/// The bits of a word that count how often its place was taken.
+/// Bits of a word that count the reuses of its place.
 pub const LAPS: u64 = 0xfffc;
 
-/// The same word after its place was taken once more, with neither owner nor state.
+/// Returns the word after its place was taken once more, with neither owner nor state.
 pub const fn next_lap(word: u64) -> u64 {
     (word & LAPS).wrapping_add(4) & LAPS
 }
 
-/// Who has an entry: [`who`] of one that is live, [`claimant`] of one that is claimed.
+/// Returns the owner in an entry's word: [`who`] for a live entry, [`claimant`] for a claimed one.
 pub const fn owner(word: u64) -> u64 {
     word & !0xffff
 }
@@ -101,8 +103,9 @@ pub fn who(pid_ns: u64, pid: u32, started: u64, image: u32) -> u64 {
     (hash & !0xff_ffff_ffff) | u64::from(pid & 0xff_ffff) << 16
 }
 
-/// A process in the words of what it claims: its pid in bits 16 to 39, the low bits of its pid namespace's inode above.
-/// Whoever finds it there knows whom to ask the system for.
+/// Returns the identity of a process in the words of entries that it claims: its pid in bits 16 to 39, the
+/// low bits of its pid namespace's inode above. Other processes use it to find out if the claimant is still
+/// running.
 pub const fn claimant(pid_ns: u64, pid: u32) -> u64 {
     pid_ns << 40 | ((pid & 0xff_ffff) as u64) << 16
 }
@@ -119,7 +122,7 @@ pub fn mix(number: u64) -> u64 {
     number ^ number >> 33
 }
 
-/// What an entry is.
+/// Kind of an entry.
 pub mod kind {
     use crate::effect::Object;
 
@@ -133,26 +136,26 @@ pub mod kind {
     pub const OPENED_EVENT: u32 = 4;
     /// Access from one context to a peer context that was switched on. Key: process and both contexts.
     pub const PEER: u32 = 5;
-    /// The way from an address or event of a process to the fingerprint under which it was exported. Key: process
-    /// and address.
+    /// Reference from an address or event of a process to the fingerprint under which it was exported. Key:
+    /// process and address.
     pub const OWNED: u32 = 6;
 
     /// An allocation of virtual memory that a process exported. Key: its fingerprint.
     pub const EXPORTED_ALLOCATION: u32 = 7;
-    /// One that a process imported. Key: process and handle.
+    /// Imported allocation. Key: process and handle.
     pub const OPENED_ALLOCATION: u32 = 8;
 
     /// A pool that a process exported. Key: its fingerprint.
     pub const EXPORTED_POOL: u32 = 9;
-    /// One that a process imported. Key: process and pool.
+    /// Imported pool. Key: process and pool.
     pub const OPENED_POOL: u32 = 10;
     /// Memory of a pool that a process exported. Key: its fingerprint.
     pub const EXPORTED_POINTER: u32 = 11;
-    /// Such memory that a process imported. Key: process and address.
+    /// Imported memory of a pool. Key: process and address.
     pub const OPENED_POINTER: u32 = 12;
 
-    /// The kinds of entries about an object of the table: of those who exported it, and of those who opened it or switched
-    /// it on; 0 where there is none.
+    /// Objects of the table, with the kind of their exports' entries, and the kind of the entries of
+    /// processes that opened or enabled them; 0 for none.
     pub(crate) const OBJECTS: [(Object, u32, u32); 6] = [
         (Object::Memory, EXPORTED_MEMORY, OPENED_MEMORY),
         (Object::Event, EXPORTED_EVENT, OPENED_EVENT),
@@ -174,27 +177,27 @@ pub mod kind {
         (0, 0)
     }
 
-    /// The kind of an entry for an object that was exported; 0 where none can be.
+    /// Returns the kind of an entry for an exported object; 0 if such objects cannot be exported.
     pub const fn exported(object: Object) -> u32 {
         kinds(object).0
     }
 
-    /// The kind of an entry for an object that was opened, or access that was switched on; 0 where none can be.
+    /// Returns the kind of an entry for an opened object, or for enabled access; 0 if there is none.
     pub const fn opened(object: Object) -> u32 {
         kinds(object).1
     }
 
-    /// What an entry of a kind says was exported.
+    /// Returns the kind of object that was exported, for an entry of this kind.
     pub fn exported_object(kind: u32) -> Option<Object> {
         OBJECTS.iter().find(|(_, exported, _)| kind != 0 && *exported == kind).map(|(object, ..)| *object)
     }
 
-    /// What an entry of a kind says was opened or switched on.
+    /// Returns the kind of object that was opened or enabled, for an entry of this kind.
     pub fn opened_object(kind: u32) -> Option<Object> {
         OBJECTS.iter().find(|(.., opened)| kind != 0 && *opened == kind).map(|(object, ..)| *object)
     }
 
-    /// The kind of the export that an entry of a kind has opened; `None` where it has opened none.
+    /// Returns the kind of the export that an entry of this kind opened; `None` if it opened none.
     pub fn export_of(kind: u32) -> Option<u32> {
         opened_object(kind).map(exported).filter(|exported| *exported != 0)
     }
@@ -204,13 +207,13 @@ pub mod kind {
         exported_object(kind).or(opened_object(kind)).is_some_and(Object::belongs_to_context)
     }
 
-    /// Whether an entry of a kind is access that was switched on.
+    /// Returns true if an entry of this kind is enabled access.
     pub fn is_access(kind: u32) -> bool {
         opened_object(kind).is_some() && export_of(kind).is_none()
     }
 }
 
-/// The bucket of a key among so many.
+/// Returns the bucket of a key.
 pub fn bucket(key: u64, buckets: usize) -> usize {
     // Keys are odd.
     (key >> 1) as usize % buckets
@@ -221,30 +224,30 @@ pub fn own_key(who: u64, kind: u32, a: u64, b: u64) -> u64 {
     mix(who >> 16 ^ mix(a ^ mix(b ^ mix(u64::from(kind))))) | 1
 }
 
-/// The key of what a fingerprint names; never 0.
+/// Returns the key of an entry with a fingerprint; never 0.
 pub fn handle_key(kind: u32, fingerprint: u64) -> u64 {
     mix(fingerprint ^ mix(u64::from(kind))) | 1
 }
 
-/// One thing that is open.
+/// An open or exported object.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// [`who`] with its [`lap`](LAPS) and its [`state`].
+    /// [`who`], with its [`lap`](LAPS) and its [`state`].
     pub word: u64,
     /// The key, once more.
     pub key: u64,
     /// [`kind`].
     pub kind: u32,
-    /// The device of the context, as an ordinal in the process; -1 where unknown.
+    /// The device of the context, as an ordinal in the process; -1 if unknown.
     pub device: i32,
     /// The process.
     pub pid: u32,
-    /// Its [`super::Header::image`].
+    /// [`super::Header::image`] of the process.
     pub image: u32,
-    /// Its pid namespace.
+    /// Pid namespace of the process.
     pub pid_ns: u64,
-    /// Its start.
+    /// Start time of the process.
     pub started: u64,
     /// The fingerprint of the handle.
     pub fingerprint: u64,
@@ -252,89 +255,89 @@ pub struct Entry {
     pub checked: u64,
     /// The address, event, or context.
     pub address: u64,
-    /// The peer context; of what was exported or opened, the context that it belongs to, or that
-    /// was current if it belongs to none: [`kind::belongs_to_context`].
+    /// The peer context. For an exported or opened object: the context that it belongs to, or that was
+    /// current if it belongs to none: [`kind::belongs_to_context`].
     pub peer: u64,
     /// The size of the memory.
     pub bytes: u64,
-    /// When, on the clock of the process's record.
+    /// Time of the call, on the clock of the process's recording.
     pub since: u64,
-    /// The same in nanoseconds of CLOCK_MONOTONIC.
+    /// Time of the call in nanoseconds of CLOCK_MONOTONIC.
     pub monotonic: u64,
-    /// How often it was opened and not closed.
+    /// Number of opens without a close.
     pub count: u32,
-    /// Of what was exported: [`ended`]; of what was opened: [`opened`]. An export that has ended and that nobody has open
-    /// is a tombstone. In
-    /// the file, the lap stands in bits 16 to 29; who has read an entry finds 0 there.
+    /// For an export: [`ended`]. For an open handle: [`opened`]. An export that ended and that no process has
+    /// open is a tombstone. In the file, the lap is in bits 16 to 29; in an entry that was read, they are 0.
     pub ended: u32,
     /// The thread.
     pub tid: u32,
-    /// How many frames there are, in the lowest byte. Above is the line of Python that made the call, where it is known: the name
-    /// of its file is in the last words of `frames` then. See [`Entry::python`].
+    /// Number of frames, in the lowest byte. The line of Python that made the call, if known, is above, and
+    /// the name of its file is in the last words of `frames`. See [`Entry::python`].
     pub frame_count: u32,
-    /// The UUID of the device, zero where unknown.
+    /// The UUID of the device, zero if unknown.
     pub uuid: [u8; 16],
-    /// The UUID of the peer device, zero where unknown.
+    /// The UUID of the peer device, zero if unknown.
     pub peer_uuid: [u8; 16],
-    /// The rank of the process; `u32::MAX` where it has none.
+    /// The rank of the process; `u32::MAX` if it has none.
     pub rank: u32,
-    /// Tells one program of the process from those that it executes later: where its stack began; 0 where unknown.
+    /// Start address of the stack, which tells a program of the process from those that it executes later; 0
+    /// if unknown.
     pub stack: u32,
     /// The return addresses of the call.
     pub frames: [u64; super::slot::detail::MOST_FRAMES],
-    /// When what was exported ended, in nanoseconds of CLOCK_MONOTONIC; 0 where it has not.
+    /// Time at which the exported object ended, in nanoseconds of CLOCK_MONOTONIC; 0 if it exists.
     pub ended_at: u64,
-    /// The offset in `library` of who made the call.
+    /// Offset of the call in `library`.
     pub offset: u64,
-    /// The file name of that library, as much of it as there is room for; zeros behind.
+    /// File name of that library, truncated to fit; zeros behind.
     pub library: [u8; LIBRARY],
-    /// Of memory that was exported by a pointer inside of it: how far inside, the last time. Of what was opened: how often
-    /// since it was open last; 0 where that was not counted.
+    /// For memory that was exported by a pointer inside of it: the offset of the last such pointer. For an
+    /// open handle: the number of opens since it was last not open; 0 if they were not counted.
     pub inside: u64,
-    /// Of what was exported: the fingerprint of the bytes that the driver does not check; of a descriptor,
+    /// For an export: the fingerprint of the bytes that the driver does not check. For a descriptor:
     /// [`descriptor_head`].
     pub head: u64,
 }
 
-/// What tells a descriptor by the number that it has in the exporting process: never 0.
+/// Returns the head of a descriptor, by its number in the exporting process: never 0.
 pub const fn descriptor_head(fd: i32) -> u64 {
     fd as u32 as u64 + 1
 }
 
-/// The file name of a library, in the bytes that are kept of it.
+/// Returns the file name of a library, from its stored bytes.
 pub fn library_name(bytes: &[u8; LIBRARY]) -> &[u8] {
     bytes.split(|byte| *byte == 0).next().unwrap_or(&[])
 }
 
-/// The same as a text; `?` where it is none.
+/// Returns the library as a text; `?` if it is not valid text.
 pub fn library_text(bytes: &[u8; LIBRARY]) -> &str {
     library_name(bytes).utf8_chunks().next().map_or("?", |chunk| chunk.valid())
 }
 
-/// How what was exported ended.
+/// End of an exported object.
 pub mod ended {
-    /// It was freed or destroyed.
+    /// The object was freed or destroyed.
     pub const ENDED: u32 = 1;
-    /// Others had it open then.
+    /// Others had it open when it ended.
     pub const WHILE_OPEN: u32 = 2;
-    /// It went with its context.
+    /// The object ended with its context.
     pub const WITH_CONTEXT: u32 = 4;
 }
 
-/// How what was opened is open.
+/// State of an opened object.
 pub mod opened {
     /// A library opened it that is not the one in [`super::Entry::library`].
     pub const BY_OTHERS: u32 = 8;
 }
 
-/// The bytes that are kept of the file name of a line of Python.
+/// Number of bytes that are stored of the file name of a line of Python.
 pub const FILE: usize = 32;
 
 /// The words of 8 bytes of an [`Entry`].
 pub const WORDS: usize = size_of::<Entry>() / 8;
-/// Which of them is the key.
+/// Index of the key.
 pub const KEY: usize = 1;
-/// Which of them `count` and `ended` share.
+/// Index of the word that `count` and `ended` share.
 pub const USES: usize = core::mem::offset_of!(Entry, count) / 8;
 
 const _: () = {
@@ -344,7 +347,7 @@ const _: () = {
     assert!(core::mem::offset_of!(Entry, ended) == 8 * USES + 4);
 };
 
-/// How often an entry is open, and how it ended, as both stand in the file with its lap.
+/// Number of opens of an entry, and its end, as the file has them with the lap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Uses {
     /// [`Entry::count`].
@@ -354,7 +357,7 @@ pub struct Uses {
 }
 
 impl Uses {
-    /// Takes the two from their common number.
+    /// Splits the common number.
     pub const fn of(number: u64) -> Uses {
         Uses { count: number as u32, ended: (number >> 32) as u16 }
     }
@@ -364,7 +367,7 @@ impl Uses {
         self.count as u64 | (self.ended as u64) << 32 | (word & LAPS) << 46
     }
 
-    /// Whether a number is that of an entry with this word.
+    /// Returns true if a number belongs to an entry with this word.
     pub const fn is_of(number: u64, word: u64) -> bool {
         number >> 48 == (word & LAPS) >> 2
     }
@@ -384,7 +387,8 @@ impl Entry {
         &self.frames[..(self.frame_count as usize & 0xff).min(most)]
     }
 
-    /// The line of Python that made the call, where it is known: the name of its file, with zeros behind, and its number.
+    /// Returns the line of Python that made the call, if known: the name of its file, with zeros behind, and
+    /// its number.
     pub fn python(&self) -> Option<([u8; FILE], u32)> {
         let line = self.frame_count >> 8;
         let words: [u64; FILE / 8] = *self.frames.last_chunk()?;
@@ -393,7 +397,7 @@ impl Entry {
         (line != 0).then_some((file, line))
     }
 
-    /// Notes the line of Python that made the call, in place of the outermost return addresses.
+    /// Stores the line of Python that made the call, in place of the outermost return addresses.
     pub fn set_python(&mut self, file: &[u8], line: u32) {
         let line = line & 0xff_ffff;
         let count = self.frame_count.min((self.frames.len() - FILE / 8) as u32);
@@ -408,29 +412,29 @@ impl Entry {
         }
     }
 
-    /// Its words, as they stand in a file but for the lap.
+    /// Returns the words of the entry as in a file, but without the lap.
     pub fn words(&self) -> [u64; WORDS] {
         // SAFETY: as large, without padding, and any bytes are words.
         unsafe { core::mem::transmute(*self) }
     }
 }
 
-/// Where segment `k` begins.
+/// Returns the offset of segment `k`.
 pub fn segment_start(k: usize) -> usize {
     START + FIRST * ((1 << k) - 1) * (8 + size_of::<Entry>())
 }
 
-/// How many entries segment `k` has.
+/// Returns the number of entries in segment `k`.
 pub fn segment_entries(k: usize) -> usize {
     FIRST << k
 }
 
-/// Where the key of entry `i` of segment `k` lies.
+/// Returns the offset of the key of entry `i` in segment `k`.
 pub fn key_place(k: usize, i: usize) -> usize {
     segment_start(k) + i * 8
 }
 
-/// Where entry `i` of segment `k` lies.
+/// Returns the offset of entry `i` in segment `k`.
 pub fn entry_place(k: usize, i: usize) -> usize {
     segment_start(k) + segment_entries(k) * 8 + i * size_of::<Entry>()
 }
@@ -450,7 +454,7 @@ mod tests {
         words[USES] = uses.number(0);
         assert_eq!(entry.words(), words);
         assert_eq!(super::super::read::<Entry>(super::super::bytes(&entry)), Some(entry));
-        // The lap, and nothing else of a word.
+        // Only the lap of the word matters.
         assert!(Uses::is_of(uses.number(live), live) && !Uses::is_of(uses.number(live), next_lap(live)));
         assert!(Uses::is_of(uses.number(live), live & LAPS) && Uses::of(uses.number(live)) == uses);
         assert_eq!((state::of(live), pid_in(live), owner(live)), (state::LIVE, 1000, who(1, 1000, 2, 0)));

@@ -1,14 +1,14 @@
-//! What a record says about its process: entries that are appended as things become known.
+//! Entries about a process in its recording, appended as facts become known.
 //!
-//! An entry begins at a multiple of [`ALIGN`], with [`Head`]; its text follows. It is valid where the magic is
-//! there, which is written last. Where it is not, the next multiple is looked at: a writer may have died on the
-//! way.
+//! An entry starts at a multiple of [`ALIGN`] with a [`Head`], and its text follows. It is valid if it has
+//! the magic number, which is written last. If not, continue at the next multiple: a writer may have died
+//! before it completed the entry.
 
 use crate::rank;
 
-/// Where entries begin.
+/// Alignment of entries.
 pub const ALIGN: usize = 16;
-/// What a valid entry begins with.
+/// First bytes of a valid entry.
 pub const MAGIC: u16 = u16::from_le_bytes(*b"cM");
 
 /// The start of an entry.
@@ -17,7 +17,7 @@ pub const MAGIC: u16 = u16::from_le_bytes(*b"cM");
 pub struct Head {
     /// [`MAGIC`].
     pub magic: u16,
-    /// What it is.
+    /// Kind of entry.
     pub tag: u16,
     /// The bytes that follow.
     pub length: u32,
@@ -27,16 +27,16 @@ pub struct Head {
 /// a number), `trace` (the recorded functions), `directory` (the working directory),
 /// [`INITIALIZED_BY`], [`DEVICES_FROM`], [`OUTLIVED`], [`MISSING`], [`STARTED_BY`].
 pub const TEXT: u16 = 1;
-/// The name of a pid: of the process that had initialised the driver before this one was forked from it; 0 unknown.
+/// The name of a pid: of the process that had initialized the driver before this one was forked from it; 0 unknown.
 pub const INITIALIZED_BY: &str = "initialized-by";
-/// The same where that is only likely: a process that was forked has device nodes open when its record begins.
+/// As [`INITIALIZED_BY`], but only likely: a forked process has device nodes open when its recording begins.
 pub const DEVICES_FROM: &str = "devices-from";
-/// The name of a number: how long before the end of a process that was forked so the other one had ended, in nanoseconds; 0
-/// unknown. It made no call, and kept the other one's device nodes open.
+/// The name of a number: nanoseconds between the end of the other process and the end of a forked process
+/// that made no call, and kept the other process's device nodes open; 0 if unknown.
 pub const OUTLIVED: &str = "outlived";
 /// A shorter time is none: processes end one after the other.
 pub const LEAST_OUTLIVED: u64 = 2_000_000_000;
-/// The name of a sentence: what of the process could not be recorded, and why.
+/// The name of a sentence: the part of the process that could not be recorded, with the reason.
 pub const MISSING: &str = "missing";
 /// The name of a text: the command line of the program behind a process that Python's multiprocessing started.
 pub const STARTED_BY: &str = "started-by";
@@ -44,35 +44,37 @@ pub const STARTED_BY: &str = "started-by";
 pub const BECAME: &str = "became";
 /// An argument of the program, in order.
 pub const ARGUMENT: u16 = 2;
-/// A variable of the environment, `NAME=value`: those that decide what CUDA programs do.
+/// An environment variable that influences CUDA programs: `NAME=value`.
 pub const VARIABLE: u16 = 3;
 /// A function of the table: its number in slots (2 bytes), the bytes of its arguments in a slot (2 bytes), its
 /// name.
 pub const FUNCTION: u16 = 4;
-/// A library: what is added to its addresses, its first address, the one after its last (8 bytes each), the
-/// moment on the record's clock from which on it lay there (8), the length of its build id (1), the build id, its
-/// path.
+/// A library: the offset that is added to its addresses, its first address, the address behind its last (8
+/// bytes each), the time on the recording's clock from which on it was loaded there (8), the length of its
+/// build id (1), the build id, and its path.
 pub const LIBRARY: u16 = 5;
 /// A device: its ordinal in the process (4 bytes), its UUID (16), its PCI address, NUL, its name.
 pub const DEVICE: u16 = 6;
-/// A library whose calls go past us: the way, NUL, its path.
+/// A library whose calls bypass cupeer: the method, NUL, its path.
 pub const ESCAPED: u16 = 7;
 
-/// A function of Python: its number (4 bytes), its first line (4 bytes), the path of its file as its compiler had it, NUL, its
-/// name. One that is not there is not known.
+/// A function of Python: its number (4 bytes), its first line (4 bytes), the path of its file when it was
+/// compiled, NUL, its name. A missing function is unknown.
 pub const PYTHON: u16 = 8;
 
-/// Where this process was forked after its parent had initialized the driver, in code that both have: the pid of the process
-/// that did (4 bytes), the moment on the monotonic clock (8 bytes), the number of return addresses (1), which is 0 where they are
-/// not known, these (8 each), and the lines of Python among them, each as a [`Line`](super::slot::Line).
+/// Fork of this process after its parent had initialized the driver, in code that both have: the pid of the
+/// process that initialized it (4 bytes), the time on the monotonic clock (8 bytes), the number of return
+/// addresses (1), which is 0 if they are unknown, the addresses (8 each), and the lines of Python among them,
+/// each as a [`Line`](super::slot::Line).
 pub const FORKED: u16 = 9;
-/// The numbers of the functions in these lines begin here: no call has such a number.
+/// First number of the functions in these lines. No call has such a number.
 pub const FORKED_PYTHON: u32 = 1 << 16;
 
 /// Memory that is only counted: see [`counted`](super::counted). Its process changes it in place.
 pub const COUNTED: u16 = 10;
 
-/// The names of variables that are recorded begin with one of these, or are those of [`rank`]. What may hold a secret does not belong here.
+/// Prefixes of recorded variables, apart from those of [`rank`]. Variables that may contain secrets must not
+/// be added.
 const VARIABLES: &[&str] = &[
     "CUDA_",
     "CUPEER_",
@@ -97,31 +99,31 @@ const SECRETS: &[&str] = &["KEY", "TOKEN", "SECRET", "PASS", "CREDENTIAL", "AUTH
 crate::texts!(static BEGINNINGS = VARIABLES);
 crate::texts!(static PARTS = SECRETS);
 
-/// Whether the value of a variable is nobody's business: it is not recorded, and not packed.
+/// Returns true if the value of a variable may be secret: it is not recorded, and not packed.
 pub fn is_secret(name: &[u8]) -> bool {
     let has =
         |part: &str| name.windows(part.len()).any(|window| window.eq_ignore_ascii_case(part.as_bytes()));
     PARTS.all().any(has)
 }
 
-/// Whether a variable is recorded.
+/// Returns true if a variable is recorded.
 pub fn is_recorded(name: &[u8]) -> bool {
     let is_known = BEGINNINGS.all().any(|prefix| name.starts_with(prefix.as_bytes())) || rank::is_one(name);
     is_known && !is_secret(name)
 }
 
-/// One entry.
+/// An entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry<'a> {
-    /// What it is.
+    /// Kind of entry.
     pub tag: u16,
-    /// Its bytes.
+    /// Contents.
     pub bytes: &'a [u8],
-    /// Where they begin in what was read.
+    /// Offset of the bytes in the input.
     pub at: usize,
 }
 
-/// The entries in the bytes of a block, of which the first is at `start`.
+/// Returns the entries in the bytes of a block. The first one is at `start`.
 pub fn entries(block: &[u8], start: usize) -> impl Iterator<Item = Entry<'_>> {
     let mut at = start.next_multiple_of(ALIGN);
     core::iter::from_fn(move || {

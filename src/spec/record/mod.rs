@@ -1,62 +1,72 @@
-//! The format of a record: what libcupeer.so writes and `cupeer report` reads.
+//! The format of a recording, which libcupeer.so writes and `cupeer report` reads.
 //!
-//! A record is a directory, the job. It holds a file `job` ([`job`]), one file `PROC.cupeer` for each process,
-//! and for each host a table of what is open, `live-BOOT` ([`live`]); with fault plans, what they did ([`faults`]). The files of
-//! the processes of a large job lie in a folder a host ([`begun`]). All numbers are little-endian.
+//! A recording is a directory for one job. It contains a file `job` ([`job`]), one file `PROC.cupeer` per
+//! process, and one table of open handles per host, `live-BOOT` ([`live`]). With fault plans, it also
+//! contains their counters ([`faults`]). The files of a large job's processes are in one folder per host
+//! ([`begun`]). All numbers are little-endian.
 //!
-//! # A process's file
+//! # The file of a process
 //!
-//! The file is a row of blocks of [`BLOCK`] bytes. Block 0 begins with the [`Header`]; behind it, from
-//! [`META_START`] on, lie entries about the process ([`meta`]). Every other block begins with a
-//! [`BlockHeader`], whose kind says what it is:
+//! The file is a sequence of blocks of [`BLOCK`] bytes. Block 0 starts with the [`Header`]. Entries about the
+//! process follow from [`META_START`] on ([`meta`]). Every other block starts with a [`BlockHeader`], which
+//! has its kind:
 //!
-//! - A *window* is mapped into the process: the thread that owns it writes there, and what is written survives
-//!   the death of the process, because the kernel keeps it. As long as it was not needed, the rest of it is a hole in
-//!   the file, and so is that of block 0. Full, it is copied to a chunk and used again; or it becomes
-//!   a chunk where it is, and the thread goes on in a new window, where a signal handler's call comes to its end while
-//!   the call that it has interrupted is about to write there.
-//! - A *chunk* is such a copy. It counts only where its [`Trailer`], the last slot, repeats its header: one that
-//!   was torn by the death of the process is still in the window.
-//! - Where a file may not exceed a size, and has reached it, each new chunk takes the place of the oldest one in the later half
-//!   of the file ([`mode::BOUNDED`]). Its header comes first and its trailer last, so that one that is torn is neither.
-//! - In the record of a ring there are no chunks: a full *ring* block is left, and the next one is taken, which
-//!   may be the oldest.
+//! - A *window* is mapped into the process, and its thread writes there. The kernel keeps the data even if
+//!   the process dies. Unused parts of a window, and of block 0, are holes in the file. A full window is
+//!   copied to a chunk and reused. If a signal handler's call fills the window while the call that it
+//!   interrupted is about to write there, the window itself becomes a chunk, and the thread continues in a
+//!   new window.
+//! - A *chunk* is such a copy. It is valid only if its [`Trailer`], the last slot, repeats its header. If the
+//!   process died while it wrote a chunk, the slots are still in the window.
+//! - If the size of a file is limited, and the file has reached its limit, each new chunk replaces the oldest
+//!   one in the second half of the file ([`mode::BOUNDED`]). Its header is written first and its trailer
+//!   last, so that a torn chunk is neither the old nor the new one.
+//! - The recording of a ring has no chunks. A thread leaves a full *ring* block, and takes the next one,
+//!   which may be the oldest.
 //! - A *meta* block has more entries about the process.
 //!
 //! # Streams and slots
 //!
-//! A stream is a sequence of slots of 64 bytes ([`slot`]). One thread at a time writes to it; when that is gone,
-//! another may go on, and says so with a [`slot::THREAD`] slot. Slots are numbered through the whole stream. A
-//! block holds the slots from its header's `base` on; slot `i` of the block is there where its `seq` is the low
-//! half of `base + i`, and is the remains of an earlier lap where it is not. Each stream of a ring begins with another
-//! number ([`first_in_ring`]), so that this holds for the remains of other streams, too.
+//! A stream is a sequence of slots of 64 bytes ([`slot`]). One thread at a time writes to it. When that
+//! thread has ended, another may continue the stream, after a [`slot::THREAD`] slot. Slots are numbered
+//! through the whole stream. The first slot of a block has the number `base` of its header. Slot `i` is valid
+//! if its `seq` is the low half of `base + i`; otherwise, it is left over from an earlier lap. Each stream of
+//! a ring starts with another number ([`first_in_ring`]), so that slots of other streams are not valid
+//! either.
 //!
-//! A call is in the record before it is forwarded, as [`slot::PENDING`], and becomes [`slot::RETURNED`]
-//! afterwards. A slot's first word is written last.
+//! A call is recorded as [`slot::PENDING`] before it is forwarded, and becomes [`slot::RETURNED`] afterwards.
+//! The first word of a slot is written last.
 //!
-//! # What comes again and again
+//! # Repetitions
 //!
-//! A thread that fails many times in the same way has its calls counted in a [`slot::Run`], once they exceed a limit. A
-//! call that carries return addresses has them in the first events of its kind (thread, function, result, return
-//! address), in the first one in each block, in every event whose number in the kind is a power of two, and wherever its
-//! stack has another height than the last one. Other events refer to the last one before them. A record of version 1 has
-//! them in each event or nowhere.
+//! If a thread fails many times in the same way, a [`slot::Run`] counts its calls beyond a limit.
 //!
-//! # How to read while it is written
+//! The kind of a call is its thread, function, result, and return address. A call that carries a stack has it
+//! in the first events of its kind, in the first one in each block, in every event whose number in the kind
+//! is a power of two, and whenever the height of the stack differs from the last one. Other events share the
+//! stack of the last event before them. In a recording of version 1, either each event has its stack, or none
+//! has.
 //!
-//! Look for all blocks first, and again for those behind the first that was not there or not whole: a window whose
-//! `base` was found is preceded by chunks that were whole before that, and may lie behind where the look was then.
+//! # Reading during the recording
 //!
-//! Read a window twice. Where the headers of both readings have the same `stream` and `base`, and the same `kind` or that
-//! of a chunk by now, take each slot's first word from the first reading and all else from the second, where its first
-//! word still has that `seq`. Where they have not, the window has been copied: a chunk with the `base` that was found has
-//! what it held. Slots of a window that also stand in a chunk of the stream are taken once.
+//! First, look for all blocks. Then look again from the first block that was missing or not valid. The chunks
+//! before a window were valid before the window got its `base`, but the first look may have passed their
+//! places by then.
+//!
+//! Read a window twice, and compare the headers of both readings:
+//!
+//! - If `stream` and `base` are equal, and the kind is equal or now that of a chunk, take the first word of
+//!   each slot from the first reading. Take the rest from the second reading, if its first word still has
+//!   that `seq`.
+//! - Otherwise, the window was copied: a chunk with the old `base` has its slots.
+//!
+//! Use slots that are both in a window and in a chunk of the stream only once.
 //!
 //! # Versions
 //!
-//! [`VERSION`] rises when an older reader would misread a record. What an older reader can skip (an unknown kind
-//! of block, slot, meta entry or detail) does not raise it. The functions of the table are numbered differently
-//! in different versions of cupeer, so that a record carries their names ([`meta::FUNCTION`]).
+//! [`VERSION`] is increased if an older reader would misread a recording. Parts that older readers skip (an
+//! unknown kind of block, slot, meta entry, or detail) do not increase it. The numbers of the table's
+//! functions differ between versions of cupeer, so a recording contains their names ([`meta::FUNCTION`]).
 
 pub mod armed;
 pub mod begun;
@@ -68,16 +78,16 @@ pub mod live;
 pub mod meta;
 pub mod slot;
 
-/// What the file of a process begins with.
+/// First bytes of a process's file.
 pub const MAGIC: [u8; 8] = *b"cupeer\0R";
 /// The version of the format.
 pub const VERSION: u32 = 2;
 /// The oldest version that is read: at least the one before.
 pub const OLDEST: u32 = 1;
-/// The bytes of a block. A thread that has filled one takes some microseconds to go on in the next; with so many
-/// slots, that is less than one call in two thousand.
+/// Size of a block in bytes. A thread takes some microseconds to continue in the next block. With this size,
+/// that affects less than one call in two thousand.
 pub const BLOCK: usize = 128 * 1024;
-/// Where the entries of block 0 begin.
+/// Offset of the entries in block 0.
 pub const META_START: usize = 512;
 /// The words of [`Header::called`].
 pub const CALLED_WORDS: usize = 8;
@@ -93,18 +103,18 @@ pub const fn first_in_ring(stream: u32) -> u64 {
 /// The suffix of the file of a process.
 pub const SUFFIX: &str = ".cupeer";
 
-/// What the file of a process is called: whoever has these of it finds its record.
+/// Name of a process's file. It has all that is needed to find the recording of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileName {
-    /// As bytes; the first of them are in the name.
+    /// Raw bytes, the first of which are in the name.
     pub boot_id: [u8; 16],
     /// The inode of its pid namespace.
     pub pid_ns: u64,
-    /// Its pid there.
+    /// Pid in that namespace.
     pub pid: u32,
-    /// When it was started, in ticks of the system since boot.
+    /// Start time, in ticks of the system since boot.
     pub started: u64,
-    /// How many programs it had executed before this one that made a record as well.
+    /// Number of programs with a recording of their own that the process executed before this one.
     pub image: u32,
 }
 
@@ -123,7 +133,7 @@ impl core::fmt::Display for FileName {
 /// The sizes that a ring may have. Each process maps all of its own.
 pub const RING_SIZES: core::ops::RangeInclusive<u64> = 8 * BLOCK as u64..=1 << 40;
 
-/// One moment on three clocks.
+/// A moment on three clocks.
 #[repr(C)]
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Moment {
@@ -139,18 +149,19 @@ pub struct Moment {
 pub mod clock {
     /// CLOCK_MONOTONIC, in nanoseconds.
     pub const MONOTONIC: u32 = 0;
-    /// The processor's counter, where the kernel itself keeps time by it: the same on all processors of the
-    /// host. How fast it runs follows from two [`super::Moment`]s.
+    /// The processor's counter, if the kernel itself uses it as its clock: it is the same on all processors
+    /// of the host. Its speed follows from two [`super::Moment`]s.
     pub const COUNTER: u32 = 1;
 }
 
-/// Which events a record keeps.
+/// Selection of events that a recording keeps.
 pub mod mode {
     /// All.
     pub const FULL: u32 = 0;
     /// The last ones, and all that is still open.
     pub const RING: u32 = 1;
-    /// The first ones, the last ones, and all that is still open. Such a record was [`FULL`] until it reached its limit.
+    /// The first events, the last events, and all objects that are still open. Such a recording was [`FULL`]
+    /// until it reached its limit.
     pub const BOUNDED: u32 = 2;
 }
 
@@ -172,37 +183,37 @@ pub struct Header {
     pub boot_id: [u8; 16],
     /// The inode of the pid namespace.
     pub pid_ns: u64,
-    /// The process, as it knows itself.
+    /// Pid in the process's own namespace.
     pub pid: u32,
-    /// Its parent.
+    /// Pid of the parent.
     pub parent: u32,
-    /// When it was started: field 22 of /proc/PID/stat, in ticks of the system since boot.
+    /// Start time: field 22 of /proc/PID/stat, in ticks of the system since boot.
     pub started: u64,
-    /// How many programs this process had executed under cupeer before this one.
+    /// Number of programs that this process executed under cupeer before this one.
     pub image: u32,
-    /// Its user.
+    /// User id.
     pub uid: u32,
-    /// When the file was made.
+    /// Time at which the file was created.
     pub first: Moment,
     /// A later moment, for the speed of the clock.
     pub last: Moment,
     /// The next free block.
     pub next_block: u64,
-    /// A ring's number of blocks; of another file, how many it may have, and 0 where that has no limit.
+    /// Number of blocks in a ring. For other files: the limit on the number of blocks; 0 for none.
     pub ring_blocks: u64,
-    /// Events that could not be kept.
+    /// Number of events that could not be recorded.
     pub lost: u64,
     /// The next free stream.
     pub next_stream: u32,
-    /// Whether the process has lost its record: 0, or the errno that ended it.
+    /// Nonzero if the process lost its recording: the errno.
     pub ended_by: u32,
     /// A hash of the job's key: records with another one have other fingerprints.
     pub key_check: u64,
-    /// How the process ended: see [`end`]. 0 in records of versions that do not say.
+    /// End of the process: see [`end`]. 0 in recordings of versions without it.
     pub end: u32,
     /// 0.
     pub reserved: u32,
-    /// When it ended. 0 in records of versions that do not say.
+    /// Time of the end. 0 in recordings of versions without it.
     pub ended: end::Span,
     /// A bit for each function that the process, or the one that it was forked from, has called, recorded or not, as
     /// [`called_bit`] says. 0 in records of versions that do not say.
@@ -242,28 +253,30 @@ pub struct BlockHeader {
     pub tid: u32,
     /// The number of its first slot in the stream.
     pub base: u64,
-    /// Of a chunk: how many slots it has.
+    /// In a chunk: its number of slots.
     pub used: u32,
-    /// Of a window or ring block: the thread that writes to it; 0 where nobody does.
+    /// In a window or ring block: the thread that writes to it; 0 if there is none.
     pub owner: u32,
-    /// When it was begun.
+    /// Time at which the block was begun.
     pub begun: Moment,
-    /// Of a window: how many of its slots have room in the file so far; 0 where all have. No reader needs it.
+    /// In a window: the number of its slots that the file has space for so far; 0 for all. Readers do not
+    /// need it.
     pub room: u32,
-    /// Of such a window: its number among the blocks.
+    /// In such a window: its block number.
     pub number: u32,
 }
 
 impl BlockHeader {
-    /// Whether a block whose slots were read before this header still holds those of this kind, stream and base: its
-    /// thread begins the next lap with the header. A window may have become a chunk where it is.
+    /// Returns true if a block whose slots were read before this header still holds slots of this kind,
+    /// stream, and base: a thread writes the header first when it begins the next lap. A window may have
+    /// become a chunk in place.
     pub const fn still_is(&self, kind: u16, stream: u32, base: u64) -> bool {
         let is_kind = self.kind == kind || kind == block::WINDOW && self.kind == block::CHUNK;
         is_kind && self.stream == stream && self.base == base
     }
 }
 
-/// What a block begins with.
+/// First bytes of a block.
 pub const BLOCK_MAGIC: u32 = u32::from_le_bytes(*b"CUPB");
 
 /// The last slot of a chunk.
@@ -272,17 +285,17 @@ pub const BLOCK_MAGIC: u32 = u32::from_le_bytes(*b"CUPB");
 pub struct Trailer {
     /// [`TRAILER_MAGIC`].
     pub magic: u32,
-    /// As in the header.
+    /// See [`BlockHeader`].
     pub stream: u32,
-    /// As in the header.
+    /// See [`BlockHeader`].
     pub base: u64,
-    /// As in the header.
+    /// See [`BlockHeader`].
     pub used: u32,
     /// 0.
     pub reserved: [u32; 11],
 }
 
-/// What a trailer begins with.
+/// First bytes of a trailer.
 pub const TRAILER_MAGIC: u32 = u32::from_le_bytes(*b"CUPE");
 
 const _: () = {
@@ -315,7 +328,7 @@ unsafe impl Plain for slot::hit::Hit {}
 // SAFETY: numbers and arrays of numbers, laid out without gaps: each field is aligned by those before it.
 unsafe impl Plain for faults::Header {}
 
-/// Reads a value from the start of bytes, where there are enough of them.
+/// Reads a value from the start of some bytes; `None` if there are too few.
 pub fn read<T: Plain>(bytes: &[u8]) -> Option<T> {
     // SAFETY: there are enough bytes, and any bytes are a `T`.
     (bytes.len() >= size_of::<T>()).then(|| unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
@@ -323,6 +336,6 @@ pub fn read<T: Plain>(bytes: &[u8]) -> Option<T> {
 
 /// The bytes of a value.
 pub fn bytes<T: Plain>(value: &T) -> &[u8] {
-    // SAFETY: a `T` is that many bytes, all of them initialised, because it has no padding.
+    // SAFETY: a `T` is that many bytes, all of them initialized, because it has no padding.
     unsafe { core::slice::from_raw_parts(core::ptr::from_ref(value).cast(), size_of::<T>()) }
 }

@@ -1,8 +1,8 @@
-//! The slots of a stream: 64 bytes that say what a thread did.
+//! The slots of a stream: 64 bytes, each about an action of a thread.
 
 pub mod hit;
 
-/// Nothing was written yet.
+/// The slot was not written yet.
 pub const EMPTY: u8 = 0;
 /// A call that was forwarded and has not returned.
 pub const PENDING: u8 = 1;
@@ -10,33 +10,34 @@ pub const PENDING: u8 = 1;
 pub const RETURNED: u8 = 2;
 /// A call that an exception, a cancellation, or a jump of the thread left.
 pub const UNWOUND: u8 = 3;
-/// The end of a call whose own slot, number `start` in the stream, had left the window. All but the return address is the call's.
+/// The end of a call whose own slot, number `start` in the stream, had left the window. The return address is
+/// that of the end; all else belongs to the call.
 pub const LATE_END: u8 = 4;
-/// More about a call: [`Slot::start`] is the number of its slot. From byte 16 on, over all `slots`, lie
-/// [`detail`] items.
+/// More about a call: [`Slot::start`] is the number of its slot. The bytes from 16 on, over all `slots`,
+/// contain [`detail`] items.
 pub const DETAIL: u8 = 5;
-/// Another thread goes on with the stream: `start` is when, `end` its tid.
+/// Another thread continues the stream: `start` is the time, `end` its tid.
 pub const THREAD: u8 = 6;
-/// A mark that the program has set: `start` is when. From byte 16 on lies a [`detail::TEXT`].
+/// A mark of the program: `start` is the time. A [`detail::TEXT`] starts at byte 16.
 pub const MARK: u8 = 7;
 /// Calls that did the same as the call before them: see [`Run`].
 pub const RUN: u8 = 8;
-/// A call that has succeeded and counts nowhere: a copy, memset, or launch that used shared memory, or what puts such work in order
-/// with other work. `result` has bits of [`used`].
+/// A call that succeeded and is not counted: a copy, memset, or launch that used shared memory, or a call
+/// that orders such work. `result` has bits of [`used`].
 pub const USED: u8 = 9;
 /// Added to the state: the result was not the driver's but a fault of our making.
 pub const INJECTED: u8 = 0x80;
 
 /// The bytes that the arguments of a call have in its slot.
 pub const ARGS: usize = 28;
-/// The bytes that they have at the most. What does not fit into the slot is a [`detail::ARGUMENTS`].
+/// Maximum number of argument bytes. Arguments that do not fit in the slot are in a [`detail::ARGUMENTS`].
 pub const MOST_ARGS: usize = 64;
 
-/// Says between which of its notes a process did not note such calls.
+/// Marks of periods in which a process did not note such calls.
 pub mod used {
-    /// None of the process is noted from the end of this one on, up to the next one with [`RESUMED`].
+    /// The process notes no calls from the end of this one on, until one with [`RESUMED`].
     pub const LAST: i32 = 1;
-    /// None was noted since the last one, up to the start of this one.
+    /// The process noted no calls between the previous one and the start of this one.
     pub const RESUMED: i32 = 2;
 }
 
@@ -46,29 +47,29 @@ pub mod used {
 pub struct Slot {
     /// State, number of slots, function, `seq`: see [`word`]. Written last.
     pub word: u64,
-    /// When the call was forwarded, on the clock of the record.
+    /// Time at which the call was forwarded, on the clock of the recording.
     pub start: u64,
-    /// When it returned.
+    /// Time at which the call returned.
     pub end: u64,
     /// The return address in the low 48 bits; above, two bits an argument: [`shape`].
     pub caller: u64,
     /// The arguments, one after the other in the order of the table, each with the size that the table's types
     /// have in a record: [`crate::value::Value::STORED`].
     pub args: [u8; ARGS],
-    /// What the call returned.
+    /// Result of the call.
     pub result: i32,
 }
 
-/// What is known of an argument.
+/// State of an argument.
 pub mod shape {
-    /// Its value is there.
+    /// The value is present.
     pub const VALUE: u64 = 0;
     /// The program passed NULL.
     pub const NULL: u64 = 1;
-    /// Its value is not known: the call has not succeeded (yet).
+    /// The value is unknown, because the call has not succeeded (yet).
     pub const UNREAD: u64 = 2;
-    /// The first bit of an argument's two. The eighth argument and those behind it have the same two: of more than eight,
-    /// these are values.
+    /// First of the two bits of an argument. The eighth argument and all later ones share two bits, because
+    /// all of them are values.
     pub const fn shift(index: usize) -> u32 {
         48 + 2 * if index < 7 { index as u32 } else { 7 }
     }
@@ -79,14 +80,14 @@ pub const fn word(state: u8, slots: u8, function: u16, seq: u32) -> u64 {
     state as u64 | (slots as u64) << 8 | (function as u64) << 16 | (seq as u64) << 32
 }
 
-/// The first word of a slot that was read twice: a slot that was complete at the first reading is complete now, so that
-/// it is that of the first. 0 where either is not of the slot with this number.
+/// Returns the first word of a slot that was read twice. A slot that was complete in the first reading has
+/// not changed since, so its word is that of the first. 0 if a reading has no slot of this number.
 pub const fn settled(first: u64, now: u64, seq: u32) -> u64 {
     if (first >> 32) as u32 == seq && (now >> 32) as u32 == seq { first } else { 0 }
 }
 
-/// Whether a slot that was read twice was written between the readings. Those behind it may have been written earlier than the
-/// first reading came to them, although their thread wrote them later: they are to be read again, with it.
+/// Returns true if a slot that was read twice was written between the readings. Read the slots behind it
+/// again, too: the first reading may have seen them before their thread wrote them.
 pub const fn has_appeared(first: u64, now: u64, seq: u32) -> bool {
     const fn is_there(word: u64, seq: u32) -> bool {
         (word >> 32) as u32 == seq && word as u8 != EMPTY
@@ -100,12 +101,12 @@ impl Slot {
         self.word as u8 & !INJECTED
     }
 
-    /// Whether the result was of our making.
+    /// Returns true if a fault plan produced the result.
     pub fn is_injected(&self) -> bool {
         self.word as u8 & INJECTED != 0
     }
 
-    /// How many slots it takes.
+    /// Returns the number of slots that the event takes.
     pub fn slots(&self) -> usize {
         usize::from((self.word >> 8) as u8)
     }
@@ -125,37 +126,37 @@ impl Slot {
         self.caller & ((1 << 48) - 1)
     }
 
-    /// What is known of an argument: [`shape`].
+    /// Returns the state of an argument: [`shape`].
     pub fn shape(&self, argument: usize) -> u64 {
         self.caller >> shape::shift(argument) & 3
     }
 }
 
-/// Calls of one thread that failed exactly as the call whose slot precedes this one: the same function, result, return address,
-/// current context where that matters, and arguments; addresses may differ where no rule looks at them. The thread
-/// updates the slot in place with each further call.
+/// Calls of one thread that failed exactly as the call whose slot precedes this one: with the same function,
+/// result, return address, current context if it matters, and arguments. Addresses may differ if no rule uses
+/// them. The thread updates the slot in place with each further call.
 ///
-/// The one that is in flight has the number of this slot, where a [`LATE_END`] or a [`DETAIL`] is about it.
+/// The call in flight has the number of this slot, for a [`LATE_END`] or a [`DETAIL`] about it.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Run {
-    /// [`RUN`], 1 slot, the function, `seq`. Written after all else when the run begins.
+    /// [`RUN`], 1 slot, the function, `seq`. Written last when the run begins.
     pub word: u64,
     /// The number of the slot of the call that they are like.
     pub call: u64,
-    /// When the last of them returned.
+    /// Time at which the last of these calls returned.
     pub end: u64,
     /// The return address.
     pub caller: u64,
-    /// Twice their number, and 1 more where another one is in flight. Written after all else when one returns.
+    /// Twice their number, plus 1 if another one is in flight. Written last when a call returns.
     pub calls: u64,
     /// The sum of their durations, in ticks.
     pub total: u64,
-    /// When the one in flight was forwarded.
+    /// Time at which the call in flight was forwarded.
     pub since: u64,
     /// The longest duration, in ticks.
     pub longest: u32,
-    /// What they returned.
+    /// Result of the calls.
     pub result: i32,
 }
 
@@ -179,12 +180,12 @@ impl Run {
         }
     }
 
-    /// How many calls have returned, at most [`Run::MOST`].
+    /// Returns the number of calls that returned, at most [`Run::MOST`].
     pub fn count(&self) -> u64 {
         (self.calls >> 1).min(Run::MOST)
     }
 
-    /// When the call in flight was forwarded.
+    /// Returns the time at which the call in flight was forwarded.
     pub fn in_flight(&self) -> Option<u64> {
         (self.calls & 1 != 0).then_some(self.since)
     }
@@ -192,11 +193,10 @@ impl Run {
 
 const _: () = assert!(size_of::<Run>() == size_of::<Slot>() && core::mem::offset_of!(Run, calls) == 32);
 
-/// The items of a [`DETAIL`]: a byte that says what it is, a byte with the number of the argument that it is
-/// about, two bytes with its length, and so many bytes; the next item begins at the next multiple of 4. A zero
-/// byte ends them.
+/// The items of a [`DETAIL`]: a byte with the kind of item, a byte with the index of its argument, two bytes
+/// with its length, and its contents. The next item starts at the next multiple of 4. A zero byte ends them.
 pub mod detail {
-    /// Where the items begin in the slot.
+    /// Offset of the items in the slot.
     pub const START: usize = 16;
     /// The end.
     pub const END: u8 = 0;
@@ -208,23 +208,23 @@ pub mod detail {
     pub const TEXT: u8 = 3;
     /// The allocation that the call is about: its first address and its size, 8 bytes each.
     pub const MEMORY: u8 = 4;
-    /// Devices, 4 bytes each, -1 where unknown: that of the current context, and that of the peer context.
+    /// Devices of the current context and of the peer context, 4 bytes each; -1 if unknown.
     pub const DEVICES: u8 = 5;
-    /// What the driver itself said about the failure.
+    /// Message of the driver about the failure.
     pub const MESSAGE: u8 = 6;
-    /// The current context, 8 bytes; of a call that ends one, that one, where it has ended.
+    /// The current context, 8 bytes. For a call that ended a context: that context.
     pub const CONTEXT: u8 = 7;
-    /// What a rule has found in the call: [`super::finding`].
+    /// Finding of a rule in the call: [`super::finding`].
     pub const FINDING: u8 = 8;
-    /// What the last [`FINDING`] is about: an [`super::finding::Object`] and, behind it, return addresses of whoever
-    /// made it, 8 bytes each.
+    /// Object of the last [`FINDING`]: a [`super::finding::Object`], followed by return addresses of the call
+    /// that made it, 8 bytes each.
     pub const OBJECT: u8 = 9;
-    /// What a rule of a fault plan did to the call: [`super::hit`].
+    /// Action of a fault plan's rule on the call: [`super::hit`].
     pub const HIT: u8 = 10;
     /// The context that exported memory belongs to, 8 bytes, and the ordinal of its device, 8 bytes. An allocation that was
     /// imported has no context: 0.
     pub const OWNER: u8 = 11;
-    /// Where the slot has no room for all arguments: all of them, as they were before the call.
+    /// All arguments, as they were before the call, if the slot has no space for them.
     pub const ARGUMENTS: u8 = 12;
 
     /// The frames of Python among the frames of the call, each as a [`super::Line`], the innermost first.
@@ -233,11 +233,12 @@ pub mod detail {
     /// The devices on which the process holds contexts, if these are several: a bit for each ordinal, 8 bytes.
     pub const CONTEXTS: u8 = 14;
 
-    /// Of a copy between device memory and the host: a hash of pieces of what was copied, 8 bytes; the ordinal of the device, 4
-    /// bytes; 1 if all these pieces repeat one word, 4 bytes.
+    /// For a copy between device memory and the host: a hash of pieces of the data, 8 bytes; the ordinal of
+    /// the device, 4 bytes; 1 if all these pieces repeat one word, 4 bytes.
     pub const CONTENT: u8 = 15;
 
-    /// Of a call without memory: the current device, its free and total bytes, and bytes and number of what is [`super::super::counted`].
+    /// For a call that failed for lack of memory: the current device, its free and total bytes, and the bytes
+    /// and number of allocations in [`super::super::counted`].
     pub const LEFT: u8 = 16;
     /// The context that was current at a [`super::USED`], or at another call that used shared memory: its address, and above these 48
     /// bits the ordinal of its device and one, 8 bytes. The highest bits are [`NON_BLOCKING`] and [`CAPTURED`].
@@ -251,18 +252,18 @@ pub mod detail {
     /// The most return addresses.
     pub const MOST_FRAMES: usize = 12;
 
-    /// One item.
+    /// An item.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct Item<'a> {
-        /// What it is.
+        /// Kind of item.
         pub tag: u8,
         /// The argument that it is about.
         pub argument: u8,
-        /// Its bytes.
+        /// Contents.
         pub bytes: &'a [u8],
     }
 
-    /// The items in the bytes of a detail, from [`START`] on. Ends where they are malformed.
+    /// Returns the items in the bytes of a detail, from [`START`] on. Stops at a malformed item.
     pub fn items(bytes: &[u8]) -> impl Iterator<Item = Item<'_>> {
         let mut rest = bytes;
         core::iter::from_fn(move || {
@@ -277,16 +278,16 @@ pub mod detail {
     }
 }
 
-/// A frame of Python in 8 bytes: the number of its function ([`super::meta::PYTHON`]), 4 bytes; its line, 3 bytes; and
-/// behind how many of the call's frames it stands, 1 byte.
+/// A frame of Python in 8 bytes: the number of its function ([`super::meta::PYTHON`]), 4 bytes; its line, 3
+/// bytes; and the index of its interpreter frame, 1 byte.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Line {
     /// The number of the function.
     pub function: u32,
-    /// The line in its file; 0 where it is unknown.
+    /// Line in the file; 0 if unknown.
     pub line: u32,
-    /// The frame of the interpreter that executed it is the one with this index among the call's frames; where that is
-    /// their number, it lies beyond them.
+    /// Index, among the call's frames, of the interpreter's frame that executed it. If it is the number of
+    /// frames, the interpreter's frame is beyond them.
     pub frame: u8,
 }
 
@@ -296,7 +297,7 @@ impl Line {
     /// Lines from this one on are unknown.
     const END: u32 = 1 << 24;
 
-    /// As it stands in a record.
+    /// Returns the bytes of the line in a recording.
     pub fn bytes(self) -> [u8; Line::SIZE] {
         let line = if self.line < Line::END { self.line } else { 0 };
         let place = u64::from(line) | u64::from(self.frame) << 24;
@@ -316,21 +317,21 @@ impl Line {
     }
 }
 
-/// The bytes of a [`detail::FINDING`]: confidence, severity, the number of the argument that it is about ([`finding::NO_ARGUMENT`]
-/// for none), 0, the rule's name, NUL, the message, NUL, the hint. Of a finding that is only counted, because there
-/// were many like it, the message is empty. Its argument byte in the item is 0.
+/// Bytes of a [`detail::FINDING`]: confidence, severity, the index of its argument ([`finding::NO_ARGUMENT`]
+/// for none), 0, the rule's name, NUL, the message, NUL, the hint. A finding that is only counted, because
+/// there were many similar ones, has an empty message. The argument byte of the item is 0.
 pub mod finding {
-    /// It is about no argument.
+    /// Index for a finding without an argument.
     pub const NO_ARGUMENT: u8 = 0xff;
-    /// The bytes that are kept of a library's file name.
+    /// Number of bytes that are stored of a library's file name.
     pub const LIBRARY: usize = 32;
 
-    /// How sure a finding is.
+    /// Confidence in a finding.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
     pub enum Confidence {
-        /// It follows from what was seen, or from what the driver said.
+        /// It follows from observations, or from results of the driver.
         Certain = 0,
-        /// It follows from what a process left behind that has died.
+        /// It follows from traces of a process that died.
         Stale = 1,
         /// It is the likeliest explanation.
         Inferred = 2,
@@ -350,10 +351,10 @@ pub mod finding {
         }
     }
 
-    /// What a stale finding says of itself.
+    /// Text that a stale finding adds.
     pub const STALE: &str = "the process that recorded this has exited";
 
-    /// How bad it is that a rule is broken.
+    /// Severity of a broken rule.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
     pub enum Severity {
         /// Worth knowing. Programs that are right do this, too.
@@ -361,7 +362,7 @@ pub mod finding {
         /// The program may work today, but the call has no effect, costs speed or memory, or can cause wrong data, a hang, or
         /// a later failure.
         Warning,
-        /// The call fails for it, or what it does is undefined.
+        /// The call fails as a consequence, or its behavior is undefined.
         Error,
     }
 
@@ -384,25 +385,26 @@ pub mod finding {
         }
     }
 
-    /// A finding as it stands in a record.
+    /// A finding, as a recording has it.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct Finding<'a> {
-        /// How sure it is.
+        /// Confidence.
         pub confidence: Confidence,
-        /// How bad it is here: less than the rule's own severity where the caller's library may do it.
+        /// Severity in this call: less than the rule's own severity if the caller's library may break the
+        /// rule.
         pub severity: Severity,
         /// The number of the argument that it is about.
         pub argument: Option<u8>,
         /// The rule's name.
         pub rule: &'a str,
-        /// What was found, with its values; empty where it is only counted.
+        /// Message, with its values; empty if the finding is only counted.
         pub message: &'a str,
-        /// What to do.
+        /// Fix.
         pub hint: &'a str,
     }
 
     impl<'a> Finding<'a> {
-        /// Reads the bytes of the item. `None` where they are none.
+        /// Parses the bytes of the item. `None` if they are malformed.
         pub fn read(bytes: &'a [u8]) -> Option<Self> {
             let [confidence, severity, argument, _, text @ ..] = bytes else { return None };
             let mut texts = core::str::from_utf8(text).ok()?.splitn(3, '\0');
@@ -421,33 +423,33 @@ pub mod finding {
         }
     }
 
-    /// What an object is.
+    /// Role of an object in a finding.
     pub mod role {
-        /// Where the memory or the event was exported.
+        /// Export of the memory or the event.
         pub const EXPORT: u32 = 1;
-        /// Where it was opened.
+        /// Open of the handle.
         pub const OPENING: u32 = 2;
-        /// Where it was closed.
+        /// Close of the handle.
         pub const CLOSING: u32 = 3;
-        /// Where it was freed or destroyed.
+        /// Free or destroy.
         pub const FREEING: u32 = 4;
         /// An allocation of this process.
         pub const ALLOCATION: u32 = 5;
-        /// Where access was enabled.
+        /// Enabling of access.
         pub const ENABLING: u32 = 6;
-        /// Where its context was ended, or the device reset.
+        /// End of the context, or reset of the device.
         pub const ENDING: u32 = 7;
-        /// Where what lies at its addresses was mapped.
+        /// Mapping at the addresses.
         pub const MAPPING: u32 = 8;
-        /// Where its handle was released.
+        /// Release of the handle.
         pub const RELEASING: u32 = 9;
-        /// Where it was unmapped.
+        /// Unmapping.
         pub const UNMAPPING: u32 = 10;
-        /// Where the same was copied from the host.
+        /// Copy of the same data from the host.
         pub const COPYING: u32 = 11;
-        /// Where the process was forked.
+        /// Fork of the process.
         pub const FORKING: u32 = 12;
-        /// Where shared memory was read, written, or freed.
+        /// Read, write, or free of shared memory.
         pub const USING: u32 = 13;
 
         /// The words for them, by their number less one.
@@ -477,12 +479,12 @@ pub mod finding {
             ]
         );
 
-        /// The word for one of them.
+        /// Returns the word for a role.
         pub fn word(role: u32) -> Option<&'static str> {
             NAMES.all().nth((role as usize).wrapping_sub(1))
         }
 
-        /// The word for people, such as `opened`, for one of [`WORDS`].
+        /// Returns the past participle for people, such as `opened`, for one of [`WORDS`].
         pub fn past(word: &str) -> &str {
             NAMES.position(word.as_bytes()).map_or(word, |index| PAST.get(index))
         }
@@ -494,33 +496,33 @@ pub mod finding {
     pub struct Object {
         /// [`role`].
         pub role: u32,
-        /// The device, as an ordinal in its process; -1 where unknown.
+        /// The device, as an ordinal in its process; -1 if unknown.
         pub device: i32,
-        /// The process, as it knows itself; 0 where unknown.
+        /// Pid of the process in its own namespace; 0 if unknown.
         pub pid: u32,
-        /// The thread; 0 where unknown.
+        /// The thread; 0 if unknown.
         pub tid: u32,
-        /// Its [`crate::record::Header::image`].
+        /// [`crate::record::Header::image`] of the process.
         pub image: u32,
-        /// Its rank; `u32::MAX` where it has none.
+        /// Rank; `u32::MAX` if it has none.
         pub rank: u32,
-        /// Its pid namespace.
+        /// Pid namespace.
         pub pid_ns: u64,
-        /// Its start.
+        /// Start time.
         pub started: u64,
         /// The address, event or context.
         pub address: u64,
-        /// The size; 0 where unknown.
+        /// The size; 0 if unknown.
         pub bytes: u64,
-        /// The fingerprint of the handle; 0 where it has none.
+        /// The fingerprint of the handle; 0 if it has none.
         pub fingerprint: u64,
-        /// When, in nanoseconds of CLOCK_MONOTONIC; 0 where unknown.
+        /// Time of the call in nanoseconds of CLOCK_MONOTONIC; 0 if unknown.
         pub monotonic: u64,
-        /// The UUID of the device; zero where unknown.
+        /// The UUID of the device; zero if unknown.
         pub uuid: [u8; 16],
-        /// The offset in `library` of who made it.
+        /// Offset of the call in `library`.
         pub offset: u64,
-        /// The file name of that library, as much of it as there is room for; zeros behind.
+        /// File name of that library, truncated to fit; zeros behind.
         pub library: [u8; LIBRARY],
     }
 

@@ -1,5 +1,5 @@
-//! The runtime's result codes: those about sharing, and what may befall it. From CUDA 10.1 on a code that the driver has, too,
-//! has the driver's number and text.
+//! The runtime's result codes: those about sharing, and those of calls about sharing. From CUDA 10.1 on, a
+//! code that the driver also has has the driver's number and text.
 
 use super::{Result, ResultSpec};
 use crate::group::Library;
@@ -14,7 +14,8 @@ macro_rules! runtimes {
         ];
 
         crate::texts!(
-            /// The name, the string, and the meaning of each; the last two are empty where they are the driver's.
+            /// The name, the string, and the meaning of each code. The last two are empty if they are the
+            /// driver's.
             pub(super) static TEXTS = &[
                 $(concat!(stringify!($name), "\0"), "", "",)*
                 $(concat!(stringify!($only), "\0"), $string, $meaning,)*

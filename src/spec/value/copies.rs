@@ -1,19 +1,19 @@
-//! How a copy of rows is kept: the device memory that it reads and writes.
+//! Stored form of a copy of rows: the device memory that it reads and writes.
 
 use super::*;
 
 /// `CU_MEMORYTYPE_DEVICE` and `CU_MEMORYTYPE_UNIFIED`: the memory is named by an address of a device.
 const DEVICE: [i32; 2] = [2, 4];
 
-/// What a copy touches: where each side begins, and how far it is from there to its last byte. Zeros where a side is no
-/// device memory.
+/// Memory that a copy touches: for each side, the start address and the distance to the last byte. Zeros for
+/// a side that is not device memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Touched {
     to: (u64, u64),
     from: (u64, u64),
 }
 
-/// One side of a copy.
+/// A side of a copy.
 struct Rows {
     kind: i32,
     device: u64,
@@ -68,7 +68,8 @@ impl Copies for CUDA_MEMCPY3D<u64> {
 }
 
 impl CUDA_MEMCPY3D<u64> {
-    /// The device memory that it writes, and that it reads: where each begins, and its bytes; zeros where there is none.
+    /// Returns the device memory that the copy writes, and the memory that it reads: start and size in bytes
+    /// of each; zeros for none.
     pub fn touched(self) -> [(u64, u64); 2] {
         let Touched { to, from } = Copies::touched(self);
         [to, from]
@@ -76,8 +77,8 @@ impl CUDA_MEMCPY3D<u64> {
 }
 
 impl CUDA_MEMCPY3D_BATCH_OP {
-    /// The device memory that is written, and what is read: where each begins, and its bytes. Of the elements of an array, the size
-    /// is not known here: then it is the first byte.
+    /// Returns the device memory that is written, and that is read: start address and size in bytes of each.
+    /// For the elements of an array, the size is unknown here, so it is 1 byte.
     pub fn used(&self) -> [(u64, u64); 2] {
         let is_flat = [self.dst, self.src].iter().all(|it| it.kind == CUmemcpy3DOperand::POINTER);
         [self.dst, self.src].map(|it| {
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_of_a_copy_is_printed_as_it_was() {
+    fn stored_copies_are_printed_like_the_structure() {
         let copy = CUDA_MEMCPY2D {
             srcXInBytes: 8,
             srcY: 1,

@@ -1,10 +1,10 @@
-//! NVML's structures, of which the fields that say most are printed.
+//! NVML's structures. Only their most informative fields are printed.
 
 use super::{Fingerprint, Format, Value, word};
 use crate::abi::*;
 use core::fmt::{self, Write};
 
-/// Takes a number of four bytes from what a record has.
+/// Reads a 4-byte number from the stored bytes.
 fn number(bytes: &[u8], index: usize) -> Result<u32, fmt::Error> {
     let bytes = bytes.get(4 * index..4 * index + 4).and_then(|bytes| bytes.try_into().ok());
     bytes.map(u32::from_le_bytes).ok_or(fmt::Error)
@@ -31,7 +31,7 @@ fn fields(fields: &[(&str, u64)], out: &mut dyn Write, format: Format) -> fmt::R
     out.write_str("}")
 }
 
-/// Structures of which three numbers are kept, and printed.
+/// Declares structures of which three numbers are stored and printed.
 macro_rules! three {
     ($($name:ident: $numbers:expr, $print:ident;)*) => {$(
         impl Value for $name {
@@ -69,7 +69,7 @@ fn fabric([state, status, clique]: [u32; 3], out: &mut dyn Write, format: Format
 }
 
 impl nvmlFieldValue_t {
-    /// The bits of the answer; 0 where there is none.
+    /// Returns the bits of the value; 0 if there is none.
     pub fn bits(&self) -> u64 {
         // NVML_VALUE_TYPE_ UNSIGNED_INT, SIGNED_INT and UNSIGNED_SHORT are narrower than the others.
         match self.valueType {
@@ -104,7 +104,7 @@ mod tests {
     const TEXT: Format = Format { json: false, fingerprint: |_| 0 };
     const JSON: Format = Format { json: true, fingerprint: |_| 0 };
 
-    /// Prints a value, and what a record keeps of it.
+    /// Prints a value, and its stored form.
     fn print<T: Value>(value: T, format: Format) -> (String, String) {
         let (mut printed, mut stored, mut bytes) = (String::new(), String::new(), vec![0; T::STORED]);
         value.print(&mut printed, format).unwrap();

@@ -1,9 +1,9 @@
-//! How the structures of virtual memory and pools are printed, and how a handle is that a pointer leads to.
+//! Formats of the structures of virtual memory and pools, and of handles behind a pointer.
 
 use super::*;
 use crate::abi::*;
 
-/// Structures print as `{field=value, field=value}`, and are kept field by field.
+/// Structures print as `{field=value, field=value}`, and are stored field by field.
 macro_rules! structures {
     ($($name:ident { $($field:ident $shown:literal: $type:ty,)* })*) => {$(
         impl Value for $name {
@@ -87,11 +87,11 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// What a pointer to a shareable handle leads to. What it is, another argument says.
+/// Target of a pointer to a shareable handle. Another argument has its kind.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Shareable {
-    /// A descriptor: its number, and the number by which its open file description is known in all processes; 0 where it
-    /// has none.
+    /// A descriptor: its number, and the number of its open file description in all processes; 0 if it has
+    /// none.
     Descriptor(i32, u64),
     /// The bytes of a fabric handle, which are never printed.
     Fabric([u8; 64]),
@@ -115,7 +115,7 @@ impl Shareable {
         Self::KNOWN << 56 | bits & ((1 << 56) - 1) | 1
     }
 
-    /// Whether a number is one of those.
+    /// Returns true if a number stands for a known open file description.
     pub const fn is_known(number: u64) -> bool {
         number >> 56 == Self::KNOWN
     }
@@ -157,7 +157,8 @@ impl Shareable {
 }
 
 impl Value for Shareable {
-    /// As an IPC handle: two fingerprints, which are one here; then the number of the descriptor, or -1.
+    /// Stored like an IPC handle: two fingerprints, which are equal here; then the number of the descriptor,
+    /// or -1.
     const STORED: usize = 20;
 
     fn store(self, place: &mut [u8], fingerprint: Fingerprint) {
@@ -181,8 +182,8 @@ impl Value for Shareable {
     }
 }
 
-/// What names memory of a pool opens it, so it is kept and printed as an IPC handle is. Which of its bytes the driver checks
-/// is not known.
+/// The export data of a pool pointer opens the memory, so it is stored and printed like an IPC handle. It is
+/// unknown which of its bytes the driver checks.
 impl Value for CUmemPoolPtrExportData {
     const STORED: usize = 16;
 

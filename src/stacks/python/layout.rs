@@ -8,61 +8,62 @@ use super::lines::Form;
 use super::word;
 use crate::memory::Memory;
 
-/// How a thread leads to its innermost frame.
+/// Path from a thread to its innermost frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Innermost {
     /// A field of the thread's state.
     Of(usize),
-    /// A field of what another one points to.
+    /// A field of the structure that another field points to.
     Through(usize, usize),
 }
 
-/// What ends a run of frames that one call of the interpreter's loop executes.
+/// Mark at the end of a run of frames that one call of the interpreter's loop executes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Runs {
     /// Each frame has its own call.
     Single,
     /// A byte of the last frame says so.
     Entry(usize),
-    /// A frame that is none stands behind them: its owner, a byte, is so high.
+    /// A sentinel frame follows the run: the offset of its owner byte, and that owner.
     Behind(usize, u8),
 }
 
-/// How a frame says where it stands.
+/// Form in which a frame stores its instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
-    /// By the number of the instruction, of so many bytes each: 4 bytes.
+    /// The index of the instruction (4 bytes): its offset, and the size of an instruction.
     Index(usize, usize),
-    /// By the address of the instruction. The code's first is so far behind its start.
+    /// The address of the instruction: its offset, and the distance of the first instruction from the start
+    /// of the code object.
     Address(usize, usize),
 }
 
 /// The offsets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
-    /// Of the runtime: the first interpreter.
+    /// In the runtime: the first interpreter.
     pub interpreters: usize,
-    /// Of an interpreter: the next, and its first thread.
+    /// In an interpreter: the next one, and its first thread.
     pub next_interpreter: usize,
     /// See `next_interpreter`.
     pub threads: usize,
-    /// Of a thread: the next, and `pthread_self()`.
+    /// In a thread: the next one, and its `pthread_self()`.
     pub next_thread: usize,
     /// See `next_thread`.
     pub thread_id: usize,
-    /// How it leads to its innermost frame.
+    /// Path to the innermost frame.
     pub innermost: Innermost,
-    /// Of a frame: its caller, its code; whether it is an object itself.
+    /// In a frame: its caller, and its code. In Python 3.10 and before, a frame is an object itself.
     pub previous: usize,
     /// See `previous`.
     pub code: usize,
     /// See `previous`.
     pub is_object: bool,
-    /// How a frame says where it stands.
+    /// Form in which a frame stores its instruction.
     pub standing: Standing,
-    /// What ends a run of frames.
+    /// Mark at the end of a run of frames.
     pub runs: Runs,
-    /// Of a code object: texts, the table of lines, and the first line (4 bytes).
+    /// In a code object: texts, the line table, and the first line (4 bytes).
     pub file: usize,
     /// See `file`.
     pub name: usize,
@@ -70,17 +71,17 @@ pub struct Layout {
     pub table: usize,
     /// See `file`.
     pub first_line: usize,
-    /// Of a code object: the number that no other one has had, 4 bytes; 0 once the numbers have run out.
+    /// In a code object: its unique number, 4 bytes; 0 once the interpreter ran out of numbers.
     pub number: Option<usize>,
-    /// How the table is written.
+    /// Form of the line table.
     pub form: Form,
-    /// Of any object: its type.
+    /// In any object: its type.
     pub kind: usize,
-    /// Of bytes: how many there are, and the first.
+    /// In a bytes object: its length, and its first byte.
     pub byte_count: usize,
     /// See `byte_count`.
     pub bytes: usize,
-    /// Of a text: its length, its state; and where its characters are, where they are ASCII and where not.
+    /// In a str object: its length, its state, and its characters, if ASCII and if not.
     pub length: usize,
     /// See `length`.
     pub state: usize,
@@ -92,7 +93,7 @@ pub struct Layout {
     pub wide: usize,
 }
 
-/// 3.9, of which the later ones are variations.
+/// Layout of 3.9, on which later ones are based.
 const V3_9: Layout = Layout {
     interpreters: 32,
     next_interpreter: 0,
@@ -155,19 +156,21 @@ const V3_12: Layout = Layout {
     ..V3_11
 };
 
-/// From this owner on, a frame is none of Python: it stands for a call from C.
+/// From this owner on, a frame is not a Python frame: it stands for a call from C.
 const OWNED_OUTSIDE: u8 = 3;
 
-/// How far behind a code object's first line its number is (`co_version`), from 3.12 on: it is not published.
+/// Distance from a code object's first line to its number (`co_version`), in bytes, from 3.12 on. The
+/// interpreter does not publish this offset.
 const NUMBER_BEHIND_LINE: usize = 24;
 
-/// What the published offsets begin with.
+/// First bytes of the published offsets.
 const COOKIE: [u8; 8] = *b"xdebugpy";
-/// So many bytes of them hold what is needed.
+/// Number of published bytes that contain the needed offsets.
 const PUBLISHED: usize = 81 * 8;
 
 impl Layout {
-    /// That of a version, as `major << 24 | minor << 16` and so on, whose runtime lies at an address.
+    /// Returns the layout of a version, as `major << 24 | minor << 16` and so on, with its runtime at an
+    /// address.
     pub fn of<M: Memory>(memory: M, version: u32, runtime: usize) -> Option<Layout> {
         match version >> 16 {
             0x0309 => Some(V3_9),
@@ -183,9 +186,9 @@ impl Layout {
         }
     }
 
-    /// The one that an interpreter publishes.
+    /// Parses the layout that an interpreter publishes.
     fn published(bytes: &[u8]) -> Option<Layout> {
-        /// None of these is farther from the start of what it is in.
+        /// Greatest valid offset in a structure.
         const FARTHEST: usize = 1 << 20;
         if !bytes.starts_with(&COOKIE) {
             return None;

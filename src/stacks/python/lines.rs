@@ -3,7 +3,7 @@
 //!
 //! `mod` finds and reads the tables.
 
-/// How a table is written.
+/// Format of a line table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
     /// 3.9: pairs of how many bytes and how many lines later (`Objects/lnotab_notes.txt`).
@@ -14,8 +14,8 @@ pub enum Form {
     Positions,
 }
 
-/// The line of the instruction that begins at byte `at`, of a code object whose first line this is. `next` gives the bytes of
-/// the table, one after the other. `None` where the instruction has no line, or the table does not say.
+/// Returns the line of the instruction at byte `at` of a code object with this first line. `next` returns the
+/// bytes of the table, one after the other. `None` if the instruction has no line, or the table lacks it.
 pub fn line_of(form: Form, first: i32, at: usize, mut next: impl FnMut() -> Option<u8>) -> Option<u32> {
     let mut line = i64::from(first);
     let mut end = 0usize;
@@ -72,8 +72,8 @@ const NO_COLUMNS: u8 = 13;
 const LONG: u8 = 14;
 const NONE: u8 = 15;
 
-/// A number in groups of six bits, the lowest first, whose lowest bit is its sign; `following` is its first byte, and
-/// afterwards the one behind it.
+/// Reads a signed number in groups of six bits, the lowest first. Its lowest bit is the sign. `following` is
+/// its first byte, and afterwards the byte behind it.
 fn signed(following: &mut Option<u8>, next: &mut impl FnMut() -> Option<u8>) -> Option<i64> {
     let (mut value, mut shift) = (0u64, 0);
     loop {

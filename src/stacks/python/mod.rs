@@ -18,9 +18,9 @@ pub use layout::Layout;
 use layout::{Innermost, Runs, Standing};
 pub use lines::{Form, line_of};
 
-/// The most threads and interpreters that are looked at.
+/// The most threads and interpreters that are visited.
 const MOST_THREADS: usize = 2048;
-/// The most frames that are looked at for one that is asked for: some are none of Python.
+/// The most frames that are visited per requested frame: some are not Python frames.
 const MOST_BETWEEN: usize = 4;
 /// The most of a file's name, and of a function's: the end of the one, the begin of the other.
 const MOST_FILE: usize = 512;
@@ -28,21 +28,21 @@ const MOST_NAME: usize = 128;
 
 /// A frame of Python.
 pub struct Frame<'a> {
-    /// `None` where it was not asked for.
+    /// `None` if they were not requested.
     pub texts: Option<Texts<'a>>,
     /// The first line of the function.
     pub first_line: u32,
-    /// 0 where it is unknown.
+    /// Line; 0 if unknown.
     pub line: u32,
-    /// Tells functions apart: a hash of the file, the function and its first line.
+    /// Key of the function: a hash of its file, its name, and its first line.
     pub key: u64,
     /// The place in the native stack: how many calls of the interpreter's loop are within.
     pub run: usize,
 }
 
-/// What people know a function by.
+/// Names by which people know a function.
 pub struct Texts<'a> {
-    /// The path of the file, as its compiler had it.
+    /// Path of the file, as it was compiled.
     pub file: Text<'a>,
     /// The name of the function.
     pub function: Text<'a>,
@@ -57,7 +57,7 @@ pub struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
-    /// One whose characters have so many bytes each: 1, 2 or 4.
+    /// Creates a text of characters with this many bytes each: 1, 2, or 4.
     pub fn new(bytes: &'a [u8], size: usize) -> Self {
         Text { bytes, size: size.max(1) }
     }
@@ -67,7 +67,7 @@ impl fmt::Display for Text<'_> {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         self.bytes.chunks_exact(self.size).try_for_each(|bytes| {
             let character = bytes.iter().rev().fold(0u32, |value, byte| value << 8 | u32::from(*byte));
-            // One that is 0 would end the text.
+            // A zero character would end the text.
             let known = char::from_u32(character).filter(|known| *known != '\0');
             fmt::Write::write_char(out, known.unwrap_or(char::REPLACEMENT_CHARACTER))
         })
@@ -77,9 +77,9 @@ impl fmt::Display for Text<'_> {
 /// An interpreter of a process.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Interpreter {
-    /// Its runtime.
+    /// Address of its runtime.
     pub runtime: usize,
-    /// What its structures look like.
+    /// Layout of the interpreter's structures.
     pub layout: Layout,
     /// The type of code.
     pub code: usize,
@@ -89,18 +89,19 @@ pub struct Interpreter {
     pub bytes: usize,
     /// The type of frames.
     pub frame: usize,
-    /// Its loop.
+    /// Addresses of its loop.
     pub eval: Range<usize>,
     /// The object that has it.
     pub object: Range<usize>,
 }
 
-/// Where a symbol lies, and its size.
+/// Address and size of a symbol.
 pub type Symbol = (usize, usize);
 
 impl Interpreter {
-    /// The one that an object is, by the symbols of that object (`own`) and by those that the whole process uses (`of`): a
-    /// program has a copy of its own of what it refers to, and all use that. `None` where it is none.
+    /// Returns the interpreter in an object, by the symbols of that object (`own`), and by those that the
+    /// whole process uses (`of`). If a program has its own copy of a library's variable, the whole process
+    /// uses that copy. `None` if the object is not an interpreter.
     pub fn read<M: Memory>(
         memory: M,
         object: Range<usize>,
@@ -122,8 +123,8 @@ impl Interpreter {
         })
     }
 
-    /// The index of the frame that executes a run of frames of Python among the return addresses of a call; their number
-    /// where it is beyond those.
+    /// Returns the index, among the return addresses of a call, of the frame that executes a run of Python
+    /// frames. If it is beyond these addresses, returns their number.
     pub fn place(&self, frames: &[u64], run: usize) -> usize {
         let within = |range: &Range<usize>| {
             let range = range.clone();
@@ -132,7 +133,7 @@ impl Interpreter {
             all.nth(run).map(|(index, _)| index)
         };
         let is_loop_there = frames.iter().any(|frame| self.eval.contains(&(*frame as usize)));
-        // An interpreter whose loop has another form is where its first frame is.
+        // For an interpreter whose loop has another form, use the place of its first frame.
         let found = if is_loop_there {
             within(&self.eval)
         } else {
@@ -141,7 +142,7 @@ impl Interpreter {
         found.unwrap_or(frames.len())
     }
 
-    /// Calls `found` with what `pthread_self()` is in each thread that has run Python, until it returns false.
+    /// Calls `found` with the `pthread_self()` of each thread that has run Python, until it returns false.
     pub fn each_thread<P: Pieces>(&self, pieces: &mut P, found: &mut dyn FnMut(usize) -> bool) -> Option<()> {
         let Layout { interpreters, next_interpreter, threads, next_thread, thread_id, .. } = self.layout;
         let mut left = MOST_THREADS;
@@ -161,9 +162,9 @@ impl Interpreter {
         Some(())
     }
 
-    /// Calls `found` with the frames of Python that a thread is in, by what `pthread_self()` is in it: the innermost first, at
-    /// most `most`, as long as it says so. None is left out before another. Of a function whose key `is_known`, the
-    /// texts may be left out.
+    /// Calls `found` with the Python frames of the thread with this `pthread_self()`, innermost first, at
+    /// most `most`, until `found` returns false. It skips no frame. It may leave out the texts of a function
+    /// if `is_known` returns true for its key.
     pub fn each_frame<P: Pieces>(
         &self,
         pieces: &mut P,
@@ -176,7 +177,8 @@ impl Interpreter {
     }
 }
 
-/// `major << 24 | minor << 16` and so on. 3.9 and 3.10 do not say which they are, but for what each was the first to have.
+/// Returns `major << 24 | minor << 16` and so on. Python 3.9 and 3.10 do not publish their version, so it is
+/// inferred from features that each introduced.
 fn version<M: Memory>(memory: M, own: impl Fn(&CStr) -> Option<Symbol>) -> Option<u32> {
     if let Some((address, _)) = own(c"Py_Version") {
         let mut bytes = [0; 4];
@@ -191,15 +193,15 @@ fn version<M: Memory>(memory: M, own: impl Fn(&CStr) -> Option<Symbol>) -> Optio
     }
 }
 
-/// Memory of an interpreter, copied in pieces, and what may be kept between two walks.
+/// Memory of an interpreter, copied in pieces, and a cache between two walks.
 pub trait Pieces {
-    /// The bytes of a piece, as a place in [`Pieces::bytes`].
+    /// Returns the bytes of a piece, as a range of [`Pieces::bytes`].
     fn place(&mut self, address: usize, length: usize) -> Option<Range<usize>>;
 
-    /// What a place holds.
+    /// Returns the bytes of a range.
     fn bytes(&self, place: Range<usize>) -> &[u8];
 
-    /// Copies what is no piece. Returns how many bytes could be read.
+    /// Copies memory that is not a piece. Returns the number of bytes that could be read.
     fn copy(&self, address: usize, place: &mut [u8]) -> usize;
 
     /// The bytes at an address.
@@ -213,43 +215,43 @@ pub trait Pieces {
         self.at(address, 8).map(|bytes| word(bytes, 0))
     }
 
-    /// Begins anew, without guesses.
+    /// Drops all guesses.
     fn forget_all(&mut self) {}
 
-    /// Whether tables may be pieces.
+    /// Returns true if tables may be pieces.
     fn has_room_for_tables(&self) -> bool {
         true
     }
 
-    /// The state that was kept for this thread, or another one; 0 where nothing was.
+    /// Returns the cached state of this thread, or of another one; 0 if there is none.
     fn thread(&self) -> usize {
         0
     }
 
-    /// Keeps the state of this thread.
+    /// Caches the state of this thread.
     fn keep_thread(&self, _thread: usize) {}
 
-    /// The line that was kept by a hash of all that it depends on; `None` where nothing was.
+    /// Returns the line that is cached under a hash of everything that it depends on; `None` if there is none.
     fn kept_line(&self, _which: u64) -> Option<Option<u32>> {
         None
     }
 
-    /// Keeps a line.
+    /// Caches a line.
     fn keep_line(&self, _which: u64, _line: Option<u32>) {}
 
-    /// The key of a function that was kept.
+    /// Returns the cached key of a function.
     fn kept_key(&self, _which: u64) -> Option<u64> {
         None
     }
 
-    /// Keeps the key of a function.
+    /// Caches the key of a function.
     fn keep_key(&self, _which: u64, _key: u64) {}
 }
 
 struct Walk<'a, P> {
     interpreter: &'a Interpreter,
     layout: &'a Layout,
-    /// What `pthread_self()` is in the thread.
+    /// `pthread_self()` of the thread.
     thread: usize,
     pieces: &'a mut P,
     is_known: fn(u64) -> bool,
@@ -280,7 +282,7 @@ impl<P: Pieces> Walk<'_, P> {
             if layout.is_object && word(bytes, layout.kind) != self.interpreter.frame {
                 break;
             }
-            // What was borrowed is marked in the lowest bits.
+            // The lowest bits mark a borrowed reference.
             if !is_none && self.tell(code & !7, at, run, &mut last_file, found)? {
                 left -= 1;
             }
@@ -290,13 +292,13 @@ impl<P: Pieces> Walk<'_, P> {
         Some(())
     }
 
-    /// The innermost frame of this thread. A thread that is in several interpreters has made the call in the one that was made
-    /// last, which is the first that has a frame.
+    /// Returns the innermost frame of this thread. If a thread is in several interpreters, the newest one
+    /// made the call, which is the first with a frame.
     fn innermost(&mut self) -> Option<usize> {
         // Others may take states out of the list while we follow it.
         const ATTEMPTS: usize = 3;
         for _ in 0..ATTEMPTS {
-            if let Some(found) = self.look() {
+            if let Some(found) = self.find_innermost() {
                 return found;
             }
             self.pieces.forget_all();
@@ -304,16 +306,16 @@ impl<P: Pieces> Walk<'_, P> {
         None
     }
 
-    /// `None` where the list leads to what cannot be read.
-    fn look(&mut self) -> Option<Option<usize>> {
+    /// Returns `None` if the list leads to unreadable memory.
+    fn find_innermost(&mut self) -> Option<Option<usize>> {
         let Layout { interpreters, next_interpreter, threads, next_thread, thread_id, .. } = *self.layout;
         let mut left = MOST_THREADS;
         let mut interpreter = self.pieces.word(self.interpreter.runtime.wrapping_add(interpreters))?;
         if interpreter == 0 {
             return Some(None);
         }
-        // In the only interpreter, the state that was the thread's is so as long as it says so, and leads to a frame: what an
-        // earlier thread with the same `pthread_self()` had may be half overwritten.
+        // In the only interpreter, the cached state still belongs to the thread if it says so, and leads to a
+        // frame. The state of an earlier thread with the same `pthread_self()` may be half overwritten.
         let known = self.pieces.thread();
         if known != 0
             && self.pieces.word(interpreter.wrapping_add(next_interpreter))? == 0
@@ -326,7 +328,7 @@ impl<P: Pieces> Walk<'_, P> {
             let mut thread = self.pieces.word(interpreter.wrapping_add(threads))?;
             while thread != 0 && left > 0 {
                 left -= 1;
-                // Not as pieces: of those, a thread's own frames need most.
+                // Do not use pieces here: the thread's own frames need most of them.
                 let id = copied_word(self.pieces, thread.wrapping_add(thread_id))?;
                 if id == self.thread
                     && let Some(frame) = self.frame_of(thread)?
@@ -342,7 +344,7 @@ impl<P: Pieces> Walk<'_, P> {
         Some(None)
     }
 
-    /// The innermost frame of a state, where it is this thread's and has one.
+    /// Returns the innermost frame of a state, if the state is this thread's and has a frame.
     fn frame_of(&mut self, thread: usize) -> Option<Option<usize>> {
         let Layout { thread_id, innermost, .. } = *self.layout;
         if self.pieces.word(thread.wrapping_add(thread_id))? != self.thread {
@@ -358,7 +360,7 @@ impl<P: Pieces> Walk<'_, P> {
         Some((frame != 0).then_some(frame))
     }
 
-    /// Whether a frame is at an address, by its type or that of its code.
+    /// Returns true if an address holds a frame, judged by its type or by the type of its code.
     fn is_frame(&mut self, frame: usize) -> bool {
         let Layout { is_object, kind, code, .. } = *self.layout;
         let Some(bytes) = self.pieces.at(frame, frame_size(self.layout)) else { return false };
@@ -377,8 +379,9 @@ impl<P: Pieces> Walk<'_, P> {
         self.pieces.at(code.wrapping_add(layout.kind), high.checked_sub(layout.kind)?)
     }
 
-    /// Tells of a frame of a code object. Says whether it is one of the program's: the interpreter has some of its own, in
-    /// no file. `None` where it is no code object at all or cannot be told, and where `found` wants no more.
+    /// Passes the frame of a code object to `found`. Returns true if it is a frame of the program: the
+    /// interpreter has some of its own, without a file. `None` if it is not a code object or cannot be read,
+    /// or if `found` wants no more.
     fn tell(
         &mut self,
         code: usize,
@@ -439,7 +442,8 @@ impl<P: Pieces> Walk<'_, P> {
         is_wanted.then_some(true)
     }
 
-    /// A text: where its characters are, and how many bytes each has. Of a long one the begin, or the end.
+    /// Returns the range of a str object's characters, and the bytes per character. For a long text, the
+    /// range covers its start or its end.
     fn text(&mut self, text: usize, most: usize, is_end: bool) -> Option<(Range<usize>, usize)> {
         const KIND: u32 = 7;
         const COMPACT: u32 = 8;
@@ -459,8 +463,8 @@ impl<P: Pieces> Walk<'_, P> {
         Some((place, size))
     }
 
-    /// The line of an instruction. What was found is kept, for the same code, as `told` tells it from any other; where nothing
-    /// does, for the same function with the same table: another may come to lie in its place.
+    /// Returns the line of an instruction. The result is cached per code object if it has a unique number. Otherwise,
+    /// it is cached per function and line table, because another code object can reuse the address.
     fn line(
         &mut self,
         table: usize,
@@ -468,7 +472,7 @@ impl<P: Pieces> Walk<'_, P> {
         first_line: i32,
         at: usize,
     ) -> Option<u32> {
-        /// Tables of so many bytes come with the other pieces; longer ones would leave them no room.
+        /// Tables up to this many bytes are copied as pieces. Longer ones would leave no space for other pieces.
         const SHORT: usize = 1024;
         /// The largest table that is read.
         const MOST: usize = 1 << 18;
@@ -512,7 +516,7 @@ fn copied_word(pieces: &impl Pieces, address: usize) -> Option<usize> {
     (pieces.copy(address, &mut bytes) == bytes.len()).then(|| usize::from_le_bytes(bytes))
 }
 
-/// How much of a frame is read.
+/// Returns the number of bytes of a frame that must be read.
 fn frame_size(layout: &Layout) -> usize {
     let standing = match layout.standing {
         Standing::Index(at, _) => at + 4,
@@ -528,7 +532,7 @@ fn frame_size(layout: &Layout) -> usize {
 /// The bytes of a table that are copied at once.
 const PIECE: usize = 4096;
 
-/// A hash of a whole table; `None` where it cannot be read.
+/// Hashes a whole table; `None` if it cannot be read.
 fn hash_of(pieces: &impl Pieces, before: u64, start: usize, size: usize) -> Option<u64> {
     let mut copy = [0; PIECE];
     (0..size).step_by(PIECE).try_fold(before, |hashed, from| {
@@ -538,7 +542,7 @@ fn hash_of(pieces: &impl Pieces, before: u64, start: usize, size: usize) -> Opti
     })
 }
 
-/// Gives the bytes of a table one by one, as far as they can be read.
+/// Passes on the bytes of a table, as far as they can be read.
 #[cold]
 #[inline(never)]
 fn line_in(
@@ -559,7 +563,7 @@ fn line_in(
     })
 }
 
-/// A hash of bytes that goes on from another one.
+/// Continues a hash with more bytes.
 fn hash(before: u64, bytes: &[u8]) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let mix = |hash: u64, word: u64| {
@@ -582,13 +586,12 @@ fn hash(before: u64, bytes: &[u8]) -> u64 {
     mix(mix(hash, last), ODD)
 }
 
-/// A word in a copy; 0 where that is shorter.
+/// Returns a word of a copy; 0 if the copy is too short.
 fn word(bytes: &[u8], at: usize) -> usize {
     let word = bytes.get(at..).and_then(|bytes| bytes.first_chunk());
     word.map_or(0, |word| usize::from_le_bytes(*word))
 }
 
-/// Half a word.
 fn half(bytes: &[u8], at: usize) -> u32 {
     let half = bytes.get(at..).and_then(|bytes| bytes.first_chunk());
     half.map_or(0, |half| u32::from_le_bytes(*half))

@@ -1,35 +1,36 @@
-//! AArch64: x30 holds the return address; functions save it beside x29 anywhere in their frame, and it may be signed.
+//! AArch64: x30 has the return address. Functions save it next to x29 anywhere in their frame, and it may be
+//! signed.
 
 use crate::memory::Memory;
 
-/// The numbers that DWARF gives the registers: the frame pointer, the stack pointer; and one for where the frame is in its
-/// code.
+/// DWARF register numbers of the frame pointer and the stack pointer, and a number for the code address.
 pub const FRAME: usize = 29;
 /// See [`FRAME`].
 pub const STACK: usize = 31;
 /// See [`FRAME`].
 pub const PLACE: usize = 32;
-/// How many there are.
+/// Number of tracked registers.
 pub const REGISTERS: usize = 33;
-/// The register by which tables say where the return address is, and how many words below each frame it lies where that
-/// is the same for all.
+/// Register number of the return address in unwind tables, and its distance below each frame in words if it
+/// is the same for all frames.
 pub const RETURN: usize = 30;
 /// See [`RETURN`].
 pub const RETURN_BELOW: Option<usize> = None;
-/// Whether the frame pointer leads to the end of a frame.
+/// True if the frame pointer points to the end of a frame.
 pub const RECORD_IS_LAST: bool = false;
 
-/// The registers that a function gives back as they were, and that a rule keeps, how many bits of it each has, and how many
-/// the number of the register has that the frame is found by.
+/// Callee-saved registers that a rule keeps, the bits of each, and the bits of the register number by which
+/// the frame is found.
 pub const KEEPS: [usize; 2] = [FRAME, RETURN];
 /// See [`KEEPS`].
 pub const EACH: u32 = 14;
 /// See [`KEEPS`].
 pub const NUMBER: u32 = 5;
-/// Those that a rule forgets: compilers find no frame by them.
+/// Registers that a rule forgets, because compilers do not compute frames from them.
 pub const FORGETS: core::ops::Range<usize> = 19..29;
 
-/// Where the registers lie that the kernel has put on the stack, from the stack pointer on, and their numbers in its order.
+/// Offset, from the stack pointer, of the registers that the kernel saved on the stack, and their numbers in
+/// the kernel's order.
 pub const CONTEXT: usize = 312;
 /// See [`CONTEXT`].
 pub const CONTEXT_ORDER: [usize; REGISTERS] = {
@@ -45,10 +46,10 @@ pub const CONTEXT_ORDER: [usize; REGISTERS] = {
 /// The code that the kernel lets signal handlers return to: `mov x8, #139; svc #0`.
 pub const SIGRETURN: [u8; 8] = [0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4];
 
-/// An instruction of tables that says nothing of where registers are: that the return address is signed from here on.
+/// An unwind instruction that affects no register: from here on, the return address is signed.
 pub const SAYS_NOTHING: Option<u8> = Some(0x2d);
 
-/// The address in what was kept as a return address: without its signature, where the processor makes such.
+/// Returns the address in a saved return address, without its signature if the processor adds one.
 #[inline(always)]
 pub fn address_of(kept: usize) -> usize {
     let address;
@@ -59,7 +60,7 @@ pub fn address_of(kept: usize) -> usize {
     address
 }
 
-/// Where the call before an address leads to, where the instruction says it.
+/// Returns the target of the call before an address if it is a direct call.
 pub fn call_target(memory: impl Memory, address: usize) -> Option<usize> {
     let mut bytes = [0; 4];
     let call = address.checked_sub(4)?;
@@ -72,7 +73,7 @@ pub fn call_target(memory: impl Memory, address: usize) -> Option<usize> {
     (instruction >> 26 == 0b10_0101).then(|| call.wrapping_add_signed(distance as isize))
 }
 
-/// Whether the instruction before an address is a call.
+/// Returns true if the instruction before an address is a call.
 pub fn is_behind_call(memory: impl Memory, address: usize) -> bool {
     let mut bytes = [0; 4];
     if address % 4 != 0 || memory.copy(address.wrapping_sub(4), &mut bytes) < bytes.len() {

@@ -5,25 +5,25 @@ use super::row::{Function, Row};
 use crate::memory::{Cursor, Memory, PIECE, Window};
 use core::ops::Range;
 
-/// Those of one object.
+/// Unwind tables of one object.
 pub struct Tables<M> {
-    /// Where the sorted one begins.
+    /// Address of the sorted table.
     start: usize,
-    /// What was last read of them.
+    /// Bytes of the tables that were read last.
     pub bytes: Window<PIECE, M>,
 }
 
-/// How a pointer lies there: four bytes, signed, from the start of the table; and no pointer at all.
+/// Pointer encoding of the sorted table: signed, 4 bytes, relative to the start of the table.
 const SORTED: u8 = 0x3b;
 const OMITTED: u8 = 0xff;
 
 impl<M: Memory> Tables<M> {
-    /// Those that begin at an address.
+    /// Creates the tables that begin at an address.
     pub fn at(start: usize, memory: M) -> Self {
         Tables { start, bytes: Window::new(memory) }
     }
 
-    /// How the frame of a function leads to the next when it is at an address.
+    /// Returns the unwind row of the function at an address.
     pub fn row(&mut self, address: usize) -> Option<Row> {
         let entry = self.search(address)?;
         let function = self.function(entry)?;
@@ -33,7 +33,7 @@ impl<M: Memory> Tables<M> {
         Row::of(&function, &mut self.bytes, address)
     }
 
-    /// From where to where the function of an address reaches.
+    /// Returns the addresses of the function that contains an address.
     pub fn range(&mut self, address: usize) -> Option<Range<usize>> {
         let entry = self.search(address)?;
         let function = self.function(entry)?;
@@ -67,7 +67,7 @@ impl<M: Memory> Tables<M> {
         (low < count && begin <= address).then_some(entry)
     }
 
-    /// Where a function begins, and its entry.
+    /// Returns the start of a function, and the address of its entry.
     fn pair(&mut self, table: usize, index: usize) -> Option<(usize, usize)> {
         let bytes = self.bytes.bytes(table.wrapping_add(index.wrapping_mul(8)), 8)?;
         let [begin, entry] = *bytes.as_chunks::<4>().0 else { return None };
@@ -75,7 +75,7 @@ impl<M: Memory> Tables<M> {
         Some((relative(begin), relative(entry)))
     }
 
-    /// What an entry says of its function.
+    /// Reads the entry of a function (FDE).
     fn function(&mut self, entry: usize) -> Option<Function> {
         let mut fde = self.entry(entry)?;
         let at = fde.at;
@@ -103,7 +103,7 @@ impl<M: Memory> Tables<M> {
         Cursor::new(&mut self.bytes, at.checked_add(4)?, length)
     }
 
-    /// What functions have in common.
+    /// Reads the entry that functions share (CIE).
     fn common(&mut self, at: usize, asked_by: usize) -> Option<Function> {
         if at == asked_by {
             return None;

@@ -4,7 +4,7 @@
 use super::{Registers, WINDOW};
 use crate::memory::{Cursor, Memory, Window};
 
-/// How many values can wait.
+/// Depth of the evaluation stack.
 const DEPTH: usize = 16;
 
 struct Values {
@@ -31,7 +31,7 @@ impl Values {
     }
 }
 
-/// What an expression comes to. `start` is what it begins with.
+/// Evaluates an expression, with `start` on the stack.
 pub fn evaluate<M: Memory>(
     code: &mut Cursor<M>,
     start: Option<usize>,

@@ -15,25 +15,25 @@ use processor::{
     is_behind_call,
 };
 
-/// What is copied of a stack at once.
+/// Bytes of a stack that are copied at once.
 pub const WINDOW: usize = 512;
 
 /// The registers of a frame, by their numbers in DWARF.
 #[derive(Clone, Copy)]
 pub struct Registers {
-    /// What they hold.
+    /// Values of the registers.
     pub words: [usize; REGISTERS],
     /// A bit for each that is known.
     pub known: u64,
 }
 
 impl Registers {
-    /// None is known.
+    /// Creates a set of unknown registers.
     pub const fn none() -> Self {
         Registers { words: [0; REGISTERS], known: 0 }
     }
 
-    /// What a register holds, where that is known.
+    /// Returns the value of a register if it is known.
     pub fn get(&self, register: usize) -> Option<usize> {
         let value = self.words.get(register)?;
         (self.known >> register & 1 == 1).then_some(*value)
@@ -52,29 +52,30 @@ impl Registers {
 pub struct Walk<M> {
     /// The registers of the frame.
     pub registers: Registers,
-    /// Whether the frame was interrupted at its address, and not left by a call before it.
+    /// True if a signal interrupted the frame at its address. False if the frame made a call there.
     pub is_interrupted: bool,
     /// The stack.
     pub stack: Window<WINDOW, M>,
 }
 
 impl<M: Memory> Walk<M> {
-    /// Where the frame is in its code.
+    /// Returns the return address of the frame, or the instruction that was interrupted.
     pub fn address(&self) -> usize {
         self.registers.words[PLACE]
     }
 
-    /// How far down the stack it reaches.
+    /// Returns the frame's position on the stack. Callers have greater ones.
     pub fn height(&self) -> usize {
         self.registers.words[STACK]
     }
 
-    /// The address that tables are asked for: the instruction behind a call may belong to another function.
+    /// Returns the address for table lookups. After a call, it is inside of the call instruction, because the
+    /// next instruction may belong to another function.
     pub fn asked(&self) -> Option<usize> {
         self.address().checked_sub(usize::from(!self.is_interrupted))
     }
 
-    /// Goes to the next frame as the tables of an object have it.
+    /// Goes to the next frame by the unwind tables of an object.
     pub fn by_tables(&mut self, tables: &mut Tables<M>, address: usize) -> Option<()> {
         let row = tables.row(address)?;
         self.registers = row.apply(&self.registers, &mut tables.bytes, &mut self.stack)?;
@@ -82,7 +83,8 @@ impl<M: Memory> Walk<M> {
         Some(())
     }
 
-    /// Goes to the frame that a signal handler has interrupted, by the context that the kernel has put on the stack.
+    /// Goes to the frame that a signal handler interrupted, by the context that the kernel saved on the
+    /// stack.
     pub fn by_context(&mut self) -> Option<()> {
         let start = self.registers.get(STACK)?.wrapping_add(CONTEXT);
         let words = self.stack.bytes(start, 8 * REGISTERS)?;
@@ -93,7 +95,7 @@ impl<M: Memory> Walk<M> {
         Some(())
     }
 
-    /// Goes to the next frame where nothing is known of the code: by what lies at the frame pointer, where that is one.
+    /// Goes to the next frame without unwind tables, by the saved frame pointer.
     pub fn by_frame_pointer(&mut self) -> Option<()> {
         const FARTHEST: usize = 1 << 20;
         if is_sigreturn(self.stack.memory(), self.address()) {
@@ -113,14 +115,14 @@ impl<M: Memory> Walk<M> {
             self.registers.set(register, Some(value));
         }
         if !RECORD_IS_LAST {
-            // It is somewhere above.
+            // The stack pointer is somewhere above.
             self.registers.known &= !(1 << STACK);
         }
         Some(())
     }
 }
 
-/// Whether the code at an address is what signal handlers return to.
+/// Returns true if the code at an address is the return trampoline of signal handlers.
 pub fn is_sigreturn(memory: impl Memory, address: usize) -> bool {
     let mut code = [0; SIGRETURN.len()];
     memory.copy(address, &mut code) == SIGRETURN.len() && code == SIGRETURN

@@ -5,20 +5,20 @@ use super::processor::{PLACE, REGISTERS, RETURN, SAYS_NOTHING, STACK, address_of
 use super::{Registers, WINDOW, expression};
 use crate::memory::{Cursor, Memory, PIECE, Window};
 
-/// An expression: where it lies, and its length.
+/// Address and length of an expression.
 pub type Block = (usize, usize);
 
-/// What an object says of a function.
+/// Unwind information of a function.
 pub struct Function {
-    /// Where it begins.
+    /// Start address.
     pub start: usize,
-    /// Its length.
+    /// Length in bytes.
     pub length: usize,
-    /// How its pointers lie there.
+    /// Encoding of its pointers.
     pub encoding: u8,
-    /// Whether its entry has more in it than it needs.
+    /// True if its entry has augmentation data.
     pub is_augmented: bool,
-    /// Whether it is where the kernel lets signal handlers return to.
+    /// True if it is the return trampoline of signal handlers.
     pub is_signal: bool,
     /// The factors of addresses and of offsets.
     pub code_step: usize,
@@ -30,7 +30,7 @@ pub struct Function {
     pub own: Block,
 }
 
-/// Where the value is that a register had in the next frame.
+/// Rule that restores a register of the next frame.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Place {
     /// There, still.
@@ -39,24 +39,24 @@ pub enum Place {
     Lost,
     /// So far from the frame's address.
     At(i64),
-    /// It is the frame's address, and so much more.
+    /// The frame's address plus an offset.
     Is(i64),
     /// In another register.
     Register(usize),
-    /// Where an expression says.
+    /// At the address that an expression computes.
     AtExpression(Block),
-    /// It is what an expression says.
+    /// The value of an expression.
     IsExpression(Block),
 }
 
-/// The address of a frame: what the stack pointer is in the next one.
+/// Rule for the address of a frame, which is the stack pointer in the next frame.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Frame {
-    /// No instruction says.
+    /// No instruction defined it.
     Unknown,
-    /// So far from what a register holds.
+    /// The value of a register plus an offset.
     Register(usize, i64),
-    /// What an expression says.
+    /// The value of an expression.
     Expression(Block),
 }
 
@@ -65,13 +65,13 @@ pub enum Frame {
 pub struct Row {
     /// The address of the frame.
     pub frame: Frame,
-    /// Where each register of the next frame is.
+    /// Rule for each register of the next frame.
     pub places: [Place; REGISTERS],
     /// The next frame was interrupted, and has not called.
     pub is_signal: bool,
 }
 
-/// How many rows can be remembered: compilers need one.
+/// Depth of the stack of remembered rows. Compilers use 1.
 const DEPTH: usize = 4;
 
 struct Machine<'a> {
@@ -173,7 +173,7 @@ impl Machine<'_> {
         let step = self.function.data_step;
         let data = |number: i64| step.wrapping_mul(number);
         match instruction {
-            // DW_CFA_nop, and the size of arguments, which nobody needs.
+            // DW_CFA_nop, and the size of arguments, which unwinding does not need.
             0x00 => {}
             0x2e => _ = code.unsigned()?,
             // DW_CFA_set_loc and DW_CFA_advance_loc1, 2, 4.
@@ -223,7 +223,7 @@ impl Machine<'_> {
     }
 
     fn put(&mut self, register: usize, place: Place) {
-        // Those that hold no address are left out.
+        // Registers that hold no address are left out.
         if let Some(old) = self.row.places.get_mut(register) {
             *old = place;
         }

@@ -1,4 +1,4 @@
-//! Tests of debugging information that is damaged, or that somebody has made to keep its reader busy.
+//! Tests of debugging information that is damaged, or crafted to keep its reader busy.
 
 use super::{library, recorded, symbols};
 use cupeer_record::Library;
@@ -32,7 +32,7 @@ fn is_limited(test: &str) -> bool {
     false
 }
 
-/// A library with a function `plain`, of which these directives are the debugging information.
+/// Builds a library with a function `plain`, and with this debugging information.
 fn assembled(directory: &Path, sections: &str, flags: &[&str]) -> (Library, HashMap<String, u64>) {
     let quoted = sections.lines().map(|line| format!("{:?}\n", line.to_owned() + "\n"));
     let source = format!(
@@ -42,7 +42,8 @@ fn assembled(directory: &Path, sections: &str, flags: &[&str]) -> (Library, Hash
     recorded(&library(directory, &source, flags))
 }
 
-/// An abbreviation for a unit, and what is behind it; the units, with their entries; and a program of lines.
+/// Returns sections: an abbreviation for a unit, and the rest of the abbreviations; the units, with their
+/// entries; and a line program.
 fn sections(abbreviations: &str, units: (u32, &str), lines: &str) -> String {
     let (count, entries) = units;
     format!(
@@ -78,7 +79,7 @@ fn lines_with(files: &str, program: &str) -> String {
     )
 }
 
-/// Information that stands for much more than it is: its function is named, and no more memory or stack is taken.
+/// Checks that the function of crafted information is named, without more memory or stack.
 #[track_caller]
 fn assert_named(test: &str, sections: &str, flags: &[&str]) {
     if !is_limited(test) {
@@ -172,7 +173,8 @@ fn sections_may_be_compressed_to_nearly_nothing() {
     );
 }
 
-/// As compilers write it: with functions that are inlined, and loops of references when it is damaged.
+/// Debugging information as compilers write it, with inlined functions. If it is damaged, its references can
+/// form loops.
 const SOURCE: &str = r#"
 static inline __attribute__((always_inline)) int inner(int *x) { __asm__ volatile("" : "+m"(*x)); return *x; }
 static inline __attribute__((always_inline)) int middle(int *x) { return inner(x) + inner(x); }

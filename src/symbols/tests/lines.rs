@@ -124,7 +124,7 @@ fn run(program: &str, args: &[&Path]) -> bool {
     Command::new(program).args(args).status().unwrap().success()
 }
 
-/// Where a file with this build id is looked for.
+/// Returns the path at which a file with this build ID is expected.
 fn by_build_id(directory: &Path, build_id: &[u8]) -> PathBuf {
     let digits: String = build_id.iter().map(|byte| format!("{byte:02x}")).collect();
     let place = directory.join("debug/.build-id").join(&digits[..2]);
@@ -173,7 +173,7 @@ fn with_another_unit(directory: &Path, flags: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn what_is_too_much_to_be_decompressed_is_left_out_and_said() {
+fn oversized_sections_are_left_out_with_a_note() {
     let directory = tempfile::tempdir().unwrap();
     for (flag, is_left_out) in [("-gz=zlib", true), ("-gz=none", false)] {
         let flags = with_another_unit(directory.path(), &["-g", flag]);
@@ -190,7 +190,7 @@ fn what_is_too_much_to_be_decompressed_is_left_out_and_said() {
 }
 
 #[test]
-fn what_has_another_build_id_is_not_believed() {
+fn files_with_another_build_id_are_rejected() {
     let directory = tempfile::tempdir().unwrap();
     let built = library(directory.path(), IN_C, &["-g"]);
     let (library, at) = recorded(&built);
@@ -206,7 +206,7 @@ fn what_has_another_build_id_is_not_believed() {
     assert_eq!(lines_at(&mut symbols(directory.path()), &library, address), []);
 }
 
-/// What `dwz` leaves of a library: its `outer` is described in the file that it shares with others.
+/// A library's debugging information after `dwz`: the file that it shares with others describes `outer`.
 const OWN: &str = r#"
 .text
 .globl outer
@@ -270,7 +270,7 @@ const SHARED: &str = r#"
 "#;
 
 #[test]
-fn what_files_have_in_common_is_found_in_a_further_one() {
+fn shared_debug_information_is_found_in_its_own_file() {
     let directory = tempfile::tempdir().unwrap();
     let assembled = |source: &str| library(directory.path(), source, &["-xassembler", "-nostdlib"]);
     let shared = directory.path().join("shared.debug");
@@ -294,7 +294,7 @@ fn what_files_have_in_common_is_found_in_a_further_one() {
 }
 
 #[test]
-fn what_is_too_much_to_be_kept_is_read_again() {
+fn information_beyond_the_memory_limit_is_read_again() {
     let directory = tempfile::tempdir().unwrap();
     let built = library(directory.path(), IN_C, &["-g", "-gz=zlib"]);
     let (first, at) = recorded(&built);
@@ -337,7 +337,7 @@ fn damaged_debugging_information_does_no_harm() {
 }
 
 #[test]
-fn what_there_is_no_time_for_is_left_out_and_said() {
+fn lines_beyond_the_time_limit_are_left_out_with_a_note() {
     let directory = tempfile::tempdir().unwrap();
     let (library, at) = recorded(&library(directory.path(), IN_C, &["-g"]));
     let address = returned_to(&library, &at);

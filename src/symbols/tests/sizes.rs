@@ -8,7 +8,8 @@ use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-/// Has sections, and segments of notes where one of these is asked for, claim a size, which the file gets.
+/// Sets the size in the headers of sections with this name, and of note segments if one is named. Extends the
+/// file accordingly.
 fn claim(path: &Path, named: &str, size: u64) {
     let bytes = fs::read(path).unwrap();
     let header = FileHeader64::<LE>::parse(&*bytes).unwrap();

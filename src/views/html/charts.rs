@@ -17,16 +17,16 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 const MOST_IN_MATRIX: usize = 128;
 const MOST_MOMENTS: usize = 500;
 const MOST_OPENINGS: usize = 16;
-/// From how many processes on those that are alike share a row, where there are so many of these.
+/// Number of similar processes from which they share a row, if there are many processes.
 const MANY: usize = 12;
 const FEWEST_ALIKE: usize = 4;
 
-/// All of it.
+/// Data of all charts.
 #[derive(Serialize)]
 pub struct Data<'a> {
     lasted_ns: u64,
     processes: Vec<Proc>,
-    /// Processes that are alike: what they are called, and their places.
+    /// Groups of similar processes: their name, and their indexes.
     groups: Vec<(String, Vec<usize>)>,
     timeline: &'a Timeline,
     moments: Vec<Moment>,
@@ -35,14 +35,14 @@ pub struct Data<'a> {
     devices: Vec<String>,
     /// From device, to device, the letters of the text's matrix.
     pairs: Vec<(usize, usize, String)>,
-    /// Exporter, opener, how often opened, how many are open, how often that failed.
+    /// Exporter, opener, number of opens, number of open handles, number of failed opens.
     openings: Vec<(usize, usize, u64, u64, u64)>,
     /// Process, device.
     places: Vec<(usize, usize)>,
     handles: Vec<Life>,
     unordered: Vec<Unordered>,
     memory: Vec<super::memory::Chart>,
-    /// How many devices and processes the matrices lack.
+    /// Number of devices and processes that are missing from the matrices.
     left_out: usize,
 }
 
@@ -52,46 +52,45 @@ struct Proc {
     began_ns: u64,
     until_ns: u64,
     how: String,
-    state: Fate,
+    state: ProcessState,
 }
 
-/// What stands out of a process.
+/// State of a process.
 #[derive(Serialize, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[serde(rename_all = "lowercase")]
-pub enum Fate {
-    /// It died.
+pub enum ProcessState {
+    /// It crashed or was killed.
     Died,
     /// Others of a job that hung wait for it.
     Stuck,
     /// It has not returned from a call, or waits in a job that hung.
     Hangs,
-    /// It returned a failure.
+    /// It exited with an error.
     Failed,
-    /// It runs.
+    /// It is running.
     Running,
-    /// Nothing.
+    /// It ended normally.
     Ended,
 }
 
-impl Fate {
+impl ProcessState {
     /// The class of its row.
     pub fn class(self) -> &'static str {
         match self {
-            Fate::Died | Fate::Stuck => "error",
-            Fate::Hangs | Fate::Failed => "warning",
-            Fate::Running | Fate::Ended => "",
+            ProcessState::Died | ProcessState::Stuck => "error",
+            ProcessState::Hangs | ProcessState::Failed => "warning",
+            ProcessState::Running | ProcessState::Ended => "",
         }
     }
 }
 
-/// A notable moment.
 #[derive(Serialize)]
 struct Moment {
     process: usize,
     at_ns: u64,
     kind: &'static str,
     text: String,
-    /// What it leads to.
+    /// Id of the element that it links to.
     id: String,
 }
 
@@ -102,17 +101,17 @@ struct Life {
     exporter: Option<usize>,
     from_ns: Option<u64>,
     freed_ns: Option<u64>,
-    /// When the exporter ended, if it freed nothing before.
+    /// Time at which the exporter ended, if it had not freed the memory.
     gone_ns: Option<u64>,
     state: String,
-    /// Whether a finding above note names it.
+    /// True if a finding above note names it.
     is_found: bool,
     alike: u64,
-    /// The last moment of those that are alike.
+    /// Last time of the similar handles.
     last_ns: u64,
     /// Opener, from, to, and whether it was closed: otherwise, it ended with its process, or is open still.
     opens: Vec<(Option<usize>, u64, Option<u64>, bool)>,
-    /// Who failed to open it, and when last.
+    /// Processes that failed to open it, and the time of their last attempt.
     failed: Vec<(Option<usize>, u64)>,
 }
 
@@ -179,32 +178,33 @@ impl Page<'_> {
         self.places.get(proc).copied()
     }
 
-    /// What stands out of a process.
-    pub fn state(&self, process: &Process) -> Fate {
+    /// Returns the state of a process.
+    pub fn state(&self, process: &Process) -> ProcessState {
         let has = |list: fn(&Hang) -> &Vec<String>| {
             self.report.lasting_hangs().flat_map(list).any(|proc| **proc == *process.proc)
         };
         match self.verdict.end(process) {
-            End::Died => Fate::Died,
-            _ if has(|hang| &hang.roots) => Fate::Stuck,
-            _ if has(|hang| &hang.waiting) => Fate::Hangs,
-            _ if process.pending.iter().any(|call| call.injected_by.is_none()) => Fate::Hangs,
-            End::Failed(_) => Fate::Failed,
-            // A fault plan may be why: that is no problem, and worth a look.
+            End::Died => ProcessState::Died,
+            _ if has(|hang| &hang.roots) => ProcessState::Stuck,
+            _ if has(|hang| &hang.waiting) => ProcessState::Hangs,
+            _ if process.pending.iter().any(|call| call.injected_by.is_none()) => ProcessState::Hangs,
+            End::Failed(_) => ProcessState::Failed,
+            // The cause may be a fault plan, which is not a problem, but worth reading.
             End::Unknown(_) if self.has_plan() && process.exit.code.is_some_and(|code| code > 0) => {
-                Fate::Failed
+                ProcessState::Failed
             }
-            _ if process.exit.kind == ExitKind::Running => Fate::Running,
-            _ => Fate::Ended,
+            _ if process.exit.kind == ExitKind::Running => ProcessState::Running,
+            _ => ProcessState::Ended,
         }
     }
 
-    /// Whether a fault plan changed calls.
+    /// Returns true if a fault plan changed calls.
     fn has_plan(&self) -> bool {
         self.report.processes.iter().any(|process| process.injected > 0)
     }
 
-    /// When a process ended, as far as that is known; otherwise the last moment that the record has of it.
+    /// Returns the time at which a process ended if known; otherwise the last time that the recording has of
+    /// it.
     fn until(&self, process: &Process, row: &Row) -> u64 {
         let all = self.since(self.report.record.ended_ns);
         match process.exit.kind {
@@ -236,7 +236,8 @@ impl Page<'_> {
         let is_many = self.report.processes.len() > MANY;
         for (place, process) in self.report.processes.iter().enumerate().filter(|_| is_many) {
             let state = self.state(process);
-            if matches!(state, Fate::Running | Fate::Ended) && !told.contains(&*process.proc) {
+            if matches!(state, ProcessState::Running | ProcessState::Ended) && !told.contains(&*process.proc)
+            {
                 alike.entry((state, endings::ended(process), &process.program)).or_default().push(place);
             }
         }
@@ -260,8 +261,12 @@ impl Page<'_> {
             all.push(Moment { process: place, at_ns, kind, text, id: format!("p{place}") });
         }
         // In which call a process died, its death tells.
-        let lives =
-            self.report.processes.iter().enumerate().filter(|(_, process)| self.state(process) != Fate::Died);
+        let lives = self
+            .report
+            .processes
+            .iter()
+            .enumerate()
+            .filter(|(_, process)| self.state(process) != ProcessState::Died);
         for (place, process) in lives {
             for call in process.pending.iter().take(MOST_MOMENTS.saturating_sub(all.len())) {
                 let who = self.brief.called_process(&process.proc);
@@ -278,7 +283,7 @@ impl Page<'_> {
             }
             let who = self.brief.who_and_how_often(finding);
             let text = format!("{} {}: {who}: {}", finding.severity, finding.rule, said(finding));
-            // Of the others, only the first one's time is known: as far as they had begun and not ended.
+            // Other processes have no time of their own: the first one's applies if they were running then.
             for place in finding.procs.iter().filter_map(|proc| self.place(proc)) {
                 let process = &self.report.processes[place];
                 let lived = self.since(process.began_ns)..=self.until(process, &timeline.rows[place]);
@@ -366,7 +371,7 @@ impl Page<'_> {
         used.iter().filter_map(|(process, uuid)| Some((*process, place(uuid)?))).collect()
     }
 
-    /// When a process ended; `None` while it runs.
+    /// Returns the time at which a process ended; `None` if it is running.
     fn ended(&self, proc: &str, timeline: &Timeline) -> Option<u64> {
         let place = self.place(proc)?;
         let process = &self.report.processes[place];

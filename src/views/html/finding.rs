@@ -26,7 +26,7 @@ impl Page<'_> {
                 h3.kicker { span.severity { (finding.severity) } " " (head) }
                 @if message > 0 { (message_of(&clean(&said(finding)))) }
                 (self.place_of(&finding.caller, "", &self.brief.who(finding)))
-                // What failed because a process ended needs no fix of its own.
+                // A failure that follows from the end of a process needs no fix of its own.
                 @if hint > 0 { p.fix[ended.is_none()] { @if ended.is_none() { span { "Fix" } " " } (in_code(&clean(&finding.hint))) } }
                 (self.story(finding))
                 details {
@@ -48,7 +48,7 @@ impl Page<'_> {
         (finding.tells(Tells::ExporterEnded) && is_bad).then_some(process)
     }
 
-    /// The lines of a card that tell where it happened, in which process, and what the line of source is.
+    /// The lines of a card with the place, the process, and the source line.
     pub fn place_of(&self, at: &Place, before: &str, who: &str) -> Markup {
         html! {
             p.place { (before) (place(at)) ", " (who) }
@@ -56,7 +56,7 @@ impl Page<'_> {
         }
     }
 
-    /// What `cupeer explain` says of the rule.
+    /// Returns the text that `cupeer explain` prints for the rule.
     fn explained(&self, finding: &Finding) -> Markup {
         let Some(rule) = Rule::of(&finding.rule) else { return html! {} };
         let page = rule.spec().page();
@@ -78,23 +78,23 @@ impl Page<'_> {
     }
 }
 
-/// Whether a stack says no more than its caller, which stands in a sentence.
+/// Returns true if a stack has only its caller, which the sentence names.
 pub fn is_short(stack: &[Place]) -> bool {
     stack.iter().flat_map(Place::lines).nth(1).is_none()
 }
 
-/// A sentence, of which the first clause is the message.
+/// A sentence whose first clause is the message.
 pub fn message_of(text: &str) -> Markup {
     let (message, rest) = text.split_once("; ").unwrap_or((text, ""));
     html! { p.message { (message) } @if !rest.is_empty() { p { (rest) } } }
 }
 
-/// A text in which what stands between backticks is code.
+/// A text with code between backticks.
 pub fn in_code(text: &str) -> Markup {
     html! { @for (i, part) in text.split('`').enumerate() { @if i % 2 == 1 { code { (part) } } @else { (part) } } }
 }
 
-/// A place as people look for it: the line of source, where that is known.
+/// A place: its source line if known.
 pub fn place(place: &Place) -> Markup {
     match place.source() {
         Some(line) => html! { code { (line.text()) } },

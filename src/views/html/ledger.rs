@@ -13,7 +13,8 @@ pub struct Ledger<'a> {
     pub left_out: u64,
 }
 
-/// One handle, and how many others are alike: of the same kind and size, with the same exporter, openers and state.
+/// A handle, and the number of similar handles: of the same kind and size, with the same exporter, openers,
+/// and state.
 pub struct Line<'a> {
     pub handle: &'a Handle,
     pub alike: u64,
@@ -21,7 +22,7 @@ pub struct Line<'a> {
     pub last_ns: u64,
 }
 
-/// What handles have in common that are alike.
+/// Key of a group of similar handles.
 #[derive(PartialEq, Eq, Hash)]
 struct Key<'a> {
     what: (&'a str, State, Option<u64>, bool),

@@ -26,7 +26,7 @@ pub struct Chart {
     times_ns: Vec<u64>,
     /// Process, the state if it is not that of all memory, and the bytes from the times on, by number, at which they change.
     series: Vec<(Option<usize>, &'static str, Changes)>,
-    /// When calls failed, what is to be said of it, and where the page says more.
+    /// Failed calls: their time, a description, and the link to the details.
     failures: Vec<(u64, String, String)>,
 }
 
@@ -62,7 +62,7 @@ impl Page<'_> {
             let text = format!("{function} failed in {}", self.brief.called_process(&failure.proc));
             (self.since(failure.at_ns), text, table.map_or(String::new(), |(number, _)| format!("o{number}")))
         };
-        // The end of a process may not be known, and then lies behind that of the recording.
+        // The end of a process may be unknown, and then is after the end of the recording.
         let lasted = one.times_ns.partition_point(|at| *at <= self.report.record.ended_ns);
         let series = one.series.iter().map(|line| {
             let state = if line.state == IN_USE { "" } else { line.state };
@@ -89,7 +89,7 @@ impl Page<'_> {
                 h2 { "Memory" }
                 div.beside { @for (number, one) in charts.iter().enumerate() {
                     @let name = self.brief.names.device(Some(one.device));
-                    // Where a call failed, or there are few, the whole width.
+                    // A chart with a failed call, or one of few charts, takes the full width.
                     figure.whole[charts.len() < FEW || !one.failures.is_empty()] {
                         figcaption { (name) ": memory that recorded processes allocated" }
                         div.picture id={ "memory" (number) } role="application" tabindex="0"
@@ -111,7 +111,7 @@ impl Page<'_> {
         format!("At most {}{of}, at {}", bytes(sum(most)), self.brief.at(one.times_ns[most]))
     }
 
-    /// A table of who had the memory when a call failed. Its rows add up to all of the device.
+    /// A table with the owners of memory when a call failed. Its rows add up to the memory of the device.
     fn owners(&self, number: usize, memory: &Memory) -> Markup {
         let row = |cells: Vec<Cell>, place: usize| Row { id: format!("o{number}-{place}"), class: "", cells };
         let size = |amount: u64| ordered(bytes(amount), amount);

@@ -33,7 +33,7 @@ use std::io::{self, Write};
 /// Forbids the page to fetch anything, and to run other scripts than its own. Plot needs inline styles.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; script-src";
 const STYLE: &str = include_str!("page.css");
-/// What draws, and its licences, which have to go with it: `vendor/parts.json` has where it is from.
+/// Drawing libraries. Their licenses must be distributed with them. `vendor/parts.json` names their sources.
 const VENDORED: [&str; 2] = [include_str!("vendor/d3.min.js"), include_str!("vendor/plot.min.js")];
 const LICENSES: [(&str, &str); 2] =
     [("D3", include_str!("vendor/LICENSE-d3")), ("Observable Plot", include_str!("vendor/LICENSE-plot"))];
@@ -72,14 +72,13 @@ impl Form for HtmlForm {
     }
 }
 
-/// What is on its way to a page.
 struct Page<'a> {
     report: &'a Report,
     verdict: &'a Verdict<'a>,
     headline: Vec<Line<'a>>,
-    /// The sentences as the text has them, where not all is asked for.
+    /// The text form with its default limits.
     brief: View<'a>,
-    /// The same with all rows and frames.
+    /// The same view with all rows and frames.
     whole: View<'a>,
     ledger: ledger::Ledger<'a>,
     /// The places of processes in the report.
@@ -142,7 +141,7 @@ impl Page<'_> {
             ("calls", "Calls", self.calls()),
             ("more", "More", self.more()),
         ];
-        // What is empty is left out.
+        // Leave out empty sections.
         let sections: Vec<_> = sections.into_iter().filter(|(.., section)| !section.0.is_empty()).collect();
         html! {
             a.skip href="#main" { "To the report" }
@@ -170,7 +169,7 @@ impl Page<'_> {
     }
 }
 
-/// What the marks and colors of a picture mean: a class of the style, and the words.
+/// Legend of a picture: classes of the style sheet, and their meanings.
 type Keys = [(&'static str, &'static str)];
 
 const TIMELINE_KEYS: &Keys = &[
@@ -223,7 +222,7 @@ fn legend(keys: &Keys) -> Markup {
     html! { span.legend { @for (class, words) in keys { span class={ "key " (class) } { (words) } } } }
 }
 
-/// Where a picture goes, and what it shows in words, for who cannot see it.
+/// Reserves the place of a picture, with a description for screen readers.
 fn picture(id: &str, label: &str) -> Markup {
     html! { div.picture id=(id) role="img" aria-label=(label) {} }
 }
@@ -269,9 +268,9 @@ mod tests {
     use std::path::Path;
     use std::process::{Command, Stdio};
 
-    /// The packages have its licences from the list, and the page has them from here.
+    /// The packages have its licenses from the list, and the page has them from here.
     #[test]
-    fn what_is_vendored_is_listed_with_its_licence() {
+    fn vendored_parts_are_listed_with_their_licenses() {
         let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/html/vendor"));
         let read =
             |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -316,7 +315,7 @@ mod tests {
         assert!(!STYLE.contains("</style") && !STYLE.contains("url(") && !STYLE.contains("@import"));
     }
 
-    /// The colors of the marks that a script draws, without those of texts, grids, and what is pointed at.
+    /// Returns the colors of marks that a script draws, without those of texts, grids, and highlights.
     fn colors(script: &str) -> BTreeSet<&str> {
         let neutral = ["text", "soft", "line", "panel", "accent", "mono", "on-color"];
         let all = script.split("var(--").skip(1).filter_map(|rest| rest.split(')').next());
@@ -329,7 +328,7 @@ mod tests {
         let (matrices, links) = pairs.split_once("picture(\"links\"").unwrap();
         // The names of processes have the ink of their rows.
         let rows = SCRIPTS[1].lines().filter(|line| !line.contains("const label =")).collect::<String>();
-        // The colors of links stand above, with those of the matrix of devices.
+        // The colors of links are above, with those of the device matrix.
         let fates = matrices.lines().find(|line| line.contains("fateColors =")).unwrap();
         let openings = matrices.split_once("picture(\"openings\"").unwrap().1;
         let devices = matrices.lines().find(|line| line.contains("colorOf =")).unwrap();

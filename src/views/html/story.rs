@@ -17,7 +17,7 @@ use maud::{Markup, html};
 const MOST_LANES: usize = 4;
 const MOST_STEPS: usize = 6;
 
-/// What a step does with the memory or the event.
+/// Effect of a step on the memory or the event.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Act {
     Export,
@@ -60,7 +60,7 @@ struct Step<'a> {
     is_found: bool,
 }
 
-/// What a lane shows beside a step: nothing, memory that is there or open, or open memory that is gone.
+/// State of a lane beside a step: nothing, memory that exists or is open, or open memory that was freed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Life {
     None,
@@ -81,7 +81,7 @@ impl Life {
 }
 
 impl<'r> Page<'r> {
-    /// The story; nothing for a call that stands alone.
+    /// Draws the story; nothing for a single call.
     pub fn story(&self, finding: &'r Finding) -> Markup {
         let steps = self.steps(finding);
         let mut lanes: Vec<&str> = Vec::new();
@@ -122,7 +122,8 @@ impl<'r> Page<'r> {
         }
     }
 
-    /// The calls in their order: that of the finding, what it names, and what is known of the handle.
+    /// Returns the calls in order: the call of the finding, its objects, and the known calls about the
+    /// handle.
     fn steps(&self, finding: &'r Finding) -> Vec<Step<'r>> {
         let rule = Rule::of(&finding.rule);
         let failed = finding.result.as_deref().filter(|result| *result != "CUDA_SUCCESS");
@@ -164,7 +165,7 @@ impl<'r> Page<'r> {
         if finding.tells(Tells::ExporterEnded) {
             self.add_end(handle, finding, &mut steps);
         }
-        // Afterwards, nothing matters but who had it open.
+        // After the finding, only closes by processes that had the handle open matter.
         let (found, is_free) = (finding.time_ns, steps[0].act == Act::Free);
         steps.retain(|step| step.at_ns <= found || is_free && step.act == Act::Close);
         steps.sort_by_key(|step| (step.at_ns, step.is_found));
@@ -184,7 +185,7 @@ impl<'r> Page<'r> {
         steps.push(Step { act: Act::Free, who, what, place: None, at_ns, is_found: false });
     }
 
-    /// Adds what a handle tells and no step says: its export, the open, the close, and the free.
+    /// Adds the calls about a handle that no step has: its export, the opens, the closes, and the free.
     fn add_life(&self, handle: &Handle, steps: &mut Vec<Step>) {
         let mut add = |act, proc: Option<&str>, what: &str, at_ns: Option<u64>| {
             let Some((at_ns, proc)) = at_ns.zip(proc) else { return };
@@ -203,7 +204,7 @@ impl<'r> Page<'r> {
     }
 }
 
-/// What lanes show behind a step.
+/// Updates the lanes after a step.
 fn advance(lives: &mut [Life], lane: usize, step: &Step) {
     match step.act {
         Act::Export => lives[lane] = Life::There,

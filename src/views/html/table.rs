@@ -6,7 +6,7 @@ use maud::{Markup, html};
 /// Cells with more bytes may be wrapped.
 const LONG: usize = 60;
 
-/// A cell: what it shows, and a number to sort by where the text is not in that order.
+/// A cell: its content, and a number to sort by if the text has another order.
 pub struct Cell {
     pub shown: Markup,
     pub order: Option<u64>,
@@ -32,7 +32,7 @@ pub fn ordered(shown: impl AsRef<str>, order: u64) -> Cell {
     Cell { shown: html! { (shown.as_ref()) }, order: Some(order) }
 }
 
-/// What is not known or does not exist.
+/// Cell for a missing value.
 pub fn none() -> Cell {
     text("-")
 }
@@ -47,12 +47,12 @@ pub struct Row {
 /// A table of at most so many rows; of more, the last line says how many, and how to see them.
 pub struct Table<'a> {
     pub id: &'a str,
-    /// What it is a table of.
+    /// Description of the table.
     pub label: &'a str,
     /// The columns; those of numbers begin with `#`, which is not shown.
     pub columns: &'a [&'a str],
     pub rows: Vec<Row>,
-    /// How many rows it lacks.
+    /// Number of rows that are not shown.
     pub more: u64,
 }
 

@@ -50,7 +50,7 @@ impl Page<'_> {
                 text(self.brief.devices_of(process)),
             ],
         };
-        // What stands out comes first.
+        // Processes with problems come first.
         let mut rows: Vec<(usize, &Process)> = all.iter().enumerate().collect();
         rows.sort_by_key(|(_, process)| self.state(process));
         let table = Table {
@@ -271,7 +271,7 @@ impl Page<'_> {
         }
     }
 
-    /// What few records have, as the text has it.
+    /// Sections that few recordings have, as text.
     pub fn more(&self) -> Markup {
         let leaks = if self.report.leaks.is_empty() { String::new() } else { self.brief.leaks() };
         let sections = [
@@ -290,7 +290,7 @@ impl Page<'_> {
         }
     }
 
-    /// A section of the text as it is.
+    /// A section of the text form, unchanged.
     pub fn lines(&self, section: &str) -> Markup {
         let section = section.trim_matches('\n');
         let (title, text) = section.split_once('\n').unwrap_or((section, ""));
@@ -307,7 +307,8 @@ impl Page<'_> {
         }
     }
 
-    /// How bad the state of a handle is; not at all, where nothing is wrong: libraries free what others have open, too.
+    /// Returns the style class for the state of a handle. It is empty if nothing is wrong, because libraries
+    /// also free memory that others have open.
     fn class_of(&self, handle: &Handle) -> &'static str {
         let severity = severity_of(handle.state).filter(|_| !self.headline.is_empty());
         severity.map_or("", Severity::word)

@@ -20,16 +20,16 @@ use std::mem;
 const MOST_BINS: usize = 60_000;
 const FINEST: usize = 600;
 const COARSEST: usize = 60;
-/// The most calls that are kept one by one, of all processes together, and of one at least.
+/// The most calls that are kept individually, of all processes together, and the most of one process.
 const MOST_CALLS: usize = 6000;
 const FEWEST_CALLS: usize = 8;
 /// The most failures of a process that wait for what their thread does next; more count as failed.
 const MOST_WAITING: usize = 50_000;
 
-/// What all processes called and when.
+/// Calls of all processes over time.
 #[derive(Serialize)]
 pub struct Timeline {
-    /// How many bins there are, of the same width.
+    /// Number of bins. All have the same width.
     pub bins: usize,
     pub width_ns: u64,
     /// The functions of single calls.
@@ -41,16 +41,15 @@ pub struct Timeline {
     pub single: u64,
 }
 
-/// What one process called.
+/// Calls of one process.
 #[derive(Serialize, Default)]
 pub struct Row {
-    /// The last moment that the record has of it, since the record began.
+    /// Last time that the recording has of the process, since the start of the recording.
     pub until_ns: u64,
-    /// How many calls began in each bin.
+    /// Number of calls that began in each bin.
     calls: Runs,
-    /// How many of them failed, but for expected failures.
+    /// Number of failed calls, except expected failures.
     failed: Runs,
-    /// The longest calls.
     longest: Vec<Single>,
 }
 
@@ -75,7 +74,8 @@ impl Serialize for Runs {
     }
 }
 
-/// A call: how long it took, when it began, its function, and whether it failed as nobody expects. JSON has them in this order.
+/// A call: its duration, its start, its function, and 1 if it failed unexpectedly. JSON has them in this
+/// order.
 #[derive(Serialize, PartialEq, Eq, PartialOrd, Ord)]
 struct Single(u64, u64, usize, u8);
 
@@ -85,7 +85,7 @@ pub fn read(job: &Job, filter: &Filter, report: &Report) -> Result<Timeline> {
     let lasted = report.record.ended_ns.saturating_sub(began).max(1);
     let processes = report.processes.len().max(1);
     let bins = (MOST_BINS / processes).clamp(COARSEST, FINEST);
-    let mut reading = Reading {
+    let mut reading = TimelineReader {
         filter,
         began,
         width_ns: lasted.div_ceil(bins as u64),
@@ -112,36 +112,38 @@ pub fn read(job: &Job, filter: &Filter, report: &Report) -> Result<Timeline> {
     Ok(Timeline { bins, width_ns: reading.width_ns, functions, rows, calls, single })
 }
 
-/// Whether a call has failed as working programs do not.
+/// Returns true if a call failed as calls of working programs do not.
 fn has_failed(call: &Call) -> bool {
     let is_unusual = |result| call.injected || !is_usual(call.function, result);
     matches!(call.outcome, Outcome::Returned(result) if result != 0 && is_unusual(result))
 }
 
-struct Reading<'a> {
+struct TimelineReader<'a> {
     filter: &'a Filter,
     began: u64,
     width_ns: u64,
     bins: usize,
     most: usize,
     functions: BTreeMap<String, usize>,
-    /// Whether a fault plan has damaged handles: what fails to open is then no answer to a probe.
+    /// True if a fault plan damaged handles: a failed open is then no answer to a probe.
     has_damaged: bool,
 }
 
-/// What is read of a process.
+/// Reading state of a process.
 struct Read<'a> {
     process: &'a Process,
     clock: Clock,
     row: Row,
     longest: BinaryHeap<Reverse<Single>>,
-    /// Failures that are expected if their thread answers a question; all count as failed when that does not come.
+    /// Failures that are expected if their thread follows up the probe. Without the follow-up, they count as
+    /// failed.
     waiting: HashMap<Question, Vec<Shown<'a>>>,
-    /// How many there were.
+    /// Number of failures that waited.
     waited: usize,
 }
 
-/// What is shown of a call: its function, when it and its last repetition were, how long it took, and how often it was made.
+/// Facts about a call to show: its function, its time, its duration, the time of its last repetition, and the
+/// number of repetitions.
 struct Shown<'a> {
     name: &'a str,
     at: u64,
@@ -150,7 +152,7 @@ struct Shown<'a> {
     times: u64,
 }
 
-impl Reading<'_> {
+impl TimelineReader<'_> {
     fn process(&mut self, process: &Process, clock: Clock) -> Result<Row> {
         let empty = || Runs(vec![0; self.bins]);
         let row = Row { calls: empty(), failed: empty(), ..Row::default() };
@@ -195,7 +197,7 @@ impl Reading<'_> {
         Ok(row)
     }
 
-    /// Adds a call that has returned, with whether it has failed as nobody expects.
+    /// Adds a call that returned, and whether it failed unexpectedly.
     fn returned<'a>(&mut self, call: &Call, read: &mut Read<'a>) {
         let mut standing = Standing::Unexpected;
         if let Some(function) = call.function {
@@ -223,10 +225,10 @@ impl Reading<'_> {
         self.add(shown, has_failed, read);
     }
 
-    /// What is shown of a call, where the filter lets it through.
+    /// Returns the facts about a call to show if the filter selects it.
     fn shown<'a>(&self, call: &Call, Read { process, clock, .. }: &Read<'a>) -> Option<Shown<'a>> {
         let begun = clock.realtime(call.start);
-        // What happens in a call of the runtime, the driver's calls tell.
+        // The driver's calls show the work of a runtime call.
         if is_runtime(call.function) || !self.filter.call(call, begun) {
             return None;
         }
@@ -246,7 +248,7 @@ impl Reading<'_> {
         row.failed.0[bin] = row.failed.0[bin].saturating_add(u32::from(has_failed));
         if times > 1 {
             let last = ((until / self.width_ns) as usize).clamp(bin, self.bins - 1);
-            // When each of them was is not known: they are spread.
+            // The times of repeated calls are unknown, so they are spread evenly.
             let (bins, calls) = ((last - bin + 1) as u64, times - 1);
             for (i, bin) in (bin..=last).enumerate() {
                 let more = u32::try_from(calls / bins + u64::from((i as u64) < calls % bins));
@@ -277,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_bins_only_those_with_calls_are_kept() {
+    fn empty_bins_are_left_out() {
         let json = |counts: &[u32]| serde_json::to_string(&Runs(counts.to_vec())).unwrap();
         assert_eq!(json(&[0, 0, 0]), "[]");
         assert_eq!(json(&[1, 2, 0, 0, 3]), "[[0,1,2],[4,3]]");

@@ -13,9 +13,9 @@ use std::collections::HashMap;
 
 /// The most findings of a kind of list, and the most items of one thing.
 const MOST: usize = 300;
-/// From how many findings on the list of problems contains them.
+/// Number of findings from which the list of problems contains them.
 const MOST_LISTED: usize = 4;
-/// How many processes of a hang are shown with what they do.
+/// Number of processes of a hang that are listed with their calls.
 const MOST_DOING: usize = 32;
 
 impl<'r> Page<'r> {
@@ -45,7 +45,7 @@ impl<'r> Page<'r> {
         }
     }
 
-    /// The finding that comes first: that of the headline, or what was left open, where nothing is wrong.
+    /// Returns the finding to show first: that of the headline or, without problems, a leak.
     fn first_finding(&self) -> Option<&'r Finding> {
         match self.headline.first().map(|line| line.about) {
             Some(About::Finding(finding)) => Some(finding),
@@ -54,7 +54,7 @@ impl<'r> Page<'r> {
         }
     }
 
-    /// What was seen, where nothing is wrong.
+    /// Summary of a recording without problems.
     fn nothing_wrong(&self) -> Markup {
         let has_failed = self.report.processes.iter().any(|process| self.state(process).class() != "");
         let (class, word) = match () {
@@ -143,7 +143,7 @@ impl<'r> Page<'r> {
         how + &ended.unwrap_or_default()
     }
 
-    /// What is known by other names of a process that died: its pid, and its host if there are several.
+    /// Returns further names of a process that crashed: its pid, and its host if there are several.
     fn which(&self, process: &Process) -> String {
         let host =
             if self.report.record.hosts.len() > 1 { format!(" on {}", process.host) } else { String::new() };
@@ -192,7 +192,7 @@ impl<'r> Page<'r> {
         }
     }
 
-    /// The call and the process of another problem, as far as these are known.
+    /// The call and the process of another problem, if known.
     fn where_failed(&self, line: &Line) -> Markup {
         let first = self.verdict.others.iter().find(|problem| problem.in_short == line.text);
         let Some(first) = first.and_then(|problem| problem.incidents.first()) else { return html! {} };
@@ -207,7 +207,7 @@ impl<'r> Page<'r> {
         }
     }
 
-    /// What each process did when the job hung.
+    /// Lists the calls in which processes waited when the job hung.
     fn doing(&self) -> Markup {
         let Some(hang) = self.report.lasting_hangs().next() else { return html! {} };
         let doing = &hang.doing;
@@ -221,7 +221,7 @@ impl<'r> Page<'r> {
         }
     }
 
-    /// What the record is.
+    /// Describes the recording.
     pub fn record(&self) -> Markup {
         html! {
             dl {
@@ -233,7 +233,7 @@ impl<'r> Page<'r> {
         }
     }
 
-    /// Where a line of the digest leads.
+    /// Returns the link target of a headline.
     fn target(&self, about: About) -> String {
         match about {
             About::Death(process) => self.process_id(&process.proc),
@@ -263,7 +263,7 @@ impl<'r> Page<'r> {
                 .collect()
         };
         let (mut told, noted) = (without_lead(told), without_lead(noted));
-        // What follows from the end of a process stands below what does not.
+        // Consequences of a process end come after other findings.
         told.sort_by_key(|finding| self.ended_before(finding).is_some());
         // The headline says all of a single one.
         let many = hung.iter().chain(died).filter(|problem| problem.items.len() > 1);
@@ -298,7 +298,7 @@ impl<'r> Page<'r> {
         html! {
             article class={ "card " (class) } {
                 h3 { (problem.what) }
-                // Of one that made no call, the name alone says little.
+                // For a program without calls, the name alone is too little.
                 @if problem.kind.is_none() && problem.what.contains(LAUNCHED) {
                     @let commands = self.brief.commands();
                     p { (if commands.len() > 1 { "started as one of" } else { "started as" }) @for command in commands.iter().take(MOST_LISTED) { " " code { (command) } br; } }
@@ -319,7 +319,7 @@ impl<'r> Page<'r> {
         format!("f{}", place.unwrap_or(0))
     }
 
-    /// A place, behind which its stack is folded where there is more to it.
+    /// A place, with its stack folded below if there is more to show.
     pub fn place_in(&self, place: &Place, stack: &[Place]) -> Markup {
         html! {
             @if is_short(stack) { (place.long()) } @else { details { summary { (place.long()) } (self.stack(stack)) } }
@@ -357,7 +357,7 @@ fn class_of(about: About) -> &'static str {
     }
 }
 
-/// A text of several lines, of which those after the first belong to it.
+/// A text of several lines. The lines after the first belong to it.
 fn lines(text: &str) -> Markup {
     let mut all = text.lines();
     let first = all.next().unwrap_or_default();
@@ -365,7 +365,7 @@ fn lines(text: &str) -> Markup {
     html! { (first) @if !others.is_empty() { ol.stack { @for line in others { li { (line) } } } } }
 }
 
-/// How many of a list are not shown.
+/// Returns a line with the number of list items that are not shown.
 fn left_out(all: usize) -> Markup {
     let more = all.saturating_sub(MOST);
     html! { @if more > 0 { p.hint { (more) " more are left out; cupeer report --all shows them" } } }

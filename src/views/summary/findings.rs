@@ -7,13 +7,12 @@ use cupeer_report::style::Mark;
 use cupeer_report::verdict::{Alike, Verdict, clue, times};
 use cupeer_rules::{Found, Rule, Severity, label};
 
-/// How many other sites of a finding are named.
+/// Number of other sites that are listed per finding.
 const MOST_SITES: usize = 3;
-/// The most clues.
 const MOST_CLUES: usize = 3;
 
-/// What rules have found, some lines a kind, and how many kinds there are, without costs. Where it was said in a line each as it
-/// happened, what to do has not been said yet.
+/// Returns some lines per kind of finding, and the number of kinds, without costs. Lines printed live during
+/// the run have no hint, so it is added here.
 pub fn lines(verdict: &Verdict) -> (Vec<Line>, usize) {
     let (report, mut groups) = (verdict.report, verdict.alike());
     let kinds = groups.len();
@@ -24,7 +23,7 @@ pub fn lines(verdict: &Verdict) -> (Vec<Line>, usize) {
         let (first, count, who) = (group.first(), times(group.count()), group.who(verdict));
         let (severity, rule, function) = (first.severity, clean(&first.rule), clean(&first.function));
         let mark = Mark::of_severity(severity);
-        // The library said what to do about others when it found them.
+        // The library printed the fixes of the others when it found them.
         let is_new = Rule::of(&first.rule).is_some_and(|rule| rule.spec().found == Found::InRecordings);
         let is_hint_due = (is_hint_due || is_new && mark != Mark::Note) && !first.hint.is_empty();
         let message = Some(format!("    {}", clean(&group.message())));
@@ -32,7 +31,7 @@ pub fn lines(verdict: &Verdict) -> (Vec<Line>, usize) {
         // More of them would be longer than the report.
         let is_first = groups.first().is_some_and(|group| std::ptr::eq(group.first(), first));
         let code = report.source_line(&first.caller).filter(|_| is_first);
-        // Where what it is about was made, freed or closed.
+        // Sites that made, freed, or closed the object.
         let mut others: Vec<String> = Vec::new();
         for object in &first.objects {
             let line = object.place().and_then(Place::line);
@@ -78,7 +77,7 @@ fn elsewhere(report: &Report, finding: &Finding, object: &Object) -> String {
     }
 }
 
-/// How many notes there are, where the run was asked to check, and did not show them.
+/// Returns the number of notes, if the run checked rules and did not print them.
 pub fn notes(verdict: &Verdict) -> Option<String> {
     let mut levels = verdict.report.processes.iter().filter_map(Process::checked);
     let notes = verdict.noted.iter().map(|finding| finding.count).sum();
@@ -95,7 +94,7 @@ mod tests {
     use cupeer_spec::function::FnId::{self, *};
     use cupeer_spec::record::slot::finding::Confidence;
 
-    /// What ranks do: the rank, the function, the rule that it breaks, how bad that is, and the message.
+    /// Call of a rank in a finding: the rank, the function, the broken rule, its severity, and the message.
     type Act<'a> = (Option<u32>, FnId, &'a str, Severity, &'a str);
 
     /// The lines about findings after a run of these, in which checks report findings this severe.

@@ -49,7 +49,7 @@ fn handles_are_counted_and_not_openings() {
 }
 
 #[test]
-fn of_a_ring_the_last_calls_are_counted() {
+fn last_calls_of_a_ring_are_counted() {
     let calls = |count: u64| {
         let lines = record(Some(8), |writer, stream| {
             let call = |i| writer::call(cuCtxEnablePeerAccess, 10 * i, 10 * i + 5);
@@ -65,7 +65,7 @@ fn of_a_ring_the_last_calls_are_counted() {
 }
 
 #[test]
-fn what_the_driver_had_ended_already_has_not_failed() {
+fn releases_after_driver_shutdown_have_not_failed() {
     let lines = record(None, |writer, stream| {
         let late = [cuDevicePrimaryCtxRelease, cuMemFree_v2, cuIpcCloseMemHandle, cuIpcGetMemHandle];
         for (i, function) in late.into_iter().enumerate() {
@@ -103,7 +103,7 @@ fn killed_processes_are_in_the_order_of_their_ends_and_not_of_their_last_calls()
 }
 
 #[test]
-fn what_is_wrong_is_marked_and_what_is_counted_is_not() {
+fn problems_are_styled_and_counts_are_not() {
     let of = |mark: Option<Mark>, text: &str| {
         Line { text: text.into(), mark, matters: true }.marked(Style::Colored)
     };

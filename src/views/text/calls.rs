@@ -11,11 +11,11 @@ use cupeer_report::verdict::{in_runtime, whose};
 use cupeer_spec::effect::Object;
 use std::collections::HashMap;
 
-/// The most frames of a stack where not all are asked for.
+/// The most frames of a stack, unless all are requested.
 const MOST_FRAMES: usize = 4;
 
 impl View<'_> {
-    /// Failures of which neither a rule nor what is wrong has told; each of all where they were asked for.
+    /// Lists failures that neither a finding nor a problem mentions; all of them on request.
     pub fn failures(&self) -> String {
         let groups = &self.report.failure_groups;
         let usual: Vec<&FailureGroup> =
@@ -108,7 +108,7 @@ impl View<'_> {
         text
     }
 
-    /// What was opened and not closed, by the stack that opened it.
+    /// Lists handles that were opened and not closed, by the stack that opened them.
     pub fn leaks(&self) -> String {
         let leaks = &self.report.leaks;
         if leaks.is_empty() {

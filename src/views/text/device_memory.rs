@@ -6,7 +6,7 @@ use cupeer_report::model::{Memory, MemoryRow, OtherProcess};
 use cupeer_report::moments::{bytes, number};
 use cupeer_report::names::clean;
 
-/// The most tables where not all are asked for.
+/// The most tables, unless all are requested.
 const MOST: usize = 3;
 
 impl View<'_> {

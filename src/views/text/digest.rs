@@ -1,4 +1,4 @@
-//! The headline at the start of a report; without problems, what was seen and not checked.
+//! The headline at the start of a report. Without problems: the checked and unchecked calls.
 
 use super::View;
 use crate::table::wrap;
@@ -27,7 +27,7 @@ impl View<'_> {
         lines.fold(first, |text, line| text + "\n    " + &line) + "\n"
     }
 
-    /// What was seen and not checked.
+    /// Describes recorded activity that was not checked.
     fn seen(&self) -> String {
         let text: String = self.verdict.seen().iter().map(|text| self.item("", text)).collect();
         if text.is_empty() { text } else { text + "\n" }

@@ -8,11 +8,11 @@ use cupeer_report::model::{FailureGroup, Fault, FaultHit, Handle, Pending, Proce
 use cupeer_report::moments::{duration, number};
 use cupeer_report::names::{clean, counted};
 
-/// The most calls of a rule that are shown where not all are asked for.
+/// The most calls per rule, unless all are requested.
 const MOST_HITS: usize = 3;
 
 impl View<'_> {
-    /// All about fault plans, where there is one.
+    /// All about fault plans, if there is one.
     pub fn faults(&self) -> String {
         let did = [self.failed_on_purpose(), self.stopped(), self.handles_on_purpose()].concat();
         let table = self.rules() + &self.hits();
@@ -24,7 +24,7 @@ impl View<'_> {
         self.title(title) + &did + &table
     }
 
-    /// The rules, in the order in which they are looked at.
+    /// Lists the rules in the order in which they are checked.
     fn rules(&self) -> String {
         let faults = &self.report.faults;
         let head = ["FAULT", "MATCHED", "FIRED", "DEFINITION"];
@@ -74,10 +74,10 @@ impl View<'_> {
             waited => format!(", waited {}", duration(waited)),
         };
         let (function, process) = (clean(&hit.function), self.names.process(&hit.proc));
-        // It had nothing to do: another rule was first, or the call failed.
+        // The rule had no effect: another one came first, or the call failed.
         let did = if words.is_empty() { "nothing".to_owned() } else { words.join(", ") };
         let at = self.at(hit.time_ns);
-        // What is denied is not counted for a when=.
+        // Denied calls are not counted for a when=.
         let count = match &*fault.plan {
             DENY => String::new(),
             _ => format!(" (call {} of those it counts)", number(hit.count)),
@@ -85,7 +85,7 @@ impl View<'_> {
         format!("at {function}, {process}, at {at}: {did}{waited}{count}")
     }
 
-    /// The calls that failed because a plan said so, and those that did because of what it had done.
+    /// Lists the calls in which a plan injected a failure, and those that failed as a consequence.
     fn failed_on_purpose(&self) -> String {
         let thing = |what: &str, is_one: fn(&FailureGroup) -> bool| {
             let groups: Vec<&FailureGroup> =

@@ -109,7 +109,7 @@ impl View<'_> {
 
     /// `8 on 1 host (vm): 8 have ended; ranks 0-7`.
     fn who(&self) -> String {
-        // One that became another program has an entry for each.
+        // A process that executed another program has an entry for each program.
         let (became, processes): (Vec<&Process>, Vec<&Process>) =
             self.report.processes.iter().partition(|process| process.exit.kind == ExitKind::Executed);
         let hosts = &self.report.record.hosts;
@@ -140,7 +140,7 @@ impl View<'_> {
     }
 }
 
-/// What a process does or did, in a word or a few, and the place of that among the others.
+/// Returns the state of a process in a few words, and its sort order.
 fn state(process: &Process) -> (u8, &'static str) {
     let is_asked = process.asked.is_some() || process.exit.signal.is_some_and(is_asking);
     match process.exit {

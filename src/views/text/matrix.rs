@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 /// The fewest devices for which there is a picture: of fewer, the table says it all.
 const FEWEST: usize = 3;
-/// What it shows, with what the letters mean.
+/// Title, with the legend.
 pub const TITLE: &str = "Access between devices (e enabled, y can, n cannot; o opened over IPC, ! failed)";
 /// The columns of a cell.
 const CELL: usize = 4;
@@ -58,7 +58,7 @@ impl View<'_> {
     }
 }
 
-/// `eo!`: what all processes together did.
+/// Formats the access of all processes together: `eo!`.
 pub fn cell(peers: &[&Peer]) -> String {
     let any = |what: fn(&Peer) -> bool| peers.iter().any(|peer| what(peer));
     let mut cell = String::new();
@@ -78,7 +78,7 @@ pub fn cell(peers: &[&Peer]) -> String {
     if cell.is_empty() { ".".into() } else { cell }
 }
 
-/// Whether asking or switching on or off failed. That access is on already is no failure.
+/// Returns true if a query, or enabling or disabling access, failed. Enabling access twice is no failure.
 fn has_failed(peer: &Peer) -> bool {
     peer.failed.keys().any(|name| name != "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED")
 }

@@ -9,7 +9,8 @@ use cupeer_report::model::{Allocation, DeviceMemory, Kept, Multicast, Proc, Wher
 use cupeer_report::moments::{bytes, duration, number};
 use cupeer_report::names::counted;
 
-/// What was kept for less time, and was given up by itself or at exit after its owner's, is part of an orderly end.
+/// An import that is held for a shorter time after its owner's end, and is then released by the program or at
+/// exit, is part of an orderly end.
 const BRIEF: u64 = 1_000_000_000;
 
 impl View<'_> {
@@ -54,7 +55,7 @@ impl View<'_> {
         }
     }
 
-    /// What processes keep alive for others, and what they kept for long.
+    /// Lists memory that processes keep alive for others, and memory that they kept for long.
     fn kept(&self) -> String {
         let kept = &self.report.allocations.kept;
         let told: Vec<&Kept> = kept.iter().filter(|kept| self.all || !is_orderly(kept)).collect();
@@ -81,7 +82,7 @@ impl View<'_> {
         }
     }
 
-    /// Multicast objects, and who waits for devices that nobody has added.
+    /// Lists multicast objects, and the processes that wait for missing devices.
     fn multicast(&self) -> String {
         let all = &self.report.allocations.multicast;
         let mut table = Table::new(&["MADE BY", "SIZE", "DEVICES", "BOUND", "MAPPED BY", "HELD BY"], 6, 10);
@@ -115,7 +116,7 @@ impl View<'_> {
         if names.is_empty() { "-".into() } else { names.join(", ") }
     }
 
-    /// Single allocations, where all is asked for.
+    /// Lists single allocations if all rows are requested.
     fn single(&self) -> String {
         let memory = &self.report.allocations;
         if !self.all {
@@ -156,13 +157,13 @@ impl View<'_> {
     }
 }
 
-/// How many devices of a multicast object were added, of how many.
+/// Formats the number of devices added to a multicast object, and the number that it was created for.
 fn joined(row: &Multicast) -> String {
     let added = number(row.devices.len() as u64);
     row.wanted_devices.map_or(added.clone(), |wanted| format!("{added} of {wanted}"))
 }
 
-/// Whether it was kept only while the job ended.
+/// Returns true if memory was kept only while the job ended.
 fn is_orderly(kept: &Kept) -> bool {
     let is_held = kept.until == "now" || kept.until == "exit" && kept.given_up_by == "release";
     !is_held && kept.longest_ns < BRIEF

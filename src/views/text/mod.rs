@@ -27,10 +27,10 @@ use std::ops::Deref;
 
 pub use crate::form::Options;
 
-/// The most rows of a table where not all are asked for.
+/// The most rows of a table, unless all are requested.
 const MOST_ROWS: usize = 20;
 
-/// As many columns as no line takes.
+/// More columns than any line has.
 const WIDE: usize = 1 << 20;
 
 /// Form `text`.
@@ -52,7 +52,7 @@ impl Form for TextForm {
     }
 }
 
-/// A report on its way to text.
+/// A report that is written as text.
 pub(crate) struct View<'a> {
     verdict: &'a Verdict<'a>,
     shown: &'a str,
@@ -119,7 +119,7 @@ impl<'a> View<'a> {
         View { verdict, shown: "", width, most, style: Style::Plain }
     }
 
-    /// The same in lines that are not wrapped.
+    /// The same view, without line wrapping.
     pub(crate) fn wide(verdict: &'a Verdict<'a>) -> Self {
         View::new(verdict, WIDE)
     }
@@ -133,12 +133,12 @@ impl<'a> View<'a> {
         self.title(title) + &table + &self.more(rows)
     }
 
-    /// What stands over a table or a list.
+    /// Formats the title of a table or a list.
     fn title(&self, title: &str) -> String {
         format!("\n{}\n", self.style.mark(Mark::Heading, title))
     }
 
-    /// How many of so many rows are left out, and how to see them.
+    /// Returns a line with the number of rows that are left out, and the option that shows them.
     fn more(&self, rows: usize) -> String {
         match rows.saturating_sub(self.most) {
             0 => String::new(),
@@ -152,8 +152,8 @@ impl<'a> View<'a> {
         things.take(self.most).map(lines).collect::<String>() + &more
     }
 
-    /// A text in lines that fit, the first behind `before`, the others as far in; two columns further, where `before`
-    /// does not tell them apart.
+    /// Wraps a text: the first line follows `before`, and the others are indented as far. If `before` is only
+    /// spaces, the others are indented by two more columns.
     fn item(&self, before: &str, text: &str) -> String {
         let indent = display_width(before);
         let further = if indent > 0 && before.trim().is_empty() { indent + 2 } else { indent };

@@ -9,11 +9,11 @@ use cupeer_report::names::{clean, ranks};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What the names of variables begin with that stand below the processes.
+/// Prefixes of variables that are listed below the processes.
 const TOLD: [&str; 2] = ["NCCL_P2P_", "NCCL_CUMEM_"];
-/// So many processes have a row each, alike or not.
+/// Number of processes that have a row each, even if they are similar.
 const FEW: usize = 8;
-/// So many ranks that are alike share a row.
+/// Number of similar ranks from which they share a row.
 const MANY: usize = 3;
 
 impl View<'_> {
@@ -47,8 +47,8 @@ impl View<'_> {
         self.section("Processes", table, rows.len()) + &self.variables()
     }
 
-    /// The processes, of which ranks are together where they run one program on one host, ended alike and called the same
-    /// last, unless all are asked for or there are few.
+    /// Groups processes: ranks are in one group if they run the same program on one host, ended in the same
+    /// way, and made the same last call. No groups if all processes are requested, or if there are few.
     fn alike(&self) -> Vec<Vec<&Process>> {
         let all = &self.report.processes;
         if self.all || all.len() <= FEW {
@@ -131,7 +131,7 @@ pub fn program(process: &Process) -> String {
     }
 }
 
-/// One value that all have, or the least and the greatest.
+/// Formats the common value, or the least and the greatest.
 fn least_and_most(values: impl Iterator<Item = u64> + Clone, shown: impl Fn(u64) -> String) -> String {
     let (Some(least), Some(most)) = (values.clone().min(), values.max()) else { return "-".into() };
     if least == most { shown(least) } else { format!("{}-{}", shown(least), shown(most)) }

@@ -38,7 +38,7 @@ pub fn unmatched(entries: &[Suppression]) -> Vec<String> {
 impl View<'_> {
     pub fn suppressed(&self) -> String {
         let mut lines = lines(self.report.findings.iter());
-        // Where filters are given, nobody knows what the entries mean beside.
+        // With filters, matches outside of the selection are unknown.
         if self.report.record.filters.is_empty() {
             lines.extend(unmatched(&self.report.suppressions));
         }

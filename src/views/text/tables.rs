@@ -11,17 +11,17 @@ use cupeer_spec::effect::Object;
 use cupeer_spec::way;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How many closed handles are summed up in one line, where not all are asked for.
+/// Number of closed handles from which they become one line, unless all are requested.
 const MOST_CLOSED: usize = 20;
 
 /// The columns of the table of devices.
 pub const DEVICES: [&str; 5] = ["DEVICE", "PCI", "NAME", "SEEN BY", "UUID"];
-/// From more pairs on, those from one device that are alike in all else share a row.
+/// Number of pairs from which pairs of one device share a row if the rest is equal.
 const MANY_PAIRS: usize = 16;
 /// The columns of the table of pairs of devices.
 pub const PAIRS: [&str; 8] = ["FROM", "TO", "ASKED", "CAN", "ENABLED BY", "OPENED", "FAILED", "COPIED"];
 
-/// Rows of pairs, of which those from one device share one that are alike in all else.
+/// Folds rows of pairs: pairs of one device share a row if the rest is equal.
 fn folded(rows: Vec<Vec<String>>) -> Vec<Vec<String>> {
     const TO: usize = 1;
     let mut folded: Vec<(Vec<String>, u64)> = Vec::new();
@@ -66,7 +66,7 @@ impl View<'_> {
             ]);
         }
         let shown = self.section("Functions", table, self.report.functions.len());
-        // The column is missing where there are no ranks, and where there is no room for it.
+        // The column is missing if there are no ranks, or no space for it.
         match shown.contains("  RANKS") {
             true => shown.replacen("Functions", "Functions (ranks: least/median/most calls)", 1),
             false => shown,
@@ -97,7 +97,7 @@ impl View<'_> {
         let rows: Vec<&Handle> =
             handles.iter().filter(|handle| is_told_of || handle.state != State::Closed).collect();
         for handle in rows.iter().take(self.most) {
-            // What is damaged is shown as what it is a copy of.
+            // A damaged handle appears as its original.
             let original = self.original(handle);
             let of = original.unwrap_or(handle);
             let size = match of.bytes {
@@ -164,7 +164,7 @@ impl View<'_> {
         self.section("Pairs of devices", table, count)
     }
 
-    /// The pairs of devices in the columns of [`PAIRS`]: what is wrong first.
+    /// Returns the pairs of devices in the columns of [`PAIRS`], problems first.
     pub fn pair_rows(&self) -> Vec<Vec<String>> {
         let mut rows: Vec<_> = pairs::pairs(self.report).into_iter().collect();
         let is_wrong = |peers: &[&Peer]| peers.iter().any(|peer| peer.unmapped_since_failure);
@@ -204,7 +204,7 @@ impl View<'_> {
         if text.is_empty() { "-".into() } else { text }
     }
 
-    /// Libraries whose calls went past us.
+    /// Lists libraries whose calls bypass cupeer.
     pub fn escaped(&self) -> String {
         let mut who: BTreeMap<_, BTreeSet<&str>> = BTreeMap::new();
         for escaped in self.report.past() {
@@ -222,7 +222,7 @@ impl View<'_> {
     }
 }
 
-/// What processes were told about a pair.
+/// Returns the answers that processes got about a pair.
 fn can(peers: &[&Peer]) -> &'static str {
     let answers: BTreeSet<bool> = peers.iter().filter_map(|peer| peer.can_access).collect();
     match (answers.contains(&true), answers.contains(&false)) {
@@ -233,7 +233,7 @@ fn can(peers: &[&Peer]) -> &'static str {
     }
 }
 
-/// What copies moved from the one device to the other.
+/// Formats the bytes copied from one device to the other.
 fn copied(peers: &[&Peer]) -> String {
     match peers.iter().map(|peer| peer.copies).sum() {
         0 => "-".into(),

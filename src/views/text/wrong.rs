@@ -8,7 +8,7 @@ use cupeer_report::verdict::{ABNORMAL, Problem};
 pub const MOST: usize = 5;
 
 impl View<'_> {
-    /// What is wrong in full; nothing, where nothing is.
+    /// Lists all problems; empty if there are none.
     pub fn wrong(&self) -> String {
         let hung = self.hung.as_ref().map_or_else(String::new, |hung| self.problem(hung));
         let hung = self.style.mark_in(Mark::Error, "hang", &hung);
@@ -21,7 +21,7 @@ impl View<'_> {
         if text.is_empty() { text } else { self.title("Problems") + &text + &outside }
     }
 
-    /// Things of one kind, as [`Problem::of`] takes them; nothing, where there are none.
+    /// Lists things of one kind, as [`Problem::of`] does; empty if there are none.
     pub fn things(&self, count: (u64, &str), what: &str, items: Vec<String>) -> String {
         Problem::of(count, what, items).map_or_else(String::new, |problem| self.problem(&problem))
     }

@@ -8,7 +8,7 @@ use cupeer_spec::record::slot::{self, finding::Confidence};
 use cupeer_spec::record::{BLOCK, counted, live, meta};
 use proptest::prelude::*;
 
-/// Reads all that can be read, and asks all that can be asked.
+/// Reads all data, and calls all queries.
 fn read_all(bytes: Vec<u8>) -> Result<(), TestCaseError> {
     let slots = bytes.len() / 64 + 1;
     let Ok(process) = Process::from_bytes("a.cupeer", bytes) else { return Ok(()) };
@@ -32,7 +32,7 @@ fn read_all(bytes: Vec<u8>) -> Result<(), TestCaseError> {
         }
     }
     prop_assert!(events.error().is_none());
-    // Whoever follows it sees no more either, however often he looks.
+    // A follower sees no more than a reader, however often it looks.
     let mut follower = Follower::new(&process).expect("memory can be read");
     for _ in 0..2 {
         while follower.look(1).is_ok() && follower.behind() > 0 {}
@@ -87,7 +87,7 @@ fn good(ring: bool) -> Vec<u8> {
     writer.into_bytes()
 }
 
-/// What can happen to bytes. Places are parts of the whole, in 65536ths.
+/// Damage to a file. Places are fractions of the file, in 65536ths.
 #[derive(Clone, Debug)]
 enum Damage {
     /// A byte of the header, of the head of a block, of its end, or of a slot's first word.
@@ -96,7 +96,7 @@ enum Damage {
     Trailer(u8, u8, u8),
     Word(u16, u8, u8),
     Any(u16, u8),
-    /// The same block twice, or two in each other's place.
+    /// Duplicates a block, or swaps two blocks.
     Copy(u8, u8),
     Swap(u8, u8),
     Fill(u8, u8),

@@ -5,7 +5,7 @@ use cupeer_record::{Content, Details, Event, Left, Outcome, writer};
 use cupeer_spec::record::slot::{self, Line, detail};
 use cupeer_spec::record::{self, BLOCK, BlockHeader, SLOTS};
 
-/// Where slot `i` of a block begins.
+/// Returns the offset of slot `i` of a block.
 fn slot_place(block: usize, i: usize) -> usize {
     block * BLOCK + (1 + i) * 64
 }
@@ -14,7 +14,7 @@ fn slot_place(block: usize, i: usize) -> usize {
 fn a_torn_chunk_does_not_count_and_its_window_does() {
     let (mut writer, stream) = one_stream();
     fill(&mut writer, stream, 0..2 * SLOTS as u64);
-    // The window is full and not emptied; make the record of a process that died while it emptied it.
+    // The window is full. Simulate a process that died while it copied the window.
     let mut bytes = writer.into_bytes();
     let mut chunk = bytes[BLOCK..2 * BLOCK].to_vec();
     let mut header: BlockHeader = record::read(&chunk).unwrap();
@@ -26,7 +26,7 @@ fn a_torn_chunk_does_not_count_and_its_window_does() {
     bytes.extend(&chunk);
     let process = read(bytes.clone());
     assert_eq!(process.events().unwrap().count(), 2 * SLOTS);
-    // The file may also end in it.
+    // The file may also end within it.
     bytes.truncate(bytes.len() - half);
     let process = read(bytes);
     assert_eq!(process.problem, None);
@@ -37,7 +37,7 @@ fn a_torn_chunk_does_not_count_and_its_window_does() {
 fn slots_that_stand_in_window_and_chunk_are_taken_once() {
     let (mut writer, stream) = one_stream();
     fill(&mut writer, stream, 0..SLOTS as u64 + 5);
-    // As if the process had died after the copy and before the window began anew: the window is what the chunk is.
+    // As if the process had died after copying the window and before reusing it: window and chunk are equal.
     let mut bytes = writer.into_bytes();
     let mut chunk = bytes[2 * BLOCK..3 * BLOCK].to_vec();
     let mut header: BlockHeader = record::read(&chunk).unwrap();
@@ -61,7 +61,7 @@ fn chunks_that_lie_in_disorder_are_brought_into_order() {
 fn stale_and_empty_slots_are_skipped() {
     let (mut writer, stream) = one_stream();
     fill(&mut writer, stream, 0..SLOTS as u64);
-    // The window begins anew here, and keeps what it held.
+    // The window is reused here, and keeps its old slots.
     for i in 0..10 {
         writer.call(stream, &call(1000 + i, 1000 + i)).unwrap();
         writer.skip(stream).unwrap();
@@ -71,7 +71,7 @@ fn stale_and_empty_slots_are_skipped() {
 }
 
 #[test]
-fn what_looks_like_a_call_in_the_middle_of_an_old_detail_is_none() {
+fn old_details_are_not_read_as_calls() {
     let (mut writer, stream) = one_stream();
     writer.call(stream, &call(1, 1)).unwrap();
     writer.skip(stream).unwrap();
@@ -112,12 +112,12 @@ fn details_belong_to_their_call() {
     for i in 0..7 {
         writer.call(stream, &call(20 + i, i)).unwrap();
     }
-    // Of an earlier call, that a signal handler came between.
+    // An end of an earlier call, behind a signal handler's calls.
     let late = Details { texts: vec![(3, b"late".to_vec())], ..Details::default() };
     writer.details(stream, number, &late).unwrap();
     writer.call(stream, &call(40, 40)).unwrap();
     writer.call(stream, &call(41, 41)).unwrap();
-    // Of one that was handed out long ago, and of none.
+    // An end of a call that was returned long ago, and one of no call.
     writer.details(stream, number, &late).unwrap();
     writer.details(stream, 1 << 40, &late).unwrap();
     let calls = all_calls(writer.into_bytes());
@@ -170,7 +170,7 @@ fn an_end_that_comes_late_finds_its_call_or_comes_alone() {
     }
     let (near, _) = begin(&mut writer, 2);
     let (never, _) = begin(&mut writer, 3);
-    // Here the window begins anew.
+    // The window is reused here.
     let end = |end, which, result| {
         let mut ended = call(10, which);
         ended.end = end;
@@ -182,7 +182,7 @@ fn an_end_that_comes_late_finds_its_call_or_comes_alone() {
     writer.call(stream, &call(900, 900)).unwrap();
     writer.end(stream, near, &end(1000, 2, 2)).unwrap();
     writer.end(stream, far, &end(1001, 1, 1)).unwrap();
-    // Twice, and of a call that nobody has seen.
+    // A second end, and the end of an unseen call.
     writer.end(stream, far, &end(1002, 1, 1)).unwrap();
     let number = slot::word(slot::LATE_END, 1, 0, 0);
     writer.slot(stream, slot::Slot { word: number, start: 1 << 50, ..pending.slot }).unwrap();
@@ -211,7 +211,7 @@ fn an_end_that_comes_late_finds_its_call_or_comes_alone() {
 fn unknown_kinds_are_skipped_with_all_their_slots() {
     let (mut writer, stream) = one_stream();
     writer.call(stream, &call(1, 1)).unwrap();
-    // What lies in it looks like a call.
+    // Contains bytes that look like a call.
     let inner = slot::word(slot::RETURNED, 1, 0, 2);
     let mut items = vec![0; 48];
     items.extend(inner.to_le_bytes());

@@ -57,7 +57,7 @@ fn hits_belong_to_their_call() {
 }
 
 #[test]
-fn what_came_of_a_call_that_hung_takes_the_place_of_what_was_said_before() {
+fn late_end_of_a_hung_call_replaces_its_first_end() {
     let (mut writer, stream) = one_stream();
     let mut hung = call(10, 1);
     (hung.outcome, hung.injected) = (Outcome::Returned(205), true);
@@ -80,7 +80,7 @@ fn what_came_of_a_call_that_hung_takes_the_place_of_what_was_said_before() {
 }
 
 #[test]
-fn what_the_driver_did_all_the_same_is_known() {
+fn driver_results_of_injected_calls_are_known() {
     assert!(hit(did::ERROR, "a/1").is_done_all_the_same());
     for other in [did::DELAY, did::ERROR | did::NOT_CALLED, did::ERROR | did::UNDONE, did::ERROR | did::DRY] {
         assert!(!hit(other, "a/1").is_done_all_the_same(), "{other}");
@@ -100,13 +100,13 @@ fn files_of_all_hosts_and_plans_are_read_and_are_no_record_by_themselves() {
     assert_eq!(FaultFile::all_in(folder.path()).len(), 1);
     writer::job(folder.path()).unwrap();
     Writer::create(folder.path(), About::default()).unwrap().finish().unwrap();
-    // Another plan of that host, and the first one on another host that has a directory of its own.
+    // Another plan of that host, and the first plan of another host, which has its own directory.
     writer::faults(folder.path(), ([1; 16], 0xac), &[rule("mine/1", "cuMemFree*:error=999", 1, 1)], 1, &[])
         .unwrap();
     let inner = folder.path().join("other");
     std::fs::create_dir(&inner).unwrap();
     writer::faults(&inner, ([2; 16], 0xab), &rules, 3, &[78]).unwrap();
-    // Others that may lie there.
+    // Other files that may be in the directory.
     std::fs::write(folder.path().join(format!("{}gate", spec::RELEASE)), b"").unwrap();
     std::fs::create_dir(folder.path().join("vllm-cache")).unwrap();
     std::fs::write(folder.path().join("vllm-cache/gpu_p2p_access_cache.json"), b"{}").unwrap();
@@ -127,7 +127,7 @@ fn files_of_all_hosts_and_plans_are_read_and_are_no_record_by_themselves() {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_said() {
+fn problems_of_files_are_described() {
     let good = file(vec![rule("a/1", "cuInit:error=1", 1, 1), rule("a/2", "cuInit:delay=1s", 1, 1)], vec![5]);
     let bytes = good.bytes();
     let changed = |at: usize, byte: u8| {
@@ -146,7 +146,7 @@ fn what_is_wrong_with_a_file_is_said() {
     let cut = FaultFile::from_bytes("faults", bytes[..spec::TEXT + 20].to_vec()).unwrap();
     assert_eq!(cut.problem.unwrap(), "is cut off: some of what fault plans did is missing");
     assert_eq!((cut.rules[0].name.as_str(), cut.rules[0].matched), ("a/1", 0));
-    // A rule more, whose counters lie in what was a scope.
+    // An additional rule, whose counters are in the space of a scope.
     let mut more = bytes.clone();
     more.extend([0; 64]);
     more[12] = 3;

@@ -60,7 +60,7 @@ fn objects_belong_to_the_finding_before_them_also_in_the_next_detail() {
 }
 
 #[test]
-fn what_a_writer_writes_is_what_the_format_says() {
+fn writer_follows_the_format() {
     let (mut writer, stream) = one_stream();
     let findings = vec![finding("a", vec![object(1)]), Finding { argument: None, ..finding("", Vec::new()) }];
     let details = Details { findings: findings.clone(), ..Details::default() };

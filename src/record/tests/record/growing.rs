@@ -8,7 +8,7 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 
-/// Stops the writer, also where a reading fails.
+/// Stops the writer, even if a reading fails.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -17,7 +17,7 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Reads again and again while another thread writes to two streams, and says what the last reading had.
+/// Reads repeatedly while another thread writes to two streams. Passes the last reading to `check`.
 fn read_while_written(about: About, check: impl Fn(&[Vec<u64>], u64)) {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = Writer::create(dir.path(), About { at_once: true, ..about.clone() }).unwrap();
@@ -80,7 +80,7 @@ fn a_ring_has_no_event_twice_and_none_that_is_torn() {
 }
 
 #[test]
-fn who_came_too_early_knows_the_functions_all_the_same() {
+fn early_readers_learn_the_functions_later() {
     let dir = tempfile::tempdir().unwrap();
     let about = About { at_once: true, ..About::default() };
     let path = dir.path().join(about.proc() + ".cupeer");

@@ -1,4 +1,4 @@
-//! Directories: what their files tell about processes and hosts, and their problems.
+//! Directories: facts in their files about processes and hosts, and their problems.
 
 use super::{call, read};
 use cupeer_record::writer::{self, About, Writer};
@@ -61,7 +61,7 @@ fn without_a_record_there_is_no_job() {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_a_problem() {
+fn damaged_files_are_problems() {
     let dir = tempfile::tempdir().unwrap();
     let good = fs::read(record(dir.path(), About::default())).unwrap();
     let write = |name: &str, bytes: &[u8]| fs::write(dir.path().join(name), bytes).unwrap();
@@ -131,7 +131,7 @@ fn another_key_is_a_problem_and_a_copy_is_left_out() {
 }
 
 #[test]
-fn what_a_process_was_is_known() {
+fn process_facts_are_read() {
     let mut writer = Writer::in_memory(About::default());
     writer.text("program", "/usr/bin/first").unwrap();
     writer.text("program", "/usr/bin/python3").unwrap();
@@ -151,14 +151,14 @@ fn what_a_process_was_is_known() {
         path: path.into(),
     };
     let libraries = [library(0x1000, 5, "a"), library(0x1000, 10, "b"), library(0x3000, 20, "c")];
-    // So many that further blocks are needed.
+    // Enough to need further blocks.
     for library in libraries.iter().cycle().take(3000) {
         writer.library(library).unwrap();
     }
     let device = Device { ordinal: 1, uuid: [9; 16], pci: "0000:1b:00.0".into(), name: "NVIDIA H200".into() };
     writer.device(&device).unwrap();
     writer.escaped("dlmopen", "/lib/x.so").unwrap();
-    // Those that nobody knows, and those that are malformed.
+    // Unknown entries, and malformed ones.
     writer.entry(99, &[b"what?"]).unwrap();
     for tag in 1..8 {
         writer.entry(tag, &[b"x"]).unwrap();
@@ -207,7 +207,7 @@ fn processes_of_one_boot_share_a_clock() {
 }
 
 #[test]
-fn whether_a_process_runs_is_known_on_its_host() {
+fn running_processes_are_known_on_their_host() {
     let boot_id = host::boot_id().unwrap();
     let stat = fs::read_to_string("/proc/self/stat").unwrap();
     let started = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(19).unwrap().parse().unwrap();
@@ -242,7 +242,7 @@ fn an_end_that_was_written_after_the_record_was_opened_is_seen() {
     assert_eq!(process.end(), end);
 }
 
-/// An entry of a table that is told from others by its key.
+/// Returns an entry of a table with this key.
 fn entry(key: u64) -> live::Entry {
     let (kind, pid) = (live::kind::OPENED_MEMORY, 1000);
     let (fingerprint, checked, address) = (key, key, key);
@@ -261,7 +261,7 @@ fn a_table_says_what_is_open() {
         assert!(table.entries.iter().map(|entry| entry.key).eq(0..count));
         let mut bytes = fs::read(&path).unwrap();
         if count > 1 {
-            // One is being given up.
+            // This entry is being given up.
             bytes[live::entry_place(0, 1)] = live::state::CLAIMED as u8;
             let table = LiveTable::from_bytes("live", bytes.clone()).unwrap();
             assert_eq!(table.entries.len() as u64, count - 1);

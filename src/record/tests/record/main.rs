@@ -22,7 +22,7 @@ fn call(start: u64, which: u64) -> Call {
     call
 }
 
-/// That number.
+/// Returns the number of the call.
 fn which(call: &Call) -> u64 {
     let bytes = call.argument_called("ctx").expect("the argument is there");
     u64::from_le_bytes(bytes.try_into().expect("it has 8 bytes"))
@@ -48,7 +48,7 @@ fn all_calls(bytes: Vec<u8>) -> Vec<Call> {
     calls(&events(bytes)).into_iter().cloned().collect()
 }
 
-/// Adds calls at these times, which also tell them apart.
+/// Adds calls at these times, which also identify them.
 fn fill(writer: &mut Writer, stream: u32, times: std::ops::Range<u64>) {
     for time in times {
         writer.call(stream, &call(time, time)).expect("memory can be written to");

@@ -8,10 +8,10 @@ use cupeer_spec::record::slot::{self, finding::Confidence};
 use proptest::prelude::*;
 use std::collections::HashMap;
 
-/// What a thread does.
+/// Actions of a thread.
 #[derive(Clone, Debug)]
 enum Op {
-    /// So many calls, without and with details.
+    /// Makes this many calls, without and with details.
     Calls(u16),
     Detailed(Box<Details>, i32),
     Begin,
@@ -138,7 +138,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// A call as it is to come back.
+/// A call as the reader must return it.
 #[derive(Clone, PartialEq, Debug)]
 struct Known {
     which: u64,
@@ -155,14 +155,14 @@ fn known(call: &Call, tid: u32) -> Known {
     Known { which: which(call), tid, start: call.start, end, outcome: call.outcome, details }
 }
 
-/// What is to come back.
+/// Events that the reader must return.
 #[derive(Default)]
 struct Expected {
     calls: HashMap<(u32, u64), Known>,
     marks: Vec<(u32, u64, Vec<u8>)>,
 }
 
-/// Does all this, and says what is to come back of it.
+/// Executes the actions, and returns the events that the reader must return.
 fn write(writer: &mut Writer, streams: u32, ops: &[(u32, Op)]) -> Expected {
     let mut expected = Expected::default();
     let mut tids: Vec<u32> = (0..streams).collect();
@@ -221,7 +221,7 @@ fn write(writer: &mut Writer, streams: u32, ops: &[(u32, Op)]) -> Expected {
     expected
 }
 
-/// Reads it back, with late ends put where they belong.
+/// Reads the recording back, with late ends in the slots of their calls.
 fn read_back(bytes: Vec<u8>) -> Expected {
     let mut back = Expected::default();
     let mut calls: HashMap<(u32, u64), Call> = HashMap::new();
@@ -264,7 +264,7 @@ proptest! {
     }
 
     #[test]
-    fn of_a_ring_the_last_events_come_back(
+    fn rings_return_their_last_events(
         streams in 1..5u32,
         ops in proptest::collection::vec((any::<u32>(), op()), 0..150),
     ) {
@@ -277,7 +277,7 @@ proptest! {
         for mark in &back.marks {
             prop_assert!(expected.marks.contains(mark));
         }
-        // No call of a stream is missing behind one that is there.
+        // No call of a stream is missing before one that is returned.
         for stream in 0..streams {
             let of = |known: &Expected| {
                 let mut seqs: Vec<u64> = known.calls.keys().filter(|key| key.0 == stream).map(|key| key.1).collect();

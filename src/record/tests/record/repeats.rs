@@ -1,4 +1,4 @@
-//! Failures that one slot counts, and stacks that stand for several calls.
+//! Failures that one slot counts, and stacks that several calls share.
 
 use super::{calls, events, one_stream, read};
 use cupeer_record::writer::{self, Writer};
@@ -28,7 +28,7 @@ fn slot_of(run: &Run) -> Slot {
     read_bytes(&all).expect("as many bytes")
 }
 
-/// So many calls after a call, and whether another one is in flight.
+/// Adds a run after a call, with the number of its calls, and whether another one is in flight.
 fn run(writer: &mut Writer, stream: u32, call: u64, example: &Call, counts: u64, flies: bool) -> u64 {
     let word = slot::word(slot::RUN, 1, example.number, 0);
     let (calls, result) = (counts << 1 | u64::from(flies), RESULT);
@@ -106,7 +106,7 @@ fn a_call_without_a_stack_has_that_of_the_last_one_of_its_kind() {
 }
 
 #[test]
-fn who_follows_a_process_counts_its_runs() {
+fn followers_count_runs() {
     let (mut writer, stream) = one_stream();
     let example = failure(100);
     let number = writer.call(stream, &example).unwrap();

@@ -1,4 +1,4 @@
-//! Following a record while it is written gives the same calls as reading all of it.
+//! Following a recording while it is written gives the same calls as reading all of it.
 
 use super::call;
 use cupeer_record::tail::{Counts, Unreturned};
@@ -9,11 +9,11 @@ use proptest::prelude::*;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// What is done to a record, each with the number of a stream.
+/// Actions on a recording, each with the number of a stream.
 #[derive(Clone, Debug)]
 enum Op {
     Calls(u8, u16),
-    /// One that fails, with details of so many bytes.
+    /// Makes a call that fails, with details of this many bytes.
     Failed(u8, u16),
     Begin(u8),
     /// Ends one of the calls that were begun.
@@ -21,7 +21,7 @@ enum Op {
     Thread(u8, u16),
     Skip(u8),
     Empty(u8),
-    /// Somebody looks.
+    /// Looks.
     Look(u8),
 }
 
@@ -39,7 +39,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What reading all of it says.
+/// Returns the counts of a full reading.
 fn read(path: &Path) -> (Counts, Vec<Unreturned>) {
     let mut counts = Counts::default();
     let mut open: HashMap<(u32, u64), Unreturned> = HashMap::new();
@@ -157,7 +157,7 @@ proptest! {
 }
 
 #[test]
-fn what_a_ring_overwrites_between_two_looks_counts() {
+fn overwritten_ring_slots_are_counted() {
     let dir = tempfile::tempdir().unwrap();
     let about = About { at_once: true, ring: Some(8), ..About::default() };
     let path = dir.path().join(about.proc() + ".cupeer");
@@ -172,7 +172,7 @@ fn what_a_ring_overwrites_between_two_looks_counts() {
         let counts = (follower.recent().calls - had, follower.is_complete());
         assert_eq!(counts, (count as u64, is_complete));
     }
-    // Whoever comes later knows that there was more.
+    // A follower that starts later knows that calls are missing.
     let mut late = Follower::new(&Process::open(&path).unwrap()).unwrap();
     late.look(usize::MAX).unwrap();
     assert!(!late.is_complete() && late.counts().calls < follower.counts().calls);
@@ -180,7 +180,7 @@ fn what_a_ring_overwrites_between_two_looks_counts() {
 }
 
 #[test]
-fn what_returned_in_a_block_that_is_overwritten_is_no_call_in_progress() {
+fn calls_that_returned_in_an_overwritten_block_are_not_pending() {
     let dir = tempfile::tempdir().unwrap();
     let about = About { at_once: true, ring: Some(8), ..About::default() };
     let path = dir.path().join(about.proc() + ".cupeer");
@@ -200,14 +200,14 @@ fn what_returned_in_a_block_that_is_overwritten_is_no_call_in_progress() {
 }
 
 #[test]
-fn what_was_counted_once_stays_counted() {
+fn counts_do_not_decrease() {
     let dir = tempfile::tempdir().unwrap();
     let about = About { at_once: true, ring: Some(8), ..About::default() };
     let path = dir.path().join(about.proc() + ".cupeer");
     let mut run = Run::new(dir.path(), about);
     let mut follower = Follower::new(&Process::open(&path).unwrap()).unwrap();
     let mut had = 0;
-    // Calls of one slot, of which most are overwritten; then calls that take several, all of which are read.
+    // Calls of one slot, most of which are overwritten; then calls of several slots, all of which are read.
     for (op, count) in [(Op::Calls(0, 1), 100), (Op::Calls(0, 1), 40 * SLOTS), (Op::Failed(0, 600), 100)] {
         (0..count).for_each(|_| run.play(&op));
         follower.look(0).unwrap();
@@ -217,12 +217,12 @@ fn what_was_counted_once_stays_counted() {
 }
 
 #[test]
-fn what_stands_behind_a_skipped_slot_is_seen_at_once() {
+fn slots_behind_a_skipped_slot_are_read_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let about = About { at_once: true, ..About::default() };
     let path = dir.path().join(about.proc() + ".cupeer");
     let mut run = Run::new(dir.path(), about);
-    // As many as a look reads first, of which the last is the skipped one.
+    // As many slots as a look reads first. The last one is skipped.
     [Op::Calls(0, 63), Op::Skip(0), Op::Calls(0, 1)].iter().for_each(|op| run.play(op));
     let mut follower = Follower::new(&Process::open(&path).unwrap()).unwrap();
     follower.look(usize::MAX).unwrap();

@@ -1,4 +1,5 @@
-//! The sentences that have cases, and what several sentences share. The others are beside their reasons.
+//! Sentences with several cases, and parts that several sentences share. The others are in the entries of the
+//! rules.
 
 pub mod devices;
 pub mod ipc;
@@ -16,7 +17,7 @@ pub fn thing(is_event: bool) -> &'static str {
     if is_event { "the event" } else { "the memory" }
 }
 
-/// ` 3.2 ms ago`, where it is known.
+/// ` 3.2 ms ago`, if known.
 pub struct When(pub Option<Ago>);
 
 impl Display for When {
@@ -25,7 +26,7 @@ impl Display for When {
     }
 }
 
-/// `0x7f1200000000, 4 MiB`: where a range began, and its size.
+/// `0x7f1200000000, 4 MiB`: start of a range, and its size.
 pub struct Range(pub (u64, u64));
 
 impl Display for Range {
@@ -35,7 +36,7 @@ impl Display for Range {
     }
 }
 
-/// ` 3.2 ms ago in thread 17 of app`, as far as it is known.
+/// ` 3.2 ms ago in thread 17 of app`, if known.
 pub struct Past<'a>(pub Option<Ago>, pub Option<Site<'a>>);
 
 impl Display for Past<'_> {
@@ -54,7 +55,7 @@ impl Display for Only {
     }
 }
 
-/// What others' memory is kept, and how much of it its owners freed.
+/// Writes the amount of memory that is kept for others, and how much of it its owners freed.
 pub fn keeping(f: &mut Formatter, bytes: u64, freed: u64) -> fmt::Result {
     if bytes > 0 {
         write!(f, "; they keep {} of other processes' memory", Bytes(bytes))?;
@@ -65,7 +66,7 @@ pub fn keeping(f: &mut Formatter, bytes: u64, freed: u64) -> fmt::Result {
     Ok(())
 }
 
-/// That a handle was cut, with how many bytes are left.
+/// Text for a truncated handle, with the number of bytes that are left.
 pub struct Cut(pub u8);
 
 impl Display for Cut {

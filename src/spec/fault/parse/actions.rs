@@ -1,4 +1,4 @@
-//! What happens.
+//! Parses the actions of a rule.
 
 use super::PlanError;
 use super::conditions::argument_value;
@@ -11,7 +11,7 @@ use crate::names::nearest;
 
 type Result<T> = core::result::Result<T, PlanError>;
 
-/// `error=MAP_FAILED`: read by [`super::whole`], because `force` may stand behind it.
+/// Notes `error=MAP_FAILED`. [`super::whole`] parses the value, because `force` may follow it.
 pub fn error<'a>(draft: &mut Draft<'a>, value: Span<'a>) -> Result<()> {
     if value.text.is_empty() {
         return Err(value.error("a result is missing here, such as MAP_FAILED, 205 or any"));
@@ -86,7 +86,6 @@ pub fn out(draft: &mut Draft, value: Span) -> Result<()> {
     Ok(())
 }
 
-/// The outputs of this name.
 fn outputs(functions: &[&'static FnSpec], name: Span) -> Result<Vec<&'static ArgSpec>> {
     let is_out = |arg: &&ArgSpec| arg.direction == Direction::Out;
     let args: Vec<&ArgSpec> = functions
@@ -122,7 +121,7 @@ fn outputs(functions: &[&'static FnSpec], name: Span) -> Result<Vec<&'static Arg
     Err(name.error(format!("{what}; {hint}")))
 }
 
-/// What can be put into an argument, in words; empty where it is no output.
+/// Describes the values that can be written to an argument; empty if it is not an output.
 pub fn output_values(arg: &ArgSpec) -> &'static str {
     match arg.direction {
         Direction::Out if arg.is_handle() => "zero, flip/BYTE, other",
@@ -132,12 +131,12 @@ pub fn output_values(arg: &ArgSpec) -> &'static str {
     }
 }
 
-/// Whether an output is too large for a number.
+/// Returns true if an output is larger than a number.
 fn is_structure(arg: &ArgSpec) -> bool {
     !arg.is_handle() && arg.size() > 8
 }
 
-/// What is put into an output.
+/// Parses the value that is written to an output.
 fn output(text: Span, args: &[&'static ArgSpec]) -> Result<OutValue> {
     if matches!(text.text, "zero" | "null") {
         return Ok(OutValue::Zero);

@@ -1,4 +1,4 @@
-//! One rule: its functions, and its clauses by the table of keys.
+//! Parses a rule: its functions, and its clauses by the table of keys.
 
 use super::draft::Draft;
 use super::keys::{ARGUMENT, KEYS, Reads};
@@ -11,7 +11,8 @@ use crate::selector::FunctionSet;
 
 type Result<T> = core::result::Result<T, PlanError>;
 
-/// Reads the rule that is the `number`-th of its plan. Also gives the place of its name: its start, where it has none.
+/// Parses the `number`-th rule of a plan. Also returns the position of its name; of its start if it has no
+/// name.
 pub fn rule<'a>(plan: &str, number: usize, text: Span<'a>) -> Result<(Rule, Span<'a>)> {
     if let Some((at, c)) = text.text.char_indices().find(|(_, c)| c.is_whitespace() || c.is_control()) {
         let what = if c == ' ' { "a space" } else { "white space or a control character" };
@@ -44,7 +45,7 @@ pub fn rule<'a>(plan: &str, number: usize, text: Span<'a>) -> Result<(Rule, Span
         force: false,
         name: None,
     };
-    // A name of the runtime's stands for the driver's functions.
+    // A runtime name stands for driver functions.
     for id in FnId::all().filter(|id| !id.spec().is_alterable()) {
         draft.rule.functions.set(id as usize, false);
     }
@@ -122,7 +123,7 @@ fn clause<'a>(draft: &mut Draft<'a>, clause: Span<'a>) -> Result<String> {
     Ok(spec.name().into())
 }
 
-/// A clause whose key is none of ours.
+/// Parses a clause whose key is the name of an argument.
 fn argument(draft: &mut Draft, key: Span, value: Option<Span>) -> Result<String> {
     let own = |name: &str| KEYS.iter().find(|spec| spec.name().eq_ignore_ascii_case(name));
     if key.text.is_empty() {

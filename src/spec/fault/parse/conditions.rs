@@ -1,4 +1,4 @@
-//! Which calls: circumstances and arguments.
+//! Parses the conditions of a rule on circumstances and arguments.
 
 use super::PlanError;
 use super::draft::Draft;
@@ -193,7 +193,7 @@ fn not_comparable(function: &FnSpec, arg: &ArgSpec) -> String {
     format!("'{}' of {} {why}; {}", arg.name(), function.name(), arguments_of(function))
 }
 
-/// One value of an argument, which may be of several types in several functions.
+/// Parses a value of an argument, which may have different types in different functions.
 pub fn argument_value(text: Span, args: &[&'static ArgSpec]) -> Result<u64> {
     // Versions of a function share them.
     let mut names: Vec<(u64, &str)> = Vec::new();
@@ -217,7 +217,7 @@ pub fn argument_value(text: Span, args: &[&'static ArgSpec]) -> Result<u64> {
     word(text, most, "1 or 0x1f")
 }
 
-/// A value by its name in the header, with or without what the names have in common at their start.
+/// Parses a value by its name in the header, with or without the common prefix of the names.
 fn named(text: Span, names: &[(u64, &'static str)]) -> Result<u64> {
     let prefix = common_prefix(names);
     let short = |name: &'static str| &name[prefix..];
@@ -240,7 +240,7 @@ fn named(text: Span, names: &[(u64, &'static str)]) -> Result<u64> {
     Err(text.error(format!("{} is not one of its values; {hint}", text.shown())))
 }
 
-/// How many bytes the names have in common, up to the last `_`; of a single one, up to the fourth word.
+/// Returns the length of the names' common prefix, which ends in `_`. For a single name, it has four words.
 fn common_prefix(names: &[(u64, &'static str)]) -> usize {
     let Some((_, first)) = names.first() else { return 0 };
     if names.len() == 1 {
@@ -254,10 +254,10 @@ fn common_prefix(names: &[(u64, &'static str)]) -> usize {
     first[..common].rfind('_').map_or(0, |at| at + 1)
 }
 
-/// Whether an argument can be compared before the call, by its name as a key.
+/// Returns true if an argument can be compared before the call, with its name as the key.
 pub fn is_comparable(arg: &ArgSpec) -> bool {
     match arg.direction {
-        // A pointer is compared where a number is passed in its place: a descriptor.
+        // For a descriptor, a number is passed as a pointer: compare it.
         Direction::In => {
             let is_number = !arg.of().name.starts_with('*') || arg.kind().is_some();
             arg.count().is_none() && !arg.is_handle() && is_number
@@ -267,7 +267,7 @@ pub fn is_comparable(arg: &ArgSpec) -> bool {
     }
 }
 
-/// Which arguments of a function can be compared.
+/// Lists the arguments of a function that can be compared.
 pub fn arguments_of(function: &FnSpec) -> String {
     let names: Vec<&str> =
         function.args().iter().filter(|arg| is_comparable(arg)).map(|arg| arg.name()).collect();
@@ -282,7 +282,7 @@ fn some_can(draft: &Draft, value: Span, key: &str, what: &str, can: impl Fn(&FnS
     if draft.functions.iter().any(|function| can(function)) {
         return Ok(());
     }
-    /// So many are named, unless there are only a few more.
+    /// Number of values that are listed, unless there are only a few more.
     const NAMED: usize = 8;
     let all: Vec<&str> =
         FUNCTIONS.iter().filter(|function| can(function)).map(|function| function.name()).collect();

@@ -1,4 +1,4 @@
-//! Which of the calls that match: their number, and what counts them.
+//! Parses the selection of matching calls, and the scope of their counter.
 
 use super::PlanError;
 use super::draft::Draft;

@@ -4,21 +4,21 @@ use super::span::Span;
 use crate::fault::Rule;
 use crate::function::FnSpec;
 
-/// A rule of which some clauses are read.
+/// A rule with some of its clauses parsed.
 pub struct Draft<'a> {
-    /// What is known of it.
+    /// The rule so far.
     pub rule: Rule,
     /// The functions that it selects.
     pub functions: Vec<&'static FnSpec>,
-    /// The value of `error`, which is read when all else is known.
+    /// Value of `error`, which is parsed last.
     pub error: Option<Span<'a>>,
     /// The value of `stage`.
     pub stage: Option<Span<'a>>,
-    /// Where the clauses that do something stand.
+    /// Positions of the clauses with actions.
     pub actions: Vec<(&'static str, Span<'a>)>,
-    /// Where `until` stands.
+    /// Position of `until`.
     pub until: Option<Span<'a>>,
-    /// Whether what is dangerous is meant.
+    /// True if the rule may do something dangerous.
     pub force: bool,
     /// The value of `name`.
     pub name: Option<Span<'a>>,

@@ -1,7 +1,7 @@
 //! The keys of fault plans: the one list of them, with what each means and how it is read.
 //!
-//! What belongs here: a line or two about each key, from which the list, the page and the explanations are made. How values
-//! are read is in `conditions`, `counts`, `actions` and `name`.
+//! The list, the page, and the explanations are generated from one or two lines per key. The modules
+//! `conditions`, `counts`, `actions`, and `name` parse the values.
 
 use super::actions::{self, wait};
 use super::draft::Draft;
@@ -13,14 +13,14 @@ use crate::texts;
 
 type Result<T> = core::result::Result<T, PlanError>;
 
-/// What a key is about.
+/// Subject of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyKind {
-    /// Which calls match.
+    /// Selection of calls.
     Calls,
     /// At which of the calls that match the rule fires.
     When,
-    /// What happens then.
+    /// Action.
     Happens,
 }
 
@@ -38,17 +38,17 @@ impl KeyKind {
     }
 }
 
-/// How a key reads its value.
+/// Parser of a key's value.
 pub(super) enum Reads {
     /// There must be one.
     Value(for<'a> fn(&mut Draft<'a>, Span<'a>) -> Result<()>),
-    /// There must be one, which makes a condition.
+    /// The value is required, and is a condition.
     Compared(Key, fn(Span) -> Result<(bool, Values)>),
-    /// There may be one.
+    /// The value is optional.
     Optional(fn(&mut Draft<'_>, Option<Span>) -> Result<()>),
     /// There is none.
     Flag(fn(&mut Draft<'_>)),
-    /// The key itself says what is read: it is the name of an argument.
+    /// The key is the name of an argument, which determines the parser.
     Argument,
 }
 
@@ -56,13 +56,13 @@ pub(super) enum Reads {
 #[derive(Clone, Copy)]
 pub struct KeySpec {
     index: u8,
-    /// What it is about.
+    /// Subject.
     pub kind: KeyKind,
-    /// Whether it makes something happen by itself.
+    /// True if the key is an action by itself.
     pub acts: bool,
 }
 
-/// A key as it is declared here.
+/// A key in the declarations below.
 struct Declared {
     name: &'static str,
     kind: KeyKind,
@@ -78,17 +78,17 @@ texts!(static DOCS = DECLARED.doc);
 texts!(static RULES = DECLARED.rule);
 
 impl KeySpec {
-    /// What stands before the `=`.
+    /// Returns the text before the `=`.
     pub fn name(&self) -> &'static str {
         NAMES.get(self.index.into())
     }
 
-    /// The form of what stands behind the `=`; empty where nothing does, in brackets where it can be left out.
+    /// Returns the form of the value after the `=`; empty if there is none, in brackets if it is optional.
     pub fn value(&self) -> &'static str {
         VALUES.get(self.index.into())
     }
 
-    /// One sentence: what it means.
+    /// Returns a sentence with the meaning.
     pub fn doc(&self) -> &'static str {
         DOCS.get(self.index.into())
     }
@@ -98,7 +98,7 @@ impl KeySpec {
         RULES.get(self.index.into())
     }
 
-    /// A clause that would be right: that of its rule.
+    /// Returns a valid clause: that of its example.
     pub fn example(&self) -> &'static str {
         let mut clauses = self.rule().split(':').skip(1);
         let is_argument = matches!(self.reads(), Reads::Argument);
@@ -129,7 +129,7 @@ macro_rules! keys {
         },)*)*];
 
         impl KeySpec {
-            /// How its value is read.
+            /// Returns the parser of the value.
             pub(super) fn reads(&self) -> Reads {
                 match self.name() {
                     $($($name => $reads,)*)*
@@ -141,13 +141,13 @@ macro_rules! keys {
 }
 use Reads::{Compared, Flag, Optional, Value};
 
-/// Sets what a clause has no more to say of than its value.
+/// Sets a field to the value of a clause.
 fn set<T>(place: &mut T, value: Result<T>) -> Result<()> {
     value.map(|value| *place = value)
 }
 
-// Each with its form, how it is read, what it means and a rule. The kind of those that follow, and whether they act by
-// themselves, stand above.
+// Each key has a form, a parser, a meaning, and an example. The kind above applies to all keys that follow
+// it, and so does the flag of those that act by themselves.
 keys! {
     Calls false {
         "dev" "NUMBERS" Compared(Key::Dev, conditions::devices),
@@ -274,13 +274,13 @@ static ALL: [KeySpec; DECLARED.len()] = {
     all
 };
 
-/// The key that stands for all names of arguments.
+/// The key that stands for the names of all arguments.
 pub static ARGUMENT: &KeySpec = &ALL[ALL.len() - 1];
 
 /// All other keys.
 pub static KEYS: &[KeySpec] = ALL.split_at(ALL.len() - 1).0;
 
-/// All keys, those of one kind behind each other.
+/// Returns all keys, sorted by kind.
 pub fn keys() -> impl Iterator<Item = &'static KeySpec> {
     KeyKind::ALL.into_iter().flat_map(|kind| ALL.iter().filter(move |key| key.kind == kind))
 }

@@ -16,7 +16,7 @@ pub fn name<'a>(draft: &mut Draft<'a>, value: Span<'a>) -> Result<(), PlanError>
     Ok(())
 }
 
-/// Whether a rule may have this name.
+/// Returns true if a rule may have this name.
 pub fn is_name(text: &str) -> bool {
     (1..=LONGEST_NAME).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._/-".contains(&byte))

@@ -33,7 +33,7 @@ impl<'a> Span<'a> {
         PlanError { line: self.line, column: self.column + column - 1, message }
     }
 
-    /// What is between the separators.
+    /// Returns the parts between the separators.
     pub fn split(self, separator: char) -> impl Iterator<Item = Span<'a>> {
         let mut column = self.column;
         self.text.split(separator).map(move |text| {
@@ -43,13 +43,13 @@ impl<'a> Span<'a> {
         })
     }
 
-    /// What is before and after the first separator.
+    /// Returns the parts before and after the first separator.
     pub fn split_once(self, separator: &str) -> Option<(Span<'a>, Span<'a>)> {
         let at = self.text.find(separator)?;
         Some((Span { text: &self.text[..at], ..self }, self.skip(at + separator.len())))
     }
 
-    /// What is behind a prefix.
+    /// Returns the part after a prefix.
     pub fn strip_prefix(self, prefix: &str) -> Option<Span<'a>> {
         self.text.starts_with(prefix).then(|| self.skip(prefix.len()))
     }
@@ -60,7 +60,7 @@ impl<'a> Span<'a> {
         Span { text: text.trim_end(), column: self.column + self.text.len() - text.len(), ..self }
     }
 
-    /// The place behind its last byte.
+    /// Returns the empty span at its end.
     pub fn end(self) -> Span<'a> {
         self.skip(self.text.len())
     }
@@ -77,7 +77,8 @@ impl<'a> Span<'a> {
     }
 }
 
-/// What a terminal would obey is not repeated: controls, and what changes the direction of writing.
+/// Replaces a character that a terminal would obey: controls, and characters that change the direction of
+/// writing.
 fn harmless(c: char) -> char {
     let obeyed = c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');

@@ -1,4 +1,4 @@
-//! What is read, and what is refused.
+//! Plans that are accepted, and plans that are refused.
 
 mod generated;
 mod keys;
@@ -9,7 +9,7 @@ mod shell;
 
 use crate::fault::{Plan, Rule};
 
-/// The one rule of a text.
+/// Parses a text with one rule.
 fn rule(text: &str) -> Rule {
     let mut plan = Plan::parse("plan", text).unwrap_or_else(|error| panic!("{text}: {error}"));
     assert_eq!(plan.rules.len(), 1, "{text}");

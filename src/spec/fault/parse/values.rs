@@ -10,7 +10,7 @@ use crate::{duration, env};
 
 type Result<T> = core::result::Result<T, PlanError>;
 
-/// Whether a list is of what must not be, and its items.
+/// Returns true if a list is negated, and its items.
 pub fn list(value: Span<'_>) -> Result<(bool, Vec<Span<'_>>)> {
     let (not, value) = match value.strip_prefix("^") {
         Some(value) => (true, value),
@@ -64,7 +64,7 @@ fn range(item: Span, read: &dyn Fn(Span) -> Result<u64>) -> Result<(u64, u64)> {
     Ok((from, to))
 }
 
-/// A number from `least` to `most`, decimal or hexadecimal. `such` is one that would be right.
+/// Parses a number from `least` to `most`, decimal or hexadecimal. The error suggests `such`.
 pub fn number(text: Span, least: u64, most: u64, such: &str) -> Result<u64> {
     bounded(text, digits(text, such)?, least, most)
 }
@@ -82,7 +82,7 @@ pub fn size(text: Span) -> Result<u64> {
     })
 }
 
-/// A number of this many bytes, where a negative one stands for its bytes.
+/// Parses a number of this many bytes. A negative number is converted to its bytes.
 pub fn word(text: Span, bytes: usize, such: &str) -> Result<u64> {
     let most = if bytes >= 8 { u64::MAX } else { (1 << (8 * bytes)) - 1 };
     let Some(positive) = text.strip_prefix("-") else { return number(text, 0, most, such) };
@@ -121,7 +121,7 @@ fn digits(text: Span, such: &str) -> Result<u128> {
     if digits.is_empty() || !digits.bytes().all(|byte| (byte as char).is_digit(radix)) {
         return Err(wrong());
     }
-    // More digits than fit are a number, too large for all that is asked for.
+    // A number with too many digits is too large for all uses.
     Ok(u128::from_str_radix(digits, radix).unwrap_or(u128::MAX))
 }
 
@@ -168,7 +168,7 @@ pub fn share(text: Span) -> Result<f64> {
     Ok(share)
 }
 
-/// One of some words, with what it stands for.
+/// Parses one of some words, and returns its meaning.
 pub fn one_of<T: Copy>(text: Span, what: &str, words: &[(T, &str)]) -> Result<T> {
     if let Some((value, _)) = words.iter().find(|(_, word)| *word == text.text) {
         return Ok(*value);
@@ -181,7 +181,7 @@ pub fn one_of<T: Copy>(text: Span, what: &str, words: &[(T, &str)]) -> Result<T>
     Err(text.error(format!("{} is not a {what}; {hint}", text.shown())))
 }
 
-/// Says that no function has a result of this name.
+/// Returns an error: no function has a result of this name.
 pub fn no_result<'a>(text: Span, functions: impl Iterator<Item = &'a FnSpec>) -> String {
     let typed = text.text.to_ascii_uppercase();
     let bare = ["CUDA_", "NVML_", "ERROR_"]

@@ -1,4 +1,4 @@
-//! Checks that need the whole rule: whether its clauses go together, and whether its result is one of its functions'.
+//! Checks that need the whole rule: conflicts between clauses, and results that its functions cannot return.
 
 use super::PlanError;
 use super::draft::Draft;
@@ -10,7 +10,7 @@ use crate::function::{FUNCTIONS, FnSpec, alterable};
 
 type Result<T> = core::result::Result<T, PlanError>;
 
-/// Checks a rule of which all clauses are read.
+/// Checks a rule after all of its clauses were parsed.
 pub fn check(draft: &mut Draft, text: Span) -> Result<()> {
     if draft.actions.is_empty() {
         let acts = keys().filter(|key| key.acts);
@@ -34,7 +34,7 @@ fn place<'a>(draft: &Draft<'a>, action: &str) -> Option<Span<'a>> {
     draft.actions.iter().find(|(name, _)| *name == action).map(|(_, clause)| *clause)
 }
 
-/// Clauses that exclude each other.
+/// Checks for clauses that exclude each other.
 fn together(draft: &Draft) -> Result<()> {
     if let (Some(stage), None) = (draft.stage, draft.error) {
         return Err(
@@ -104,7 +104,7 @@ fn result(draft: &Draft, value: Span) -> Result<Error> {
     Ok(Error::Code(code))
 }
 
-/// The number of the result.
+/// Parses the number of a result.
 fn code(draft: &Draft, value: Span) -> Result<i32> {
     if value.text.starts_with(|c: char| c.is_ascii_digit() || c == '-') {
         return value.text.parse().map_err(|_| {
@@ -141,7 +141,7 @@ fn code(draft: &Draft, value: Span) -> Result<i32> {
     Ok(found.map_or(0, |(code, _)| code))
 }
 
-/// A program that frees something rarely asks whether that worked.
+/// Programs rarely check the result of a release: requires `force`.
 fn releases(draft: &Draft, value: Span) -> Result<()> {
     match draft.functions.iter().find(|function| function.gives_back()) {
         Some(function) if !draft.force => Err(value.error(format!(

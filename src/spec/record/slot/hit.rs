@@ -1,6 +1,6 @@
 //! The bytes of a [`detail::HIT`](super::detail::HIT): a [`Hit`], and the name of the rule.
 
-/// What was done, as bits of [`Hit::did`].
+/// Actions that were taken, as bits of [`Hit::did`].
 pub mod did {
     /// The result is not the driver's.
     pub const ERROR: u16 = 1;
@@ -10,7 +10,7 @@ pub mod did {
     pub const DELAY: u16 = 4;
     /// A wait after it.
     pub const DELAY_AFTER: u16 = 8;
-    /// A wait for somebody to release it.
+    /// A wait until a user releases the call.
     pub const HANG: u16 = 16;
     /// A signal.
     pub const SIGNAL: u16 = 32;
@@ -20,9 +20,9 @@ pub mod did {
     pub const DENIED: u16 = 128;
     /// The real call was not made.
     pub const NOT_CALLED: u16 = 256;
-    /// What the real call did was undone.
+    /// The effect of the real call was undone.
     pub const UNDONE: u16 = 512;
-    /// Nothing: the plan is only tried.
+    /// No action was taken, because the plan is in a dry run.
     pub const DRY: u16 = 1024;
 
     /// The words for them, by their bits from the lowest.
@@ -41,7 +41,7 @@ pub mod did {
     ];
 }
 
-/// One rule that fired at a call.
+/// A rule that fired at a call.
 #[repr(C)]
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Hit {
@@ -49,18 +49,18 @@ pub struct Hit {
     pub did: u16,
     /// The number of the process in the job, from 1: the order in which they reached the driver.
     pub process: u16,
-    /// What the real call returned, where it was made.
+    /// Result of the real call, if it was made.
     pub driver_result: i32,
-    /// Which call it was of those that the rule counts.
+    /// Number of the call among those that the rule counts.
     pub count: u64,
-    /// [`crate::fault::stack_hash`] of the call's frames; 0 where they are unknown.
+    /// [`crate::fault::stack_hash`] of the call's frames; 0 if they are unknown.
     pub stack: u64,
-    /// What was waited, in nanoseconds.
+    /// Delay in nanoseconds.
     pub waited: u64,
 }
 
 impl Hit {
-    /// Reads an item: the hit and the name of its rule. `None` where it is none.
+    /// Parses an item: the hit, and the name of its rule. `None` if it is malformed.
     pub fn read(bytes: &[u8]) -> Option<(Hit, &str)> {
         let hit = crate::record::read(bytes)?;
         Some((hit, core::str::from_utf8(&bytes[size_of::<Hit>()..]).ok()?))

@@ -1,4 +1,5 @@
-//! Rules by the grammar: all are read, and mean what another way of writing them means.
+//! Generated rules: all of them are accepted, and rules that are written in another form have the same
+//! meaning.
 
 use super::rule;
 use crate::fault::*;
@@ -6,7 +7,7 @@ use crate::function::{Direction, FUNCTIONS, FnSpec, alterable};
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
-/// The text of a rule, made of what was read and nothing else.
+/// Formats a parsed rule in its canonical form.
 pub fn canonical(rule: &Rule, force: bool) -> String {
     let selected = FUNCTIONS.iter().enumerate().filter(|(index, _)| rule.functions.contains(*index));
     let mut text = selected.map(|(_, function)| function.name()).collect::<Vec<_>>().join(",");
@@ -106,7 +107,7 @@ fn range((from, to): &(u64, u64)) -> String {
     }
 }
 
-/// Whether two rules do the same: all but how they are written.
+/// Returns true if two rules have the same meaning, even if they are written differently.
 pub fn same(one: &Rule, other: &Rule) -> bool {
     let bare = |rule: &Rule| {
         let mut rule = Rule { text: String::new(), ..rule.clone() };
@@ -116,7 +117,7 @@ pub fn same(one: &Rule, other: &Rule) -> bool {
     bare(one) == bare(other)
 }
 
-/// Proves that a text that was read means what is written about it: made anew of what was read, it is read as the same.
+/// Parses a text, writes the rule, and checks that the written rule is parsed as the same rule.
 pub fn proven(text: &str) -> Rule {
     let rule = rule(text);
     let again = super::rule(&canonical(&rule, rule.says("force")));
@@ -194,7 +195,7 @@ fn choices() -> Vec<BoxedStrategy<String>> {
     ]
 }
 
-/// The clauses that do something, and go together.
+/// Actions that can be combined.
 fn effects() -> BoxedStrategy<Vec<String>> {
     let wait = |key: &'static str| {
         time().prop_flat_map(|time| (Just(time), 0..=time)).prop_flat_map(move |(time, jitter)| {
@@ -256,8 +257,8 @@ pub fn rules() -> BoxedStrategy<String> {
         .boxed()
 }
 
-/// A rule about any function of the table: some of its arguments are compared, it fails, is undone, or gives something
-/// else in its outputs.
+/// Rules about any function of the table: conditions on arguments, and a failure, an undone call, or other
+/// outputs.
 fn rules_of_the_table() -> impl Strategy<Value = String> {
     let all: Vec<&'static FnSpec> = alterable().collect();
     let numbers = || proptest::collection::vec(any::<u32>(), 8);
@@ -292,7 +293,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_handed_on_is_read_as_it_was_meant(
+    fn handed_down_rules_keep_their_meaning(
         texts in proptest::collection::vec(rules(), 1..4),
         seed: u64,
     ) {

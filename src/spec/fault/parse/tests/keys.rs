@@ -1,4 +1,4 @@
-//! What the table of keys says of each key is what is read.
+//! The table of keys describes each key as it is parsed.
 
 use super::rule;
 use crate::fault::parse::keys::{ARGUMENT, KEYS, KeyKind, Reads, keys};

@@ -1,5 +1,5 @@
-//! Rules with something broken in them, made by the machine: each is refused with its place and a reason, or means what
-//! a rule means that is right.
+//! Rules that the test damages: each is refused with a position and a reason, or has the meaning of a valid
+//! rule.
 
 use super::generated::{canonical, proven, same};
 use crate::fault::parse::keys::KEYS;
@@ -7,7 +7,7 @@ use crate::fault::{Plan, Rule};
 use crate::record::live::mix;
 use std::collections::HashSet;
 
-/// Says whether a text is refused; what is read must be proven.
+/// Returns true if a text is refused. An accepted text must pass [`proven`].
 pub fn refused_or_proven(text: &str) -> bool {
     let error = match Plan::parse("plan", text) {
         Err(error) => error,
@@ -25,7 +25,8 @@ pub fn refused_or_proven(text: &str) -> bool {
     assert!(line.is_char_boundary(error.column - 1), "{text:?}: {error}");
     assert!(!message.chars().any(char::is_control), "{text:?}: {message:?}");
     assert!(message.len() > 15 && message.len() < 1000, "{text:?}: {message}");
-    // What is wrong; and behind a semicolon or a comma, or with an example, what would be right.
+    // The error says what is wrong and, behind a semicolon or a comma, or with an example, what would be
+    // right.
     let says = ["; ", ", ", "missing here", "takes no value", "at least", "better", "more than"];
     assert!(says.iter().any(|word| message.contains(word)), "{text:?}: {message}");
     true
@@ -65,17 +66,17 @@ fn right() -> Vec<String> {
     rules
 }
 
-/// What is put in the place of values, with spaces between; nothing at first.
+/// Replacements for values, separated by spaces; the first is empty.
 const WRONG: &str = " - x ^ , .. 0x -1 1..0 99999999999999999999 1.5 null % 5 5% 0 * ~ 5ms~9ms a/b ä SUCCESS any \
                      flip/64 = a=b 1e3 \u{1b}[0m + 1+ 3..";
 
-/// What is put in the place of characters, and between them.
+/// Replacements for characters, and characters to insert.
 const CHARACTERS: &[char] = &[
     'x', 'Z', '0', '9', ':', ';', '=', ',', '.', '^', '*', '?', '@', '%', '~', '+', '-', '/', '_', ' ', '\t',
     '\n', '\'', '"', '$', '\u{0}', '\u{7f}', '\u{9b}', 'é', '\u{202e}', '💥',
 ];
 
-/// All mutants of one rule, and as many that chance makes of two.
+/// Returns all mutants of one rule, and as many random ones of two rules.
 fn mutants(rule: &str, other: &str, chance: &mut impl FnMut(usize) -> usize) -> Vec<String> {
     let mut mutants = Vec::new();
     let places: Vec<usize> = rule.char_indices().map(|(at, _)| at).chain([rule.len()]).collect();
@@ -127,7 +128,7 @@ fn thousands_of_broken_rules_are_refused_with_place_and_reason() {
     };
     let rules = right();
     let (mut refused, mut read) = (HashSet::new(), 0);
-    // `scripts/test --all` breaks all rules, and else a sample.
+    // `scripts/test --all` mutates all rules. Other runs use a sample.
     let (step, least) = if std::env::var_os("FULL_SIZE").is_some() { (1, 10_000) } else { (4, 2_500) };
     for (i, rule) in rules.iter().enumerate().step_by(step) {
         assert!(!refused_or_proven(rule), "{rule}");

@@ -1,4 +1,4 @@
-//! What rules mean.
+//! Meanings of rules.
 
 use super::rule;
 use crate::fault::parse::keys::KEYS;
@@ -20,7 +20,7 @@ fn patterns(text: &str) -> (Key, bool, Vec<String>) {
 }
 
 #[test]
-fn what_is_not_said_has_its_default() {
+fn omitted_keys_have_defaults() {
     let rule = rule("@ipc:delay=0s");
     assert_eq!((rule.when, rule.per, rule.together), (When::ALWAYS, Per::Process, false));
     assert_eq!((rule.probability, rule.seed, rule.times, rule.conditions.len()), (1.0, 0, None, 0));
@@ -161,7 +161,7 @@ fn shares_and_times_have_units() {
 }
 
 #[test]
-fn what_counts() {
+fn counters_have_scopes() {
     for (per, word) in Per::ALL {
         assert_eq!(rule(&format!("@ipc:per={word}:delay=1ms")).per, *per);
         assert!(rule(&format!("@ipc:per={word}/rule:delay=1ms")).together);
@@ -189,7 +189,7 @@ fn results_are_documented_or_seen_or_forced() {
         let wanted = Some(Error::Code(number));
         assert_eq!(error(&format!("cuIpcOpenMemHandle*:error={code}")), wanted);
     }
-    // What is documented or seen is taken as it is; what is not, with force.
+    // Documented and observed results need no `force`. All others do.
     for function in alterable() {
         let releases = function.is_in(crate::function::Group::Release)
             || function.is_in(crate::function::Group::Lifetime);
@@ -268,7 +268,7 @@ fn rules_are_separated_and_named() {
 }
 
 #[test]
-fn what_is_handed_on_has_its_name_and_its_seed() {
+fn handed_down_rules_have_a_name_and_a_seed() {
     for (text, wanted) in [
         ("@ipc:delay=1ms", "@ipc:delay=1ms:name=plan/1"),
         ("@ipc:p=10%:name=a:delay=1ms", "@ipc:p=10%:delay=1ms:seed=9:name=plan/a"),

@@ -1,4 +1,5 @@
-//! Rules that are refused: where, and what is said. Written by hand, one or more for each sentence of the parser.
+//! Rules that are refused, with their positions and messages. There is at least one for each message of the
+//! parser.
 
 use crate::fault::Plan;
 
@@ -142,7 +143,7 @@ static REFUSED: &[(&str, usize, &str)] = &[
     ("cuCtxEnablePeerAccess,@lookup:flags=-1:delay=1ms", 37, "has 4 bytes in one of these functions and 8 in another; write it in hexadecimal"),
     ("cuGetProcAddress:symbol=:delay=1ms", 25, "a value is missing here"),
     ("cuIpcOpenMemHandle:Flags=LAZY:delay=1ms", 26, "use LAZY_ENABLE_PEER_ACCESS"),
-    // When.
+    // Numbers and delays.
     ("@ipc:after=2:delay=1ms", 12, "'2' has no unit; write a number and ns, us, ms, s, m or h"),
     ("@ipc:after=soon:delay=1ms", 12, "'soon' is not a time"),
     ("@ipc:after=:delay=1ms", 12, "a time is missing here, such as 5ms"),

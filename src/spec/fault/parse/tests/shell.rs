@@ -1,11 +1,11 @@
-//! Nothing in a rule needs quoting in a shell.
+//! Rules need no quoting in a shell.
 
 use super::generated::rules;
 use crate::fault::parse::keys::KEYS;
 use proptest::prelude::*;
 use std::process::Command;
 
-/// What a shell makes of words that nobody quoted, in a directory without files.
+/// Returns the words that a shell passes on if they are unquoted, in a directory without files.
 fn through(shell: &str, words: &[String]) -> Option<Vec<String>> {
     let empty = std::env::temp_dir().join(format!("cupeer-shell-{}-{shell}", std::process::id()));
     std::fs::create_dir_all(&empty).unwrap();

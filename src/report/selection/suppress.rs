@@ -62,11 +62,11 @@ pub struct Facts<'a> {
     pub programs: &'a [&'a str],
 }
 
-/// What a file has, and what each entry of it.
+/// Keys of a file, and keys of an entry.
 const LIST: &str = "suppression";
 const KEYS: [&str; 5] = ["rule", "library", "caller", "program", "reason"];
 
-/// A mistake, and where in the text it begins.
+/// A mistake, and its position in the text.
 type At = (usize, String);
 
 impl Suppressions {
@@ -223,7 +223,8 @@ mod tests {
         }
     }
 
-    /// Whether an entry with these lines means a finding of `ipc-never-closed` in a program `/opt/train`.
+    /// Returns true if an entry with these lines matches a finding of `ipc-never-closed` in the program
+    /// `/opt/train`.
     fn means(lines: &str) -> bool {
         let caller = place("/usr/lib/libnccl.so.2", 0x123, Some("ncclFree(void*)+0x8"));
         let stack = [caller.clone(), place("/opt/train", 0x456, None)];

@@ -6,14 +6,14 @@ use cupeer_record::{Event, Job};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// How many names an error lists.
+/// Number of names in an error message.
 const MOST_NAMED: usize = 8;
 
-/// Times at which marks were made, by what they say: the first one and the last.
+/// Times of marks, by their text: the first and the last.
 pub struct Moments(BTreeMap<String, RangeInclusive<u64>>);
 
 impl Moments {
-    /// Those of the chosen processes.
+    /// Reads the marks of the selected processes.
     pub fn read(job: &Job, is_chosen: impl Fn(usize) -> bool) -> Result<Moments> {
         let mut all: BTreeMap<String, RangeInclusive<u64>> = BTreeMap::new();
         for (_, process) in job.processes.iter().enumerate().filter(|(index, _)| is_chosen(*index)) {

@@ -7,7 +7,7 @@ use crate::verdict::Verdict;
 use cupeer_rules::Severity;
 use std::collections::BTreeSet;
 
-/// What a file that nothing has to be written into says.
+/// Contents of a file without entries.
 const NOTHING: &str = "# No finding is more than a note: there is nothing to suppress.\n";
 
 /// Returns the text of a file with suppressions: an entry for each place with findings above note that no entry
@@ -26,8 +26,9 @@ pub fn file(report: &Report) -> String {
     if text.is_empty() { NOTHING.into() } else { text.trim_end().to_owned() + "\n" }
 }
 
-/// An entry for a finding: by its function, the innermost if some were inlined, which stays when the library is built anew. By its offset, where the function is
-/// unknown, or where the entry would mean notes, too. Where none means it alone, a comment says so.
+/// Returns an entry for a finding, by its function. Of inlined functions, it names the innermost, which stays
+/// the same when the library is rebuilt. It uses the offset if the function is unknown, or if the entry would
+/// match notes. If no entry matches the finding alone, a comment says so.
 fn narrow(report: &Report, finding: &Finding) -> String {
     let place = &finding.caller;
     let Some(library) = place.maker().file_name() else {
@@ -47,7 +48,7 @@ fn narrow(report: &Report, finding: &Finding) -> String {
     })
 }
 
-/// Whether an entry means notes, too.
+/// Returns true if an entry also matches notes.
 fn means_others(report: &Report, entry: &str) -> bool {
     let mut one = Suppressions::default();
     if one.add("", entry).is_err() {

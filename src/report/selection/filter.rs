@@ -3,10 +3,10 @@
 //! The state of a handle or of a pair of devices follows from calls of all processes, and from earlier calls. So all
 //! calls up to the end of the selected time are read, and the filters select what is counted and shown.
 
-use crate::asked::mark_times::Moments;
-use crate::asked::suppress::Suppressions;
 use crate::base::moments;
 use crate::model::{Allocations, Proc, Report};
+use crate::selection::mark_times::Moments;
+use crate::selection::suppress::Suppressions;
 use crate::words::{lives, names};
 use anyhow::{Result, anyhow, bail};
 use cupeer_record::{Call, Job, Outcome, Process};
@@ -32,7 +32,7 @@ pub struct Asked<'a> {
 
 /// Selected processes and calls.
 pub struct Filter {
-    /// Whether a process is chosen, by its index.
+    /// True for each selected process, by index.
     processes: Vec<bool>,
     functions: Option<FunctionSet>,
     failed: bool,
@@ -52,7 +52,7 @@ impl Filter {
         Self::parts(job.processes.len(), Suppressions::default())
     }
 
-    /// All of so many processes.
+    /// Selects all calls of this many processes.
     pub fn parts(processes: usize, suppressions: Suppressions) -> Self {
         Filter {
             processes: vec![true; processes],
@@ -110,14 +110,14 @@ impl Filter {
         filter.until = asked.until.map(moment).transpose()?;
         if asked.since_mark.or(asked.until_mark).is_some() {
             let marks = Moments::read(job, |index| filter.process(index))?;
-            // Of marks of one name, from the first one to the last: those of all ranks lie between.
+            // Marks of one name span from the first to the last, over all ranks.
             let first = |text| marks.named(text).map(|times| *times.start());
             let last = |text| marks.named(text).map(|times| *times.end());
             filter.since = asked.since_mark.map(first).transpose()?.or(filter.since);
             filter.until = asked.until_mark.map(last).transpose()?.or(filter.until);
         }
         if let Some(until) = filter.until {
-            // What had not begun was not running either.
+            // A process that had not begun was not running.
             for (chosen, process) in filter.processes.iter_mut().zip(&job.processes) {
                 *chosen &= lives::began_at(job, process) <= until;
             }
@@ -257,7 +257,8 @@ impl Filter {
     }
 }
 
-/// Whether a process is meant by its pid, by a variable of its environment, or by its name or the start of that.
+/// Returns true if the text names the process: by pid, by a variable of its environment, or by its name or
+/// the start of that.
 fn is_called(process: &Process, text: &str) -> bool {
     let has_variable = |(name, value): (&str, &str)| process.variable(name) == Some(value);
     text.parse() == Ok(process.header.pid)
@@ -266,7 +267,6 @@ fn is_called(process: &Process, text: &str) -> bool {
         || (text.len() >= 8 && process.proc.starts_with(text))
 }
 
-/// Reads a set of functions.
 fn functions(text: &str) -> Result<FunctionSet> {
     FunctionSet::parse(text).map_err(|error| anyhow!("--function '{text}', {}", error.explained(text)))
 }
