@@ -10,6 +10,11 @@ __attribute__((noinline)) int cuIpcOpenMemHandle_v2(unsigned long long *pointer,
 __attribute__((noinline)) int cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, unsigned long size, void *stream) {
     return size == 0 || from == to;
 }
+__attribute__((noinline)) int cuMemcpy2DAsync_v2(const void *rows, void *stream) { return rows == stream; }
+__attribute__((noinline)) int cuMemcpyBatchAsync_v2(unsigned long long *to, unsigned long long *from, unsigned long *sizes, unsigned long count,
+                                                    void *attributes, unsigned long *first, unsigned long attribute_count, void *stream) {
+    return to == from || sizes == first || count == 0 || attributes == stream || attribute_count == 0;
+}
 __attribute__((noinline)) int cuMemFree_v2(unsigned long long pointer) { return pointer == ~0ull; }
 __attribute__((noinline)) int cuMemFreeAsync(unsigned long long pointer, void *stream) { return stream != 0; }
 __attribute__((noinline)) int cuGraphLaunch(void *graph, void *stream) { return graph == 0 || stream != 0; }

@@ -7,6 +7,8 @@ typedef unsigned long long pointer;
 typedef struct { char bytes[64]; } handle;
 int cuInit(unsigned), cuMemAlloc_v2(pointer *, unsigned long), cuIpcGetMemHandle(handle *, pointer);
 int cuMemcpyDtoDAsync_v2(pointer, pointer, unsigned long, void *), cuMemsetD8Async(pointer, unsigned char, unsigned long, void *);
+int cuMemcpy2DAsync_v2(const void *, void *);
+int cuMemcpyBatchAsync_v2(pointer *, pointer *, unsigned long *, unsigned long, void *, unsigned long *, unsigned long, void *);
 int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
 int cuStreamSynchronize(void *), cuStreamQuery(void *), cuEventRecord(void *, void *);
 // So many calls are recorded before a pause.
@@ -47,13 +49,24 @@ int main(int argc, char **argv) {
     double clock = now();
     for (int i = 0; i < MANY; i++) now();
     clock = (now() - clock) / MANY;
+    // CUDA_MEMCPY2D, with each side's x, y, kind, addresses, and pitch.
+    struct { unsigned long x, y; int kind; void *host; pointer device; void *array; unsigned long pitch; } sides[2] = {
+        {.kind = 2, .device = source, .pitch = 64}, {.kind = 2, .device = memory, .pitch = 64}};
+    struct { char sides[sizeof sides]; unsigned long width, height; } rows = {.width = 16, .height = 4};
+    memcpy(rows.sides, sides, sizeof sides);
+    pointer to[2] = {memory, memory + 64}, from[2] = {source, source + 64};
+    unsigned long sizes[2] = {64, 64}, first = 0;
+    char attributes[24] = {1};
     // The first calls learn where everything is.
     for (int i = 0; i < 8; i++) {
+        cuMemcpy2DAsync_v2(&rows, stream), cuMemcpyBatchAsync_v2(to, from, sizes, 2, attributes, &first, 1, stream);
         cuMemcpyDtoDAsync_v2(memory, source, 64, stream), use(), cuEventRecord(event, stream);
         cuStreamQuery(stream), cuStreamSynchronize(stream), cuLaunchKernel(event, 1, 1, 1, 1, 1, 1, 0, stream, 0, 0);
     }
     MEASURE("copy", 0, cuMemcpyDtoDAsync_v2(memory, source, 64, stream));
     MEASURE("memset", 0, cuMemsetD8Async(memory, 1, 64, stream));
+    MEASURE("rows", 0, cuMemcpy2DAsync_v2(&rows, stream));
+    MEASURE("batch", 0, cuMemcpyBatchAsync_v2(to, from, sizes, 2, attributes, &first, 1, stream));
     MEASURE("launch", 0, cuLaunchKernel(event, 1, 1, 1, 1, 1, 1, 0, stream, 0, 0));
     MEASURE("synchronize", is_shared, cuStreamSynchronize(stream));
     MEASURE("query", is_shared, cuStreamQuery(stream));

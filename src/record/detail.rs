@@ -7,6 +7,8 @@ use cupeer_spec::record::slot::{self, Line, detail, hit::did};
 
 /// The most items that a call keeps of one kind. Calls have one or two; a broken record may have any number.
 const MOST: usize = 16;
+/// The most ranges that it keeps.
+const MOST_RANGES: usize = 64;
 
 impl Details {
     /// Adds the contents of a detail's bytes, from [`detail::START`] on. Malformed bytes are ignored.
@@ -45,6 +47,10 @@ impl Details {
                 }
                 detail::CONTEXTS => self.contexts = number(item.bytes).or(self.contexts),
                 detail::CURRENT => self.current = number(item.bytes).or(self.current),
+                detail::RANGES => {
+                    let ranges = item.bytes.chunks_exact(16).filter_map(first_two);
+                    self.ranges = ranges.take(MOST_RANGES).collect();
+                }
                 detail::CONTENT => {
                     let content = first_two(item.bytes).map(|(hash, rest)| Content {
                         hash,
@@ -94,6 +100,9 @@ impl Details {
         self.owner = later.owner.or(self.owner);
         self.contexts = later.contexts.or(self.contexts);
         self.current = later.current.or(self.current);
+        if !later.ranges.is_empty() {
+            self.ranges = later.ranges;
+        }
         self.content = later.content.or(self.content);
         self.left = later.left.or(self.left);
         self.message = later.message.or(self.message.take());

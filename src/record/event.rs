@@ -156,6 +156,7 @@ static NONE: Details = Details {
     contexts: None,
     content: None,
     current: None,
+    ranges: Vec::new(),
     left: None,
     message: None,
     findings: Vec::new(),
@@ -216,6 +217,9 @@ pub struct Details {
     pub contexts: Option<u64>,
     /// Context that was current, and the ordinal of its device and one above the lowest 48 bits.
     pub current: Option<u64>,
+    /// Shared memory that a batch of copies used: of each range the first address, and its bytes with [`cupeer_spec::record::slot::detail::WRITTEN`]
+    /// and [`cupeer_spec::record::slot::detail::GAPS`].
+    pub ranges: Vec<(u64, u64)>,
     /// Content of a copy between device memory and the host.
     pub content: Option<Content>,
     /// Memory of a device when the call failed for want of some.

@@ -216,6 +216,13 @@ pub struct Batch {
     pub count: usize,
 }
 
+impl Batch {
+    /// All four.
+    pub const fn arguments(&self) -> [usize; 4] {
+        [self.to, self.from, self.sizes, self.count]
+    }
+}
+
 /// A kernel that is launched, by the indexes of arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Launched {

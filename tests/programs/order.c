@@ -13,7 +13,8 @@ int cuIpcGetEventHandle(Handle *, void *), cuIpcOpenEventHandle(void **, Handle)
 int cuStreamSynchronize(void *), cuStreamWaitEvent(void *, void *, unsigned), cuCtxSynchronize(void);
 int cuLaunchHostFunc(void *, void (*)(void *), void *), cuMemcpyHtoDAsync_v2(CUdeviceptr, const void *, size_t, void *);
 int cuMemcpyDtoDAsync_v2(CUdeviceptr, CUdeviceptr, size_t, void *), cuMemsetD8Async(CUdeviceptr, unsigned char, size_t, void *);
-int cuMemsetD2D8Async(CUdeviceptr, size_t, unsigned char, size_t, size_t, void *);
+int cuMemsetD2D8Async(CUdeviceptr, size_t, unsigned char, size_t, size_t, void *), cuMemcpy2DAsync_v2(const void *, void *);
+int cuMemcpyBatchAsync_v2(CUdeviceptr *, CUdeviceptr *, size_t *, size_t, void *, size_t *, size_t, void *);
 
 static void nothing(void *unused) { (void)unused; }
 
@@ -95,8 +96,19 @@ static void importer(int socket) {
     IS(cuStreamSynchronize(a), 0);
     while (cuEventQuery(event)) continue;                        /* 3 */
     IS(cuMemsetD8Async(own, 1, 64, a), 0);
-    IS(cuMemsetD8Async(shared, 1, 64, a), 0);                    /* 4 */
-    IS(cuStreamSynchronize(a), 0);                               /* 5 */
+    /* CUDA_MEMCPY2D: each side's x, y, kind, addresses, and pitch; and the order in which a batch uses its sources. */
+    struct { struct { size_t x, y; int kind; void *host; CUdeviceptr device; void *array; size_t pitch; } from, to; size_t width, height; } rows =
+        {{.kind = 2, .device = own, .pitch = 64}, {.kind = 2, .device = own + 4096, .pitch = 64}, 16, 4};
+    struct { int order, rest[5]; } attributes = {.order = 1};
+    CUdeviceptr to[] = {own, own + 128, shared + 256}, from[] = {shared, shared + 64, own};
+    size_t sizes[] = {64, 64, 32}, first = 0;
+    IS(cuMemcpy2DAsync_v2(&rows, a), 0);
+    IS(cuMemcpyBatchAsync_v2(from + 2, to + 1, sizes, 1, &attributes, &first, 1, a), 0);
+    rows.from.device = shared;
+    IS(cuMemcpy2DAsync_v2(&rows, a), 0);                         /* 4 */
+    IS(cuMemcpyBatchAsync_v2(to, from, sizes, 3, &attributes, &first, 1, a), 0); /* 5 */
+    IS(cuMemsetD8Async(shared, 1, 64, a), 0);                    /* 6 */
+    IS(cuStreamSynchronize(a), 0);                               /* 7 */
     IS(cuIpcCloseMemHandle(shared), 0);
     IS(cuMemsetD8Async(own, 1, 64, a), 0);
     IS(cuStreamSynchronize(a), 0);

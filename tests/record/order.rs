@@ -4,7 +4,7 @@ use crate::programs::open_job;
 use crate::support::{compile_c, cupeer, done, sim_dir, temp_dir};
 use cupeer_record::{Call, Event, Outcome};
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::slot::used;
+use cupeer_spec::record::slot::{detail, used};
 use std::path::Path;
 
 /// The calls that are noted of each process, in the order of time; those that opened or exported something come last.
@@ -60,6 +60,13 @@ fn what_uses_shared_memory_and_what_comes_behind_is_noted() {
         assert_eq!(call.details.current.map(|current| current >> 48 & 0xff), Some(1), "device 0: {call:?}");
         assert!(call.start <= call.end);
     }
+    let [rows, batch] = [FnId::cuMemcpy2DAsync_v2, FnId::cuMemcpyBatchAsync_v2]
+        .map(|function| importer.iter().find(|call| call.function == Some(function)).expect("it"));
+    for call in [rows, batch] {
+        assert!(call.details.current.is_some_and(|current| current & detail::OF_DEVICES != 0), "{call:?}");
+    }
+    let start = batch.details.ranges.first().expect("what it reads").0;
+    assert_eq!(batch.details.ranges, [(start, 128), (start + 256, 32 | detail::WRITTEN)]);
     // Where the slot has no room for all arguments, they are there all the same.
     let copy = owner.iter().find(|call| call.function == Some(FnId::cuMemcpyHtoDAsync_v2)).expect("it");
     let wait = owner.iter().find(|call| call.function == Some(FnId::cuLaunchHostFunc)).expect("it");

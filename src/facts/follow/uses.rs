@@ -3,11 +3,13 @@
 
 use crate::follow::ledger::Site;
 use crate::follow::memory::{Memory, Source};
-use crate::follow::order::is_captured;
+use crate::follow::order::{is_captured, is_done, is_of_devices};
 use cupeer_model::{Id, Table};
 use cupeer_record::{Call, Content};
 use cupeer_report::model::Uuid;
+use cupeer_spec::effect::{Beside, Copied, Effect, Used};
 use cupeer_spec::function::FnId;
+use cupeer_spec::record::slot::detail;
 
 /// The most copies without a known content of a process that are kept.
 const MOST: usize = 1 << 16;
@@ -23,7 +25,11 @@ pub struct Use {
     pub stream: usize,
     pub address: u64,
     pub bytes: u64,
+    /// It uses the first byte and the last one of these, and perhaps not all between: rows.
+    pub has_gaps: bool,
     pub is_write: bool,
+    /// Whether the work is done when the call returns; `None` if that is only possible.
+    pub waits: Option<bool>,
     /// The value that a memset writes.
     pub value: Option<u64>,
     /// Of a copy to or from the host: what was copied, and the device.
@@ -44,6 +50,57 @@ pub struct Uses {
     pub is_cut: bool,
 }
 
+/// The bytes that a call reads or writes.
+struct Range {
+    address: u64,
+    bytes: u64,
+    is_write: bool,
+    has_gaps: bool,
+}
+
+/// Returns the ranges of device memory that a copy or a memset uses.
+fn ranges(function: FnId, call: &Call) -> Vec<Range> {
+    let spec = function.spec();
+    let touches = match spec.copies() {
+        Some(Copied { to, from, size, .. }) => [Some((to, size, 1, true)), Some((from, size, 1, false))],
+        None => spec.touches(),
+    };
+    let number = |by| call.number(by).unwrap_or(0);
+    let mut ranges = Vec::new();
+    for (by, size, element, is_write) in touches.into_iter().flatten() {
+        let bytes = number(size).saturating_mul(element);
+        ranges.push(Range { address: number(by), bytes, is_write, has_gaps: false });
+    }
+    match *spec.effects() {
+        // As a copy of rows is kept: what it writes, and what it reads.
+        [Effect::Uses(Used { by, size: None, .. })] => {
+            let words = call.argument(by).unwrap_or_default();
+            let word = |at: usize| {
+                words.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |word| u64::from_le_bytes(*word))
+            };
+            for (at, is_write) in [(0, true), (16, false)] {
+                ranges.push(Range { address: word(at), bytes: word(at + 8), is_write, has_gaps: true });
+            }
+        }
+        [Effect::UsesEach(_)] => ranges.extend(call.details.ranges.iter().map(|&(address, how)| Range {
+            address,
+            bytes: how & detail::RANGE_BYTES,
+            is_write: how & detail::WRITTEN != 0,
+            has_gaps: how & detail::GAPS != 0,
+        })),
+        [Effect::Uses(Used { by, size: Some(size), element, beside: Beside::Rows(height, pitch), .. })] => {
+            let row = number(size).saturating_mul(spec.element_size(element));
+            let row = if number(height) == 0 { 0 } else { row };
+            let bytes = number(height).saturating_sub(1).saturating_mul(number(pitch)).saturating_add(row);
+            let has_gaps = number(pitch) != row && number(height) > 1;
+            ranges.push(Range { address: number(by), bytes, is_write: true, has_gaps });
+        }
+        _ => {}
+    }
+    ranges.retain(|range| range.address != 0 && range.bytes != 0);
+    ranges
+}
+
 impl Uses {
     /// Adds a call that succeeded. `made` returns its place, when it began and returned, its stream, and the
     /// device of its content.
@@ -55,13 +112,8 @@ impl Uses {
         made: impl FnOnce() -> (Site, (u64, u64), usize, Option<Uuid>),
     ) {
         let content = call.details.content;
-        let touches = match function.spec().copies() {
-            Some(copied) => {
-                [Some((copied.to, copied.size, 1, true)), Some((copied.from, copied.size, 1, false))]
-            }
-            None => function.spec().touches(),
-        };
-        if touches[0].is_none() || is_captured(call) {
+        let ranges = ranges(function, call);
+        if ranges.is_empty() || is_captured(call) {
             return;
         }
         self.is_cut |= content.is_none() && self.all.len() >= MOST;
@@ -69,10 +121,9 @@ impl Uses {
             return;
         }
         let (site, (at, until), stream, device) = made();
-        let value = call.number(1).filter(|_| function.spec().fills());
-        for (by, size, element, is_write) in touches.into_iter().flatten() {
-            let (Some(address), Some(count)) = (call.number(by), call.number(size)) else { continue };
-            let bytes = count.saturating_mul(element);
+        let waits = if is_of_devices(call) { Some(false) } else { is_done(function) };
+        let value = function.spec().fills_with().and_then(|by| call.number(by));
+        for Range { address, bytes, is_write, has_gaps } in ranges {
             let mapped = memory.state.mappings.touching((address, bytes));
             let mapped = mapped.filter(|mapping| mapping.name <= address);
             // Of an allocation that is mapped in part, it is not known which part that is.
@@ -88,7 +139,9 @@ impl Uses {
                 stream,
                 address,
                 bytes,
+                has_gaps,
                 is_write,
+                waits,
                 value,
                 content,
                 device,

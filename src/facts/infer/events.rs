@@ -4,7 +4,7 @@ use super::context::Context;
 use super::objects::{export, in_words, opening};
 use super::touched::{Touch, Touched};
 use crate::follow::ledger::{Entry, Export, Import, Realm, Time};
-use crate::follow::order::{Ordering, Orders, Work, is_done};
+use crate::follow::order::{Ordering, Orders, Work};
 use crate::follow::pending::PendingFinding;
 use cupeer_rules::reason::{Ago, Handle, Reason};
 use cupeer_rules::{Confidence, Severity};
@@ -112,7 +112,7 @@ fn is_in_doubt(context: &Context, memory: &Touched, (by, at): (usize, u64), memb
     let steps = &context.all.tallies[by].order.all;
     let is_pending = |first: &Touch, until: u64| {
         let completes = |it: &Ordering| matches!(it.orders, Orders::Completes { .. });
-        is_done(first.used.function) == Some(false)
+        first.used.waits == Some(false)
             && !steps.iter().any(|it| completes(it) && it.after > first.used.at && it.before < until)
     };
     let before = memory.all.iter().filter(|it| it.process == by && it.used.at < at);

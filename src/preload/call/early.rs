@@ -18,9 +18,10 @@ use core::sync::atomic::{
     Ordering::{Acquire, Release, SeqCst},
     fence,
 };
+use cupeer_model::Call;
 use cupeer_spec::effect::{Effect, Sides};
 use cupeer_spec::function::{FUNCTIONS, FnId, FnSpec};
-use cupeer_spec::record::slot::detail;
+use cupeer_spec::record::slot::{MOST_ARGS, detail};
 
 /// So many are kept.
 const MOST: usize = 8;
@@ -104,7 +105,8 @@ const fn concerns(function: &FnSpec) -> bool {
 fn keeps(function: &FnSpec) -> bool {
     match function.copies() {
         Some(copied) => function.is_asynchronous() || !matches!(copied.sides, Sides::Anything),
-        None => function.touches()[0].is_some() && function.host_copy().is_none(),
+        None if function.rows().is_some() => function.is_asynchronous(),
+        None => function.begins()[0].is_some() && function.host_copy().is_none(),
     }
 }
 
@@ -132,25 +134,21 @@ fn before(id: FnId, noted: Noted, arguments: &dyn Arguments) {
             return;
         }
         let (stream, mut used) = (Stream::of(id, &words), Use::new());
-        let current = order::current(id, context, &stream, clock::now());
+        let current = order::current(id, arguments, context, &stream, clock::now());
         if current & detail::CAPTURED != 0 {
             return;
         }
         used.take(arguments, false);
-        let (ranges, stream) = (ranges(spec, &words), stream.name(context));
+        let (ranges, stream) = (ranges(id, used.args()), stream.name(context));
         let kept = Kept { id, caller, used, ranges, stream, context, current };
         with_ring(|ring| ring.keep(kept, dropped));
     });
 }
 
-fn ranges(function: &FnSpec, words: &ArgumentWords) -> [(u64, u64); 2] {
-    if let Some(copied) = function.copies() {
-        return [copied.to, copied.from].map(|by| (words[by], words[copied.size]));
-    }
-    let range = |touched: Option<(usize, usize, u64, bool)>| {
-        touched.map_or((0, 0), |(by, size, element, _)| (words[by], words[size].saturating_mul(element)))
-    };
-    function.touches().map(range)
+fn ranges(function: FnId, args: &[u8; MOST_ARGS]) -> [(u64, u64); 2] {
+    let call = Call { function, result: 0, args, shape: 0, elements: &[] };
+    let mut all = call.used().map(|(_, start, bytes)| (start, bytes));
+    [(); 2].map(|()| all.next().unwrap_or_default())
 }
 
 /// Looks at a call after it has returned.
@@ -186,7 +184,9 @@ pub fn exported(memory: (u64, u64), at: u64) {
     // A call that waits for them from here on is noted, and an earlier one has dropped them.
     fence(SeqCst);
     if DROPPED.load(SeqCst) == dropped && recorder::is_noting() {
-        all.by_ref().for_each(|kept| kept.used.append(kept.id, kept.caller, (at, at), kept.current));
+        for kept in all.by_ref() {
+            kept.used.append(kept.id, kept.caller, (at, at), kept.current);
+        }
     }
 }
 

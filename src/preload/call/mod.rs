@@ -26,6 +26,7 @@ mod inside;
 mod memory;
 mod order;
 mod ordering;
+mod ranges;
 mod through_host;
 mod unseen;
 

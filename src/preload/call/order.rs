@@ -3,7 +3,7 @@
 //! Before a call is forwarded, it is decided whether it concerns anybody, which for most is a load or two. What it changes in
 //! [`job::order`](crate::job::order) it changes when it has returned.
 
-use super::{Arguments, Function, behind_patch};
+use super::{Arguments, Function, behind_patch, ranges};
 use crate::driver::{contexts, kernels, parameters, questions, streams};
 use crate::fault::forward::ArgumentWords;
 use crate::job::{order, uses};
@@ -12,7 +12,7 @@ use crate::settings;
 use crate::sys::arch::thread;
 use crate::sys::guard::guarded;
 use cupeer_model::Call;
-use cupeer_spec::effect::{Effect, End, Followed, Launched, Object, Signal, Work};
+use cupeer_spec::effect::{Batch, Effect, End, Followed, Launched, Object, Signal, Work};
 use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, FnId, FnSpec};
 use cupeer_spec::record::slot;
 
@@ -72,6 +72,8 @@ struct Known {
     /// It copies to or from the host before it returns.
     waits: bool,
     writes_to_host_later: bool,
+    /// It may use memory of the host, by its addresses.
+    may_be_of_host: bool,
     /// The arguments that say where the ranges that it uses begin; [`NONE`] behind the last one.
     touches: [u8; 2],
 }
@@ -85,6 +87,7 @@ static KNOWN: [Known; FUNCTION_COUNT] = {
         is_per_thread: false,
         waits: false,
         writes_to_host_later: false,
+        may_be_of_host: false,
         touches: [NONE; 2],
     };
     let mut all = [nothing; FUNCTION_COUNT];
@@ -98,11 +101,12 @@ static KNOWN: [Known; FUNCTION_COUNT] = {
         known.is_per_thread = function.is_per_thread();
         (known.waits, known.writes_to_host_later) =
             (function.host_copy().is_some(), function.writes_to_host_later());
-        let touches = function.touches();
-        if let Some((by, ..)) = touches[0] {
+        known.may_be_of_host = known.writes_to_host_later && function.uses_one_range().is_none();
+        let touches = function.begins();
+        if let Some(by) = touches[0] {
             known.touches[0] = by as u8;
         }
-        if let Some((by, ..)) = touches[1] {
+        if let Some(by) = touches[1] {
             known.touches[1] = by as u8;
         }
         index += 1;
@@ -175,13 +179,19 @@ pub fn may_concern<F: Function>(arguments: &F) -> bool {
                 if function.writes_to_host_later() { function.stream() } else { None }
             };
             let is_pending = |stream: u64| stream <= 2 || order::is_pending(stream);
-            let [first, second] = const { FUNCTIONS[F::ID as usize].touches() };
-            let touches = |range: Option<(usize, usize, u64, bool)>| {
-                range.is_some_and(|(by, ..)| uses::may_be_shared(arguments.word(by)))
+            let [first, second] = const { FUNCTIONS[F::ID as usize].begins() };
+            let touches = |by: Option<usize>| by.is_some_and(|by| uses::may_be_shared(arguments.word(by)));
+            let has_rows = |(by, bytes): (usize, usize)| ranges::may_be_shared(arguments.word(by), bytes);
+            let has_copies = |batch: Batch| {
+                let [to, from, _, count] = batch.arguments().map(|by| arguments.word(by));
+                ranges::batch_may_be_shared(batch, to, from, count)
             };
             order::has_any() && (waits || tells.is_some_and(|by| is_pending(arguments.word(by))))
                 || touches(first)
                 || touches(second)
+                || uses::has_any()
+                    && (const { FUNCTIONS[F::ID as usize].rows() }.is_some_and(has_rows)
+                        || const { FUNCTIONS[F::ID as usize].copies_each() }.is_some_and(has_copies))
         }
         Part::Completes(Work::Stream(by)) => {
             let stream = arguments.word(by);
@@ -240,12 +250,12 @@ pub fn begins<F: Function>(passed: &F, arguments: impl Fn() -> F) -> u64 {
     let (part, touches, is_alone) = const {
         let function = &FUNCTIONS[F::ID as usize];
         let is_alone = function.host_copy().is_none() && !function.writes_to_host_later();
-        (part_of(function), function.touches(), is_alone)
+        (part_of(function), function.begins(), is_alone)
     };
     match (part, touches) {
-        (Part::Uses, [Some((first, ..)), second]) if is_alone => {
+        (Part::Uses, [Some(first), second]) if is_alone => {
             let first = passed.word(first);
-            since_touched(F::ID, first, second.map_or(first, |(second, ..)| passed.word(second)))
+            since_touched(F::ID, first, second.map_or(first, |second| passed.word(second)))
         }
         (Part::Completes(Work::Stream(by)), _) if passed.word(by) > PER_THREAD => {
             since_pending(F::ID, passed.word(by))
@@ -316,9 +326,16 @@ pub(super) fn uses_shared(id: FnId, words: &ArgumentWords, arguments: &dyn Argum
     if touches[0] != NONE {
         return touches.iter().any(|by| *by != NONE && uses::is_shared(words[*by as usize]));
     }
-    // Its arrays are the driver's to read: a batch of copies may use anything.
+    if !uses::has_any() {
+        return false;
+    }
+    if let Some((by, bytes)) = id.spec().rows() {
+        return ranges::starts(words[by], bytes).into_iter().any(uses::is_shared);
+    }
     if id.spec().batch().is_some() {
-        return uses::has_any();
+        let mut is_shared = false;
+        ranges::each(id, words, &mut |range| is_shared |= uses::is_shared(range.start));
+        return is_shared;
     }
     let args = Recorded::new(id, arguments).arguments(false).bytes;
     let call = Call { function: id, result: 0, args: &args, shape: 0, elements: &[] };
@@ -395,20 +412,23 @@ fn noted(
     };
     let context = questions::context();
     let is_whole = follow(id, &words, &stream, is_use, context, (since, end));
-    let current = current(id, context, &stream, end);
-    match record {
-        Some(record) => record.add_current(current),
+    let current = current(id, arguments, context, &stream, end);
+    let number = match record {
+        Some(record) => Some(record.add_current(current)),
         None => used.append(id, caller, (since, end), current),
-    }
-    if !is_whole {
+    };
+    let batch = number.filter(|_| is_use && id.spec().batch().is_some());
+    let is_noted = batch.is_none_or(|number| ranges::record(id, number, arguments));
+    if !is_whole || !is_noted {
         recorder::pause();
     }
 }
 
 /// The current context and device, as the record has them at a time, with bits that say that the stream of a call does not wait for the
-/// legacy default stream, or that it is captured.
-pub(super) fn current(id: FnId, context: u64, stream: &Stream, now: u64) -> u64 {
-    let part = KNOWN[id as usize].part;
+/// legacy default stream, or that it is captured, or that a copy that could use the host's memory does not.
+pub(super) fn current(id: FnId, arguments: &dyn Arguments, context: u64, stream: &Stream, now: u64) -> u64 {
+    let known = &KNOWN[id as usize];
+    let part = known.part;
     // A stream that has ended answers nothing; a launch may have failed its context, which the driver would log.
     let asks = !matches!(part, Part::Drops(_) | Part::Launches);
     let is_captured = match *stream {
@@ -424,7 +444,9 @@ pub(super) fn current(id: FnId, context: u64, stream: &Stream, now: u64) -> u64 
         }
         _ => false,
     };
+    let is_of_devices = known.may_be_of_host && !is_captured && ranges::is_of_devices(id, arguments);
     contexts::with_device(context, now, questions::device)
+        | (u64::from(is_of_devices) * slot::detail::OF_DEVICES)
         | (u64::from(is_apart) * slot::detail::NON_BLOCKING)
         | (u64::from(is_captured) * slot::detail::CAPTURED)
 }

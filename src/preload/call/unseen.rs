@@ -103,10 +103,12 @@ fn may_matter<F: Function>(arguments: &F) -> bool {
             || needs::has_done(Needs::Reach)
                 && !(needs::has_done(Needs::Shared) && places::are_on_one_device(from, to));
     }
-    const { FUNCTIONS[F::ID as usize].launches() }.is_none_or(|Launched { function, parameters, extra }| {
+    let passes = |Launched { function, parameters, extra }: Launched| {
         let extra = extra.map_or(0, |extra| arguments.word(extra));
-        gone::has_any() && gone::may_be_passed(arguments.word(function), arguments.word(parameters), extra)
-    })
+        gone::may_be_passed(arguments.word(function), arguments.word(parameters), extra)
+    };
+    // Of rows and batches, nobody looks further.
+    gone::has_any() && const { FUNCTIONS[F::ID as usize].launches() }.is_none_or(passes)
 }
 
 /// What follows when such a call has failed.

@@ -9,28 +9,75 @@ use cupeer_spec::record::slot::MOST_ARGS;
 /// So many copies of a batch are looked at.
 const MOST: usize = 4096;
 
+/// Memory that a copy of a batch reads or writes.
+#[derive(Clone, Copy)]
+pub struct Range {
+    /// The argument that names it.
+    pub argument: usize,
+    pub start: u64,
+    pub bytes: u64,
+    pub is_write: bool,
+    /// It is of rows, which may not be all that lies between the first byte and the last one.
+    pub has_gaps: bool,
+}
+
 /// Hands over the ranges that a batch of copies uses: the argument that names each, where it begins, and its bytes.
 #[inline(never)]
 pub fn each_range(id: FnId, args: &[u8; MOST_ARGS], batch: Batch, work: &mut dyn FnMut(usize, u64, u64)) {
-    let count = MOST.min(number(id, args, batch.count) as usize);
+    let numbers = batch.arguments().map(|argument| number(id, args, argument));
+    each(batch, numbers, &mut |range| work(range.argument, range.start, range.bytes));
+}
+
+/// The same, with what the batch does with each, by its [`Batch::arguments`].
+#[inline(never)]
+pub fn each(batch: Batch, [to, from, sizes, count]: [u64; 4], work: &mut dyn FnMut(Range)) {
+    let count = MOST.min(count as usize);
+    let mut hand_over = |ranges: [(u64, u64); 2], has_gaps| {
+        for ((start, bytes), (argument, is_write)) in
+            ranges.into_iter().zip([(batch.to, true), (batch.from, false)])
+        {
+            work(Range { argument, start, bytes, is_write, has_gaps });
+        }
+    };
     if batch.to == batch.from {
-        let copies = number(id, args, batch.to) as *const CUDA_MEMCPY3D_BATCH_OP;
+        let copies = to as *const CUDA_MEMCPY3D_BATCH_OP;
         for index in (0..count).take_while(|_| !copies.is_null()) {
             // SAFETY: as cuda.h says of batches, the array has as many elements as there are copies.
-            let used = unsafe { copies.add(index).read_unaligned() }.used();
-            used.iter().for_each(|(start, bytes)| work(batch.to, *start, *bytes));
+            let copy = unsafe { copies.add(index).read_unaligned() };
+            hand_over(copy.used(), copy.extent[1..] != [1; 2]);
         }
         return;
     }
-    let array = |argument| number(id, args, argument) as *const u64;
-    let (to, from, sizes) = (array(batch.to), array(batch.from), array(batch.sizes));
-    if [to, from, sizes].iter().any(|array| array.is_null()) {
+    let arrays = [to, from, sizes].map(|array| array as *const u64);
+    if arrays.iter().any(|array| array.is_null()) {
         return;
     }
     for index in 0..count {
         // SAFETY: as cuda.h says of batches, each array has as many elements as there are copies.
-        let [to, from, size] = [to, from, sizes].map(|array| unsafe { array.add(index).read_unaligned() });
-        work(batch.to, to, size);
-        work(batch.from, from, size);
+        let [to, from, size] = arrays.map(|array| unsafe { array.add(index).read_unaligned() });
+        hand_over([(to, size), (from, size)], false);
     }
+}
+
+/// Whether something holds for an address of a batch, which is quicker than to hand over the ranges. For the 3D ones, also what is no
+/// address is asked about.
+#[inline]
+pub fn any(batch: Batch, to: u64, from: u64, count: u64, is_it: impl Fn(u64) -> bool) -> bool {
+    let (to, from) = (to as *const u64, from as *const u64);
+    if to.is_null() || from.is_null() {
+        return false;
+    }
+    (0..MOST.min(count as usize)).any(|index| {
+        // SAFETY: as cuda.h says of batches, each array has as many elements as there are copies.
+        let addresses = unsafe {
+            if batch.to == batch.from {
+                let copy = to.cast::<CUDA_MEMCPY3D_BATCH_OP>().add(index);
+                [&raw const (*copy).dst.place, &raw const (*copy).src.place]
+            } else {
+                [to.add(index), from.add(index)]
+            }
+        };
+        // SAFETY: these are addresses of elements of the arrays.
+        addresses.into_iter().any(|address| is_it(unsafe { address.read_unaligned() }))
+    })
 }

@@ -97,7 +97,8 @@ macro_rules! store_argument {
         store_argument!(out $value, $succeeded, $arguments, $known)
     };
     (in_struct $value:ident, $succeeded:ident, $arguments:ident, $known:ident) => {
-        $arguments.structure($value)
+        // SAFETY: after success the driver has read it.
+        unsafe { $arguments.structure($value, $succeeded) }
     };
     (in_handle [$kind:ident] $value:ident, $succeeded:ident, $arguments:ident, $known:ident) => {
         $arguments.shareable(shareable!(in_handle [$kind] $value, $succeeded, $known))

@@ -103,6 +103,11 @@ pub fn is_shared(address: u64) -> bool {
     }
 }
 
+/// Whether two addresses are of the same memory that is shared.
+pub fn are_one(one: u64, other: u64) -> bool {
+    ranges().iter().any(|range| range.has(one) && range.has(other))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

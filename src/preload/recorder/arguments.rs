@@ -96,9 +96,18 @@ impl<'a> Arguments<'a> {
     }
 
     /// A structure that the function reads.
-    pub fn structure<T: Value>(&mut self, pointer: *const T) {
+    ///
+    /// # Safety
+    ///
+    /// After success, `pointer` is null or points to a readable value.
+    pub unsafe fn structure<T: Value>(&mut self, pointer: *const T, succeeded: bool) {
         let mut value = None;
-        guarded(|| value = program_memory::copy_value(pointer));
+        if !succeeded {
+            guarded(|| value = program_memory::copy_value(pointer));
+        } else if !pointer.is_null() {
+            // SAFETY: not null, and readable after success.
+            value = Some(unsafe { pointer.read_unaligned() });
+        }
         let unknown = if pointer.is_null() { shape::NULL } else { shape::UNREAD };
         self.put(value, if value.is_some() { shape::VALUE } else { unknown });
     }

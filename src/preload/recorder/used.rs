@@ -121,11 +121,15 @@ impl Use {
         self.shape = arguments.shape;
     }
 
-    /// Puts it into the record, with this current context and device.
-    pub fn append(&self, id: FnId, caller: usize, (start, end): (u64, u64), current: u64) {
+    pub fn args(&self) -> &[u8; MOST_ARGS] {
+        &self.args
+    }
+
+    /// Puts it into the record, with this current context and device. Returns its number there.
+    pub fn append(&self, id: FnId, caller: usize, (start, end): (u64, u64), current: u64) -> Option<u64> {
         let thread = thread();
         if !has_stream() && !process::attach() {
-            return;
+            return None;
         }
         know(thread, caller);
         let is_last = count();
@@ -135,7 +139,8 @@ impl Use {
         }
         let wide = WIDE[id as usize].into();
         let slots = detail::slots_of_current(wide);
-        if let Some(taken) = stream::take(thread, 1 + slots) {
+        let taken = stream::take(thread, 1 + slots);
+        if let Some(taken) = &taken {
             let (first, number) = (taken.place as *mut Slot, taken.number);
             // SAFETY: the slots lie in this thread's window, and nobody else was given them.
             unsafe {
@@ -152,13 +157,16 @@ impl Use {
         if is_last {
             pause();
         }
+        taken.map(|taken| taken.number)
     }
 }
 
 impl Recorded<'_> {
-    /// Adds with which current context and device a call that is in the record used shared memory. For use in `guarded`.
-    pub fn add_current(&self, current: u64) {
+    /// Adds with which current context and device a call that is in the record used shared memory, and returns its number. For use in
+    /// `guarded`.
+    pub fn add_current(&self, current: u64) -> u64 {
         detail::short(self.number, &[(slot::detail::CURRENT, &current.to_le_bytes())]);
+        self.number
     }
 
     /// Puts a call into the record that has succeeded: when it was forwarded, and when it returned.

@@ -39,6 +39,15 @@ pub fn items(details: &Details) -> Vec<u8> {
     if let Some(current) = details.current {
         add(detail::CURRENT, 0, &current.to_le_bytes());
     }
+    if !details.ranges.is_empty() {
+        let words: Vec<u8> = details
+            .ranges
+            .iter()
+            .flat_map(|(at, how)| [at.to_le_bytes(), how.to_le_bytes()])
+            .flatten()
+            .collect();
+        add(detail::RANGES, 0, &words);
+    }
     if let Some(contexts) = details.contexts {
         add(detail::CONTEXTS, 0, &contexts.to_le_bytes());
     }

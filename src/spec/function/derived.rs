@@ -238,16 +238,10 @@ impl FnSpec {
         }
     }
 
-    /// Returns true if a call fills memory with an element.
-    pub const fn fills(&self) -> bool {
-        matches!(self.effects(), [Effect::Uses(Used { element: Some(_), .. })])
-    }
-
-    /// Returns true if the addresses show at once that most calls are irrelevant: calls that use one range or
-    /// two, or launch.
+    /// Returns true if the addresses show at once that most calls are irrelevant: calls that use memory, or launch.
     pub const fn may_go_straight_on(&self) -> bool {
-        let launches = matches!(*self.effects(), [Effect::Launches(_)]);
-        launches || self.uses_one_range().is_some() || self.copies_one_range().is_some()
+        matches!(*self.effects(), [Effect::Launches(_) | Effect::Uses(_) | Effect::UsesEach(_)])
+            || self.copies_one_range().is_some()
     }
 
     /// Returns true if a call creates, changes, or launches a graph, whose nodes may use memory.

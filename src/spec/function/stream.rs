@@ -1,7 +1,7 @@
-//! Facts about the stream and the host memory of a copy, a memset, or a launch.
+//! Facts about the stream and the memory of a copy, a memset, or a launch, and about the host memory that it uses.
 
 use super::FnSpec;
-use crate::effect::{Copied, Effect, HostCopy, OtherArgs, Sides, Used};
+use crate::effect::{Batch, Beside, Copied, Effect, HostCopy, Sides, Used};
 use crate::group::Group;
 
 impl FnSpec {
@@ -47,6 +47,40 @@ impl FnSpec {
                     | [Effect::Copies(Copied { sides: Sides::Anything, .. })]
                     | [Effect::UsesEach(_)]
             )
+    }
+
+    /// Returns the arguments that hold the first addresses of the ranges or rows of a call that does nothing but read or write them.
+    pub const fn begins(&self) -> [Option<usize>; 2] {
+        match (self.touches(), self.effects()) {
+            (_, [Effect::Uses(Used { by, element: Some(_), .. })]) => [Some(*by), None],
+            ([Some((first, ..)), Some((second, ..))], _) => [Some(first), Some(second)],
+            ([Some((first, ..)), None], _) => [Some(first), None],
+            _ => [None; 2],
+        }
+    }
+
+    /// Returns the argument that points to the structure of a copy of rows, and the structure's size in bytes.
+    pub const fn rows(&self) -> Option<(usize, usize)> {
+        match *self.effects() {
+            [Effect::Uses(Used { by, size: None, .. })] => Some((by, self.args()[by].size())),
+            _ => None,
+        }
+    }
+
+    /// Returns the batch of copies of a call that does nothing else.
+    pub const fn copies_each(&self) -> Option<Batch> {
+        match *self.effects() {
+            [Effect::UsesEach(batch)] => Some(batch),
+            _ => None,
+        }
+    }
+
+    /// Returns the argument that holds the element with which a call fills memory.
+    pub const fn fills_with(&self) -> Option<usize> {
+        match *self.effects() {
+            [Effect::Uses(Used { element, .. })] => element,
+            _ => None,
+        }
     }
 
     /// Returns true if a call may read or write shared device memory: it copies, fills, or launches.

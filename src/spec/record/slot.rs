@@ -241,12 +241,23 @@ pub mod detail {
     /// and number of allocations in [`super::super::counted`].
     pub const LEFT: u8 = 16;
     /// The context that was current at a [`super::USED`], or at another call that used shared memory: its address, and above these 48
-    /// bits the ordinal of its device and one, 8 bytes. The highest bits are [`NON_BLOCKING`] and [`CAPTURED`].
+    /// bits the ordinal of its device and one, 8 bytes. The highest bits are [`NON_BLOCKING`], [`CAPTURED`], and [`OF_DEVICES`].
     pub const CURRENT: u8 = 17;
     /// In [`CURRENT`]: the call names a stream that does not wait for the legacy default stream.
     pub const NON_BLOCKING: u64 = 1 << 63;
     /// In [`CURRENT`]: the stream is captured, so that the call did nothing yet.
     pub const CAPTURED: u64 = 1 << 62;
+    /// In [`CURRENT`]: the call could use the host's memory and does not, so that it neither waits for its work nor tells the host of it.
+    pub const OF_DEVICES: u64 = 1 << 61;
+    /// The shared memory that a batch of copies used: of each range the first address, 8 bytes, and its bytes with [`WRITTEN`] and
+    /// [`GAPS`], 8 bytes.
+    pub const RANGES: u8 = 18;
+    /// In [`RANGES`]: it is written, or else read.
+    pub const WRITTEN: u64 = 1 << 63;
+    /// In [`RANGES`]: the first byte and the last one are used, and perhaps not all between.
+    pub const GAPS: u64 = 1 << 62;
+    /// In [`RANGES`]: the bytes.
+    pub const RANGE_BYTES: u64 = GAPS - 1;
     /// The most frames of Python.
     pub const MOST_PYTHON: usize = 24;
     /// The most return addresses.

@@ -67,15 +67,6 @@ impl Copies for CUDA_MEMCPY3D<u64> {
     }
 }
 
-impl CUDA_MEMCPY3D<u64> {
-    /// Returns the device memory that the copy writes, and the memory that it reads: start and size in bytes
-    /// of each; zeros for none.
-    pub fn touched(self) -> [(u64, u64); 2] {
-        let Touched { to, from } = Copies::touched(self);
-        [to, from]
-    }
-}
-
 impl CUDA_MEMCPY3D_BATCH_OP {
     /// Returns the device memory that is written, and that is read: start address and size in bytes of each.
     /// For the elements of an array, the size is unknown here, so it is 1 byte.
@@ -118,6 +109,14 @@ impl Touched {
 
 macro_rules! copies {
     ($($type:ty)*) => {$(
+        impl $type {
+            /// The device memory that it writes, and that it reads: where each begins, and its bytes; zeros where there is none.
+            #[inline]
+            pub fn touched(self) -> [(u64, u64); 2] {
+                let Touched { to, from } = Copies::touched(self);
+                [to, from]
+            }
+        }
         impl Value for $type {
             const STORED: usize = 32;
             fn store(self, place: &mut [u8], _: Fingerprint) {

@@ -1,5 +1,5 @@
 /* order RULE bad|good: work in shared memory that nothing orders. The exporter is one process, and the importer another. */
-#include "memory.h"
+#include "rows.h"
 
 enum { BYTES = 1 << 16, NON_BLOCKING = 1 };
 static unsigned buffer[BYTES / sizeof(unsigned)];
@@ -154,6 +154,82 @@ static void overwrites(struct link importer, CUdeviceptr p, void *stream, CUeven
 }
 static void overwritten(void) { play_with(takes, overwrites); }
 
+/* Rows of 64 bytes. In the wrong job, the importer gives them back before its copy is done. */
+static void takes_rows(struct link parent, CUdeviceptr opened, CUdeviceptr own, void *stream, CUevent event) {
+    Rows rows = {{.type = ON_DEVICE, .device = opened, .pitch = 256}, {.type = ON_DEVICE, .device = own, .pitch = 64}, 64, 16};
+    (void)event;
+    OK(cuMemcpy2DAsync_v2(&rows, stream));
+    if (!bad) OK(cuStreamSynchronize(stream));
+    tell(parent);
+    wait_for(parent);
+    OK(cuIpcCloseMemHandle(opened));
+    tell(parent);
+}
+static void overwrites_rows(struct link importer, CUdeviceptr p, void *stream, CUevent event) {
+    (void)event;
+    wait_for(importer);
+    CALL(cuMemsetD2D32Async, (p, 256, 2, 16, 16, stream));
+    OK(cuStreamSynchronize(stream));
+    tell(importer);
+    wait_for(importer);
+    OK(cuMemFree_v2(p));
+}
+static void rows(void) { play_with(takes_rows, overwrites_rows); }
+
+/* Nobody waits; in the right job, one takes the first 64 bytes of each row, and the other writes those behind them. */
+static void takes_columns(struct link parent, CUdeviceptr opened, CUdeviceptr own, void *stream, CUevent event) {
+    Rows rows = {{.type = ON_DEVICE, .device = opened, .pitch = 256}, {.type = ON_DEVICE, .device = own, .pitch = 64}, 64, 16};
+    (void)event;
+    OK(cuMemcpy2DAsync_v2(&rows, stream));
+    tell(parent);
+    wait_for(parent);
+    OK(cuStreamSynchronize(stream));
+    OK(cuIpcCloseMemHandle(opened));
+    tell(parent);
+}
+static void overwrites_columns(struct link importer, CUdeviceptr p, void *stream, CUevent event) {
+    (void)event;
+    wait_for(importer);
+    CALL(cuMemsetD2D32Async, (bad ? p : p + 64, 256, 2, 16, 15, stream));
+    OK(cuStreamSynchronize(stream));
+    tell(importer);
+    wait_for(importer);
+    OK(cuMemFree_v2(p));
+}
+static void columns(void) { play_with(takes_columns, overwrites_columns); }
+
+/* Two copies at once, of which the second one is of bytes that the other process writes. */
+static void takes_batch(struct link parent, CUdeviceptr opened, CUdeviceptr own, void *stream, CUevent event) {
+    static CUresult (*cuMemcpyBatchAsync_v2)(CUdeviceptr *, CUdeviceptr *, size_t *, size_t, void *, size_t *, size_t, void *);
+    *(void **)&cuMemcpyBatchAsync_v2 = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuMemcpyBatchAsync_v2");
+    /* CUmemcpyAttributes: the order of the stream. */
+    struct { int order; Location hints[2]; unsigned flags; } attributes = {.order = 1};
+    CUdeviceptr to[] = {own, own + 4096}, from[] = {own + 8192, opened + 4096};
+    size_t sizes[] = {64, 128}, first = 0;
+    (void)event;
+    wait_for(parent);
+    CALL(cuMemcpyBatchAsync_v2, (to, from, sizes, 2, &attributes, &first, 1, stream));
+    tell(parent);
+    OK(cuStreamSynchronize(stream));
+    OK(cuIpcCloseMemHandle(opened));
+    tell(parent);
+}
+static void batch(void) { play_with(takes_batch, writes); }
+
+static void takes_slices(struct link parent, CUdeviceptr opened, CUdeviceptr own, void *stream, CUevent event) {
+    static CUresult (*cuMemcpy3DBatchAsync_v2)(size_t, Slices *, unsigned long long, void *);
+    *(void **)&cuMemcpy3DBatchAsync_v2 = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuMemcpy3DBatchAsync_v2");
+    Slices slices = {{1, opened, 0, 0, {0, 0}}, {1, own, 0, 0, {0, 0}}, 64, 4, 2, 1, 0};
+    (void)event;
+    wait_for(parent);
+    CALL(cuMemcpy3DBatchAsync_v2, (1, &slices, 0, stream));
+    tell(parent);
+    OK(cuStreamSynchronize(stream));
+    OK(cuIpcCloseMemHandle(opened));
+    tell(parent);
+}
+static void slices(void) { play_with(takes_slices, writes); }
+
 /* Both write; in the wrong job, the exporter does not wait. */
 static void writes_too(struct link parent, CUdeviceptr opened, CUdeviceptr own, void *stream, CUevent event) {
     (void)own, (void)event;
@@ -263,4 +339,5 @@ static void missed(void) {
 SCENES({"overwritten-unread", erased}, {"overwritten-unread/missed", missed}, {"access-not-ordered", read_early}, {"access-not-ordered/query", asked}, {"access-not-ordered/copy", copied}, {"access-not-ordered/before-export", written_before},
        {"access-not-ordered/event", recorded}, {"access-not-ordered/overwritten", overwritten},
        {"access-not-ordered/twice", twice}, {"access-not-ordered/freed", freed},
-       {"access-not-ordered/unmapped", unmapped})
+       {"access-not-ordered/unmapped", unmapped}, {"access-not-ordered/rows", rows}, {"access-not-ordered/columns", columns},
+       {"access-not-ordered/batch", batch}, {"access-not-ordered/slices", slices})

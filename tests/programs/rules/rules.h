@@ -82,9 +82,11 @@ enum { SIZE = 4 << 20, OFFSET = 4096 };
     F(cuMemcpyDtoHAsync_v2, (void *, CUdeviceptr, size_t, void *))                                                     \
     F(cuMemcpyDtoDAsync_v2, (CUdeviceptr, CUdeviceptr, size_t, void *))                                                \
     F(cuMemcpy2D_v2, (const void *))                                                                                   \
+    F(cuMemcpy2DAsync_v2, (const void *, void *))                                                                      \
     F(cuMemsetD32_v2, (CUdeviceptr, unsigned, size_t))                                                                 \
     F(cuMemsetD32Async, (CUdeviceptr, unsigned, size_t, void *))                                                       \
     F(cuMemsetD2D32_v2, (CUdeviceptr, size_t, unsigned, size_t, size_t))                                               \
+    F(cuMemsetD2D32Async, (CUdeviceptr, size_t, unsigned, size_t, size_t, void *))                                     \
     F(cuMemCreate, (Allocation *, size_t, const Properties *, unsigned long long))                                     \
     F(cuMemRelease, (Allocation))                                                                                      \
     F(cuMemRetainAllocationHandle, (Allocation *, CUdeviceptr))                                                        \

@@ -1,23 +1,8 @@
 /* use RULE bad|good: rules about the use of shared memory that is gone. The right programs use what came there again. */
-#include "memory.h"
+#include "rows.h"
 
 static char text[64];
 static CUdeviceptr own; /* memory of this process */
-
-/* CUDA_MEMCPY2D. */
-typedef struct {
-    size_t x, y;
-    int type;
-    const void *host;
-    CUdeviceptr device;
-    void *array;
-    size_t pitch;
-} Side;
-typedef struct {
-    Side from, to;
-    size_t width, height;
-} Rows;
-enum { HOST = 1, ON_DEVICE = 2 };
 
 /* Opens memory, and closes it as often, but opens it once more in the right program. */
 static CUdeviceptr closed(struct link parent) {
@@ -228,18 +213,6 @@ static void batch(struct link parent) {
 }
 static void after_close_batch(void) { export_for(batch); }
 
-/* CUDA_MEMCPY3D_BATCH_OP, of which each side has an address. */
-typedef struct {
-    struct {
-        int type;
-        CUdeviceptr at;
-        size_t row, rows;
-        Location place;
-    } from, to;
-    size_t width, height, depth;
-    int order;
-    unsigned flags;
-} Slices;
 static void batch_of_slices(struct link parent) {
     static CUresult (*cuMemcpy3DBatchAsync_v2)(size_t, Slices *, unsigned long long, void *);
     *(void **)&cuMemcpy3DBatchAsync_v2 = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuMemcpy3DBatchAsync_v2");

@@ -5,7 +5,7 @@
 
 mod streams;
 
-pub use streams::{Kind, Name, Streams, is_captured};
+pub use streams::{Kind, Name, Streams, is_captured, is_of_devices};
 
 use crate::follow::ledger::Site;
 use cupeer_model::Names;
@@ -185,7 +185,7 @@ impl Order {
     /// Adds a call that succeeded, and when it began and returned. `uses` is the number of recorded uses before it.
     pub fn call(&mut self, function: FnId, call: &Call, (before, after): (u64, u64), uses: usize) {
         let spec = function.spec();
-        if !WAITS[function as usize].1 || is_captured(call) {
+        if !WAITS[function as usize].1 || is_captured(call) || is_of_devices(call) {
             return;
         }
         for effect in spec.effects() {

@@ -23,6 +23,11 @@ pub fn is_captured(call: &Call) -> bool {
     call.details.current.is_some_and(|current| current & detail::CAPTURED != 0)
 }
 
+/// Whether a call did not use the host's memory although it could: it neither waited for its work nor tells the host of it.
+pub fn is_of_devices(call: &Call) -> bool {
+    call.details.current.is_some_and(|current| current & detail::OF_DEVICES != 0)
+}
+
 /// How a stream and the legacy default stream wait for each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {

@@ -68,7 +68,7 @@ fn overwritten<'a>(
 ) -> Option<Fact<'a>> {
     let next = later.iter().find(|touch| touch.overlaps(first)).filter(|next| next.used.is_write)?;
     let is_read = memory.all.iter().any(|touch| !touch.used.is_write && touch.process != first.process);
-    let is_usual = first.used.function.spec().fills() || !is_read;
+    let is_usual = first.used.function.spec().fills_with().is_some() || !is_read;
     (next.process != first.process || !is_usual).then(|| {
         let (who, before, what) =
             (context.who(next.process), context.who(first.process), named(memory.entry));
@@ -93,7 +93,7 @@ fn misread<'a>(
     if let Some(write) = earlier.iter().rfind(|touch| touch.writes(read)) {
         let mut all = context.all.tallies.iter().flat_map(|tally| &tally.uses.all).filter(|it| it.is_write);
         // Of a copy between devices and of a memset, the content is unknown.
-        let is_all = write.offset <= read.offset && write.end() >= read.end();
+        let is_all = !write.used.has_gaps && write.offset <= read.offset && write.end() >= read.end();
         let mut others = earlier.iter().filter(|touch| touch.writes(read));
         let is_known = is_all && write.used.content.is_some() || others.all(|it| it.used.content.is_some());
         let own = content(read.used).filter(|_| is_known)?;

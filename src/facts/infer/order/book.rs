@@ -12,6 +12,8 @@ pub struct Bytes {
     pub memory: usize,
     pub from: u64,
     pub to: u64,
+    /// The first byte and the last one are used, and perhaps not all between.
+    pub has_gaps: bool,
 }
 
 /// What a use does with the bytes.
@@ -102,8 +104,21 @@ impl Bytes {
         self.memory == other.memory && self.from < other.to && other.from < self.to
     }
 
+    /// Whether a byte is used in any case.
+    fn surely_has(&self, byte: u64) -> bool {
+        let is_end = byte == self.from || byte + 1 == self.to;
+        is_end || !self.has_gaps && (self.from..self.to).contains(&byte)
+    }
+
+    /// Whether both use a byte in any case. Two ranges have one in common if an end of one lies in the other.
+    pub fn surely_overlaps(&self, other: &Bytes) -> bool {
+        let ends_in =
+            |one: &Bytes, other: &Bytes| [one.from, one.to - 1].iter().any(|end| other.surely_has(*end));
+        self.overlaps(other) && (ends_in(self, other) || ends_in(other, self))
+    }
+
     pub fn has(&self, other: &Bytes) -> bool {
-        self.memory == other.memory && self.from <= other.from && other.to <= self.to
+        !self.has_gaps && self.memory == other.memory && self.from <= other.from && other.to <= self.to
     }
 
     pub fn len(&self) -> u64 {

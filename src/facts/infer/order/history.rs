@@ -3,7 +3,7 @@
 use super::book::{Book, Bytes, Does, How, Step, Stream, Uses};
 use crate::follow::allocator::has_kernels_that_wait;
 use crate::follow::ledger::{Ended, Entry, Realm, Site};
-use crate::follow::order::{self, Name, Orders, Streams, Unmapped, Work};
+use crate::follow::order::{Name, Orders, Streams, Unmapped, Work};
 use crate::infer::context::Context;
 use crate::infer::touched;
 use cupeer_spec::function::{FnId, Group};
@@ -132,8 +132,8 @@ impl<'a> Making<'a, '_> {
             else {
                 continue;
             };
-            let bytes =
-                Bytes { memory: self.memory(entry), from: offset, to: offset.saturating_add(used.bytes) };
+            let (memory, has_gaps) = (self.memory(entry), used.has_gaps);
+            let bytes = Bytes { memory, from: offset, to: offset.saturating_add(used.bytes), has_gaps };
             let how = if used.is_write { How::Writes } else { How::Reads };
             let origin = Origin {
                 process,
@@ -148,7 +148,7 @@ impl<'a> Making<'a, '_> {
                 base: used.address.wrapping_sub(offset),
             };
             known.push((used.address, origin));
-            self.uses(origin, used.until, order::is_done(used.function));
+            self.uses(origin, used.until, used.waits);
         }
         self.add_unmaps(process, &known);
         for (address, at) in &tally.order.values {
@@ -232,7 +232,7 @@ impl<'a> Making<'a, '_> {
             let Unmapped { address, bytes, at, function, site } = *unmapped;
             let from = address.saturating_sub(used.base);
             let to = address.saturating_add(bytes).saturating_sub(used.base);
-            let bytes = Bytes { from, to, ..used.bytes };
+            let bytes = Bytes { from, to, has_gaps: false, ..used.bytes };
             let (stream, how, value) = (None, How::Unmaps, None);
             self.uses(Origin { function, site, at, bytes, stream, how, value, ..*used }, at, Some(false));
         }
@@ -250,7 +250,7 @@ impl<'a> Making<'a, '_> {
                     continue;
                 }
                 let freed = order.freed.iter().find(|freed| freed.at == at && freed.function == function);
-                let bytes = Bytes { memory, from: 0, to: bytes };
+                let bytes = Bytes { memory, from: 0, to: bytes, has_gaps: false };
                 let stream = freed.and_then(|freed| freed.stream);
                 let (how, value, base) = (How::Frees, None, 0);
                 let origin = Origin { process, function, site, at, entry, bytes, stream, how, value, base };

@@ -55,7 +55,7 @@ pub type Rounds<K> = BTreeMap<(Wrong, K, K), Round>;
 fn wrong(first: &Step, second: &Step) -> Option<Wrong> {
     let (one, other) = (first.uses()?, second.uses()?);
     let is_same = one.stream.is_some() && one.stream == other.stream;
-    if is_same || !one.bytes.overlaps(&other.bytes) {
+    if is_same || !one.bytes.surely_overlaps(&other.bytes) {
         return None;
     }
     match (one.how, other.how) {

@@ -10,7 +10,11 @@ use cupeer_report::moments::{bytes, duration, number};
 pub fn sentence(context: &Context, history: &History, wrong: Wrong, round: &Round) -> String {
     let (first, second) = (history.origin(round.pair.first), history.origin(round.pair.second));
     let shared = first.bytes.to.min(second.bytes.to) - first.bytes.from.max(second.bytes.from);
-    let size = format!("{} of ipc:{:016x}", bytes(shared), first.entry.fingerprint);
+    let size = match first.bytes.has_gaps || second.bytes.has_gaps {
+        true => "bytes".into(),
+        false => bytes(shared).to_string(),
+    };
+    let size = format!("{size} of ipc:{:016x}", first.entry.fingerprint);
     let is_same = first.process == second.process;
     let other = if is_same {
         "its other stream".into()
@@ -34,7 +38,8 @@ pub fn sentence(context: &Context, history: &History, wrong: Wrong, round: &Roun
         });
         let (size, offset) = (bytes(origin.bytes.len()), number(origin.bytes.from));
         let function = origin.function.spec().name();
-        format!("{function} ({size} at offset {offset}{})", stream.unwrap_or_default())
+        let rows = if origin.bytes.has_gaps { "rows in " } else { "" };
+        format!("{function} ({rows}{size} at offset {offset}{})", stream.unwrap_or_default())
     };
     let who = if is_same { "it".into() } else { other };
     let (one, two, apart) = (call(first), call(second), duration(second.at - first.at));

@@ -9,7 +9,7 @@ fn streams() -> Vec<Stream> {
 }
 
 fn uses(how: How, stream: usize, waits: bool) -> Does {
-    let bytes = Bytes { memory: 0, from: 0, to: 4096 };
+    let bytes = Bytes { memory: 0, from: 0, to: 4096, has_gaps: false };
     let stream = Some(stream);
     Does::Uses(Uses { bytes, how, value: None, base: 0, stream, waits: Some(waits), origin: 0 })
 }
@@ -54,6 +54,27 @@ fn book(all: &[Does]) -> Book {
         Step { process: process(*does), before, after: before + 5, does: *does }
     };
     Book::new(all.iter().enumerate().map(step).collect(), streams())
+}
+
+#[test]
+fn rows_are_compared_by_their_first_and_last_byte() {
+    let bytes = |from, to, has_gaps| Bytes { memory: 0, from, to, has_gaps };
+    let rows = bytes(0, 1024, true);
+    for (other, is_sure) in [
+        (bytes(512, 600, false), false),
+        (bytes(512, 1500, false), true),
+        (bytes(0, 4096, false), true),
+        (bytes(64, 1088, true), false),
+        (bytes(0, 4096, true), true),
+        (bytes(1024, 2048, false), false),
+    ] {
+        assert_eq!(
+            (rows.surely_overlaps(&other), other.surely_overlaps(&rows)),
+            (is_sure, is_sure),
+            "{other:?}"
+        );
+        assert!(!rows.has(&other));
+    }
 }
 
 fn pairs(book: &Book) -> Vec<(Wrong, Pair)> {

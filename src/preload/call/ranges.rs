@@ -1,0 +1,160 @@
+//! The device memory that copies of rows and batches of copies use, and whether copies between any addresses use that alone.
+
+use super::Arguments;
+use crate::driver::batches::{self, Range};
+use crate::driver::places;
+use crate::fault::forward::ArgumentWords;
+use crate::job::{ledger, uses};
+use crate::recorder::{self, Detail};
+use core::mem::offset_of;
+use cupeer_spec::abi::{CUDA_MEMCPY2D_v2, CUDA_MEMCPY3D_v2};
+use cupeer_spec::effect::Batch;
+use cupeer_spec::function::FnId;
+use cupeer_spec::record::slot::detail;
+
+/// The most ranges of a batch that are recorded.
+const MOST: usize = 46;
+/// So many fit into a short detail.
+const FEW: usize = 6;
+
+/// Where the rows begin that a copy writes, and those that it reads, if it says so in a structure there of so many bytes; else 0.
+#[inline]
+pub fn starts(structure: u64, bytes: usize) -> [u64; 2] {
+    if structure == 0 {
+        return [0; 2];
+    }
+    // SAFETY: as cuda.h says of copies of rows, such a structure lies there; the driver reads it as well.
+    let touched = unsafe {
+        if bytes == size_of::<CUDA_MEMCPY2D_v2>() {
+            (structure as *const CUDA_MEMCPY2D_v2).read_unaligned().touched()
+        } else {
+            (structure as *const CUDA_MEMCPY3D_v2).read_unaligned().touched()
+        }
+    };
+    touched.map(|(start, _)| start)
+}
+
+/// Whether such a copy may use memory that is shared, by the addresses that the rows are counted from.
+#[inline(always)]
+pub fn may_be_shared(structure: u64, bytes: usize) -> bool {
+    let offsets = if bytes == size_of::<CUDA_MEMCPY2D_v2>() {
+        [offset_of!(CUDA_MEMCPY2D_v2, dstDevice), offset_of!(CUDA_MEMCPY2D_v2, srcDevice)]
+    } else {
+        [offset_of!(CUDA_MEMCPY3D_v2, dst.Device), offset_of!(CUDA_MEMCPY3D_v2, src.Device)]
+    };
+    // SAFETY: as in `starts`.
+    let address = |offset| unsafe { ((structure + offset as u64) as *const u64).read_unaligned() };
+    structure != 0 && offsets.into_iter().any(|offset| uses::may_be_shared(address(offset)))
+}
+
+/// The same of a batch, by its arguments.
+#[inline(never)]
+pub fn batch_may_be_shared(batch: Batch, to: u64, from: u64, count: u64) -> bool {
+    batches::any(batch, to, from, count, uses::may_be_shared)
+}
+
+/// Hands over the ranges that a batch uses.
+pub fn each(id: FnId, words: &ArgumentWords, work: &mut dyn FnMut(Range)) {
+    if let Some(batch) = id.spec().batch() {
+        batches::each(batch, batch.arguments().map(|by| words[by]), work);
+    }
+}
+
+/// Whether all that a copy reads and writes is memory of devices.
+pub fn is_of_devices(id: FnId, arguments: &dyn Arguments) -> bool {
+    let spec = id.spec();
+    let (mut all, mut count) = (true, 0);
+    let mut look = |start: u64| {
+        let is_there = || places::device_of_memory(start, ledger::opened_device).is_some();
+        (all, count) = (all && start != 0 && (uses::is_shared(start) || is_there()), count + 1);
+    };
+    let mut words = ArgumentWords::default();
+    arguments.words(&mut words);
+    if let Some(copied) = spec.copies() {
+        [copied.to, copied.from].iter().for_each(|by| look(words[*by]));
+    } else if let Some((by, bytes)) = spec.rows() {
+        starts(words[by], bytes).into_iter().for_each(&mut look);
+    } else {
+        each(id, &words, &mut |range| look(range.start));
+    }
+    all && count > 0
+}
+
+/// Shared memory that a batch uses, as the record has it.
+struct Ranges {
+    all: [[u64; 2]; MOST],
+    count: usize,
+}
+
+impl Ranges {
+    /// Adds a range. Returns false if there is no room for it.
+    fn add(&mut self, new: Range) -> bool {
+        let how = u64::from(new.is_write) * detail::WRITTEN;
+        let is_like = |[_, bytes]: [u64; 2]| bytes & detail::WRITTEN == how;
+        let end = |[start, bytes]: [u64; 2]| start.saturating_add(bytes & detail::RANGE_BYTES);
+        let (known, free) = self.all.split_at_mut(self.count);
+        let is_last = |it: &[u64; 2]| is_like(*it) && it[1] & detail::GAPS == 0 && end(*it) == new.start;
+        if let Some(last) = known.iter_mut().rev().take(2).find(|it| is_last(it) && !new.has_gaps) {
+            last[1] = last[1].saturating_add(new.bytes);
+            return true;
+        }
+        if let Some(place) = free.first_mut() {
+            *place =
+                [new.start, new.bytes & detail::RANGE_BYTES | how | u64::from(new.has_gaps) * detail::GAPS];
+            self.count += 1;
+            return true;
+        }
+        // What lies between two ranges of the same memory may be used.
+        let known = known.iter_mut().rev().find(|it| is_like(**it) && uses::are_one(it[0], new.start));
+        known.is_some_and(|it| {
+            let (start, end) = (it[0].min(new.start), end(*it).max(new.start.saturating_add(new.bytes)));
+            *it = [start, (end - start) & detail::RANGE_BYTES | how | detail::GAPS];
+            true
+        })
+    }
+}
+
+/// Adds to the call with this number in the record which shared memory a batch used. Returns false if there is no room for that.
+#[inline(never)]
+pub fn record(id: FnId, number: u64, arguments: &dyn Arguments) -> bool {
+    let mut words = ArgumentWords::default();
+    arguments.words(&mut words);
+    let (mut ranges, mut is_whole) = (Ranges { all: [[0; 2]; MOST], count: 0 }, true);
+    each(id, &words, &mut |range| {
+        if range.bytes != 0 && uses::is_shared(range.start) {
+            is_whole &= ranges.add(range);
+        }
+    });
+    let bytes = ranges.all.map(|range| range.map(u64::to_le_bytes));
+    let bytes = bytes[..ranges.count].as_flattened().as_flattened();
+    if ranges.count <= FEW {
+        recorder::detail::short(number, &[(detail::RANGES, bytes)]);
+    } else {
+        Detail::about(number, |detail| detail.item(detail::RANGES, 0, bytes));
+    }
+    is_whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_that_follow_each_other_are_one_and_more_than_fit_have_gaps() {
+        let (memory, elsewhere) = (0x7c00_0000_0000, 0x7d00_0000_0000);
+        uses::watch(memory, 1 << 21);
+        uses::watch(elsewhere, 1 << 21);
+        let range = |start, is_write| Range { argument: 0, start, bytes: 16, is_write, has_gaps: false };
+        let mut ranges = Ranges { all: [[0; 2]; MOST], count: 0 };
+        for at in [0, 16, 32] {
+            assert!(ranges.add(range(memory + at, true)) && ranges.add(range(elsewhere + at, false)));
+        }
+        assert_eq!(ranges.all[..2], [[memory, 48 | detail::WRITTEN], [elsewhere, 48]]);
+        assert!((2..MOST as u64).all(|at| ranges.add(range(memory + at * 64, true))));
+        assert!(ranges.add(range(memory + 0x10000, true)) && ranges.add(range(elsewhere + 0x100, false)));
+        let (first, last) = (memory + (MOST as u64 - 1) * 64, memory + 0x10010);
+        assert_eq!(ranges.all[MOST - 1], [first, last - first | detail::WRITTEN | detail::GAPS]);
+        assert_eq!(ranges.all[1], [elsewhere, 0x110 | detail::GAPS]);
+        assert!(!ranges.add(range(0x7e00_0000_0000, true)));
+    }
+}
