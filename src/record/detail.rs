@@ -51,6 +51,7 @@ impl Details {
                     let ranges = item.bytes.chunks_exact(16).filter_map(first_two);
                     self.ranges = ranges.take(MOST_RANGES).collect();
                 }
+                detail::NODES => self.nodes = item.bytes.to_vec(),
                 detail::CONTENT => {
                     let content = first_two(item.bytes).map(|(hash, rest)| Content {
                         hash,
@@ -102,6 +103,9 @@ impl Details {
         self.current = later.current.or(self.current);
         if !later.ranges.is_empty() {
             self.ranges = later.ranges;
+        }
+        if !later.nodes.is_empty() {
+            self.nodes = later.nodes;
         }
         self.content = later.content.or(self.content);
         self.left = later.left.or(self.left);

@@ -157,6 +157,7 @@ static NONE: Details = Details {
     content: None,
     current: None,
     ranges: Vec::new(),
+    nodes: Vec::new(),
     left: None,
     message: None,
     findings: Vec::new(),
@@ -217,9 +218,11 @@ pub struct Details {
     pub contexts: Option<u64>,
     /// Context that was current, and the ordinal of its device and one above the lowest 48 bits.
     pub current: Option<u64>,
-    /// Shared memory that a batch of copies used: of each range the first address, and its bytes with [`cupeer_spec::record::slot::detail::WRITTEN`]
-    /// and [`cupeer_spec::record::slot::detail::GAPS`].
+    /// Shared memory that a batch of copies used: for each range, the first address, and the bytes with [`slot::detail::WRITTEN`] and
+    /// [`slot::detail::GAPS`].
     pub ranges: Vec<(u64, u64)>,
+    /// Shared memory that an executable graph uses: [`slot::nodes`].
+    pub nodes: Vec<u8>,
     /// Content of a copy between device memory and the host.
     pub content: Option<Content>,
     /// Memory of a device when the call failed for want of some.

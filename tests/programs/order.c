@@ -1,6 +1,6 @@
 /* order HOW: `both`: two processes share memory and an event, use them in streams, and wait. The number behind a line says which one it
  * is of those that the record is to have of its process. `alone`: the first process does the same, and shares nothing. `often`: it
- * sets its exported memory and waits for that, 4,000 times. */
+ * sets its exported memory and waits for that, 4,000 times. `graphs`: it launches graphs that use its exported memory. */
 #include "../conformance/programs/common.h"
 #include <sys/socket.h>
 
@@ -15,6 +15,9 @@ int cuLaunchHostFunc(void *, void (*)(void *), void *), cuMemcpyHtoDAsync_v2(CUd
 int cuMemcpyDtoDAsync_v2(CUdeviceptr, CUdeviceptr, size_t, void *), cuMemsetD8Async(CUdeviceptr, unsigned char, size_t, void *);
 int cuMemsetD2D8Async(CUdeviceptr, size_t, unsigned char, size_t, size_t, void *), cuMemcpy2DAsync_v2(const void *, void *);
 int cuMemcpyBatchAsync_v2(CUdeviceptr *, CUdeviceptr *, size_t *, size_t, void *, size_t *, size_t, void *);
+
+int cuStreamBeginCapture_v2(void *, int), cuStreamEndCapture(void *, void **), cuGraphInstantiateWithFlags(void **, void *, unsigned long long);
+int cuGraphLaunch(void *, void *), cuMemcpyDtoHAsync_v2(void *, CUdeviceptr, size_t, void *);
 
 static void nothing(void *unused) { (void)unused; }
 
@@ -82,6 +85,39 @@ static void often(void) {
     }
 }
 
+static CUdeviceptr exported;
+static char host[64];
+
+static void fills(void *a) { IS(cuMemsetD8Async(exported + 4096, 7, 64, a), 0); }
+static void takes(void *a) { IS(cuMemcpyDtoHAsync_v2(host, exported, 64, a), 0); }
+static void calls(void *a) {
+    fills(a);
+    IS(cuLaunchHostFunc(a, nothing, 0), 0);
+}
+
+static void *captured(void *a, void (*work)(void *)) {
+    void *graph, *exec;
+    IS(cuStreamBeginCapture_v2(a, 2), 0);
+    work(a);
+    IS(cuStreamEndCapture(a, &graph), 0);
+    IS(cuGraphInstantiateWithFlags(&exec, graph, 0), 0);
+    return exec;
+}
+
+static void graphs(void) {
+    Handle handle;
+    void *graph, *a = stream();
+    IS(cuMemAlloc_v2(&exported, BYTES), 0);
+    IS(cuIpcGetMemHandle(&handle, exported), 0);
+    void *fill = captured(a, fills);
+    IS(cuGraphLaunch(fill, a), 0);
+    IS(cuGraphLaunch(captured(a, takes), a), 0);
+    IS(cuGraphLaunch(captured(a, calls), a), 0);
+    IS(cuStreamBeginCapture_v2(a, 2), 0);
+    IS(cuGraphLaunch(fill, a), 0);
+    IS(cuStreamEndCapture(a, &graph), 0);
+}
+
 static void importer(int socket) {
     CUdeviceptr shared, own;
     void *event, *a = stream();
@@ -120,7 +156,8 @@ int main(int argc, char **argv) {
     IS(argc, 2);
     int sockets[2], status = 0, is_alone = strcmp(argv[1], "alone") == 0, is_often = strcmp(argv[1], "often") == 0;
     IS(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets), 0);
-    pid_t pid = is_alone || is_often ? -1 : fork();
+    int has_graphs = strcmp(argv[1], "graphs") == 0;
+    pid_t pid = is_alone || is_often || has_graphs ? -1 : fork();
     void *context;
     IS(cuInit(0), 0);
     IS(cuDevicePrimaryCtxRetain(&context, 0), 0);
@@ -129,8 +166,8 @@ int main(int argc, char **argv) {
         importer(sockets[1]);
         return 0;
     }
-    if (is_often) {
-        often();
+    if (is_often || has_graphs) {
+        is_often ? often() : graphs();
         return 0;
     }
     owner(sockets[0], is_alone);

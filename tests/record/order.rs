@@ -4,7 +4,7 @@ use crate::programs::open_job;
 use crate::support::{compile_c, cupeer, done, sim_dir, temp_dir};
 use cupeer_record::{Call, Event, Outcome};
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::slot::{detail, used};
+use cupeer_spec::record::slot::{detail, nodes, used};
 use std::path::Path;
 
 /// The calls that are noted of each process, in the order of time; those that opened or exported something come last.
@@ -96,4 +96,21 @@ fn there_is_a_mark_where_calls_were_not_noted() {
     for (at, (_, mark)) in marks[1..].iter().enumerate() {
         assert_eq!(*mark, if at % 2 == 0 { used::RESUMED } else { used::LAST });
     }
+}
+
+#[test]
+fn launches_of_graphs_have_the_shared_memory_that_these_use() {
+    let [calls] = &noted("graphs")[..] else { panic!("one process") };
+    let launches: Vec<&Call> =
+        calls.iter().filter(|call| call.function == Some(FnId::cuGraphLaunch)).collect();
+    let [fills, takes, calls, captured] = launches[..] else { panic!("{calls:?}") };
+    let of = |call: &Call| {
+        let (flags, ranges) = nodes::read(&call.details.nodes)?;
+        Some((flags, ranges.map(|it| (it.bytes, it.is_write, it.value)).collect::<Vec<_>>()))
+    };
+    assert_eq!(of(fills), Some((0, vec![(64, true, Some(7))])));
+    assert_eq!(of(takes), Some((nodes::TELLS, vec![(64, false, None)])));
+    assert_eq!(of(calls), None, "a function of the host tells of the rest");
+    let is_captured = |call: &Call| call.details.current.is_some_and(|it| it & detail::CAPTURED != 0);
+    assert!(is_captured(captured) && !is_captured(fills));
 }

@@ -7,9 +7,9 @@ use crate::follow::order::{is_captured, is_done, is_of_devices};
 use cupeer_model::{Id, Table};
 use cupeer_record::{Call, Content};
 use cupeer_report::model::Uuid;
-use cupeer_spec::effect::{Beside, Copied, Effect, Used};
+use cupeer_spec::effect::{Copied, Effect, OtherArgs, Used};
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::slot::detail;
+use cupeer_spec::record::slot::{detail, nodes};
 
 /// The most copies without a known content of a process that are kept.
 const MOST: usize = 1 << 16;
@@ -32,6 +32,8 @@ pub struct Use {
     pub waits: Option<bool>,
     /// The value that a memset writes.
     pub value: Option<u64>,
+    /// The executable graph whose node it is.
+    pub exec: Option<u64>,
     /// Of a copy to or from the host: what was copied, and the device.
     pub content: Option<Content>,
     pub device: Option<Uuid>,
@@ -48,6 +50,8 @@ pub struct Uses {
     pub all: Vec<Use>,
     /// Whether later ones are missing.
     pub is_cut: bool,
+    /// Whether any is of a graph with kernels.
+    pub has_kernels: bool,
 }
 
 /// The bytes that a call reads or writes.
@@ -88,7 +92,7 @@ fn ranges(function: FnId, call: &Call) -> Vec<Range> {
             is_write: how & detail::WRITTEN != 0,
             has_gaps: how & detail::GAPS != 0,
         })),
-        [Effect::Uses(Used { by, size: Some(size), element, beside: Beside::Rows(height, pitch), .. })] => {
+        [Effect::Uses(Used { by, size: Some(size), element, others: OtherArgs::Rows(height, pitch), .. })] => {
             let row = number(size).saturating_mul(spec.element_size(element));
             let row = if number(height) == 0 { 0 } else { row };
             let bytes = number(height).saturating_sub(1).saturating_mul(number(pitch)).saturating_add(row);
@@ -113,17 +117,29 @@ impl Uses {
     ) {
         let content = call.details.content;
         let ranges = ranges(function, call);
-        if ranges.is_empty() || is_captured(call) {
+        let (flags, nodes) = nodes::read(&call.details.nodes).unzip();
+        let flags = flags.unwrap_or(0);
+        if ranges.is_empty() && nodes.is_none() || is_captured(call) {
             return;
         }
+        self.has_kernels |= flags & nodes::KERNELS != 0;
         self.is_cut |= content.is_none() && self.all.len() >= MOST;
         if content.is_none() && self.is_cut {
             return;
         }
         let (site, (at, until), stream, device) = made();
         let waits = if is_of_devices(call) { Some(false) } else { is_done(function) };
+        let tells = flags & nodes::TELLS != 0;
+        let waits = waits.filter(|is_done| *is_done || !tells);
         let value = function.spec().fills_with().and_then(|by| call.number(by));
-        for Range { address, bytes, is_write, has_gaps } in ranges {
+        let exec = function.spec().replays().and_then(|by| call.number(by));
+        let of_call = ranges.into_iter().map(|range| (range, value));
+        let of_nodes = nodes.into_iter().flatten().map(|node| {
+            let range =
+                Range { address: node.address, bytes: node.bytes, is_write: node.is_write, has_gaps: false };
+            (range, node.value.map(u64::from))
+        });
+        for (Range { address, bytes, is_write, has_gaps }, value) in of_call.chain(of_nodes) {
             let mapped = memory.state.mappings.touching((address, bytes));
             let mapped = mapped.filter(|mapping| mapping.name <= address);
             // Of an allocation that is mapped in part, it is not known which part that is.
@@ -143,6 +159,7 @@ impl Uses {
                 is_write,
                 waits,
                 value,
+                exec,
                 content,
                 device,
                 of,

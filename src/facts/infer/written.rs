@@ -29,7 +29,7 @@ fn unwritten(context: &Context, memory: &Touched) -> Option<PendingFinding> {
     let exported = memory.entry.export.as_ref()?.first.1;
     let since: Vec<&Touch> = memory.all.iter().filter(|touch| touch.used.at > exported).collect();
     let (read, write) = since.iter().enumerate().find_map(|(number, read)| {
-        if read.used.is_write || since.iter().any(|other| other.writes(read)) {
+        if read.used.is_write || read.used.exec.is_some() || since.iter().any(|other| other.writes(read)) {
             return None;
         }
         let is_first = |it: &&&Touch| it.used.is_write || it.process != read.process;
@@ -57,8 +57,9 @@ fn one_for_several(context: &Context, memory: &Touched) -> Option<PendingFinding
     let of = memory.entry.export.as_ref().filter(|of| memory.entry.kind == Object::Memory && of.times > 1)?;
     let import = memory.entry.imports.iter().find(|import| import.opened == of.times)?;
     let opened = import.times.first().filter(|time| of.last.1 <= time.opened)?.opened;
+    let is_read = |it: &&Touch| !it.used.is_write && it.used.exec.is_none();
     let mut reads: Vec<&Touch> =
-        memory.all.iter().filter(|it| !it.used.is_write && it.process == import.process as usize).collect();
+        memory.all.iter().filter(|it| it.process == import.process as usize && is_read(it)).collect();
     reads.sort_by_key(|read| (read.offset, read.used.bytes));
     let (first, last) =
         reads.chunk_by(|a, b| (a.offset, a.used.bytes) == (b.offset, b.used.bytes)).find_map(|reads| {

@@ -134,7 +134,7 @@ fn before(id: FnId, noted: Noted, arguments: &dyn Arguments) {
             return;
         }
         let (stream, mut used) = (Stream::of(id, &words), Use::new());
-        let current = order::current(id, arguments, context, &stream, clock::now());
+        let current = order::current(id, arguments, context, &stream, (clock::now(), false));
         if current & detail::CAPTURED != 0 {
             return;
         }

@@ -291,7 +291,11 @@ fn run_with_handles(
         guarded(|| kernels::after(id, &words, is_planned));
         if id.spec().changes_graphs() && !is_planned && !entered.again {
             graphs::follow(id, entered, arguments, &words);
+            return result;
         }
+    }
+    if !entered.again {
+        executable::shared::may_have_changed(id, &words);
     }
     result
 }

@@ -6,6 +6,7 @@
 use super::{Arguments, Function, behind_patch, ranges};
 use crate::driver::{contexts, kernels, parameters, questions, streams};
 use crate::fault::forward::ArgumentWords;
+use crate::job::nodes::{self, Nodes};
 use crate::job::{order, uses};
 use crate::recorder::{self, Recorded, Use, clock};
 use crate::settings;
@@ -69,6 +70,8 @@ struct Known {
     /// The argument that names the stream; [`NONE`] if there is none.
     stream: u8,
     is_per_thread: bool,
+    /// The argument that names the graph that it launches; [`NONE`] if there is none.
+    replays: u8,
     /// It copies to or from the host before it returns.
     waits: bool,
     writes_to_host_later: bool,
@@ -85,6 +88,7 @@ static KNOWN: [Known; FUNCTION_COUNT] = {
         part: Part::Nothing,
         stream: NONE,
         is_per_thread: false,
+        replays: NONE,
         waits: false,
         writes_to_host_later: false,
         may_be_of_host: false,
@@ -99,6 +103,9 @@ static KNOWN: [Known; FUNCTION_COUNT] = {
             known.stream = stream as u8;
         }
         known.is_per_thread = function.is_per_thread();
+        if let [Effect::Replays(exec)] = function.effects() {
+            known.replays = *exec as u8;
+        }
         (known.waits, known.writes_to_host_later) =
             (function.host_copy().is_some(), function.writes_to_host_later());
         known.may_be_of_host = known.writes_to_host_later && function.uses_one_range().is_none();
@@ -295,6 +302,7 @@ pub fn since(id: FnId, arguments: &dyn Arguments) -> u64 {
     let part = known.part;
     let is_use = match part {
         Part::Uses => uses_shared(id, &words, arguments),
+        Part::Launches if known.replays != NONE => nodes::use_shared(words[known.replays as usize]),
         Part::Launches => id.spec().launches().is_some_and(|Launched { function, parameters, extra }| {
             passes_shared(words[function], words[parameters], extra.map_or(0, |extra| words[extra]))
         }),
@@ -411,12 +419,18 @@ fn noted(
         Stream::of(id, &words)
     };
     let context = questions::context();
-    let is_whole = follow(id, &words, &stream, is_use, context, (since, end));
-    let current = current(id, arguments, context, &stream, end);
+    let exec = Some(KNOWN[id as usize].replays).filter(|by| is_use && *by != NONE);
+    let nodes = exec.and_then(|by| Nodes::of(words[by as usize]));
+    let tells = nodes.as_ref().is_none_or(|nodes| !nodes.are_plain());
+    let is_whole = follow(id, &words, &stream, (is_use, tells), context, (since, end));
+    let current = current(id, arguments, context, &stream, (end, nodes.is_some()));
     let number = match record {
         Some(record) => Some(record.add_current(current)),
         None => used.append(id, caller, (since, end), current),
     };
+    if let (Some(nodes), Some(number)) = (nodes, number) {
+        nodes.with_bytes(|bytes| recorder::item_of(number, slot::detail::NODES, bytes));
+    }
     let batch = number.filter(|_| is_use && id.spec().batch().is_some());
     let is_noted = batch.is_none_or(|number| ranges::record(id, number, arguments));
     if !is_whole || !is_noted {
@@ -426,11 +440,17 @@ fn noted(
 
 /// The current context and device, as the record has them at a time, with bits that say that the stream of a call does not wait for the
 /// legacy default stream, or that it is captured, or that a copy that could use the host's memory does not.
-pub(super) fn current(id: FnId, arguments: &dyn Arguments, context: u64, stream: &Stream, now: u64) -> u64 {
+pub(super) fn current(
+    id: FnId,
+    arguments: &dyn Arguments,
+    context: u64,
+    stream: &Stream,
+    (now, has_nodes): (u64, bool),
+) -> u64 {
     let known = &KNOWN[id as usize];
     let part = known.part;
     // A stream that has ended answers nothing; a launch may have failed its context, which the driver would log.
-    let asks = !matches!(part, Part::Drops(_) | Part::Launches);
+    let asks = has_nodes || !matches!(part, Part::Drops(_) | Part::Launches);
     let is_captured = match *stream {
         _ if !asks || matches!(part, Part::Completes(_)) => false,
         Stream::Named(handle) => streams::is_captured(handle),
@@ -456,7 +476,7 @@ fn follow(
     id: FnId,
     words: &ArgumentWords,
     stream: &Stream,
-    is_use: bool,
+    (is_use, tells): (bool, bool),
     context: u64,
     (since, end): (u64, u64),
 ) -> bool {
@@ -467,7 +487,9 @@ fn follow(
         Part::Uses if is_use && !known.waits => return order::used(name, context, end),
         Part::Launches => {
             let is_kept = !is_use || order::used(name, context, end);
-            order::launched(name, end);
+            if tells {
+                order::launched(name, end);
+            }
             return is_kept;
         }
         Part::Completes(Work::Stream(_)) => order::done(name, since),

@@ -9,21 +9,24 @@
 //! Each launch of a process in which shared memory ended looks up its graph here. So readers take no lock and write nothing. The
 //! addresses are in a ring, which drops the oldest ones: each has the number of its graph, by which a reader knows it.
 
+pub mod shared;
+mod walk;
+
 use super::kernels;
-use super::parameters::each_parameter;
 use super::questions::{self, GraphNode};
 use crate::sys::handles::{Blank, Handles, is_handle};
 use crate::sys::program_memory;
-use core::cell::UnsafeCell;
 use core::mem::{MaybeUninit, offset_of, size_of};
 use core::sync::atomic::{
-    AtomicBool, AtomicU32, AtomicU64,
+    AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
     fence,
 };
 use cupeer_spec::abi::{CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D_v2, CUDA_MEMSET_NODE_PARAMS, CUgraphNodeType};
 use cupeer_spec::effect::{Altered, Effect, End, NodeKind};
 use cupeer_spec::function::{Direction, FnId, MOST_ARGUMENTS};
+use shared::Shared;
+use walk::{Nodes, each_of_node, walk};
 
 /// So many executable graphs are known at once.
 const MOST: usize = 1 << 12;
@@ -52,6 +55,7 @@ struct Place {
     clean: AtomicU64,
     /// How many calls used one that was.
     found: AtomicU32,
+    shared: Shared,
 }
 
 impl Blank for Place {
@@ -62,6 +66,7 @@ impl Blank for Place {
         end: AtomicU64::new(0),
         clean: AtomicU64::new(0),
         found: AtomicU32::new(0),
+        shared: Shared::NEW,
     };
 }
 
@@ -80,6 +85,8 @@ struct KeptUse {
     bytes: AtomicU64,
     /// See [`Label`] and [`Part`].
     about: AtomicU64,
+    /// What a memset writes, and one.
+    value: AtomicU64,
 }
 
 static RING: [KeptUse; MOST_USES] = [const {
@@ -89,6 +96,7 @@ static RING: [KeptUse; MOST_USES] = [const {
         address: AtomicU64::new(0),
         bytes: AtomicU64::new(0),
         about: AtomicU64::new(0),
+        value: AtomicU64::new(0),
     }
 }; MOST_USES];
 /// How many were ever put into the ring.
@@ -120,15 +128,22 @@ pub struct NodeUse {
     pub bytes: u64,
     /// The handle of the kernel; 0 where it is none.
     pub kernel: u64,
+    /// Whether it uses all of these bytes.
+    pub is_exact: bool,
+    /// Whether the address may be one of the host.
+    pub may_be_host: bool,
+    /// What a memset writes.
+    pub value: Option<u32>,
 }
 
 impl NodeUse {
-    /// Two numbers of 16 bits, each with 1 added, above a part and its index.
+    /// Two numbers of 16 bits, each with 1 added, above a part and its index, or two flags.
     fn about(&self) -> u64 {
+        let flags = u64::from(self.is_exact) | u64::from(self.may_be_host) << 1;
         let (part, index) = match self.part {
-            Part::CopyTo => (0, 0),
-            Part::CopyFrom => (1, 0),
-            Part::Fill => (2, 0),
+            Part::CopyTo => (0, flags),
+            Part::CopyFrom => (1, flags),
+            Part::Fill => (2, flags),
             Part::Parameter(index) => (3, u64::from(index)),
         };
         let [within, node] = [self.label.within, self.label.index]
@@ -136,7 +151,7 @@ impl NodeUse {
         within << 48 | node << 32 | index << 2 | part
     }
 
-    fn of(about: u64, address: u64, bytes: u64) -> NodeUse {
+    fn of(about: u64, address: u64, bytes: u64, value: u64) -> NodeUse {
         let part = match about & 3 {
             0 => Part::CopyTo,
             1 => Part::CopyFrom,
@@ -153,6 +168,9 @@ impl NodeUse {
             address,
             bytes: if is_parameter { 1 } else { bytes },
             kernel: if is_parameter { bytes } else { 0 },
+            is_exact: !is_parameter && about & 4 != 0,
+            may_be_host: !is_parameter && about & 8 != 0,
+            value: value.checked_sub(1).map(|value| value as u32),
         }
     }
 }
@@ -182,12 +200,12 @@ pub fn each_use(handle: u64, work: &mut dyn FnMut(&NodeUse)) {
     let Some(place) = GRAPHS.find(handle) else { return };
     let number = place.number.load(Acquire);
     each_kept(place, number, &mut |kept| {
-        let [address, bytes, about] =
-            [&kept.address, &kept.bytes, &kept.about].map(|word| word.load(Relaxed));
+        let [address, bytes, about, value] =
+            [&kept.address, &kept.bytes, &kept.about, &kept.value].map(|word| word.load(Relaxed));
         // If it was overwritten since, it is another graph's.
         fence(Acquire);
         if kept.number.load(Relaxed) == number {
-            work(&NodeUse::of(about, address, bytes));
+            work(&NodeUse::of(about, address, bytes, value));
         }
     });
 }
@@ -228,7 +246,7 @@ impl Before {
         let (first, at) = (self.first.max(oldest), self.at.max(oldest));
         let found = (at..self.end).chain(first..at).find(|at| {
             let kept = &RING[*at as usize % MOST_USES];
-            let its = NodeUse::of(kept.about.load(Relaxed), 0, 0).label;
+            let its = NodeUse::of(kept.about.load(Relaxed), 0, 0, 0).label;
             kept.number.load(Acquire) == self.number && its == label
         })?;
         self.at = found;
@@ -237,13 +255,15 @@ impl Before {
 }
 
 /// Notes an executable graph, whose uses are in the ring.
-fn note(handle: u64, number: u64, first: u64, end: u64) {
+fn note(handle: u64, number: u64, (first, end): (u64, u64), kinds: u32) {
     GRAPHS.note(handle, |place| {
         place.number.store(number, Relaxed);
         place.first.store(first, Relaxed);
         place.end.store(end, Relaxed);
         place.clean.store(0, Relaxed);
         place.found.store(0, Relaxed);
+        place.shared.kinds.store(kinds, Relaxed);
+        place.shared.version.store(0, Relaxed);
     });
 }
 
@@ -255,6 +275,7 @@ fn put(number: u64, node: u64, it: &NodeUse) {
     kept.address.store(it.address, Relaxed);
     kept.bytes.store(if it.kernel == 0 { it.bytes } else { it.kernel }, Relaxed);
     kept.about.store(it.about(), Relaxed);
+    kept.value.store(it.value.map_or(0, |value| u64::from(value) + 1), Relaxed);
     kept.number.store(number, Release);
 }
 
@@ -299,13 +320,18 @@ pub fn after(id: FnId, words: &Words, allocates: &mut dyn FnMut(u64, u64)) -> Op
                 Some(before) => before.node(label).unwrap_or(UNNAMED),
                 None => UNNAMED,
             };
-            questions::relaxed(|| {
-                walk(words[graph], &mut |_, node, label, it| match it {
-                    GraphNode::Allocation(start, bytes) => allocates(*start, *bytes),
-                    it => each_of_node(it, label, &mut |it| put(number, original(label, node), it)),
+            let mut kinds = 0;
+            let is_whole = questions::relaxed(|| {
+                walk(words[graph], &mut |_, node, label, it| {
+                    kinds |= shared::kind_of(it);
+                    match it {
+                        GraphNode::Allocation(start, bytes) => allocates(*start, *bytes),
+                        it => each_of_node(it, label, &mut |it| put(number, original(label, node), it)),
+                    }
                 })
             });
-            note(handle, number, first, PUT.load(Relaxed));
+            let kinds = if is_whole == Some(true) { kinds } else { shared::OTHERS };
+            note(handle, number, (first, PUT.load(Relaxed)), kinds);
             Some(handle)
         }
         Effect::Alters(altered) => alter(words, altered),
@@ -336,20 +362,24 @@ fn alter(words: &Words, Altered { kind, exec, node, parameters }: Altered) -> Op
         let mut label = Label::default();
         each_kept(place, number, &mut |kept| {
             if is_it(kept.node.load(Relaxed)) {
-                label = NodeUse::of(kept.about.load(Relaxed), 0, 0).label;
+                label = NodeUse::of(kept.about.load(Relaxed), 0, 0, 0).label;
                 kept.number.store(0, Release);
             }
         });
         label
     };
-    if kind == NodeKind::Child {
-        questions::relaxed(|| alter_child(node, parameters, number, &forget));
+    let kinds = if kind == NodeKind::Child {
+        questions::relaxed(|| alter_child(node, parameters, number, &forget))
     } else {
         let label = forget(&|kept| kept == node);
-        each_of_node(&set_node(kind, parameters)?, label, &mut |it| put(number, node, it));
-    }
+        let it = set_node(kind, parameters);
+        it.iter().for_each(|it| each_of_node(it, label, &mut |it| put(number, node, it)));
+        it.as_ref().map(shared::kind_of)
+    };
+    place.shared.kinds.fetch_or(kinds.unwrap_or(shared::OTHERS), Relaxed);
     place.end.store(PUT.load(Relaxed), Relaxed);
     place.clean.store(0, Relaxed);
+    place.shared.version.store(0, Relaxed);
     Some(words[exec])
 }
 
@@ -357,7 +387,8 @@ fn alter(words: &Words, Altered { kind, exec, node, parameters }: Altered) -> Op
 type Forget<'a> = dyn Fn(&dyn Fn(u64) -> bool) -> Label + 'a;
 
 /// Gives the node of a child graph the nodes of another graph. Calls go on to name them by the handles that they had.
-fn alter_child(node: u64, graph: u64, number: u64, forget: &Forget) -> Option<()> {
+/// Returns what kinds these are of.
+fn alter_child(node: u64, graph: u64, number: u64, forget: &Forget) -> Option<u32> {
     let GraphNode::Graph(before) = questions::graph_node(node) else { return None };
     let mut nodes = Nodes::take()?;
     let (handles, _) = nodes.parts();
@@ -368,10 +399,13 @@ fn alter_child(node: u64, graph: u64, number: u64, forget: &Forget) -> Option<()
     })?;
     let handles = &handles[..count];
     let Label { within, .. } = forget(&|kept| handles.contains(&kept));
-    walk(graph, &mut |at, handle, Label { index, .. }, it| {
+    let mut kinds = 0;
+    let is_whole = walk(graph, &mut |at, handle, Label { index, .. }, it| {
         let handle = handles.get(at).copied().unwrap_or(handle);
+        kinds |= shared::kind_of(it);
         each_of_node(it, Label { index, within }, &mut |it| put(number, handle, it));
-    })
+    })?;
+    is_whole.then_some(kinds)
 }
 
 /// The node that a call has set, or tried to set. `None` if its parameters cannot be read.
@@ -433,7 +467,7 @@ pub fn each_refused(id: FnId, word: impl Fn(usize) -> u64, work: &mut dyn FnMut(
             if let Some(place) = GRAPHS.find(word(exec)) {
                 each_kept(place, place.number.load(Acquire), &mut |kept| {
                     if kept.node.load(Relaxed) == word(node) {
-                        label = NodeUse::of(kept.about.load(Relaxed), 0, 0).label;
+                        label = NodeUse::of(kept.about.load(Relaxed), 0, 0, 0).label;
                     }
                 });
             }
@@ -455,105 +489,6 @@ fn walk_refused(graph: u64, work: &mut dyn FnMut(&NodeUse)) {
                 _ => {}
             })
         });
-    }
-}
-
-/// The nodes of a graph while they are read.
-struct Nodes {
-    is_taken: AtomicBool,
-    handles: UnsafeCell<[u64; MOST_NODES]>,
-    /// The index of the node in whose child graph each is, plus one, and its index there.
-    labels: UnsafeCell<[(u16, u16); MOST_NODES]>,
-}
-// SAFETY: used by the one thread that has taken it.
-unsafe impl Sync for Nodes {}
-
-/// So many are read at once; more are not known.
-static NODES: [Nodes; 4] = [const {
-    Nodes {
-        is_taken: AtomicBool::new(false),
-        handles: UnsafeCell::new([0; MOST_NODES]),
-        labels: UnsafeCell::new([(0, 0); MOST_NODES]),
-    }
-}; 4];
-
-/// Room for nodes that one thread has, until it is dropped.
-struct Taken(&'static Nodes);
-
-impl Nodes {
-    fn take() -> Option<Taken> {
-        let is_free = |nodes: &&Nodes| !nodes.is_taken.swap(true, Acquire);
-        NODES.iter().find(is_free).map(Taken)
-    }
-}
-
-impl Taken {
-    fn parts(&mut self) -> (&mut [u64; MOST_NODES], &mut [(u16, u16); MOST_NODES]) {
-        // SAFETY: this thread has taken it, and nobody else uses it until it is dropped.
-        unsafe { (&mut *self.0.handles.get(), &mut *self.0.labels.get()) }
-    }
-}
-
-impl Drop for Taken {
-    fn drop(&mut self) {
-        self.0.is_taken.store(false, Release);
-    }
-}
-
-/// Reads the nodes of a graph, and those of its child graphs: hands over where each comes, its handle, its label, and what it does.
-fn walk(graph: u64, work: &mut dyn FnMut(usize, u64, Label, &GraphNode)) -> Option<()> {
-    let mut nodes = Nodes::take()?;
-    let (handles, labels) = nodes.parts();
-    let (mut next, mut end) = (0, 0);
-    let add = |graph, within: u16, handles: &mut [u64], labels: &mut [(u16, u16)], end: &mut usize| {
-        let count = questions::nodes_of(graph, &mut handles[*end..]).unwrap_or(0);
-        for (index, label) in labels[*end..*end + count].iter_mut().enumerate() {
-            *label = (within, index as u16);
-        }
-        *end += count;
-    };
-    add(graph, 0, handles, labels, &mut end);
-    while next < end {
-        let (node, (within, index)) = (handles[next], labels[next]);
-        let label = Label { index: Some(index.into()), within: within.checked_sub(1).map(u32::from) };
-        let it = questions::graph_node(node);
-        // Of one in a child graph, the outermost node is named.
-        if let GraphNode::Graph(child) = it {
-            let within = if within == 0 { index + 1 } else { within };
-            add(child, within, handles, labels, &mut end);
-        }
-        work(next, node, label, &it);
-        next += 1;
-    }
-    Some(())
-}
-
-/// Hands over the memory that a node uses.
-fn each_of_node(node: &GraphNode, label: Label, work: &mut dyn FnMut(&NodeUse)) {
-    let mut hand_over = |part, address, bytes, kernel| {
-        if address >= LEAST_ADDRESS && bytes != 0 {
-            work(&NodeUse { label, part, address, bytes, kernel });
-        }
-    };
-    match node {
-        GraphNode::Copy(copy) => {
-            let [to, from] = copy.touched();
-            hand_over(Part::CopyTo, to.0, to.1, 0);
-            hand_over(Part::CopyFrom, from.0, from.1, 0);
-        }
-        GraphNode::Fill(CUDA_MEMSET_NODE_PARAMS { dst, pitch, elementSize, width, height, .. }) => {
-            let row = (*width as u64).wrapping_mul(u64::from(*elementSize));
-            let rows = (*height as u64).saturating_sub(1).wrapping_mul(*pitch as u64);
-            hand_over(Part::Fill, dst.0, if *height == 0 { 0 } else { rows.wrapping_add(row) }, 0);
-        }
-        GraphNode::Kernel(CUDA_KERNEL_NODE_PARAMS { func, kern, kernelParams, extra, .. }) => {
-            let kernel = if func.0.is_null() { kern.0 as u64 } else { func.0 as u64 };
-            let Some(known) = kernels::parameters(kernel) else { return };
-            each_parameter(known, kernelParams.cast(), extra.cast(), &mut |index, word| {
-                hand_over(Part::Parameter(index as u32), word, 1, kernel);
-            });
-        }
-        GraphNode::Graph(_) | GraphNode::Allocation(..) | GraphNode::Other => {}
     }
 }
 

@@ -290,6 +290,7 @@ pub enum GraphNode {
     Graph(u64),
     /// Allocates so many bytes at an address, which it knows before it runs.
     Allocation(u64, u64),
+    Empty,
     /// Something else, or the driver does not say.
     Other,
 }
@@ -329,6 +330,7 @@ pub fn graph_node(node: u64) -> GraphNode {
             |place| cuGraphMemAllocNodeGetParams(node, place),
             |it: CUDA_MEM_ALLOC_NODE_PARAMS| GraphNode::Allocation(it.dptr.0, it.bytesize as u64),
         ),
+        CUgraphNodeType::EMPTY => GraphNode::Empty,
         _ => GraphNode::Other,
     }
 }

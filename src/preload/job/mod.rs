@@ -10,6 +10,7 @@ pub mod gone;
 pub mod importers;
 pub mod ledger;
 pub mod live;
+pub mod nodes;
 pub mod order;
 pub mod process;
 pub mod python_line;

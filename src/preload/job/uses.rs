@@ -25,6 +25,8 @@ static RANGES: [Range; MOST] = [const { Range { start: AtomicU64::new(0), end: A
 /// How many were ever watched.
 static COUNT: AtomicU32 = AtomicU32::new(0);
 static HAS_ANY: AtomicBool = AtomicBool::new(false);
+/// Increases when a range is watched, or is not any more.
+static VERSION: AtomicU32 = AtomicU32::new(0);
 /// A bit for each granule that a range has an address in.
 static BITS: [AtomicU64; GRANULES / 64] = [const { AtomicU64::new(0) }; GRANULES / 64];
 
@@ -64,6 +66,7 @@ pub fn watch(start: u64, bytes: u64) {
         last(granule << GRANULE_SHIFT).store(place as u8, Relaxed);
     });
     HAS_ANY.store(true, Release);
+    VERSION.fetch_add(1, Release);
     traced::wake(Needs::Event);
 }
 
@@ -71,6 +74,13 @@ pub fn watch(start: u64, bytes: u64) {
 pub fn forget(start: u64) {
     let is_it = |range: &&Range| range.start.load(Relaxed) == start;
     ranges().iter().filter(is_it).for_each(|range| range.end.store(0, Relaxed));
+    VERSION.fetch_add(1, Release);
+}
+
+/// A number that is another one when other ranges are watched.
+#[inline]
+pub fn version() -> u32 {
+    VERSION.load(Acquire)
 }
 
 /// Whether any memory is watched, or was.

@@ -48,6 +48,9 @@ pub fn items(details: &Details) -> Vec<u8> {
             .collect();
         add(detail::RANGES, 0, &words);
     }
+    if !details.nodes.is_empty() {
+        add(detail::NODES, 0, &details.nodes);
+    }
     if let Some(contexts) = details.contexts {
         add(detail::CONTEXTS, 0, &contexts.to_le_bytes());
     }

@@ -75,6 +75,8 @@ impl CUgraphNodeType {
     pub const HOST: CUgraphNodeType = CUgraphNodeType(3);
     /// Runs another graph.
     pub const GRAPH: CUgraphNodeType = CUgraphNodeType(4);
+    /// Does nothing.
+    pub const EMPTY: CUgraphNodeType = CUgraphNodeType(5);
     /// Allocates memory.
     pub const MEM_ALLOC: CUgraphNodeType = CUgraphNodeType(10);
 }

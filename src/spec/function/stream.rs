@@ -1,7 +1,7 @@
 //! Facts about the stream and the memory of a copy, a memset, or a launch, and about the host memory that it uses.
 
 use super::FnSpec;
-use crate::effect::{Batch, Beside, Copied, Effect, HostCopy, Sides, Used};
+use crate::effect::{Batch, Copied, Effect, HostCopy, OtherArgs, Sides, Used};
 use crate::group::Group;
 
 impl FnSpec {

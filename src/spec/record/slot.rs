@@ -1,6 +1,7 @@
 //! The slots of a stream: 64 bytes, each about an action of a thread.
 
 pub mod hit;
+pub mod nodes;
 
 /// The slot was not written yet.
 pub const EMPTY: u8 = 0;
@@ -258,6 +259,8 @@ pub mod detail {
     pub const GAPS: u64 = 1 << 62;
     /// In [`RANGES`]: the bytes.
     pub const RANGE_BYTES: u64 = GAPS - 1;
+    /// The shared memory that an executable graph uses: [`super::nodes`].
+    pub const NODES: u8 = 19;
     /// The most frames of Python.
     pub const MOST_PYTHON: usize = 24;
     /// The most return addresses.

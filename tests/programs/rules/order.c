@@ -1,7 +1,8 @@
 /* order RULE bad|good: work in shared memory that nothing orders. The exporter is one process, and the importer another. */
+#include "graphs.h"
 #include "rows.h"
 
-enum { BYTES = 1 << 16, NON_BLOCKING = 1 };
+enum { BYTES = 1 << 16 };
 static unsigned buffer[BYTES / sizeof(unsigned)];
 
 static void *stream(void) {
@@ -336,8 +337,135 @@ static void missed(void) {
     for (int i = 0; i < 2; i++) ended(links[i]);
 }
 
+/* Makes a graph executable, once. */
+static Exec made_of(Graph graph) {
+    Exec exec;
+    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    OK(cuGraphDestroy(graph));
+    return exec;
+}
+
+static Graph with_copy(CUdeviceptr to, CUdeviceptr from, Node *node) {
+    Graph graph;
+    Copy copy = copy_of(to, from);
+    OK(cuGraphCreate(&graph, 0));
+    OK(cuGraphAddMemcpyNode(node, graph, NULL, 0, &copy, c0));
+    return graph;
+}
+
+/* As in `overwrites`, by a graph that copies. */
+static void replays(struct link importer, CUdeviceptr p, void *stream, CUevent event) {
+    (void)event;
+    find_more();
+    CUdeviceptr own = allocate();
+    Node node;
+    Exec exec = made_of(with_copy(p, own, &node));
+    wait_for(importer);
+    CALL(cuGraphLaunch, (exec, stream));
+    OK(cuStreamSynchronize(stream));
+    OK(cuGraphExecDestroy(exec));
+    tell(importer);
+    wait_for(importer);
+    OK(cuMemFree_v2(own));
+    OK(cuMemFree_v2(p));
+}
+static void replayed(void) { play_with(takes, replays); }
+
+/* The importer captures the copy. What the exporter captures and does not launch uses nothing. */
+static void takes_by_graph(struct link parent, CUdeviceptr opened, CUdeviceptr own, void *stream, CUevent event) {
+    (void)event;
+    find_more();
+    Graph graph;
+    OK(cuStreamBeginCapture_v2(stream, RELAXED));
+    OK(cuMemcpyDtoDAsync_v2(own, opened, BYTES, stream));
+    OK(cuStreamEndCapture(stream, &graph));
+    Exec exec = made_of(graph);
+    OK(cuGraphLaunch(exec, stream));
+    tell(parent);
+    wait_for(parent);
+    OK(cuCtxSynchronize());
+    OK(cuGraphExecDestroy(exec));
+    OK(cuIpcCloseMemHandle(opened));
+    tell(parent);
+}
+static void captures(struct link importer, CUdeviceptr p, void *stream, CUevent event) {
+    (void)event;
+    find_more();
+    Graph graph;
+    wait_for(importer);
+    if (!bad) OK(cuStreamBeginCapture_v2(stream, RELAXED));
+    CALL(cuMemsetD32Async, (p, 2, BYTES / 4, stream));
+    if (!bad) OK(cuStreamEndCapture(stream, &graph));
+    if (!bad) OK(cuGraphDestroy(graph));
+    OK(cuStreamSynchronize(stream));
+    tell(importer);
+    wait_for(importer);
+    OK(cuMemFree_v2(p));
+}
+static void captured(void) { play_with(takes_by_graph, captures); }
+
+/* The node of the graph gets another place: in the right job, one that the importer does not have. */
+static void replays_elsewhere(struct link importer, CUdeviceptr p, void *stream, CUevent event) {
+    (void)event;
+    find_more();
+    CUdeviceptr own = allocate(), other = allocate();
+    Node node;
+    Exec exec = made_of(with_copy(bad ? other : p, own, &node));
+    Copy copy = copy_of(bad ? p : other, own);
+    wait_for(importer);
+    OK(cuGraphExecMemcpyNodeSetParams(exec, node, &copy, c0));
+    CALL(cuGraphLaunch, (exec, stream));
+    OK(cuStreamSynchronize(stream));
+    OK(cuGraphExecDestroy(exec));
+    tell(importer);
+    wait_for(importer);
+    OK(cuMemFree_v2(own));
+    OK(cuMemFree_v2(other));
+    OK(cuMemFree_v2(p));
+}
+static void takes_and_tells(struct link parent, CUdeviceptr opened, CUdeviceptr own, void *stream, CUevent event) {
+    (void)event;
+    OK(cuMemcpyDtoDAsync_v2(own, opened, BYTES, stream));
+    tell(parent);
+    wait_for(parent);
+    OK(cuCtxSynchronize());
+    OK(cuIpcCloseMemHandle(opened));
+    tell(parent);
+}
+static void altered(void) { play_with(takes_and_tells, replays_elsewhere); }
+
+/* Two copies to the same place, in two streams of the exporter. In the right job, they are two launches of one graph, of which the
+ * second one waits for the first one. */
+static void replays_twice(struct link importer, CUdeviceptr p, void *stream, CUevent event) {
+    (void)event;
+    find_more();
+    CUdeviceptr own = allocate();
+    void *streams[] = {stream, NULL};
+    Node node;
+    Exec execs[2];
+    OK(cuStreamCreate(&streams[1], NON_BLOCKING));
+    for (int i = 0; i < 2; i++) execs[i] = made_of(with_copy(p, own, &node));
+    OK(cuGraphLaunch(execs[0], streams[0]));
+    CALL(cuGraphLaunch, (execs[bad], streams[1]));
+    OK(cuCtxSynchronize());
+    for (int i = 0; i < 2; i++) OK(cuGraphExecDestroy(execs[i]));
+    tell(importer);
+    finish(importer, p, stream);
+    OK(cuMemFree_v2(own));
+}
+static void looks_on(struct link parent, CUdeviceptr opened, CUdeviceptr own, void *stream, CUevent event) {
+    (void)own, (void)stream, (void)event;
+    wait_for(parent);
+    tell(parent);
+    OK(cuIpcCloseMemHandle(opened));
+    tell(parent);
+}
+static void apart(void) { play_with(looks_on, replays_twice); }
+
 SCENES({"overwritten-unread", erased}, {"overwritten-unread/missed", missed}, {"access-not-ordered", read_early}, {"access-not-ordered/query", asked}, {"access-not-ordered/copy", copied}, {"access-not-ordered/before-export", written_before},
        {"access-not-ordered/event", recorded}, {"access-not-ordered/overwritten", overwritten},
        {"access-not-ordered/twice", twice}, {"access-not-ordered/freed", freed},
-       {"access-not-ordered/unmapped", unmapped}, {"access-not-ordered/rows", rows}, {"access-not-ordered/columns", columns},
-       {"access-not-ordered/batch", batch}, {"access-not-ordered/slices", slices})
+        {"access-not-ordered/unmapped", unmapped}, {"access-not-ordered/rows", rows}, {"access-not-ordered/columns", columns},
+       {"access-not-ordered/batch", batch}, {"access-not-ordered/slices", slices}, {"access-not-ordered/graph", replayed},
+        {"access-not-ordered/captured", captured}, {"access-not-ordered/altered", altered},
+        {"access-not-ordered/apart", apart})

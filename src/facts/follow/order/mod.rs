@@ -13,6 +13,7 @@ use cupeer_record::Call;
 use cupeer_report::values;
 use cupeer_spec::effect::{Effect, Object, Shared, Work as Awaited};
 use cupeer_spec::function::{FnId, Group};
+use cupeer_spec::record::slot::nodes;
 use cupeer_spec::waits::{self, Scope, Source, Waits, When};
 use std::sync::LazyLock;
 
@@ -132,6 +133,11 @@ fn tells(function: FnId) -> bool {
         || spec.writes_to_host_later()
 }
 
+/// The flags of the graph that a call launches, if its uses of shared memory are known.
+pub fn graph(call: &Call) -> Option<u64> {
+    nodes::read(&call.details.nodes).map(|(flags, _)| flags)
+}
+
 /// Whether the work of a call is done when it returns; `None` if that is only possible.
 pub fn is_done(function: FnId) -> Option<bool> {
     let waits = waits(function)?;
@@ -245,7 +251,7 @@ impl Order {
             made[0] = event.map(|event| Orders::Follows { stream, event });
         } else if spec.signals().is_some() || spec.posts().is_some() {
             made[0] = Some(Orders::Tells { stream: self.streams.of(function, call), is_meant: true });
-        } else if tells(function) {
+        } else if tells(function) && graph(call) != Some(0) {
             let is_meant = spec.runs().is_some();
             made[0] = Some(Orders::Tells { stream: self.streams.of(function, call), is_meant });
         } else if let Some(waits) = waits(function).filter(|_| is_used) {

@@ -4,6 +4,7 @@ use super::book::{Book, Bytes, Does, How, Step, Stream, Uses};
 use crate::follow::allocator::has_kernels_that_wait;
 use crate::follow::ledger::{Ended, Entry, Realm, Site};
 use crate::follow::order::{Name, Orders, Streams, Unmapped, Work};
+use crate::follow::uses::Use;
 use crate::infer::context::Context;
 use crate::infer::touched;
 use cupeer_spec::function::{FnId, Group};
@@ -74,7 +75,7 @@ impl<'a> History<'a> {
         let Making { steps, streams, origins, silent, memories, .. } = making;
         let mut book = Book::new(steps, streams);
         book.with_kernels =
-            processes.iter().copied().filter(|process| calls(context, *process, launches)).collect();
+            processes.iter().copied().filter(|process| has_kernels(context, *process)).collect();
         let replays = |function: FnId| function.spec().replays().is_some();
         book.has_graphs = processes.iter().any(|process| calls(context, *process, replays));
         book.gaps = processes.iter().flat_map(|process| &all.tallies[*process].order.gaps).copied().collect();
@@ -103,8 +104,19 @@ fn calls(context: &Context, process: usize, is_it: fn(FnId) -> bool) -> bool {
     context.job.processes[process].called().any(is_it)
 }
 
-fn launches(function: FnId) -> bool {
-    function.spec().is_in(Group::Launch)
+fn has_kernels(context: &Context, process: usize) -> bool {
+    let launches = |function: FnId| function.spec().is_in(Group::Launch);
+    context.all.tallies[process].uses.has_kernels || calls(context, process, launches)
+}
+
+/// The executable graphs that a process launches in several streams, of which each waits for the launch before.
+fn graphs_apart(uses: &[Use]) -> BTreeSet<u64> {
+    let mut streams = BTreeMap::new();
+    let of_graphs = uses.iter().filter_map(|used| Some((used.exec?, used.stream)));
+    of_graphs
+        .filter(|(exec, stream)| *streams.entry(*exec).or_insert(*stream) != *stream)
+        .map(|it| it.0)
+        .collect()
 }
 
 /// Whether its streams may wait for values in memory: no order is known then.
@@ -126,7 +138,14 @@ impl<'a> Making<'a, '_> {
         }
         let is_known = !calls(self.context, process, waits_otherwise);
         let mut known = Vec::new();
+        let apart = graphs_apart(&tally.uses.all);
         for used in tally.uses.all.iter().filter(|_| is_known) {
+            if used.exec.is_some_and(|exec| apart.contains(&exec)) {
+                let orders = Orders::Tells { stream: streams + used.stream, is_meant: true };
+                let (before, after) = (used.at, used.until);
+                self.steps.push(Step { process, before, after, does: Does::Orders(orders) });
+                continue;
+            }
             let Some((entry, offset)) =
                 touched::there(self.context.all, self.context.ranges(), process, used)
             else {

@@ -65,6 +65,7 @@ fn details() -> impl Strategy<Value = Details> {
                 owner,
                 contexts,
                 current: contexts,
+                nodes: message.clone().unwrap_or_default(),
                 content: content.map(|(hash, device, is_constant)| Content { hash, device, is_constant }),
                 left: left.map(|(device, [free, total, counted_bytes, counted])| Left {
                     device,

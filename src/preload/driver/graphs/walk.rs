@@ -1,0 +1,129 @@
+//! Reads the nodes of a graph, and the memory that each uses.
+
+use super::super::kernels;
+use super::super::parameters::each_parameter;
+use super::super::questions::{self, GraphNode};
+use super::shared::DEVICE;
+use super::{LEAST_ADDRESS, Label, MOST_NODES, NodeUse, Part};
+use core::cell::UnsafeCell;
+use core::sync::atomic::{
+    AtomicBool,
+    Ordering::{Acquire, Release},
+};
+use cupeer_spec::abi::{CUDA_KERNEL_NODE_PARAMS, CUDA_MEMSET_NODE_PARAMS};
+
+/// The nodes of a graph while they are read.
+pub(super) struct Nodes {
+    is_taken: AtomicBool,
+    handles: UnsafeCell<[u64; MOST_NODES]>,
+    /// The index of the node in whose child graph each is, plus one, and its index there.
+    labels: UnsafeCell<[(u16, u16); MOST_NODES]>,
+}
+// SAFETY: used by the one thread that has taken it.
+unsafe impl Sync for Nodes {}
+
+/// So many are read at once; more are not known.
+static NODES: [Nodes; 4] = [const {
+    Nodes {
+        is_taken: AtomicBool::new(false),
+        handles: UnsafeCell::new([0; MOST_NODES]),
+        labels: UnsafeCell::new([(0, 0); MOST_NODES]),
+    }
+}; 4];
+
+/// Room for nodes that one thread has, until it is dropped.
+pub(super) struct Taken(&'static Nodes);
+
+impl Nodes {
+    pub(super) fn take() -> Option<Taken> {
+        let is_free = |nodes: &&Nodes| !nodes.is_taken.swap(true, Acquire);
+        NODES.iter().find(is_free).map(Taken)
+    }
+}
+
+impl Taken {
+    pub(super) fn parts(&mut self) -> (&mut [u64; MOST_NODES], &mut [(u16, u16); MOST_NODES]) {
+        // SAFETY: this thread has taken it, and nobody else uses it until it is dropped.
+        unsafe { (&mut *self.0.handles.get(), &mut *self.0.labels.get()) }
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.0.is_taken.store(false, Release);
+    }
+}
+
+/// Reads the nodes of a graph, and those of its child graphs: hands over where each comes, its handle, its label, and what it does.
+/// Returns whether there are no others.
+pub(super) fn walk(graph: u64, work: &mut dyn FnMut(usize, u64, Label, &GraphNode)) -> Option<bool> {
+    let mut nodes = Nodes::take()?;
+    let (handles, labels) = nodes.parts();
+    let (mut next, mut end, mut is_whole) = (0, 0, true);
+    let mut add = |graph, within: u16, handles: &mut [u64], labels: &mut [(u16, u16)], end: &mut usize| {
+        let read = questions::nodes_of(graph, &mut handles[*end..]);
+        is_whole &= read.is_some();
+        let count = read.unwrap_or(0);
+        for (index, label) in labels[*end..*end + count].iter_mut().enumerate() {
+            *label = (within, index as u16);
+        }
+        *end += count;
+    };
+    add(graph, 0, handles, labels, &mut end);
+    while next < end {
+        let (node, (within, index)) = (handles[next], labels[next]);
+        let label = Label { index: Some(index.into()), within: within.checked_sub(1).map(u32::from) };
+        let it = questions::graph_node(node);
+        // Of one in a child graph, the outermost node is named.
+        if let GraphNode::Graph(child) = it {
+            let within = if within == 0 { index + 1 } else { within };
+            add(child, within, handles, labels, &mut end);
+        }
+        work(next, node, label, &it);
+        next += 1;
+    }
+    Some(is_whole && end < MOST_NODES)
+}
+
+/// Hands over the memory that a node uses.
+pub(super) fn each_of_node(node: &GraphNode, label: Label, work: &mut dyn FnMut(&NodeUse)) {
+    let mut hand_over = |it: NodeUse| {
+        if it.address >= LEAST_ADDRESS && it.bytes != 0 {
+            work(&it);
+        }
+    };
+    let plain = |part, (address, bytes): (u64, u64), used: u64| NodeUse {
+        label,
+        part,
+        address,
+        bytes,
+        kernel: 0,
+        is_exact: used == bytes,
+        may_be_host: false,
+        value: None,
+    };
+    match node {
+        GraphNode::Copy(copy) => {
+            let ([to, from], used) = (copy.touched(), copy.WidthInBytes.wrapping_mul(copy.Height));
+            let used = used.wrapping_mul(copy.Depth);
+            let may_be_host = copy.dst.MemoryType != DEVICE;
+            hand_over(NodeUse { may_be_host, ..plain(Part::CopyTo, to, used) });
+            hand_over(plain(Part::CopyFrom, from, used));
+        }
+        GraphNode::Fill(CUDA_MEMSET_NODE_PARAMS { dst, pitch, elementSize, width, height, value }) => {
+            let row = (*width as u64).wrapping_mul(u64::from(*elementSize));
+            let rows = (*height as u64).saturating_sub(1).wrapping_mul(*pitch as u64);
+            let bytes = if *height == 0 { 0 } else { rows.wrapping_add(row) };
+            let used = row.wrapping_mul(*height as u64);
+            hand_over(NodeUse { value: Some(*value), ..plain(Part::Fill, (dst.0, bytes), used) });
+        }
+        GraphNode::Kernel(CUDA_KERNEL_NODE_PARAMS { func, kern, kernelParams, extra, .. }) => {
+            let kernel = if func.0.is_null() { kern.0 as u64 } else { func.0 as u64 };
+            let Some(known) = kernels::parameters(kernel) else { return };
+            each_parameter(known, kernelParams.cast(), extra.cast(), &mut |index, word| {
+                hand_over(NodeUse { kernel, ..plain(Part::Parameter(index as u32), (word, 1), 0) });
+            });
+        }
+        GraphNode::Graph(_) | GraphNode::Allocation(..) | GraphNode::Empty | GraphNode::Other => {}
+    }
+}

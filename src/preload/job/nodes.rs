@@ -1,0 +1,41 @@
+//! The shared memory that executable graphs use.
+
+use super::uses;
+use crate::driver::graphs::{Part, shared};
+use cupeer_spec::record::slot::nodes::{MOST, Range};
+
+/// Whether a node of an executable graph uses shared memory.
+#[inline]
+pub fn use_shared(exec: u64) -> bool {
+    uses::has_any() && shared::uses_any(exec, uses::version(), uses::is_shared)
+}
+
+/// The flags of a graph, and the shared memory that its copies and memsets use.
+pub struct Nodes {
+    words: [u64; 1 + 3 * MOST],
+    length: usize,
+}
+
+impl Nodes {
+    /// `None` if there is no such memory, or the graph may do more than copies, memsets, and kernels.
+    pub fn of(exec: u64) -> Option<Nodes> {
+        let mut all = Nodes { words: [0; 1 + 3 * MOST], length: 1 };
+        all.words[0] = shared::each(exec, &mut |it| {
+            let is_write = it.part != Part::CopyFrom;
+            let range = Range { address: it.address, bytes: it.bytes, is_write, value: it.value };
+            all.words[all.length..all.length + 3].copy_from_slice(&range.words());
+            all.length += 3;
+        })?;
+        Some(all)
+    }
+
+    /// Whether nobody learns anything by its work.
+    pub fn are_plain(&self) -> bool {
+        self.words[0] == 0
+    }
+
+    /// Hands them over as a record has them.
+    pub fn with_bytes(&self, work: impl FnOnce(&[u8])) {
+        work(self.words.map(u64::to_le_bytes)[..self.length].as_flattened());
+    }
+}

@@ -1,0 +1,62 @@
+//! The bytes of a [`detail::NODES`](super::detail::NODES): flags of the graph, 8 bytes, and the ranges that its copies and memsets use.
+
+/// It launches kernels.
+pub const KERNELS: u64 = 1;
+/// It may copy to memory of the host: then a thread may learn of its work without a call.
+pub const TELLS: u64 = 2;
+/// The most ranges.
+pub const MOST: usize = 32;
+
+/// Bytes of shared memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Range {
+    /// Where they begin.
+    pub address: u64,
+    /// How many they are.
+    pub bytes: u64,
+    /// They are written.
+    pub is_write: bool,
+    /// The value that a memset writes.
+    pub value: Option<u32>,
+}
+
+impl Range {
+    /// The bytes that it has in a record.
+    pub const SIZE: usize = 24;
+
+    /// As it stands in a record.
+    pub fn words(self) -> [u64; 3] {
+        let about = u64::from(self.is_write) << 32 | u64::from(self.value.is_some()) << 33;
+        [self.address, self.bytes, about | u64::from(self.value.unwrap_or(0))]
+    }
+}
+
+/// The flags, and the ranges.
+pub fn read(bytes: &[u8]) -> Option<(u64, impl Iterator<Item = Range>)> {
+    let (words, _) = bytes.as_chunks();
+    let (flags, ranges) = words.split_first()?;
+    let ranges = ranges.as_chunks().0.iter().map(|words: &[[u8; 8]; 3]| {
+        let [address, bytes, about] = words.map(u64::from_le_bytes);
+        let value = (about >> 33 & 1 != 0).then_some(about as u32);
+        Range { address, bytes, is_write: about >> 32 & 1 != 0, value }
+    });
+    Some((u64::from_le_bytes(*flags), ranges))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let all = [
+            Range { address: 0x7000_0000_0000, bytes: 1 << 40, is_write: true, value: Some(u32::MAX) },
+            Range { address: 0x7000_0000_1000, bytes: 1, is_write: false, value: None },
+        ];
+        let words: Vec<u64> = [TELLS].into_iter().chain(all.iter().flat_map(|it| it.words())).collect();
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let (flags, ranges) = read(&bytes).expect("flags");
+        assert_eq!((flags, &ranges.collect::<Vec<_>>()[..]), (TELLS, &all[..]));
+        assert!(read(&bytes[..7]).is_none());
+    }
+}
