@@ -100,7 +100,7 @@ impl Ranges {
         }
         if let Some(place) = free.first_mut() {
             *place =
-                [new.start, new.bytes & detail::RANGE_BYTES | how | u64::from(new.has_gaps) * detail::GAPS];
+                [new.start, new.bytes & detail::RANGE_BYTES | how | (u64::from(new.has_gaps) * detail::GAPS)];
             self.count += 1;
             return true;
         }
@@ -153,7 +153,7 @@ mod tests {
         assert!((2..MOST as u64).all(|at| ranges.add(range(memory + at * 64, true))));
         assert!(ranges.add(range(memory + 0x10000, true)) && ranges.add(range(elsewhere + 0x100, false)));
         let (first, last) = (memory + (MOST as u64 - 1) * 64, memory + 0x10010);
-        assert_eq!(ranges.all[MOST - 1], [first, last - first | detail::WRITTEN | detail::GAPS]);
+        assert_eq!(ranges.all[MOST - 1], [first, (last - first) | detail::WRITTEN | detail::GAPS]);
         assert_eq!(ranges.all[1], [elsewhere, 0x110 | detail::GAPS]);
         assert!(!ranges.add(range(0x7e00_0000_0000, true)));
     }
