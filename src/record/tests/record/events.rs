@@ -98,6 +98,7 @@ fn details_belong_to_their_call() {
         contexts: Some(0b101),
         current: Some(2 << 48 | 0x77),
         nodes: vec![3; 8],
+        ranges: vec![(0x1000, 64), (0x2000, 1 << 63 | 128)],
         content: Some(Content { hash: 0x79, device: 1, is_constant: true }),
         left: Some(Left { device: 1, free: 2, total: 3 << 40, counted_bytes: 4, counted: 5 }),
         message: Some(b"no such thing".to_vec()),

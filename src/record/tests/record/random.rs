@@ -66,6 +66,7 @@ fn details() -> impl Strategy<Value = Details> {
                 contexts,
                 current: contexts,
                 nodes: message.clone().unwrap_or_default(),
+                ranges: memory.into_iter().collect(),
                 content: content.map(|(hash, device, is_constant)| Content { hash, device, is_constant }),
                 left: left.map(|(device, [free, total, counted_bytes, counted])| Left {
                     device,
