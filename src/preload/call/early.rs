@@ -20,7 +20,7 @@ use core::sync::atomic::{
 };
 use cupeer_model::Call;
 use cupeer_spec::effect::{Effect, Sides};
-use cupeer_spec::function::{FUNCTIONS, FnId, FnSpec};
+use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, FnId, FnSpec};
 use cupeer_spec::record::slot::{MOST_ARGS, detail};
 
 /// So many are kept.
@@ -102,25 +102,45 @@ const fn concerns(function: &FnSpec) -> bool {
 }
 
 /// Whether they are kept: their work may not be done when they return.
-fn keeps(function: &FnSpec) -> bool {
-    match function.copies() {
-        Some(copied) => function.is_asynchronous() || !matches!(copied.sides, Sides::Anything),
-        None if function.rows().is_some() => function.is_asynchronous(),
-        None => function.begins()[0].is_some() && function.host_copy().is_none(),
+const fn keeps(function: &FnSpec) -> bool {
+    let mut index = 0;
+    while index < function.effects().len() {
+        if let Effect::Copies(copied) = function.effects()[index] {
+            return function.is_asynchronous() || !matches!(copied.sides, Sides::Anything);
+        }
+        index += 1;
     }
+    if function.rows().is_some() {
+        return function.is_asynchronous();
+    }
+    function.begins()[0].is_some() && function.host_copy().is_none()
 }
+
+/// Whether calls of each function are kept, and whether all are dropped nevertheless.
+static KEEPS: [(bool, bool); FUNCTION_COUNT] = {
+    let mut all = [(false, true); FUNCTION_COUNT];
+    let mut index = 0;
+    while index < FUNCTION_COUNT {
+        let function = &FUNCTIONS[index];
+        let drops = !keeps(function) || !function.is_asynchronous() || function.writes_to_host_later();
+        all[index] = (keeps(function), drops);
+        index += 1;
+    }
+    all
+};
 
 /// Looks at a call before it is forwarded: keeps it, or drops all.
 #[cold]
 #[inline(never)]
 fn before(id: FnId, noted: Noted, arguments: &dyn Arguments) {
     traced::count_early();
-    let (spec, caller) = (id.spec(), noted.caller);
+    let caller = noted.caller;
     let mut words = ArgumentWords::default();
     arguments.words(&mut words);
     let is_planned = inject::may_concern(id, &|all| *all = words);
-    let is_kept = keeps(spec) && noted.entered == id as u32 + 1 && !is_planned;
-    if !is_kept || !spec.is_asynchronous() || spec.writes_to_host_later() {
+    let (keeps, drops) = KEEPS[id as usize];
+    let is_kept = keeps && noted.entered == id as u32 + 1 && !is_planned;
+    if !is_kept || drops {
         drop_all();
     }
     if !is_kept || is_again(thread(), id, caller) || uses_shared(id, &words, arguments) {
@@ -151,11 +171,16 @@ fn ranges(function: FnId, args: &[u8; MOST_ARGS]) -> [(u64, u64); 2] {
     [(); 2].map(|()| all.next().unwrap_or_default())
 }
 
+/// Whether calls of a function may wait for work that was kept since they began, or are kept.
+const fn may_wait(function: &FnSpec) -> bool {
+    concerns(function) && !matches!(part_of(function), order::Part::Launches)
+}
+
 /// Looks at a call after it has returned.
 #[cold]
 #[inline(never)]
 fn after(id: FnId, result: i32) {
-    if result != 0 || !keeps(id.spec()) {
+    if result != 0 || !KEEPS[id as usize].0 {
         drop_all();
     }
 }
@@ -178,7 +203,7 @@ pub fn exported(memory: (u64, u64), at: u64) {
     }
     traced::look_early();
     let mut all = taken.iter().flatten();
-    if !all.clone().all(|kept| job::order::used(kept.stream, kept.context, at)) {
+    if !all.clone().all(|kept| job::order::used(kept.stream, kept.context, at).is_some()) {
         return recorder::pause();
     }
     // A call that waits for them from here on is noted, and an earlier one has dropped them.
@@ -198,7 +223,7 @@ pub fn around<F: Function>(noted: Noted, arguments: &impl Fn() -> F, run: impl F
         before(F::ID, noted, &arguments());
     }
     let result = run();
-    if is_looked_at() {
+    if (const { may_wait(&FUNCTIONS[F::ID as usize]) }) && needs::is_early() {
         after(F::ID, result);
     }
     result

@@ -193,7 +193,7 @@ unsafe fn free<F: Function, const EXPORT: bool>(noted: Noted, arguments: impl Fn
         return unsafe { free_by_steps::<F, EXPORT>(noted, &arguments(), address, is_on) };
     };
     let known = counted::take(address);
-    let began = if order::may_concern(&passed) { order::begins(&passed, &arguments) } else { 0 };
+    let began = if order::may_concern(&passed) { order::begins(&arguments()) } else { 0 };
     // SAFETY: the address is this function's.
     let result = unsafe { passed.forward(real) };
     if result != 0 {

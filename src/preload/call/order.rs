@@ -77,6 +77,11 @@ struct Known {
     writes_to_host_later: bool,
     /// It may use memory of the host, by its addresses.
     may_be_of_host: bool,
+    /// What it uses is not all in its arguments.
+    has_more: bool,
+    /// It only gives work to a stream. What comes before that work came before the call, and what the work comes before is told by
+    /// later calls: so it is not noted when the call returns.
+    only_enqueues: bool,
     /// The arguments that say where the ranges that it uses begin; [`NONE`] behind the last one.
     touches: [u8; 2],
 }
@@ -92,6 +97,8 @@ static KNOWN: [Known; FUNCTION_COUNT] = {
         waits: false,
         writes_to_host_later: false,
         may_be_of_host: false,
+        has_more: false,
+        only_enqueues: false,
         touches: [NONE; 2],
     };
     let mut all = [nothing; FUNCTION_COUNT];
@@ -109,6 +116,12 @@ static KNOWN: [Known; FUNCTION_COUNT] = {
         (known.waits, known.writes_to_host_later) =
             (function.host_copy().is_some(), function.writes_to_host_later());
         known.may_be_of_host = known.writes_to_host_later && function.uses_one_range().is_none();
+        known.has_more = known.may_be_of_host || function.copies_each().is_some();
+        known.only_enqueues = match known.part {
+            Part::Uses => function.is_asynchronous(),
+            Part::Launches => true,
+            _ => false,
+        };
         let touches = function.begins();
         if let Some(by) = touches[0] {
             known.touches[0] = by as u8;
@@ -187,15 +200,16 @@ pub fn may_concern<F: Function>(arguments: &F) -> bool {
             };
             let is_pending = |stream: u64| stream <= 2 || order::is_pending(stream);
             let [first, second] = const { FUNCTIONS[F::ID as usize].begins() };
-            let touches = |by: Option<usize>| by.is_some_and(|by| uses::may_be_shared(arguments.word(by)));
+            let touches =
+                |by: usize| uses::may_any_be_shared(arguments.word(by), second.map(|by| arguments.word(by)));
             let has_rows = |(by, bytes): (usize, usize)| ranges::may_be_shared(arguments.word(by), bytes);
             let has_copies = |batch: Batch| {
                 let [to, from, _, count] = batch.arguments().map(|by| arguments.word(by));
                 ranges::batch_may_be_shared(batch, to, from, count)
             };
-            order::has_any() && (waits || tells.is_some_and(|by| is_pending(arguments.word(by))))
-                || touches(first)
-                || touches(second)
+            let is_alone = !waits && tells.is_none();
+            !is_alone && order::has_any() && (waits || tells.is_some_and(|by| is_pending(arguments.word(by))))
+                || first.is_some_and(touches)
                 || uses::has_any()
                     && (const { FUNCTIONS[F::ID as usize].rows() }.is_some_and(has_rows)
                         || const { FUNCTIONS[F::ID as usize].copies_each() }.is_some_and(has_copies))
@@ -253,7 +267,7 @@ pub fn forget<F: Function>(arguments: &F) {
 
 /// As [`since`], for a call that [`may_concern`] somebody: at once if one or two arguments tell all.
 #[inline(always)]
-pub fn begins<F: Function>(passed: &F, arguments: impl Fn() -> F) -> u64 {
+pub fn begins<F: Function>(passed: &F) -> u64 {
     let (part, touches, is_alone) = const {
         let function = &FUNCTIONS[F::ID as usize];
         let is_alone = function.host_copy().is_none() && !function.writes_to_host_later();
@@ -267,19 +281,31 @@ pub fn begins<F: Function>(passed: &F, arguments: impl Fn() -> F) -> u64 {
         (Part::Completes(Work::Stream(by)), _) if passed.word(by) > PER_THREAD => {
             since_pending(F::ID, passed.word(by))
         }
-        _ => since(F::ID, &arguments()),
+        (Part::Records(by), _) if (PER_THREAD + 1..UNREAD).contains(&stream_of(passed)) => {
+            since_recorded(F::ID, passed.word(by), stream_of(passed))
+        }
+        _ => since(F::ID, passed),
     }
 }
 
+#[cold]
 #[inline(never)]
 fn since_touched(id: FnId, first: u64, second: u64) -> u64 {
     let is_use = is_noting(id) && (uses::is_shared(first) || uses::is_shared(second));
     if is_use { clock::now() | USES } else { 0 }
 }
 
+#[cold]
 #[inline(never)]
 fn since_pending(id: FnId, stream: u64) -> u64 {
     if is_noting(id) && order::is_pending(stream) { clock::now() } else { 0 }
+}
+
+#[cold]
+#[inline(never)]
+fn since_recorded(id: FnId, event: u64, stream: u64) -> u64 {
+    let is_meant = is_noting(id) && (order::is_pending(stream) || order::is_event_pending(event));
+    if is_meant { clock::now() } else { 0 }
 }
 
 /// Whether calls of a function are noted now.
@@ -289,6 +315,7 @@ fn is_noting(id: FnId) -> bool {
 }
 
 /// When a call begins that is to be noted, on the clock of the record, perhaps with [`USES`]; 0 if it is not.
+#[cold]
 #[inline(never)]
 pub fn since(id: FnId, arguments: &dyn Arguments) -> u64 {
     let is_idle = !uses::has_any() && !order::has_any() && !order::has_events();
@@ -386,7 +413,7 @@ pub fn note_in(
     stream: u64,
     record: Option<&Recorded>,
 ) {
-    let end = clock::now();
+    let end = if KNOWN[id as usize].only_enqueues { since & !USES } else { clock::now() };
     let caller = behind_patch(id, caller);
     // A thread with a stream does nothing here by which it can be cancelled.
     if recorder::has_stream() {
@@ -410,6 +437,57 @@ fn noted(
     if record.is_none() {
         used.take(arguments, true);
     }
+    let context = questions::context();
+    let is_handle = stream > PER_THREAD && stream != UNREAD;
+    let known = &KNOWN[id as usize];
+    let (is_whole, current, nodes) = match known.part {
+        // Most are such.
+        Part::Uses if is_use && is_handle && !known.has_more => {
+            let used = order::used(stream, context, end);
+            let is_captured = streams::is_captured(stream);
+            let is_apart = !is_captured && is_apart(stream, used);
+            (used.is_some(), with_bits(context, end, is_apart, is_captured), None)
+        }
+        Part::Completes(Work::Stream(_)) if is_handle => {
+            let known = order::done(stream, since);
+            (true, with_bits(context, end, is_apart(stream, known), false), None)
+        }
+        Part::Records(event) if is_handle => {
+            let mut words = ArgumentWords::default();
+            arguments.words(&mut words);
+            let known = order::known(stream);
+            let is_pending = known.is_some_and(order::Stream::is_pending);
+            let is_captured = streams::is_captured(stream);
+            let is_apart = !is_captured && is_apart(stream, known);
+            let is_whole = order::recorded(words[event], stream, is_pending, since);
+            (is_whole, with_bits(context, end, is_apart, is_captured), None)
+        }
+        _ => follow_and_ask(id, arguments, stream, is_use, context, (since, end)),
+    };
+    let number = match record {
+        Some(record) => Some(record.add_current(current)),
+        None => used.append(id, caller, (since, end), current),
+    };
+    if let (Some(nodes), Some(number)) = (nodes, number) {
+        nodes.with_bytes(|bytes| recorder::item_of(number, slot::detail::NODES, bytes));
+    }
+    let batch = number.filter(|_| is_use && known.has_more && id.spec().batch().is_some());
+    let is_noted = batch.is_none_or(|number| ranges::record(id, number, arguments));
+    if !is_whole || !is_noted {
+        recorder::pause();
+    }
+}
+
+/// Notes what a call has changed, and asks what is current. Returns false if there is no room for the former.
+#[inline(never)]
+fn follow_and_ask(
+    id: FnId,
+    arguments: &dyn Arguments,
+    stream: u64,
+    is_use: bool,
+    context: u64,
+    (since, end): (u64, u64),
+) -> (bool, u64, Option<Nodes>) {
     let mut words = ArgumentWords::default();
     let needs_none = matches!(KNOWN[id as usize].part, Part::Uses | Part::Completes(Work::Stream(_)));
     let stream = if needs_none && stream != UNREAD {
@@ -418,24 +496,12 @@ fn noted(
         arguments.words(&mut words);
         Stream::of(id, &words)
     };
-    let context = questions::context();
     let exec = Some(KNOWN[id as usize].replays).filter(|by| is_use && *by != NONE);
     let nodes = exec.and_then(|by| Nodes::of(words[by as usize]));
     let tells = nodes.as_ref().is_none_or(|nodes| !nodes.are_plain());
     let is_whole = follow(id, &words, &stream, (is_use, tells), context, (since, end));
     let current = current(id, arguments, context, &stream, (end, nodes.is_some()));
-    let number = match record {
-        Some(record) => Some(record.add_current(current)),
-        None => used.append(id, caller, (since, end), current),
-    };
-    if let (Some(nodes), Some(number)) = (nodes, number) {
-        nodes.with_bytes(|bytes| recorder::item_of(number, slot::detail::NODES, bytes));
-    }
-    let batch = number.filter(|_| is_use && id.spec().batch().is_some());
-    let is_noted = batch.is_none_or(|number| ranges::record(id, number, arguments));
-    if !is_whole || !is_noted {
-        recorder::pause();
-    }
+    (is_whole, current, nodes)
 }
 
 /// The current context and device, as the record has them at a time, with bits that say that the stream of a call does not wait for the
@@ -459,14 +525,21 @@ pub(super) fn current(
     };
     // Of a stream that is captured nothing else can be asked: the driver ends the capture then.
     let is_apart = match *stream {
-        Stream::Named(handle) if asks && !is_captured => {
-            order::flags(handle, || streams::flags(handle)) & 1 != 0
-        }
+        Stream::Named(handle) if asks && !is_captured => is_apart(handle, order::known(handle)),
         _ => false,
     };
     let is_of_devices = known.may_be_of_host && !is_captured && ranges::is_of_devices(id, arguments);
+    with_bits(context, now, is_apart, is_captured) | (u64::from(is_of_devices) * slot::detail::OF_DEVICES)
+}
+
+#[inline(always)]
+fn is_apart(handle: u64, known: Option<&order::Stream>) -> bool {
+    order::flags(known, || streams::flags(handle)) & 1 != 0
+}
+
+#[inline(always)]
+fn with_bits(context: u64, now: u64, is_apart: bool, is_captured: bool) -> u64 {
     contexts::with_device(context, now, questions::device)
-        | (u64::from(is_of_devices) * slot::detail::OF_DEVICES)
         | (u64::from(is_apart) * slot::detail::NON_BLOCKING)
         | (u64::from(is_captured) * slot::detail::CAPTURED)
 }
@@ -484,21 +557,23 @@ fn follow(
     let known = &KNOWN[id as usize];
     match known.part {
         // Memory that is copied to or from the host before the call returns leaves nothing to wait for.
-        Part::Uses if is_use && !known.waits => return order::used(name, context, end),
+        Part::Uses if is_use && !known.waits => return order::used(name, context, end).is_some(),
         Part::Launches => {
-            let is_kept = !is_use || order::used(name, context, end);
+            let is_kept = !is_use || order::used(name, context, end).is_some();
             if tells {
                 order::launched(name, end);
             }
             return is_kept;
         }
-        Part::Completes(Work::Stream(_)) => order::done(name, since),
+        Part::Completes(Work::Stream(_)) => {
+            order::done(name, since);
+        }
         Part::Completes(Work::Event(event)) => order::event_done(words[event]),
         Part::Completes(Work::Context(by)) if words[by] != 0 => order::all_done(words[by], since),
         Part::Completes(_) => order::all_done(context, since),
         Part::Records(event) => return order::recorded(words[event], name, stream.is_pending(), since),
-        Part::Follows(_) => return order::used(name, context, end),
-        Part::Signals(_) if is_use => return order::used(name, context, end),
+        Part::Follows(_) => return order::used(name, context, end).is_some(),
+        Part::Signals(_) if is_use => return order::used(name, context, end).is_some(),
         Part::Drops(by) => order::ended(words[by]),
         _ => {}
     }

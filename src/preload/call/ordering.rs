@@ -1,7 +1,7 @@
 //! Runs calls that order work, and those that record events.
 
 use super::memory::straight;
-use super::order::{begins, may_concern, note, since};
+use super::order::{begins, may_concern, note, note_in, since, stream_of};
 use super::unseen::failed_use;
 use super::{
     Arguments, Entered, Function, Noted, TakenUp, behind_patch, is_again, run_shared, shared_steps,
@@ -21,6 +21,7 @@ use cupeer_spec::function::FnId;
 #[inline(always)]
 pub unsafe fn run<F: Function, const EXPORT: bool>(noted: Noted, arguments: impl Fn() -> F) -> i32 {
     /// Not part of what the others run through.
+    #[cold]
     #[inline(never)]
     unsafe fn aside<F: Function, const EXPORT: bool>(noted: Noted, arguments: &F) -> i32 {
         // SAFETY: as promised.
@@ -31,24 +32,42 @@ pub unsafe fn run<F: Function, const EXPORT: bool>(noted: Noted, arguments: impl
         // SAFETY: as promised.
         return unsafe { aside::<F, EXPORT>(noted, &arguments()) };
     };
-    let began = if may_concern(&passed) { begins(&passed, &arguments) } else { 0 };
+    if may_concern(&passed) {
+        // SAFETY: the address is this function's.
+        return unsafe { noted_after(noted.caller, &arguments(), real) };
+    }
     // SAFETY: the address is this function's.
     let result = unsafe { passed.forward(real) };
-    if result != 0 || began != 0 {
-        has_returned(F::ID, real, noted.caller, &arguments(), began, result);
+    if result != 0 {
+        has_failed(F::ID, real, noted.caller, &arguments(), result);
+    }
+    result
+}
+
+/// Forwards a call that may order uses of shared memory.
+///
+/// # Safety
+///
+/// `real` is the address of its function.
+#[cold]
+#[inline(never)]
+unsafe fn noted_after<F: Function>(caller: usize, arguments: &F, real: usize) -> i32 {
+    let began = begins(arguments);
+    // SAFETY: as promised.
+    let result = unsafe { arguments.forward(real) };
+    if result != 0 {
+        has_failed(F::ID, real, caller, arguments, result);
+    } else if began != 0 && !is_again(thread(), F::ID, caller) {
+        note_in(F::ID, caller, arguments, began, stream_of(arguments), None);
     }
     result
 }
 
 #[cold]
 #[inline(never)]
-fn has_returned(id: FnId, real: usize, caller: usize, arguments: &dyn Arguments, began: u64, result: i32) {
+fn has_failed(id: FnId, real: usize, caller: usize, arguments: &dyn Arguments, result: i32) {
     let again = is_again(thread(), id, caller);
-    if result == 0 {
-        if !again {
-            note(id, caller, arguments, began, None);
-        }
-    } else if id.spec().records().is_some() && !again {
+    if id.spec().records().is_some() && !again {
         event_failed(id, &Entered { real, through: real, caller, again }, arguments, result);
     }
 }

@@ -27,6 +27,7 @@ use cupeer_spec::results::Result as Code;
 #[inline(always)]
 pub unsafe fn straight_on<F: Function, const EXPORT: bool>(noted: Noted, arguments: impl Fn() -> F) -> i32 {
     /// Not part of what the others run through.
+    #[cold]
     #[inline(never)]
     unsafe fn aside<F: Function, const EXPORT: bool>(noted: Noted, arguments: &F) -> i32 {
         // SAFETY: as promised.
@@ -38,13 +39,33 @@ pub unsafe fn straight_on<F: Function, const EXPORT: bool>(noted: Noted, argumen
         // SAFETY: as promised.
         return unsafe { aside::<F, EXPORT>(noted, &arguments()) };
     };
-    let since = if order::may_concern(&passed) { order::begins(&passed, &arguments) } else { 0 };
+    if order::may_concern(&passed) {
+        // SAFETY: the address is this function's.
+        return unsafe { noted_after(noted.caller, &arguments(), real) };
+    }
     // SAFETY: the address is this function's.
     let result = unsafe { passed.forward(real) };
     if result != 0 {
         has_failed(F::ID, noted.caller, &arguments(), result);
-    } else if since != 0 && !is_again(thread(), F::ID, noted.caller) {
-        order::note_in(F::ID, noted.caller, &arguments(), since, order::stream_of(&passed), None);
+    }
+    result
+}
+
+/// Forwards a call that may use shared memory.
+///
+/// # Safety
+///
+/// `real` is the address of its function.
+#[cold]
+#[inline(never)]
+unsafe fn noted_after<F: Function>(caller: usize, arguments: &F, real: usize) -> i32 {
+    let since = order::begins(arguments);
+    // SAFETY: as promised.
+    let result = unsafe { arguments.forward(real) };
+    if result != 0 {
+        has_failed(F::ID, caller, arguments, result);
+    } else if since != 0 && !is_again(thread(), F::ID, caller) {
+        order::note_in(F::ID, caller, arguments, since, order::stream_of(arguments), None);
     }
     result
 }
@@ -98,8 +119,7 @@ fn may_matter<F: Function>(arguments: &F) -> bool {
     if let Some(copied) = const { FUNCTIONS[F::ID as usize].copies_one_range() } {
         let (to, from, bytes) =
             (arguments.word(copied.to), arguments.word(copied.from), arguments.word(copied.size));
-        return gone::may_be_used(to, bytes)
-            || gone::may_be_used(from, bytes)
+        return gone::may_one_be_used(to, Some(from), bytes)
             || needs::has_done(Needs::Reach)
                 && !(needs::has_done(Needs::Shared) && places::are_on_one_device(from, to));
     }

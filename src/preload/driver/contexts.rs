@@ -48,20 +48,24 @@ static DEVICES: [(AtomicU64, AtomicU64); 16] = [const { (AtomicU64::new(0), Atom
 
 /// The address of a current context, and the ordinal of its device and one above these 48 bits. Asks `ask` for that if it is not known, or
 /// has been for long: another context may be at this address. `now` is on the clock of the record.
-pub fn with_device(context: u64, now: u64, ask: impl FnOnce() -> i32) -> u64 {
+#[inline(always)]
+pub fn with_device(context: u64, now: u64, ask: fn() -> i32) -> u64 {
     /// So many ticks of the clock.
     const LONG: u64 = 1 << 28;
     const SHIFT: u32 = 48;
-    let (place, since) = &DEVICES[(context >> 4 ^ context >> 12) as usize % DEVICES.len()];
-    let known = place.load(Acquire);
-    if context != 0 && (known ^ context) << (64 - SHIFT) == 0 && now.wrapping_sub(since.load(Relaxed)) < LONG
-    {
-        return known;
+    #[cold]
+    #[inline(never)]
+    fn find((place, since): &(AtomicU64, AtomicU64), context: u64, now: u64, ask: fn() -> i32) -> u64 {
+        let found = context & ((1 << SHIFT) - 1) | ((ask() + 1) as u64) << SHIFT;
+        since.store(now, Relaxed);
+        place.store(found, Release);
+        found
     }
-    let found = context & ((1 << SHIFT) - 1) | ((ask() + 1) as u64) << SHIFT;
-    since.store(now, Relaxed);
-    place.store(found, Release);
-    found
+    let place = &DEVICES[(context >> 4 ^ context >> 12) as usize % DEVICES.len()];
+    let known = place.0.load(Acquire);
+    let is_it = context != 0 && (known ^ context) << (64 - SHIFT) == 0;
+    let is_new = is_it && now.wrapping_sub(place.1.load(Relaxed)) < LONG;
+    if is_new { known } else { find(place, context, now, ask) }
 }
 
 /// Notes the context that is current in this thread; 0 is none.

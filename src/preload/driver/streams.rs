@@ -28,6 +28,7 @@ pub fn device_of_stream(stream: u64) -> Option<i32> {
 }
 
 /// Whether work that is given to a stream goes into a graph.
+#[inline(always)]
 pub fn is_captured(stream: u64) -> bool {
     let mut status = 0;
     cuStreamIsCapturing(stream, &mut status) == Some(0) && status != 0

@@ -120,10 +120,14 @@ pub fn is_to_look_around() -> bool {
 /// call needs to know. Takes a few loads.
 #[inline(always)]
 pub fn may_be_used(start: u64, bytes: u64) -> bool {
-    SORTED.count.load(Relaxed) != 0
-        && SORTED.may_have(start, start.saturating_add(bytes))
-        && is_there(start, bytes)
-        || is_to_look_around()
+    may_one_be_used(start, None, bytes)
+}
+
+/// The same of so many bytes from each of one or two addresses.
+#[inline(always)]
+pub fn may_one_be_used(first: u64, second: Option<u64>, bytes: u64) -> bool {
+    let may_be = |start: u64| SORTED.may_have(start, start.saturating_add(bytes)) && is_there(start, bytes);
+    SORTED.count.load(Relaxed) != 0 && (may_be(first) || second.is_some_and(may_be)) || is_to_look_around()
 }
 
 /// Whether a range has an address that is gone. Tells granules that have the same bit apart, and parts of a granule: if all memory of

@@ -32,6 +32,9 @@ use cupeer_spec::record::{FileName, Header as FileHeader};
 
 /// The header, mapped; null where there is no table.
 static HEADER: AtomicPtr<Header> = AtomicPtr::new(ptr::null_mut());
+/// Where [`freed`] is counted: each copy and launch reads it.
+static FREED: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const NEVER).cast_mut());
+static NEVER: AtomicU32 = AtomicU32::new(0);
 /// Where each segment would begin if the file began there; 0 where it is not mapped yet.
 static SEGMENTS: [AtomicUsize; MOST_SEGMENTS] = [const { AtomicUsize::new(0) }; MOST_SEGMENTS];
 /// This process in the table: as the owner of entries, and of what it claims.
@@ -57,9 +60,15 @@ struct PathCell(core::cell::UnsafeCell<Path>);
 // SAFETY: written by the one thread that makes the record, before the header is published; read after that.
 unsafe impl Sync for PathCell {}
 
+fn publish(header: *mut Header) {
+    HEADER.store(header, Release);
+    let count = freed_count().unwrap_or(&NEVER);
+    FREED.store(ptr::from_ref(count).cast_mut(), Release);
+}
+
 /// Takes part in the table of the job.
 pub fn attach(header: &FileHeader, directory: &directory::Directory) {
-    HEADER.store(ptr::null_mut(), Release);
+    publish(ptr::null_mut());
     SEGMENTS.iter().for_each(|segment| segment.store(0, Release));
     OWNED.store(0, Relaxed);
     OTHERS.store(0, Relaxed);
@@ -90,7 +99,7 @@ pub fn attach(header: &FileHeader, directory: &directory::Directory) {
     };
     match table {
         Ok(mapped) => {
-            HEADER.store(mapped, Release);
+            publish(mapped);
         }
         Err(error) if settings::get().check.is_some() => {
             let why: &dyn fmt::Display = match error {
@@ -200,9 +209,10 @@ fn segments() -> Option<&'static AtomicU32> {
 }
 
 /// How often memory of any process of the job was freed that others had open; 0 where there is no table.
-#[inline]
+#[inline(always)]
 pub fn freed() -> u32 {
-    freed_count().map_or(0, |freed| freed.load(Relaxed))
+    // SAFETY: it leads to a static, or into a header, which is mapped for good.
+    unsafe { &*FREED.load(Acquire) }.load(Relaxed)
 }
 
 /// Notes that memory was freed that others have open.
@@ -522,10 +532,10 @@ pub mod tests {
         // SAFETY: large enough, aligned, and nobody else's yet.
         unsafe { (*header).segments = 1 };
         SEGMENTS[0].store(header as usize, Release);
-        HEADER.store(header, Release);
+        publish(header);
         be(1000);
         work();
-        HEADER.store(ptr::null_mut(), Release);
+        publish(ptr::null_mut());
         SEGMENTS[0].store(0, Release);
     }
 

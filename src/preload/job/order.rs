@@ -5,6 +5,7 @@
 //! a stream has work pending if it was used after the start of the last call that waited for it. Nothing is locked on the way of a
 //! call, and only calls that are recorded write here, each to the line of its stream.
 
+use crate::sys::arch::thread;
 use crate::sys::handles::{Blank, Handles};
 use core::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
@@ -22,10 +23,14 @@ const TAKEN: u64 = 2;
 
 /// A stream.
 #[repr(align(64))]
-struct Stream {
+pub struct Stream {
     context: AtomicU64,
-    /// When it was last given what matters.
+    /// The thread that used it first.
+    user: AtomicUsize,
+    /// When that thread last gave it what matters. By itself, because one that alone writes needs no locked instruction.
     used: AtomicU64,
+    /// When another thread did.
+    used_by_others: AtomicU64,
     /// What it was given up to then is known to be done.
     done: AtomicU64,
     /// Up to then it is recorded that a kernel came behind that.
@@ -39,7 +44,9 @@ static NAMES: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
 static STREAMS: [Stream; MOST] = [const {
     Stream {
         context: AtomicU64::new(0),
+        user: AtomicUsize::new(0),
         used: AtomicU64::new(0),
+        used_by_others: AtomicU64::new(0),
         done: AtomicU64::new(0),
         launched: AtomicU64::new(0),
         flags: AtomicU32::new(0),
@@ -94,8 +101,21 @@ impl Stream {
         }
     }
 
-    fn is_pending(&self) -> bool {
-        self.used.load(Relaxed) > self.done.load(Relaxed)
+    pub fn is_pending(&self) -> bool {
+        self.last_used() > self.done.load(Relaxed)
+    }
+
+    fn last_used(&self) -> u64 {
+        self.used.load(Relaxed).max(self.used_by_others.load(Relaxed))
+    }
+
+    #[inline(always)]
+    fn is_used(&self, end: u64) {
+        if self.user.load(Relaxed) != thread().addr() {
+            self.used_by_others.fetch_max(end, Relaxed);
+        } else if self.used.load(Relaxed) < end {
+            self.used.store(end, Relaxed);
+        }
     }
 }
 
@@ -121,7 +141,7 @@ pub fn is_any_pending() -> bool {
 
 /// Whether a stream has, and it is not recorded yet that a kernel came behind it.
 pub fn is_to_launch(name: u64) -> bool {
-    find(name).is_some_and(|it| it.is_pending() && it.launched.load(Relaxed) < it.used.load(Relaxed))
+    find(name).is_some_and(|it| it.is_pending() && it.launched.load(Relaxed) < it.last_used())
 }
 
 /// A kernel came behind it.
@@ -129,12 +149,21 @@ pub fn launched(name: u64, end: u64) {
     find(name).into_iter().for_each(|stream| stream.launched.store(end, Relaxed));
 }
 
-/// A stream was given what matters. Returns false if there is no room for it.
-pub fn used(name: u64, context: u64, end: u64) -> bool {
-    if let Some(stream) = find(name) {
-        stream.used.fetch_max(end, Relaxed);
-        return true;
+/// A stream was given what matters. Returns nothing if there is no room for it.
+#[inline]
+pub fn used(name: u64, context: u64, end: u64) -> Option<&'static Stream> {
+    match find(name) {
+        Some(stream) => {
+            stream.is_used(end);
+            Some(stream)
+        }
+        None => add(name, context, end),
     }
+}
+
+#[cold]
+#[inline(never)]
+fn add(name: u64, context: u64, end: u64) -> Option<&'static Stream> {
     for (at, (known, stream)) in NAMES.iter().zip(&STREAMS).enumerate() {
         let free = known.load(Relaxed);
         if free > ENDED || known.compare_exchange(free, TAKEN, AcqRel, Relaxed).is_err() {
@@ -144,17 +173,24 @@ pub fn used(name: u64, context: u64, end: u64) -> bool {
         stream.done.store(0, Relaxed);
         stream.launched.store(0, Relaxed);
         stream.flags.store(0, Relaxed);
+        stream.user.store(thread().addr(), Relaxed);
+        stream.used_by_others.store(0, Relaxed);
         stream.used.store(end, Relaxed);
         known.store(name, Release);
         COUNT.fetch_max(at + 1, AcqRel);
-        return true;
+        return Some(stream);
     }
-    false
+    None
+}
+
+/// A stream that was given what matters.
+pub fn known(name: u64) -> Option<&'static Stream> {
+    find(name)
 }
 
 /// The flags of a stream. `ask` is called if they are not known yet.
-pub fn flags(name: u64, ask: impl FnOnce() -> u32) -> u32 {
-    let known = find(name);
+#[inline]
+pub fn flags(known: Option<&Stream>, ask: impl FnOnce() -> u32) -> u32 {
     match known.map_or(0, |stream| stream.flags.load(Relaxed)) {
         0 => {
             let flags = ask();
@@ -165,9 +201,10 @@ pub fn flags(name: u64, ask: impl FnOnce() -> u32) -> u32 {
     }
 }
 
-/// What a stream was given before is done.
-pub fn done(name: u64, since: u64) {
-    find(name).into_iter().for_each(|stream| stream.is_done(since));
+/// What a stream was given before is done. Returns the stream.
+#[inline]
+pub fn done(name: u64, since: u64) -> Option<&'static Stream> {
+    find(name).inspect(|stream| stream.is_done(since))
 }
 
 /// What all streams of a context were given before is done.
@@ -194,13 +231,14 @@ pub fn recorded(event: u64, stream: u64, is_pending: bool, since: u64) -> bool {
         known.stream.store(stream, Relaxed);
         known.recorded.store(time, Relaxed);
     };
-    match EVENTS.find(event) {
-        Some(known) => write(known),
-        None => EVENTS.note(event, |known| {
-            known.is_shared.store(false, Relaxed);
-            write(known);
-        }),
+    if let Some(known) = EVENTS.find(event) {
+        write(known);
+        return true;
     }
+    EVENTS.note(event, |known| {
+        known.is_shared.store(false, Relaxed);
+        write(known);
+    });
     EVENTS.find(event).is_some()
 }
 
@@ -208,9 +246,9 @@ pub fn recorded(event: u64, stream: u64, is_pending: bool, since: u64) -> bool {
 pub fn event_done(event: u64) {
     let Some(known) = EVENTS.find(event) else { return };
     match known.recorded.swap(0, Relaxed) {
-        0 => {}
+        0 => None,
         recorded => done(known.stream.load(Relaxed), recorded),
-    }
+    };
 }
 
 /// An event was exported, or opened.
@@ -236,12 +274,16 @@ mod tests {
     #[test]
     fn a_stream_is_pending_until_somebody_has_waited_for_it() {
         let (stream, other, context) = (0x7000, 0x7100, 0x9000);
-        assert!(used(stream, context, 10) && is_pending(stream) && !is_pending(other));
+        assert!(used(stream, context, 10).is_some() && is_pending(stream) && !is_pending(other));
         done(stream, 5);
         assert!(is_pending(stream), "it was used after that wait had begun");
         done(stream, 10);
         assert!(!is_pending(stream));
-        assert!(used(stream, context, 20) && used(other, context + 8, 20) && is_to_launch(stream));
+        assert!(
+            used(stream, context, 20).is_some()
+                && used(other, context + 8, 20).is_some()
+                && is_to_launch(stream)
+        );
         launched(stream, 25);
         assert!(!is_to_launch(stream) && is_to_launch(other));
         all_done(context, 30);
@@ -253,8 +295,8 @@ mod tests {
     #[test]
     fn who_waits_for_an_event_waits_for_the_stream_as_it_was() {
         let (stream, event) = (0x7200, 0x8000);
-        assert!(used(stream, 0x9100, 10) && recorded(event, stream, true, 15));
-        assert!(used(stream, 0x9100, 20) && is_event_pending(event));
+        assert!(used(stream, 0x9100, 10).is_some() && recorded(event, stream, true, 15));
+        assert!(used(stream, 0x9100, 20).is_some() && is_event_pending(event));
         event_done(event);
         assert!(is_pending(stream) && !is_event_pending(event));
         assert!(recorded(event, stream, true, 25));

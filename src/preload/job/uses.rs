@@ -92,10 +92,19 @@ pub fn has_any() -> bool {
 /// Whether a use that begins at an address may be one of memory that is shared.
 #[inline(always)]
 pub fn may_be_shared(address: u64) -> bool {
-    has_any() && {
-        let (word, bit) = bit(address);
-        word.load(Relaxed) & bit != 0
-    }
+    has_any() && has_bit(address)
+}
+
+/// The same of one or two addresses.
+#[inline(always)]
+pub fn may_any_be_shared(first: u64, second: Option<u64>) -> bool {
+    has_any() && (has_bit(first) || second.is_some_and(has_bit))
+}
+
+#[inline(always)]
+fn has_bit(address: u64) -> bool {
+    let (word, bit) = bit(address);
+    word.load(Relaxed) & bit != 0
 }
 
 impl Range {

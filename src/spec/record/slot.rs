@@ -24,7 +24,7 @@ pub const MARK: u8 = 7;
 /// Calls that did the same as the call before them: see [`Run`].
 pub const RUN: u8 = 8;
 /// A call that succeeded and is not counted: a copy, memset, or launch that used shared memory, or a call
-/// that orders such work. `result` has bits of [`used`].
+/// that orders such work. `result` has bits of [`used`]. A call that only enqueues work has its start as its end.
 pub const USED: u8 = 9;
 /// Added to the state: the result was not the driver's but a fault of our making.
 pub const INJECTED: u8 = 0x80;

@@ -293,7 +293,9 @@ impl<'a> Reading<'a> {
     fn use_memory(&mut self, function: FnId, call: &Call) {
         if call.succeeded() && !call.injected {
             let device = call.details.content.and_then(|it| uuid_of(self.process, Some(it.device)));
-            let (at, stacks) = ((self.at(call), self.clock.realtime(call.end)), &mut self.all.stacks);
+            // One that only gave work to a stream returned later than its record says: behind its own start in any case.
+            let start = self.at(call);
+            let (at, stacks) = ((start, self.clock.realtime(call.end).max(start + 1)), &mut self.all.stacks);
             let Tally { uses, order, records, .. } = &mut self.tally;
             order.call(function, call, at, uses.all.len());
             if function.spec().records().is_some() && records.len() < MOST_RECORDS {
