@@ -17,6 +17,7 @@ const RACES: [&str; 12] = [
     "synchronized",
     "waited",
     "back",
+    "overtaken",
 ];
 
 #[track_caller]

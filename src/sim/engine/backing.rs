@@ -9,6 +9,9 @@ use super::limits;
 use cupeer_spec::results::Result as Code;
 use std::ffi::{CStr, CString};
 
+/// Where the marks of a file's bytes begin, behind all that it holds.
+const MARKS: u64 = 1 << 43;
+
 /// An open memory file.
 #[derive(Debug)]
 pub(crate) struct Backing {
@@ -173,23 +176,23 @@ impl Backing {
     /// Holds a byte of the file: [`Backing::is_held`] says so to others until [`Backing::let_go`], or until
     /// this process is gone.
     pub(crate) fn hold(&self, byte: u64) -> bool {
-        self.lock(libc::F_OFD_SETLK, libc::F_RDLCK, byte).is_some()
+        self.lock(libc::F_OFD_SETLK, libc::F_RDLCK, byte, 1).is_some()
     }
 
     /// See [`Backing::hold`].
     pub(crate) fn let_go(&self, byte: u64) {
-        self.lock(libc::F_OFD_SETLK, libc::F_UNLCK, byte);
+        self.lock(libc::F_OFD_SETLK, libc::F_UNLCK, byte, 1);
     }
 
     /// Whether another open file holds the byte.
     pub(crate) fn is_held(&self, byte: u64) -> bool {
         // A file that cannot be asked is taken for held: its range is not used again.
-        self.lock(libc::F_OFD_GETLK, libc::F_WRLCK, byte) != Some(libc::F_UNLCK)
+        self.lock(libc::F_OFD_GETLK, libc::F_WRLCK, byte, 1) != Some(libc::F_UNLCK)
     }
 
     /// Does something while no other open file does the same with this byte.
     pub(crate) fn exclusively<T>(&self, byte: u64, work: impl FnOnce() -> Answer<T>) -> Answer<T> {
-        while self.lock(libc::F_OFD_SETLKW, libc::F_WRLCK, byte).is_none() {
+        while self.lock(libc::F_OFD_SETLKW, libc::F_WRLCK, byte, 1).is_none() {
             if std::io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
                 return fail(Code::OPERATING_SYSTEM);
             }
@@ -199,13 +202,24 @@ impl Backing {
         done
     }
 
-    fn lock(&self, command: i32, kind: i32, byte: u64) -> Option<i32> {
+    /// Says to other open files that bytes are to be read or written, or, with neither, that they are not. Returns false if they are
+    /// to be used there, too, and either would write them.
+    pub(crate) fn mark(&self, at: u64, length: u64, is_write: Option<bool>) -> bool {
+        let kind = match is_write {
+            Some(true) => libc::F_WRLCK,
+            Some(false) => libc::F_RDLCK,
+            None => libc::F_UNLCK,
+        };
+        self.lock(libc::F_OFD_SETLK, kind, MARKS + at, length).is_some()
+    }
+
+    fn lock(&self, command: i32, kind: i32, byte: u64, length: u64) -> Option<i32> {
         // SAFETY: all-zero is a value of this plain structure.
         let mut lock: libc::flock = unsafe { core::mem::zeroed() };
         lock.l_type = kind as i16;
         lock.l_whence = libc::SEEK_SET as i16;
         lock.l_start = byte as i64;
-        lock.l_len = 1;
+        lock.l_len = length as i64;
         // SAFETY: `lock` lives through the call and is what these commands take.
         let result = unsafe { libc::fcntl(self.descriptor, command, &mut lock) };
         (result == 0).then_some(i32::from(lock.l_type))

@@ -5,7 +5,7 @@
 //! a GPU; a copy that loses this race moves bytes of memory that is gone, and breaks nothing.
 
 use super::answer::{Answer, fail, refuse};
-use super::driver::{Allocation, Driver, Kind, Rights, Seen, Shared, Stored, Stream};
+use super::driver::{Allocation, Driver, Kind, Rights, Seen, Shared, Stored, Stream, Use};
 use super::places::{Place, Words, inaccessible};
 use super::transfers::{Role, Shape, Side, Source, Transfer};
 use super::wires::Wire;
@@ -126,6 +126,16 @@ impl Driver {
             _ => Seen::Nobody,
         };
         let (mapped, context) = (self.mapped_in(&transfer), stream.context);
+        let is_fixed = |side: &Side| !matches!(side.role, Role::Array(_));
+        let uses_of = |(place, side): (&Place, &Side), is_write| {
+            let to = side.address.saturating_add(transfer.shape.extent(side).unwrap_or(u64::MAX));
+            Use { from: side.address, to, is_write, file: place.file() }
+        };
+        let written = Some((&to.0, &to.1)).filter(|(_, side)| is_fixed(side));
+        let read = from.filter(|(_, side)| is_fixed(side) && !is_staged);
+        let sides = written.map(|it| uses_of(it, true)).into_iter();
+        let uses = sides.chain(read.map(|it| uses_of(it, false))).collect();
+        let number = self.queue.upcoming();
         let (transfer, staged) = if is_staged { transfer.staged()? } else { (transfer, Vec::new()) };
         self.put(stream, seen, move |driver| {
             let is_there =
@@ -137,6 +147,7 @@ impl Driver {
             }
             drop(staged);
         });
+        self.put_uses(number, uses);
         Ok(None)
     }
 

@@ -4,7 +4,7 @@
 //! queue, and what may wait for other work has a thread of its own. One more thread minds what moves on by itself: records of
 //! events for which other processes wait, and in time what somebody may see without asking the driver.
 
-use super::driver::{DONE, Driver, MIND, Piece, Queue, Remote, Seen, Stream, Tail, Task, Work, lane};
+use super::driver::{DONE, Driver, MIND, Piece, Queue, Remote, Seen, Stream, Tail, Task, Use, Work, lane};
 use super::process;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -50,7 +50,7 @@ impl Driver {
         let Some(late) = &mut self.queue.late else { return number };
         self.queue.last = number;
         let work = Some(work);
-        late.push(number, Piece { after, remote, work, seen });
+        late.push(number, Piece { after, remote, work, seen, uses: Vec::new() });
         if let Some(stream) = stream {
             self.queue
                 .tails
@@ -86,6 +86,16 @@ impl Driver {
         if let Some(late) = self.queue.late.as_mut().filter(|late| !late.is_empty()) {
             late.has_minder = late.has_minder || quietly(|| std::thread::Builder::new().spawn(mind)).is_ok();
             MIND.notify_one();
+        }
+    }
+
+    /// Says what work uses that was just put. It is done at once if it overtakes work that uses the same: so the order shows.
+    pub(crate) fn put_uses(&mut self, number: u64, uses: Vec<Use>) {
+        if let Some(late) = &mut self.queue.late
+            && late.overtakes(number, uses)
+        {
+            late.want(number);
+            self.advance();
         }
     }
 
@@ -155,7 +165,9 @@ pub(crate) fn quietly<T>(start: impl FnOnce() -> T) -> T {
 
 #[cfg(test)]
 mod tests {
+    use super::super::copies::Form;
     use super::super::driver::{LEGACY, NON_BLOCKING};
+    use super::super::transfers::{Role, Shape, Side};
     use super::*;
     use cupeer_topology::Topology;
     use std::sync::{Arc, Mutex};
@@ -217,6 +229,44 @@ mod tests {
         assert_eq!((driver.pending(&one), driver.pending(&free).len()), (Vec::new(), 1));
         assert!(driver.force_all() && !driver.force_all());
         assert_eq!(noted.lock().unwrap().len(), 5);
+    }
+
+    #[test]
+    fn what_nothing_orders_is_done_in_the_other_order() {
+        let (mut driver, noted) = late(1);
+        let streams = [(); 3].map(|()| stream(&mut driver, NON_BLOCKING));
+        let mut use_in = |at: usize, letter, is_write| {
+            let number = driver.queue.upcoming();
+            put(&mut driver, &streams[at], &noted, letter);
+            driver.put_uses(number, vec![Use { from: 4, to: 8, is_write, file: None }]);
+            let noted = noted.lock().unwrap().clone();
+            (number, noted)
+        };
+        assert_eq!(use_in(0, 'a', false).1, "");
+        assert_eq!(use_in(1, 'b', false).1, "");
+        assert_eq!(use_in(2, 'C', true).1, "C");
+        let (written, _) = use_in(0, 'A', true);
+        driver.follow(&streams[1], written);
+        let number = driver.queue.upcoming();
+        put(&mut driver, &streams[1], &noted, 'B');
+        driver.put_uses(number, vec![Use { from: 0, to: 5, is_write: true, file: None }]);
+        assert_eq!(*noted.lock().unwrap(), "CaA");
+    }
+
+    #[test]
+    fn a_copy_of_memory_that_is_freed_in_another_stream_reads_something_else() {
+        let (mut driver, _) = late(0);
+        let [one, two] = [(); 2].map(|()| stream(&mut driver, NON_BLOCKING));
+        let [from, to] = [(); 2].map(|()| driver.allocate_from_pool(0, 512).unwrap());
+        let sides = [to, from].map(|at| Side::flat(at, Role::Device));
+        let copy = driver.copy(sides[0], sides[1], Shape::flat(512)).unwrap();
+        driver.put_transfer(&one, copy, Form::InStream).unwrap();
+        driver.free_in_order(from, &two).unwrap();
+        let pending = driver.pending(&one);
+        driver.force(&pending, 0);
+        let mut byte = 0;
+        driver.place_of(to, 1).unwrap().read(std::slice::from_mut(&mut byte)).unwrap();
+        assert_eq!(byte, 0xa5);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::answer::{Answer, fail, refuse};
 use super::channel::State;
 use super::driver::{
-    Advice, Allocation, Driver, Ghost, HOST_DEVICE_MAP, Kind, Name, Rights, Shared, Stream, may_access,
+    Advice, Allocation, Driver, Ghost, HOST_DEVICE_MAP, Kind, Name, Rights, Shared, Stream, Use, may_access,
     padded,
 };
 use super::limits;
@@ -73,7 +73,9 @@ impl Driver {
             self.in_order(stream, move |driver| drop(driver.free(address)));
         } else if let Some(allocation) = self.memory.by_address.remove(&address) {
             // From now on, it is gone for who asks.
+            let (number, to) = (self.queue.upcoming(), address.saturating_add(allocation.size));
             self.in_order(stream, move |driver| driver.release(address, allocation, State::Free));
+            self.put_uses(number, vec![Use { from: address, to, is_write: true, file: None }]);
         }
         Ok(())
     }
@@ -225,6 +227,9 @@ impl Driver {
     fn release(&mut self, base: u64, allocation: Allocation, state: State) {
         let (size, device) = (allocation.size, allocation.device);
         let taken = padded(size).unwrap_or(size);
+        if self.is_late() && state == State::Free && allocation.is_private() {
+            allocation.stored.iter().for_each(|stored| stored.spoil(size));
+        }
         // An import's file is closed here, before its exporter is let go of.
         let offset = allocation.stored.map_or(0, |stored| stored.offset);
         match allocation.kind {

@@ -104,6 +104,18 @@ impl Place {
         }
     }
 
+    /// The file in which the bytes begin, and where.
+    pub(crate) fn file(&self) -> Option<(Arc<Backing>, u64)> {
+        match self {
+            Place::File(file, offset) => Some((Arc::clone(file), *offset)),
+            Place::Pieces(pieces, start) => {
+                let piece = pieces.0.iter().rfind(|piece| piece.from <= *start)?;
+                Some((Arc::clone(&piece.backing), piece.offset + (start - piece.from)))
+            }
+            Place::Host(_) | Place::Copies(..) => None,
+        }
+    }
+
     /// Lets what lies there read as zeros, where that can be done without writing them.
     pub(crate) fn punch(&self, length: u64) -> bool {
         match self {

@@ -169,6 +169,14 @@ pub(crate) fn wait(
     numbers: Vec<u64>,
 ) -> MutexGuard<'static, Driver> {
     let is_pending = |driver: &Driver| numbers.iter().any(|number| driver.queue.is_pending(*number));
+    if is_pending(&driver)
+        && let Some(late) = &mut driver.queue.late
+    {
+        let pause = late.lingers();
+        drop(driver);
+        std::thread::sleep(pause);
+        driver = process::lock();
+    }
     for round in 0.. {
         if driver.is_late() {
             driver.force(&numbers, round);

@@ -1,10 +1,12 @@
 //! The work of a late device: pieces that are done when something wants them, each after what it follows.
 
+use super::super::backing::Backing;
 use super::super::records::{Page, Status};
 use super::calls::Call;
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How many pieces wait; with one more, the oldest is done.
 pub(crate) const MOST: usize = 1024;
@@ -12,6 +14,10 @@ pub(crate) const MOST: usize = 1024;
 const MOST_ASKED: u64 = 3;
 /// Of how many pieces the seed makes an exception of one.
 const EXCEPTIONS: u64 = 4;
+
+/// Of how many times the seed chooses, from 0 to 32 milliseconds, and after how many waits it chooses seldom.
+const TIMES: u64 = 7;
+const WAITS: u64 = 64;
 
 /// It gets the driver.
 pub(crate) type Locked = Box<dyn FnOnce(&mut dyn Any) + Send>;
@@ -39,6 +45,32 @@ pub(crate) enum Seen {
 /// A record of an event by another process.
 pub(crate) type Remote = (Arc<Page>, u64);
 
+/// Bytes that a piece uses.
+pub(crate) struct Use {
+    pub from: u64,
+    pub to: u64,
+    pub is_write: bool,
+    /// Where the first one lies, which other processes may use, too.
+    pub file: Option<(Arc<Backing>, u64)>,
+}
+
+impl Use {
+    /// Whether another use of them has to come before or after this one.
+    fn disagrees(&self, other: &Use) -> bool {
+        (self.is_write || other.is_write) && self.overlaps(other)
+    }
+
+    fn overlaps(&self, other: &Use) -> bool {
+        self.from < other.to && other.from < self.to
+    }
+
+    /// Says so to other processes, or that it is over. Returns false if one of them is to use the bytes, too.
+    fn mark(&self, is_over: bool) -> bool {
+        let is_write = Some(self.is_write).filter(|_| !is_over);
+        self.file.as_ref().is_none_or(|(file, at)| file.mark(*at, self.to - self.from, is_write))
+    }
+}
+
 /// Something that a stream does.
 pub(crate) struct Piece {
     /// What has to be done before.
@@ -47,6 +79,7 @@ pub(crate) struct Piece {
     /// Nothing while it is being done.
     pub work: Option<Work>,
     pub seen: Seen,
+    pub uses: Vec<Use>,
 }
 
 /// The same, with what follows it.
@@ -72,6 +105,8 @@ pub(crate) struct Late {
     /// How many pieces are being done that may wait for others.
     alone: usize,
     now: u64,
+    /// How often somebody has waited.
+    waits: u64,
     pub has_minder: bool,
 }
 
@@ -153,6 +188,50 @@ impl Late {
         self.seed > 0 && mixed(self.seed, number).is_multiple_of(EXCEPTIONS)
     }
 
+    /// Whether a piece, which now uses this memory, can be done before another one that uses it and came first.
+    pub(crate) fn overtakes(&mut self, number: u64, uses: Vec<Use>) -> bool {
+        let (mut before, mut is_told) = (BTreeSet::new(), false);
+        let mut open = vec![number];
+        while let Some(number) = open.pop() {
+            if let Some(pending) = self.pieces.get(&number)
+                && before.insert(number)
+            {
+                open.extend(&pending.piece.after);
+                // Nobody here knows what comes before that.
+                is_told |=
+                    pending.piece.remote.is_some() || matches!(pending.piece.work, Some(Work::Until(_)));
+            }
+        }
+        let disagrees = |other: &Use| uses.iter().any(|it| it.disagrees(other));
+        let mut others = self.pieces.iter().filter(|(other, _)| !before.contains(other));
+        let mut overtakes = others.any(|(_, other)| other.piece.uses.iter().any(disagrees));
+        if self.is_pending(number) {
+            overtakes |= uses.iter().filter(|it| !it.mark(false)).count() > 0;
+            self.mark_again(&uses);
+            self.pieces.entry(number).and_modify(|pending| pending.piece.uses = uses);
+        }
+        overtakes && !is_told
+    }
+
+    /// Marks what is used of bytes whose marks have changed: of two marks, that of the write counts.
+    fn mark_again(&self, changed: &[Use]) {
+        let all = || self.pieces.values().flat_map(|pending| &pending.piece.uses);
+        for is_write in [false, true] {
+            let has_changed = |it: &&Use| changed.iter().any(|use_| use_.overlaps(it));
+            all().filter(|it| it.is_write == is_write).filter(has_changed).for_each(|it| {
+                it.mark(false);
+            });
+        }
+    }
+
+    /// How long work takes for which somebody waits: other threads and processes go on meanwhile.
+    pub(crate) fn lingers(&mut self) -> Duration {
+        self.waits += 1;
+        let chosen = mixed(self.seed, self.waits);
+        let is_chosen = self.seed > 0 && (chosen / TIMES).is_multiple_of(1 + self.waits / WAITS);
+        Duration::from_millis(if is_chosen { (1 << (chosen % TIMES)) >> 1 } else { 0 })
+    }
+
     /// The next piece that can be done of those that are wanted. Between streams, the newest goes first, which is as far from
     /// the order of the calls as can be, with exceptions that the seed makes.
     pub(crate) fn next(&mut self) -> Option<(u64, Work)> {
@@ -174,6 +253,10 @@ impl Late {
     pub(crate) fn finish(&mut self, number: u64, was_alone: bool) {
         self.alone -= usize::from(was_alone);
         let Some(done) = self.pieces.remove(&number) else { return };
+        done.piece.uses.iter().for_each(|it| {
+            it.mark(true);
+        });
+        self.mark_again(&done.piece.uses);
         for follower in done.followers {
             let Some(follows) = self.pieces.get_mut(&follower) else { continue };
             follows.left -= 1;

@@ -107,6 +107,11 @@ impl Allocation {
         }
     }
 
+    /// Whether its bytes, on a device, are nobody's once it is freed: as recorded, they stay for who has imported them.
+    pub(crate) fn is_private(&self) -> bool {
+        matches!(self.kind, Kind::Device { export: None, .. } | Kind::Pool { shared: Shared::No, .. })
+    }
+
     /// Whether host code can touch it.
     pub(crate) fn is_host(&self) -> bool {
         self.stored.is_none()

@@ -38,7 +38,7 @@ pub(crate) use contexts::{Context, Contexts, check_flags};
 pub(crate) use events::{Event, Events, INTERPROCESS, check_null};
 pub(crate) use graphs::{End, Graphs, Kernel, Node, Parameters};
 pub(crate) use ipc::{Exports, Imports};
-pub(crate) use late::{Late, Piece, Remote, Seen, Work};
+pub(crate) use late::{Late, Piece, Remote, Seen, Use, Work};
 #[cfg(test)]
 pub(crate) use memory::HOST_PORTABLE;
 pub(crate) use memory::{Allocation, HOST_DEVICE_MAP, Kind, Memory, Shared};

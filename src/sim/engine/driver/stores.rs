@@ -8,11 +8,29 @@ use super::super::space::{GRANULE, LARGE};
 use super::super::tickets::Ticket;
 use std::sync::Arc;
 
+/// What freed memory is filled with, and how much of it; the rest becomes zeros.
+static SPOIL: [u8; 1 << 16] = [0xa5; 1 << 16];
+const SPOILED: u64 = 1 << 20;
+
 /// Where bytes of a device's memory are: of this process's, or of one that exported them.
 #[derive(Clone, Debug)]
 pub(crate) struct Stored {
     pub backing: Arc<Backing>,
     pub offset: u64,
+}
+
+impl Stored {
+    /// Has so many bytes be others than they were.
+    pub(crate) fn spoil(&self, size: u64) {
+        let at = |done| self.offset + done;
+        for done in (0..size.min(SPOILED)).step_by(SPOIL.len()) {
+            let length = (size - done).min(SPOIL.len() as u64);
+            let _ = self.backing.write(at(done), SPOIL.as_ptr() as u64, length);
+        }
+        if size > SPOILED {
+            self.backing.punch(at(SPOILED), size - SPOILED);
+        }
+    }
 }
 
 /// A part of a device's memory, this process's or another's: behind handles, or behind the table of a shared pool.
