@@ -385,6 +385,19 @@ fn modules_that_import_each_other_are_found() {
     assert!(imports["first"].contains("one") && !imports["one"].contains("first"));
 }
 
+/// Products know nothing of each other: the command brings them together.
+#[test]
+fn no_product_depends_on_another() {
+    let products = ["run", "why", "sweep", "top", "doctor"];
+    for folder in products.iter().chain(&["launch", "recordings", "console", "nvidia", "p2p"]) {
+        let manifest = fs::read_to_string(root().join("src").join(folder).join("Cargo.toml")).unwrap();
+        let dependencies = manifest.split_once("[dependencies]").unwrap().1;
+        let others = products.map(|other| format!("cupeer-{other}.")).into_iter();
+        let found: Vec<_> = others.filter(|other| dependencies.contains(other)).collect();
+        assert_eq!(found, [""; 0], "src/{folder}");
+    }
+}
+
 /// A source without its comments.
 fn code(text: &str) -> String {
     text.lines().map(|line| line.split("//").next().unwrap_or("").trim()).collect::<Vec<_>>().join(" ")
@@ -539,7 +552,7 @@ fn is_keyed_by_number(tokens: &[&str]) -> bool {
 #[test]
 fn no_map_of_a_follower_is_keyed_by_a_number_of_the_driver() {
     let mut found = BTreeSet::new();
-    for folder in ["src/facts", "src/model", "src/preload", "src/export", "src/cli/sweep"] {
+    for folder in ["src/facts", "src/model", "src/preload", "src/export", "src/sweep"] {
         for path in sources(&root().join(folder)) {
             let path = Path::new(folder).join(path);
             let text = fs::read_to_string(root().join(&path)).unwrap();

@@ -74,8 +74,25 @@ fn literals(text: &str) -> String {
 #[test]
 fn no_message_has_a_banned_phrase() {
     let banned = banned();
-    let sources =
-        sources(&["rules", "report", "cli", "preload", "record", "export", "spec", "stacks", "topology"]);
+    let sources = sources(&[
+        "rules",
+        "report",
+        "cli",
+        "console",
+        "recordings",
+        "launch",
+        "run",
+        "why",
+        "sweep",
+        "top",
+        "doctor",
+        "preload",
+        "record",
+        "export",
+        "spec",
+        "stacks",
+        "topology",
+    ]);
     assert!(sources.len() > 350, "{}", sources.len());
     let mut all = Vec::new();
     for (path, text) in sources {
@@ -125,7 +142,7 @@ fn no_interface_has_a_banned_phrase() {
 #[test]
 fn messages_about_plans_name_faults_and_no_rules() {
     let rules = ["rule".to_owned(), "rules".to_owned()];
-    let folders = ["spec/fault", "preload/fault", "cli/lists/faults", "cli/start/settings/inject"];
+    let folders = ["spec/fault", "preload/fault", "cli/lists/faults", "launch/settings/inject"];
     for (path, text) in sources(&folders) {
         // A key of JSON or of plans is one word.
         let literals = literals(&text);

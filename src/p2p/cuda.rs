@@ -1,7 +1,6 @@
 //! The driver's functions as a process that holds a device calls them: what they return becomes a value or a refusal.
 
 use super::request::Refusal;
-use crate::nvidia;
 use cupeer_spec::abi::*;
 use cupeer_spec::function::Library;
 use cupeer_spec::results;
@@ -109,7 +108,7 @@ const DESCRIPTOR: i32 = 1;
 
 impl Cuda {
     pub fn load() -> Answer<Cuda> {
-        nvidia::load(Library::Cuda).map(Cuda).map_err(|reason| refused("dlopen", &reason))
+        cupeer_nvidia::load(Library::Cuda).map(Cuda).map_err(|reason| refused("dlopen", &reason))
     }
 
     fn find<F: Copy>(&self, name: &str) -> Answer<F> {

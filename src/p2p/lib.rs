@@ -7,7 +7,7 @@
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!
 //! - `fact`: facts about the machine, which may explain what is bad.
-//! - `nvidia`, `nvml`: NVIDIA's libraries, and what they promise of a link.
+//! - `nvml`: what NVIDIA's library promises of a link.
 //! - `request`, `wire`: what the processes say to each other, and how.
 //! - `cuda`, `agent`: the process that holds a device.
 //! - `process`: that process as the command sees it.
@@ -26,7 +26,6 @@ mod findings;
 mod hints;
 mod link;
 mod machine;
-pub mod nvidia;
 mod nvml;
 mod plan;
 mod process;

@@ -1,7 +1,7 @@
 //! What NVML says that a link should carry. All of it may be missing: then nothing is promised.
 
-use crate::call;
-use crate::nvidia::{Device, NVLINK, p2p_status, start};
+use cupeer_nvidia::call;
+use cupeer_nvidia::{Device, NVLINK, p2p_status, start};
 use cupeer_spec::abi::{nvmlFieldValue_t, nvmlPciInfo_t};
 use libloading::os::unix::Library as Handle;
 use serde::{Deserialize, Serialize};

@@ -1,18 +1,18 @@
 //! `cupeer explain`: everything that the tables say about one function, result code, rule or key of fault plans.
 
-use crate::lists::list::{self, direction, groups, prototype, version};
+use crate::lists::list::{self, direction, groups, prototype};
 use crate::lists::{faults, rules};
 use crate::start::args::ExplainArgs;
-use crate::start::output;
-use crate::start::output::terminal_width;
 use anyhow::{Result, bail};
+use cupeer_console::output;
+use cupeer_console::output::terminal_width;
+use cupeer_nvidia::version;
 use cupeer_rules::RULES;
-use cupeer_spec::fault;
 use cupeer_spec::function::{FUNCTIONS, Fidelity, FnSpec, Library};
 use cupeer_spec::names::nearest;
 use cupeer_spec::others::{self, OtherFn};
 use cupeer_spec::results::{self, ResultSpec};
-use cupeer_spec::runtime;
+use cupeer_spec::{fault, runtime};
 use cupeer_views::table::{Table, wrap};
 use std::collections::BTreeSet;
 use std::process::ExitCode;

@@ -3,9 +3,10 @@
 use crate::lists::{faults, rules};
 use crate::start::args::{ListArgs, ListFormat, Topic};
 use crate::start::markdown::escaped;
-use crate::start::output;
-use crate::start::output::terminal_width;
 use anyhow::{Result, bail};
+use cupeer_console::output;
+use cupeer_console::output::terminal_width;
+use cupeer_nvidia::version;
 use cupeer_spec::env::VARIABLES;
 use cupeer_spec::function::{ArgSpec, Direction, FUNCTIONS, FnSpec, Library};
 use cupeer_spec::others::{self, OtherFn};
@@ -66,11 +67,6 @@ pub fn command(args: &ListArgs) -> Result<ExitCode> {
         Topic::Faults => return output::print(&faults::list(terminal_width())),
     };
     output::print(&table.render(terminal_width()))
-}
-
-/// `11.0` for 11000.
-pub fn version(number: u32) -> String {
-    format!("{}.{}", number / 1000, number % 1000 / 10)
 }
 
 /// The result codes of all libraries, the driver's first.
@@ -241,10 +237,5 @@ mod tests {
             "CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags, \
              CUdriverProcAddressQueryResult *symbolStatus)"
         );
-    }
-
-    #[test]
-    fn versions_read_as_people_write_them() {
-        assert_eq!([4010, 11000, 12080].map(version), ["4.1", "11.0", "12.8"]);
     }
 }

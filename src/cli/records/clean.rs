@@ -1,11 +1,10 @@
 //! `cupeer clean`: deletes the recordings in the default directory.
 
-use crate::records::kept::{self, Entry};
 use crate::start::args::CleanArgs;
-use crate::start::home;
-use crate::start::output;
-use crate::start::status;
 use anyhow::Result;
+use cupeer_console::{output, status};
+use cupeer_recordings::home;
+use cupeer_recordings::kept::{self, Entry};
 use cupeer_report::moments::bytes;
 use std::io::{IsTerminal, stdin};
 use std::process::ExitCode;

@@ -1,14 +1,16 @@
 //! `cupeer fault`: arms, disarms, and lists fault plans of a job while it is running.
 
 use super::running::{self, hang, hanging, has_ended, nothing};
-use crate::start::args::{FaultArgs, InjectArgs, ListFormat};
-use crate::start::board::{Follower, Plans};
-use crate::start::output::{self, terminal_width};
-use crate::start::{home, settings};
+use crate::start::args::{FaultArgs, ListFormat};
 use anyhow::{Context, Result, bail, ensure};
+use cupeer_console::output::{self, terminal_width};
 use cupeer_facts::faults::label_of;
+use cupeer_launch::args::InjectArgs;
+use cupeer_launch::board::{Follower, Plans};
+use cupeer_launch::settings;
 use cupeer_record::faults::LaterPlan;
 use cupeer_record::{Event, FaultFile, FaultRule, Job, Process, alive, host};
+use cupeer_recordings::home;
 use cupeer_report::model::DENY;
 use cupeer_report::moments::duration;
 use cupeer_report::names::{clean, counted};

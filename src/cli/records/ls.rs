@@ -1,17 +1,17 @@
 //! `cupeer ls`: the records at home, the newest first.
 
-use crate::records::kept::{self, Entry, Kind};
 use crate::records::reduced::files_in;
-use crate::records::sweeps;
 use crate::start::args::{LsArgs, LsFormat};
-use crate::start::home;
-use crate::start::output::{self, terminal_width};
 use anyhow::Result;
+use cupeer_console::output::{self, terminal_width};
 use cupeer_facts::part::JobPart;
 use cupeer_record::{Job, Started};
+use cupeer_recordings::kept::{self, Entry, Kind};
+use cupeer_recordings::{home, sweeps};
 use cupeer_report::endings::ending;
 use cupeer_report::model::{Exit, ExitKind};
 use cupeer_report::moments::{bytes, date};
+use cupeer_report::names::counted;
 use cupeer_spec::record::meta;
 use cupeer_views::table::Table;
 use serde::Serialize;
@@ -144,7 +144,7 @@ fn of_sweep(entry: &Entry, row: Row) -> Row {
     let Ok((program, done)) = sweeps::progress(&entry.path) else {
         return Row { end: "unreadable".into(), ..row };
     };
-    let runs = sweeps::counted(done as u64, "run");
+    let runs = counted(done as u64, "run");
     let end = if entry.is_running() == Some(true) { format!("running, {runs}") } else { runs };
     // Not all file systems know it.
     let made = entry.path.metadata().and_then(|about| about.created()).ok();

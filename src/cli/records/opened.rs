@@ -2,10 +2,10 @@
 
 use crate::records::pack::{self, Unpacked};
 use crate::records::reduced::files_in;
-use crate::records::sweeps;
 use anyhow::{Error, Result, bail, ensure};
 use cupeer_facts::part::file;
 use cupeer_record::Job;
+use cupeer_recordings::sweeps;
 use cupeer_report::symbols::Symbols;
 use std::path::Path;
 

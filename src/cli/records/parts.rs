@@ -5,10 +5,10 @@
 
 use crate::records::opened::Opened;
 use crate::records::reduced::files_in;
-use crate::start::home;
 use anyhow::{Context, Result};
 use cupeer_facts::part::{JobPart, file};
 use cupeer_record::Job;
+use cupeer_recordings::home;
 use std::path::{Path, PathBuf};
 
 pub enum Given {

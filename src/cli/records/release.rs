@@ -5,12 +5,11 @@
 
 use super::running::{self, Hanging, hang, hanging, has_ended, nothing};
 use crate::start::args::ReleaseArgs;
-use crate::start::home;
-use crate::start::output::{self, terminal_width};
 use anyhow::{Context, Result, bail, ensure};
+use cupeer_console::output::{self, terminal_width};
 use cupeer_facts::faults::label_of;
-use cupeer_record::plain;
-use cupeer_record::{FaultFile, FaultRule, Job, faults};
+use cupeer_record::{FaultFile, FaultRule, Job, faults, plain};
+use cupeer_recordings::home;
 use cupeer_report::names::clean;
 use cupeer_spec::record::faults::RELEASE;
 use cupeer_views::table::Table;

@@ -3,17 +3,16 @@
 //! What belongs here: the command, from its options to one of the forms. What a record says is `cupeer_facts`'s, and how a form
 //! shows it `cupeer_views`'s.
 
-use crate::records::annotations;
-use crate::records::kept::{self, Entry, Kind};
 use crate::records::opened::Opened;
 use crate::records::parts;
-use crate::records::suppressions;
-use crate::start::args::{MOST_FAILURES, ReportArgs};
-use crate::start::home;
-use crate::start::output;
+use crate::start::args::ReportArgs;
 use anyhow::{Context, Result, bail};
+use cupeer_console::{annotations, output};
 use cupeer_facts::part::JobPart;
 use cupeer_record::Job;
+use cupeer_recordings::kept::{self, Entry, Kind};
+use cupeer_recordings::reduce::MOST_FAILURES;
+use cupeer_recordings::{home, suppressions};
 use cupeer_report::Keep;
 use cupeer_report::filter::{Asked, Filter};
 use cupeer_report::model::Report;

@@ -1,7 +1,7 @@
 //! The job of a recording while it is running: the calls that hang by fault plans, and whether any process is left.
 
-use crate::start::output::Failure;
 use anyhow::{Context, Result, ensure};
+use cupeer_console::output::Failure;
 use cupeer_record::{Call, Event, FaultFile, Job, Outcome, Process, launcher};
 use cupeer_report::names::{clean, counted};
 use cupeer_spec::record::slot::hit::did;
@@ -35,7 +35,7 @@ pub fn check(directory: &Path) -> Result<()> {
 /// Whether processes record or count in a directory itself, and not in one of those in it.
 fn is_record(directory: &Path) -> io::Result<bool> {
     let is_ours = |name: &str, path: &Path| match name {
-        job::FILE => crate::start::job::read(path).is_ok_and(|text| text.starts_with(job::FIRST_LINE)),
+        job::FILE => cupeer_recordings::job::read(path).is_ok_and(|text| text.starts_with(job::FIRST_LINE)),
         _ => name.ends_with(SUFFIX) || FaultFile::is_named(name),
     };
     let mut entries = fs::read_dir(directory)?.flatten();
@@ -49,7 +49,7 @@ pub fn nothing(sentence: String) -> Failure {
 
 /// Whether all processes of a job have ended, and all who started some.
 pub fn has_ended(job: &Job, directory: &Path) -> bool {
-    let text = crate::start::job::read(&directory.join(job::FILE)).unwrap_or_default();
+    let text = cupeer_recordings::job::read(&directory.join(job::FILE)).unwrap_or_default();
     let mut answers = job.alive().into_iter().chain(launcher::running(&text));
     !job.processes.is_empty() && answers.all(|answer| answer == Some(false))
 }

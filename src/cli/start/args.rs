@@ -2,44 +2,32 @@
 //!
 //! It has names, forms, and help. The code that uses a value reads its meaning.
 
-mod check;
-mod deny;
-mod doctor;
 mod export;
 mod fault;
 mod home;
-mod inject;
-mod p2p;
 mod reduce;
 mod release;
-mod sweep;
-mod top;
-mod why;
 
 use clap::builder::PossibleValue;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use cupeer_doctor::args::{DoctorArgs, ProbeSystemArgs};
 use cupeer_export::trace::TraceForm;
+use cupeer_launch::args::Options;
+use cupeer_run::args::RunArgs;
+use cupeer_sweep::args::SweepArgs;
+use cupeer_top::args::TopArgs;
 use cupeer_views::FORMS;
 use cupeer_views::form::Form;
-use std::ffi::OsString;
+use cupeer_why::args::WhyArgs;
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::LazyLock;
-use std::time::Duration;
 
-pub use check::{CheckArgs, Level};
-pub use deny::DenyArgs;
-pub use doctor::{DoctorArgs, DoctorFormat, ProbeSystemArgs};
 pub use export::{ExportArgs, ExportFormat};
 pub use fault::FaultArgs;
 pub use home::{CleanArgs, LsArgs, LsFormat};
-pub use inject::InjectArgs;
-pub use p2p::P2pArgs;
-pub use reduce::{MOST_FAILURES, ReduceArgs};
+pub use reduce::ReduceArgs;
 pub use release::ReleaseArgs;
-pub use sweep::{Codes, SweepArgs, SweepFormat, SweepStage, Verdict};
-pub use top::{Sort, TopArgs, TopFormat};
-pub use why::{WhyArgs, WhyFormat};
 
 /// Debug CUDA programs that share GPU memory between processes or devices
 #[derive(Parser)]
@@ -106,76 +94,6 @@ pub enum Command {
     ProbeSystem(ProbeSystemArgs),
 }
 
-/// What happens to the calls of a program: the options that `run` and `env` share.
-#[derive(Args, Default)]
-pub struct Options {
-    /// Record into DIR; all runs with the same DIR are one job. %p is the pid, %h the host, %q{VAR} a variable [default: a new one that 'cupeer ls' lists; with env, none]
-    #[arg(short, long, value_name = "DIR", help_heading = "Recording")]
-    pub out: Option<PathBuf>,
-    /// Extent of the recording: full[:SIZE], ring[:SIZE] (the last calls and everything open), auto[:RANKS] (full:256M up to RANKS, ring:4M above), or off [default: auto:256]
-    #[arg(long, value_name = "KEPT", help_heading = "Recording")]
-    pub record: Option<String>,
-    /// Let the group of DIR read the recording and add to it
-    #[arg(long, value_name = "WITH", help_heading = "Recording")]
-    pub share: Option<Share>,
-    #[command(flatten)]
-    pub check: CheckArgs,
-    #[command(flatten)]
-    pub inject: InjectArgs,
-    #[command(flatten)]
-    pub deny: DenyArgs,
-    /// Write a line for each call, as text or as JSON
-    #[arg(long, value_name = "FORMAT", help_heading = "Logging")]
-    pub log: Option<LogFormat>,
-    /// Append the log to FILE instead of stderr; %p is the pid, %h the host, %q{VAR} a variable
-    #[arg(long, value_name = "FILE", help_heading = "Logging")]
-    pub log_file: Option<PathBuf>,
-    /// Log only these: names, patterns, @groups, ^negations, or all [default: ^@lookup,^@init,^@lifetime,^@query,^@vmm,^@alloc,^@copy,^@launch,^@graph,^@event,^@order,@export,@open]
-    #[arg(long, value_name = "SET", help_heading = "Logging")]
-    pub trace: Option<String>,
-    /// Log only calls that did not return CUDA_SUCCESS
-    #[arg(long, help_heading = "Logging")]
-    pub failed: bool,
-    /// Record NVTX marks, and the start and end of NVTX ranges, as marks
-    #[arg(long, help_heading = "Recording")]
-    pub nvtx: bool,
-    #[command(flatten)]
-    pub driver: DriverArgs,
-    /// Print what cupeer decides, and why, to stderr
-    #[arg(short, long)]
-    pub verbose: bool,
-}
-
-/// Which driver a program gets, if it is not the one of the machine.
-#[derive(Args, Clone, Default)]
-pub struct DriverArgs {
-    /// Run on the simulated driver: nvlink:N, pcie:N, none:N, or a TOML file [default: nvlink:2]
-    #[arg(long, help_heading = "Driver", value_name = "TOPOLOGY", num_args = 0..=1, require_equals = true, conflicts_with = "driver")]
-    pub sim: Option<Option<OsString>>,
-    /// Run on this driver library instead of the machine's libcuda.so.1
-    #[arg(long, help_heading = "Driver", value_name = "PATH")]
-    pub driver: Option<PathBuf>,
-}
-
-/// The word of a value, as the command line has it.
-pub fn word(value: impl ValueEnum) -> String {
-    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
-}
-
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
-pub enum Share {
-    /// The group of the directory.
-    Group,
-}
-
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
-pub enum LogFormat {
-    /// `12:34:56.789012 [pid/tid] cuFn(a=1, out=[2]) = CUDA_SUCCESS <1.2us> /lib/x.so+0x12`
-    Text,
-    /// One object per line: ts_ns pid tid seq function args result duration_ns caller injected
-    Json,
-}
-
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
 pub enum ListFormat {
     /// A table that fits the terminal.
@@ -185,89 +103,6 @@ pub enum ListFormat {
     /// The page `docs/reference/plans.md` or `docs/reference/variables.md`.
     #[value(hide = true)]
     Markdown,
-}
-
-#[derive(Args)]
-#[command(after_help = "\
-cupeer run exits with the status of the program, or is killed by the same signal. It exits with 125 if cupeer failed, 126 if the \
-program cannot be executed, and 127 if it was not found.
-
-Examples:
-  cupeer run -- torchrun --nproc-per-node 8 train.py
-  cupeer run --check --error-exitcode 9 -- ./tests
-  cupeer run --deny-peer all -- ./program
-  cupeer run --inject 'cuIpcOpenMemHandle*:error=MAP_FAILED' -- ./program
-  cupeer run --sim=nvlink:8 --log text -- ./program
-  cupeer run --on-hang 60s -- torchrun --nproc-per-node 8 train.py
-  cupeer run --on-hang 10m:exit=3 -- pytest tests          # ends a test job that hangs")]
-pub struct RunArgs {
-    #[command(flatten)]
-    pub options: Options,
-    /// Exit with status N (1 to 255) if the run has a finding that --error-on selects, unless a signal killed the program [default: 1 with --error-on]
-    #[arg(long, help_heading = "Exit status", value_name = "N", value_parser = clap::value_parser!(u8).range(1..), conflicts_with = "exec")]
-    pub error_exitcode: Option<u8>,
-    /// Findings that count as errors in all outputs and for the exit status: rules (as for --ignore), error, warning, or note (that and above), or all [default: warning]
-    #[arg(long, help_heading = "Exit status", value_name = "RULES", conflicts_with = "exec")]
-    pub error_on: Option<String>,
-    /// Ignore the findings listed in FILE, in the summary and for the exit status; repeatable. Use --ignore for messages during the run
-    #[arg(long, help_heading = "Checking", value_name = "FILE", conflicts_with = "exec")]
-    pub suppressions: Vec<PathBuf>,
-    /// Exit with status N (1 to 255) if a fault never fired, a denied pair was never queried or tried, or no context exceeded --peer-limit, unless a signal killed the program
-    #[arg(long, help_heading = "Exit status", value_name = "N", value_parser = clap::value_parser!(u8).range(1..), conflicts_with = "exec")]
-    pub unused_exitcode: Option<u8>,
-    /// Print only problems: errors, crashed and killed processes, and findings above note
-    #[arg(short, long, conflicts_with = "verbose")]
-    pub quiet: bool,
-    /// Leave out the line of source below the place of the first finding
-    #[arg(long, conflicts_with = "exec")]
-    pub no_source: bool,
-    /// Report a hang when no process makes progress for TIME, and keep what they wait for ('cupeer why'); with :exit=N, also end the run, and exit with status N (1 to 255)
-    #[arg(long, help_heading = "Recording", value_name = "TIME[:exit=N]", value_parser = on_hang, conflicts_with = "exec")]
-    pub on_hang: Option<OnHang>,
-    /// When the run ends, replace this host's recordings with one small file (see 'cupeer reduce')
-    #[arg(long, help_heading = "Recording", conflicts_with = "exec")]
-    pub reduce: bool,
-    /// Become the program (same pid) instead of waiting for it; without a summary
-    #[arg(long)]
-    pub exec: bool,
-    /// The program and its arguments
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        value_names = ["PROGRAM", "ARGS"],
-        value_hint = ValueHint::CommandWithArguments
-    )]
-    pub program: Vec<OsString>,
-}
-
-/// What is done about a hang.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct OnHang {
-    /// The time after which a run hangs.
-    pub limit: Duration,
-    /// The status of a run that is ended then.
-    pub exit: Option<u8>,
-}
-
-fn on_hang(text: &str) -> Result<OnHang, String> {
-    let (time, action) = text.split_once(':').map_or((text, None), |(time, action)| (time, Some(action)));
-    let limit = of_hang(time)?;
-    let exit = action.map(|action| {
-        let status = action.strip_prefix("exit=").ok_or_else(|| {
-            format!("'{action}' is not an action; the only action is exit=N, such as 60s:exit=3")
-        })?;
-        let number = status.parse().ok().filter(|number| *number > 0);
-        number.ok_or_else(|| format!("'{status}' is not an exit status from 1 to 255, such as 60s:exit=3"))
-    });
-    Ok(OnHang { limit, exit: exit.transpose()? })
-}
-
-/// Reads the time after which a run hangs.
-fn of_hang(text: &str) -> Result<Duration, String> {
-    const LEAST: u64 = 100_000_000;
-    let time = cupeer_spec::duration::parse(text).ok().filter(|time| *time >= LEAST);
-    time.map(Duration::from_nanos)
-        .ok_or_else(|| "a time is a number with ms, s, m or h, at least 100ms, such as 60s".to_owned())
 }
 
 #[derive(Args)]

@@ -1,12 +1,13 @@
 //! Completions for shells. Their scripts ask the command itself, which knows recordings, rules, and functions.
 
-use crate::start::args::{Cli, CompletionsArgs, word};
-use crate::start::home;
-use crate::start::output;
+use crate::start::args::{Cli, CompletionsArgs};
 use anyhow::{Context, Result};
 use clap::{Arg, Command, CommandFactory};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter};
 use clap_complete::env::{CompleteEnv, Shells};
+use cupeer_console::args::word;
+use cupeer_console::output;
+use cupeer_recordings::home;
 use cupeer_rules::RULES;
 use cupeer_spec::function::FUNCTIONS;
 use cupeer_spec::results::RESULTS;
@@ -54,7 +55,6 @@ fn completer(arg: &Arg) -> Option<ArgValueCompleter> {
     let value = arg.get_value_names()?.first()?.as_str();
     match (value, arg.is_positional()) {
         ("DIR", true) | ("RECORD | PID", _) | ("OTHER", _) => Some(ArgValueCompleter::new(recordings)),
-        ("DIR", _) if arg.get_id() == "resume" => Some(ArgValueCompleter::new(recordings)),
         ("RULES", _) => Some(of_list(|| RULES.iter().map(|rule| rule.name()).collect())),
         ("SET" | "PLAN", _) => Some(of_list(functions)),
         ("NAME", true) => Some(of_list(|| {

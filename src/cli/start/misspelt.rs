@@ -1,14 +1,49 @@
-//! Commands that were misspelt: which one was meant.
+//! Mistakes in the command line: what is wrong, and which command was meant.
 
 use crate::start::args::Cli;
+use crate::start::help::printed;
 use clap::CommandFactory;
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use cupeer_console::output::{fail, failed, print};
+use cupeer_console::status;
 
 /// How many letters may be wrong, missing or in another order.
 const MOST_WRONG: usize = 2;
 
+/// Says what is wrong with the command line, or prints the help that it asks for; returns the status.
+pub fn usage(error: &clap::Error) -> u8 {
+    if let Some(sentence) = command(error) {
+        fail(&sentence);
+        return status::OURS;
+    }
+    let text = error.render().to_string();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            print(&printed(&text)).map_or_else(|error| failed(&error), |_| 0)
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let known = commands().join(", ");
+            fail(&format!("a subcommand is missing; the commands are {known}; see --help"));
+            status::OURS
+        }
+        _ => {
+            let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+            // The advice to write `--` before an unknown option would make it the program.
+            let useless = |line: &str| {
+                line.is_empty() || line.starts_with("For more") || line.starts_with("tip: to pass")
+            };
+            let words: Vec<&str> = lines.filter(|line| !useless(line)).collect();
+            let sentence = words.join(" ").replace(" tip: ", "; ");
+            let sentence = sentence.replace("invalid digit found in string", "it takes a number");
+            let choices = choices(error).unwrap_or_default();
+            fail(&format!("{}{choices}; see --help", sentence.strip_prefix("error: ").unwrap_or(&sentence)));
+            status::OURS
+        }
+    }
+}
+
 /// What is wrong with a command that is none, and which are like it.
-pub fn command(error: &clap::Error) -> Option<String> {
+fn command(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else { return None };
     let known = commands();
     let meant = like(name, known.iter().map(String::as_str));
@@ -28,14 +63,14 @@ fn is_program(name: &str) -> bool {
 }
 
 /// The names of the commands.
-pub fn commands() -> Vec<String> {
+fn commands() -> Vec<String> {
     let all = Cli::command();
     let shown = all.get_subcommands().filter(|command| !command.is_hide_set());
     shown.map(|command| command.get_name().to_owned()).collect()
 }
 
 /// What an argument that is missing takes, where it is one of a few words.
-pub fn choices(error: &clap::Error) -> Option<String> {
+fn choices(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) else { return None };
     let Some(ContextValue::StyledStr(usage)) = error.get(ContextKind::Usage) else { return None };
     let usage = usage.to_string();

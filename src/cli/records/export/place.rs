@@ -1,7 +1,7 @@
 //! Where an export goes: under another name until it is whole, and in the place of nothing but an earlier one.
 
-use crate::start::output;
 use anyhow::{Context, Result, bail, ensure};
+use cupeer_console::output;
 use cupeer_export::page;
 use cupeer_record::plain::{self, Links};
 use serde_json::Value;

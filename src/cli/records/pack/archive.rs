@@ -1,8 +1,8 @@
 //! The archive being written: compressed as it grows, under a temporary name until it is complete.
 
 use super::FOLDER;
-use crate::records::made;
 use anyhow::{Context, Result, bail, ensure};
+use cupeer_recordings::made;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::io::{BufWriter, Write};

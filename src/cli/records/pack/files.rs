@@ -126,13 +126,13 @@ fn entries(directory: &Path) -> io::Result<Vec<(PathBuf, fs::FileType)>> {
 }
 
 pub fn key(path: &Path) -> Option<String> {
-    let text = crate::start::job::read(path).ok()?;
+    let text = cupeer_recordings::job::read(path).ok()?;
     job::key_in(text.as_bytes()).map(|key| String::from_utf8_lossy(key).into_owned())
 }
 
 /// Adds the file `job`, all but the key; where anything is redacted, nothing but its first line.
 pub fn add_job(file: &Member, redaction: &Redaction, archive: &mut Archive) -> Result<Vec<String>> {
-    let text = match crate::start::job::read(&file.path) {
+    let text = match cupeer_recordings::job::read(&file.path) {
         Ok(text) if text.starts_with(job::FIRST_LINE) => text,
         Ok(_) => return Ok(vec!["is not part of a recording, and is left out".into()]),
         Err(error) => return Ok(vec![format!("cannot be read: {error:#}")]),

@@ -10,8 +10,9 @@
 //! archive. Hosts become `host-1` and so on, directories a few digits: what was the same is the same in all of the
 //! archive, and in no other one.
 
-use crate::start::args::{Redact, word};
+use crate::start::args::Redact;
 use clap::ValueEnum;
+use cupeer_console::args::word;
 use cupeer_spec::rank;
 use cupeer_spec::record::meta;
 use std::collections::hash_map::RandomState;

@@ -78,7 +78,7 @@ pub fn is_packed(path: &Path) -> bool {
 
 pub fn unpacked(path: &Path) -> Result<Unpacked> {
     let failed = || format!("failed to unpack {}", path.display());
-    let directory = crate::start::job::temporary("cupeer-").with_context(failed)?;
+    let directory = cupeer_recordings::job::temporary("cupeer-").with_context(failed)?;
     let about = unpack(path, directory.path(), MOST_FILES).with_context(failed)?;
     let problems = about["problems"].as_array().into_iter().flatten().filter_map(|problem| {
         let text = |at| problem.get(at)?.as_str().map(|text: &str| text.replace(char::is_control, "?"));

@@ -1,8 +1,8 @@
 //! The command line of `cupeer fault`.
 
 use super::ListFormat;
-use super::sweep::duration;
 use clap::{ArgGroup, Args};
+use cupeer_console::args::duration;
 use std::path::PathBuf;
 use std::time::Duration;
 

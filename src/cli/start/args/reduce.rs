@@ -1,10 +1,8 @@
 //! The options of `cupeer reduce`.
 
 use clap::Args;
+use cupeer_recordings::reduce::MOST_FAILURES;
 use std::path::PathBuf;
-
-/// How many single failures are kept where not all are asked for.
-pub const MOST_FAILURES: usize = 1000;
 
 #[derive(Args)]
 #[command(after_help = "\

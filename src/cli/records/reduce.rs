@@ -1,0 +1,41 @@
+//! `cupeer reduce`: of records, one small file that can be put together with others of its kind.
+//!
+//! What is kept is [`cupeer_facts::part`]'s, and how its file comes to be, [`cupeer_recordings::reduce`]'s.
+
+use crate::records::parts;
+use crate::start::args::ReduceArgs;
+use anyhow::{Result, bail, ensure};
+use cupeer_console::output;
+use cupeer_facts::part::file;
+use cupeer_recordings::reduce::write;
+use cupeer_recordings::{home, made};
+use cupeer_report::names::counted;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+pub fn command(args: &ReduceArgs) -> Result<ExitCode> {
+    let paths: Vec<PathBuf> = args.paths.iter().map(|path| home::find(path)).collect::<Result<_>>()?;
+    let output = match &args.output {
+        Some(output) => output.clone(),
+        None => default_output(&paths)?,
+    };
+    ensure!(
+        file::is_named(&output),
+        "the name of '{}' does not end in {}, by which reports know a reduced file",
+        output.display(),
+        file::SUFFIX
+    );
+    made::refuse_existing(&output, args.force)?;
+    let most_failures = if args.all { usize::MAX } else { args.failures };
+    let reduced = parts::reduced(&paths, most_failures, args.all)?;
+    let size = write(&reduced, &output, args.force)?;
+    let about = reduced.about();
+    let (processes, hosts) = (counted(about.processes, "process"), counted(about.hosts, "host"));
+    let calls = counted(about.events, "event");
+    output::print(&format!("{} has {processes} of {hosts}, {calls}: {size} bytes\n", output.display()))
+}
+
+fn default_output(paths: &[PathBuf]) -> Result<PathBuf> {
+    let [path] = paths else { bail!("-o FILE names the one to write where there are several") };
+    made::default_output(path, file::SUFFIX)
+}

@@ -1,0 +1,253 @@
+//! What the command writes: results to stdout, complaints to stderr, one line each.
+//!
+//! Nothing here panics: where nobody reads, there is nobody to tell. And nothing reaches a terminal that it would obey:
+//! what records, packs and programs say is anybody's text.
+
+use crate::startup::user;
+use crate::status;
+use anstream::{AutoStream, ColorChoice};
+use anyhow::{Context, Result, ensure};
+use cupeer_report::style::{Mark, Style};
+use cupeer_report::terminal::{clean, clean_lines, clean_marked, write_json};
+use cupeer_spec::trust::{self, Ownership};
+use cupeer_views::summary::Line;
+use serde::Serialize;
+use std::fs::{Metadata, Permissions};
+use std::io::{self, BufWriter, ErrorKind::BrokenPipe, IsTerminal, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Prints to stdout, for people.
+pub fn print(text: &str) -> Result<ExitCode> {
+    print_as_is(&clean_lines(text))
+}
+
+/// Prints to stdout, for people, with the marks of [`stdout_style`].
+pub fn print_marked(text: &str) -> Result<ExitCode> {
+    print_as_is(&clean_marked(text))
+}
+
+/// Chooses when text is coloured.
+pub fn choose_color(choice: clap::ColorChoice) {
+    let choice = match choice {
+        clap::ColorChoice::Auto => ColorChoice::Auto,
+        clap::ColorChoice::Always => ColorChoice::Always,
+        clap::ColorChoice::Never => ColorChoice::Never,
+    };
+    choice.write_global();
+}
+
+/// How text is marked on stdout: where nothing else was chosen, in colours on a terminal that has some, unless NO_COLOR is
+/// set.
+pub fn stdout_style() -> Style {
+    style(AutoStream::choice(&io::stdout()))
+}
+
+fn stderr_style() -> Style {
+    style(AutoStream::choice(&io::stderr()))
+}
+
+fn style(choice: ColorChoice) -> Style {
+    if choice == ColorChoice::Never { Style::Plain } else { Style::Colored }
+}
+
+/// Prints to stdout what is for a program to read.
+pub fn print_as_is(text: &str) -> Result<ExitCode> {
+    let mut stdout = io::stdout().lock();
+    printed(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
+}
+
+/// Prints a value as JSON, piece by piece: it may be large.
+pub fn print_json(value: &impl Serialize) -> Result<ExitCode> {
+    stream(|out| Ok(write_json(out, value)))
+}
+
+/// Prints to stdout, piece by piece, what is for a program to read.
+pub fn stream(write: impl FnOnce(&mut dyn Write) -> Result<io::Result<()>>) -> Result<ExitCode> {
+    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let written = write(&mut out)?;
+    printed(written.and_then(|()| out.flush()))
+}
+
+/// What became of writing to stdout. A reader that went away is no failure; a full disk is.
+pub fn printed(written: io::Result<()>) -> Result<ExitCode> {
+    match written {
+        Err(error) if error.kind() != BrokenPipe => Err(error).context("failed to write to stdout"),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Returns the columns of a line: COLUMNS, those of the terminal, or 80 if it does not say. A file or a pipe has no end of
+/// the line, so that nothing is cut or wrapped for a program that searches it.
+pub fn terminal_width() -> usize {
+    let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse::<usize>().ok());
+    let width = columns.or_else(|| (!io::stdout().is_terminal()).then_some(NO_END));
+    Some(width.unwrap_or_else(ask_terminal)).filter(|width| *width >= 40).unwrap_or(80)
+}
+
+/// More columns than any line has.
+pub const NO_END: usize = 1 << 20;
+
+fn ask_terminal() -> usize {
+    // SAFETY: all-zero bytes are a valid winsize, and TIOCGWINSZ writes one to where it is pointed.
+    let size = unsafe {
+        let mut size: libc::winsize = std::mem::zeroed();
+        libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &mut size);
+        size
+    };
+    // It stays zero where there is no terminal.
+    size.ws_col.into()
+}
+
+/// Whether only what is wrong is said.
+static IS_QUIET: AtomicBool = AtomicBool::new(false);
+
+/// From now on only what is wrong is said, where that is asked for.
+pub fn be_quiet(is_quiet: bool) {
+    IS_QUIET.store(is_quiet, Relaxed);
+}
+
+pub fn is_quiet() -> bool {
+    IS_QUIET.load(Relaxed)
+}
+
+/// Says on stderr, in one line and one write, what is wrong.
+pub fn complain(sentence: &str) {
+    say("cupeer:", &clean(&one_line(sentence)));
+}
+
+/// Says on stderr what is worth knowing, unless only what is wrong is wanted.
+pub fn note(sentence: &str) {
+    if !is_quiet() {
+        complain(sentence);
+    }
+}
+
+/// Says a line of a summary on stderr, unless only what is wrong is wanted and it is about something else.
+pub fn sum_up(line: &Line) {
+    if line.matters || !is_quiet() {
+        let line = Line { text: clean(&one_line(&line.text)), ..line.clone() };
+        say("cupeer:", &line.marked(stderr_style()));
+    }
+}
+
+/// Says on stderr what cupeer has failed at.
+pub fn fail(sentence: &str) {
+    say(&stderr_style().mark(Mark::Error, "cupeer:"), &clean(&one_line(sentence)));
+}
+
+/// Says on stderr, in one write, what takes several lines, with the marks that `text` gives it.
+pub fn explain(text: impl FnOnce(Style) -> String) {
+    let _ = io::stderr().write_all(format!("cupeer: {}", clean_marked(&text(stderr_style()))).as_bytes());
+}
+
+fn one_line(sentence: &str) -> String {
+    sentence.trim_end().replace('\n', "; ")
+}
+
+fn say(who: &str, line: &str) {
+    // Nobody is left to tell where stderr is closed.
+    let _ = io::stderr().write_all(format!("{who} {line}\n").as_bytes());
+}
+
+/// Says what the runtime's names in a set of functions or in a plan stand for, each once.
+pub fn explain_runtime(text: &str) {
+    cupeer_spec::runtime::meant(text).iter().for_each(|line| note(line));
+}
+
+/// A failure with more to it than a sentence.
+#[derive(Debug)]
+pub struct Failure {
+    pub sentence: String,
+    /// The lines that it is about.
+    pub excerpt: Option<String>,
+    pub status: u8,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(&self.sentence)
+    }
+}
+impl std::error::Error for Failure {}
+
+/// Says on stderr what has failed; returns the exit status.
+pub fn failed(error: &anyhow::Error) -> u8 {
+    fail(&format!("{error:#}"));
+    let Some(failure) = error.downcast_ref::<Failure>() else { return status::OURS };
+    if let Some(lines) = &failure.excerpt {
+        let _ = io::stderr().write_all(format!("{}\n", clean_lines(lines)).as_bytes());
+    }
+    failure.status
+}
+
+/// Prints what cupeer decides, where that is asked for.
+pub fn be_verbose(verbose: bool) {
+    if verbose {
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::DEBUG)
+            .with_writer(|| Prefixed)
+            .with_ansi(false)
+            .with_level(false)
+            .with_target(false)
+            .without_time()
+            .log_internal_errors(false);
+        // Only a second call fails, and the first one's choice holds then.
+        let _ = subscriber.try_init();
+    }
+}
+
+/// Puts our name before each line, and takes no notice of a closed stderr.
+struct Prefixed;
+
+impl Write for Prefixed {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        complain(&String::from_utf8_lossy(line));
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Refuses an output that somebody else may have put where everybody makes files, as the library does for logs. Returns
+/// true if it is a link.
+pub fn check_planted(path: &Path) -> Result<bool> {
+    let Ok(there) = path.symlink_metadata() else { return Ok(false) };
+    let found = |about: &Metadata| Ownership { owner: about.uid(), mode: about.mode(), names: about.nlink() };
+    let directory = path.parent().filter(|parent| *parent != "").unwrap_or(Path::new(".")).metadata()?;
+    let (may_use, what): (fn(_, _, _) -> _, _) = match there.is_symlink() {
+        true => (trust::may_follow, "a link"),
+        false => (trust::may_append, "a file"),
+    };
+    let owner = there.uid();
+    ensure!(
+        may_use(found(&there), found(&directory), user()),
+        "it is {what} of user {owner}, in a directory where others can write; name another file"
+    );
+    Ok(there.is_symlink())
+}
+
+/// Returns the place of an output, which a link may name. What is a link only after the check is not followed.
+pub fn through_links(path: &Path) -> Result<PathBuf> {
+    let real = check_planted(path)?.then(|| path.canonicalize().ok()).flatten();
+    Ok(real.unwrap_or_else(|| path.to_owned()))
+}
+
+/// Writes a file that the user has named: whole, or not at all where a file can be put in its place.
+pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    let real = through_links(path)?;
+    let there = std::fs::symlink_metadata(&real);
+    let mode = there.as_ref().map_or(0o666, |there| there.permissions().mode() & 0o777);
+    let directory = real.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let beside = || tempfile::Builder::new().permissions(Permissions::from_mode(mode)).tempfile_in(directory);
+    let is_replaced = there.map_or(true, |there| there.is_file());
+    let Some(mut file) = is_replaced.then(beside).and_then(io::Result::ok) else {
+        return Ok(std::fs::write(&real, bytes)?);
+    };
+    file.write_all(bytes)?;
+    file.persist(&real).map(drop).map_err(|error| error.error.into())
+}

@@ -1,0 +1,45 @@
+//! A process of its own for what loads a driver, which may crash.
+
+use anyhow::{Context, Result};
+use cupeer_console::variables::{LD_LIBRARY_PATH, LD_PRELOAD, inherited};
+use cupeer_launch::driver::Chosen;
+use cupeer_launch::libraries;
+use cupeer_launch::settings::with_directory;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Our own command, to be given a subcommand that loads what a program would get with this driver.
+pub fn child(chosen: Option<&Chosen>) -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe().context("failed to find /proc/self/exe")?);
+    command.stdin(Stdio::null()).stderr(Stdio::null());
+    command
+        .env_remove(LD_PRELOAD)
+        .envs(without_ours(std::env::var_os(LD_PRELOAD)).map(|rest| (LD_PRELOAD, rest)));
+    if let Some(chosen) = chosen {
+        let search = with_directory(inherited(LD_LIBRARY_PATH).as_ref(), &chosen.directory);
+        command.env(LD_LIBRARY_PATH, search).envs(chosen.setting.clone());
+    }
+    Ok(command)
+}
+
+/// LD_PRELOAD without our library: the driver is to be seen as it is.
+fn without_ours(value: Option<OsString>) -> Option<OsString> {
+    let value = value?;
+    let others =
+        libraries::preloaded(&value).filter(|path| path.file_name() != Some(OsStr::new(libraries::PRELOAD)));
+    let others: Vec<&OsStr> = others.map(Path::as_os_str).collect();
+    (!others.is_empty()).then(|| others.join(OsStr::new(":")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_library_is_taken_out_of_the_preload() {
+        let without = |value: &str| without_ours(Some(value.into()));
+        assert_eq!(without("/a.so:/x/libcupeer.so /b.so"), Some("/a.so:/b.so".into()));
+        assert_eq!(without("/x/libcupeer.so"), None);
+    }
+}

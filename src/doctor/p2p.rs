@@ -1,0 +1,44 @@
+//! `cupeer doctor --p2p`: its options, and what becomes of what [`cupeer_p2p`] finds.
+
+use super::child::child;
+use super::system::System;
+use crate::args::{DoctorArgs, DoctorFormat};
+use anyhow::{Context, Result};
+use cupeer_console::output;
+use cupeer_launch::driver;
+use cupeer_p2p::{Environment, Findings, Options};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+pub fn command(args: &DoctorArgs) -> Result<ExitCode> {
+    if let Some(path) = &args.output {
+        cupeer_p2p::check_file(path)?;
+    }
+    let chosen = driver::choose(&args.driver)?;
+    let options = Options {
+        limit: Duration::from_secs(args.p2p.limit),
+        measures: !args.p2p.quick,
+        is_simulated: args.driver.sim.is_some(),
+    };
+    let mut findings = cupeer_p2p::test(&Environment { child: &|| child(chosen.as_ref()) }, &options)?;
+    // The simulated driver rests on nothing of the machine.
+    if findings.is_bad() && !options.is_simulated {
+        findings.system = System::here(chosen.as_ref())?.facts();
+    }
+    let status = ExitCode::from(u8::from(findings.is_bad()));
+    // What took long to find is shown, whatever becomes of the file.
+    let written = args.output.as_ref().map_or(Ok(()), |path| write(&findings, path));
+    if args.format == DoctorFormat::Json {
+        output::print_json(&cupeer_p2p::document(&findings))?;
+        return written.map(|()| status);
+    }
+    output::print_marked(&cupeer_p2p::text(&findings, output::stdout_style(), output::terminal_width()))?;
+    written.map(|()| status)
+}
+
+fn write(findings: &Findings, path: &Path) -> Result<()> {
+    let text = cupeer_p2p::topology(findings, path)?;
+    output::write_file(path, text.as_bytes())
+        .with_context(|| format!("{}: failed to write the topology", path.display()))
+}

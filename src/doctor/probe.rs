@@ -1,0 +1,108 @@
+//! The part of `doctor` that loads a driver: in a process of its own, since a driver may crash.
+//!
+//! Writes each JSON object on a line as soon as it is known, so that a crash takes nothing with it.
+
+use anyhow::Result;
+use cupeer_console::output;
+use cupeer_nvidia::{find, load};
+use cupeer_spec::abi::CUdriverProcAddressQueryResult;
+use cupeer_spec::function::{FUNCTIONS, Library};
+use cupeer_spec::results;
+use libloading::os::unix::Library as Handle;
+use serde::{Deserialize, Serialize};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::process::ExitCode;
+
+#[derive(Serialize, Deserialize, Debug, PartialEq)]
+#[serde(rename_all = "snake_case")]
+pub enum Fact {
+    /// The driver could not be loaded; what the dynamic loader said.
+    NotLoaded(String),
+    /// It was loaded from here.
+    Path(String),
+    /// What cuDriverGetVersion returned and wrote.
+    Version(i32, i32),
+    NoVersion,
+    /// A function of the table.
+    Function {
+        name: String,
+        /// Whether dlsym finds it.
+        exported: bool,
+        /// What cuGetProcAddress returned and said; `None` without cuGetProcAddress.
+        lookup: Option<(i32, i32)>,
+    },
+}
+
+/// The name of a result of the driver.
+pub fn result_name(number: i32) -> String {
+    results::spec(number).map_or(number.to_string(), |result| result.name().to_owned())
+}
+
+type GetVersion = unsafe extern "C" fn(*mut c_int) -> i32;
+type GetProcAddress = unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, u64) -> i32;
+type GetProcAddressV2 = unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, u64, *mut i32) -> i32;
+
+/// Examines the driver in this process.
+pub fn command() -> Result<ExitCode> {
+    let driver = match load(Library::Cuda) {
+        Ok(driver) => driver,
+        Err(reason) => return tell(&Fact::NotLoaded(reason)),
+    };
+    let init = find(&driver, "cuInit").or_else(|| find(&driver, FUNCTIONS[0].name()));
+    tell(&Fact::Path(init.and_then(file_of).unwrap_or_else(|| Library::Cuda.soname().to_owned())))?;
+    tell(&version(&driver))?;
+    for function in FUNCTIONS.iter().filter(|f| f.library == Library::Cuda) {
+        tell(&Fact::Function {
+            name: function.name().to_owned(),
+            exported: find(&driver, function.name()).is_some(),
+            lookup: lookup(&driver, function.lookup(), function.since),
+        })?;
+    }
+    // A driver may crash when it is unloaded, too.
+    std::mem::forget(driver);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tell(fact: &Fact) -> Result<ExitCode> {
+    output::print_as_is(&format!("{}\n", serde_json::to_string(fact)?))
+}
+
+fn file_of(address: *mut c_void) -> Option<String> {
+    // SAFETY: all-zero bytes are a valid Dl_info, which dladdr fills; the name that it gives is a text of
+    // the loader that lives as long as the library, which nobody unloads.
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        if libc::dladdr(address, &mut info) == 0 || info.dli_fname.is_null() {
+            return None;
+        }
+        Some(CStr::from_ptr(info.dli_fname).to_string_lossy().into_owned())
+    }
+}
+
+fn version(driver: &Handle) -> Fact {
+    let Some(address) = find(driver, "cuDriverGetVersion") else { return Fact::NoVersion };
+    let mut number = 0;
+    // SAFETY: cuda.h declares the function so, and it may be called before cuInit.
+    let result = unsafe { std::mem::transmute::<*mut c_void, GetVersion>(address)(&mut number) };
+    Fact::Version(result, number)
+}
+
+fn lookup(driver: &Handle, name: &str, since: u32) -> Option<(i32, i32)> {
+    let name = CString::new(name).ok()?;
+    let since = c_int::try_from(since).ok()?;
+    let mut address = std::ptr::null_mut();
+    let mut status = CUdriverProcAddressQueryResult::VALUES[0].0;
+    if let Some(function) = find(driver, "cuGetProcAddress_v2") {
+        // SAFETY: cuda.h declares the function so, and it may be called before cuInit.
+        let function = unsafe { std::mem::transmute::<*mut c_void, GetProcAddressV2>(function) };
+        // SAFETY: the name is NUL-terminated, and both outputs are there.
+        let result = unsafe { function(name.as_ptr(), &mut address, since, 0, &mut status) };
+        return Some((result, status));
+    }
+    let function = find(driver, "cuGetProcAddress")?;
+    // SAFETY: cuda.h of CUDA 11 declares the function so, and it may be called before cuInit.
+    let function = unsafe { std::mem::transmute::<*mut c_void, GetProcAddress>(function) };
+    // SAFETY: the name is NUL-terminated, and the output is there.
+    let result = unsafe { function(name.as_ptr(), &mut address, since, 0) };
+    Some((result, status))
+}

@@ -1,0 +1,104 @@
+//! A program: which of its calls go past us.
+
+use super::document::Report;
+use anyhow::{Context, Result};
+use cupeer_launch::args::{DriverArgs, LogFormat, Options};
+use cupeer_launch::program::Run;
+use cupeer_recordings::job::temporary;
+use cupeer_report::model::past;
+use cupeer_report::names::counted;
+use cupeer_spec::env;
+use cupeer_spec::way::Way;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+
+/// Runs a program, and reads from its log what went past us.
+pub fn look(report: &mut Report, driver: &DriverArgs, program: &[OsString], run: Run) -> Result<()> {
+    let folder = temporary("cupeer-doctor-").context("failed to make a private directory for a recording")?;
+    let log = folder.path().join("log");
+    let options = Options {
+        // Without one it would not be known whether a watched call came.
+        record: Some("ring:1M".to_owned()),
+        out: Some(folder.path().join("record")),
+        log: Some(LogFormat::Json),
+        log_file: Some(log.clone()),
+        trace: Some("none".to_owned()),
+        driver: driver.clone(),
+        ..Options::default()
+    };
+    let run = run(&options, &[(env::FAILED, OsStr::new("0"))], program)?;
+    report.fact("program", format!("{} {}", program[0].display(), run.ended));
+    let reached = match run.reached {
+        0 => "no process".to_owned(),
+        more => counted(more.into(), "process"),
+    };
+    report.fact("reached the driver", reached);
+    report.wrong.extend(run.wrong);
+    let text = std::fs::read_to_string(&log).context("failed to read the log of the program")?;
+    for ((library, way), processes) in escaped(&text) {
+        let times = if processes == 1 { String::new() } else { format!(" in {processes} processes") };
+        if way != Way::Unseen.name() {
+            report.wrong.push(past(&library, &way, &times));
+        }
+    }
+    for (library, functions) in patched(&text) {
+        report.fact("patched by", format!("{library}: {functions}; its calls are still seen"));
+    }
+    let sentence = match report.wrong.is_empty() {
+        true => {
+            "libcuda was loaded, but cupeer saw no call that it records: there was none, or it escaped cupeer"
+        }
+        false => "libcuda was loaded, but cupeer saw no call that it records",
+    };
+    report.unclear.extend(run.is_unseen.then(|| sentence.to_owned()));
+    Ok(())
+}
+
+/// The libraries that patched entries of ours in place, as a debugger or UCX does, with the functions.
+fn patched(log: &str) -> BTreeMap<String, String> {
+    let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let found = lines.filter_map(|line| {
+        let patched = line.get("patched")?;
+        let library = match patched["library"].as_str()? {
+            "" => "an unknown library",
+            library => library,
+        };
+        let names: Vec<&str> = patched["functions"].as_array()?.iter().filter_map(Value::as_str).collect();
+        Some((library.to_owned(), names.join(", ")))
+    });
+    found.collect()
+}
+
+/// The libraries that a log names as escaped, with the way, and in how many processes.
+fn escaped(log: &str) -> BTreeMap<(String, String), usize> {
+    let mut found = BTreeMap::new();
+    for line in log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+        let word = |key: &str| line["escaped"][key].as_str().map(str::to_owned);
+        if let (Some(library), Some(way)) = (word("library"), word("way")) {
+            *found.entry((library, way)).or_default() += 1;
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_are_counted_by_library_and_way() {
+        let line = r#"{"ts_ns":1,"pid":2,"tid":2,"escaped":{"library":"/x.so","way":"RTLD_DEEPBIND"}}"#;
+        let found = escaped(&format!("{line}\nnot json\n{{\"function\":\"cuInit\"}}\n{line}\n"));
+        assert_eq!(found, BTreeMap::from([(("/x.so".to_owned(), "RTLD_DEEPBIND".to_owned()), 2)]));
+    }
+
+    #[test]
+    fn patches_are_listed_by_library() {
+        let line = r#"{"ts_ns":1,"pid":2,"tid":2,"patched":{"library":"/u.so","functions":["cuMemFree","cuMemMap"]}}"#;
+        let unknown = r#"{"patched":{"library":"","functions":["cuMemFree"]}}"#;
+        let found = patched(&format!("{line}\nnot json\n{line}\n{unknown}\n"));
+        let expected = [("/u.so", "cuMemFree, cuMemMap"), ("an unknown library", "cuMemFree")];
+        assert_eq!(found, expected.map(|(library, names)| (library.to_owned(), names.to_owned())).into());
+    }
+}

@@ -1,0 +1,223 @@
+//! The plans that are armed while a job is running, as the command arms, disarms, and lists them
+//! (`cupeer_spec::record::armed`).
+
+use anyhow::{Context, Result, bail, ensure};
+use cupeer_console::startup::user;
+use cupeer_record::host;
+use cupeer_record::plain::{self, Links};
+use cupeer_spec::fault::{Per, Rule};
+use cupeer_spec::record::armed::{Board, BoardFile, MAGIC, PREFIX, VERSION};
+use cupeer_spec::record::faults::{self, Counter, Header, LONGEST, PlanFile, SCOPES, Scope, TEXT};
+use cupeer_spec::record::{self, read};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::mem::offset_of;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The board of a job on this host, mapped.
+pub struct Plans {
+    directory: PathBuf,
+    boot_id: [u8; 16],
+    /// Whose processes it is for.
+    user: u32,
+    board: NonNull<Board>,
+}
+
+/// A process that looks at the board.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Follower {
+    pub pid: u32,
+    pub pid_ns: u64,
+    pub started: u64,
+    /// Whether it allows plans from outside.
+    pub is_open: bool,
+    /// The generation of the plans that it has; `None` if it has none yet.
+    pub has: Option<u64>,
+}
+
+impl Plans {
+    /// Allows that plans are armed in a job from outside, before any of its processes says so itself.
+    pub fn allow(directory: &Path) -> Result<()> {
+        let failed = || format!("failed to allow faults in '{}'", directory.display());
+        let boot_id = host::boot_id().context("the host has no boot id").with_context(failed)?;
+        let path = directory.join(BoardFile { boot_id, user: user() }.to_string());
+        let mut bytes = vec![0; size_of::<Board>()];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..12].copy_from_slice(&VERSION.to_ne_bytes());
+        let at = offset_of!(Board, boot_id);
+        bytes[at..at + 16].copy_from_slice(&boot_id);
+        match publish(directory, &path, &bytes, 0o600, user()) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error).with_context(failed),
+            _ => {}
+        }
+        let plans = Plans::at(directory, boot_id, user()).with_context(failed)?;
+        plans.board().is_open.store(1, Release);
+        Ok(())
+    }
+
+    /// The board of a job on this host; `None` if there is none for the processes of this user. Root controls those of the
+    /// directory's owner.
+    pub fn of(directory: &Path) -> Result<Option<Plans>> {
+        let Some(boot_id) = host::boot_id() else { return Ok(None) };
+        let owner = fs::metadata(directory)?.uid();
+        let user = if user() == 0 { owner } else { user() };
+        let path = directory.join(BoardFile { boot_id, user }.to_string());
+        if path.symlink_metadata().is_ok() {
+            return Plans::at(directory, boot_id, user).map(Some);
+        }
+        let others = format!("{PREFIX}{}-", host::short(boot_id));
+        let is_others = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with(&others);
+        ensure!(
+            !fs::read_dir(directory)?.flatten().any(|entry| is_others(&entry)),
+            "the processes belong to another user; only their own user arms faults in them"
+        );
+        Ok(None)
+    }
+
+    fn at(directory: &Path, boot_id: [u8; 16], user: u32) -> Result<Plans> {
+        let path = directory.join(BoardFile { boot_id, user }.to_string());
+        let shown = path.display();
+        let file = plain::open_with(&path, Links::Refused, OpenOptions::new().read(true).write(true));
+        let file = file.with_context(|| format!("'{shown}' cannot be used"))?;
+        let about = file.metadata()?;
+        ensure!(
+            [user, 0].contains(&about.uid()) && about.mode() & 0o022 == 0,
+            "'{shown}' cannot be used: it belongs to another user, or others can write to it"
+        );
+        let mut head = [0; 32];
+        let is_whole = about.len() >= size_of::<Board>() as u64 && file.read_exact_at(&mut head, 0).is_ok();
+        ensure!(is_whole, "'{shown}' is damaged: it is cut off");
+        let board = map(&file).with_context(|| format!("'{shown}' cannot be mapped"))?;
+        let plans = Plans { directory: directory.to_owned(), boot_id, user, board };
+        ensure!(plans.board().is_valid(&boot_id), "'{shown}' is damaged, or of another version of cupeer");
+        Ok(plans)
+    }
+
+    fn board(&self) -> &Board {
+        // SAFETY: mapped with this size until it is dropped; what others change are atomics, for which any bytes are valid.
+        unsafe { self.board.as_ref() }
+    }
+
+    /// Whether a run or a process of the job allows plans from outside.
+    pub fn is_open(&self) -> bool {
+        self.board().is_open.load(Acquire) != 0
+    }
+
+    /// A number for a plan, which no other has.
+    pub fn next_number(&self) -> u64 {
+        self.board().next_number()
+    }
+
+    /// Arms a plan in all processes that allow it, those that start later included.
+    pub fn arm(&self, number: u64, rules: &[Rule], seed: u64) -> Result<()> {
+        let text = faults::lines(rules.iter().map(|rule| (&*rule.name, rule.whole_text(seed))));
+        ensure!(text.len() <= LONGEST, "the plan is longer than {} KiB", LONGEST >> 10);
+        let is_joint = rules.iter().any(|rule| matches!(rule.per, Per::Job | Per::Rank));
+        let scope_count = if is_joint { SCOPES } else { 0 };
+        let counters = (TEXT + text.len()).next_multiple_of(64);
+        let scopes = (counters + rules.len() * size_of::<Counter>()).next_multiple_of(64);
+        let header = Header {
+            magic: faults::MAGIC,
+            version: faults::VERSION,
+            rules: rules.len() as u32,
+            boot_id: self.boot_id,
+            text: text.len() as u32,
+            counters: counters as u32,
+            scopes: scopes as u32,
+            scope_count: scope_count as u32,
+            number,
+            armed: now(),
+            ..Header::default()
+        };
+        let mut bytes = vec![0; (scopes + scope_count * size_of::<Scope>()).next_multiple_of(4096)];
+        bytes[..size_of::<Header>()].copy_from_slice(record::bytes(&header));
+        bytes[TEXT..TEXT + text.len()].copy_from_slice(text.as_bytes());
+        let path = self.path(number);
+        // The group may read what happened, but not arm anything.
+        let is_shared = fs::metadata(&self.directory)?.mode() & 0o020 != 0;
+        let mode = if is_shared { 0o640 } else { 0o600 };
+        publish(&self.directory, &path, &bytes, mode, self.user)
+            .with_context(|| format!("failed to write '{}'", path.display()))?;
+        if !self.board().add(number) {
+            let _ = fs::remove_file(&path);
+            bail!("too many plans are armed in this job; disarm some with --release");
+        }
+        Ok(())
+    }
+
+    /// Disarms a plan everywhere, and releases the calls that it holds. Its file stays, for the report.
+    pub fn disarm(&self, number: u64) -> Result<()> {
+        let path = self.path(number);
+        let file = plain::open_with(&path, Links::Refused, OpenOptions::new().read(true).write(true));
+        let file = file.with_context(|| format!("failed to open '{}'", path.display()))?;
+        let mut head = [0; size_of::<Header>()];
+        file.read_exact_at(&mut head, 0).with_context(|| format!("'{}' is cut off", path.display()))?;
+        let is_it = read::<Header>(&head).is_some_and(|header| header.number == number);
+        ensure!(is_it, "'{}' is not the file of plan {number}", path.display());
+        // First, so that a call that sees the plan disarmed also finds the board changed.
+        self.board().remove(number);
+        file.write_all_at(&now().to_ne_bytes(), offset_of!(Header, disarmed) as u64)
+            .with_context(|| format!("failed to write '{}'", path.display()))
+    }
+
+    fn path(&self, number: u64) -> PathBuf {
+        self.directory.join(PlanFile { boot_id: self.boot_id, number }.to_string())
+    }
+
+    /// How often plans were armed and disarmed.
+    pub fn generation(&self) -> u64 {
+        self.board().generation.load(Acquire)
+    }
+
+    /// The processes that look at the board, or did before they ended.
+    pub fn followers(&self) -> Vec<Follower> {
+        let taken = self.board().processes.iter().filter(|place| place.pid.load(Acquire) != 0);
+        taken
+            .map(|place| Follower {
+                pid: place.pid.load(Acquire),
+                pid_ns: place.pid_ns.load(Acquire),
+                started: place.started.load(Acquire),
+                is_open: place.is_open.load(Acquire) != 0,
+                has: place.seen.load(Acquire).checked_sub(1),
+            })
+            .collect()
+    }
+}
+
+impl Drop for Plans {
+    fn drop(&mut self) {
+        // SAFETY: mapped with this size, and not used any more.
+        unsafe { libc::munmap(self.board.as_ptr().cast(), size_of::<Board>()) };
+    }
+}
+
+fn map(file: &File) -> io::Result<NonNull<Board>> {
+    let (protection, place) = (libc::PROT_READ | libc::PROT_WRITE, std::ptr::null_mut());
+    // SAFETY: a new shared mapping of a file that has this size, at an address of the kernel's choice.
+    let memory =
+        unsafe { libc::mmap(place, size_of::<Board>(), protection, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+    NonNull::new(memory.cast()).filter(|_| memory != libc::MAP_FAILED).ok_or_else(io::Error::last_os_error)
+}
+
+/// Makes a file that is whole when it appears under its name. An error if the name is taken.
+fn publish(directory: &Path, path: &Path, bytes: &[u8], mode: u32, owner: u32) -> io::Result<()> {
+    let permissions = fs::Permissions::from_mode(mode);
+    let mut builder = tempfile::Builder::new();
+    let made = builder.prefix(".faults-").permissions(permissions.clone()).tempfile_in(directory)?;
+    made.as_file().write_all_at(bytes, 0)?;
+    // What umask has taken away.
+    made.as_file().set_permissions(permissions)?;
+    if user() == 0 && owner != 0 {
+        std::os::unix::fs::fchown(made.as_file(), Some(owner), None)?;
+    }
+    made.persist_noclobber(path).map(drop).map_err(|error| error.error)
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64)
+}

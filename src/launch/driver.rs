@@ -1,0 +1,167 @@
+//! Which driver a program gets: checks a driver library, and keeps the directories that lead the dynamic
+//! loader to it.
+//!
+//! A program asks for `libcuda.so.1` or `libcuda.so`. A directory that holds both names, as links to the
+//! wanted library, stands first in LD_LIBRARY_PATH. One directory per library, kept for the next run.
+
+use crate::args::DriverArgs;
+use crate::elf::Elf;
+use crate::libraries;
+use anyhow::{Context, Result, ensure};
+use cupeer_console::output;
+use cupeer_spec::env;
+use cupeer_spec::function::Library;
+use std::ffi::{OsStr, OsString};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::ErrorKind::{AlreadyExists, NotFound};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// What is said where the CUDA runtime came to the simulated driver.
+pub const NO_RUNTIME: &str = "the CUDA runtime (libcudart, linked or within the program) asked the simulated \
+    driver for unnamed functions, which only a real driver has, so it does not run with --sim; programs of the \
+    driver API do";
+
+/// What is said where no process came to a driver.
+pub fn unused(chosen: Option<&Chosen>, program: &[OsString]) -> String {
+    let is_sim = |word: &&OsString| word.as_bytes() == b"--sim" || word.as_bytes().starts_with(b"--sim=");
+    let hint = match program.iter().skip(1).find(is_sim) {
+        _ if chosen.is_some() => String::new(),
+        Some(option) => {
+            let option = option.to_string_lossy();
+            format!(
+                "; {option} is an argument of the program here: put it before the program, as in 'cupeer run {option} -- {} ...'",
+                program[0].display()
+            )
+        }
+        None => "; where the machine has no driver, --sim simulates one".to_owned(),
+    };
+    format!(
+        "no process loaded the CUDA driver ({}), so there is nothing to report{hint}",
+        Library::Cuda.soname()
+    )
+}
+
+pub struct Chosen {
+    pub library: PathBuf,
+    /// The directory that holds the links to it.
+    pub directory: PathBuf,
+    /// The variable that tells the rest, and its value.
+    pub setting: Option<(&'static str, OsString)>,
+    /// A file that the driver reads, where there is one.
+    pub file: Option<PathBuf>,
+}
+
+/// Reads `--sim` and `--driver`; `None` is the machine's own driver.
+pub fn choose(args: &DriverArgs) -> Result<Option<Chosen>> {
+    if let Some(topology) = &args.sim {
+        let topology = topology.as_deref().map(topology_of).transpose().context("--sim")?;
+        let (setting, file) = topology.map(|(value, file)| ((env::SIM, value), file)).unzip();
+        let file = file.flatten();
+        let library = libraries::find(libraries::SIM)?;
+        let directory = sim_directory(&library)?;
+        return Ok(Some(Chosen { library, directory, setting, file }));
+    }
+    let Some(path) = &args.driver else { return Ok(None) };
+    let library = check(path).with_context(|| format!("--driver '{}'", path.display()))?;
+    let directory = link_directory(&library)?;
+    let setting = Some((env::DRIVER, library.clone().into_os_string()));
+    Ok(Some(Chosen { library, directory, setting, file: None }))
+}
+
+/// Checks a topology; the path of a file becomes absolute, because programs change their directory.
+pub fn topology_of(text: &OsStr) -> Result<(OsString, Option<PathBuf>)> {
+    let text = text.to_str().context("the topology is not UTF-8")?;
+    cupeer_topology::Topology::parse(text).map_err(anyhow::Error::msg)?;
+    let Some(path) = cupeer_topology::path_of(text) else { return Ok((text.into(), None)) };
+    let absolute = std::path::absolute(path).with_context(|| format!("'{path}'"))?;
+    let mut value = absolute.clone().into_os_string();
+    value.push(&text[path.len()..]);
+    Ok((value, Some(absolute)))
+}
+
+/// Checks that a file can be a driver; returns its real path.
+fn check(path: &Path) -> Result<PathBuf> {
+    let library = path.canonicalize()?;
+    let elf = Elf::open(&library)?.context("not a shared library; a driver is an ELF file")?;
+    let arch = std::env::consts::ARCH;
+    ensure!(elf.is_native(), "the library is for another machine; a driver is a 64-bit {arch} library");
+    ensure!(elf.is_shared(), "not a shared library; a driver is one, usually libcuda.so.1");
+    ensure!(
+        !is_ours(&library, &elf),
+        "this is cupeer's own preload library, which needs a driver behind it; name that driver"
+    );
+    ensure!(
+        elf.exports("cuInit")?,
+        "the library has no cuInit, so it is not a CUDA driver; a driver is usually libcuda.so.1"
+    );
+    Ok(library)
+}
+
+/// Whether what LD_PRELOAD names is a driver: by its name, which the loader may have to search, or by what the file says.
+pub fn is_driver(element: &Path) -> bool {
+    let soname = Library::Cuda.soname();
+    let is_named = |name: &OsStr| name.as_bytes().starts_with(soname.trim_end_matches(".1").as_bytes());
+    let says_so = || Elf::open(element).ok()??.soname().ok()?.map(|name| name == soname);
+    element.file_name().is_some_and(is_named) || (element.is_file() && says_so() == Some(true))
+}
+
+/// Whether a library is the one that we preload, by whatever path.
+pub fn is_ours(library: &Path, elf: &Elf) -> bool {
+    let id = |path: &Path| path.metadata().map(|m| (m.dev(), m.ino())).ok();
+    let same =
+        libraries::find(libraries::PRELOAD).is_ok_and(|own| id(&own).is_some() && id(&own) == id(library));
+    same || elf.soname().is_ok_and(|name| name.as_deref() == Some(libraries::PRELOAD))
+}
+
+/// The directory of the simulated driver: beside it, so that a container that mounts the one has the
+/// other; where that cannot be written, one of the user's.
+fn sim_directory(library: &Path) -> Result<PathBuf> {
+    let directory = library.with_file_name("cupeer-sim");
+    let target = Path::new("..").join(library.file_name().unwrap_or_default());
+    let made = match std::fs::DirBuilder::new().mode(0o755).create(&directory) {
+        Err(error) if error.kind() != AlreadyExists => Err(error),
+        _ => {
+            // Whatever lies in it comes before the system's own libraries.
+            if let Err(error) = libraries::check(&directory) {
+                output::complain(&format!("{error:#}; using a directory of the user instead"));
+                return link_directory(library);
+            }
+            link(&directory, &target)
+        }
+    };
+    let Err(error) = made else { return Ok(directory) };
+    tracing::debug!("{}: {error}; using a directory of the user", directory.display());
+    link_directory(library)
+}
+
+/// A directory of the user with links to a library.
+fn link_directory(library: &Path) -> Result<PathBuf> {
+    let mut hasher = DefaultHasher::new();
+    library.as_os_str().as_bytes().hash(&mut hasher);
+    let directory = libraries::private_directory()?.join(format!("driver-{:016x}", hasher.finish()));
+    libraries::make_private(&directory)?;
+    link(&directory, library)
+        .with_context(|| format!("failed to link a driver in {}", directory.display()))?;
+    Ok(directory)
+}
+
+/// Puts the links to a driver into a directory. Several processes may do so at once.
+fn link(directory: &Path, target: &Path) -> std::io::Result<()> {
+    let soname = Library::Cuda.soname();
+    for name in [soname, soname.trim_end_matches(".1")] {
+        let link = directory.join(name);
+        match std::fs::read_link(&link) {
+            Ok(found) if found == target => continue,
+            Err(error) if error.kind() != NotFound => return Err(error),
+            _ => {}
+        }
+        let fresh = directory.join(format!(".{name}.{}", std::process::id()));
+        // Left by a process of the same number.
+        let _ = std::fs::remove_file(&fresh);
+        symlink(target, &fresh)?;
+        std::fs::rename(&fresh, &link)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,448 @@
+//! The directory of a job: which one a run records to, and making it.
+//!
+//! All runs that name one directory are one job. What belongs here: the choice, and the directory; the file `job` in
+//! it is [`cupeer_recordings::job`]'s. What does not: what the processes write there, and reading it.
+
+pub use cupeer_recordings::job::{is_own, own_key, random, read, temporary};
+
+use crate::args::{Options, Share};
+use anyhow::{Context, Result, anyhow, bail};
+use cupeer_console::output;
+use cupeer_console::variables::inherited;
+use cupeer_record::plain::{self, Links};
+use cupeer_record::{Started, host, launcher};
+use cupeer_recordings::home;
+use cupeer_recordings::job::{VLLM_CACHE, check_owner, take_part};
+use cupeer_report::names::counted;
+use cupeer_spec::env::{self, RecordMode};
+use cupeer_spec::placeholders::{AFTER, Piece, pieces};
+use cupeer_spec::record::begun::Folder;
+use cupeer_spec::record::end::{End, Span};
+use cupeer_spec::record::faults::{self, RELEASE};
+use cupeer_spec::record::{self, Header, MAGIC, SUFFIX, armed, job};
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{self, Write};
+use std::mem::offset_of;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// What the record keeps, where nobody says.
+const DEFAULT: &str = "auto";
+/// What `--record` takes to keep nothing.
+pub const OFF: &str = "off";
+
+/// How processes ended, where that is known, and when, by pid and start.
+pub type Ends = BTreeMap<(libc::pid_t, u64), (Option<End>, Span)>;
+
+/// The record that a run makes.
+pub struct Job {
+    pub directory: PathBuf,
+    /// The directory as the processes get it: they fill in placeholders.
+    pattern: OsString,
+    /// What it keeps, as `--record` has it.
+    pub kept: OsString,
+    /// The key of its fingerprints, in hexadecimal digits.
+    pub key: String,
+    /// Whether the group may take part.
+    pub shared: bool,
+    is_new: bool,
+    /// Whether an outer cupeer has named it, which tells of it in the end.
+    is_inherited: bool,
+    /// Whether nobody has named it, so that it lies at home.
+    is_at_home: bool,
+    /// Why it lies among temporary files, a sentence.
+    displaced: Option<String>,
+}
+
+impl Job {
+    /// The job that the options ask for; `None` where nothing is to be recorded. `program` is the one that a
+    /// directory is named after where the options name none; without it, none is recorded then.
+    pub fn choose(options: &Options, program: Option<&OsStr>) -> Result<Option<Job>> {
+        if let Some(kept) = &options.record {
+            RecordMode::parse(kept).map_err(|why| anyhow!("--record {kept}: {why}"))?;
+        }
+        let kept = options.record.clone().map(OsString::from).or_else(|| inherited(env::RECORD));
+        if kept.as_deref() == Some(OsStr::new(OFF)) {
+            if let (Some(directory), true) = (&options.out, options.record.is_some()) {
+                bail!("--out '{}' and --record off contradict each other", directory.display());
+            }
+            if options.out.is_none() {
+                return Ok(None);
+            }
+        }
+        let kept = kept.filter(|kept| kept != OFF).unwrap_or_else(|| DEFAULT.into());
+        let shared = options.share == Some(Share::Group)
+            || inherited(env::SHARE).is_some_and(|share| share == "group");
+        let named = match (&options.out, inherited(env::OUT), program) {
+            (Some(pattern), _, Some(_)) => expand(pattern)?,
+            (Some(pattern), _, None) => {
+                // For processes that somebody else starts: each fills in what stands for its own value.
+                let (has_placeholder, has_variable) = placeholders(pattern);
+                let expanded = expand(pattern)
+                    .or_else(|error| if has_variable { Ok(PathBuf::new()) } else { Err(error) })?;
+                if has_placeholder {
+                    let directory = std::path::absolute(pattern)?;
+                    let (key, pattern) = (own_key()?, directory.clone().into_os_string());
+                    return Ok(Some(Job::new(directory, pattern, kept, key, shared)));
+                }
+                expanded
+            }
+            // An outer cupeer's job, as its library understands it.
+            (None, Some(directory), _) => {
+                let (key, pattern) = (own_key()?, directory.clone());
+                let job = Job::new(directory.into(), pattern, kept, key, shared);
+                return Ok(Some(Job { is_inherited: true, ..job }));
+            }
+            (None, None, Some(program)) => {
+                if options.share.is_some() {
+                    bail!("--share needs --out DIR: nobody else reaches your own records");
+                }
+                return Ok(unnamed(program, &kept));
+            }
+            (None, None, None) => return Ok(None),
+        };
+        let directory =
+            std::path::absolute(&named).with_context(|| format!("--out '{}'", named.display()))?;
+        let parents = directory.parent().map_or(Ok(()), fs::create_dir_all);
+        let is_new = parents
+            .and_then(|()| make(&directory, shared))
+            .with_context(|| format!("failed to make the recording's directory '{}'", named.display()))?;
+        let job = Job::at(directory, kept, shared, is_new)?;
+        if !is_new {
+            job.join();
+        }
+        Ok(Some(job))
+    }
+
+    /// Leaves word that another run takes part, so that none believes to be alone.
+    fn join(&self) {
+        let run = launcher::line().map(|line| line + "\n").unwrap_or_default();
+        self.add(&format!("{}={}:{}\n{run}", job::JOINED, host().display(), std::process::id()));
+    }
+
+    /// Adds lines to the file that all take part in.
+    fn add(&self, lines: &str) {
+        // Who may not write there may still record.
+        let _ = self.try_to_add(lines);
+    }
+
+    fn try_to_add(&self, lines: &str) -> std::io::Result<()> {
+        append(&self.directory, lines)
+    }
+
+    /// Whether we made the job, and no other run has joined it.
+    pub fn is_ours_alone(&self) -> bool {
+        let text = read(&self.directory.join(job::FILE)).unwrap_or_default();
+        self.is_new && !text.lines().any(|line| line.starts_with(job::JOINED))
+    }
+
+    /// Whether an outer cupeer tells of it in the end.
+    pub fn is_inherited(&self) -> bool {
+        self.is_inherited
+    }
+
+    /// The job in a directory that is there.
+    fn at(directory: PathBuf, kept: OsString, shared: bool, is_new: bool) -> Result<Job> {
+        let key = take_part(&directory, shared)?;
+        let pattern = literal(&directory);
+        Ok(Job { is_new, ..Job::new(directory, pattern, kept, key, shared) })
+    }
+
+    fn new(directory: PathBuf, pattern: OsString, kept: OsString, key: String, shared: bool) -> Job {
+        let (is_new, is_inherited, is_at_home, displaced) = (false, false, false, None);
+        Job { directory, pattern, kept, key, shared, is_new, is_inherited, is_at_home, displaced }
+    }
+
+    /// Whether nobody has named it, so that it lies at home, where old ones are removed.
+    pub fn is_at_home(&self) -> bool {
+        self.is_at_home
+    }
+
+    /// What is to be said of its place, where that is not the usual one.
+    pub fn displaced(&self) -> Option<&str> {
+        self.displaced.as_deref()
+    }
+
+    /// Says in the records of processes how and when they ended: nobody else sees by which signal. Where one has become one
+    /// program after the other, in that of the last. `program` is that of the process that was started, which is noted if it
+    /// has no record.
+    pub fn tell_ends(&self, program: &OsStr, started: (libc::pid_t, u64), ends: &Ends) {
+        let (Some(boot), Some(namespace)) = (host::boot_id(), host::pid_ns()) else { return };
+        // Other hosts may have a process of this number that was started at this time.
+        let of_host = format!("{}-{namespace}-", host::short(boot));
+        let folder = self.directory.join(Folder(boot).to_string());
+        let files = [&self.directory, &folder].into_iter().flat_map(fs::read_dir).flatten().flatten();
+        let mut last = HashMap::<_, (u32, PathBuf)>::new();
+        for path in files.map(|file| file.path()) {
+            let name = path.file_name().and_then(OsStr::to_str).and_then(|name| name.strip_suffix(SUFFIX));
+            let Some(numbers) = name.and_then(|name| name.strip_prefix(&of_host)) else { continue };
+            let mut numbers = numbers.split('-').map(str::parse::<u64>);
+            if let (Some(Ok(pid)), Some(Ok(started))) = (numbers.next(), numbers.next()) {
+                let image = (numbers.next().and_then(Result::ok).unwrap_or(0) as u32, path);
+                let process = last.entry((pid as libc::pid_t, started)).or_default();
+                *process = image.max(std::mem::take(process));
+            }
+        }
+        for (process, (end, span)) in ends {
+            if let Some((_, path)) = last.get(process) {
+                if let Err(error) = tell_end(path, *end, *span) {
+                    tracing::debug!("{}: its process's end cannot be written: {error}", path.display());
+                }
+            } else if let Some(end) = end.filter(|_| *process == started) {
+                // It made no call, as a shell does that starts others, or in a large job it has shared nothing.
+                let program = Path::new(program).file_name().unwrap_or(program);
+                let program = program.to_string_lossy().into_owned();
+                self.add(&(Started { program, end }.line() + "\n"));
+            }
+        }
+    }
+
+    /// Says in the record how many processes of a run could not record everything, and how many of these have no
+    /// record: they cannot say so themselves.
+    pub fn tell_lost(&self, lost: u32, missing: u32) {
+        let line =
+            |name, processes| if processes > 0 { format!("{name}={processes}\n") } else { String::new() };
+        let lines = line(job::LOST, lost) + &line(job::MISSING, missing);
+        if let Err(error) = self.try_to_add(&lines) {
+            let which = counted(lost.into(), "process");
+            output::complain(&format!(
+                "cannot note in the recording that {which} could not record everything: {error}"
+            ));
+        }
+    }
+
+    /// Says in the record what a run's command is, unless the record is that of an outer cupeer.
+    pub fn tell_command(&self, command: &str) {
+        if !self.is_inherited {
+            self.add(&format!("{}={}\n", job::COMMAND, command.replace(char::is_control, "?")));
+        }
+    }
+
+    /// Says in the record that a process used a driver without our library.
+    pub fn tell_bypass(&self, process: &str, driver: &Path) {
+        let driver = driver.to_string_lossy().replace(char::is_control, "?");
+        self.add(&format!("{}={process} {driver}\n", job::BYPASSED));
+    }
+
+    /// Notes that a run ended with something to look at: such records are kept longer.
+    pub fn tell_notable(&self) {
+        self.add(&format!("{}=1\n", job::NOTABLE));
+    }
+
+    /// The variables that make a process take part.
+    pub fn variables(&self) -> Vec<(&'static str, OsString)> {
+        let mut variables = vec![
+            (env::OUT, self.pattern.clone()),
+            (env::RECORD, self.kept.clone()),
+            (env::JOB, self.key.clone().into()),
+        ];
+        if self.shared {
+            variables.push((env::SHARE, "group".into()));
+        }
+        variables
+    }
+
+    pub fn vllm_cache(&self) -> Result<PathBuf> {
+        let place = self.directory.join(VLLM_CACHE);
+        let failed = || format!("failed to make '{}' for vLLM's cache", place.display());
+        if place.is_symlink() {
+            return Err(anyhow!("it is a link")).with_context(failed);
+        }
+        make(&place, self.shared).with_context(failed)?;
+        if !self.shared {
+            check_owner(&place, &self.directory)?;
+        }
+        Ok(place)
+    }
+
+    /// Removes the directory if this run made it, no other run joined it, and no process recorded anything. Returns true if it
+    /// is gone.
+    pub fn remove_if_empty(&self) -> bool {
+        // Runs that joined still need the key, their lines, and their fault plans.
+        if !self.is_ours_alone() {
+            return false;
+        }
+        // It is made before anybody knows whether it will be needed. One with something in it stays.
+        let _ = fs::remove_dir(self.directory.join(VLLM_CACHE));
+        let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
+        // What faults did without any call of the driver has been read by now.
+        let is_beside = |name: &OsStr| {
+            [RELEASE, faults::PREFIX, armed::PREFIX, job::SAMPLES]
+                .iter()
+                .any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()))
+        };
+        let is_record = |name: &OsStr| name != job::FILE && !is_beside(name);
+        let names: Vec<OsString> = entries.map(|entry| entry.file_name()).collect();
+        if names.iter().any(|name| is_record(name)) {
+            return false;
+        }
+        for name in names.iter().filter(|name| **name != job::FILE) {
+            let _ = fs::remove_file(self.directory.join(name));
+        }
+        // What fails here leaves an empty directory, which is no harm.
+        let _ = fs::remove_file(self.directory.join(job::FILE));
+        fs::remove_dir(&self.directory).is_ok()
+    }
+}
+
+/// A path as the processes get it that fill in placeholders: it has none.
+pub fn literal(path: &Path) -> OsString {
+    let mut pattern = Vec::new();
+    for byte in path.as_os_str().as_bytes() {
+        pattern.extend(if *byte == b'%' { &b"%%"[..] } else { std::slice::from_ref(byte) });
+    }
+    OsString::from_vec(pattern)
+}
+
+/// A new directory at home, or where that cannot be written to, among temporary files: nobody has asked for a record, so
+/// none is an obstacle to the program.
+fn unnamed(program: &OsStr, kept: &OsStr) -> Option<Job> {
+    let begin = |directory: PathBuf| {
+        let job = Job::at(directory.clone(), kept.to_owned(), false, true);
+        job.inspect_err(|_| drop(fs::remove_dir(&directory)))
+    };
+    let why = match home::new_directory("", program, |directory| make(directory, false)).and_then(begin) {
+        Ok(job) => return Some(Job { is_at_home: true, ..job }),
+        Err(why) => why,
+    };
+    let prefix = format!("cupeer-{}-", home::recognisable(program));
+    match temporary(&prefix).map_err(anyhow::Error::from).and_then(|made| begin(made.keep())) {
+        Ok(job) => {
+            let shown = job.directory.display();
+            let displaced = Some(format!("the recording is in {shown}, because {why:#}"));
+            Some(Job { displaced, ..job })
+        }
+        Err(error) => {
+            cupeer_console::output::complain(&format!(
+                "not recording: {why:#}, nor can a temporary directory: {error:#}; use --out DIR for another place"
+            ));
+            None
+        }
+    }
+}
+
+/// Notes in a recording that a launcher received a signal from outside of its run, or sends it itself to end the run: by
+/// the pid and name of the sender, [`cupeer_report::endings::OURSELVES`] for cupeer itself.
+pub fn tell_signal(directory: &Path, signal: i32, sender: u32, name: &str) {
+    let asked = launcher::Asked::now(signal as u8, sender, name);
+    // Who may not write there may still record.
+    let _ = asked.map(|asked| append(directory, &(asked.line() + "\n")));
+}
+
+fn append(directory: &Path, lines: &str) -> io::Result<()> {
+    if lines.is_empty() {
+        return Ok(());
+    }
+    let file = directory.join(job::FILE);
+    let file = plain::open_with(&file, Links::Refused, fs::OpenOptions::new().append(true));
+    file.and_then(|mut file| file.write_all(lines.as_bytes()))
+}
+
+/// Makes a directory, and says whether it is new.
+fn make(directory: &Path, shared: bool) -> io::Result<bool> {
+    let mode = if shared { 0o2770 } else { 0o700 };
+    match fs::DirBuilder::new().mode(mode).create(directory) {
+        Ok(()) => {
+            if shared {
+                // What umask has taken away; of the directory itself, in whose place somebody may have put a link.
+                let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
+                let made = fs::OpenOptions::new().read(true).custom_flags(flags).open(directory)?;
+                made.set_permissions(fs::Permissions::from_mode(mode))?;
+            }
+            Ok(true)
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && directory.is_dir() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes to a record how and when its process ended.
+fn tell_end(path: &Path, end: Option<End>, span: Span) -> io::Result<()> {
+    if span.before == 0 {
+        return Ok(());
+    }
+    let file = plain::open_with(path, Links::Refused, fs::OpenOptions::new().read(true).write(true))?;
+    let mut bytes = [0; size_of::<Header>()];
+    file.read_exact_at(&mut bytes, 0)?;
+    let Some(header) = record::read::<Header>(&bytes).filter(|header| header.magic == MAGIC) else {
+        return Ok(());
+    };
+    let span = header.ended.and(span);
+    file.write_all_at(
+        &[span.after, span.before].map(u64::to_le_bytes).concat(),
+        offset_of!(Header, ended) as u64,
+    )?;
+    let Some(end) = end else { return Ok(()) };
+    let word = end.seen_of(End::of(header.end)).word();
+    file.write_all_at(&word.to_le_bytes(), offset_of!(Header, end) as u64)
+}
+
+/// Whether a process fills in something of a pattern, and whether that is a variable.
+fn placeholders(pattern: &Path) -> (bool, bool) {
+    let pieces = || pieces(pattern.as_os_str().as_bytes());
+    let is_variable = |piece: Piece| matches!(piece, Piece::Variable(_));
+    (pieces().any(|piece| !matches!(piece, Piece::Text(_))), pieces().any(is_variable))
+}
+
+/// The name that a pattern becomes in this process.
+fn expand(pattern: &Path) -> Result<PathBuf> {
+    let shown = pattern.display();
+    let mut out = Vec::new();
+    for piece in pieces(pattern.as_os_str().as_bytes()) {
+        match piece {
+            Piece::Text(text) => out.extend(text),
+            Piece::Pid => out.extend(std::process::id().to_string().bytes()),
+            Piece::Host => out.extend(host().as_bytes()),
+            Piece::Variable(name) => {
+                let name = OsStr::from_bytes(name);
+                let value = std::env::var_os(name).with_context(|| {
+                    format!("--out '{shown}': the variable {} is not set", name.display())
+                })?;
+                out.extend(value.as_bytes());
+            }
+            Piece::Stray => bail!("--out '{shown}': {AFTER}"),
+        }
+    }
+    if out.is_empty() {
+        bail!("--out '{shown}': the name is empty");
+    }
+    Ok(PathBuf::from(OsString::from_vec(out)))
+}
+
+fn host() -> OsString {
+    let name = fs::read("/proc/sys/kernel/hostname").unwrap_or_default();
+    OsString::from_vec(name.trim_ascii_end().to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_becomes_nothing_is_refused() {
+        assert!(expand(Path::new("")).unwrap_err().to_string().ends_with("the name is empty"));
+    }
+
+    #[test]
+    fn a_directory_goes_where_nothing_was_recorded() {
+        let folder = tempfile::tempdir().unwrap();
+        let job = |name: &str| {
+            let directory = folder.path().join(name);
+            assert!(make(&directory, false).unwrap());
+            fs::create_dir(directory.join(VLLM_CACHE)).unwrap();
+            fs::write(directory.join("release-gate"), "").unwrap();
+            Job::at(directory, DEFAULT.into(), false, true).unwrap()
+        };
+        let nothing = job("nothing");
+        assert!(nothing.remove_if_empty() && !nothing.directory.exists());
+        let counted = job("counted");
+        fs::write(counted.directory.join("faults-0123abcd-00000000"), "").unwrap();
+        assert!(counted.remove_if_empty() && !counted.directory.exists());
+        let cached = job("cached");
+        fs::write(cached.directory.join(VLLM_CACHE).join("p2p.json"), "").unwrap();
+        assert!(!cached.remove_if_empty() && cached.directory.join(VLLM_CACHE).exists());
+    }
+}

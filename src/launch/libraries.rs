@@ -1,0 +1,155 @@
+//! Where the two shared libraries are, of which version, and who could have put them there.
+//!
+//! They lie beside the command or in one of [`PLACES`]; none is a directory that ldconfig looks through, because it would
+//! make the simulated driver the system's libcuda.so.1. A command that carries them unpacks them ([`carried`]).
+//!
+//! What the dynamic loader is led to becomes code in the user's programs. So those files, and the directories around
+//! them, must belong to somebody who could have replaced the command itself: the user, root, or the owner of the
+//! command. A group may write there if it may write where the command is, as in installations that a group maintains.
+//! Nobody else may, except in directories where each user has files of their own, such as /tmp.
+
+mod carried;
+mod private;
+
+pub use private::{make_private, private_directory};
+
+use crate::elf::Elf;
+use anyhow::{Context, Result, bail};
+use cupeer_console::startup::user;
+use cupeer_spec::version;
+use std::ffi::OsStr;
+use std::fs::Metadata;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+pub const PRELOAD: &str = "libcupeer.so";
+pub const SIM: &str = "libcupeer_sim.so";
+/// Where they are as seen from the command's directory. pip leaves out `lib` where it installs to a `--target`.
+const PLACES: [&str; 3] = ["", "../lib/cupeer", "../libexec/cupeer"];
+
+/// The version of the command, which that of the libraries must be: they share settings, pages and files.
+const OWN: &str = env!("CARGO_PKG_VERSION");
+
+fn command() -> Result<PathBuf> {
+    std::env::current_exe().context("failed to find cupeer's libraries: /proc/self/exe")
+}
+
+/// Finds one of the libraries, and refuses one that somebody may have planted, or that is of another version.
+pub fn find(name: &str) -> Result<PathBuf> {
+    let command = command()?;
+    let beside = command.parent().unwrap_or(Path::new("/"));
+    let above = beside.parent().unwrap_or(Path::new("/"));
+    let places = PLACES.map(|place| match place.strip_prefix("../") {
+        Some(place) => above.join(place),
+        None => beside.to_owned(),
+    });
+    let mut mismatch = None;
+    for library in places.iter().map(|place| place.join(name)).filter(|library| library.is_file()) {
+        check(&library)?;
+        let file = Elf::open(&library).ok().flatten();
+        match file.as_ref().and_then(version_of) {
+            Some(version) if version == OWN => {
+                if !file.is_some_and(|file| file.is_whole()) {
+                    bail!("'{}' is cut short; install the package again", library.display());
+                }
+                tracing::debug!("{name} is {}", library.display());
+                return Ok(library);
+            }
+            version => mismatch = mismatch.or(Some((library, version))),
+        }
+    }
+    if let Some(library) = carried::unpack(name)? {
+        return Ok(library);
+    }
+    if let Some((library, version)) = mismatch {
+        let version = version.map_or("does not say of which version it is".to_owned(), |version| {
+            format!("is of cupeer {version}")
+        });
+        let library = library.display();
+        bail!("'{library}' {version}, and this command is of {OWN}; install both from one package");
+    }
+    let [a, b, c] = places.map(|place| place.display().to_string());
+    bail!("{name} is neither in {a} nor in {b} nor in {c}; keep the command and its libraries together")
+}
+
+/// What a library says of itself.
+fn version_of(library: &Elf) -> Option<String> {
+    let note = library.note(version::OWNER, version::KIND).ok()??;
+    version::read(&note).map(str::to_owned)
+}
+
+/// Refuses a file, directory or link that the dynamic loader is to be led to, where another user could have made it or
+/// could change it.
+pub fn check(path: &Path) -> Result<()> {
+    let around = |path: &Path| path.parent().unwrap_or(Path::new("/")).to_owned();
+    let command = command()?;
+    let mends = Mends { command: command.metadata()?, beside: around(&command).metadata()? };
+    let mut paths = vec![path.to_owned()];
+    if path.is_symlink() {
+        paths.push(path.canonicalize().with_context(|| path.display().to_string())?);
+    }
+    for path in paths.iter().flat_map(|path| [around(path), path.clone()]) {
+        let shown = path.display();
+        let found = path.symlink_metadata().with_context(|| format!("failed to inspect '{shown}'"))?;
+        if let Some(reason) = mends.distrust(&found) {
+            bail!(
+                "refused to load libraries by way of '{shown}': {reason}, or install cupeer where only you can write"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Who could replace the command: the file, and the directory around it.
+struct Mends {
+    command: Metadata,
+    beside: Metadata,
+}
+
+impl Mends {
+    /// Why somebody else may have planted something, and what mends that.
+    fn distrust(&self, found: &Metadata) -> Option<String> {
+        let (owner, group, mode) = (found.uid(), found.gid(), found.mode());
+        if ![user(), 0, self.command.uid()].contains(&owner) {
+            return Some(format!("it belongs to user {owner}; remove it"));
+        }
+        // Whose a link is decides who can change it; and in some directories everybody keeps his own.
+        if found.is_symlink() || found.is_dir() && mode & libc::S_ISVTX != 0 {
+            return None;
+        }
+        let may_write = |found: &Metadata| found.mode() & libc::S_IWGRP != 0 && found.gid() == group;
+        // Many users have a group of their own, of the same number.
+        let is_harmless = group == 0 || group == owner || may_write(&self.command) || may_write(&self.beside);
+        match (mode & libc::S_IWOTH != 0, mode & libc::S_IWGRP != 0 && !is_harmless) {
+            (true, _) => Some("everybody can write there; remove that right (chmod o-w)".to_owned()),
+            (_, true) => Some(format!(
+                "group {group} can write there, but not where the command is; remove that right (chmod g-w)"
+            )),
+            _ => None,
+        }
+    }
+}
+
+/// Finds the library that is preloaded, or copies it for the user to where the dynamic loader does not cut its path apart.
+pub fn find_preload() -> Result<PathBuf> {
+    let library = find(PRELOAD)?;
+    if !library.as_os_str().as_bytes().iter().any(|byte| ENDS_A_PATH.contains(byte)) {
+        return Ok(library);
+    }
+    let copy = std::fs::read(&library).map_err(Into::into).and_then(|bytes| carried::keep(PRELOAD, &bytes));
+    copy.with_context(|| {
+        let shown = library.display();
+        format!("failed to copy '{shown}', whose space or colon ends a path in LD_PRELOAD")
+    })
+}
+
+/// What ends a path in LD_PRELOAD.
+const ENDS_A_PATH: &[u8] = b" :";
+
+/// The elements of LD_PRELOAD.
+pub fn preloaded(value: &OsStr) -> impl Iterator<Item = &Path> {
+    let elements =
+        value.as_bytes().split(|byte| ENDS_A_PATH.contains(byte)).filter(|element| !element.is_empty());
+    elements.map(|element| Path::new(OsStr::from_bytes(element)))
+}

@@ -1,0 +1,273 @@
+//! What the options become: the variables that `run` sets and that `env` prints.
+//!
+//! An option wins over an inherited variable; a variable without an option stays as it is.
+
+pub mod check;
+pub mod deny;
+pub mod inject;
+
+use crate::args::{LogFormat, Options};
+use crate::board::Plans;
+use crate::driver::{self, Chosen};
+use crate::job::{self, Job};
+use crate::libraries;
+use anyhow::{Context, Result, anyhow, bail};
+use cupeer_console::args::word;
+use cupeer_console::output;
+use cupeer_console::variables::{Environment, LD_LIBRARY_PATH, LD_PRELOAD, inherited};
+use cupeer_spec::env;
+use cupeer_spec::placeholders::{self, AFTER, Piece};
+use cupeer_spec::selector::FunctionSet;
+use deny::Verdicts;
+use std::ffi::{OsStr, OsString};
+use std::fs::OpenOptions;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// The tool that programs tell of their NVTX ranges.
+const NVTX: &str = "NVTX_INJECTION64_PATH";
+
+pub struct Settings {
+    pub preload: PathBuf,
+    pub variables: Vec<(&'static str, OsString)>,
+    pub driver: Option<Chosen>,
+    pub job: Option<Job>,
+    /// The seed of what fault plans leave to chance, where it was drawn.
+    drawn_seed: Option<u64>,
+    /// Where vLLM keeps its verdict on peers, where any are denied.
+    pub verdicts: Option<Verdicts>,
+}
+
+impl Settings {
+    /// Reads the options, and refuses what cannot work before anything is started. `program` is what a record is
+    /// named after that nobody names.
+    pub fn new(options: &Options, program: Option<&OsStr>) -> Result<Settings> {
+        let mut variables = Vec::new();
+        if let Some(format) = options.log {
+            variables.push((env::LOG, word(format).into()));
+        } else if inherited(env::LOG).is_none() {
+            let (file, set) = (options.log_file.is_some(), options.trace.is_some());
+            if file || set || options.failed {
+                // Who says what is logged, or where, wants a log.
+                variables.push((env::LOG, word(LogFormat::Text).into()));
+            }
+        }
+        if let Some(file) = &options.log_file {
+            variables.push((env::LOG_FILE, log_file(file)?.into_os_string()));
+        }
+        if let Some(set) = &options.trace {
+            FunctionSet::parse(set).map_err(|error| anyhow!("--trace '{set}', {}", error.explained(set)))?;
+            output::explain_runtime(set);
+            variables.push((env::TRACE, set.into()));
+        }
+        if options.failed {
+            variables.push((env::FAILED, "1".into()));
+        }
+        let is_recorded = options.record.as_deref() != Some(job::OFF);
+        variables.extend(check::variables(&options.check, program.is_some() && is_recorded)?);
+        let faults = inject::faults(&options.inject)?;
+        variables.extend(faults.variables);
+        variables.extend(deny::variables(options, program.is_some())?);
+        let preload = libraries::find_preload()?;
+        if options.nvtx {
+            variables.push(nvtx(&preload)?);
+        }
+        let driver = driver::choose(&options.driver)?;
+        if let Some(chosen) = &driver {
+            if chosen.directory.as_os_str().as_bytes().iter().any(|byte| b":;".contains(byte)) {
+                let directory = chosen.directory.display();
+                bail!("failed to use {directory}: a colon or semicolon ends a path in LD_LIBRARY_PATH");
+            }
+            variables.extend(chosen.setting.clone());
+        }
+        // Last: it makes a directory.
+        let job = Job::choose(options, program)?;
+        match &job {
+            Some(job) => {
+                variables.extend(job.variables());
+                variables.extend(program.and_then(|_| check::by_default(&options.check)));
+            }
+            None => {
+                variables.extend(check::without_record(options)?);
+                variables.push((env::RECORD, "off".into()));
+                variables.push((env::JOB, job::own_key()?.into()));
+            }
+        }
+        if options.inject.allow_faults {
+            match &job {
+                Some(job) if program.is_some() => Plans::allow(&job.directory)?,
+                Some(_) => {}
+                None => {
+                    bail!("--allow-faults needs a recording, by which 'cupeer fault' finds the processes")
+                }
+            }
+        }
+        let verdicts = Verdicts::of(&variables, job.as_ref())?;
+        variables.extend(verdicts.as_ref().and_then(Verdicts::variable));
+        Ok(Settings { preload, variables, driver, job, drawn_seed: faults.drawn_seed, verdicts })
+    }
+
+    /// What to say of a seed that was drawn: whoever wants the same again has to know it.
+    pub fn seed_drawn(&self) -> Option<String> {
+        let seed = self.drawn_seed?;
+        Some(format!("the fault plans leave something to chance; --seed {seed} repeats this run's decisions"))
+    }
+
+    /// Returns the variables that the loader reads, with what they contain already.
+    pub fn loader(&self, old: impl Fn(&str) -> Option<OsString>) -> Result<Vec<(&'static str, OsString)>> {
+        let mut variables = vec![(LD_PRELOAD, with_preload(old(LD_PRELOAD).as_ref(), &self.preload)?)];
+        if let Some(chosen) = &self.driver {
+            let old = old(LD_LIBRARY_PATH).filter(|old| !old.is_empty());
+            variables.push((LD_LIBRARY_PATH, with_directory(old.as_ref(), &chosen.directory)));
+        }
+        Ok(variables)
+    }
+
+    pub fn apply(&self, mut environment: Environment) -> Result<Environment> {
+        for (name, value) in &self.variables {
+            environment.set(name, value.clone());
+        }
+        let loader = self.loader(|name| environment.get(name).cloned())?;
+        loader.into_iter().for_each(|(name, value)| environment.set(name, value));
+        if self.driver.is_some() && self.variables.iter().all(|(name, _)| *name != env::DRIVER) {
+            // An inherited one is another than the simulated driver.
+            environment.remove(env::DRIVER);
+        }
+        for (name, value) in environment.iter() {
+            let ours = self.variables.iter().any(|(known, _)| name == known);
+            if ours || name == LD_PRELOAD || name == LD_LIBRARY_PATH {
+                tracing::debug!("{}={}", name.display(), value.display());
+            }
+        }
+        Ok(environment)
+    }
+}
+
+/// Names our library to NVTX, unless another tool is.
+fn nvtx(preload: &Path) -> Result<(&'static str, OsString)> {
+    let other = inherited(NVTX).filter(|known| Path::new(known) != preload);
+    if let Some(other) = other {
+        bail!("--nvtx: {NVTX} already names {}; a program tells one tool: remove either", other.display());
+    }
+    Ok((NVTX, preload.into()))
+}
+
+/// LD_PRELOAD with our library at its end: whoever was there first, ASan for one, may have to stay so. But before a driver,
+/// because linked calls go to whoever comes first.
+fn with_preload(old: Option<&OsString>, library: &Path) -> Result<OsString> {
+    let Some(old) = old.filter(|old| !old.is_empty()) else { return Ok(library.into()) };
+    let is_own = |element: &Path| {
+        element == library
+            || element.canonicalize().is_ok_and(|real| library.canonicalize().is_ok_and(|own| own == real))
+    };
+    let mut before_driver = None;
+    let mut is_there = false;
+    for element in libraries::preloaded(old) {
+        if is_own(element) {
+            is_there = true;
+        } else if element.file_name() == library.file_name() {
+            let other = element.display();
+            bail!(
+                "LD_PRELOAD already names another {}, {other}; remove it, because two cannot work together",
+                libraries::PRELOAD
+            );
+        } else if !is_there && before_driver.is_none() && driver::is_driver(element) {
+            before_driver =
+                Some(element.as_os_str().as_bytes().as_ptr() as usize - old.as_bytes().as_ptr() as usize);
+        }
+    }
+    if let Some(at) = before_driver {
+        let (before, behind) = old.as_bytes().split_at(at);
+        let others = libraries::preloaded(OsStr::from_bytes(behind)).filter(|element| !is_own(element));
+        let behind: Vec<&OsStr> = [library].into_iter().chain(others).map(Path::as_os_str).collect();
+        return Ok(OsString::from_vec([before, behind.join(OsStr::new(":")).as_bytes()].concat()));
+    }
+    if is_there {
+        tracing::debug!("LD_PRELOAD already has {}", library.display());
+        return Ok(old.clone());
+    }
+    let mut new = old.clone().into_vec();
+    if !new.ends_with(b":") && !new.ends_with(b" ") {
+        new.push(b':');
+    }
+    new.extend(library.as_os_str().as_bytes());
+    Ok(OsString::from_vec(new))
+}
+
+/// LD_LIBRARY_PATH with a directory at its start.
+pub fn with_directory(old: Option<&OsString>, directory: &Path) -> OsString {
+    let directory = directory.as_os_str();
+    match old {
+        None => directory.to_owned(),
+        Some(old) if old.as_bytes().split(|byte| *byte == b':').next() == Some(directory.as_bytes()) => {
+            old.clone()
+        }
+        Some(old) => [directory, old].join(OsStr::new(":")),
+    }
+}
+
+/// Makes the path of the log absolute, and finds out whether it can be written. What stands for a
+/// process's own value is left for that process to fill in.
+fn log_file(path: &Path) -> Result<PathBuf> {
+    let shown = path.display();
+    let absolute = std::path::absolute(path).with_context(|| format!("--log-file '{shown}'"))?;
+    let bytes = absolute.as_os_str().as_bytes();
+    if placeholders::pieces(bytes).any(|piece| piece == Piece::Stray) {
+        bail!("--log-file '{shown}': {AFTER}");
+    }
+    let is_pattern = |path: &Path| path.as_os_str().as_bytes().contains(&b'%');
+    if let Some(folder) = absolute.parent().filter(|folder| is_pattern(&absolute) && !is_pattern(folder)) {
+        check_access(folder, libc::W_OK | libc::X_OK)
+            .with_context(|| format!("failed to write into the directory of the log file '{shown}'"))?;
+    }
+    output::check_planted(&absolute).with_context(|| format!("failed to open the log file '{shown}'"))?;
+    if absolute.metadata().is_ok_and(|about| about.file_type().is_fifo()) {
+        // Opening it would tell its reader, by closing it again, that all is over.
+        check_access(&absolute, libc::W_OK)
+            .with_context(|| format!("failed to write to the log file '{shown}'"))?;
+    } else if !bytes.contains(&b'%') {
+        // Without O_NONBLOCK a device might stop us here.
+        let mut options = OpenOptions::new();
+        options.append(true).mode(0o600).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+        // One that is not there is made here or nowhere, unless a link of the user's leads there.
+        let is_new = absolute.symlink_metadata().is_err();
+        options
+            .create(!is_new)
+            .create_new(is_new)
+            .open(&absolute)
+            .with_context(|| format!("failed to open the log file '{shown}'"))?;
+    }
+    Ok(absolute)
+}
+
+pub fn check_access(path: &Path, mode: i32) -> std::io::Result<()> {
+    let path = std::ffi::CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: the path ends in NUL.
+    match unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), mode, libc::AT_EACCESS) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_preload_is_appended_once() {
+        let library = Path::new("/x/libcupeer.so");
+        let with = |old: &str| with_preload(Some(&old.into()), library).map(|new| new.into_string().unwrap());
+        assert_eq!(with_preload(None, library).unwrap(), "/x/libcupeer.so");
+        assert_eq!(with("").unwrap(), "/x/libcupeer.so");
+        assert_eq!(with("/a.so").unwrap(), "/a.so:/x/libcupeer.so");
+        assert_eq!(with("/a.so /b.so").unwrap(), "/a.so /b.so:/x/libcupeer.so");
+        assert_eq!(with("/a.so:").unwrap(), "/a.so:/x/libcupeer.so");
+        assert_eq!(with("/x/libcupeer.so:/a.so").unwrap(), "/x/libcupeer.so:/a.so");
+        assert_eq!(with("libcuda.so.1").unwrap(), "/x/libcupeer.so:libcuda.so.1");
+        assert_eq!(with("/a.so /l/libcuda.so /b.so").unwrap(), "/a.so /x/libcupeer.so:/l/libcuda.so:/b.so");
+        assert_eq!(with("libcuda.so.1:/x/libcupeer.so:/b.so").unwrap(), "/x/libcupeer.so:libcuda.so.1:/b.so");
+        assert_eq!(with("/x/libcupeer.so:libcuda.so.1").unwrap(), "/x/libcupeer.so:libcuda.so.1");
+        assert!(with("/y/libcupeer.so").unwrap_err().to_string().contains("/y/libcupeer.so"));
+    }
+}

@@ -1,0 +1,77 @@
+//! The variables of the checks, and which of their options are refused.
+
+use crate::args::{CheckArgs, Level, Options};
+use crate::job;
+use anyhow::{Result, anyhow, bail, ensure};
+use cupeer_console::args::word;
+use cupeer_console::variables::inherited;
+use cupeer_rules::RuleSet;
+use cupeer_spec::env;
+use std::ffi::{OsStr, OsString};
+
+/// What the options say. `is_by_default` is that the rules are checked where they say nothing.
+pub fn variables(options: &CheckArgs, is_by_default: bool) -> Result<Vec<(&'static str, OsString)>> {
+    let sets = [
+        ("--ignore", env::IGNORE, &options.ignore),
+        ("--only", env::ONLY, &options.only),
+        ("--abort-on", env::ABORT_ON, &options.abort_on),
+        ("--stop-on", env::STOP_ON, &options.stop_on),
+    ];
+    let mut variables = Vec::new();
+    if let Some(level) = options.check {
+        variables.push((env::CHECK, word(level).into()));
+    }
+    for (option, variable, set) in sets {
+        let Some(set) = set else { continue };
+        let is_checked = match (options.check, inherited(env::CHECK)) {
+            (Some(level), _) => level != Level::Off,
+            (None, Some(inherited)) => !is_off(&inherited),
+            (None, None) => is_by_default,
+        };
+        ensure!(is_checked, "{option} chooses rules, but nothing is checked; add --check");
+        RuleSet::parse(set).map_err(|error| anyhow!("{option} '{set}', {error}"))?;
+        variables.push((variable, set.into()));
+    }
+    Ok(variables)
+}
+
+fn is_off(level: &OsStr) -> bool {
+    level == word(Level::Off).as_str()
+}
+
+/// What a run that records sets where nobody says how to check.
+pub fn by_default(options: &CheckArgs) -> Option<(&'static str, OsString)> {
+    let is_unsaid = options.check.is_none() && inherited(env::CHECK).is_none();
+    is_unsaid.then(|| (env::CHECK, env::BRIEF.into()))
+}
+
+/// Makes sure that the rules are checked: an option asks what they found.
+pub fn imply(options: &mut Options, option: &str) -> Result<()> {
+    let check = &mut options.check;
+    ensure!(check.check != Some(Level::Off), "{option} and --check=off contradict each other");
+    let is_off_record = options.record.as_deref() == Some(job::OFF);
+    ensure!(
+        !is_off_record,
+        "{option} and --record off contradict each other: findings go into the recording"
+    );
+    if check.check.is_none() && inherited(env::CHECK).is_none_or(|level| is_off(&level)) {
+        check.check = Some(Level::Brief);
+    }
+    Ok(())
+}
+
+/// What holds where nothing is recorded: `--check` is refused. An inherited one gives way to `--record off`, or
+/// every process would complain that it cannot check.
+pub fn without_record(options: &Options) -> Result<Option<(&'static str, OsString)>> {
+    let is_off = options.record.as_deref() == Some(job::OFF);
+    match options.check.check {
+        None | Some(Level::Off) => {
+            let is_inherited = is_off && inherited(env::CHECK).is_some();
+            Ok(is_inherited.then(|| (env::CHECK, OsString::new())))
+        }
+        Some(_) if is_off => {
+            bail!("--check and --record off contradict each other: findings go into the recording")
+        }
+        Some(_) => bail!("--check needs a recording, but nothing is recorded; add --out DIR"),
+    }
+}

@@ -1,0 +1,255 @@
+//! Denied pairs: which devices the words of `--deny-peer` mean, and what else a run must know.
+//!
+//! The library is told UUIDs, which are the same in all processes. What they are is known here: from the topology of the
+//! simulated driver, or else from NVML.
+
+mod machine;
+
+use crate::args::{DenyArgs, Options};
+use crate::job::Job;
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use cupeer_console::variables::{Environment, inherited};
+use cupeer_recordings::job::temporary;
+use cupeer_spec::deny::{self, Denied, Name, Pair, Written};
+use cupeer_spec::env;
+use cupeer_topology::Topology;
+use machine::{Device, Machine};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use tempfile::TempDir;
+
+/// The variable that says where vLLM keeps what it has found out.
+const VLLM_CACHE_ROOT: &str = "VLLM_CACHE_ROOT";
+
+/// What no mask of ours reaches.
+const UNMASKED: &str = "denied pairs: --deny-peer does not block copies between devices (cuMemcpyPeer; the driver \
+stages them), imported memory pools when nothing is recorded, or what tools read from sysfs; links to a switch are hidden entirely";
+
+pub fn unmasked(environment: &Environment) -> Option<&'static str> {
+    environment.get(env::DENY_PEER).filter(|pairs| !pairs.is_empty()).map(|_| UNMASKED)
+}
+
+/// The variables that the options become. `is_here` says whether the program runs on this machine.
+pub fn variables(options: &Options, is_here: bool) -> Result<Vec<(&'static str, OsString)>> {
+    let DenyArgs { deny_peer, peer_limit } = &options.deny;
+    let mut variables = Vec::new();
+    if let Some(text) = deny_peer {
+        let denied = denied(text, &Machine::of(&options.driver), is_here).map_err(|error| {
+            match format!("{error:#}") {
+                placed if placed.starts_with("column ") => anyhow!("--deny-peer '{text}', {placed}"),
+                other => anyhow!("--deny-peer '{text}': {other}"),
+            }
+        })?;
+        variables.push((env::DENY_PEER, denied.to_string().into()));
+    }
+    if let Some(limit) = peer_limit {
+        variables.push((env::PEER_LIMIT, limit.to_string().into()));
+    }
+    Ok(variables)
+}
+
+/// Where vLLM keeps its verdict on peers, which it would read in later runs, and those of earlier ones in this.
+pub enum Verdicts {
+    InJob(PathBuf),
+    Temporary(TempDir),
+    Chosen(PathBuf),
+}
+
+impl Verdicts {
+    /// `None` where nothing is denied.
+    pub fn of(variables: &[(&'static str, OsString)], job: Option<&Job>) -> Result<Option<Verdicts>> {
+        if variables.iter().all(|(name, _)| *name != env::DENY_PEER) {
+            return Ok(None);
+        }
+        if let Some(place) = inherited(VLLM_CACHE_ROOT) {
+            return Ok(Some(Verdicts::Chosen(place.into())));
+        }
+        // One with placeholders is made by the processes.
+        if let Some(job) = job.filter(|job| job.directory.is_dir()) {
+            return Ok(Some(Verdicts::InJob(job.vllm_cache()?)));
+        }
+        let temporary = temporary("cupeer-vllm-").context("failed to make a directory for vLLM's cache")?;
+        Ok(Some(Verdicts::Temporary(temporary)))
+    }
+
+    /// The variable, where it is for us to set.
+    pub fn variable(&self) -> Option<(&'static str, OsString)> {
+        let place = match self {
+            Verdicts::InJob(place) => place.as_path(),
+            Verdicts::Temporary(place) => place.path(),
+            Verdicts::Chosen(_) => return None,
+        };
+        Some((VLLM_CACHE_ROOT, place.into()))
+    }
+
+    pub fn warning(&self) -> Option<String> {
+        let Verdicts::Chosen(place) = self else { return None };
+        Some(format!(
+            "{VLLM_CACHE_ROOT} is set: vLLM caches what it finds out about peers in {} \
+             (gpu_p2p_access_cache_for_*.json), and carries it from earlier runs into this one and from this one \
+             into later ones",
+            place.display()
+        ))
+    }
+
+    /// Keeps the directory, for processes that outlive us.
+    pub fn keep(&mut self) {
+        if let Verdicts::Temporary(directory) = self {
+            directory.disable_cleanup(true);
+        }
+    }
+}
+
+fn denied(text: &str, machine: &Machine, is_here: bool) -> Result<Denied> {
+    if text == deny::ALL {
+        return Ok(Denied::All);
+    }
+    if text.ends_with(".toml") {
+        return of_file(text, machine, is_here);
+    }
+    let mut pairs = Vec::new();
+    for Written { from, to, oneway } in deny::written(text).map_err(anyhow::Error::msg)? {
+        let named = |(column, word): (usize, &str)| {
+            name(word, machine, is_here).with_context(|| format!("column {column}"))
+        };
+        let pair = Pair { from: named(from)?, to: named(to)?, oneway };
+        if pair.from == pair.to {
+            bail!("column {}: a pair has two devices, but '{}' is the first one again", to.0, to.1);
+        }
+        pairs.push(pair);
+    }
+    Ok(Denied::Pairs(pairs))
+}
+
+/// The device that a word means.
+fn name(word: &str, machine: &Machine, is_here: bool) -> Result<Name> {
+    let whole = Name::parse(word);
+    let devices = match machine.devices() {
+        Ok(devices) => devices,
+        // Whole names need nobody to explain them.
+        Err(reason) => match whole {
+            Some(name) => return Ok(name),
+            None => bail!(
+                "cannot find out which device '{word}' is ({reason}); name devices by UUID, as 'nvidia-smi -L' \
+                 prints them"
+            ),
+        },
+    };
+    let is_it = |(index, device): &(usize, &Device)| match whole {
+        Some(name) => name.is(&device.identity()),
+        None if word.bytes().all(|byte| byte.is_ascii_digit()) => word.parse() == Ok(*index),
+        None => {
+            let begin = word.to_ascii_lowercase();
+            begin.len() > 4 && device.text().to_ascii_lowercase().starts_with(&begin)
+        }
+    };
+    let found: Vec<_> = devices.iter().enumerate().filter(is_it).collect();
+    match (&found[..], whole) {
+        ([(_, device)], _) => Ok(Name::Uuid(device.uuid)),
+        // For another machine than this one.
+        ([], Some(name)) if !is_here && !machine.is_simulated() => Ok(name),
+        ([], _) => bail!("there is no device '{word}'; there {}", machine::shown(devices)),
+        (several, _) => {
+            let names: Vec<String> = several.iter().map(|(_, device)| device.text()).collect();
+            bail!("'{word}' is the start of several: {}", names.join(", "))
+        }
+    }
+}
+
+/// The pairs that have no access in a topology file, or over whose link something was found to be bad. Its devices are those with their UUIDs, or else those with their
+/// indices.
+fn of_file(path: &str, machine: &Machine, is_here: bool) -> Result<Denied> {
+    let topology = Topology::parse(path).map_err(anyhow::Error::msg)?;
+    let own = topology.devices();
+    let by_uuid =
+        |devices: &[Device]| own.iter().all(|device| devices.iter().any(|known| known.uuid == device.uuid));
+    let names: Vec<Name> = match machine.devices() {
+        Ok(devices) if is_here && !by_uuid(devices) => {
+            let here = machine::shown(devices);
+            ensure!(devices.len() >= own.len(), "it has {} devices, but here {here}", own.len());
+            devices[..own.len()].iter().map(|device| Name::Uuid(device.uuid)).collect()
+        }
+        _ => own.iter().map(|device| Name::Uuid(device.uuid)).collect(),
+    };
+    let reaches = |from, to| topology.link(from, to).is_none_or(|link| link.can_access && !link.is_bad());
+    let mut pairs = Vec::new();
+    for from in 0..own.len() {
+        for to in 0..own.len() {
+            let oneway = reaches(to, from);
+            // A pair that is denied in both directions is told once.
+            if !reaches(from, to) && (oneway || from < to) {
+                pairs.push(Pair { from: names[from], to: names[to], oneway });
+            }
+        }
+    }
+    ensure!(
+        !pairs.is_empty(),
+        "it denies nothing: all its devices reach each other, and 'cupeer doctor --p2p' has found no link bad; a [[link]] \
+         of kind = \"none\" makes a pair that does not"
+    );
+    Ok(Denied::Pairs(pairs))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(text: &str) -> Machine {
+        Machine::Simulated(Topology::parse(text).unwrap().devices().iter().map(Device::of_topology).collect())
+    }
+
+    fn uuid(index: u8) -> String {
+        format!("GPU-c09ee200-5130-4d0e-b00d-0000000000{index:02x}")
+    }
+
+    #[test]
+    fn devices_are_meant_by_index_uuid_and_address() {
+        let four = machine("nvlink:4");
+        let pair = |a, b, oneway: &str| format!("{}/{}{oneway}", uuid(a), uuid(b));
+        for (text, wanted) in [
+            ("0/1".to_owned(), pair(0, 1, "")),
+            ("3/0:oneway,1/2".into(), format!("{},{}", pair(3, 0, ":oneway"), pair(1, 2, ""))),
+            (format!("{}/1E:00.0", uuid(0)), pair(0, 1, "")),
+            ("0000:1b:00.0/00000000:24:00.0".into(), pair(0, 3, "")),
+            (format!("2/gpu-{}", &uuid(1)[4..]), pair(2, 1, "")),
+            ("all".into(), "all".into()),
+        ] {
+            assert_eq!(denied(&text, &four, true).map(|d| d.to_string()).unwrap(), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_place_and_what_there_is() {
+        let two = machine("nvlink:2");
+        for (text, error) in [
+            (
+                "0/2",
+                "column 3: there is no device '2'; there are 0 (GPU-c09ee200-5130-4d0e-b00d-000000000000, 0000:1b:00.0) and 1 (",
+            ),
+            ("x/1", "column 1: there is no device 'x'; there are 0"),
+            ("0/1,1/1", "column 7: a pair has two devices, but '1' is the first one again"),
+            ("0/1b:00.0", "column 3: a pair has two devices, but '1b:00.0' is the first one again"),
+            ("GPU-c09ee200/1", "column 1: 'GPU-c09ee200' is the start of several: GPU-"),
+            ("0-1", "column 1: a pair is two devices with a '/' between them, such as 0/1"),
+            ("", "column 1: a pair of devices is missing here"),
+            ("0/GPU-c09ee200-5130-4d0e-b00d-0000000000ff", "column 3: there is no device 'GPU-c09ee200"),
+        ] {
+            let got = format!("{:#}", denied(text, &two, true).unwrap_err());
+            assert!(got.starts_with(error), "{text}: {got}");
+        }
+    }
+
+    #[test]
+    fn whole_names_need_no_machine() {
+        let nowhere = Machine::Unknown("there is none".into());
+        let text = format!("{}/{}", uuid(0), uuid(1));
+        assert_eq!(denied(&text, &nowhere, true).unwrap().to_string(), text);
+        let error = format!("{:#}", denied("0/1", &nowhere, true).unwrap_err());
+        assert!(
+            error.starts_with(
+                "column 1: cannot find out which device '0' is (there is none); name devices by UUID"
+            ),
+            "{error}"
+        );
+    }
+}

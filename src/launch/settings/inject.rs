@@ -1,0 +1,221 @@
+//! Fault plans: the options and files become one text, which every process of the job reads.
+//!
+//! What belongs here: what the text is made of, and what is refused before anything starts. What a rule means is
+//! `cupeer_spec::fault`'s.
+
+mod files;
+
+use crate::args::InjectArgs;
+use anyhow::{Context, Result, bail, ensure};
+use cupeer_console::output::{self, Failure};
+use cupeer_console::status;
+use cupeer_console::variables::inherited;
+use cupeer_recordings::job::random;
+use cupeer_report::terminal::clean;
+use cupeer_spec::env;
+use cupeer_spec::fault::{LONGEST_NAME, Plan, PlanError, Rule, is_name};
+use cupeer_spec::selector::explained;
+use std::collections::HashMap;
+use std::ffi::OsString;
+
+/// The name of the plan that `--inject` makes.
+const COMMAND_LINE: &str = "inject";
+/// The most bytes of a plan's name: its rules' names need some more.
+const LONGEST_PLAN: usize = 40;
+/// The most bytes that are handed on: a variable holds 128 KiB.
+const LONGEST_TEXT: usize = 100 << 10;
+/// The most characters of a plan that a message repeats.
+const MOST_SHOWN: usize = 70;
+
+#[derive(Default)]
+pub struct Faults {
+    pub variables: Vec<(&'static str, OsString)>,
+    /// The seed of what the plans leave to chance, where it was drawn.
+    pub drawn_seed: Option<u64>,
+}
+
+/// All rules so far, and how many each plan has.
+#[derive(Default)]
+struct Rules {
+    plan: Plan,
+    counts: HashMap<String, usize>,
+}
+
+impl Rules {
+    fn add(&mut self, plan: &str, text: &str) -> Result<usize, PlanError> {
+        let count = self.counts.entry(plan.to_owned()).or_default();
+        let added = self.plan.add(plan, *count, text)?;
+        *count += added;
+        Ok(added)
+    }
+}
+
+/// The plan of some options, for a job that is running: its faults, which are called after the plan, and the seed of
+/// those that leave something to chance.
+pub fn plan(options: &InjectArgs, name: impl FnOnce() -> String) -> Result<(Vec<Rule>, u64)> {
+    let mut rules = read(options)?.plan.rules;
+    if rules.is_empty() {
+        return Ok((rules, 0));
+    }
+    let (name, unnamed) = (name(), format!("{COMMAND_LINE}/"));
+    for rule in &mut rules {
+        if let Some(own) = rule.name.strip_prefix(&unnamed) {
+            rule.name = format!("{name}/{own}");
+        }
+    }
+    let seed = if rules.iter().any(Rule::is_random) { options.seed.map_or_else(draw, Ok)? } else { 0 };
+    Ok((rules, seed))
+}
+
+/// Reads the options and files of faults.
+fn read(options: &InjectArgs) -> Result<Rules> {
+    let mut rules = Rules::default();
+    for text in &options.inject {
+        match rules.add(COMMAND_LINE, text) {
+            Ok(0) => bail!("--inject '{}': it contains no fault", shown(text)),
+            Ok(_) => output::explain_runtime(text),
+            Err(error) => return Err(refusal(text, &error).into()),
+        }
+    }
+    files::read(&options.inject_file, &mut rules)?;
+    Ok(rules)
+}
+
+pub fn faults(options: &InjectArgs) -> Result<Faults> {
+    let rules = read(options)?;
+    let mut faults = Faults::default();
+    if rules.plan.rules.is_empty() {
+        without_plan(options)?;
+    } else {
+        let (text, drawn_seed) = handed_on(&rules.plan, options.seed)?;
+        faults = Faults { variables: vec![(env::INJECT, text.into())], drawn_seed };
+    }
+    if options.allow_faults {
+        faults.variables.push((env::ALLOW_FAULTS, "1".into()));
+    }
+    if options.dry_run {
+        faults.variables.push((env::DRY_RUN, "1".into()));
+    }
+    Ok(faults)
+}
+
+fn without_plan(options: &InjectArgs) -> Result<()> {
+    let add = "but there is none; add --inject or --inject-file";
+    let has_plan = inherited(env::INJECT).is_some();
+    ensure!(!options.dry_run || has_plan, "--dry-run tries fault plans, {add}");
+    ensure!(options.seed.is_none(), "--seed is for fault plans, {add}");
+    Ok(())
+}
+
+/// The text for the library: each rule with its whole name, and with a seed where it needs one. Also gives the seed
+/// where one had to be drawn.
+fn handed_on(plan: &Plan, seed: Option<u64>) -> Result<(String, Option<u64>)> {
+    let needs_one = plan.rules.iter().any(|rule| rule.is_random() && !rule.says("seed"));
+    let drawn = if needs_one && seed.is_none() { Some(draw()?) } else { None };
+    let seed = seed.or(drawn).unwrap_or_default();
+    let rules: Vec<String> = plan.rules.iter().map(|rule| rule.whole_text(seed)).collect();
+    let text = rules.join(";");
+    if text.len() > LONGEST_TEXT {
+        bail!(
+            "the fault plans are {} KiB long with the names of their faults, but only {} KiB can be handed to a program; leave some out",
+            text.len().div_ceil(1024),
+            LONGEST_TEXT >> 10
+        );
+    }
+    Ok((text, drawn))
+}
+
+/// A seed, short enough to be typed.
+fn draw() -> Result<u64> {
+    let bytes = random().context("failed to make a random seed; give one with --seed N")?;
+    Ok(u32::from_ne_bytes(bytes).into())
+}
+
+fn refusal(text: &str, error: &PlanError) -> Failure {
+    let line = text.split('\n').nth(error.line - 1).unwrap_or_default();
+    let place = if text.contains('\n') { format!("line {}, ", error.line) } else { String::new() };
+    Failure {
+        sentence: format!(
+            "--inject '{}', {place}column {}: {}",
+            shown(text),
+            error.column,
+            explained(line, error.column, &error.message)
+        ),
+        excerpt: Some(excerpt(line, error.column)),
+        status: status::OURS,
+    }
+}
+
+/// A text as a message repeats it: one line, harmless on a terminal, not too long.
+fn shown(text: &str) -> String {
+    let mut shown: String = clean(&text.chars().take(MOST_SHOWN).collect::<String>());
+    if text.chars().nth(MOST_SHOWN).is_some() {
+        shown += "...";
+    }
+    shown
+}
+
+/// What of a line is around a column, and below it a mark. The column counts bytes, the mark stands under a character.
+fn excerpt(line: &str, column: usize) -> String {
+    let place = line.char_indices().take_while(|(at, _)| at + 1 < column).count();
+    let from = (place + 20).saturating_sub(MOST_SHOWN);
+    let dots = if from > 0 { "..." } else { "" };
+    let part = clean(&line.chars().skip(from).take(MOST_SHOWN).collect::<String>());
+    let indent = " ".repeat(dots.len() + place - from);
+    format!("  {dots}{part}\n  {indent}^")
+}
+
+fn is_plan_name(text: &str) -> bool {
+    const { assert!(LONGEST_PLAN < LONGEST_NAME) };
+    is_name(text) && !text.contains('/') && text.len() <= LONGEST_PLAN
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(texts: &[&str], seed: Option<u64>) -> Result<Faults> {
+        let inject = texts.iter().map(|text| (*text).to_owned()).collect();
+        faults(&InjectArgs { inject, seed, ..InjectArgs::default() })
+    }
+
+    fn text(faults: &Faults) -> &str {
+        let (_, text) = faults.variables.iter().find(|(name, _)| *name == env::INJECT).unwrap();
+        text.to_str().unwrap()
+    }
+
+    #[test]
+    fn a_seed_is_given_or_drawn_where_chance_is_involved() {
+        let given = of(&["@ipc:p=10%:delay=1ms;@ipc:hang;@ipc:p=5%:seed=3:hang"], Some(7)).unwrap();
+        let wanted = "@ipc:p=10%:delay=1ms:seed=7:name=inject/1;@ipc:hang:name=inject/2;@ipc:p=5%:seed=3:hang:name=inject/3";
+        assert_eq!((text(&given), given.drawn_seed), (wanted, None));
+        let drawn = of(&["@ipc:p=10%:delay=1ms"], None).unwrap();
+        let seed = drawn.drawn_seed.unwrap();
+        assert!(text(&drawn).contains(&format!(":seed={seed}:")), "{}", text(&drawn));
+        assert_eq!(of(&["@ipc:p=10%:seed=1:delay=1ms"], None).unwrap().drawn_seed, None);
+    }
+
+    #[test]
+    fn what_is_handed_on_means_what_was_written() {
+        let faults = of(&["@ipc:thread=a*:name=n;^@lookup:delay=1ms~1us"], Some(5));
+        assert!(faults.is_err(), "a rule that does nothing");
+        let faults = of(&["@ipc:thread=a*:name=n:hang;^@lookup:delay=1ms~1us"], Some(5)).unwrap();
+        let read = Plan::parse("env", text(&faults)).unwrap();
+        let names: Vec<&str> = read.rules.iter().map(|rule| rule.name.as_str()).collect();
+        assert_eq!((names, read.rules[1].seed), (vec!["inject/n", "inject/2"], 5));
+    }
+
+    #[test]
+    fn an_excerpt_marks_the_place() {
+        assert_eq!(excerpt("@ipc:dealy=1ms", 6), "  @ipc:dealy=1ms\n       ^");
+        assert_eq!(excerpt("@ipc", 5), "  @ipc\n      ^");
+        assert_eq!(excerpt("ää:x", 6), "  ää:x\n     ^");
+        assert_eq!(excerpt("a\u{1b}b", 2), "  a\u{fffd}b\n   ^");
+        let long = "x".repeat(300);
+        for column in [1, 69, 70, 71, 300, 301] {
+            let excerpt = excerpt(&long, column);
+            let (line, mark) = excerpt.split_once('\n').unwrap();
+            assert!(line.len() <= MOST_SHOWN + 5 && mark.len() <= line.len() + 1, "{column}: {excerpt}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What NVML says of the devices of the machine and of their pairs.
+
+use super::{c_text, handles, kernel_address, uuid};
+use crate::call;
+use crate::library::{Device, NVLINK, p2p_status, start};
+use cupeer_spec::abi::{nvmlGpuFabricInfoV_t, nvmlPciInfo_t};
+use libloading::os::unix::Library as Handle;
+use serde::{Deserialize, Serialize};
+use std::ffi::c_uint;
+
+#[derive(Serialize, Deserialize, Clone, Default, Debug)]
+pub struct Nvml {
+    /// The version of the libraries, such as 580.159.04.
+    pub driver: Option<String>,
+    pub devices: Vec<NvmlDevice>,
+    /// All ordered pairs of different devices.
+    pub pairs: Vec<NvmlPair>,
+}
+
+/// A device; what NVML refused to say is `None`.
+#[derive(Serialize, Deserialize, Clone, Default, Debug)]
+pub struct NvmlDevice {
+    /// As the kernel writes it.
+    pub pci: String,
+    pub uuid: String,
+    pub name: String,
+    /// The bytes of its memory.
+    pub memory: Option<u64>,
+    /// The bytes of its BAR1.
+    pub bar1: Option<u64>,
+    pub persistence: Option<bool>,
+    pub mig: Option<bool>,
+    /// `nvmlComputeMode_t`.
+    pub compute_mode: Option<i32>,
+    pub fabric: Option<Fabric>,
+}
+
+/// Its part in a fabric.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+pub struct Fabric {
+    /// 0: there is none; 1: not started; 2: in progress; 3: complete.
+    pub state: u8,
+    /// What the registration ended in.
+    pub status: i32,
+    pub cluster: String,
+    pub clique: u32,
+}
+
+/// Two devices by their places in `devices`, and `nvmlGpuP2PStatus_t` for some uses of the way between them.
+#[derive(Serialize, Deserialize, Clone, Default, Debug)]
+pub struct NvmlPair {
+    pub from: usize,
+    pub to: usize,
+    pub read: Option<i32>,
+    pub write: Option<i32>,
+    pub nvlink: Option<i32>,
+}
+
+pub fn ask() -> Result<Nvml, String> {
+    let library = start()?;
+    let mut text = [0u8; 96];
+    let driver = call!(&library, "nvmlSystemGetDriverVersion", (text.as_mut_ptr() => *mut u8, 80 => c_uint));
+    let handles = handles(&library)?;
+    let driver = driver.ok().map(|()| c_text(&text));
+    let devices = handles.iter().map(|handle| device(&library, *handle)).collect::<Result<_, _>>()?;
+    Ok(Nvml { driver, devices, pairs: pairs(&library, &handles) })
+}
+
+fn device(library: &Handle, device: Device) -> Result<NvmlDevice, String> {
+    // SAFETY: all-zero bytes are valid for a structure of numbers and characters.
+    let mut pci: nvmlPciInfo_t = unsafe { std::mem::zeroed() };
+    call!(library, "nvmlDeviceGetPciInfo_v3", (device => Device, &mut pci => *mut nvmlPciInfo_t))?;
+    let uuid = uuid(library, device)?;
+    let mut text = [0u8; 96];
+    let name =
+        call!(library, "nvmlDeviceGetName", (device => Device, text.as_mut_ptr() => *mut u8, 96 => c_uint));
+    // Total, reserved or free, and used.
+    let mut bar1 = [0u64; 3];
+    let has_bar1 =
+        call!(library, "nvmlDeviceGetBAR1MemoryInfo", (device => Device, bar1.as_mut_ptr() => *mut u64));
+    let mut memory = [0u64; 3];
+    let has_memory =
+        call!(library, "nvmlDeviceGetMemoryInfo", (device => Device, memory.as_mut_ptr() => *mut u64));
+    let number = |result: Result<(), String>, value: i32| result.ok().map(|()| value);
+    let mut mode = 0;
+    let persistence =
+        call!(library, "nvmlDeviceGetPersistenceMode", (device => Device, &mut mode => *mut i32));
+    let persistence = number(persistence, mode);
+    let (mut current, mut pending): (c_uint, c_uint) = (0, 0);
+    let mig = call!(library, "nvmlDeviceGetMigMode",
+        (device => Device, &mut current => *mut c_uint, &mut pending => *mut c_uint));
+    let mut mode = 0;
+    let compute = call!(library, "nvmlDeviceGetComputeMode", (device => Device, &mut mode => *mut i32));
+    Ok(NvmlDevice {
+        pci: kernel_address(&c_text(&pci.busId.map(|letter| letter.to_ne_bytes()[0]))),
+        uuid,
+        name: name.map(|()| c_text(&text)).unwrap_or_default(),
+        memory: has_memory.ok().map(|()| memory[0]),
+        bar1: has_bar1.ok().map(|()| bar1[0]),
+        persistence: persistence.map(|mode| mode == 1),
+        mig: mig.ok().map(|()| current == 1),
+        compute_mode: number(compute, mode),
+        fabric: fabric(library, device),
+    })
+}
+
+fn fabric(library: &Handle, device: Device) -> Option<Fabric> {
+    // SAFETY: all-zero bytes are valid for a structure of numbers.
+    let mut info: nvmlGpuFabricInfoV_t = unsafe { std::mem::zeroed() };
+    // The second version, as nvml.h makes its number.
+    info.version = u32::try_from(size_of::<nvmlGpuFabricInfoV_t>()).ok()? | (2 << 24);
+    call!(library, "nvmlDeviceGetGpuFabricInfoV", (device => Device, &mut info => *mut nvmlGpuFabricInfoV_t))
+        .ok()?;
+    let cluster = info.clusterUuid.iter().map(|byte| format!("{byte:02x}")).collect();
+    Some(Fabric { state: info.state, status: info.status.0, cluster, clique: info.cliqueId })
+}
+
+fn pairs(library: &Handle, handles: &[Device]) -> Vec<NvmlPair> {
+    let status = |from: usize, to: usize, index| p2p_status(library, handles[from], handles[to], index);
+    let all = (0..handles.len()).flat_map(|from| (0..handles.len()).map(move |to| (from, to)));
+    all.filter(|(from, to)| from != to)
+        .map(|(from, to)| NvmlPair {
+            from,
+            to,
+            read: status(from, to, 0),
+            write: status(from, to, 1),
+            nvlink: status(from, to, NVLINK),
+        })
+        .collect()
+}

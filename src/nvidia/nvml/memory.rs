@@ -1,0 +1,105 @@
+//! Use of the memory of all devices, by process, as NVML reports it.
+
+use super::{handles, uuid};
+use crate::call;
+use crate::library::{Device, start};
+use cupeer_record::{Holder, Sample, alive, host, sample};
+use libloading::os::unix::Library as Handle;
+use std::collections::BTreeMap;
+use std::ffi::c_uint;
+use std::mem::ManuallyDrop;
+
+/// How many processes a device may have: of more, NVML lists none.
+const MOST: usize = 4096;
+/// NVML_VALUE_NOT_AVAILABLE.
+const NOT_AVAILABLE: u64 = u64::MAX;
+/// nvmlMemory_v2_t: its size, and its version as nvml.h makes it.
+const MEMORY_V2: u64 = 40 | 2 << 24;
+/// Kinds of processes. One that computes and draws is of two kinds, with the same memory.
+const KINDS: [&str; 3] = ["Compute", "Graphics", "MPSCompute"];
+/// Versions of the functions that list processes, with the words of each process: a pid, bytes, and a MIG instance.
+const VERSIONS: [(&str, usize); 3] = [("_v3", 3), ("_v2", 3), ("", 2)];
+
+/// NVML, ready to be asked.
+pub struct Nvml(ManuallyDrop<Handle>);
+
+impl Nvml {
+    pub fn load() -> Result<Nvml, String> {
+        start().map(Nvml)
+    }
+
+    /// Returns the memory of all devices, and of all instances of those that are split (MIG).
+    pub fn samples(&self) -> Result<Vec<Sample>, String> {
+        let boot_id = host::boot_id().unwrap_or_default();
+        let devices = handles(&self.0)?.into_iter().flat_map(|device| self.instances(device));
+        let sample = |device| {
+            let uuid = cupeer_spec::uuid::parse(&uuid(&self.0, device).ok()?)?;
+            let [total, used, free] = self.memory(device)?;
+            let holder = |(pid, bytes): (u32, u64)| {
+                let (process, name) = alive::of_driver(pid).unzip();
+                let bytes = (bytes != NOT_AVAILABLE).then_some(bytes);
+                Holder { pid, process, bytes, name: name.unwrap_or_default() }
+            };
+            let holders = self.processes(device).map(|all| all.into_iter().map(holder).collect());
+            Some(Sample { boot_id, at: sample::now(), device: uuid, total, used, free, holders })
+        };
+        Ok(devices.filter_map(sample).collect())
+    }
+
+    /// Returns the MIG instances of a device, or the device itself if it has none.
+    fn instances(&self, device: Device) -> Vec<Device> {
+        let mut count: c_uint = 0;
+        let asked =
+            call!(&self.0, "nvmlDeviceGetMaxMigDeviceCount", (device => Device, &mut count => *mut c_uint));
+        let instance = |index| {
+            let mut instance = Device::NONE;
+            call!(&self.0, "nvmlDeviceGetMigDeviceHandleByIndex",
+                (device => Device, index => c_uint, &mut instance => *mut Device))
+            .ok()
+            .map(|()| instance)
+        };
+        let instances = (0..count).filter(|_| asked.is_ok()).filter_map(instance).collect::<Vec<_>>();
+        if instances.is_empty() { vec![device] } else { instances }
+    }
+
+    /// Returns total, used, and free bytes. The second version of the question leaves reserved memory out of the used, as
+    /// nvidia-smi does.
+    fn memory(&self, device: Device) -> Option<[u64; 3]> {
+        let mut words = [MEMORY_V2, 0, 0, 0, 0];
+        let asked =
+            call!(&self.0, "nvmlDeviceGetMemoryInfo_v2", (device => Device, words.as_mut_ptr() => *mut u64));
+        if asked.is_ok() {
+            let [_, total, _, free, used] = words;
+            return Some([total, used, free]);
+        }
+        let mut words = [0; 3];
+        call!(&self.0, "nvmlDeviceGetMemoryInfo", (device => Device, words.as_mut_ptr() => *mut u64)).ok()?;
+        let [total, free, used] = words;
+        Some([total, used, free])
+    }
+
+    /// Returns the processes with memory of a device, and their bytes; `None` if NVML lists none of any kind.
+    fn processes(&self, device: Device) -> Option<BTreeMap<u32, u64>> {
+        let lists = KINDS.iter().filter_map(|kind| {
+            let list = |(version, words): &(&str, usize)| {
+                let function = format!("nvmlDeviceGet{kind}RunningProcesses{version}");
+                self.list(device, &function, *words)
+            };
+            VERSIONS.iter().find_map(list)
+        });
+        lists.reduce(|mut all, more| {
+            all.extend(more);
+            all
+        })
+    }
+
+    fn list(&self, device: Device, function: &str, words: usize) -> Option<BTreeMap<u32, u64>> {
+        let (mut count, mut buffer) = (MOST as c_uint, vec![0u64; words * MOST]);
+        call!(&self.0, function, (device => Device, &mut count => *mut c_uint, buffer.as_mut_ptr() => *mut u64)).ok()?;
+        // The pid is the first half of its word; the other half is padding.
+        let process = |words: &[u64]| {
+            (u32::from_ne_bytes(words[0].to_ne_bytes()[..4].try_into().unwrap_or_default()), words[1])
+        };
+        Some(buffer.chunks_exact(words).take(count as usize).map(process).collect())
+    }
+}

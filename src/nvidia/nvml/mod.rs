@@ -1,0 +1,59 @@
+//! NVML, asked by the command itself. All of it may be missing.
+//!
+//! `machine` asks for what `doctor` examines, `memory` for the use of memory that `run` notes and `top` shows.
+
+pub mod machine;
+pub mod memory;
+
+use crate::call;
+use crate::library::Device;
+use libloading::os::unix::Library as Handle;
+use std::ffi::c_uint;
+
+/// The devices of the machine in NVML's order.
+fn handles(library: &Handle) -> Result<Vec<Device>, String> {
+    let mut count: c_uint = 0;
+    call!(library, "nvmlDeviceGetCount_v2", (&mut count => *mut c_uint))?;
+    let handle = |index| {
+        let mut device = Device::NONE;
+        call!(library, "nvmlDeviceGetHandleByIndex_v2", (index => c_uint, &mut device => *mut Device))?;
+        Ok(device)
+    };
+    (0..count).map(handle).collect()
+}
+
+/// The UUID of a device, as NVML writes it.
+fn uuid(library: &Handle, device: Device) -> Result<String, String> {
+    let mut text = [0u8; 96];
+    call!(library, "nvmlDeviceGetUUID", (device => Device, text.as_mut_ptr() => *mut u8, 96 => c_uint))?;
+    Ok(c_text(&text))
+}
+
+/// A PCI address as the kernel writes it: NVML's domains have eight digits, and both libraries write capitals.
+pub fn kernel_address(text: &str) -> String {
+    let text = text.to_ascii_lowercase();
+    match text.split_once(':') {
+        Some((domain, rest)) if domain.len() == 8 && domain.starts_with("0000") => {
+            format!("{}:{rest}", &domain[4..])
+        }
+        _ => text,
+    }
+}
+
+/// The text in a buffer of C.
+pub fn c_text(buffer: &[u8]) -> String {
+    let end = buffer.iter().position(|byte| *byte == 0).unwrap_or(buffer.len());
+    String::from_utf8_lossy(&buffer[..end]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_the_kernels() {
+        assert_eq!(kernel_address("00000000:3B:00.0"), "0000:3b:00.0");
+        assert_eq!(kernel_address("0001:3B:00.0"), "0001:3b:00.0");
+        assert_eq!(kernel_address("00010000:01:00.0"), "00010000:01:00.0");
+    }
+}

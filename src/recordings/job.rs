@@ -1,0 +1,168 @@
+//! The file `job` of a directory, and the key of the fingerprints in it.
+//!
+//! What belongs here: whose file counts, and that all who come get the key of the first.
+
+use anyhow::{Context, Result, bail, ensure};
+use cupeer_console::startup::user;
+use cupeer_console::variables::inherited;
+use cupeer_facts::part::file as reduced;
+use cupeer_record::launcher;
+use cupeer_record::plain::{self, Links};
+use cupeer_spec::env;
+use cupeer_spec::record::faults::{self, RELEASE};
+use cupeer_spec::record::{SUFFIX, armed, begun, job, live};
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use tempfile::TempDir;
+
+/// A directory in that of a job, where vLLM keeps what it found out under faults: not to be believed later.
+pub const VLLM_CACHE: &str = "vllm-cache";
+/// The largest file `job`: each run that takes part adds a line.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// The key of the job in a directory, which is made a job where it is empty.
+pub fn take_part(directory: &Path, shared: bool) -> Result<String> {
+    let shown = directory.display();
+    let file = directory.join(job::FILE);
+    for _ in 0..2 {
+        match read(&file) {
+            Ok(text) => {
+                if !shared {
+                    check_owner(&file, directory)?;
+                }
+                let failed = || format!("'{}' is not the file of a job", file.display());
+                return read_key(&text).with_context(failed);
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error).with_context(|| format!("failed to read '{}'", file.display())),
+        }
+        let mut entries =
+            fs::read_dir(directory).with_context(|| format!("failed to read '{shown}'"))?.flatten();
+        ensure!(
+            entries.all(|entry| is_own(&entry.file_name())),
+            "'{shown}' holds files that are not a recording's; name a new or empty directory"
+        );
+        write_key(directory, &file, shared)
+            .with_context(|| format!("failed to write into the recording's directory '{shown}'"))?;
+    }
+    bail!("'{}' disappeared while being created", file.display())
+}
+
+/// Whether a name is one that a record's directory may have.
+pub fn is_own(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    let (job, host) = ([RELEASE, job::HANG, job::SAMPLES], [live::PREFIX, faults::PREFIX, armed::PREFIX]);
+    let begins = job.iter().chain(&host).chain(&[".", begun::FOLDER]).any(|prefix| name.starts_with(prefix));
+    begins
+        || [job::FILE, VLLM_CACHE].contains(&&*name)
+        || [SUFFIX, reduced::SUFFIX].iter().any(|suffix| name.ends_with(suffix))
+}
+
+fn read_key(text: &str) -> Result<String> {
+    let first = text.lines().next().unwrap_or_default();
+    ensure!(
+        first == job::FIRST_LINE,
+        "it begins with '{}' instead of '{}'",
+        first.chars().take(40).collect::<String>(),
+        job::FIRST_LINE
+    );
+    let key = job::key_in(text.as_bytes()).context("it has no key")?;
+    ensure!(job::key(key).is_some(), "its key is not 32 hexadecimal digits");
+    Ok(String::from_utf8_lossy(key).into_owned())
+}
+
+/// The text of a file `job`, which anybody may have put there.
+pub fn read(file: &Path) -> io::Result<String> {
+    plain::read(file, Links::Refused, MOST_BYTES).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Refuses a job that somebody else has begun: whose key it is, knows the handles behind the fingerprints. Whoever owns
+/// the directory decides what is in it, and containers often run as another user than who made it.
+pub fn check_owner(file: &Path, directory: &Path) -> Result<()> {
+    let (uid, owner) = (file.symlink_metadata()?.uid(), directory.metadata()?.uid());
+    ensure!(
+        [user(), 0, owner].contains(&uid),
+        "'{}' belongs to user {uid}, but the directory to user {owner}; use another directory, or --share \
+         group if several users record together",
+        file.display()
+    );
+    Ok(())
+}
+
+/// Brings a key, unless somebody else is faster: under a name of its own first, so that who finds it finds it
+/// whole.
+fn write_key(directory: &Path, file: &Path, shared: bool) -> Result<()> {
+    let key = own_key()?;
+    let mut new = tempfile::Builder::new().prefix(".job-").tempfile_in(directory)?;
+    if shared {
+        new.as_file().set_permissions(fs::Permissions::from_mode(0o660))?;
+    }
+    let run = launcher::line().map(|line| line + "\n").unwrap_or_default();
+    new.write_all(format!("{}\n{}={key}\n{run}", job::FIRST_LINE, job::KEY).as_bytes())?;
+    match new.persist_noclobber(file) {
+        Err(error) if error.error.kind() != io::ErrorKind::AlreadyExists => {
+            // A file system without links.
+            error.file.persist(file)?;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// The key that an outer cupeer drew, or a new one.
+pub fn own_key() -> Result<String> {
+    let outer = inherited(env::JOB).and_then(|key| key.into_string().ok());
+    if let Some(key) = outer.filter(|key| job::key(key.as_bytes()).is_some()) {
+        return Ok(key);
+    }
+    let key: [u8; 16] = random().context("failed to make the key of the job")?;
+    Ok(key.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Bytes that nobody can guess.
+pub fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// A directory for temporary files that only we use, and that goes with the value.
+pub fn temporary(prefix: &str) -> io::Result<TempDir> {
+    tempfile::Builder::new().prefix(prefix).permissions(fs::Permissions::from_mode(0o700)).tempdir()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_who_come_get_the_key_of_the_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path().join("r");
+        fs::create_dir(&directory).unwrap();
+        let first = take_part(&directory, false).unwrap();
+        assert_eq!(take_part(&directory, false).unwrap(), first);
+        fs::write(directory.join(job::FILE), "something else\n").unwrap();
+        assert!(format!("{:#}", take_part(&directory, false).unwrap_err()).contains("something else"));
+    }
+
+    #[test]
+    fn what_belongs_to_a_job_is_no_other_thing() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in [
+            "live-0123abcd",
+            "faults-0123abcd-00000000",
+            "armed-0123abcd-1000",
+            "release-gate",
+            ".job-7",
+            "1-2-3.cupeer",
+        ] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        fs::create_dir(folder.path().join(VLLM_CACHE)).unwrap();
+        assert!(take_part(folder.path(), false).is_ok());
+    }
+}

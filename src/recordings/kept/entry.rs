@@ -1,0 +1,136 @@
+//! One entry at home: whether it is cupeer's, how large it is, and whether anybody still writes to it.
+
+use crate::home::{LAST, names, number, recognisable};
+use crate::{job, sweeps};
+use cupeer_console::startup::user;
+use cupeer_record::{Job, launcher};
+use cupeer_spec::record::end::End;
+use cupeer_spec::record::job::{FILE, FIRST_LINE, NOTABLE};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// Where nobody can know whether a process runs, as on another host: after so long without a change it does not.
+const IDLE: Duration = Duration::from_secs(7 * 24 * 3600);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// What one job has recorded.
+    Record,
+    /// What a sweep keeps.
+    Sweep,
+}
+
+/// A record or a sweep at home.
+pub struct Entry {
+    pub name: String,
+    pub path: PathBuf,
+    pub kind: Kind,
+    /// The number that cupeer gave it. One with another name is somebody's own, and stays.
+    pub number: Option<u64>,
+    /// The space that it takes.
+    pub bytes: u64,
+    /// Whether a run of it ended with something to look at.
+    pub is_notable: bool,
+    /// When something in it was last changed.
+    changed: SystemTime,
+}
+
+/// All that are there, the newest first. What is not cupeer's is left out.
+pub fn entries(home: &Path) -> Vec<Entry> {
+    let mut all: Vec<Entry> = names(home).filter_map(|name| Entry::of(home, name)).collect();
+    all.sort_by(|a, b| (b.number, b.changed, &b.name).cmp(&(a.number, a.changed, &a.name)));
+    all
+}
+
+/// The records that are there, by their names. Their sizes are not asked for, so that this is quick.
+pub fn records(home: &Path) -> Vec<(String, PathBuf)> {
+    let all = names(home).map(|name| (home.join(&name), name));
+    let is_ours = |path: &Path| path.symlink_metadata().is_ok_and(|it| it.is_dir() && it.uid() == user());
+    let records =
+        all.filter(|(path, _)| is_ours(path) && !sweeps::is_sweep(path) && text_of_record(path).is_some());
+    records.map(|(path, name)| (name, path)).collect()
+}
+
+impl Entry {
+    #[cfg(test)]
+    pub fn at(path: &Path, kind: Kind) -> Entry {
+        let (name, changed) = (String::new(), SystemTime::UNIX_EPOCH);
+        Entry { name, path: path.to_owned(), kind, number: None, bytes: 0, is_notable: false, changed }
+    }
+
+    fn of(home: &Path, name: String) -> Option<Entry> {
+        let path = home.join(&name);
+        let about = path.symlink_metadata().ok().filter(|about| about.is_dir() && about.uid() == user())?;
+        let (kind, text) = if sweeps::is_sweep(&path) {
+            (Kind::Sweep, String::new())
+        } else {
+            (Kind::Record, text_of_record(&path)?)
+        };
+        let mut changed = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+        let bytes = size(&path, &mut changed);
+        let is_notable = text.lines().any(|line| line.starts_with(NOTABLE));
+        Some(Entry { number: number(&name), name, path, kind, bytes, is_notable, changed })
+    }
+
+    /// Whether a run of it is in progress, or a process of it runs; `None` where that cannot be known.
+    pub fn is_running(&self) -> Option<bool> {
+        let answers = match self.kind {
+            Kind::Sweep => vec![Some(sweeps::is_in_progress(&self.path))],
+            Kind::Record => of_record(&self.path),
+        };
+        if answers.contains(&Some(true)) {
+            return Some(true);
+        }
+        let is_idle = || self.changed.elapsed().is_ok_and(|age| age > IDLE);
+        if answers.contains(&None) && !is_idle() { None } else { Some(false) }
+    }
+}
+
+/// The program of the last run that has recorded nothing, where nothing was written to an entry since.
+pub fn unrecorded_since(home: &Path, entry: &Entry) -> Option<String> {
+    let file = home.join(LAST);
+    let is_newer =
+        fs::symlink_metadata(&file).and_then(|about| about.modified()).is_ok_and(|at| at > entry.changed);
+    let program = is_newer.then(|| fs::read_to_string(&file).ok())??;
+    Some(recognisable(OsStr::new(program.trim_end())))
+}
+
+/// The text of the file `job` of a directory that holds a record of this user's, and nothing else.
+fn text_of_record(path: &Path) -> Option<String> {
+    let file = path.join(FILE);
+    file.symlink_metadata().ok().filter(|about| about.uid() == user())?;
+    let text = job::read(&file).ok().filter(|text| text.starts_with(FIRST_LINE))?;
+    let mut entries = fs::read_dir(path).into_iter().flatten().flatten();
+    entries.all(|entry| job::is_own(&entry.file_name())).then_some(text)
+}
+
+/// Whether the launchers and the processes of a record run.
+fn of_record(path: &Path) -> Vec<Option<bool>> {
+    let mut answers = launcher::running(&job::read(&path.join(FILE)).unwrap_or_default());
+    if let Ok(job) = Job::open(path) {
+        let ended = |end| !matches!(end, End::Unseen | End::Untold);
+        let of = job.processes.iter().zip(job.alive());
+        answers.extend(of.map(|(process, alive)| match alive {
+            None if ended(process.end()) => Some(false),
+            alive => alive,
+        }));
+    }
+    answers
+}
+
+/// The space that a directory takes with all that is in it, and when that was last changed. Links are not followed.
+fn size(directory: &Path, changed: &mut SystemTime) -> u64 {
+    let mut all = 0;
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let Ok(about) = entry.path().symlink_metadata() else { continue };
+        *changed = about.modified().map_or(*changed, |at| at.max(*changed));
+        all += match about.is_dir() {
+            true => size(&entry.path(), changed),
+            false => about.blocks().saturating_mul(512),
+        };
+    }
+    all
+}

@@ -1,0 +1,449 @@
+//! Looks at records again and again: what each process called, what is open, who runs.
+//!
+//! What belongs here: files, and what is kept of them between two looks, so that a look costs what is new. Nothing is
+//! written, locked or mapped.
+
+use crate::{home, kept};
+use anyhow::{Result, bail, ensure};
+use cupeer_facts::part::hangs;
+use cupeer_record::quiet::{self, Quiet};
+use cupeer_record::tail::Counts;
+use cupeer_record::{Clock, Device, Error, Follower, LiveTable, Process, alive, host, launcher};
+use cupeer_report::model::{Exit, ExitKind};
+use cupeer_spec::record::end::End;
+use cupeer_spec::record::job::{FILE, HANG, HANG_SUFFIX};
+use cupeer_spec::record::{Header, SUFFIX, live, mode};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Instant, SystemTime};
+
+/// How many blocks of what was called before are read in a look of the screen: 32 MiB, some milliseconds.
+pub const SOME: usize = 256;
+
+/// How often a process is asked for a device that it does not name: some never do.
+const MOST_ASKED: u32 = 8;
+
+/// What a look has seen.
+pub struct Reading {
+    /// When, since 1970.
+    pub time_ns: u64,
+    pub at: Instant,
+    pub jobs: Vec<OfJob>,
+    /// What is not seen, a sentence each.
+    pub unseen: Vec<String>,
+}
+
+impl Reading {
+    /// The names and directories of the recordings.
+    pub fn named(&self) -> Vec<(String, PathBuf)> {
+        self.jobs.iter().map(|job| (job.name.clone(), job.path.clone())).collect()
+    }
+}
+
+/// What a look has seen of a record.
+#[derive(Default)]
+pub struct OfJob {
+    pub name: String,
+    pub path: PathBuf,
+    pub processes: Vec<OfProcess>,
+    /// What the live table of this host has.
+    pub entries: Vec<live::Entry>,
+    pub refused: u64,
+    /// Since when it hangs, as a run of it has found.
+    pub hung_since_ns: Option<u64>,
+    /// What is not seen of it, a sentence each without its name.
+    pub unseen: Vec<String>,
+}
+
+/// What a look has seen of a process.
+pub struct OfProcess {
+    pub proc: String,
+    pub header: Header,
+    pub program: String,
+    pub rank: Option<u32>,
+    pub devices: Vec<Device>,
+    /// Its CUDA_VISIBLE_DEVICES.
+    pub visible: Option<String>,
+    pub exit: Exit,
+    pub counts: Counts,
+    /// Those of `counts` since the first look at it.
+    pub recent: Counts,
+    /// How many of them brought something new.
+    pub fruitful: u64,
+    pub is_complete: bool,
+    /// Function, thread, age.
+    pub unreturned: Vec<(String, u32, Option<u64>)>,
+    /// What it did when its job was found to hang.
+    pub hung: Option<String>,
+}
+
+/// Where the records are.
+enum Place {
+    /// All at home that are in progress.
+    Home,
+    Named,
+}
+
+pub struct Watcher {
+    place: Place,
+    jobs: BTreeMap<PathBuf, Job>,
+}
+
+impl Watcher {
+    /// Looks at these records; without any, at those at home that are in progress.
+    pub fn new(named: &[PathBuf]) -> Result<Watcher> {
+        let mut jobs = BTreeMap::new();
+        for named in named {
+            let path = home::find(named)?;
+            ensure!(
+                !path.is_file(),
+                "'{}' is a file; name a directory that 'cupeer run' records to",
+                path.display()
+            );
+            ensure!(
+                !crate::sweeps::is_sweep(&path),
+                "'{0}' is a sweep; its runs have records, such as {0}/trial-1 while it is tried",
+                path.display()
+            );
+            let files = Files::list(&path).map_err(|error| Error::Unreadable(path.clone(), error))?;
+            if !files.is_record() {
+                bail!(Error::NoRecord(path));
+            }
+            // By whatever names, each is looked at once.
+            let key = path.canonicalize().unwrap_or_else(|_| path.clone());
+            jobs.entry(key).or_insert_with(|| Job::new(home::shown(&path), path));
+        }
+        let place = if named.is_empty() { Place::Home } else { Place::Named };
+        Ok(Watcher { place, jobs })
+    }
+
+    /// Looks at all, and reads so many blocks of what was called before it was looked at.
+    pub fn look(&mut self, mut most: usize) -> Result<Reading> {
+        let mut unseen = Vec::new();
+        if let Place::Home = self.place {
+            let home = home::path()?;
+            let found = kept::records(&home);
+            self.jobs.retain(|path, _| found.iter().any(|(_, there)| there == path));
+            for (name, path) in found {
+                self.jobs.entry(path.clone()).or_insert_with(|| Job::new(name, path));
+            }
+        }
+        let mut jobs = Vec::new();
+        for job in self.jobs.values_mut() {
+            let is_named = matches!(self.place, Place::Named);
+            match job.look(&mut most, is_named) {
+                Ok(Some(seen)) => jobs.push(seen),
+                Ok(None) => {}
+                Err(error) => unseen.push(format!("{} cannot be read: {error}", job.name)),
+            }
+        }
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Ok(Reading { time_ns: since.as_nanos() as u64, at: Instant::now(), jobs, unseen })
+    }
+}
+
+/// The files of a record.
+#[derive(Default)]
+struct Files {
+    processes: Vec<PathBuf>,
+    tables: Vec<PathBuf>,
+    /// Those that say which processes have begun.
+    begun: Vec<PathBuf>,
+    hangs: Vec<PathBuf>,
+    /// Directories that cannot be read, and why.
+    unreadable: Vec<String>,
+    has_job: bool,
+}
+
+impl Files {
+    /// Those in a directory and in the directories in it, as the report takes them.
+    fn list(directory: &Path) -> io::Result<Files> {
+        let mut files = Files::default();
+        for path in fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()? {
+            if !files.add(&path) && path.is_dir() {
+                match fs::read_dir(&path) {
+                    Ok(inner) => inner.flatten().for_each(|entry| _ = files.add(&entry.path())),
+                    Err(error) => {
+                        files.unreadable.push(format!("{} cannot be read: {error}", path.display()))
+                    }
+                }
+            }
+        }
+        files.processes.sort();
+        Ok(files)
+    }
+
+    fn add(&mut self, path: &Path) -> bool {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.ends_with(SUFFIX) && name.len() > SUFFIX.len() && !path.is_dir() {
+            self.processes.push(path.to_owned());
+        } else if name.starts_with(live::PREFIX) && !path.is_dir() {
+            self.tables.push(path.to_owned());
+        } else if quiet::is_named(path) {
+            self.begun.push(path.to_owned());
+        } else if name.starts_with(HANG) && name.ends_with(HANG_SUFFIX) {
+            self.hangs.push(path.to_owned());
+        } else if name == FILE {
+            self.has_job = true;
+        } else {
+            return false;
+        }
+        true
+    }
+
+    fn is_record(&self) -> bool {
+        self.has_job || !self.processes.is_empty() || !self.tables.is_empty()
+    }
+}
+
+/// A record between two looks.
+struct Job {
+    name: String,
+    path: PathBuf,
+    processes: BTreeMap<PathBuf, Followed>,
+    /// When its directory was changed last, where nothing of it ran then.
+    idle: Option<SystemTime>,
+}
+
+struct Followed {
+    process: Process,
+    follower: Follower,
+    /// Whether it was looked at once.
+    is_new: bool,
+    /// Whether it has ended, and all of it was read.
+    is_over: bool,
+    /// How often its devices were asked for again.
+    asked: u32,
+}
+
+impl Job {
+    fn new(name: String, path: PathBuf) -> Job {
+        Job { name, path, processes: BTreeMap::new(), idle: None }
+    }
+
+    /// Looks at it; `None` where nobody has named it and nothing of it runs.
+    fn look(&mut self, most: &mut usize, is_named: bool) -> io::Result<Option<OfJob>> {
+        let changed = self.path.metadata()?.modified().ok();
+        if !is_named && self.idle.is_some() && self.idle == changed {
+            return Ok(None);
+        }
+        let files = Files::list(&self.path)?;
+        let mut seen = OfJob { name: self.name.clone(), path: self.path.clone(), ..OfJob::default() };
+        self.follow(&files, &mut seen);
+        let exits = self.exits();
+        let runs = |exit: &Exit| matches!(exit.kind, ExitKind::Running | ExitKind::Unseen);
+        if !is_named && !exits.iter().any(runs) && !self.is_launched() {
+            self.idle = changed;
+            self.processes.clear();
+            return Ok(None);
+        }
+        self.idle = None;
+        let mut behind = 0;
+        let mut failed = Vec::new();
+        for (followed, exit) in self.processes.values_mut().zip(exits) {
+            if !followed.is_over {
+                match followed.follower.look(*most) {
+                    Ok(read) => *most -= read,
+                    Err(error) => failed.push(format!("{}: {error}", followed.process.proc)),
+                }
+                followed.is_over = !runs(&exit) && followed.follower.behind() == 0;
+            }
+            behind += followed.follower.behind();
+            seen.processes.push(followed.seen(exit));
+        }
+        seen.unseen.extend(several("record", failed));
+        if behind > 0 {
+            let sentence = "calls of before are still being read: there may be more, and more failures";
+            seen.unseen.push(sentence.into());
+        }
+        for hang in hangs(&files.hangs).iter().filter(|hang| hang.resumed_ns.is_none()) {
+            for process in seen.processes.iter_mut().filter(|process| !process.exit.has_ended()) {
+                let found = hang.doing.iter().find(|(proc, _)| *proc == process.proc);
+                let Some((_, doing)) = found else { continue };
+                // For how long it did so, was true then.
+                process.hung = doing.split(" since ").next().map(str::to_owned);
+                let since = seen.hung_since_ns.into_iter().chain([hang.began_ns()]).min();
+                seen.hung_since_ns = since;
+            }
+        }
+        tables(&files.tables, &mut seen);
+        quiet_ones(&files, &mut seen);
+        seen.unseen.extend(several("folder", files.unreadable));
+        self.learn_devices(&seen);
+        Ok(Some(seen))
+    }
+
+    /// Begins to follow who is new.
+    fn follow(&mut self, files: &Files, seen: &mut OfJob) {
+        self.processes.retain(|path, _| files.processes.binary_search(path).is_ok());
+        let (boot_id, mut elsewhere, mut problems) = (host::boot_id(), 0, Vec::new());
+        for path in &files.processes {
+            if let Some(known) = self.processes.get_mut(path) {
+                // It may have been about to say what it is.
+                if std::mem::take(&mut known.is_new) {
+                    known.read_again();
+                }
+                continue;
+            }
+            let opened = Process::open(path).and_then(|process| {
+                let follower = Follower::new(&process).map_err(|error| format!("cannot be read: {error}"))?;
+                Ok(Followed { process, follower, is_new: true, is_over: false, asked: 0 })
+            });
+            match opened {
+                Ok(followed) if Some(followed.process.header.boot_id) != boot_id => elsewhere += 1,
+                Ok(followed) => drop(self.processes.insert(path.clone(), followed)),
+                Err(error) => {
+                    let name = path.file_name().unwrap_or_default().to_string_lossy();
+                    problems.push(format!("{name} {error}"));
+                }
+            }
+        }
+        seen.unseen.extend(several("record", problems));
+        if elsewhere > 0 {
+            let processes = counted(elsewhere, "process", "processes");
+            seen.unseen.push(format!("{processes} of other hosts, or of before this one was started"));
+        }
+    }
+
+    fn exits(&self) -> Vec<Exit> {
+        let headers: Vec<&Header> =
+            self.processes.values().map(|followed| followed.follower.header()).collect();
+        let states = alive::states(&headers);
+        let exit = |(followed, (alive, is_another)): (&Followed, (Option<bool>, bool))| {
+            // Whether it runs is asked before its end is read: it may have ended in between.
+            let end = if alive == Some(true) { End::Unseen } else { followed.process.end() };
+            Exit::of(alive, end, is_another)
+        };
+        self.processes.values().zip(states).map(exit).collect()
+    }
+
+    /// Whether a run of it is in progress that nobody has reached the driver in.
+    fn is_launched(&self) -> bool {
+        let text = crate::job::read(&self.path.join(FILE)).unwrap_or_default();
+        launcher::running(&text).contains(&Some(true))
+    }
+
+    /// Reads again what processes say of their devices, where one is shared that nobody has named: they learn of them
+    /// later than their record begins.
+    fn learn_devices(&mut self, seen: &OfJob) {
+        let is_known = |uuid: &[u8; 16]| {
+            self.processes.values().any(|one| one.process.devices.iter().any(|device| device.uuid == *uuid))
+        };
+        let unknown = |entry: &&live::Entry| entry.uuid != [0; 16] && !is_known(&entry.uuid);
+        let pids: Vec<u32> = seen.entries.iter().filter(unknown).map(|entry| entry.pid).collect();
+        for followed in self.processes.values_mut() {
+            if pids.contains(&followed.process.header.pid) && followed.asked < MOST_ASKED {
+                followed.asked += 1;
+                followed.read_again();
+            }
+        }
+    }
+}
+
+impl Followed {
+    /// Reads again what it says of itself.
+    fn read_again(&mut self) {
+        if let Ok(process) = Process::open(&self.process.path) {
+            self.process = process;
+        }
+    }
+
+    fn seen(&self, exit: Exit) -> OfProcess {
+        let (process, follower) = (&self.process, &self.follower);
+        let here = Clock::here(follower.header());
+        let age = |start| here.as_ref().map(|(clock, now)| clock.between(start, *now));
+        // What has ended is in no call any more.
+        let runs = matches!(exit.kind, ExitKind::Running | ExitKind::Unseen);
+        let calls = follower.unreturned().filter(|_| runs);
+        let mut calls: Vec<_> = calls.copied().collect();
+        calls.sort_unstable_by_key(|call| (call.start, call.tid));
+        let name = |number| process.function_name(number).to_owned();
+        OfProcess {
+            proc: process.proc.clone(),
+            header: *follower.header(),
+            program: process.program().to_owned(),
+            rank: process.rank(),
+            devices: process.devices.clone(),
+            visible: process.variable("CUDA_VISIBLE_DEVICES").map(str::to_owned),
+            exit,
+            counts: follower.counts(),
+            recent: follower.recent(),
+            fruitful: follower.fruitful(),
+            is_complete: follower.is_complete(),
+            unreturned: calls.iter().map(|call| (name(call.function), call.tid, age(call.start))).collect(),
+            hung: None,
+        }
+    }
+}
+
+/// Says how many processes of a large job run that have no file yet.
+fn quiet_ones(files: &Files, seen: &mut OfJob) {
+    let (mut all, mut problems) = (Vec::new(), Vec::new());
+    for path in &files.begun {
+        match Quiet::all(path) {
+            Ok(quiet) => all.extend(quiet),
+            Err(error) => problems.push(format!("{} {error}", path.display())),
+        }
+    }
+    seen.unseen.extend(several("file", problems));
+    quiet::drop_shown(&mut all, files.processes.iter().map(PathBuf::as_path));
+    let running = quiet::running(&all);
+    if running > 0 {
+        let processes = counted(running, "process that has", "processes that have");
+        seen.unseen.push(format!("{processes} shared nothing so far"));
+    }
+}
+
+/// Reads the live table of this host.
+fn tables(paths: &[PathBuf], seen: &mut OfJob) {
+    let Some(boot_id) = host::boot_id() else {
+        seen.unseen.push("which of its live tables is this host's: /proc does not say its boot".into());
+        return;
+    };
+    let (mut others, mut problems) = (0, Vec::new());
+    for path in paths {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        match LiveTable::open(path) {
+            Ok(table) if table.boot_id != boot_id => others += 1,
+            Ok(table) => {
+                problems.extend(table.problem.map(|problem| format!("{name} {problem}")));
+                seen.entries.extend(table.entries);
+                seen.refused = seen.refused.saturating_add(table.refused);
+            }
+            Err(problem) => problems.push(format!("{name} {problem}")),
+        }
+    }
+    if others > 0 {
+        let tables = counted(others, "live table", "live tables");
+        seen.unseen.push(format!("{tables} of other hosts, or of before this one was started"));
+    }
+    seen.unseen.extend(problems);
+    if seen.refused > 0 {
+        let missing = counted(seen.refused as usize, "export or opening is", "exports and openings are");
+        seen.unseen.push(format!("the live table is full: {missing} not in it"));
+    }
+    let rings = seen.processes.iter().filter(|one| one.header.mode != mode::FULL && !one.is_complete).count();
+    if rings > 0 {
+        let whose = counted(rings, "process", "processes");
+        seen.unseen.push(format!("calls and failures that the recordings of {whose} no longer have (+)"));
+    }
+    let lost = seen.processes.iter().map(|one| one.header.lost).fold(0, u64::saturating_add);
+    if lost > 0 {
+        seen.unseen.push(format!("{} that could not be kept (+)", counted(lost as usize, "event", "events")));
+    }
+}
+
+/// A sentence about what cannot be read, with an example.
+fn several(what: &str, mut problems: Vec<String>) -> Option<String> {
+    let first = (!problems.is_empty()).then(|| problems.swap_remove(0))?;
+    Some(match problems.len() {
+        0 => first,
+        more => format!("{first}; and {more} more {what}s"),
+    })
+}
+
+fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}

@@ -1,0 +1,184 @@
+//! `cupeer run --reduce`: at the end of a run, what the processes of this host have recorded becomes one file, in place of theirs.
+//!
+//! Several runs of a host may end at once, and their processes may live on: one of them reduces, when all processes have ended.
+//! Nothing is removed before the file that has it is whole and in its place.
+
+use crate::made;
+use anyhow::{Context, Result, bail};
+use cupeer_console::output;
+use cupeer_facts::part::{JobPart, file};
+use cupeer_record::plain::{self, Links};
+use cupeer_record::quiet::{self, Quiet};
+use cupeer_record::{Job, host};
+use cupeer_report::names::counted;
+use cupeer_report::symbols::Symbols;
+use cupeer_spec::record::begun::{self, Folder};
+use cupeer_spec::record::job;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How many single failures are kept where not all are asked for.
+pub const MOST_FAILURES: usize = 1000;
+/// The most files of one host: each run in a directory may make one.
+const MOST: u32 = 10_000;
+
+/// So often one looks whether all processes have ended, while they begin and end.
+const TRIES: u32 = 20;
+
+/// Reduces what this host has recorded in a directory, and says so, or why not. A failure leaves the record as it is.
+pub fn reduce(directory: &Path) -> String {
+    match reduced(directory) {
+        Ok(sentence) => sentence,
+        Err(error) => format!("not reduced, so the recording is as it was: {error:#}"),
+    }
+}
+
+/// Writes a file: whole, or not at all. Says how many bytes it has.
+pub fn write(reduced: &JobPart, output: &Path, replace: bool) -> Result<u64> {
+    let temporary = made::begin(output, ".cupeer-reduce-")?;
+    reduced.write(temporary.as_file()).with_context(|| format!("failed to write {}", output.display()))?;
+    made::finish(temporary, output, replace)
+}
+
+fn reduced(directory: &Path) -> Result<String> {
+    let boot = host::boot_id().context("this host has no boot id")?;
+    let lock = plain::open_with(&directory.join(job::FILE), Links::Refused, OpenOptions::new().write(true));
+    let lock = lock.context("the file 'job' cannot be opened")?;
+    if !hold(&lock, boot) {
+        return Ok("another run on this host reduces the recording".into());
+    }
+    let folder = directory.join(Folder(boot).to_string());
+    let found = (0..TRIES).find_map(|_| ended(directory, boot, &folder).transpose());
+    let (own, begun) =
+        found.context("processes begin and end all the time; 'cupeer reduce' can do it later")??;
+    if own.processes.is_empty() && own.quiet.is_empty() {
+        return Ok("nothing to reduce: no process of this host has recorded anything".into());
+    }
+    let mut symbols = Symbols::of_record(directory, &own.processes);
+    let mut reduced = cupeer_facts::reduce(&own, MOST_FAILURES, &mut symbols)?;
+    reduced.fold();
+    let name = |number: u32| directory.join(format!("{}-{number}{}", host::short(boot), file::SUFFIX));
+    let free = (1..MOST).map(name).find(|path| path.symlink_metadata().is_err());
+    let path = free.context("there are too many reduced files")?;
+    let bytes = write(&reduced, &path, false)?;
+    if directory.metadata().is_ok_and(|about| about.permissions().mode() & 0o020 != 0) {
+        // The group takes part in the record, and reads it.
+        let shared = fs::set_permissions(&path, fs::Permissions::from_mode(0o660));
+        shared.with_context(|| format!("failed to share {}", path.display()))?;
+    }
+    let processes = counted((own.processes.len() + own.quiet.len()) as u64, "process");
+    let mut left = Vec::new();
+    let tables = own.tables.iter().map(|table| &table.path);
+    let all = own.processes.iter().map(|process| &process.path).chain(tables);
+    for path in all.chain(own.faults.iter().map(|file| &file.path)) {
+        if let Err(error) = fs::remove_file(path) {
+            left.push(format!("{} cannot be removed: {error}", path.display()));
+        }
+    }
+    begun.iter().for_each(|(path, read)| left.extend(drop_aside(path, read)));
+    // Only where nothing else is in it: another run's processes may begin.
+    let _ = fs::remove_dir(&folder);
+    left.iter().for_each(|why| output::complain(why));
+    Ok(format!("{processes} reduced to {} bytes in {}", bytes, path.display()))
+}
+
+/// A file that was set aside, and what was in it.
+type Aside = (PathBuf, Vec<u8>);
+
+/// What this host has recorded, where all of its processes have ended, and what says which have begun. Where some were in
+/// between, there is nothing: look again.
+fn ended(directory: &Path, boot: [u8; 16], folder: &Path) -> Result<Option<(Job, Vec<Aside>)>> {
+    let begun = set_aside(folder)?;
+    let quiet: Vec<Quiet> = begun.iter().flat_map(|(_, bytes)| Quiet::all_of(bytes)).collect();
+    // Before one looks who has a file: of those that have ended, none gets one any more.
+    let had_ended = quiet::running(&quiet) == 0;
+    let mut own = Job::open(directory)?;
+    own.keep_boot(boot);
+    own.set_begun(quiet);
+    let running =
+        own.alive().iter().filter(|alive| **alive != Some(false)).count() + quiet::running(&own.quiet);
+    if running > 0 {
+        let running = counted(running as u64, "process");
+        bail!("{running} may still run; 'cupeer reduce' can do it later");
+    }
+    // Who has begun meanwhile may have a file among these.
+    let is_over = had_ended && !folder.join(begun::FILE).exists();
+    Ok(is_over.then_some((own, begun)))
+}
+
+/// Has others of this host wait, or go without. Each host has a place of its own in the file, which all of them may share; the
+/// lock goes with the file. Where a file system has no locks, whoever writes the reduced file first has it.
+fn hold(file: &File, boot: [u8; 16]) -> bool {
+    /// Others are waited for so long, in tenths of a second: they reduce millions of calls in that time.
+    const ATTEMPTS: u32 = 300;
+    let [a, b, c, d, ..] = boot;
+    let place = i64::from(u32::from_be_bytes([a, b, c, d]));
+    for _ in 0..ATTEMPTS {
+        // SAFETY: all zeros are such a lock.
+        let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+        (lock.l_type, lock.l_whence) = (libc::F_WRLCK as i16, libc::SEEK_SET as i16);
+        (lock.l_start, lock.l_len) = (place, 1);
+        // SAFETY: the file is open, and the lock is read only.
+        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) } == 0 {
+            return true;
+        }
+        let error = io::Error::last_os_error();
+        if !matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) {
+            tracing::debug!("the recording cannot be locked: {error}");
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    false
+}
+
+/// Sets aside what says which processes of this host have begun: those that begin from here on write into a new file. Gives the
+/// files that were set aside, also by others that came to no end, and what is in them.
+fn set_aside(folder: &Path) -> Result<Vec<Aside>> {
+    let name = |number: u32| folder.join(format!("{}-{number}", begun::FILE));
+    let free = (1..MOST).map(name).find(|path| path.symlink_metadata().is_err());
+    let free = free.context("too much was set aside")?;
+    match fs::rename(folder.join(begun::FILE), &free) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(error).with_context(|| format!("failed to make {}", free.display()));
+        }
+        _ => {}
+    }
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let aside = entries
+        .filter(|path| quiet::is_named(path) && path.file_name().is_some_and(|name| name != begun::FILE));
+    let read = |path: PathBuf| {
+        let bytes = plain::read(&path, Links::Refused, quiet::LONGEST);
+        let bytes = bytes.with_context(|| format!("failed to read {}", path.display()))?;
+        Ok((path, bytes))
+    };
+    aside.map(read).collect()
+}
+
+/// Removes what was set aside, and is in the reduced file. What a process has written there since, which had opened it before,
+/// goes into the new one. A process that writes there after the removal sees that the file has no name any more, and writes once
+/// more; a line that is there twice counts once, because the process runs until then, and nothing is reduced meanwhile.
+fn drop_aside(path: &Path, read: &[u8]) -> Option<String> {
+    let drop = || {
+        let file = plain::open(path, Links::Refused)?;
+        fs::remove_file(path)?;
+        let all = plain::contents(&file, quiet::LONGEST)?;
+        if let Some(more @ [_, ..]) = all.get(read.len()..) {
+            let (new, mode) = (path.with_file_name(begun::FILE), file.metadata()?.permissions().mode());
+            // Others may append to it as soon as it is there.
+            let made = match OpenOptions::new().append(true).create_new(true).mode(mode & 0o777).open(&new) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                    plain::open_with(&new, Links::Refused, OpenOptions::new().append(true))
+                }
+                made => made,
+            };
+            made?.write_all(more)?;
+        }
+        io::Result::Ok(())
+    };
+    drop().err().map(|error| format!("{} cannot be removed: {error}", path.display()))
+}

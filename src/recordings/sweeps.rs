@@ -1,0 +1,53 @@
+//! The directory of a sweep: which one is it, and the names and the journal in it.
+
+use anyhow::{Result, bail};
+use cupeer_record::plain::{self, Links};
+use serde::{Deserialize, Serialize};
+use std::fs::TryLockError;
+use std::io::Read as _;
+use std::path::Path;
+
+/// The journal.
+pub const FILE: &str = "sweep.jsonl";
+/// What it begins with.
+const BEGIN: &[u8] = b"{\"sweep\":";
+/// The most bytes of a journal.
+pub const MOST_BYTES: u64 = 1 << 30;
+
+/// What a run of a sweep leaves in its directory.
+pub const RECORD: &str = "record";
+pub const STDOUT: &str = "stdout";
+pub const STDERR: &str = "stderr";
+
+/// A line of the journal: the program first, then each run that is done.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Line {
+    Sweep { program: Vec<String> },
+    Done { number: usize, verdict: String },
+}
+
+/// Whether a directory is that of a sweep.
+pub fn is_sweep(directory: &Path) -> bool {
+    let mut begin = [0; BEGIN.len()];
+    let file = plain::open(&directory.join(FILE), Links::Refused);
+    file.and_then(|mut file| file.read_exact(&mut begin)).is_ok_and(|()| begin == BEGIN)
+}
+
+/// Whether a sweep in a directory is going on.
+pub fn is_in_progress(directory: &Path) -> bool {
+    let file = plain::open(&directory.join(FILE), Links::Refused);
+    file.is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
+}
+
+/// The program of a sweep, and how many of its runs are done.
+pub fn progress(directory: &Path) -> Result<(Vec<String>, usize)> {
+    let text = String::from_utf8(plain::read(&directory.join(FILE), Links::Refused, MOST_BYTES)?)?;
+    // The last line may be cut.
+    let mut lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n')).map(serde_json::from_str);
+    let Some(Line::Sweep { program }) = lines.next().transpose()? else {
+        bail!("it does not begin with a program")
+    };
+    let done = lines.take_while(|line| matches!(line, Ok(Line::Done { .. }))).count();
+    Ok((program, done))
+}

@@ -1,0 +1,191 @@
+//! The program's process: from fork to exec, and its end.
+
+use super::mask::Before;
+use super::orphans;
+use super::page::Page;
+use anyhow::{Context, Result};
+use cupeer_console::startup;
+use cupeer_console::variables::Environment;
+use cupeer_launch::program::cannot_run;
+use cupeer_spec::proc::Stat;
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::ffi::{CString, OsString, c_char};
+use std::io::{self, Read};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+
+/// How a program ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// It exited with this status.
+    Exited(u8),
+    /// This signal killed it.
+    Killed(i32),
+}
+
+pub struct Child {
+    pid: libc::pid_t,
+    /// When it was started, in ticks of the system since boot; 0 where the system does not say.
+    started: u64,
+    /// What the kernel called it in the end: as the last program that it was, or as it named itself.
+    last_name: RefCell<String>,
+}
+
+pub enum State {
+    Running,
+    /// It was stopped by this signal, as a shell's job is.
+    Stopped(i32),
+    Ended(End),
+}
+
+/// Arguments and environment as exec takes them. Made before fork: after it nothing may be allocated.
+struct Image {
+    arguments: Strings,
+    environment: Strings,
+}
+
+/// Strings with an array of pointers to them that ends in NULL.
+struct Strings {
+    _strings: Vec<CString>,
+    pointers: Vec<*const c_char>,
+}
+
+impl Strings {
+    fn new(strings: impl Iterator<Item = Vec<u8>>) -> Result<Self> {
+        let strings = strings
+            .map(CString::new)
+            .collect::<Result<Vec<_>, _>>()
+            .context("the program's arguments contain a NUL byte")?;
+        let pointers = strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect();
+        Ok(Strings { _strings: strings, pointers })
+    }
+}
+
+impl Image {
+    fn new(program: &[OsString], environment: &Environment) -> Result<Self> {
+        let variable =
+            |(name, value): &(OsString, OsString)| [name.as_bytes(), b"=", value.as_bytes()].concat();
+        Ok(Image {
+            arguments: Strings::new(program.iter().map(|argument| argument.as_bytes().to_vec()))?,
+            environment: Strings::new(environment.iter().map(variable))?,
+        })
+    }
+
+    fn exec(&self) -> io::Error {
+        let arguments = self.arguments.pointers.as_ptr();
+        // SAFETY: both arrays end in NULL and point to strings that `self` owns; there is a first
+        // argument, since the command line demands a program.
+        unsafe { libc::execvpe(*arguments, arguments, self.environment.pointers.as_ptr()) };
+        io::Error::last_os_error()
+    }
+}
+
+/// Becomes the program; returns why that failed.
+pub fn exec(program: &[OsString], environment: &Environment) -> Result<Infallible> {
+    let image = Image::new(program, environment)?;
+    startup::restore();
+    Err(cannot_run(&program[0], &image.exec()).into())
+}
+
+impl Child {
+    pub fn start(
+        program: &[OsString],
+        environment: &Environment,
+        before: &Before,
+        page: Option<&Page>,
+    ) -> Result<Child> {
+        let image = Image::new(program, environment)?;
+        let (mut reader, writer) = io::pipe().context("failed to make a pipe")?;
+        // SAFETY: asks for a number; cannot fail.
+        let parent = unsafe { libc::getpid() };
+        orphans::adopt();
+        // SAFETY: no other thread exists yet, and the child calls nothing that is not async-signal-safe.
+        let pid = unsafe { libc::fork() };
+        match pid {
+            -1 => return Err(io::Error::last_os_error()).context("failed to start a process"),
+            0 => become_program(&image, parent, before, page, writer.as_raw_fd()),
+            _ => {}
+        }
+        drop(writer);
+        let mut errno = [0; 4];
+        // Where the program began, its end of the pipe is closed, and nothing comes.
+        if reader.read_exact(&mut errno).is_ok() {
+            // SAFETY: the process is our child and has ended or is about to.
+            unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+            return Err(
+                cannot_run(&program[0], &io::Error::from_raw_os_error(i32::from_ne_bytes(errno))).into()
+            );
+        }
+        // Nobody has waited for it, so it is still there.
+        let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let started = Stat::parse(&stat).map_or(0, |stat| stat.started);
+        Ok(Child { pid, started, last_name: RefCell::default() })
+    }
+
+    pub fn pid(&self) -> libc::pid_t {
+        self.pid
+    }
+
+    pub fn started(&self) -> u64 {
+        self.started
+    }
+
+    pub fn last_name(&self) -> String {
+        self.last_name.borrow().clone()
+    }
+
+    /// What it is doing. After its end nobody may ask again.
+    pub fn state(&self) -> State {
+        // Its name is there until its end has been waited for.
+        let name = std::fs::read(format!("/proc/{}/comm", self.pid)).unwrap_or_default();
+        *self.last_name.borrow_mut() = String::from_utf8_lossy(name.trim_ascii_end()).into_owned();
+        let mut status = 0;
+        // SAFETY: `status` is an integer, and the process is our child that nobody has waited for.
+        let got = unsafe { libc::waitpid(self.pid, &mut status, libc::WNOHANG | libc::WUNTRACED) };
+        if got != self.pid {
+            State::Running
+        } else if libc::WIFSTOPPED(status) {
+            State::Stopped(libc::WSTOPSIG(status))
+        } else if libc::WIFSIGNALED(status) {
+            State::Ended(End::Killed(libc::WTERMSIG(status)))
+        } else {
+            State::Ended(End::Exited(libc::WEXITSTATUS(status) as u8))
+        }
+    }
+
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: the process is our child that nobody has waited for, so the number is still its own.
+        unsafe { libc::kill(self.pid, signal) };
+    }
+}
+
+/// The child's side of [`Child::start`]. Async-signal-safe.
+fn become_program(
+    image: &Image,
+    parent: libc::pid_t,
+    before: &Before,
+    page: Option<&Page>,
+    writer: i32,
+) -> ! {
+    if let Some(page) = page {
+        // SAFETY: asks for a number; cannot fail.
+        page.launched(unsafe { libc::getpid() });
+    }
+    // SAFETY: prctl takes a signal number here; getppid and _exit take nothing that could be wrong.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        if libc::getppid() != parent {
+            // The launcher died before the line above took effect.
+            libc::_exit(i32::from(cupeer_console::status::OURS));
+        }
+    }
+    before.restore();
+    startup::restore();
+    let errno = image.exec().raw_os_error().unwrap_or(libc::EIO).to_ne_bytes();
+    // SAFETY: the buffer has the length that is given, and _exit does not return.
+    unsafe {
+        libc::write(writer, errno.as_ptr().cast(), errno.len());
+        libc::_exit(i32::from(cupeer_console::status::OURS))
+    }
+}

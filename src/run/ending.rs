@@ -1,0 +1,53 @@
+//! Ends all processes of a run.
+
+use super::watch::descendants;
+use cupeer_console::output;
+use cupeer_launch::job;
+use cupeer_report::endings::OURSELVES;
+use cupeer_report::names::counted;
+use cupeer_spec::proc::{Stat, StatPath};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// For how long processes may end by themselves, and then, how long their end may take.
+const GRACE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Sends SIGTERM to the descendants of this process, and SIGKILL to those that have not ended after the grace, and notes both in the
+/// recording. Returns when all have ended, or when the system does not end them.
+pub fn end_all(record: Option<&Path>) {
+    for signal in [libc::SIGTERM, libc::SIGKILL] {
+        let start = Instant::now();
+        let mut left = running();
+        if let Some(record) = record.filter(|_| !left.is_empty()) {
+            job::tell_signal(record, signal, std::process::id(), OURSELVES);
+        }
+        left.iter().for_each(|pid| send(*pid, signal));
+        while !left.is_empty() && start.elapsed() < GRACE {
+            std::thread::sleep(PAUSE);
+            left = running();
+            if signal == libc::SIGKILL {
+                // One may have started another.
+                left.iter().for_each(|pid| send(*pid, signal));
+            }
+        }
+    }
+    if let left @ 1.. = running().len() {
+        output::complain(&format!("{} cannot be ended", counted(left as u64, "process")));
+    }
+}
+
+/// The descendants that have not ended: also those whose parents have ended, which the system gave to this process.
+fn running() -> Vec<u32> {
+    let own = std::process::id();
+    let runs = |pid: &u32| {
+        let stat = Stat::parse(&std::fs::read(StatPath(pid).to_string()).unwrap_or_default());
+        stat.is_some_and(|stat| !stat.is_ending || stat.threads > 1)
+    };
+    descendants(own).into_iter().filter(|pid| *pid != own && runs(pid)).collect()
+}
+
+fn send(pid: u32, signal: i32) {
+    // SAFETY: kill takes numbers. The process was a descendant a moment ago.
+    unsafe { libc::kill(pid as libc::pid_t, signal) };
+}

@@ -1,0 +1,289 @@
+//! `cupeer run --on-hang`: notices that no process of the run makes progress, prints what they wait in, keeps it in the recording
+//! ([`super::hung`]), and ends the run if that was asked for ([`super::ending`]).
+//!
+//! Nothing hangs before a process has met a driver. Then, progress is:
+//!
+//! - a process that meets a driver, begins to record, or ends its recording
+//! - a recorded call that brings something new ([`cupeer_record::Follower::fruitful`])
+//! - a process that computes, or reads and writes files ([`super::processors`])
+//!
+//! Time that a process spends waiting for the device, as CUDA does in a loop, is no progress: if there is no recorded call, the
+//! stacks of those that compute are looked at. A recorded call that does not return is a hang by its age alone. A rank that is in
+//! one sleep, and not in one that hardly ends, goes on by itself, so the others wait for that.
+
+use super::child::End;
+use super::ending;
+use super::hung::{self, Call};
+use super::page::Page;
+use super::processors::{Processors, Ready};
+use super::watch::descendants;
+use crate::args::OnHang as Asked;
+use cupeer_console::output;
+use cupeer_record::host;
+use cupeer_recordings::hang::{ReadWaits, Waits};
+use cupeer_recordings::live::{SOME, Watcher};
+use cupeer_report::model::{Exit, ExitKind};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Acquire;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How often it is looked in the time after which a process hangs, and the longest pause between two looks.
+const LOOKS: u32 = 8;
+const LONGEST: Duration = Duration::from_secs(1);
+/// So many times as long, one sleep keeps the others from hanging.
+const LONGEST_SLEEP: u32 = 10;
+/// How often, and how long, is waited for processes that are about to end.
+const PATIENCE: u32 = 5;
+const MOMENT: Duration = Duration::from_millis(40);
+
+/// What to do when nothing makes progress.
+pub struct OnHang {
+    /// For how long none has to make progress, and how the run ends then.
+    pub asked: Asked,
+    /// Reads what processes wait in.
+    pub read: ReadWaits,
+    /// Where it is kept.
+    pub record: Option<PathBuf>,
+    /// Where processes say that they met a driver.
+    pub page: Option<Arc<Page>>,
+}
+
+/// A job that hung, and did not resume.
+pub struct Hung {
+    /// The status of the run, if cupeer ended it because of the hang.
+    pub status: Option<u8>,
+}
+
+/// The thread that looks.
+pub struct Hangs {
+    stop: Sender<End>,
+    thread: Option<JoinHandle<Option<Hung>>>,
+}
+
+impl Hangs {
+    /// Begins to look at the descendants of this process.
+    pub fn start(on_hang: OnHang) -> Hangs {
+        let (stop, stopped) = mpsc::channel();
+        let pause = (on_hang.asked.limit / LOOKS).min(LONGEST);
+        let thread = std::thread::Builder::new().name("cupeer-hang".into()).spawn(move || {
+            let mut progress = Progress::new(on_hang);
+            loop {
+                match stopped.recv_timeout(pause) {
+                    Ok(end) => return progress.end(end),
+                    Err(RecvTimeoutError::Disconnected) => return None,
+                    Err(RecvTimeoutError::Timeout) => progress.look(),
+                }
+                let status = progress.on_hang.asked.exit.filter(|_| !progress.hangs.are_over());
+                if status.is_some() {
+                    ending::end_all(progress.on_hang.record.as_deref());
+                    return Some(Hung { status });
+                }
+            }
+        });
+        if let Err(error) = &thread {
+            output::complain(&format!("--on-hang has no effect: {error}"));
+        }
+        Hangs { stop, thread: thread.ok() }
+    }
+
+    /// Returns whether the run hung until it ended so. If it is being ended, waits for that.
+    pub fn stop(self, end: End) -> Option<Hung> {
+        // Fails only where the thread is gone already.
+        let _ = self.stop.send(end);
+        self.thread?.join().ok()?
+    }
+}
+
+/// What of a run changes when it makes progress.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Done {
+    /// Processes that met a driver, have a recording, and ended it.
+    processes: [u64; 3],
+    calls: u64,
+}
+
+/// What the recording has of a run.
+#[derive(Default)]
+struct Recorded {
+    done: Done,
+    /// The processes that record and run, by their pids here.
+    pids: Vec<u32>,
+    /// Calls that have not returned, and how long ago they began.
+    calls: Vec<(Call, Duration)>,
+    /// How many processes failed.
+    failed: u64,
+}
+
+struct Progress {
+    on_hang: OnHang,
+    calls: Option<Watcher>,
+    done: Done,
+    processors: Processors,
+    /// Since when nothing at all has happened, and since when nothing but use of the processor has.
+    idle: Instant,
+    unrecorded: Instant,
+    /// Whether the next hang is another one than that which was told of.
+    is_armed: bool,
+    /// Whether in that one, processes waited in a loop.
+    is_in_loop: bool,
+    /// The calls that were told of, until they return, and their ages.
+    overdue: HashMap<Call, Duration>,
+    hangs: hung::Hangs,
+    /// When it was looked last.
+    looked: Instant,
+}
+
+impl Progress {
+    fn new(on_hang: OnHang) -> Progress {
+        let calls =
+            on_hang.record.as_ref().and_then(|record| Watcher::new(std::slice::from_ref(record)).ok());
+        let (now, limit) = (Instant::now(), on_hang.asked.limit);
+        Progress {
+            processors: Processors::new(limit),
+            hangs: hung::Hangs::new(on_hang.record.clone(), limit),
+            on_hang,
+            calls,
+            done: Done::default(),
+            idle: now,
+            unrecorded: now,
+            is_armed: true,
+            is_in_loop: false,
+            overdue: HashMap::new(),
+            looked: now,
+        }
+    }
+
+    fn look(&mut self) {
+        let was_armed = self.is_armed;
+        if self.looked.elapsed() >= self.on_hang.asked.limit / 2 {
+            // The launcher was stopped, with the job as far as anybody knows.
+            (self.idle, self.unrecorded) = (Instant::now(), Instant::now());
+        }
+        let recorded = self.recorded();
+        let failed = recorded.failed;
+        let found = self.find(&recorded);
+        if self.is_armed && !was_armed {
+            self.hangs.progress();
+        }
+        self.hangs.look(|call| recorded.calls.iter().any(|(known, _)| known == call), failed);
+        if let Some((read, calls, is_in_loop)) = found {
+            (self.is_armed, self.is_in_loop) = (false, is_in_loop);
+            self.hangs.add(read, calls, failed, self.on_hang.asked.exit.is_some());
+        }
+        self.looked = Instant::now();
+    }
+
+    /// Looks for a hang that was not told of: what processes wait in, the calls that did not return, and whether processes wait in
+    /// a loop.
+    fn find(&mut self, recorded: &Recorded) -> Option<(Box<dyn Waits>, Vec<Call>, bool)> {
+        let limit = self.on_hang.asked.limit;
+        let Recorded { done, pids: ranks, calls, .. } = recorded;
+        let (met, is_recorded) = (done.processes[0], !ranks.is_empty());
+        // Those whose parents have ended are children of the launcher.
+        let pids = descendants(std::process::id()).split_off(1);
+        // A process without a recorded call may be a rank as well.
+        let ranks = if is_recorded { ranks } else { &pids };
+        let busy = self.processors.look(&pids);
+        let now = Instant::now();
+        let record = self.on_hang.record.clone();
+        // A call that is younger than the one before is another one.
+        self.overdue.retain(|known, before| {
+            let age = calls.iter().find(|(call, _)| call == known).map(|(_, age)| *age);
+            let is_same = age.is_some_and(|age| age >= *before);
+            *before = age.unwrap_or_default();
+            is_same
+        });
+        if *done != self.done || met == 0 && !is_recorded {
+            (self.done, self.idle, self.unrecorded) = (*done, now, now);
+            self.is_armed = true;
+            self.processors.forget_sleeps();
+        }
+        let is_overdue = |(call, age): &&(Call, Duration)| *age >= limit && !self.overdue.contains_key(call);
+        let overdue: Vec<_> = calls.iter().filter(is_overdue).cloned().collect();
+        if let Some(oldest) = overdue.iter().map(|(_, age)| *age).max().filter(|_| self.is_armed) {
+            self.overdue = calls.iter().cloned().collect();
+            // Others may make progress all the while.
+            let without = (self.unrecorded.elapsed() >= limit).then_some(oldest);
+            let calls = overdue.into_iter().map(|(call, _)| call).collect();
+            return Some(((self.on_hang.read)(&pids, record, without), calls, true));
+        }
+        if !busy.is_empty() {
+            self.idle = now;
+        }
+        self.processors.follow_sleeps(ranks);
+        if !self.is_armed {
+            // A process that was told of for waiting in a loop still uses the processor.
+            let mut goes_on = || !busy.is_empty() || self.processors.ready(&pids) == Ready::Surely;
+            self.is_armed = !self.is_in_loop && goes_on();
+            if self.is_armed {
+                self.idle = now;
+            }
+            return None;
+        }
+        let (idle, without) = (self.idle.elapsed(), self.unrecorded.elapsed());
+        if idle >= limit {
+            let most = limit * LONGEST_SLEEP;
+            let sleeps = idle < most && ranks.iter().any(|pid| self.processors.sleeps_once(*pid, most));
+            let hangs = !sleeps && self.processors.ready(&pids) == Ready::None;
+            return hangs.then(|| ((self.on_hang.read)(&pids, record, Some(idle)), Vec::new(), false));
+        }
+        if without >= limit && !busy.is_empty() {
+            let read = (self.on_hang.read)(&pids, record, Some(without));
+            if read.wait_for_device(&busy) {
+                return Some((read, Vec::new(), true));
+            }
+            self.unrecorded = now;
+        }
+        None
+    }
+
+    /// Returns whether the run hung until it ended so.
+    fn end(&mut self, end: End) -> Option<Hung> {
+        let mut recorded = self.recorded();
+        for _ in 0..PATIENCE {
+            if self.hangs.are_over() || recorded.pids.is_empty() {
+                break;
+            }
+            std::thread::sleep(MOMENT);
+            recorded = self.recorded();
+        }
+        if end == End::Exited(0) && recorded.pids.is_empty() {
+            self.hangs.end(recorded.failed);
+        }
+        (!self.hangs.are_over()).then_some(Hung { status: None })
+    }
+
+    /// Reads the recording, and asks for the processes that met a driver.
+    fn recorded(&mut self) -> Recorded {
+        let mut recorded = Recorded::default();
+        let met = self.on_hang.page.as_ref().map_or(0, |page| page.status().reached.load(Acquire));
+        let reading = self.calls.as_mut().and_then(|calls| calls.look(SOME).ok());
+        let (mut count, mut ended) = (0, 0);
+        let pid_ns = host::pid_ns();
+        for process in reading.iter().flat_map(|reading| &reading.jobs).flat_map(|job| &job.processes) {
+            count += 1;
+            recorded.done.calls = recorded.done.calls.wrapping_add(process.fruitful);
+            if !matches!(process.exit.kind, ExitKind::Running | ExitKind::Unseen) {
+                ended += 1;
+                recorded.failed += u64::from(has_failed(&process.exit));
+                continue;
+            }
+            recorded.pids.extend(Some(process.header.pid).filter(|_| Some(process.header.pid_ns) == pid_ns));
+            let call = |(_, tid, age): &(String, u32, Option<u64>)| {
+                Some(((process.proc.clone(), *tid), Duration::from_nanos((*age)?)))
+            };
+            recorded.calls.extend(process.unreturned.iter().filter_map(call));
+        }
+        recorded.done.processes = [met.into(), count, ended];
+        recorded
+    }
+}
+
+/// Whether a process ended otherwise than well, as far as is known.
+fn has_failed(exit: &Exit) -> bool {
+    !matches!((exit.kind, exit.code), (ExitKind::Returned, Some(0) | None) | (ExitKind::Executed, _))
+}

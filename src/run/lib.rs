@@ -1,0 +1,458 @@
+//! `cupeer run`: starts a program under the preload library, waits for it, and ends as it ends.
+//!
+//! In: the options, and a function that reads what processes wait for. Out: the program's exit status or another one, lines on
+//! stderr, and in the recording what only the launcher knows: ends of processes, signals, hangs, and memory. Begin with
+//! `command` and `watched` in this file: the order of a run. What can be refused is refused before the program starts.
+//!
+//! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
+//!
+//! - `args`: the options.
+//! - `page`, `faults`: memory that the processes share with the launcher.
+//! - `samples`: use of memory when a call fails for lack of it.
+//! - `ends`, `opens`, `watch`: descendants, seen from outside.
+//! - `orphans`, `keepers`: descendants that outlive their parents.
+//! - `mask`, `child`: the program's process.
+//! - `preloading`: programs that refuse the library.
+//! - `hung`, `stops`, `signals`: the hangs that were noticed, and signals to the launcher and from it.
+//! - `processors`, `ending`, `hang`: the option `--on-hang`.
+//! - `ran`, `told`, `gate`: the result, the summary, and the exit status.
+
+pub mod args;
+mod child;
+mod ending;
+mod ends;
+mod faults;
+mod gate;
+mod hang;
+mod hung;
+mod keepers;
+mod mask;
+mod opens;
+mod orphans;
+mod page;
+mod preloading;
+mod processors;
+mod ran;
+mod samples;
+mod signals;
+mod stops;
+mod told;
+mod watch;
+
+use crate::args::RunArgs;
+use anyhow::{Result, bail};
+use child::Child;
+use child::End;
+use cupeer_console::args::quoted;
+use cupeer_console::variables::Environment;
+use cupeer_console::{annotations, output, status};
+use cupeer_facts::faults::Fault;
+use cupeer_launch::args::Options;
+use cupeer_launch::driver::{self, Chosen};
+use cupeer_launch::job::{self, Job};
+use cupeer_launch::program::Ran;
+use cupeer_launch::settings::deny::{self, Verdicts};
+use cupeer_launch::settings::{Settings, check};
+use cupeer_launch::{libraries, program};
+use cupeer_record as record;
+use cupeer_record::launcher::has_namesake;
+use cupeer_recordings::hang::ReadWaits;
+use cupeer_recordings::{home, kept, reduce, script, suppressions};
+use cupeer_report::names::counted;
+use cupeer_report::style::Mark;
+use cupeer_spec::env;
+use cupeer_spec::record::end;
+use cupeer_spec::record::job::FILE;
+use cupeer_spec::status::Status;
+use cupeer_views::plans;
+use cupeer_views::summary::{self, Line};
+use cupeer_views::text::suppressed::unmatched;
+use faults::Faults;
+use gate::Gate;
+use hang::{Hangs, OnHang};
+use page::{Image, Page};
+use ran::Run;
+use samples::Samples;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Acquire};
+use std::time::{SystemTime, UNIX_EPOCH};
+use told::{How, Told};
+use watch::{Sightings, Watch};
+
+/// The command that ends a program by SIGTERM after a time.
+const TIMEOUT: &str = "timeout";
+
+/// Runs the command; `read` reads what processes wait in that hang.
+pub fn command(mut args: RunArgs, read: ReadWaits) -> Result<ExitCode> {
+    output::be_verbose(args.options.verbose);
+    output::be_quiet(args.quiet);
+    let gate = Gate::new(&args)?;
+    if gate.is_some() {
+        // Who asks for a status where rules are broken wants them checked.
+        let option = if args.error_exitcode.is_some() { "--error-exitcode" } else { "--error-on" };
+        check::imply(&mut args.options, option)?;
+    }
+    let args = &args;
+    let suppressions = suppressions::read(&args.suppressions)?;
+    let error_on = gate.as_ref().and_then(|gate| gate.chosen.clone());
+    let mut how = How {
+        suppressions,
+        decides: gate.is_some(),
+        error_on,
+        annotates: annotations::are_read(),
+        no_source: args.no_source,
+        launched: 0,
+    };
+    let begun = SystemTime::now();
+    let name = script::name(&args.program);
+    let mut settings = Settings::new(&args.options, Some(&name))?;
+    let mut environment = settings.apply(Environment::inherited())?;
+    args.error_on.iter().for_each(|rules| environment.set(env::ERROR_ON, rules));
+    settings.verdicts.iter().filter_map(Verdicts::warning).for_each(|line| output::complain(&line));
+    let command: Vec<String> = args.program.iter().map(|word| quoted(&word.to_string_lossy())).collect();
+    settings.job.iter().for_each(|job| job.tell_command(&command.join(" ")));
+    if args.exec {
+        settings.verdicts.iter_mut().for_each(Verdicts::keep);
+        if let Some(note) = program::obstacle(&args.program[0]) {
+            output::complain(&note);
+        }
+        settings.seed_drawn().iter().for_each(|line| output::note(line));
+        settings.job.iter().filter_map(Job::displaced).for_each(output::complain);
+        if let Some(job) = settings.job.filter(Job::is_at_home) {
+            // Nobody of us will be there in the end.
+            kept::prune(Some(&job.directory)).iter().for_each(|line| output::note(line));
+        }
+        match child::exec(&args.program, &environment)? {}
+    }
+    if args.reduce && settings.job.is_none() {
+        bail!("--reduce is for a recording, and nothing is recorded; leave out --record off");
+    }
+    let faults = Faults::new(&mut environment, settings.job.as_ref())?;
+    if faults.is_none() && args.unused_exitcode.is_some() {
+        settings.job.as_ref().map(Job::remove_if_empty);
+        bail!("--unused-exitcode is for fault plans, but there is none; add --inject or --deny-peer");
+    }
+    let unmasked = deny::unmasked(&environment).filter(|_| faults.as_ref().is_some_and(Faults::is_ours));
+    let record = settings.job.as_ref().map(|job| job.directory.clone());
+    let on_hang = args.on_hang.map(|asked| OnHang { asked, read, record: record.clone(), page: None });
+    let run = watched(&args.program, environment, settings.driver.as_ref(), on_hang, record.as_deref());
+    let seen = faults.as_ref().map(Faults::seen).unwrap_or_default();
+    let is_ours_to_tell = settings.job.as_ref().is_none_or(Job::is_ours_alone);
+    let seed = settings.seed_drawn();
+    let job = settings.job.filter(|job| {
+        let is_gone = job.remove_if_empty();
+        if is_gone && job.is_at_home() {
+            home::note_unrecorded(&name);
+        }
+        !is_gone
+    });
+    let mut run = run?;
+    if let Some(job) = job.as_ref().filter(|job| !job.is_inherited()) {
+        told::wait_for_the_last(&job.directory);
+    }
+    orphans::reap_the_last(run.process.0, &mut run.orphans);
+    how.launched = run.process.0 as u32;
+    let (run, how) = (run, how);
+    if let Some(job) = &job {
+        let end = match run.end {
+            End::Exited(status) => end::End::Returned(status),
+            End::Killed(signal) => end::End::Signal(signal as u8),
+        };
+        job.tell_ends(&args.program[0], run.process, &run.all_ends(end));
+        run.bypasses.iter().for_each(|(process, driver)| job.tell_bypass(process, driver));
+        job.tell_lost(run.record_lost, run.unrecorded);
+    }
+    let of_run =
+        |job: &Job| told::of_run(&job.directory, &home::shown(&job.directory), &how, of_this_run(job, begun));
+    let Told { lines: recorded, report } = match &job {
+        Some(job) if job.is_ours_alone() => told::whole(&job.directory, &home::shown(&job.directory), &how),
+        Some(job) if !job.is_inherited() => of_run(job),
+        // An outer cupeer tells of it.
+        Some(job) if how.decides => Told { lines: Vec::new(), ..of_run(job) },
+        _ => Told::default(),
+    };
+    let mut recorded = recorded;
+    if let Some(report) = report.as_ref().filter(|_| job.as_ref().is_some_and(Job::is_ours_alone)) {
+        let launchers = summary::without_call(report, run.reached);
+        recorded.extend(launchers.and_then(|line| home::standing("launchers", line)).map(Line::from));
+    }
+    let is_recorded = !recorded.is_empty();
+    let is_told_elsewhere = job.as_ref().is_some_and(Job::is_inherited);
+    let warning = |text| Line::bad(Mark::Warning, text);
+    let blind = || run.blind().into_iter().map(warning).collect();
+    let mut lines = if is_recorded || is_told_elsewhere { recorded } else { blind() };
+    if is_ours_to_tell {
+        let told = faults.iter().filter(|faults| faults.is_ours());
+        lines.extend(told.flat_map(|_| plans::lines(&seen)).map(Line::from));
+        lines.extend(
+            unmasked.and_then(|text| home::standing("denied-pairs", text.to_owned())).map(Line::from),
+        );
+    }
+    let unreached = if is_recorded { &[][..] } else { &run.unreached };
+    if let Some(job) = &job {
+        lines.extend(job.displaced().map(|text| warning(text.to_owned())));
+        if args.reduce {
+            lines.extend((!job.is_inherited()).then(|| reduce::reduce(&job.directory).into()));
+        }
+        if job.is_at_home() {
+            if lines.iter().any(|line| line.matters) {
+                job.tell_notable();
+            }
+            lines.extend(kept::prune(Some(&job.directory)).map(Line::from));
+        }
+    }
+    lines.extend(seed.map(Line::from));
+    lines.extend(run.unused.clone().filter(|_| job.is_none()).map(Line::from));
+    lines.extend(unreached.iter().chain(&run.notes).cloned().map(warning));
+    lines.iter().for_each(output::sum_up);
+    if let Some(report) = &report {
+        unmatched(&report.suppressions).iter().for_each(|line| tracing::debug!("{line}"));
+        if !is_told_elsewhere {
+            // Nobody is left to tell where stderr is closed.
+            let _ = annotations::write(report, io::stderr().lock());
+        }
+    }
+    let broken = gate.as_ref().and_then(|gate| gate.broken(report.as_ref(), &run));
+    Ok(end_as(replaced(args, broken, &run, &seen)))
+}
+
+/// Tells the processes of a record that have our page. Other launchers may have had our number: before us, or in another
+/// namespace, where containers that we started may also be.
+fn of_this_run(job: &Job, begun: SystemTime) -> impl Fn(&record::Process) -> bool {
+    let page = format!("/proc/{}/", std::process::id());
+    let has_namesake = job::read(&job.directory.join(FILE)).map_or(true, |text| has_namesake(&text));
+    let pid_ns = record::host::pid_ns().filter(|_| has_namesake);
+    let begun = begun.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+    move |process| {
+        let header = &process.header;
+        let has_page = process.variable(env::STATUS).is_some_and(|path| path.starts_with(&page));
+        let is_ours = pid_ns.is_none_or(|pid_ns| pid_ns == header.pid_ns);
+        has_page && is_ours && u128::from(header.first.realtime) >= begun
+    }
+}
+
+/// How a run ends where what was found takes the place of the program's status; says so, and why.
+fn replaced(args: &RunArgs, broken: Option<(u8, String)>, run: &Run, seen: &[Fault]) -> End {
+    let ended = run.hung.as_ref().and_then(|hung| hung.status);
+    let ended = ended.map(|status| (status, "the job hung (--on-hang)".to_owned()));
+    let has_exited = matches!(run.end, End::Exited(_));
+    let unused = || {
+        let why = plans::unused(seen)?;
+        Some((args.unused_exitcode?, format!("{why} (--unused-exitcode)")))
+    };
+    match ended.or_else(|| broken.or_else(unused).filter(|_| has_exited)) {
+        Some((code, why)) => {
+            output::complain(&format!("exits with {code}, because {why}"));
+            End::Exited(code)
+        }
+        None => run.end,
+    }
+}
+
+/// Starts a program with the options of `run`, for others than `run`.
+pub fn with_options(options: &Options, extra: &[(&str, &OsStr)], program: &[OsString]) -> Result<Ran> {
+    let settings = Settings::new(options, None)?;
+    let mut environment = settings.apply(Environment::inherited())?;
+    for (name, value) in extra {
+        environment.set(name, value);
+    }
+    let run = watched(program, environment, settings.driver.as_ref(), None, None)?;
+    Ok(Ran {
+        ended: match run.end {
+            End::Exited(code) => format!("ended with status {code}"),
+            End::Killed(signal) => format!("was killed by signal {signal}"),
+        },
+        reached: run.reached,
+        is_unseen: run.is_unseen(),
+        wrong: [run.unreached, run.notes].concat(),
+    })
+}
+
+/// Starts a program in an environment, passes signals on to it, looks at its processes, and waits for it. Signals from outside
+/// are noted in the recording, if there is one.
+fn watched(
+    program: &[OsString],
+    mut environment: Environment,
+    driver: Option<&Chosen>,
+    on_hang: Option<OnHang>,
+    record: Option<&Path>,
+) -> Result<Run> {
+    let obstacle = program::obstacle(&program[0]);
+    let failed = |error: &io::Error| tracing::debug!("cannot share a page with the program: {error}");
+    let page = Page::new().inspect_err(failed).ok().map(Arc::new);
+    match &page {
+        Some(page) => environment.set(env::STATUS, page.path()),
+        None => environment.remove(env::STATUS),
+    }
+    let for_debugger = environment.get(env::STOP_ON).is_some_and(|rules| !rules.is_empty());
+    let before = mask::take_over();
+    let started = Child::start(program, &environment, &before, page.as_deref());
+    let child = started.inspect_err(|_| before.restore())?;
+    tracing::debug!("started process {}", child.pid());
+    let watch = Watch::start(child.pid(), driver.map(|chosen| chosen.library.clone()));
+    let samples = page.as_ref().zip(record).and_then(|(page, record)| Samples::start(page, record));
+    let hangs = on_hang.map(|on_hang| Hangs::start(OnHang { page: page.clone(), ..on_hang }));
+    let mut orphans = Vec::new();
+    let note = |signal: i32, pid: u32, name: &str| {
+        if let Some(record) = record {
+            job::tell_signal(record, signal, pid, name);
+        }
+    };
+    let end = signals::wait(&child, for_debugger, &mut orphans, note);
+    let ended = cupeer_record::clock::monotonic();
+    if child.last_name() == TIMEOUT && end == End::Exited(status::TIMED_OUT) {
+        note(libc::SIGTERM, child.pid() as u32, TIMEOUT);
+    }
+    let hung = hangs.and_then(|hangs| hangs.stop(end));
+    drop(samples);
+    let mut seen = watch.stop();
+    if !is_watched(&environment) {
+        // Nobody misses a call.
+        seen.loaded.clear();
+    }
+    let reached = page.as_ref().map(|page| page.status().reached.load(Acquire));
+    if let Some(reached) = reached {
+        tracing::debug!("processes that reached the driver: {reached}");
+    }
+    let (bypasses, ends) = (std::mem::take(&mut seen.bypasses), std::mem::take(&mut seen.ends));
+    let (mut notes, mut unreached) = notes(&program[0], obstacle, seen, reached);
+    notes.extend(keepers::sentences(record));
+    let mut unused = None;
+    if let Some(page) = &page {
+        if reached == Some(0) && notes.is_empty() && unreached.is_empty() {
+            let name = &program[0];
+            let reason = preloading::by_sanitizer(name, end)
+                .or_else(|| without_us(name, page, &child, end))
+                .or_else(|| preloading::by_itself(name, end));
+            unreached.extend(reason);
+            unreached.extend(program::obstacles_in_shell(program));
+            let has_no_driver = driver.is_none() && end == End::Exited(status::NOT_FOUND);
+            unreached.extend(
+                Some(&program[0]).filter(|_| has_no_driver).and_then(|name| program::missing_driver(name)),
+            );
+            unused =
+                (unreached.is_empty() && is_recorded(&environment)).then(|| driver::unused(driver, program));
+        }
+        notes.extend(page.dropped().map(|(count, name)| dropped(count, &name)));
+        if page.status().nameless.load(Acquire) != 0 {
+            notes.push(driver::NO_RUNTIME.to_owned());
+        }
+    }
+    let told = |of: fn(&Status) -> &AtomicU32| page.as_ref().map(|page| of(page.status()).load(Acquire));
+    let record_lost = told(|status| &status.record_lost).unwrap_or(0);
+    if let lost @ 1.. = record_lost {
+        notes.push(format!("{} could not record everything", counted(lost.into(), "process")));
+    }
+    Ok(Run {
+        end,
+        process: (child.pid(), child.started()),
+        ended,
+        orphans,
+        ends,
+        reached: reached.unwrap_or(0),
+        hung,
+        findings: told(|status| &status.findings),
+        record_lost,
+        unrecorded: told(|status| &status.unrecorded).unwrap_or(0),
+        bypasses,
+        notes,
+        unreached,
+        unused,
+        unseen: told(|status| &status.unseen).unwrap_or(0),
+        escaped: told(|status| &status.escaped).unwrap_or(0),
+    })
+}
+
+/// Whether anything is made of calls in an environment.
+fn is_watched(environment: &Environment) -> bool {
+    is_recorded(environment) || is_set(environment, env::LOG) || faults::are_asked_for(environment)
+}
+
+fn is_recorded(environment: &Environment) -> bool {
+    is_set(environment, env::OUT) && environment.get(env::RECORD).is_none_or(|mode| mode != job::OFF)
+}
+
+fn is_set(environment: &Environment, name: &str) -> bool {
+    environment.get(name).is_some_and(|value| !value.is_empty())
+}
+
+/// That our library was not in the process that was started, or not in what that became. Only where it ended by itself:
+/// else it may not have come so far.
+fn without_us(program: &OsStr, page: &Page, child: &Child, end: End) -> Option<String> {
+    let library = libraries::PRELOAD;
+    let (End::Exited(status), last) = (end, child.last_name()) else { return None };
+    let image = page.image();
+    let became = matches!(image, Image::Became(_));
+    match image {
+        // What the loader itself refuses ends so.
+        Image::Never if status != status::NOT_FOUND => {
+            Some(format!("{} ran without {library}: its loader did not load it", program.display()))
+        }
+        Image::LastIn(name) | Image::Became(name) if !last.is_empty() && (became || name != last) => {
+            let ran = if status == status::NOT_FOUND { "if it ran at all, then" } else { "it ran" };
+            Some(format!(
+                "process {} was '{name}' and then '{last}', which lost cupeer's LD_PRELOAD or has a loader that \
+                 cannot load {library}: {ran} without it",
+                child.pid()
+            ))
+        }
+        _ => None,
+    }
+}
+
+fn dropped(count: u32, name: &str) -> String {
+    let who = match count {
+        1 => format!("'{name}'"),
+        _ => format!("{}, '{name}' for one,", counted(count.into(), "process")),
+    };
+    format!(
+        "another library removed LD_PRELOAD from the environment of {who} as it began: programs that it starts run without {}",
+        libraries::PRELOAD
+    )
+}
+
+/// What is to be said in any case, and why no process reached the driver.
+fn notes(
+    program: &OsStr,
+    obstacle: Option<String>,
+    seen: Sightings,
+    reached: Option<u32>,
+) -> (Vec<String>, Vec<String>) {
+    let notes = seen.bypassed;
+    if reached != Some(0) {
+        if let Some(obstacle) = obstacle {
+            tracing::debug!("{obstacle}; its children reached the driver anyway");
+        }
+        return (notes, Vec::new());
+    }
+    let mut unreached = Vec::new();
+    let name = Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned();
+    let own = watch::crossing(&name);
+    match (obstacle, own) {
+        (Some(obstacle), Some(crossing)) => unreached.push(format!("{obstacle}; {}", watch::hint(crossing))),
+        (Some(obstacle), None) => unreached.push(obstacle),
+        (None, Some(crossing)) => unreached.push(watch::note(crossing)),
+        (None, None) => {}
+    }
+    unreached.extend(seen.crossings.into_iter().filter(|crossing| own != Some(*crossing)).map(watch::note));
+    unreached.extend(seen.loaded);
+    if notes.is_empty() && unreached.is_empty() {
+        unreached.extend(seen.lost);
+    }
+    (notes, unreached)
+}
+
+fn end_as(end: End) -> ExitCode {
+    match end {
+        End::Exited(code) => ExitCode::from(code),
+        End::Killed(signal) => {
+            signals::die_by(signal);
+            // Only a signal that does not kill leaves us here.
+            ExitCode::from(128u8.wrapping_add(signal as u8))
+        }
+    }
+}

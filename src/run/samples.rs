@@ -1,0 +1,125 @@
+//! Notes in the recording how much memory the devices and their processes have when a call fails for lack of it.
+//!
+//! The process of the call only counts the failure in the page, so it never waits. Its memory may be free again when NVML
+//! is asked; that of other jobs is still there.
+
+use super::page::{self, Page};
+use cupeer_nvidia::nvml::memory::Nvml;
+use cupeer_record::Samples as File;
+use cupeer_record::sample::{FIRST_LINE, LONGEST};
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// The least time between two samples, and the part of the time since the first one: programs may fail for hours.
+const PAUSE: (Duration, u32) = (Duration::from_millis(200), 16);
+/// How long the end of the run waits for a sample: NVML may hang.
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// The thread that asks, as long as this lives.
+pub struct Samples {
+    page: Arc<Page>,
+    is_over: Arc<AtomicBool>,
+    /// Ends the thread's pause.
+    pause: Option<Sender<()>>,
+    /// Closed when the thread is done.
+    done: Receiver<()>,
+}
+
+impl Samples {
+    /// Begins to wait for failures that processes count in a page.
+    pub fn start(page: &Arc<Page>, record: &Path) -> Option<Samples> {
+        let path = record.join(File::file()?);
+        let ((pause, paused), (working, done)) = (channel(), channel::<()>());
+        let samples = Samples { page: page.clone(), is_over: Arc::default(), pause: Some(pause), done };
+        let (page, is_over) = (page.clone(), samples.is_over.clone());
+        let work = move || {
+            watch(&page, &is_over, &path, &paused);
+            drop(working);
+        };
+        let thread = std::thread::Builder::new().name("cupeer-samples".into()).spawn(work);
+        thread.inspect_err(|error| tracing::debug!("memory is not sampled: {error}")).ok()?;
+        Some(samples)
+    }
+}
+
+impl Drop for Samples {
+    /// Waits for the sample of a failure just before the end.
+    fn drop(&mut self) {
+        self.is_over.store(true, Release);
+        let bell = &self.page.status().bell;
+        bell.fetch_add(1, Release);
+        page::wake(bell);
+        drop(self.pause.take());
+        let _ = self.done.recv_timeout(LIMIT);
+    }
+}
+
+fn watch(page: &Page, is_over: &AtomicBool, path: &Path, paused: &Receiver<()>) {
+    let (mut seen, mut asked) = (0, None);
+    loop {
+        let heard = page.status().bell.load(Acquire);
+        let ends = is_over.load(Acquire);
+        let failed = page.status().exhausted.load(Acquire);
+        if failed != seen {
+            seen = failed;
+            let (nvml, since) = asked.get_or_insert_with(|| (Nvml::load(), Instant::now()));
+            if let Err(error) = sample(nvml, path) {
+                tracing::debug!("{}: {error}", path.display());
+                return;
+            }
+            let pause = PAUSE.0.max(since.elapsed() / PAUSE.1);
+            if paused.recv_timeout(pause) == Err(RecvTimeoutError::Disconnected) {
+                return;
+            }
+        } else if ends {
+            return;
+        } else {
+            page::wait(&page.status().bell, heard);
+        }
+    }
+}
+
+/// Adds a sample to the file. An error is the end of all.
+fn sample(nvml: &Result<Nvml, String>, path: &Path) -> io::Result<()> {
+    let samples = nvml.as_ref().map_err(String::clone).and_then(Nvml::samples);
+    let text = match &samples {
+        Ok(samples) => samples.iter().map(|sample| sample.line() + "\n").collect(),
+        Err(reason) => File::none(reason) + "\n",
+    };
+    let mut file =
+        OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(libc::O_NOFOLLOW).open(path)?;
+    let begin = if file.metadata()?.len() == 0 { format!("{FIRST_LINE}\n") } else { String::new() };
+    if file.metadata()?.len() + (begin.len() + text.len()) as u64 > LONGEST {
+        return Err(io::Error::other("there is no room for more samples of memory"));
+    }
+    file.write_all((begin + &text).as_bytes())?;
+    samples.map(|_| ()).map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    /// With NVML or without it: the file says the figures, or why there are none, and nobody waits for what nobody counted.
+    #[test]
+    fn a_failure_just_before_the_end_is_sampled_and_no_other_moment_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let page = Arc::new(Page::new().unwrap());
+        let path = folder.path().join(File::file().unwrap());
+        drop(Samples::start(&page, folder.path()).expect("a thread"));
+        assert!(!path.exists());
+        let samples = Samples::start(&page, folder.path()).expect("a thread");
+        page.status().exhausted.fetch_add(1, Relaxed);
+        drop(samples);
+        let read = File::open(&path).unwrap();
+        assert!(read.problem.is_some() == read.samples.is_empty(), "{read:?}");
+    }
+}

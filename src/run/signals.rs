@@ -1,0 +1,98 @@
+//! Signals while a program runs: those that a process sends to the launcher go on to the program; those
+//! of the terminal reach the whole foreground group by themselves.
+//!
+//! What a third process sends to the whole group reaches the program twice, by itself and through the
+//! launcher: nothing in a signal tells that it went to a group.
+//!
+//! All that could end or stop the launcher is blocked (`mask`) and waited for, so there is no handler and no race: what comes
+//! between fork and exec stays pending, and reaches the program. When the program stops, `stops` decides whether the launcher
+//! stops with it.
+
+use super::child::End;
+use super::child::{Child, State};
+use super::hung::IS_ENDED;
+use super::mask::waited_for;
+use super::orphans::{self, Orphan};
+use super::stops::{self, Stops};
+use super::watch;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Name of a sender that is no process.
+const TERMINAL: &str = "terminal";
+
+/// Passes signals on until the program ends, and notes how orphans end. `for_debugger` says that its processes may stop for
+/// a debugger. `from_outside` receives each signal from outside of the run, with the pid and name of its sender.
+pub fn wait(
+    child: &Child,
+    for_debugger: bool,
+    orphans: &mut Vec<Orphan>,
+    from_outside: impl Fn(i32, u32, &str),
+) -> End {
+    let set = waited_for();
+    let mut stops = Stops::default();
+    loop {
+        // SAFETY: all-zero bytes are a valid siginfo, which the call fills; the set is valid.
+        let (signal, info) = unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            (libc::sigwaitinfo(&set, &mut info), info)
+        };
+        // A signal of the kernel has a positive code. The group of the launcher has it already, and one that the program sends.
+        let sender = || {
+            // SAFETY: a signal that a process sent carries its sender.
+            (info.si_code <= 0).then(|| unsafe { info.si_pid() }).filter(|pid| *pid != child.pid())
+        };
+        match signal {
+            // Interrupted: by a stop and a continuation, for one.
+            -1 => {}
+            libc::SIGCHLD => {
+                orphans::reap(child.pid(), orphans);
+                match child.state() {
+                    State::Ended(end) => return end,
+                    State::Running => {}
+                    // The debugger continues the program alone.
+                    State::Stopped(libc::SIGSTOP) if for_debugger => {}
+                    State::Stopped(signal) => stops.stopped(child, signal),
+                }
+            }
+            libc::SIGCONT => stops.continued(child, sender()),
+            _ => {
+                if matches!(signal, libc::SIGTERM | libc::SIGINT | libc::SIGQUIT | libc::SIGHUP) {
+                    IS_ENDED.store(true, Relaxed);
+                }
+                // One that has sent its signal may end at once.
+                let name = sender().map(|pid| watch::comm(pid as u32));
+                if sender().is_some() {
+                    tracing::debug!("passing signal {signal} on to process {}", child.pid());
+                    child.signal(signal);
+                }
+                let is_terminal = info.si_code > 0 && !stops::is_of_terminal(signal);
+                match sender().zip(name) {
+                    Some((pid, name)) if !watch::descendants(std::process::id()).contains(&(pid as u32)) => {
+                        from_outside(signal, pid as u32, &name);
+                    }
+                    None if is_terminal => from_outside(signal, 0, TERMINAL),
+                    _ => {}
+                }
+                if stops::is_of_terminal(signal) {
+                    stops.asked(child, signal);
+                }
+            }
+        }
+    }
+}
+
+/// Dies by a signal as the program did, without a second core dump.
+pub fn die_by(signal: i32) {
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the limit and the dispositions are valid, and the set holds the one signal.
+    unsafe {
+        libc::setrlimit(libc::RLIMIT_CORE, &none);
+        libc::prctl(libc::PR_SET_DUMPABLE, 0);
+        libc::signal(signal, libc::SIG_DFL);
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, signal);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, std::ptr::null_mut());
+        libc::raise(signal);
+    }
+}

@@ -1,0 +1,327 @@
+//! Watches the program's processes from outside while they run: which use a driver without our library, and which do
+//! not pass the environment on.
+//!
+//! It costs the program only what the kernel does to answer from /proc. Looks become rare, until somebody opens the driver
+//! (`opens`). A process that ends before the look after that is missed, so nothing here is more than a note at the end.
+
+use super::ends::Ends;
+use super::opens::{Opens, Woken};
+use cupeer_console::variables::LD_PRELOAD;
+use cupeer_launch::libraries;
+use cupeer_launch::program::MUSL;
+use cupeer_record::clock::monotonic;
+use cupeer_record::host;
+use cupeer_spec::function::Library;
+use cupeer_spec::proc::{Stat, StatPath};
+use cupeer_spec::record::end::Span;
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsStr;
+use std::io::{self, PipeReader, PipeWriter};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// The first pause between two looks, and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
+/// A look takes at most this fraction of the time.
+const SHARE: u32 = 20;
+/// How the C library's file is called: also before glibc 2.34.
+const LIBC: [&str; 2] = ["/libc.so.6", "/libc-2."];
+/// Why our library is not in a process.
+const LOST: &str = "because its environment has lost cupeer's LD_PRELOAD";
+/// How many processes are named; more are counted.
+const MOST_NAMED: usize = 5;
+
+/// A program beyond which the environment is another, and the `--format` of `cupeer env` that serves it.
+pub type Crossing = (&'static str, &'static str);
+
+static CROSSINGS: &[(&str, &[&str])] = &[
+    ("docker", &["docker", "podman", "nerdctl"]),
+    ("k8s", &["kubectl"]),
+    ("mpirun", &["mpirun", "mpiexec", "orterun", "prterun"]),
+    ("srun", &["srun", "sbatch"]),
+    ("ray", &["ray", "raylet"]),
+    ("sh", &["ssh", "sudo", "su", "doas"]),
+];
+
+/// In the order in which they are spoken of.
+fn crossings() -> impl Iterator<Item = Crossing> {
+    CROSSINGS.iter().flat_map(|(format, names)| names.iter().map(|name| (*name, *format)))
+}
+
+pub fn crossing(name: &str) -> Option<Crossing> {
+    crossings().find(|(known, _)| *known == name)
+}
+
+/// What helps.
+pub fn hint((name, format): Crossing) -> String {
+    format!("for what {name} starts, 'cupeer env --format {format}' prints the environment")
+}
+
+/// What to say where no process reached the driver.
+pub fn note(crossing: Crossing) -> String {
+    let (name, hint) = (crossing.0, hint(crossing));
+    format!("no process reached the driver under cupeer, and the environment may not cross {name}; {hint}")
+}
+
+#[derive(Default)]
+pub struct Sightings {
+    /// Processes that used a driver without our library, a sentence each.
+    pub bypassed: Vec<String>,
+    /// Some of them as a record has them: the process, and the driver.
+    pub bypasses: Vec<(String, PathBuf)>,
+    pub crossings: Vec<Crossing>,
+    /// Processes that had a driver and our library, a sentence each: something where none of them met the other.
+    pub loaded: Vec<String>,
+    /// When descendants ran, and were seen to have ended.
+    pub ends: BTreeMap<(libc::pid_t, u64), Span>,
+    /// Processes that lost our library without using a driver as long as they were looked at, a sentence each.
+    pub lost: Vec<String>,
+}
+
+pub struct Watch {
+    /// Closed to stop it.
+    stop: Option<PipeWriter>,
+    thread: Option<JoinHandle<Look>>,
+}
+
+impl Watch {
+    /// Begins to look at a process and its descendants. `driver` is the driver that was chosen for them.
+    pub fn start(pid: libc::pid_t, driver: Option<PathBuf>) -> Watch {
+        let mut look = Look { driver, ..Look::default() };
+        let started = io::pipe().and_then(|(stopped, stop)| {
+            let work = move || {
+                look.until(&stopped, pid);
+                look
+            };
+            Ok((stop, std::thread::Builder::new().name("cupeer-watch".into()).spawn(work)?))
+        });
+        if let Err(error) = &started {
+            tracing::debug!("not watching the program's processes: {error}");
+        }
+        let (stop, thread) = started.ok().unzip();
+        Watch { stop, thread }
+    }
+
+    pub fn stop(mut self) -> Sightings {
+        drop(self.stop.take());
+        self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default().seen()
+    }
+}
+
+#[derive(Default)]
+struct Look {
+    driver: Option<PathBuf>,
+    bypassed: BTreeMap<u32, (String, Option<(String, PathBuf)>)>,
+    loaded: BTreeMap<u32, String>,
+    /// With how often each was seen so: one that is ending shows a part of its memory.
+    lost: BTreeMap<u32, (String, u32)>,
+    crossings: HashSet<Crossing>,
+    ends: BTreeMap<(libc::pid_t, u64), Span>,
+    /// Those of them whose ends wake us.
+    followed: Ends,
+}
+
+impl Look {
+    fn seen(self) -> Sightings {
+        let more = self.bypassed.len().saturating_sub(MOST_NAMED);
+        let (mut bypassed, bypasses): (Vec<String>, Vec<_>) =
+            self.bypassed.into_values().take(MOST_NAMED).unzip();
+        let bypasses = bypasses.into_iter().flatten().collect();
+        if more > 0 {
+            bypassed.push(format!("{more} more processes used a driver without {}", libraries::PRELOAD));
+        }
+        let crossings = crossings().filter(|crossing| self.crossings.contains(crossing)).collect();
+        let lost = self.lost.into_values().filter(|(_, times)| *times > 1).map(|(sentence, _)| sentence);
+        let lost = lost.take(MOST_NAMED).collect();
+        let loaded = self.loaded.into_values().take(MOST_NAMED).collect();
+        Sightings { bypassed, bypasses, crossings, loaded, ends: self.ends, lost }
+    }
+
+    /// Looks at a process and its descendants until a pipe is closed.
+    fn until(&mut self, stopped: &PipeReader, root: libc::pid_t) {
+        let opens = Opens::of(self.driver.as_deref());
+        let (mut pause, mut least) = (PAUSES.0, Duration::ZERO);
+        let mut due = Instant::now() + pause;
+        loop {
+            self.note_ends();
+            match opens.wait(stopped, &self.followed, due.saturating_duration_since(Instant::now())) {
+                Woken::Stopped => return self.note_ends(),
+                Woken::Ended => continue,
+                Woken::Timeout => pause = (pause * 3 / 2).min(PAUSES.1),
+                Woken::Opened => {
+                    // It is mapped in a moment.
+                    pause = PAUSES.0;
+                    if Opens::none().wait(stopped, &Ends::default(), pause.max(least)) == Woken::Stopped {
+                        return self.note_ends();
+                    }
+                }
+            }
+            let start = Instant::now();
+            self.at(root);
+            least = start.elapsed() * SHARE;
+            due = Instant::now() + pause.max(least);
+        }
+    }
+
+    fn note_ends(&mut self) {
+        for (process, seen) in self.followed.take() {
+            let span = self.ends.entry(process).or_default();
+            *span = span.and(seen);
+        }
+    }
+
+    fn at(&mut self, root: libc::pid_t) {
+        let start = monotonic();
+        let found = descendants(root as u32);
+        for pid in &found {
+            // Its first thread may end before the others.
+            let stat = Stat::parse(&std::fs::read(StatPath(pid).to_string()).unwrap_or_default());
+            if let Some(stat) = stat.filter(|stat| !stat.is_ending || stat.threads > 1) {
+                let process = (*pid as libc::pid_t, stat.started);
+                if self.ends.insert(process, Span { after: start, before: 0 }).is_none() {
+                    self.followed.follow(process);
+                }
+            }
+        }
+        let now = monotonic();
+        let ended = self.ends.values_mut().filter(|span| span.before == 0 && span.after < start);
+        ended.for_each(|span| span.before = now);
+        found.into_iter().for_each(|pid| self.process(pid));
+    }
+
+    fn process(&mut self, pid: u32) {
+        let comm = comm(pid);
+        self.crossings.extend(crossing(&comm));
+        if self.bypassed.contains_key(&pid) {
+            return;
+        }
+        let Ok(maps) = std::fs::read(format!("/proc/{pid}/maps")) else { return };
+        let (driver, is_ours) = mapped(&maps, self.driver.as_deref());
+        match (&driver, is_ours) {
+            (Some(driver), true) => {
+                self.loaded.entry(pid).or_insert_with(|| {
+                    let driver = driver.display();
+                    let sentence = format!(
+                        "process {pid} ({comm}) loaded {driver}, but cupeer saw no call that it records"
+                    );
+                    tracing::debug!("if no process reaches the driver: {sentence}");
+                    sentence
+                });
+            }
+            (None, false) if !maps.is_empty() => self.without(pid, &comm, &maps),
+            _ => {}
+        }
+        if let Some(driver) = driver.filter(|_| !is_ours) {
+            let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            // A process that is ending shows a part of its memory, and no environment.
+            let again = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+            let (driver_again, is_ours) = mapped(&again, self.driver.as_deref());
+            if environment.is_empty() || driver_again.is_none() || is_ours {
+                return;
+            }
+            let why = if names_preload(&environment) { "although LD_PRELOAD names it there" } else { LOST };
+            let library = libraries::PRELOAD;
+            // It may have become this program only after it was asked for its name.
+            let comm = self::comm(pid);
+            let sentence =
+                format!("process {pid} ({comm}) loaded {} without {library}, {why}", driver.display());
+            tracing::debug!("{sentence}");
+            self.bypassed.insert(pid, (sentence, proc_of(pid).map(|process| (process, driver))));
+        }
+    }
+
+    /// A process with neither library.
+    fn without(&mut self, pid: u32, comm: &str, maps: &[u8]) {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let maps = String::from_utf8_lossy(maps);
+        let is_musl = maps.contains(MUSL);
+        // One that is just becoming another program has no environment yet. Where the C library is there, the loader has
+        // passed what it preloads.
+        let is_loaded = LIBC.iter().any(|libc| maps.contains(libc));
+        if !is_musl && (names_preload(&environment) || !is_loaded) {
+            return;
+        }
+        let why = if is_musl { "because musl's loader cannot load it" } else { LOST };
+        let sentence = format!("process {pid} ({comm}) ran without {}, {why}", libraries::PRELOAD);
+        let entry = self.lost.entry(pid).or_insert((String::new(), 0));
+        *entry = (sentence, entry.1 + 1);
+    }
+}
+
+/// A process and its descendants.
+pub fn descendants(root: u32) -> Vec<u32> {
+    let mut found = vec![root];
+    let mut next = 0;
+    while let Some(pid) = found.get(next).copied() {
+        next += 1;
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
+        for task in tasks.into_iter().flatten().flatten() {
+            let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+            found.extend(children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+        }
+    }
+    found
+}
+
+/// A process as the records of this host name it.
+pub fn proc_of(pid: u32) -> Option<String> {
+    let started = Stat::parse(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)?.started;
+    Some(format!("{}-{}-{pid}-{started}", host::short(host::boot_id()?), host::pid_ns()?))
+}
+
+pub fn comm(pid: u32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.trim_end().to_owned()
+}
+
+/// The driver that a process has mapped, and whether it has mapped our library.
+fn mapped(maps: &[u8], chosen: Option<&Path>) -> (Option<PathBuf>, bool) {
+    let (mut driver, mut is_ours) = (None, false);
+    for line in maps.split(|byte| *byte == b'\n') {
+        let Some(start) = line.iter().position(|byte| *byte == b'/') else { continue };
+        let path = Path::new(OsStr::from_bytes(&line[start..]));
+        let name = path.file_name().unwrap_or_default().as_bytes();
+        is_ours |= name.starts_with(libraries::PRELOAD.as_bytes());
+        let is_driver = name.starts_with(Library::Cuda.soname().trim_end_matches(".1").as_bytes())
+            || name.starts_with(libraries::SIM.as_bytes())
+            || chosen == Some(path);
+        if is_driver && driver.is_none() {
+            driver = Some(path.to_owned());
+        }
+    }
+    (driver, is_ours)
+}
+
+/// Whether an environment still has our library in LD_PRELOAD.
+fn names_preload(environment: &[u8]) -> bool {
+    let variables = environment.split(|byte| *byte == 0);
+    let values = variables.filter_map(|entry| entry.strip_prefix(LD_PRELOAD.as_bytes())?.strip_prefix(b"="));
+    let is_ours = |path: &Path| path.file_name().is_some_and(|name| name == libraries::PRELOAD);
+    values.map(OsStr::from_bytes).flat_map(libraries::preloaded).any(is_ours)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_without_our_library_is_found() {
+        let with = b"1-2 r-xp 0 0:0 1 /x/libcupeer.so\n1-2 r-xp 0 0:0 2 /x/libcuda.so.580.1\n";
+        let without =
+            b"1-2 r-xp 0 0:0 0 \n1-2 r-xp 0 0:0 2 /x y/libcuda.so.580.1\n1-2 r-xp 0 0:0 3 /x/libc.so.6\n";
+        let path = |path: &str| Some(PathBuf::from(path));
+        assert_eq!(mapped(with, None), (path("/x/libcuda.so.580.1"), true));
+        assert_eq!(mapped(without, None), (path("/x y/libcuda.so.580.1"), false));
+        assert_eq!(mapped(b"1-2 r-xp 0 0:0 3 /x/libc.so.6\n", None), (None, false));
+        let own = mapped(b"1-2 r-xp 0 0:0 3 /x/own.so\n", Some(Path::new("/x/own.so")));
+        assert_eq!(own, (path("/x/own.so"), false));
+    }
+
+    #[test]
+    fn the_environment_tells_whether_the_preload_was_lost() {
+        assert!(names_preload(b"A=1\0LD_PRELOAD=/a.so:/x/libcupeer.so\0"));
+        assert!(!names_preload(b"LD_PRELOAD=/a.so\0LD_PRELOADS=/x/libcupeer.so\0"));
+    }
+}

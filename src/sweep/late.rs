@@ -1,0 +1,240 @@
+//! `cupeer sweep --late N`: runs the program on late devices with N seeds, and compares each run with a plain one.
+
+use super::baseline::Baseline;
+use super::count::{self, Counted};
+use super::launch::{End, Launcher, Order, Ran, own_lines};
+use super::outcome::Found;
+use super::plan::{Plan, Sim};
+use super::pool::{self, Limits};
+use super::progress::{Progress, Steps};
+use super::state::{Done, Journal};
+use super::times::time;
+use super::trials::Trial;
+use super::verdict::{Judged, Verdict, judge};
+use super::{compare, json, table};
+use crate::args::SweepArgs;
+use anyhow::{Result, bail, ensure};
+use cupeer_console::args::quoted;
+use cupeer_console::output::{self, terminal_width};
+use cupeer_recordings::home::{place, shown};
+use cupeer_report::names::counted;
+use cupeer_topology::Topology;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// The topology of `--sim` without a value.
+const USUAL: &str = "nvlink:2";
+
+/// Runs with seeds, each of which is the number of its run.
+pub struct Seeds {
+    plan: Plan,
+    baseline: Baseline,
+    done: Vec<Done>,
+    left_out: usize,
+    directory: PathBuf,
+    time: Duration,
+}
+
+/// The topology that a seed makes late.
+fn topology(plan: &Plan, seed: usize) -> String {
+    let name = if let Sim::Topology(name) = &plan.sim { name.as_str() } else { USUAL };
+    format!("{name},late:{seed}")
+}
+
+/// Runs the program plainly, and with all seeds. `None` if that was interrupted before anything was known.
+pub fn sweep(args: &SweepArgs, mut plan: Plan, journal: &mut Journal, seeds: usize) -> Result<Option<Seeds>> {
+    let start = Instant::now();
+    if let Sim::Topology(name) = &plan.sim {
+        let is_late = Topology::parse(name).is_ok_and(|machine| machine.late().is_some());
+        ensure!(!is_late, "--late chooses the seeds; leave 'late' out of --sim={name}");
+    } else {
+        plan.sim = Sim::Usual;
+    }
+    let mut launcher = Launcher::new(plan, journal.directory.clone(), args.keep);
+    let Some(baseline) = plain(&mut launcher)? else { return Ok(None) };
+    launcher.limit(baseline.ran.time);
+    let jobs = pool::jobs(args, &baseline);
+    let until = args.budget.map(|budget| Instant::now() + budget);
+    let limits = Limits { jobs, until, is_first_enough: args.fail_fast };
+    let (progress, directory) = (Progress::new(jobs), journal.directory.clone());
+    progress.expect(seeds);
+    let journal = Mutex::new(journal);
+    let trials = vec![Trial { faults: Vec::new() }; seeds];
+    let run = |index: usize, trial: &Trial| {
+        let number = index + 1;
+        let Some(judged) = one(&launcher, &baseline, number)? else { return Ok(None) };
+        progress.done(launcher.plan.is_finding(judged.verdict));
+        let done = Done { trial: trial.clone(), number, judged, new: Vec::new() };
+        if let Ok(mut journal) = journal.lock() {
+            journal.done(&done)?;
+        }
+        Ok(Some(done))
+    };
+    let results = pool::all(&trials, &limits, &progress, &run);
+    progress.finish();
+    let done: Vec<Done> = results?.into_iter().flatten().collect();
+    let left_out = seeds - done.len();
+    Ok(Some(Seeds { plan: launcher.plan, baseline, done, left_out, directory, time: start.elapsed() }))
+}
+
+/// The program on devices that are not late, twice: its output may differ by itself.
+fn plain(launcher: &mut Launcher) -> Result<Option<Baseline>> {
+    let mut runs: Vec<Ran> = Vec::new();
+    let mut processes = 0;
+    let mut steps = Steps::new();
+    for number in 1..=2 {
+        steps.begin(&format!("running the program as it is: run {number} of 2, without late devices"));
+        let order = Order { name: &format!("plain-{number}"), rules: "", is_dry: true };
+        let Some(ran) = launcher.run(&order)? else { return Ok(None) };
+        let program = &launcher.plan.program[0];
+        ensure!(
+            matches!(ran.end, End::Exited(_)),
+            "'{program}' does not exit by itself without late devices"
+        );
+        processes = count::read(&ran.record(), &|_| true)?.processes;
+        ensure!(processes > 0, "no process of '{program}' reached the driver under cupeer");
+        if let Some(command) = &launcher.plan.compare {
+            match compare::is_right(command, &launcher.plan.directory, &ran.stdout())? {
+                Some(true) => {}
+                Some(false) => bail!("--compare '{command}' rejects the result even without late devices"),
+                None => return Ok(None),
+            }
+        }
+        launcher.usual.extend(own_lines(&ran));
+        runs.push(ran);
+    }
+    let is_comparable = runs[0].output == runs[1].output;
+    let mut notes = Vec::new();
+    if !is_comparable && launcher.plan.compare.is_none() {
+        notes.push("its output differs from run to run, and is not compared; --compare COMMAND can judge it");
+    }
+    if runs[0].end != runs[1].end {
+        notes.push("it does not always end in the same way: a difference may not be due to late devices");
+    }
+    notes.iter().for_each(|note| output::note(&format!("note: {note}")));
+    if !launcher.keeps {
+        runs.iter().for_each(|ran| _ = std::fs::remove_dir_all(&ran.directory));
+    }
+    let mut ran = runs.swap_remove(0);
+    ran.time = ran.time.max(runs[0].time);
+    ran.left_over = ran.left_over.max(runs[0].left_over);
+    Ok(Some(Baseline {
+        cost: ran.time,
+        ran,
+        counted: Counted { processes, ..Counted::default() },
+        is_comparable,
+        places: Vec::new(),
+        has_programs: false,
+        notes: notes.into_iter().map(str::to_owned).collect(),
+    }))
+}
+
+/// The run of a seed. `None` if it was interrupted.
+fn one(launcher: &Launcher, baseline: &Baseline, seed: usize) -> Result<Option<Judged>> {
+    let plan = Plan { sim: Sim::Topology(topology(&launcher.plan, seed)), ..launcher.plan.clone() };
+    let late = Launcher { plan, ..launcher.clone() };
+    let order = Order { name: &format!("seed-{seed}"), rules: "", is_dry: true };
+    let Some(ran) = late.run(&order)? else { return Ok(None) };
+    let right = match &late.plan.compare {
+        Some(command) if ran.end == baseline.ran.end => {
+            match compare::is_right(command, &late.plan.directory, &ran.stdout())? {
+                None => return Ok(None),
+                right => right,
+            }
+        }
+        _ => None,
+    };
+    let pending = count::read(&ran.record(), &|_| true)?.pending;
+    let mut judged = judge(baseline, &ran, &Counted { fired: true, pending, ..Counted::default() }, right);
+    if judged.verdict == Verdict::Clean {
+        judged.verdict = Verdict::Wrong;
+    }
+    if !late.keeps && !late.plan.is_finding(judged.verdict) {
+        // A directory that stays does no harm.
+        let _ = std::fs::remove_dir_all(&ran.directory);
+    }
+    Ok(Some(judged))
+}
+
+impl Seeds {
+    fn findings(&self) -> impl Iterator<Item = &Done> {
+        self.done.iter().filter(|done| self.plan.is_finding(done.judged.verdict))
+    }
+
+    /// The command that repeats the run of a seed.
+    fn command(&self, seed: usize) -> String {
+        let sim = format!("--sim={}", topology(&self.plan, seed));
+        let words = ["cupeer", "run", sim.as_str(), "--"].into_iter();
+        let words = words.chain(self.plan.program.iter().map(String::as_str));
+        words.map(quoted).collect::<Vec<_>>().join(" ")
+    }
+
+    fn record(&self, seed: usize) -> PathBuf {
+        self.directory.join(format!("seed-{seed}"))
+    }
+}
+
+impl Found for Seeds {
+    fn has_findings(&self) -> bool {
+        self.findings().next().is_some()
+    }
+
+    fn text(&self) -> String {
+        let width = terminal_width();
+        let mut text = String::new();
+        let verdicts: BTreeSet<Verdict> = self.findings().map(|done| done.judged.verdict).collect();
+        for (number, verdict) in (1..).zip(verdicts) {
+            let alike: Vec<&Done> = self.findings().filter(|done| done.judged.verdict == verdict).collect();
+            let (first, seeds) = (alike[0], alike.iter().map(|done| done.number.to_string()));
+            text += &format!("\n{number}. {}: seed {}\n", verdict.words(), first.number);
+            text += &table::field("seeds", &seeds.collect::<Vec<_>>().join(", "), width);
+            text += &table::field("seen", &first.judged.seen, width);
+            text += &format!("   record: {}\n", shown(&self.record(first.number)));
+            text += &format!("   again: {}\n", self.command(first.number));
+        }
+        if output::is_quiet() {
+            return text.trim_start().to_owned();
+        }
+        let (all, found) = (self.done.len() as u64, self.findings().count());
+        let differ = if found == 1 { "differs" } else { "differ" };
+        let left = if self.left_out > 0 { format!("; {} left out", self.left_out) } else { String::new() };
+        let last = format!("{found} of {} {differ} from the plain run", counted(all, "seed"));
+        text += &format!("\n{last}, {}{left}; kept in {}\n", time(self.time), place(&self.directory));
+        text.trim_start().to_owned()
+    }
+
+    fn json(&self, is_interrupted: bool) -> Value {
+        let run = |done: &Done| {
+            let is_finding = self.plan.is_finding(done.judged.verdict);
+            json!({
+                "number": done.number,
+                "seed": done.number,
+                "verdict": done.judged.verdict,
+                "finding": is_finding,
+                "seen": done.judged.seen,
+                "record": is_finding.then(|| self.record(done.number)),
+                "command": self.command(done.number),
+            })
+        };
+        json!({
+            "schema": json::SCHEMA,
+            "program": self.plan.program,
+            "directory": self.directory,
+            "baseline": {
+                "end": self.baseline.ran.end,
+                "seconds": self.baseline.ran.time.as_secs_f64(),
+                "processes": self.baseline.counted.processes,
+                "notes": self.baseline.notes,
+            },
+            "runs": self.done.iter().map(run).collect::<Vec<_>>(),
+            "left_out": self.left_out,
+            "findings": self.findings().map(|done| done.judged.verdict).collect::<BTreeSet<_>>().len(),
+            "runs_with_findings": self.findings().count(),
+            "interrupted": is_interrupted,
+            "seconds": self.time.as_secs_f64(),
+        })
+    }
+}

@@ -1,0 +1,138 @@
+//! `cupeer sweep`: fails each call of a program in turn, and judges what the program does about it.
+//!
+//! In: a program, and which calls fail with what. Out: a verdict for each run, and a directory with a journal and the recordings of
+//! findings. It runs the program without faults first (`baseline`), counts the calls that can fail (`count`), and makes a plan for
+//! each (`trials`). Begin with `sweep` in this file, then `trial`, which takes one run from its rules to its verdict.
+//!
+//! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
+//!
+//! - `args`: the options.
+//! - `times`, `interrupt`, `progress`: time, the request to end, and lines about the progress.
+//! - `processes`, `plan`, `launch`, `compare`: one run of the program.
+//! - `held`, `count`: its recording.
+//! - `trials`, `baseline`: the runs to make, and the one without faults.
+//! - `verdict`, `state`, `trial`: the verdict of a run, and the journal.
+//! - `outcome`, `json`, `table`: the outcome, and its forms.
+//! - `pool`, `queue`: all runs in their order, several at once.
+//! - `late`: the option `--late`.
+
+pub mod args;
+mod baseline;
+mod compare;
+mod count;
+mod held;
+mod interrupt;
+mod json;
+mod late;
+mod launch;
+mod outcome;
+mod plan;
+mod pool;
+mod processes;
+mod progress;
+mod queue;
+mod state;
+mod table;
+mod times;
+mod trial;
+mod trials;
+mod verdict;
+
+use outcome::{Found, Outcome};
+
+use crate::args::{SweepArgs, SweepFormat};
+use anyhow::Result;
+use cupeer_console::{output, status};
+use cupeer_recordings::home::shown;
+use cupeer_recordings::kept;
+use launch::{End, Launcher};
+use plan::Plan;
+use state::Journal;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use trial::Bench;
+use verdict::judge_baseline;
+
+/// Runs the command.
+pub fn command(args: &SweepArgs) -> Result<ExitCode> {
+    output::be_verbose(args.verbose);
+    output::be_quiet(args.quiet);
+    let plan = Plan::new(args)?;
+    let mut journal = Journal::create(args.out.as_deref(), &plan.program)?;
+    interrupt::watch()?;
+    let directory = journal.directory.clone();
+    let swept = match args.late {
+        Some(seeds) => late::sweep(args, plan, &mut journal, seeds.into()).map(boxed),
+        None => sweep(args, plan, &mut journal).map(boxed),
+    };
+    if swept.is_err() && journal.runs == 0 {
+        // It has nothing to show; what stays there is no harm.
+        let _ = std::fs::remove_dir_all(&directory);
+    }
+    if args.out.is_none() {
+        kept::prune(Some(&directory)).iter().for_each(|line| output::note(line));
+    }
+    let outcome = swept?;
+    let is_interrupted = interrupt::is_set();
+    if let Some(outcome) = &outcome {
+        match args.format {
+            SweepFormat::Text => output::print(&outcome.text())?,
+            SweepFormat::Json => output::print_json(&outcome.json(is_interrupted))?,
+        };
+    }
+    if is_interrupted {
+        output::complain(&format!("interrupted; the findings so far are in {}", shown(&directory)));
+        return Ok(ExitCode::from(status::INTERRUPTED));
+    }
+    let has_findings = outcome.is_some_and(|outcome| outcome.has_findings());
+    Ok(ExitCode::from(u8::from(has_findings)))
+}
+
+impl Found for Outcome {
+    fn has_findings(&self) -> bool {
+        Outcome::has_findings(self)
+    }
+
+    fn text(&self) -> String {
+        table::show(self)
+    }
+
+    fn json(&self, is_interrupted: bool) -> serde_json::Value {
+        json::value(self, is_interrupted)
+    }
+}
+
+fn boxed<T: Found + 'static>(found: Option<T>) -> Option<Box<dyn Found>> {
+    found.map(|found| Box::new(found) as Box<dyn Found>)
+}
+
+/// Sweeps. `None` where it was interrupted before anything was known.
+fn sweep(args: &SweepArgs, plan: Plan, journal: &mut Journal) -> Result<Option<Outcome>> {
+    let start = Instant::now();
+    let mut launcher = Launcher::new(plan, journal.directory.clone(), args.keep);
+    let Some(baseline) = baseline::measure(&mut launcher)? else { return Ok(None) };
+    launcher.plan.names_programs = baseline.has_programs;
+    launcher.limit(baseline.ran.time);
+    baseline.notes.iter().for_each(|note| output::note(&format!("note: {note}")));
+    let own = judge_baseline(&baseline);
+    let mut outcome = Outcome {
+        plan: launcher.plan.clone(),
+        places: baseline.places.clone(),
+        baseline: baseline.clone(),
+        own,
+        done: Vec::new(),
+        left_out: Vec::new(),
+        unplanned: 0,
+        directory: journal.directory.clone(),
+        time: Duration::ZERO,
+    };
+    // Where it does not end by itself, there is nothing to compare with.
+    let is_enough = args.fail_fast && outcome.own_finding().is_some();
+    if matches!(baseline.ran.end, End::Exited(_)) && !is_enough {
+        let known = baseline.places.iter().map(|place| place.site.clone()).collect();
+        let bench = Bench { launcher, baseline, known };
+        queue::runs(args, &bench, journal, &mut outcome)?;
+    }
+    outcome.time = start.elapsed();
+    Ok(Some(outcome))
+}

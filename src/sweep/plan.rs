@@ -1,0 +1,90 @@
+//! The plan of a sweep: the program, and how it is run.
+
+use crate::args::{Codes, SweepArgs, SweepStage, Verdict};
+use anyhow::{Context, Result, anyhow};
+use cupeer_launch::args::DriverArgs;
+use cupeer_launch::driver;
+use cupeer_spec::selector::FunctionSet;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What is run, and how: most of it is the options of these names.
+#[derive(Clone, Default, Debug)]
+pub struct Plan {
+    pub program: Vec<String>,
+    pub directory: PathBuf,
+    pub sim: Sim,
+    pub driver: Option<PathBuf>,
+    pub codes: Codes,
+    pub calls: Option<String>,
+    pub stage: SweepStage,
+    pub depth: u8,
+    pub timeout: Option<Duration>,
+    pub compare: Option<String>,
+    pub accept: BTreeSet<Verdict>,
+    pub is_checked: bool,
+    /// Whether several programs reach the driver, so that rules name them.
+    pub names_programs: bool,
+}
+
+/// Whether the program gets the simulated driver: an option without a value, which JSON has no word for.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub enum Sim {
+    #[default]
+    No,
+    /// It does, with the usual topology.
+    Usual,
+    Topology(String),
+}
+
+impl Plan {
+    pub fn new(args: &SweepArgs) -> Result<Plan> {
+        if let Some(set) = &args.calls {
+            FunctionSet::parse(set).map_err(|error| anyhow!("--calls '{set}', {}", error.explained(set)))?;
+            cupeer_console::output::explain_runtime(set);
+        }
+        let text = |text: &OsStr| {
+            let text = text.to_str().map(str::to_owned);
+            text.context("a sweep keeps the program's arguments as text, but one of them is not UTF-8")
+        };
+        let program: Result<Vec<String>> = args.program.iter().map(|word| text(word)).collect();
+        let sim = match &args.driver.sim {
+            Some(Some(topology)) => Sim::Topology(text(&driver::topology_of(topology).context("--sim")?.0)?),
+            Some(None) => Sim::Usual,
+            None => Sim::No,
+        };
+        Ok(Plan {
+            program: program?,
+            directory: std::env::current_dir().context("failed to find the working directory")?,
+            sim,
+            driver: args.driver.driver.as_deref().map(std::path::absolute).transpose()?,
+            codes: args.codes,
+            calls: args.calls.clone(),
+            stage: args.stage,
+            depth: args.depth,
+            timeout: args.timeout,
+            compare: args.compare.clone(),
+            accept: args.accept.iter().copied().collect(),
+            is_checked: !args.no_check,
+            names_programs: false,
+        })
+    }
+
+    /// Which driver the program gets, as `run` takes it.
+    pub fn driver(&self) -> DriverArgs {
+        DriverArgs {
+            sim: match &self.sim {
+                Sim::Topology(topology) => Some(Some(topology.into())),
+                Sim::Usual => Some(None),
+                Sim::No => None,
+            },
+            driver: self.driver.clone(),
+        }
+    }
+
+    pub fn is_finding(&self, verdict: Verdict) -> bool {
+        verdict.is_bad() && !self.accept.contains(&verdict)
+    }
+}

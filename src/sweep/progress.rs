@@ -1,0 +1,133 @@
+//! The progress that a sweep shows: what it is at before its runs, and how many of them are done.
+//!
+//! On a terminal a bar says so all the time; elsewhere there is a line now and then.
+
+use super::times::time;
+use cupeer_console::output;
+use cupeer_report::names::counted;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::IsTerminal;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// How often what moves on a terminal is drawn.
+const TICK: Duration = Duration::from_millis(500);
+/// How long nothing may have been said before the next step is, where there is no terminal.
+const SHORT: Duration = Duration::from_secs(5);
+/// How often a line is written where there is no terminal.
+const LINE: Duration = Duration::from_secs(30);
+
+pub struct Progress {
+    bar: Option<ProgressBar>,
+    said: Mutex<Instant>,
+    done: AtomicUsize,
+    found: AtomicUsize,
+    all: AtomicUsize,
+    /// How many runs there are at a time.
+    jobs: usize,
+    begun: Instant,
+}
+
+impl Progress {
+    pub fn new(jobs: usize) -> Progress {
+        let style = ProgressStyle::with_template("{bar:24} {pos}/{len} runs, {msg}{eta_precise} left");
+        let bar = has_bar().then(|| {
+            let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
+            bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+                .with_message("no findings, ")
+        });
+        let (done, found, all) = Default::default();
+        let begun = Instant::now();
+        Progress { bar, said: Mutex::new(begun), done, found, all, jobs, begun }
+    }
+
+    pub fn expect(&self, more: usize) {
+        self.all.fetch_add(more, Relaxed);
+        if let Some(bar) = &self.bar {
+            bar.inc_length(more as u64);
+            bar.enable_steady_tick(TICK);
+        }
+    }
+
+    pub fn done(&self, is_finding: bool) {
+        let done = self.done.fetch_add(1, Relaxed) + 1;
+        let found = self.found.fetch_add(usize::from(is_finding), Relaxed) + usize::from(is_finding);
+        let findings = match found {
+            0 => "no findings".to_owned(),
+            more => counted(more as u64, "finding"),
+        };
+        if let Some(bar) = &self.bar {
+            bar.set_message(format!("{findings}, "));
+            bar.inc(1);
+            return;
+        }
+        let Ok(mut said) = self.said.lock() else { return };
+        if said.elapsed() >= LINE {
+            *said = Instant::now();
+            let all = self.all.load(Relaxed);
+            let left = time(left(self.begun.elapsed(), done, all, self.jobs));
+            output::note(&format!("{done} of {all} runs, {findings}, about {left} left"));
+        }
+    }
+
+    /// Whether there is a finding.
+    pub fn has_found(&self) -> bool {
+        self.found.load(Relaxed) > 0
+    }
+
+    pub fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// How long the rest takes if it goes on as so far. Runs that hang count as what they took.
+fn left(taken: Duration, done: usize, all: usize, jobs: usize) -> Duration {
+    // Those that are under way are half done, on average.
+    let so_far = done as f64 + (jobs.min(all - done.min(all)) as f64) / 2.0;
+    taken.mul_f64((all as f64 - so_far).max(0.0) / so_far.max(1.0))
+}
+
+/// Whether there is a terminal, and somebody who wants to see it.
+fn has_bar() -> bool {
+    std::io::stderr().is_terminal() && !output::is_quiet()
+}
+
+/// What the sweep is at before its runs, which may take as long as the program.
+pub struct Steps {
+    bar: Option<ProgressBar>,
+    said: Option<Instant>,
+}
+
+impl Steps {
+    pub fn new() -> Steps {
+        let style = ProgressStyle::with_template("{spinner} {msg}, {elapsed}");
+        let bar = has_bar().then(|| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+            bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
+        });
+        Steps { bar, said: None }
+    }
+
+    /// Says that a step begins.
+    pub fn begin(&mut self, what: &str) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(what.to_owned());
+            bar.enable_steady_tick(TICK);
+            bar.tick();
+        } else if self.said.is_none_or(|said| said.elapsed() >= SHORT) {
+            self.said = Some(Instant::now());
+            output::note(what);
+        }
+    }
+}
+
+impl Drop for Steps {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! All runs of a sweep in their order: those about distinct stacks, and what is behind them, before all others.
+
+use super::count::Site;
+use super::outcome::Outcome;
+use super::plan::Plan;
+use super::pool::{self, Limits};
+use super::progress::Progress;
+use super::state::Journal;
+use super::table;
+use super::times::time;
+use super::trial::Bench;
+use super::trials::{self, Trial};
+use super::verdict::Verdict;
+use crate::args::SweepArgs;
+use anyhow::{Context, Result, bail};
+use cupeer_console::output;
+use cupeer_report::names::counted;
+use std::collections::HashSet;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// A sweep that takes longer wants a budget.
+const LONG: Duration = Duration::from_secs(3600);
+
+pub fn runs(args: &SweepArgs, bench: &Bench, journal: &mut Journal, outcome: &mut Outcome) -> Result<()> {
+    let plan = &bench.launcher.plan;
+    let distinct = trials::distinct(&outcome.places, &[], plan);
+    let (further, more) = trials::further(&outcome.places, plan);
+    outcome.unplanned = more;
+    let jobs = pool::jobs(args, &bench.baseline);
+    let all = distinct.len() + further.len() + more as usize;
+    announce(args, bench, distinct.len(), all, jobs)?;
+    let until = args.budget.map(|budget| Instant::now() + budget);
+    let limits = Limits { jobs, until, is_first_enough: args.fail_fast };
+    let mut queue = Queue {
+        bench,
+        limits,
+        journal: Mutex::new(journal),
+        progress: Progress::new(jobs),
+        known: bench.known.clone(),
+        outcome,
+    };
+    queue.progress.expect(distinct.len() + further.len());
+    let swept = queue.with_all_behind(distinct).and_then(|()| queue.with_all_behind(further));
+    queue.progress.finish();
+    swept
+}
+
+/// How long a run takes that hangs: until its time is over, and once more where it is a finding, which is tried again.
+fn cost_of_hang(plan: &Plan, timeout: Duration) -> Duration {
+    timeout * if plan.is_finding(Verdict::Hang) { 2 } else { 1 }
+}
+
+/// How long runs take side by side: if none hangs, and if each does.
+fn estimate(left: usize, jobs: usize, [cost, hang]: [Duration; 2]) -> [Duration; 2] {
+    [cost, cost.max(hang)].map(|one| one.mul_f64(left as f64 / jobs as f64))
+}
+
+/// Says how much there is to do, before it is done.
+fn announce(args: &SweepArgs, bench: &Bench, distinct: usize, all: usize, jobs: usize) -> Result<()> {
+    let places = &bench.baseline.places;
+    let calls: u64 = places.iter().map(trials::Counts::total).sum();
+    let hang = cost_of_hang(&bench.launcher.plan, bench.launcher.timeout);
+    let [expected, most] = estimate(all, jobs, [bench.baseline.cost, hang]);
+    output::note(&format!(
+        "{}, {} of {} each: about {} with -j {jobs}; a run that hangs takes {}, at most {} in all",
+        table::counted_on(calls, places.len()),
+        counted(all as u64, "run"),
+        time(bench.baseline.cost),
+        time(expected),
+        time(hang),
+        time(most),
+    ));
+    match args.budget {
+        None if expected > LONG => bail!(
+            "that is more than an hour; set a limit with --budget TIME, which goes first to the {distinct} runs about distinct stacks, or make fewer runs with --codes one"
+        ),
+        Some(budget) if expected > budget => output::note(&format!(
+            "the budget of {} goes first to the {distinct} runs about distinct stacks",
+            time(budget)
+        )),
+        _ => {}
+    }
+    Ok(())
+}
+
+struct Queue<'a> {
+    bench: &'a Bench,
+    limits: Limits,
+    journal: Mutex<&'a mut Journal>,
+    progress: Progress,
+    /// Places whose calls fail already, or will.
+    known: HashSet<Site>,
+    outcome: &'a mut Outcome,
+}
+
+impl Queue<'_> {
+    /// Does runs, and then those about the calls that the program made in them and does not make without faults.
+    fn with_all_behind(&mut self, mut batch: Vec<Trial>) -> Result<()> {
+        while !batch.is_empty() {
+            let from = self.outcome.done.len();
+            self.do_all(batch)?;
+            batch = self.behind(from);
+            if !batch.is_empty() {
+                tracing::debug!("{} more runs are about calls made only after a fault", batch.len());
+                self.progress.expect(batch.len());
+            }
+        }
+        Ok(())
+    }
+
+    fn do_all(&mut self, batch: Vec<Trial>) -> Result<()> {
+        let first = self.outcome.done.len() + self.outcome.left_out.len() + 1;
+        let plan = &self.bench.launcher.plan;
+        let run = |index: usize, trial: &Trial| {
+            let rules = || format!("failed to run with {}", trial.rules(plan).join(";"));
+            let Some(done) = self.bench.run(first + index, trial).with_context(rules)? else {
+                return Ok(None);
+            };
+            if let Ok(mut journal) = self.journal.lock() {
+                journal.done(&done)?;
+            }
+            self.progress.done(plan.is_finding(done.judged.verdict));
+            Ok(Some(done))
+        };
+        let results = pool::all(&batch, &self.limits, &self.progress, &run)?;
+        for (trial, result) in batch.into_iter().zip(results) {
+            match result {
+                Some(done) => self.outcome.done.push(done),
+                None => self.outcome.left_out.push(trial),
+            }
+        }
+        Ok(())
+    }
+
+    /// The runs about what is behind those from a number on.
+    fn behind(&mut self, from: usize) -> Vec<Trial> {
+        let plan = &self.bench.launcher.plan;
+        let mut batch = Vec::new();
+        for done in &self.outcome.done[from..] {
+            if done.trial.faults.len() >= usize::from(plan.depth) {
+                continue;
+            }
+            for place in &done.new {
+                if self.known.insert(place.site.clone()) {
+                    batch.extend(trials::distinct(std::slice::from_ref(place), &done.trial.faults, plan));
+                    self.outcome.places.push(place.clone());
+                }
+            }
+        }
+        batch
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_estimate_counts_what_hangs_cost() {
+        let second = Duration::from_secs(1);
+        assert_eq!(estimate(100, 2, [second, 20 * second]), [50 * second, 1000 * second]);
+        let plan = |accept: &[Verdict]| Plan { accept: accept.iter().copied().collect(), ..Plan::default() };
+        assert_eq!(cost_of_hang(&plan(&[]), 10 * second), 20 * second);
+        assert_eq!(cost_of_hang(&plan(&[Verdict::Hang]), 10 * second), 10 * second);
+    }
+}

@@ -1,0 +1,574 @@
+//! From a document and what the user has chosen to lines of a screen, none of which is wider than it.
+
+use super::assemble::{has_died, sum};
+use super::columns::{Cell, Column, Layout, Line, Look};
+use super::document::{Device, Document, Hold, Process, Who};
+use super::view::{self, Page, View};
+use crate::args::Sort;
+use cupeer_report::endings::ending;
+use cupeer_report::model::ExitKind;
+use cupeer_report::moments::{bytes, date, number};
+use cupeer_report::names;
+use cupeer_spec::uuid::{self, Gpu};
+use std::collections::BTreeSet;
+
+/// How many sentences on what is not seen stand above the tables.
+const MOST_UNSEEN: usize = 2;
+
+/// On a lower screen, devices are left out.
+const LEAST_ROOM: usize = 14;
+
+const PROCESSES: [Column; 14] = [
+    Column::number("RANK", 9),
+    Column::number("PID", 0),
+    Column::text("JOB", 10, 6),
+    Column::text("PROGRAM", 4, 8),
+    Column::number("SHARED", 3),
+    Column::number("HELD", 6),
+    Column::text("HELD BY", 11, 8),
+    Column::number("HOLDS", 5),
+    Column::text("HOLDS OF", 12, 8),
+    Column::number("OPEN", 1),
+    Column::number("CALLS/S", 1),
+    Column::number("CALLS", 13),
+    Column::number("FAILED", 2),
+    Column::text("STATE", 0, 27),
+];
+
+const DEVICES: [Column; 8] = [
+    Column::text("DEVICE", 0, 18),
+    Column::text("NAME", 10, 11),
+    Column::text("PCI", 11, 16),
+    Column::number("EXPORTS", 4),
+    Column::number("SHARED", 0),
+    Column::number("HELD", 0),
+    Column::number("OPEN", 0),
+    Column::text("HELD BY", 0, 24),
+];
+
+const MEMORY: [Column; 7] = [
+    Column::text("DEVICE", 3, 18),
+    Column::text("OWNER", 0, 18),
+    Column::number("MEMORY", 0),
+    Column::text("", 2, BAR),
+    Column::number("IN", 5),
+    Column::text("MOST FROM", 4, 12),
+    Column::text("KEPT BY", 9, 8),
+];
+
+/// The width of a bar that stands for all memory of a device.
+const BAR: usize = 20;
+
+/// The column of an order.
+fn head(sort: Sort) -> &'static str {
+    match sort {
+        Sort::State => "STATE",
+        Sort::Rank => "RANK",
+        Sort::Pid => "PID",
+        Sort::Program => "PROGRAM",
+        Sort::Shared => "SHARED",
+        Sort::Held => "HELD",
+        Sort::Holds => "HOLDS",
+        Sort::Open => "OPEN",
+        Sort::Calls => "CALLS/S",
+        Sort::Failed => "FAILED",
+    }
+}
+
+/// The screen, at most as many lines as it has.
+pub fn screen(document: &Document, view: &View, width: usize, height: usize) -> Vec<Line> {
+    let room = height.saturating_sub(1);
+    let mut lines = match &view.page {
+        Page::All => all(document, view, width, room),
+        Page::One(who) => scrolled(one(document, who, width), view, room),
+        Page::Why(why) => {
+            let look = |index| if index == 0 { Look::Head } else { Look::Plain };
+            scrolled(
+                why.iter().enumerate().map(|(index, line)| Line::new(look(index), line)).collect(),
+                view,
+                room,
+            )
+        }
+        Page::Help => scrolled(help(document), view, room),
+    };
+    lines.truncate(room);
+    lines.resize(room, Line::default());
+    lines.push(footer(view));
+    lines.into_iter().map(|line| line.fit(width)).take(height).collect()
+}
+
+/// All of it as lines, for `--once`.
+pub fn once(document: &Document, view: &View, width: usize) -> Vec<Line> {
+    let mut lines = header(document, view, usize::MAX);
+    for (columns, rows) in [(&MEMORY[..], memory(document)), (&DEVICES, devices(document))] {
+        if !rows.is_empty() {
+            lines.push(Line::default());
+            lines.extend(table(columns, &rows, width, ""));
+        }
+    }
+    if !document.processes.is_empty() {
+        lines.push(Line::default());
+        let rows: Vec<Vec<Cell>> =
+            view.rows(document).into_iter().map(|row| process(row, document)).collect();
+        lines.extend(table(&processes(document), &rows, width, ""));
+    }
+    lines
+}
+
+fn all(document: &Document, view: &View, width: usize, room: usize) -> Vec<Line> {
+    let mut lines = header(document, view, MOST_UNSEEN);
+    let tables =
+        [(&MEMORY[..], memory(document), "rows of memory"), (&DEVICES, devices(document), "devices")];
+    let tables: Vec<_> = tables.into_iter().filter(|(_, rows, _)| !rows.is_empty()).collect();
+    // Where not all has room, a third of the screen for one, and half of it for both: what there is more of, the processes show.
+    let needed = lines.len()
+        + view.rows(document).len()
+        + 2
+        + tables.iter().map(|(_, rows, _)| rows.len() + 2).sum::<usize>();
+    let most = if needed <= room { room } else { room / if tables.len() > 1 { 4 } else { 3 } };
+    for (columns, rows, of_which) in tables.into_iter().filter(|_| room >= LEAST_ROOM) {
+        lines.push(Line::default());
+        let table = table(columns, &rows, width, "");
+        let more = table.len().saturating_sub(most);
+        lines.extend(table.into_iter().take(if more > 0 { most - 1 } else { most }));
+        if more > 0 {
+            lines.push(Line::new(Look::Dim, &format!("and {} more {of_which}", more + 1)));
+        }
+    }
+    lines.push(Line::default());
+    let rows = view.rows(document);
+    if rows.is_empty() {
+        lines.push(Line::new(Look::Dim, &nothing(document, view)));
+        return lines;
+    }
+    let chosen = view.chosen(document);
+    let at = rows.iter().position(|row| Some(&row.who) == chosen.as_ref()).unwrap_or(0);
+    let cells: Vec<Vec<Cell>> = rows.iter().map(|row| process(row, document)).collect();
+    let table = table(&processes(document), &cells, width, head(view.sort));
+    let mut table = table.into_iter();
+    lines.extend(table.next());
+    let fits = room.saturating_sub(lines.len()).max(1);
+    let more = rows.len() > fits;
+    let fits = if more { fits - 1 } else { fits }.max(1);
+    // The chosen row stays in sight.
+    let first = (at + 1).saturating_sub(fits);
+    for (i, line) in table.enumerate().skip(first).take(fits) {
+        lines.push(if i == at { line.all(Look::Chosen, width) } else { line });
+    }
+    if more {
+        let last = (first + fits).min(rows.len());
+        lines.push(Line::new(Look::Dim, &format!("{} to {last} of {} processes", first + 1, rows.len())));
+    }
+    lines
+}
+
+fn nothing(document: &Document, view: &View) -> String {
+    if !view.filter.is_empty() {
+        return format!("no process is called '{}'; Esc shows all", view.filter);
+    }
+    match document.jobs.is_empty() {
+        true => "no recording in the default directory is in progress; try 'cupeer top DIR'".into(),
+        false => "no process has reached the driver yet".into(),
+    }
+}
+
+fn header(document: &Document, view: &View, most: usize) -> Vec<Line> {
+    let count = |of: fn(&super::document::Job) -> usize| document.jobs.iter().map(of).sum::<usize>();
+    let (running, died, ended) = (count(|job| job.running), count(|job| job.died), count(|job| job.ended));
+    let jobs = match &document.jobs[..] {
+        [] => "no job".to_owned(),
+        [job] => job.name.clone(),
+        several => format!("{} jobs", several.len()),
+    };
+    let mut first = Line::new(Look::Head, "cupeer top")
+        .with(Look::Plain, &format!("  {jobs}: {}", names::counted(running as u64, "process")))
+        .with(Look::Plain, if running == 1 { " runs" } else { " run" });
+    if died > 0 {
+        first = first.with(Look::Plain, ", ").with(Look::Bad, &format!("{died} died"));
+    }
+    if ended > 0 {
+        first = first.with(Look::Plain, &format!(", {ended} ended"));
+    }
+    let time = date(document.time_ns);
+    let time = time.split_once(' ').map_or(time.as_str(), |(_, time)| time);
+    first = first.with(Look::Dim, &format!("  {time}"));
+    if view.is_paused {
+        first = first.with(Look::Doubtful, "  paused");
+    }
+    let mut lines = vec![first, sums(document)];
+    let (shown, more) = document.unseen.split_at(document.unseen.len().min(most));
+    for (i, sentence) in shown.iter().enumerate() {
+        let last = if i + 1 == shown.len() && !more.is_empty() {
+            format!(" (? shows {} more)", more.len())
+        } else {
+            String::new()
+        };
+        lines.push(Line::new(Look::Doubtful, "not seen").with(Look::Plain, &format!("{last} {sentence}")));
+    }
+    lines
+}
+
+/// What all of them have together.
+fn sums(document: &Document) -> Line {
+    let of = |of: fn(&Device) -> u64| sum(document.devices.iter().map(of));
+    let mut line = Line::default();
+    if let Some(since) = document.jobs.iter().filter_map(|job| job.hung_since_ns).min() {
+        let age = age(document.time_ns.saturating_sub(since));
+        let hung = document.jobs.iter().filter(|job| job.hung_since_ns.is_some()).count() as u64;
+        let whose = if document.jobs.len() == 1 { "the job".into() } else { names::counted(hung, "job") };
+        let have = if hung == 1 { "has" } else { "have" };
+        line = line.with(Look::Bad, &format!("{whose} {have} hung for {age}")).with(Look::Plain, "; ");
+    }
+    let hanging: Vec<u64> = document.processes.iter().filter_map(view::hangs).collect();
+    if let Some(oldest) = hanging.iter().max() {
+        let whose = names::counted(hanging.len() as u64, "process");
+        line =
+            line.with(Look::Bad, &format!("{whose} in a call for {}", age(*oldest))).with(Look::Plain, "; ");
+    }
+    let [shared, held] = [of(|device| device.shared_bytes), of(|device| device.held_bytes)].map(bytes);
+    let open = number(of(|device| device.openings));
+    line = line.with(Look::Plain, &format!("{shared} shared, {held} held, {open} open; "));
+    if document.interval_ns.is_some() {
+        let rate: f64 = document.processes.iter().filter_map(|process| process.calls_per_second).sum();
+        line = line.with(Look::Plain, &format!("{} calls/s, ", rounded(rate)));
+    }
+    let failed = sum(document.jobs.iter().map(|job| job.failed));
+    let least = if document.jobs.iter().all(|job| job.complete) { "" } else { "+" };
+    line.with(Look::Plain, &format!("{}{least} failed", number(failed)))
+}
+
+fn footer(view: &View) -> Line {
+    let keys = |text: &str| Line::new(Look::Dim, text);
+    if view.is_typing {
+        return Line::new(Look::Head, "only: ")
+            .with(Look::Plain, &view.filter)
+            .with(Look::Dim, "_  a rank, a pid, or a part of a program's or job's name; Enter, Esc");
+    }
+    if view.page != Page::All {
+        return keys("Esc back  arrows scroll  q quit");
+    }
+    let order = format!("{}{}", view::called(view.sort), if view.reverse { ", reversed" } else { "" });
+    let line = match view.filter.as_str() {
+        "" => Line::default(),
+        filter => Line::new(Look::Doubtful, &format!("only: {filter}  ")),
+    };
+    line.with(Look::Dim, "q quit  ? help  Enter more  w why  / only  p pause  s sort: ")
+        .with(Look::Head, &order)
+}
+
+/// The lines of a page from the first one on that is to be seen.
+fn scrolled(lines: Vec<Line>, view: &View, room: usize) -> Vec<Line> {
+    let first = view.first.min(lines.len().saturating_sub(room));
+    lines.into_iter().skip(first).collect()
+}
+
+fn table(columns: &[Column], rows: &[Vec<Cell>], width: usize, sorted_by: &str) -> Vec<Line> {
+    let layout = Layout::of(columns, rows, width);
+    std::iter::once(layout.head(sorted_by)).chain(rows.iter().map(|row| layout.row(row))).collect()
+}
+
+fn plain(text: impl Into<String>) -> Cell {
+    (Look::Plain, text.into())
+}
+
+/// The name of a device.
+fn called(device: &Device) -> String {
+    let uuid = device.uuid.as_deref().and_then(uuid::parse);
+    let name = uuid.map(|uuid| Gpu { number: device.number, uuid }.to_string());
+    name.unwrap_or_else(|| "unknown".into())
+}
+
+/// The memory of devices by owner: a row for each, and for what no process has.
+fn memory(document: &Document) -> Vec<Vec<Cell>> {
+    let of_device = |device: &Device| {
+        let owned = sum(device.owners.iter().map(|owner| owner.bytes));
+        let all = device.total_bytes.unwrap_or(owned);
+        let share = |amount: u64| {
+            (u128::from(amount) * BAR as u128 / u128::from(all.max(1))).min(BAR as u128) as usize
+        };
+        let row = |owner: (Look, String), amount: Option<u64>, mark: &str, rest: [String; 3]| {
+            let bar =
+                mark.repeat(share(amount.unwrap_or(0)).max(usize::from(amount.is_some_and(|it| it > 0))));
+            let amount = amount.map_or("?".into(), bytes);
+            [vec![plain(""), owner, plain(amount), plain(bar)], rest.map(plain).to_vec()].concat()
+        };
+        let nothing = || [const { String::new() }; 3];
+        let mut rows: Vec<Vec<Cell>> = Vec::new();
+        for owner in &device.owners {
+            let process = document.processes.iter().find(|process| process.who == owner.who);
+            let name = format!(
+                "{} {}",
+                who([&owner.who].into_iter()),
+                process.map_or_else(String::new, view::program)
+            );
+            let count = if owner.count > 0 { number(owner.count) } else { String::new() };
+            let place = owner.place.as_ref().map(|place| format!("{} {place}", bytes(owner.place_bytes)));
+            let kept = (owner.kept_bytes > 0)
+                .then(|| format!("{}: {} freed", who(owner.kept_by.iter()), bytes(owner.kept_bytes)));
+            let rest = [count, place.unwrap_or_default(), kept.unwrap_or_default()];
+            rows.push(row(plain(name), Some(owner.bytes), "#", rest));
+        }
+        for other in &device.others {
+            let outside = if other.program.is_empty() { "outside" } else { &other.program };
+            let name = (Look::Doubtful, format!("{} {outside}", other.pid));
+            rows.push(row(name, other.bytes, "*", ["".into(), "not recorded".into(), "".into()]));
+        }
+        let unaccounted = device.unaccounted_bytes.filter(|amount| *amount > 0);
+        rows.extend(
+            unaccounted.map(|rest| row((Look::Dim, "unaccounted".into()), Some(rest), "*", nothing())),
+        );
+        if all > 0 {
+            let used = device.used_bytes.unwrap_or(owned);
+            let parts = [("#", share(owned)), ("*", share(used).saturating_sub(share(owned)))];
+            let bar: String = parts.iter().map(|(mark, width)| mark.repeat(*width)).collect();
+            let of = device.total_bytes.map_or("recorded".into(), |total| format!("all of {}", bytes(total)));
+            let mut first = row((Look::Head, of), Some(used), "", nothing());
+            (first[0], first[3]) = (plain(called(device)), plain(format!("{bar:.<BAR$}")));
+            rows.insert(0, first);
+        }
+        rows
+    };
+    document.devices.iter().flat_map(of_device).collect()
+}
+
+fn devices(document: &Document) -> Vec<Vec<Cell>> {
+    let row = |device: &Device| {
+        vec![
+            plain(called(device)),
+            plain(device.name.as_str()),
+            plain(device.pci.as_str()),
+            plain(number(device.exports)),
+            plain(bytes(device.shared_bytes)),
+            plain(bytes(device.held_bytes)),
+            plain(number(device.openings)),
+            plain(who(device.holders.iter())),
+        ]
+    };
+    let is_shared = |device: &&Device| device.exports + device.openings > 0;
+    document.devices.iter().filter(is_shared).map(row).collect()
+}
+
+/// Several processes, ranks as ranges.
+fn who<'a>(all: impl Iterator<Item = &'a Who>) -> String {
+    let (mut ranks, mut pids) = (BTreeSet::new(), BTreeSet::new());
+    for who in all {
+        match who.rank {
+            Some(rank) => drop(ranks.insert(rank)),
+            None => drop(pids.insert(who.pid)),
+        }
+    }
+    let ranks = Some(ranks).filter(|ranks| !ranks.is_empty()).map(|ranks| names::ranks(ranks.into_iter()));
+    let all: Vec<String> = ranks.into_iter().chain(pids.iter().map(u32::to_string)).collect();
+    all.join(", ")
+}
+
+fn holders(holds: &[Hold]) -> String {
+    let known = who(holds.iter().filter_map(|hold| hold.who.as_ref()));
+    let is_unknown = holds.iter().any(|hold| hold.who.is_none());
+    match (known.as_str(), is_unknown) {
+        ("", true) => "unknown".into(),
+        (_, true) => format!("{known}, unknown"),
+        _ => known,
+    }
+}
+
+/// The columns of processes: that of jobs only where there are several.
+fn processes(document: &Document) -> Vec<Column> {
+    PROCESSES
+        .to_vec()
+        .into_iter()
+        .map(|column| match column.head {
+            // Some have ranks, so that these tell them apart.
+            "RANK" if document.processes.iter().any(|process| process.who.rank.is_some()) => {
+                Column { spare: 0, ..column }
+            }
+            _ => column,
+        })
+        .collect()
+}
+
+fn process(process: &Process, document: &Document) -> Vec<Cell> {
+    let zero = |text: String| if text == "0B" || text == "0" { "-".into() } else { text };
+    let least = if process.complete { "" } else { "+" };
+    let count = |count: Option<u64>| count.map_or("?".into(), |count| format!("{}{least}", number(count)));
+    let failed = match process.failed {
+        Some(0) if process.complete => plain("-"),
+        Some(1..) => (Look::Doubtful, count(process.failed)),
+        _ => plain(count(process.failed)),
+    };
+    let rate = match process.calls_per_second {
+        Some(rate) => zero(rounded(rate)),
+        None if process.exit.has_ended() => "-".into(),
+        None => "?".into(),
+    };
+    vec![
+        plain(process.who.rank.map_or("-".into(), |rank| rank.to_string())),
+        plain(process.who.pid.to_string()),
+        plain(if document.jobs.len() > 1 { process.who.job.as_str() } else { "" }),
+        plain(view::program(process)),
+        plain(zero(bytes(process.shared_bytes))),
+        plain(zero(bytes(process.held_bytes))),
+        plain(holders(&process.held_by)),
+        plain(zero(bytes(process.holds_bytes))),
+        plain(holders(&process.holds)),
+        plain(zero(number(process.openings))),
+        plain(rate),
+        plain(count(process.calls)),
+        failed,
+        state(process),
+    ]
+}
+
+/// What a process does, or how it ended.
+fn state(process: &Process) -> Cell {
+    if process.exit.has_ended() {
+        let look = if has_died(&process.exit) { Look::Bad } else { Look::Dim };
+        let left = match process.openings {
+            0 => String::new(),
+            open => format!(", left {} open", number(open)),
+        };
+        let how = match process.exit.kind {
+            ExitKind::Returned => format!("ended: {}", ending(process.exit)),
+            _ => ending(process.exit),
+        };
+        return (look, how + &left);
+    }
+    if let Some(doing) = &process.hung {
+        return (Look::Bad, format!("hung: {doing}"));
+    }
+    if let (Some(age_ns), Some(oldest)) = (view::hangs(process), process.oldest()) {
+        let more = process.unreturned.iter().filter(|call| call.age_ns >= Some(view::HANGS)).count() - 1;
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        return (Look::Bad, format!("{} {}{more}", age(age_ns), oldest.function));
+    }
+    (Look::Dim, if process.exit.kind == ExitKind::Running { "runs" } else { "may run or not" }.into())
+}
+
+/// All that is known of a process.
+fn one(document: &Document, who: &Who, width: usize) -> Vec<Line> {
+    let Some(process) = document.processes.iter().find(|process| process.who == *who) else {
+        return vec![Line::new(Look::Dim, &format!("process {} is not seen any more", who.pid))];
+    };
+    let rank = who.rank.map(|rank| format!(", rank {rank}")).unwrap_or_default();
+    let text = |text: &str| Line::new(Look::Plain, text);
+    let title = Line::new(Look::Head, &format!("process {}{rank}", who.pid))
+        .with(Look::Plain, &format!(" of {}", who.job));
+    let (look, how) = state(process);
+    let mut lines = vec![title, text(&process.program), Line::new(look, &how), Line::default()];
+    let or_more = if process.complete { "" } else { " or more" };
+    let calls = |count: Option<u64>| count.map_or("unknown".into(), |count| number(count) + or_more);
+    let rate =
+        process.calls_per_second.map(|rate| format!(", {} a second", rounded(rate))).unwrap_or_default();
+    lines.push(text(&format!(
+        "calls      {}{rate}; failed: {}",
+        calls(process.calls),
+        calls(process.failed)
+    )));
+    if process.lost > 0 {
+        lines.push(Line::new(
+            Look::Doubtful,
+            &format!("lost       {} events are not in its record", number(process.lost)),
+        ));
+    }
+    lines.push(text(&format!("peers      access to {}", names::counted(process.peers, "peer context"))));
+    lines.push(text(&format!(
+        "shares     {} in {}, of which others hold {}",
+        bytes(process.shared_bytes),
+        names::counted(process.exports, "export"),
+        bytes(process.held_bytes)
+    )));
+    lines.push(text(&format!(
+        "holds      {} of others; {} and not closed",
+        bytes(process.holds_bytes),
+        names::counted(process.openings, "opened object"),
+    )));
+    for (title, holds) in
+        [("Who holds its memory", &process.held_by), ("Whose memory it holds", &process.holds)]
+    {
+        if holds.is_empty() {
+            continue;
+        }
+        const COLUMNS: [Column; 4] = [
+            Column::number("RANK", 1),
+            Column::number("PID", 0),
+            Column::number("MEMORY", 0),
+            Column::number("OPEN", 0),
+        ];
+        let row = |hold: &Hold| {
+            let (rank, pid) = hold.who.as_ref().map_or((None, None), |who| (who.rank, Some(who.pid)));
+            let named = |number: Option<u32>, other: &str| {
+                plain(number.map_or(other.into(), |number| number.to_string()))
+            };
+            vec![
+                named(rank, "-"),
+                named(pid, "unknown"),
+                plain(bytes(hold.bytes)),
+                plain(number(hold.openings)),
+            ]
+        };
+        lines.extend([Line::default(), Line::new(Look::Head, title)]);
+        lines.extend(table(&COLUMNS, &holds.iter().map(row).collect::<Vec<_>>(), width, ""));
+    }
+    if !process.unreturned.is_empty() {
+        lines.extend([Line::default(), Line::new(Look::Head, "Calls that have not returned")]);
+        const COLUMNS: [Column; 3] =
+            [Column::number("FOR", 0), Column::number("THREAD", 0), Column::text("FUNCTION", 0, 20)];
+        let rows = process.unreturned.iter().map(|call| {
+            let look = if call.age_ns >= Some(view::HANGS) { Look::Bad } else { Look::Plain };
+            vec![
+                (look, call.age_ns.map_or("?".into(), age)),
+                plain(call.tid.to_string()),
+                plain(call.function.as_str()),
+            ]
+        });
+        lines.extend(table(&COLUMNS, &rows.collect::<Vec<_>>(), width, ""));
+    }
+    lines
+}
+
+const HELP: &str = "\
+q, Ctrl-C      quit
+up, down       choose a process; PgUp, PgDn, Home, End
+Enter          all about the chosen process
+w              what the processes of its job wait for, as 'cupeer why' prints it
+Esc            back; then show all processes again
+s, S           sort by the next column, by the one before
+r              sort the other way round
+/              only a rank, a pid, or programs and jobs with this in their names
+p, space       pause, and go on
+Ctrl-Z         stop; fg goes on
+
+MEMORY         memory that a process allocated, from NVML if that is more; the bar is its part of the device: # recorded
+               processes, * others, . free; IN says in how many allocations, MOST FROM where the most of it was allocated
+KEPT BY        who keeps memory that the process freed
+SHARED         memory that a process has exported and not freed
+HELD           what of it others hold; HELD BY says who
+HOLDS          what it holds of others; HOLDS OF says whose
+OPEN           what it has opened and not closed
+CALLS/S        recorded calls between the last two looks
+FAILED         calls that returned something else than CUDA_SUCCESS
+STATE          the call that it is in for a second or longer, or how it ended
++              or more: a ring keeps only the last calls, and some may be lost
+?              not known";
+
+fn help(document: &Document) -> Vec<Line> {
+    let mut lines: Vec<Line> = HELP.lines().map(|line| Line::new(Look::Plain, line)).collect();
+    if !document.unseen.is_empty() {
+        lines.extend([Line::default(), Line::new(Look::Head, "Not seen")]);
+        lines.extend(document.unseen.iter().map(|sentence| Line::new(Look::Plain, sentence)));
+    }
+    lines
+}
+
+/// A number of calls a second, as long as it matters.
+fn rounded(rate: f64) -> String {
+    if rate > 0.0 && rate < 9.95 { format!("{rate:.1}") } else { number(rate.round() as u64) }
+}
+
+/// How long something lasts, from a second on to a tenth of it.
+fn age(ns: u64) -> String {
+    match ns / 100_000_000 {
+        tenths @ 10..600 => format!("{}.{}s", tenths / 10, tenths % 10),
+        _ => cupeer_report::moments::duration(ns),
+    }
+}

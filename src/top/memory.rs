@@ -1,0 +1,117 @@
+//! Memory of devices by owner and place, as the report finds it, and what NVML tells of all processes.
+//!
+//! A whole recording is read for it, in a thread of its own, which rests nine times as long as it worked.
+
+use cupeer_facts::read;
+use cupeer_nvidia::nvml::memory::Nvml;
+use cupeer_record::{Job, Sample};
+use cupeer_report::Keep;
+use cupeer_report::filter::Filter;
+use cupeer_report::model::Place;
+use cupeer_report::symbols::Symbols;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// Looking takes at most this fraction of a processor.
+pub const SHARE: u32 = 10;
+/// The largest recording that is read again and again.
+const LARGEST: u64 = 1 << 30;
+
+/// Memory of the devices at a time.
+#[derive(Clone, Default)]
+pub struct Memory {
+    /// What processes allocated, as far as the recordings show it.
+    pub pieces: Vec<Piece>,
+    /// What NVML tells; empty without it.
+    pub samples: Vec<Sample>,
+    /// Sentences about what is missing.
+    pub unseen: Vec<String>,
+}
+
+/// Memory of a process from one place and in one state.
+#[derive(Clone)]
+pub struct Piece {
+    pub job: String,
+    pub proc: String,
+    pub device: [u8; 16],
+    pub bytes: u64,
+    pub count: u64,
+    pub place: Option<String>,
+    /// Names of the processes that keep it, if it was freed.
+    pub holders: Vec<String>,
+}
+
+/// Name and directory of a recording.
+type Named = (String, PathBuf);
+
+/// The thread that looks.
+pub struct Memories {
+    asks: SyncSender<Vec<Named>>,
+    last: Arc<Mutex<Memory>>,
+}
+
+impl Memories {
+    pub fn start() -> Memories {
+        let (asks, asked) = sync_channel(1);
+        let memories = Memories { asks, last: Arc::default() };
+        let last = memories.last.clone();
+        let thread = std::thread::Builder::new().name("cupeer-memory".into());
+        let started = thread.spawn(move || work(&asked, &last));
+        let _ = started.inspect_err(|error| tracing::debug!("memory is not shown: {error}"));
+        memories
+    }
+
+    /// Asks for the memory of these recordings, and returns what was found last.
+    pub fn ask(&self, jobs: Vec<Named>) -> Memory {
+        let _ = self.asks.try_send(jobs);
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+fn work(asked: &Receiver<Vec<Named>>, last: &Mutex<Memory>) {
+    let nvml = Nvml::load();
+    while let Ok(jobs) = asked.recv() {
+        let began = Instant::now();
+        let found = look(&jobs, &nvml);
+        *last.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        std::thread::sleep(began.elapsed() * (SHARE - 1));
+    }
+}
+
+/// Reads the recordings, and asks NVML.
+pub fn look(jobs: &[Named], nvml: &Result<Nvml, String>) -> Memory {
+    let samples = nvml.as_ref().map_err(String::clone).and_then(Nvml::samples).unwrap_or_default();
+    let mut memory = Memory { samples, ..Memory::default() };
+    for (name, path) in jobs {
+        match of_job(name, path) {
+            Ok(pieces) => memory.pieces.extend(pieces),
+            Err(error) => memory.unseen.push(format!("{name}: memory by owner: {error:#}")),
+        }
+    }
+    memory
+}
+
+fn of_job(name: &str, path: &Path) -> anyhow::Result<Vec<Piece>> {
+    let sizes = fs::read_dir(path)?.flatten().filter_map(|file| file.metadata().ok()).map(|file| file.len());
+    anyhow::ensure!(
+        sizes.sum::<u64>() <= LARGEST,
+        "the recording is larger than 1 GiB; 'cupeer report' shows it"
+    );
+    let job = &mut Job::open(path)?;
+    let symbols = &mut Symbols::of_record(path, &job.processes);
+    let report = read(job, &Filter::all(job), Keep::default(), Some(symbols))?;
+    let now = report.memory.iter().filter(|memory| memory.at_ns.is_none());
+    let piece = |device: [u8; 16], row: &cupeer_report::model::MemoryRow| Piece {
+        job: name.to_owned(),
+        proc: row.proc.to_string(),
+        device,
+        bytes: row.bytes,
+        count: row.count,
+        place: row.frames.first().map(Place::line_or_long),
+        holders: row.holders.iter().map(ToString::to_string).collect(),
+    };
+    Ok(now.flat_map(|memory| memory.rows.iter().map(|row| piece(memory.device.0, row))).collect())
+}

@@ -1,0 +1,233 @@
+//! What the user has chosen to see, and what keys change in it.
+//!
+//! What belongs here: state, and rows in their order. Nothing that draws, and no terminal.
+
+use super::assemble::has_died;
+use super::document::{Document, Process, Who};
+use super::keys::Key;
+use crate::args::Sort;
+use clap::ValueEnum;
+use cupeer_console::args::word;
+use std::cmp::Ordering;
+use std::path::Path;
+
+/// A call that has not returned for so long hangs.
+pub const HANGS: u64 = 1_000_000_000;
+/// How many rows a page key goes.
+const PAGE: usize = 10;
+
+/// What fills the screen.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Page {
+    #[default]
+    All,
+    /// One process.
+    One(Who),
+    /// What the processes of a job wait in.
+    Why(Vec<String>),
+    Help,
+}
+
+#[derive(Clone, Debug)]
+pub struct View {
+    pub sort: Sort,
+    pub reverse: bool,
+    pub page: Page,
+    /// Only jobs and processes with this in their names, or with this rank or pid.
+    pub filter: String,
+    /// Whether keys go to the filter.
+    pub is_typing: bool,
+    pub is_paused: bool,
+    /// The process that keys are about.
+    pub chosen: Option<Who>,
+    /// The first line that is shown of what is longer than the screen.
+    pub first: usize,
+}
+
+/// What a key asks of who reads it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Asked {
+    Nothing,
+    Quit,
+    Suspend,
+    /// What the processes of the job with this path wait in.
+    Why(String),
+}
+
+impl View {
+    pub fn new(sort: Sort, reverse: bool) -> View {
+        View {
+            sort,
+            reverse,
+            page: Page::All,
+            filter: String::new(),
+            is_typing: false,
+            is_paused: false,
+            chosen: None,
+            first: 0,
+        }
+    }
+
+    /// The processes that are shown, in their order.
+    pub fn rows<'a>(&self, document: &'a Document) -> Vec<&'a Process> {
+        let none_runs = document.processes.iter().all(|process| process.exit.has_ended());
+        let mut rows: Vec<&Process> = document
+            .processes
+            .iter()
+            .filter(|process| none_runs || matters(process))
+            .filter(|process| self.finds(process))
+            .collect();
+        rows.sort_by(|a, b| {
+            let order = compare(self.sort, a, b);
+            let order = if self.reverse { order.reverse() } else { order };
+            order.then_with(|| by_rank(a, b))
+        });
+        rows
+    }
+
+    fn finds(&self, process: &Process) -> bool {
+        let Who { job, rank, pid, .. } = &process.who;
+        let filter = self.filter.as_str();
+        filter.is_empty()
+            || pid.to_string() == filter
+            || rank.is_some_and(|rank| rank.to_string() == filter || format!("rank {rank}") == filter)
+            || filter.parse::<u32>().is_err() && (job.contains(filter) || program(process).contains(filter))
+    }
+
+    pub fn key(&mut self, key: Key, document: &Document) -> Asked {
+        match key {
+            Key::Ctrl('c') => return Asked::Quit,
+            Key::Ctrl('z') => return Asked::Suspend,
+            _ => {}
+        }
+        if self.is_typing {
+            self.typed(key);
+            return Asked::Nothing;
+        }
+        match key {
+            Key::Char('q') => return Asked::Quit,
+            Key::Char('w') => {
+                let chosen = self.chosen(document).map(|who| who.job);
+                let job =
+                    document.jobs.iter().find(|job| chosen.as_ref().is_none_or(|name| *name == job.name));
+                return job.map_or(Asked::Nothing, |job| Asked::Why(job.path.clone()));
+            }
+            Key::Char('s' | '>') => self.sort_by(1),
+            Key::Char('S' | '<') => self.sort_by(-1),
+            Key::Char('r') => self.reverse = !self.reverse,
+            Key::Char('p' | ' ') => self.is_paused = !self.is_paused,
+            Key::Char('/') => {
+                (self.page, self.is_typing) = (Page::All, true);
+                self.filter.clear();
+            }
+            Key::Char('?' | 'h') => self.turn_to(Page::Help),
+            Key::Esc if self.page == Page::All => self.filter.clear(),
+            Key::Esc | Key::Backspace | Key::Left => self.turn_to(Page::All),
+            Key::Enter | Key::Right => {
+                if let (Page::All, Some(chosen)) = (&self.page, self.chosen(document)) {
+                    self.turn_to(Page::One(chosen));
+                }
+            }
+            Key::Up | Key::Char('k') => self.go(document, -1),
+            Key::Down | Key::Char('j') => self.go(document, 1),
+            Key::PageUp => self.go(document, -(PAGE as isize)),
+            Key::PageDown => self.go(document, PAGE as isize),
+            Key::Home => self.go(document, isize::MIN / 2),
+            Key::End => self.go(document, isize::MAX / 2),
+            _ => {}
+        }
+        Asked::Nothing
+    }
+
+    fn typed(&mut self, key: Key) {
+        match key {
+            Key::Enter => self.is_typing = false,
+            Key::Esc => {
+                self.is_typing = false;
+                self.filter.clear();
+            }
+            Key::Backspace => drop(self.filter.pop()),
+            Key::Char(c) => self.filter.push(c),
+            _ => {}
+        }
+    }
+
+    pub fn turn_to(&mut self, page: Page) {
+        (self.page, self.first) = (page, 0);
+    }
+
+    fn sort_by(&mut self, step: isize) {
+        let all = Sort::value_variants();
+        let now = all.iter().position(|sort| *sort == self.sort).unwrap_or(0);
+        self.sort = all[(now as isize + step).rem_euclid(all.len() as isize) as usize];
+    }
+
+    /// The process that keys are about: the first one where the chosen one is not shown.
+    pub fn chosen(&self, document: &Document) -> Option<Who> {
+        let rows = self.rows(document);
+        let chosen = rows.iter().find(|row| Some(&row.who) == self.chosen.as_ref());
+        chosen.or(rows.first()).map(|row| row.who.clone())
+    }
+
+    fn go(&mut self, document: &Document, by: isize) {
+        if self.page != Page::All {
+            self.first = self.first.saturating_add_signed(by);
+            return;
+        }
+        let rows = self.rows(document);
+        let chosen = self.chosen(document);
+        let now = rows.iter().position(|row| Some(&row.who) == chosen.as_ref()).unwrap_or(0);
+        let next = now.saturating_add_signed(by).min(rows.len().saturating_sub(1));
+        self.chosen = rows.get(next).map(|row| row.who.clone());
+    }
+}
+
+/// Whether a process is shown by itself: one that has ended well and left nothing open is only counted.
+fn matters(process: &Process) -> bool {
+    !process.exit.has_ended() || has_died(&process.exit) || process.openings + process.exports > 0
+}
+
+/// The file name of a process's program.
+pub fn program(process: &Process) -> String {
+    let name = Path::new(&process.program).file_name();
+    name.map_or("?".into(), |name| name.to_string_lossy().into_owned())
+}
+
+/// The age of the call that a process hangs in.
+pub fn hangs(process: &Process) -> Option<u64> {
+    process.oldest()?.age_ns.filter(|age| *age >= HANGS)
+}
+
+/// The order in which a column is most telling.
+fn compare(sort: Sort, a: &Process, b: &Process) -> Ordering {
+    let most = |of: fn(&Process) -> u64| of(b).cmp(&of(a));
+    match sort {
+        Sort::State => {
+            let rank = |process: &Process| {
+                let ended = process.exit.has_ended();
+                (has_died(&process.exit), process.hung.is_some(), hangs(process), ended)
+            };
+            rank(b).cmp(&rank(a))
+        }
+        Sort::Rank => by_rank(a, b),
+        Sort::Pid => a.who.pid.cmp(&b.who.pid),
+        Sort::Program => program(a).cmp(&program(b)),
+        Sort::Shared => most(|process| process.shared_bytes),
+        Sort::Held => most(|process| process.held_bytes),
+        Sort::Holds => most(|process| process.holds_bytes),
+        Sort::Open => most(|process| process.openings),
+        Sort::Calls => b.calls_per_second.unwrap_or(-1.0).total_cmp(&a.calls_per_second.unwrap_or(-1.0)),
+        Sort::Failed => most(|process| process.failed.unwrap_or(0)),
+    }
+}
+
+/// Those with ranks in their order, then the others by pid.
+fn by_rank(a: &Process, b: &Process) -> Ordering {
+    let key = |process: &Process| (process.who.rank.is_none(), process.who.rank, process.who.pid);
+    key(a).cmp(&key(b)).then_with(|| a.who.cmp(&b.who))
+}
+
+/// What the screen calls an order.
+pub fn called(sort: Sort) -> String {
+    word(sort)
+}
