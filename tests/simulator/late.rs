@@ -4,7 +4,7 @@ use super::{RECORDED, conformance, holds_with, played};
 use crate::support::{done, plain, rounds, sim_library};
 
 /// What reads too early, within a process and between two.
-const RACES: [&str; 12] = [
+const RACES: [&str; 13] = [
     "blocking-copy",
     "other-stream",
     "host",

@@ -92,7 +92,11 @@ fn ranges(function: FnId, call: &Call) -> Vec<Range> {
             is_write: how & detail::WRITTEN != 0,
             has_gaps: how & detail::GAPS != 0,
         })),
-        [Effect::Uses(Used { by, size: Some(size), element, others: OtherArgs::Rows(height, pitch), .. })] => {
+        [
+            Effect::Uses(Used {
+                by, size: Some(size), element, others: OtherArgs::Rows(height, pitch), ..
+            }),
+        ] => {
             let row = number(size).saturating_mul(spec.element_size(element));
             let row = if number(height) == 0 { 0 } else { row };
             let bytes = number(height).saturating_sub(1).saturating_mul(number(pitch)).saturating_add(row);
