@@ -46,7 +46,6 @@ enum { HOST = 1, ON_DEVICE = 2 };
     F(cuMemcpyAsync, (CUdeviceptr, CUdeviceptr, size_t, void *))                                                       \
     F(cuMemcpyDtoD_v2, (CUdeviceptr, CUdeviceptr, size_t))                                                             \
     F(cuMemcpyPeer, (CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t))                                          \
-    F(cuMemcpy2DAsync_v2, (const Rows2D *, void *))                                                                    \
     F(cuMemcpy3D_v2, (const Rows3D *))                                                                                 \
     F(cuMemcpy3DPeerAsync, (const Rows3D *, void *))                                                                   \
     F(cuMemcpyBatchAsync, (CUdeviceptr *, CUdeviceptr *, size_t *, size_t, void *, size_t *, size_t, size_t *, void *))  \
@@ -274,7 +273,12 @@ static const char *use(const struct range *it, CUresult wanted) {
     case 20: USE(cuLaunchKernel, (kernel, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL))
     case 22:
     /* A launch with what is gone ends the context. */
-    case 23: if (it->exec && !wanted) USE(cuGraphLaunch, (it->exec, stream)) /* fallthrough */
+    case 23:
+        if (it->exec && !wanted) {
+            /* Its stream does not wait for the others. */
+            OK(cuCtxSynchronize());
+            USE(cuGraphLaunch, (it->exec, stream))
+        } /* fallthrough */
     case 24: if (is_new_graph) USE(cuGraphInstantiateWithFlags, (&exec, it->graph, 0)) /* fallthrough */
     default: USE(cuMemcpy, (p, own, n))
     }

@@ -1,7 +1,7 @@
 /* The functions of graphs, for the programs of this folder. */
 #ifndef GRAPHS_H
 #define GRAPHS_H
-#include "memory.h"
+#include "rows.h"
 
 typedef struct graph *Graph;
 typedef struct exec *Exec;
@@ -52,7 +52,7 @@ typedef struct {
     long long last;
 } Parameters;
 enum { OF_COPY = 1, OF_FILL = 2 };
-enum { ON_DEVICE = 2, NON_BLOCKING = 1, RELAXED = 2 };
+enum { NON_BLOCKING = 1, RELAXED = 2 };
 
 #define MORE(F)                                                                                                        \
     F(cuStreamBeginCapture_v2, (Stream, int))                                                                          \

@@ -1,6 +1,5 @@
 /* order RULE bad|good: work in shared memory that nothing orders. The exporter is one process, and the importer another. */
 #include "graphs.h"
-#include "rows.h"
 
 enum { BYTES = 1 << 16 };
 static unsigned buffer[BYTES / sizeof(unsigned)];

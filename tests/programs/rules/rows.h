@@ -11,9 +11,9 @@ typedef struct {
     CUdeviceptr device;
     void *array;
     size_t pitch;
-} Side;
+} Side2D;
 typedef struct {
-    Side from, to;
+    Side2D from, to;
     size_t width, height;
 } Rows;
 enum { HOST = 1, ON_DEVICE = 2 };
