@@ -1,7 +1,7 @@
 /* clues SCENE bad|good|fails: programs that test their own results and exit with 1 if these are wrong. `bad` has a mistake that
  * breaks no rule, `good` is the nearest program that is right, and `fails` the same with an exit status of 1. A line that the clue
  * about the mistake has to name ends in the name of its scene. */
-#include "rules/memory.h"
+#include "rules/graphs.h"
 #include <signal.h>
 
 enum { MANY = 1 << 20, HERE = 0, THERE = 2 << 20 };
@@ -45,8 +45,26 @@ static unsigned word_at(CUdeviceptr p) {
     OK(cuMemcpyDtoH_v2(&word, p, sizeof word));
     return word;
 }
-/* By rows, which nobody follows. */
-static void set(CUdeviceptr p, unsigned word) { OK(cuMemsetD2D32_v2(p, SIZE, word, SIZE / sizeof word, 1)); }
+/* By a graph with a host function, which nobody follows. */
+static void nothing(void *data) { (void)data; }
+static void set(CUdeviceptr p, unsigned word) {
+    int (*call)(Stream, void (*)(void *), void *);
+    Stream stream;
+    Graph graph;
+    Exec exec;
+    find_more();
+    *(void **)&call = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuLaunchHostFunc");
+    OK(cuStreamCreate(&stream, NON_BLOCKING));
+    OK(cuStreamBeginCapture_v2(stream, RELAXED));
+    OK(cuMemsetD32Async(p, word, SIZE / sizeof word, stream));
+    OK(call(stream, nothing, 0));
+    OK(cuStreamEndCapture(stream, &graph));
+    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    OK(cuGraphLaunch(exec, stream));
+    OK(cuStreamSynchronize(stream));
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
+}
 
 /* A call fails, and nobody looks. */
 static void result_ignored(void) {

@@ -109,14 +109,15 @@ fn has_kernels(context: &Context, process: usize) -> bool {
     context.all.tallies[process].uses.has_kernels || calls(context, process, launches)
 }
 
-/// The executable graphs that a process launches in several streams, of which each waits for the launch before.
-fn graphs_apart(uses: &[Use]) -> BTreeSet<u64> {
-    let mut streams = BTreeMap::new();
-    let of_graphs = uses.iter().filter_map(|used| Some((used.exec?, used.stream)));
-    of_graphs
-        .filter(|(exec, stream)| *streams.entry(*exec).or_insert(*stream) != *stream)
-        .map(|it| it.0)
-        .collect()
+/// The executable graphs that a process launches in several streams, of which each waits for the launch before: their handles, sorted.
+fn graphs_apart(uses: &[Use]) -> Vec<u64> {
+    let mut all: Vec<(u64, usize)> = uses.iter().filter_map(|used| Some((used.exec?, used.stream))).collect();
+    all.sort_unstable();
+    all.dedup();
+    let is_apart = |pair: &[(u64, usize)]| (pair[0].0 == pair[1].0).then_some(pair[0].0);
+    let mut apart: Vec<u64> = all.windows(2).filter_map(is_apart).collect();
+    apart.dedup();
+    apart
 }
 
 /// Whether its streams may wait for values in memory: no order is known then.
@@ -140,7 +141,7 @@ impl<'a> Making<'a, '_> {
         let mut known = Vec::new();
         let apart = graphs_apart(&tally.uses.all);
         for used in tally.uses.all.iter().filter(|_| is_known) {
-            if used.exec.is_some_and(|exec| apart.contains(&exec)) {
+            if used.exec.is_some_and(|exec| apart.binary_search(&exec).is_ok()) {
                 let orders = Orders::Tells { stream: streams + used.stream, is_meant: true };
                 let (before, after) = (used.at, used.until);
                 self.steps.push(Step { process, before, after, does: Does::Orders(orders) });

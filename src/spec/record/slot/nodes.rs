@@ -10,9 +10,9 @@ pub const MOST: usize = 32;
 /// Bytes of shared memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Range {
-    /// Where they begin.
+    /// Address of the first byte.
     pub address: u64,
-    /// How many they are.
+    /// Number of bytes.
     pub bytes: u64,
     /// They are written.
     pub is_write: bool,
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_ranges_are_read_back() {
         let all = [
             Range { address: 0x7000_0000_0000, bytes: 1 << 40, is_write: true, value: Some(u32::MAX) },
             Range { address: 0x7000_0000_1000, bytes: 1, is_write: false, value: None },
