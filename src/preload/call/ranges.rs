@@ -20,7 +20,7 @@ const FEW: usize = 6;
 /// Where the rows begin that a copy writes, and those that it reads, if it says so in a structure there of so many bytes; else 0.
 #[inline]
 pub fn starts(structure: u64, bytes: usize) -> [u64; 2] {
-    if structure == 0 {
+    if !batches::may_be_there(structure) {
         return [0; 2];
     }
     // SAFETY: as cuda.h says of copies of rows, such a structure lies there; the driver reads it as well.
@@ -44,7 +44,7 @@ pub fn may_be_shared(structure: u64, bytes: usize) -> bool {
     };
     // SAFETY: as in `starts`.
     let address = |offset| unsafe { ((structure + offset as u64) as *const u64).read_unaligned() };
-    structure != 0 && offsets.into_iter().any(|offset| uses::may_be_shared(address(offset)))
+    batches::may_be_there(structure) && offsets.into_iter().any(|offset| uses::may_be_shared(address(offset)))
 }
 
 /// The same of a batch, by its arguments.

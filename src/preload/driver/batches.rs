@@ -41,7 +41,7 @@ pub fn each(batch: Batch, [to, from, sizes, count]: [u64; 4], work: &mut dyn FnM
     };
     if batch.to == batch.from {
         let copies = to as *const CUDA_MEMCPY3D_BATCH_OP;
-        for index in (0..count).take_while(|_| !copies.is_null()) {
+        for index in (0..count).take_while(|_| may_be_there(to)) {
             // SAFETY: as cuda.h says of batches, the array has as many elements as there are copies.
             let copy = unsafe { copies.add(index).read_unaligned() };
             hand_over(copy.used(), copy.extent[1..] != [1; 2]);
@@ -49,7 +49,7 @@ pub fn each(batch: Batch, [to, from, sizes, count]: [u64; 4], work: &mut dyn FnM
         return;
     }
     let arrays = [to, from, sizes].map(|array| array as *const u64);
-    if arrays.iter().any(|array| array.is_null()) {
+    if ![to, from, sizes].into_iter().all(may_be_there) {
         return;
     }
     for index in 0..count {
@@ -59,14 +59,21 @@ pub fn each(batch: Batch, [to, from, sizes, count]: [u64; 4], work: &mut dyn FnM
     }
 }
 
+/// Returns false for a number that cannot be an address: Linux maps nothing below its `mmap_min_addr`. The driver answers for such a
+/// number.
+#[inline(always)]
+pub fn may_be_there(address: u64) -> bool {
+    address >= 1 << 16
+}
+
 /// Whether something holds for an address of a batch, which is quicker than to hand over the ranges. For the 3D ones, also what is no
 /// address is asked about.
 #[inline]
 pub fn any(batch: Batch, to: u64, from: u64, count: u64, is_it: impl Fn(u64) -> bool) -> bool {
-    let (to, from) = (to as *const u64, from as *const u64);
-    if to.is_null() || from.is_null() {
+    if !may_be_there(to) || !may_be_there(from) {
         return false;
     }
+    let (to, from) = (to as *const u64, from as *const u64);
     (0..MOST.min(count as usize)).any(|index| {
         // SAFETY: as cuda.h says of batches, each array has as many elements as there are copies.
         let addresses = unsafe {
