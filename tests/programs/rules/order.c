@@ -409,13 +409,16 @@ static void replays_elsewhere(struct link importer, CUdeviceptr p, void *stream,
     find_more();
     CUdeviceptr own = allocate(), other = allocate();
     Node node;
-    Exec exec = made_of(with_copy(bad ? other : p, own, &node));
+    Exec exec;
+    Graph graph = with_copy(bad ? other : p, own, &node);
+    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
     Copy copy = copy_of(bad ? p : other, own);
     wait_for(importer);
     OK(cuGraphExecMemcpyNodeSetParams(exec, node, &copy, c0));
     CALL(cuGraphLaunch, (exec, stream));
     OK(cuStreamSynchronize(stream));
     OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
     tell(importer);
     wait_for(importer);
     OK(cuMemFree_v2(own));
