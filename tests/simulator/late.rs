@@ -45,7 +45,7 @@ fn a_missing_wait_is_wrong_at_the_first_run_and_the_wait_mends_it() {
 #[test]
 fn what_needs_no_wait_gets_none() {
     for seed in 0..6 {
-        for scene in ["pageable", "legacy", "queries", "many", "seen", "right-ended"] {
+        for scene in ["pageable", "legacy", "allocated", "queries", "many", "seen", "right-ended"] {
             sees(scene, &format!("late:{seed}"), "new");
         }
     }

@@ -164,15 +164,16 @@ entry! {
 
     fn cuMemAllocAsync | cuMemAllocAsync_ptsz(dptr: *mut CUdeviceptr, bytesize: usize, hStream: CUstream) {
         get(dptr, |driver| {
-            let device = driver.context(driver.stream(hStream)?.context)?.device;
-            driver.allocate_from_pool(driver.memory.pools.current(device), bytesize as u64)
+            let stream = driver.stream(hStream)?;
+            let device = driver.context(stream.context)?.device;
+            driver.allocate_in_order(driver.memory.pools.current(device), bytesize as u64, &stream)
         })
     }
 
     fn cuMemAllocFromPoolAsync | cuMemAllocFromPoolAsync_ptsz(dptr: *mut CUdeviceptr, bytesize: usize, pool: CUmemoryPool, hStream: CUstream) {
         get(dptr, |driver| {
-            driver.stream(hStream)?;
-            driver.allocate_from_pool(driver.memory.pools.find(pool)?, bytesize as u64)
+            let stream = driver.stream(hStream)?;
+            driver.allocate_in_order(driver.memory.pools.find(pool)?, bytesize as u64, &stream)
         })
     }
 

@@ -3,8 +3,8 @@
 use super::answer::{Answer, fail, refuse};
 use super::channel::State;
 use super::driver::{
-    Advice, Allocation, Driver, Ghost, HOST_DEVICE_MAP, Kind, Name, Rights, Shared, Stream, Use, may_access,
-    padded,
+    Advice, Allocation, Driver, Ghost, HOST_DEVICE_MAP, Kind, Name, Rights, Seen, Shared, Stream, Use,
+    may_access, padded,
 };
 use super::limits;
 use super::space::Region;
@@ -38,6 +38,15 @@ impl Driver {
         let allocation = Allocation { sync_memops, ..Allocation::new(size, kind, context, device) };
         let address = self.allocate_on(device, Region::Pools, allocation)?;
         self.memory.pools.take(pool, taken);
+        Ok(address)
+    }
+
+    /// Allocates memory of a pool. Late devices have it done in the order of a stream: it stands between the work of others there.
+    pub(crate) fn allocate_in_order(&mut self, pool: usize, size: u64, stream: &Stream) -> Answer<u64> {
+        let address = self.allocate_from_pool(pool, size)?;
+        if self.graphs.of(stream).is_none() {
+            self.put(stream, Seen::Nobody, |_| ());
+        }
         Ok(address)
     }
 

@@ -93,6 +93,17 @@ static void within(void) {
         IS(cuMemcpyDtoHAsync_v2(pinned, b, SIZE, blocking), 0);
         IS(cuStreamSynchronize(blocking), 0);
         say(pinned[0]);
+    } else if (is("allocated")) {
+        // An allocation in the order of the default stream stands between the streams that wait for it.
+        void *second;
+        CUdeviceptr pooled;
+        IS(cuStreamCreate(&second, 0), 0);
+        IS(cuMemsetD8Async(a, 2, SIZE, blocking), 0);
+        IS(cuMemAllocAsync(&pooled, SIZE, 0), 0);
+        IS(cuMemcpyDtoDAsync_v2(b, a, SIZE, second), 0);
+        IS(cuMemcpyDtoHAsync_v2(pinned, b, SIZE, second), 0);
+        IS(cuStreamSynchronize(second), 0);
+        say(pinned[0]);
     } else if (is("freed")) {
         // Its bytes are those of another one, before the copy reads them.
         CUdeviceptr pooled, next;
