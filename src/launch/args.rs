@@ -1,5 +1,7 @@
 //! The options with which a program is launched, as several commands have them.
 
+#![allow(rustdoc::broken_intra_doc_links, reason = "clap prints the documentation of a field as help")]
+
 mod check;
 mod deny;
 mod inject;

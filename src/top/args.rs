@@ -1,6 +1,10 @@
 //! The command line of `cupeer top`.
 
-#![allow(missing_docs, reason = "clap prints the documentation of a struct as help")]
+#![allow(
+    missing_docs,
+    rustdoc::broken_intra_doc_links,
+    reason = "clap prints the documentation of a struct as help"
+)]
 
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
