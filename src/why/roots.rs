@@ -2,7 +2,7 @@
 //!
 //! An end is a node of the graph of waits that waits for no other, or several that wait for one another. Others may have to do
 //! with it without a wait that the kernel knows: whoever has ended, or is not where the rest of its kind waits for any client,
-//! gets an edge of its own (`Roots::supply`) before the answer is chosen.
+//! gets an edge of its own ([`supply_ended`], [`supply_absent`]) before the answer is chosen.
 
 use super::apart::{self, Operation};
 use super::collective::{are_alike, is_collective};

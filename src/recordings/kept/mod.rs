@@ -1,6 +1,6 @@
 //! What is kept at home.
 //!
-//! What an entry there is, and whether it is still written to, is [`entry`]'s; which ones go is [`prune`]'s.
+//! What an entry there is, and whether it is still written to, is [`entry`]'s; which ones go is [`mod@prune`]'s.
 
 mod entry;
 pub mod ours;
