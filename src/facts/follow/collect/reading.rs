@@ -580,9 +580,11 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// The devices of a process, by their ordinals.
+/// The devices of a process, by their ordinals. Larger ordinals than any driver has are damage.
 fn devices(process: &Process) -> Vec<Option<Uuid>> {
-    let count = process.devices.iter().map(|device| device.ordinal + 1).max().unwrap_or(0);
+    const MOST: i32 = 1024;
+    let ordinals = process.devices.iter().map(|device| device.ordinal).filter(|ordinal| *ordinal < MOST);
+    let count = ordinals.max().map_or(0, |last| last + 1);
     (0..count).map(|ordinal| uuid_of(process, Some(ordinal))).collect()
 }
 
