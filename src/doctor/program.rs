@@ -7,8 +7,8 @@ use cupeer_launch::program::Run;
 use cupeer_recordings::job::temporary;
 use cupeer_report::model::past;
 use cupeer_report::names::counted;
+use cupeer_spec::bypass::Bypass;
 use cupeer_spec::env;
-use cupeer_spec::way::Way;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -38,7 +38,7 @@ pub fn look(report: &mut Report, driver: &DriverArgs, program: &[OsString], run:
     let text = std::fs::read_to_string(&log).context("failed to read the log of the program")?;
     for ((library, way), processes) in escaped(&text) {
         let times = if processes == 1 { String::new() } else { format!(" in {processes} processes") };
-        if way != Way::Unseen.name() {
+        if way != Bypass::Unseen.name() {
             report.wrong.push(past(&library, &way, &times));
         }
     }

@@ -1,6 +1,6 @@
 //! Provides the arguments of a call that has returned.
 
-use crate::wanted::{MulticastProps, Wanted, access};
+use crate::alloc_props::{AllocProps, MulticastProps, access};
 use cupeer_spec::effect::{Copied, Effect, End, Object, OtherArgs, Shared, Used};
 use cupeer_spec::function::{Direction, FnId};
 use cupeer_spec::record::slot::{MOST_ARGS, shape};
@@ -83,8 +83,8 @@ impl Call<'_> {
     }
 
     /// The properties of an allocation, or of a pool, that it is to create.
-    pub fn wanted(&self) -> Option<Wanted> {
-        Wanted::of(self.bytes(self.function.spec().describes()?))
+    pub fn wanted(&self) -> Option<AllocProps> {
+        AllocProps::of(self.bytes(self.function.spec().describes()?))
     }
 
     /// The properties of a multicast object that it is to create.

@@ -1,8 +1,8 @@
 //! One change of the state of a process, read from an effect of a call.
 
+use crate::alloc_props::Access;
 use crate::call::Call;
 use crate::state::Team;
-use crate::wanted::Access;
 use cupeer_spec::effect::{
     Bound, Effect, End, Grant, Joined, Made, Named, Object, Question, Shared, Subject, Unbound,
 };

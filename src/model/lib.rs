@@ -20,6 +20,7 @@
 //! - `delta`: one change, read from an effect.
 //! - `process`: the state, and how deltas change it.
 
+pub mod alloc_props;
 mod call;
 mod delta;
 mod names;
@@ -28,7 +29,6 @@ mod state;
 mod table;
 #[cfg(test)]
 mod tests;
-pub mod wanted;
 
 pub use call::Call;
 pub use delta::Delta;

@@ -1,10 +1,10 @@
 //! The state of a process, and how deltas change it.
 
+use crate::alloc_props::Access;
 use crate::call::Call;
 use crate::delta::Delta;
 use crate::state::{Allocation, Mapping, Origin, Pointer, Pool, Reservation};
 use crate::table::{Bare, Entry, History, Id, Known, Table};
-use crate::wanted::Access;
 use cupeer_spec::effect::{Bound, Effect, End, Grant, Made, Object, Question, Shared, Subject};
 
 /// Storage of a process's state, and of other facts. Each function receives the change, and its time and

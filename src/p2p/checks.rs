@@ -6,7 +6,7 @@
 use super::link::{FLAGS, GO, Link, PING, PONG, SUMS, Side, other};
 use super::process::Broken;
 use super::request::{Compared, Host, Reply, Request, Work};
-use super::verdict::{Check, Verdict, Way};
+use super::verdict::{Check, Method, Verdict};
 use cupeer_spec::p2p;
 use cupeer_spec::p2p::Kernel;
 use std::hash::{BuildHasher, RandomState};
@@ -70,8 +70,8 @@ fn copy(link: &Link, writes: bool) -> Work {
     let (from_device, to_device) = if writes { (here, there) } else { (there, here) };
     let bytes = 8 * WORDS;
     match link.way {
-        Way::Peer => Work::CopyPeer { from, from_device, to, to_device, bytes },
-        Way::Ipc | Way::Vmm => Work::Copy { from, to, bytes, times: 1 },
+        Method::Peer => Work::CopyPeer { from, from_device, to, to_device, bytes },
+        Method::Ipc | Method::Vmm => Work::Copy { from, to, bytes, times: 1 },
     }
 }
 

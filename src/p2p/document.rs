@@ -76,7 +76,7 @@ pub struct Pair {
     /// Nominal rate of the link, from NVML; null if NVML does not tell.
     pub promise: Option<Promise>,
     /// Methods that were tested.
-    pub ways: Vec<Way>,
+    pub ways: Vec<Method>,
     /// Facts about the system that may explain a failed check, or that would but are withheld.
     pub system: Vec<Fact>,
 }
@@ -84,7 +84,7 @@ pub struct Pair {
 /// Method by which programs reach memory of another device.
 #[derive(Serialize, Debug)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Way {
+pub struct Method {
     /// Name of the method: `peer` (within a process), `ipc` (legacy handles), or `vmm` (virtual memory shared as a
     /// file descriptor).
     pub way: &'static str,
@@ -145,9 +145,9 @@ fn pair(findings: &Findings, pair: &Direction) -> Pair {
     }
 }
 
-fn way(tested: &Tested, is_nvlink: bool) -> Way {
+fn way(tested: &Tested, is_nvlink: bool) -> Method {
     let checked = |(check, verdict): &(Check, Verdict)| Checked { check: *check, verdict: verdict.clone() };
-    Way {
+    Method {
         way: tested.way.name(),
         verdict: tested.verdict.clone(),
         checks: tested.checks.iter().map(checked).collect(),

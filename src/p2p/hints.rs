@@ -1,7 +1,7 @@
 //! What helps against a bad verdict: a sentence that names the setting.
 
 use super::plan::Tested;
-use super::verdict::{Check, Verdict, Way};
+use super::verdict::{Check, Method, Verdict};
 
 /// `is_nvlink` says whether the link is one: nothing of PCI Express is on its way.
 pub fn of(tested: &Tested, is_nvlink: bool) -> Vec<String> {
@@ -40,7 +40,7 @@ pub fn of(tested: &Tested, is_nvlink: bool) -> Vec<String> {
             .to_owned());
         }
         Verdict::Refused { call, result, .. } => hints.push(match tested.way {
-            Way::Ipc if call.starts_with("cuIpc") => {
+            Method::Ipc if call.starts_with("cuIpc") => {
                 "where legacy handles cannot work (WSL, vGPU, other \
                  namespaces), memory of PyTorch's expandable segments and NCCL_CUMEM_ENABLE=1 take descriptors"
                     .to_owned()
@@ -62,7 +62,7 @@ mod tests {
         let hint = |kernels: Verdict, is_nvlink| {
             let stalls = Verdict::Stalls { reason: "made".to_owned() };
             let checks = vec![(Check::CopyWrite, stalls.clone()), (Check::KernelWrite, kernels)];
-            of(&Tested { way: Way::Peer, checks, verdict: stalls, measured: None }, is_nvlink).concat()
+            of(&Tested { way: Method::Peer, checks, verdict: stalls, measured: None }, is_nvlink).concat()
         };
         let untested = Verdict::NotTested { reason: "made".to_owned() };
         assert!(hint(Verdict::Good, true).contains("what kernels write arrives"));

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
     use fact::Fact;
     use plan::Tested;
-    use verdict::{Check, Way};
+    use verdict::{Check, Method};
 
     #[test]
     fn what_the_system_says_stands_beside_what_is_bad() {
@@ -161,7 +161,7 @@ mod tests {
             about: request::Pair { can_access: true, attributes: [None; 5], atomics: Vec::new() },
             promise: None,
             ways: vec![Tested {
-                way: Way::Peer,
+                way: Method::Peer,
                 checks: vec![(Check::KernelWrite, verdict.clone())],
                 verdict,
                 measured: None,

@@ -2,7 +2,7 @@
 
 use super::process::{Broken, Process, Starter};
 use super::request::{Refusal, Reply, Request, Work};
-use super::verdict::{Verdict, Way};
+use super::verdict::{Method, Verdict};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -175,7 +175,7 @@ pub fn other() -> Broken {
 
 /// A way that is open.
 pub struct Link<'a> {
-    pub way: Way,
+    pub way: Method,
     pub writer: Side<'a>,
     pub owner: Side<'a>,
     /// Memory of the writer's own device.
@@ -190,32 +190,32 @@ impl<'a> Link<'a> {
     /// Opens a way from the first device, which is to write, to the second, which owns the memory.
     pub fn open(
         run: &Run,
-        way: Way,
+        way: Method,
         (from, process): (i32, &'a Holder),
         (to, owner): (i32, &'a Holder),
     ) -> Result<Link<'a>, Broken> {
         let writer = process.side(run, from)?;
         let owner = match way {
             // Both are of one process.
-            Way::Peer => process.side(run, to)?,
-            Way::Ipc | Way::Vmm => owner.side(run, to)?,
+            Method::Peer => process.side(run, to)?,
+            Method::Ipc | Method::Vmm => owner.side(run, to)?,
         };
         let allocate = |device, shares| Request::Allocate { device, bytes: BUFFER, shares };
         let (local, _) = writer.address(&allocate(from, false), None)?;
-        let given = owner.address(&allocate(to, way == Way::Vmm), None);
+        let given = owner.address(&allocate(to, way == Method::Vmm), None);
         let (here, descriptor) = given.inspect_err(|broken| free_after(broken, &writer, local))?;
         let reach = || match way {
-            Way::Peer => {
+            Method::Peer => {
                 writer.ask(&Request::Enable { from, to })?;
                 Ok(here)
             }
-            Way::Ipc => {
+            Method::Ipc => {
                 let Reply::Handle(handle) = owner.ask(&Request::Export { device: to, address: here })? else {
                     return Err(other());
                 };
                 Ok(writer.address(&Request::Import { device: from, handle }, None)?.0)
             }
-            Way::Vmm => Ok(writer.address(&Request::Map { device: from, bytes: BUFFER }, descriptor)?.0),
+            Method::Vmm => Ok(writer.address(&Request::Map { device: from, bytes: BUFFER }, descriptor)?.0),
         };
         let remote = reach().inspect_err(|broken| {
             free_after(broken, &owner, here);
@@ -226,7 +226,7 @@ impl<'a> Link<'a> {
 
     /// Takes it apart.
     pub fn close(self) -> Result<(), Broken> {
-        if self.way != Way::Peer {
+        if self.way != Method::Peer {
             free(&self.writer, self.remote)?;
         }
         free(&self.writer, self.local)?;

@@ -7,7 +7,7 @@ use super::link::{Holder, Link, Run, says_nothing_of_links, untested, verdict_of
 use super::nvml::{Kind, Promise};
 use super::process::{Broken, Environment, Starter, serve};
 use super::request::{Device, Pair};
-use super::verdict::{Check, Verdict, Way};
+use super::verdict::{Check, Method, Verdict};
 use std::sync::{Condvar, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const STALLS: usize = 1;
 /// What came of a way.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tested {
-    pub way: Way,
+    pub way: Method,
     pub verdict: Verdict,
     pub checks: Vec<(Check, Verdict)>,
     pub measured: Option<Measured>,
@@ -77,7 +77,7 @@ pub struct Plan<'a> {
 impl Plan<'_> {
     /// How many ways there are to test.
     pub fn steps(&self) -> usize {
-        Way::ALL.len() * self.pairs.iter().filter(|pair| pair.about.can_access).count()
+        Method::ALL.len() * self.pairs.iter().filter(|pair| pair.about.can_access).count()
     }
 
     /// Tests all pairs; `done` is called after each way.
@@ -106,7 +106,7 @@ impl Plan<'_> {
                             from: pair.from as i32,
                             to: pair.to as i32,
                         };
-                        for way in Way::ALL {
+                        for way in Method::ALL {
                             let tested = test.way(way, &pair, &mut a, &mut b);
                             done(&tested.verdict);
                             pair.ways.push(tested);
@@ -202,7 +202,7 @@ struct Test<'a> {
 }
 
 impl Test<'_> {
-    fn way(&self, way: Way, pair: &Direction, a: &mut Holder, b: &mut Holder) -> Tested {
+    fn way(&self, way: Method, pair: &Direction, a: &mut Holder, b: &mut Holder) -> Tested {
         let stalled = |tested: &Tested| matches!(tested.verdict, Verdict::Stalls { .. });
         let (about, has_stalled) = (&pair.about, pair.ways.iter().any(stalled));
         let mut tested = Tested { way, verdict: Verdict::Good, checks: Vec::new(), measured: None };
@@ -213,8 +213,8 @@ impl Test<'_> {
                 break;
             }
             let ready = a.ready(self.run, self.from).and_then(|()| match way {
-                Way::Peer => a.ready(self.run, self.to),
-                Way::Ipc | Way::Vmm => b.ready(self.run, self.to),
+                Method::Peer => a.ready(self.run, self.to),
+                Method::Ipc | Method::Vmm => b.ready(self.run, self.to),
             });
             if let Err(verdict) = ready {
                 self.rest(&mut tested, &verdict);
@@ -247,7 +247,7 @@ impl Test<'_> {
     /// Opens a way, and makes the checks that are left until one breaks it.
     fn over(
         &self,
-        way: Way,
+        way: Method,
         about: &Pair,
         a: &Holder,
         b: &Holder,

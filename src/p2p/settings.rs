@@ -3,7 +3,7 @@
 //! Each comes with the page that documents it.
 
 use anyhow::{Context, Result, ensure};
-use cupeer_topology::{Link, Topology, Verdict, Way};
+use cupeer_topology::{Link, Method, Topology, Verdict};
 use std::path::Path;
 
 /// What is set.
@@ -62,11 +62,11 @@ pub fn of_file(path: &Path) -> Result<Vec<Setting>> {
 
 fn of(links: &[&Link]) -> Vec<Setting> {
     let has =
-        |way: Way, is: &dyn Fn(Verdict) -> bool| links.iter().filter_map(|link| link.verdict(way)).any(is);
+        |way: Method, is: &dyn Fn(Verdict) -> bool| links.iter().filter_map(|link| link.verdict(way)).any(is);
     let strays = |verdict| matches!(verdict, Verdict::Wrong | Verdict::Stale | Verdict::Stalls);
-    let data = Way::ALL.into_iter().any(|way| has(way, &strays));
+    let data = Method::ALL.into_iter().any(|way| has(way, &strays));
     let bad = |way| data || has(way, &Verdict::is_bad);
-    let (peer, ipc, vmm) = (bad(Way::Peer), bad(Way::Ipc), bad(Way::Vmm));
+    let (peer, ipc, vmm) = (bad(Method::Peer), bad(Method::Ipc), bad(Method::Vmm));
     let mut settings = Vec::new();
     let mut add = |program, what, why, page| settings.push(Setting { program, what, why, page });
     if data || peer || ipc && vmm {

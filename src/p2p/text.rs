@@ -2,7 +2,7 @@
 
 use super::plan::{Count, Direction, Tested};
 use super::request::Device;
-use super::verdict::{Verdict, Way};
+use super::verdict::{Method, Verdict};
 use super::{Findings, hints};
 use crate::fact::Fact;
 use cupeer_report::style::{Mark, Style};
@@ -38,7 +38,7 @@ fn first(findings: &Findings) -> String {
             ),
         };
     }
-    let (all, ways) = (reachable, Way::ALL.len());
+    let (all, ways) = (reachable, Method::ALL.len());
     let Count { bad, good, untested } = Count::of(pairs);
     if good == all {
         return format!("All {all} directions between {count} devices are good in all {ways} ways.");
@@ -70,7 +70,7 @@ fn mark(verdict: &Verdict) -> Option<Mark> {
 
 /// One matrix for each way, or one for all where they are alike.
 fn matrices(findings: &Findings, style: Style) -> String {
-    let verdict = |pair: &Direction, way: Way| {
+    let verdict = |pair: &Direction, way: Method| {
         pair.ways.iter().find(|tested| tested.way == way).map(|tested| tested.verdict.clone())
     };
     let alike = findings.pairs.iter().all(|pair| {
@@ -80,7 +80,7 @@ fn matrices(findings: &Findings, style: Style) -> String {
     if findings.pairs.is_empty() {
         return String::new();
     }
-    let ways: &[Way] = if alike { &Way::ALL[..1] } else { &Way::ALL };
+    let ways: &[Method] = if alike { &Method::ALL[..1] } else { &Method::ALL };
     let mut text = String::new();
     for way in ways {
         let title = if alike { "all ways" } else { way.doc() };
@@ -129,7 +129,8 @@ fn bad(findings: &Findings, style: Style) -> String {
             let verdict = &ways[0].verdict;
             let name = style.mark(mark(verdict).unwrap_or(Mark::Note), verdict.name());
             let names: Vec<&str> = ways.iter().map(|tested| tested.way.doc()).collect();
-            let names = if ways.len() == Way::ALL.len() { "all ways".to_owned() } else { names.join(", ") };
+            let names =
+                if ways.len() == Method::ALL.len() { "all ways".to_owned() } else { names.join(", ") };
             let _ = write!(text, "- {} -> {}, {names}: {name}\n{about}", pair.from, pair.to);
         }
         for Fact { name, about, verdict, value, hint, .. } in findings.explains(pair) {

@@ -1,7 +1,7 @@
 //! What a test says of a link.
 
 use super::request::Refusal;
-pub use cupeer_topology::Way;
+pub use cupeer_topology::Method;
 use serde::Serialize;
 
 /// Check of a link.

@@ -29,7 +29,7 @@ pub use world::{
 };
 
 use crate::reason::Reason;
-pub use crate::reason::{HadContext, Ptrace, Went};
+pub use crate::reason::{EndKind, HadContext, Ptrace};
 use crate::{Cache, Confidence, Found, RULES, Rule, Scope};
 use cupeer_spec::effect::Demand;
 use cupeer_spec::function::FnId;

@@ -8,7 +8,7 @@ mod sentences;
 mod states;
 mod values;
 
-pub use states::{HadContext, Ptrace, Went};
+pub use states::{EndKind, HadContext, Ptrace};
 pub use values::{
     Ago, Bytes, Device, Growth, Handle, HandleFlaw, MemoryKind, Piled, PointerFault, PoolFault, Process,
     Site, Size,

@@ -148,12 +148,12 @@ pub struct Copied {
     /// The argument that says how many bytes.
     pub size: usize,
     /// Kinds of memory that both addresses can have.
-    pub sides: Sides,
+    pub sides: AddressSpace,
 }
 
 /// Kinds of memory that the two addresses of a copy can have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Sides {
+pub enum AddressSpace {
     /// Device memory that the current context can access.
     Devices,
     /// Memory of two devices that the call names, even if neither can access the other.

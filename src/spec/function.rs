@@ -7,9 +7,9 @@ mod stream;
 use crate::argument;
 pub use crate::argument::{ArgSpec, ArgType, Direction};
 use crate::effect::{
-    Altered, Batch, Bound, Code, Copied, Demand, Effect, End, Followed, Gathered, Grant, Groups, HostCall,
-    Joined, Launchable, Launched, LookedUp, Made, Named, NodeKind, Object, OtherArgs, Posted, Question,
-    Shared, Sides, Signal, Subject, Unbound, Used, Work, effects,
+    AddressSpace, Altered, Batch, Bound, Code, Copied, Demand, Effect, End, Followed, Gathered, Grant,
+    Groups, HostCall, Joined, Launchable, Launched, LookedUp, Made, Named, NodeKind, Object, OtherArgs,
+    Posted, Question, Shared, Signal, Subject, Unbound, Used, Work, effects,
 };
 pub use crate::group::{Group, Library};
 use core::ffi::CStr;
@@ -245,9 +245,9 @@ const _: () = {
             );
             arg += 1;
         }
-        let is_weighty = FUNCTIONS[index].is_weighty();
+        let is_tracked = FUNCTIONS[index].is_tracked();
         assert!(
-            bytes <= crate::record::slot::ARGS || is_weighty,
+            bytes <= crate::record::slot::ARGS || is_tracked,
             "only weighty calls have arguments elsewhere"
         );
         assert!(

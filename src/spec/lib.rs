@@ -22,6 +22,7 @@
 
 pub mod abi;
 pub mod argument;
+pub mod bypass;
 pub mod deny;
 pub mod duration;
 pub mod effect;
@@ -49,4 +50,3 @@ pub mod uuid;
 pub mod value;
 pub mod version;
 pub mod waits;
-pub mod way;

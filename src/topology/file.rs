@@ -40,7 +40,7 @@
 //! ```
 
 use crate::machine::{
-    Carrier, Data, Device, LinkKind, MOST_DEVICES, OPERATIONS, PciAddress, Topology, Verdict, Way,
+    Carrier, Data, Device, LinkKind, MOST_DEVICES, Method, OPERATIONS, PciAddress, Topology, Verdict,
 };
 use crate::preset::CHOICES;
 use cupeer_spec::names::nearest;
@@ -221,7 +221,7 @@ fn read_link(
     if let Some(value) = table.get("atomic_capabilities") {
         link.atomic_capabilities = capabilities(value)?;
     }
-    for way in Way::ALL {
+    for way in Method::ALL {
         if let Some(value) = table.get(way.name()) {
             link.verdicts[way as usize] = Some(word(value, Verdict::ALL, "a verdict is")?);
         }
@@ -415,7 +415,7 @@ mod tests {
             (Data::Stale, Data::Good)
         );
         assert_eq!((link.atomic_capabilities[..3].to_vec(), link.is_bad()), (vec![1, 7, 0], true));
-        assert_eq!((link.verdict(Way::Peer), link.verdict(Way::Ipc)), (None, Some(Verdict::Refused)));
+        assert_eq!((link.verdict(Method::Peer), link.verdict(Method::Ipc)), (None, Some(Verdict::Refused)));
         assert!(!machine.link(1, 0).unwrap().is_bad());
     }
 

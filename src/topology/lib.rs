@@ -18,8 +18,8 @@ use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 
 pub use machine::{
-    Carrier, Data, Device, Link, LinkKind, MOST_DEVICES, OPERATIONS, PciAddress, Topology, TopologyError,
-    Verdict, Way,
+    Carrier, Data, Device, Link, LinkKind, MOST_DEVICES, Method, OPERATIONS, PciAddress, Topology,
+    TopologyError, Verdict,
 };
 pub use preset::{PRESETS, Preset};
 
@@ -95,7 +95,7 @@ mod tests {
             atomic_capabilities: [0; OPERATIONS],
             data: Data::Good,
             data_by: Carrier::Any,
-            verdicts: [None; Way::ALL.len()],
+            verdicts: [None; Method::ALL.len()],
         };
         assert_eq!((machine.link(0, 1), machine.link(1, 0)), (Some(&recorded), Some(&recorded)));
         assert_eq!((machine.link(0, 0), machine.link(0, 2), machine.link(2, 0)), (None, None, None));

@@ -73,7 +73,7 @@ impl LinkKind {
             atomic_capabilities: [0; OPERATIONS],
             data: Data::Good,
             data_by: Carrier::Any,
-            verdicts: [None; Way::ALL.len()],
+            verdicts: [None; Method::ALL.len()],
         }
     }
 
@@ -103,8 +103,8 @@ pub struct Link {
     pub data: Data,
     /// Carrier whose data is damaged.
     pub data_by: Carrier,
-    /// Results of `cupeer doctor --p2p`, in the order of [`Way::ALL`].
-    pub verdicts: [Option<Verdict>; Way::ALL.len()],
+    /// Results of `cupeer doctor --p2p`, in the order of [`Method::ALL`].
+    pub verdicts: [Option<Verdict>; Method::ALL.len()],
 }
 
 /// Number of values of `CUatomicOperation`, including one that the driver accepts and does not document.
@@ -112,7 +112,7 @@ pub const OPERATIONS: usize = 13;
 
 impl Link {
     /// Returns the test result of a method over this link.
-    pub fn verdict(&self, way: Way) -> Option<Verdict> {
+    pub fn verdict(&self, way: Method) -> Option<Verdict> {
         self.verdicts[way as usize]
     }
 
@@ -148,7 +148,7 @@ impl Data {
 
 /// Methods by which a program reaches memory of another device: `cupeer doctor --p2p` tests each of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
+pub enum Method {
     /// Peer access within a process: `cuCtxEnablePeerAccess`.
     Peer,
     /// A legacy handle between processes: `cuIpcOpenMemHandle`.
@@ -157,25 +157,25 @@ pub enum Way {
     Vmm,
 }
 
-impl Way {
+impl Method {
     /// All methods.
-    pub const ALL: [Way; 3] = [Way::Peer, Way::Ipc, Way::Vmm];
+    pub const ALL: [Method; 3] = [Method::Peer, Method::Ipc, Method::Vmm];
 
     /// Returns the name of the method in files and in JSON.
     pub fn name(self) -> &'static str {
         match self {
-            Way::Peer => "peer",
-            Way::Ipc => "ipc",
-            Way::Vmm => "vmm",
+            Method::Peer => "peer",
+            Method::Ipc => "ipc",
+            Method::Vmm => "vmm",
         }
     }
 
     /// Returns a description of the method.
     pub fn doc(self) -> &'static str {
         match self {
-            Way::Peer => "peer access within a process",
-            Way::Ipc => "legacy IPC between processes",
-            Way::Vmm => "virtual memory shared as a descriptor",
+            Method::Peer => "peer access within a process",
+            Method::Ipc => "legacy IPC between processes",
+            Method::Vmm => "virtual memory shared as a descriptor",
         }
     }
 }

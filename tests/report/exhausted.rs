@@ -352,8 +352,8 @@ fn a_failure_that_a_fault_plan_made_up_is_not_explained() {
 /// The child keeps half of the memory of device 0. Then a pool on the device of the first argument has too little left.
 const KEEPS: &str = r#"
 #include "vmm.h"
-typedef struct { int type, types; Location location; void *windows; size_t most; unsigned char rest[56]; } Wanted;
-int cuMemPoolCreate(void **, const Wanted *), cuMemAllocFromPoolAsync(CUdeviceptr *, size_t, void *, void *);
+typedef struct { int type, types; Location location; void *windows; size_t most; unsigned char rest[56]; } AllocProps;
+int cuMemPoolCreate(void **, const AllocProps *), cuMemAllocFromPoolAsync(CUdeviceptr *, size_t, void *, void *);
 int main(int argc, char **argv) {
     int pair[2], fd, device = atoi(argv[argc - 1]);
     char byte = 'x';
@@ -381,7 +381,7 @@ int main(int argc, char **argv) {
     IS(close(fd), 0);
     IS(read(pair[0], &byte, 1), 1);
     IS(cuMemRelease(h), 0);
-    Wanted wanted = {.type = 1, .location = {1, device}, .most = GRANULE};
+    AllocProps wanted = {.type = 1, .location = {1, device}, .most = GRANULE};
     void *pool;
     CUdeviceptr at;
     IS(cuMemPoolCreate(&pool, &wanted), 0);

@@ -15,8 +15,8 @@ const SCENES: &str = r#"
 #include <dlfcn.h>
 #include <sys/resource.h>
 #define MIB ((size_t)1 << 20)
-typedef struct { int type, types; Location location; void *windows; size_t most; unsigned char rest[56]; } Wanted;
-int cuMemPoolCreate(void **, const Wanted *), cuMemAllocFromPoolAsync(CUdeviceptr *, size_t, void *, void *);
+typedef struct { int type, types; Location location; void *windows; size_t most; unsigned char rest[56]; } AllocProps;
+int cuMemPoolCreate(void **, const AllocProps *), cuMemAllocFromPoolAsync(CUdeviceptr *, size_t, void *, void *);
 int cuMemRetainAllocationHandle(Allocation *, void *);
 static int bad, pair[2];
 static char byte = 'x';
@@ -176,7 +176,7 @@ static int fragmented(void) {
 }
 
 static int limited(void) {
-    Wanted wanted = {.type = 1, .location = {1, 0}, .most = bad ? 64 * MIB : 0};
+    AllocProps wanted = {.type = 1, .location = {1, 0}, .most = bad ? 64 * MIB : 0};
     void *pool;
     CUdeviceptr at;
     IS(cuMemPoolCreate(&pool, &wanted), 0);

@@ -41,7 +41,7 @@ enum Build {
 }
 use Build::{Linked, Other, Plain, Static};
 
-struct Way {
+struct Bypass {
     name: &'static str,
     build: Build,
     /// The words of `ways.c`: handle, look-up, when, and the end.
@@ -49,8 +49,8 @@ struct Way {
     expected: Expected,
 }
 
-const fn way(name: &'static str, build: Build, how: &'static str, expected: Expected) -> Way {
-    Way { name, build, how, expected }
+const fn way(name: &'static str, build: Build, how: &'static str, expected: Expected) -> Bypass {
+    Bypass { name, build, how, expected }
 }
 
 const NONE_SEEN: &str = "no watched call";
@@ -58,7 +58,7 @@ const READS_TABLE: &str = "code that reads the symbol table of libcuda in memory
 const LAZILY: &str = "libraries that bind lazily and bypass cupeer, if the process is killed";
 const OWN_LOADER: &str = "a driver that the program maps itself, without the dynamic loader";
 
-const WAYS: &[Way] = &[
+const WAYS: &[Bypass] = &[
     // Linked.
     way("linked, bound lazily", Linked(&["-Wl,-z,lazy"]), "- linked main return", Caught),
     way("linked, bound at once", Linked(&["-Wl,-z,now"]), "- linked main return", Caught),
@@ -388,7 +388,7 @@ struct Seen {
     stderr: String,
 }
 
-impl Way {
+impl Bypass {
     fn program(&self) -> PathBuf {
         match self.build {
             Plain => program("ways.c", &[]),

@@ -13,13 +13,13 @@ use cupeer_views::table::Table;
 use serde::Serialize;
 use std::path::Path;
 use std::process::ExitCode;
-use ways::{Possible, Way, ways};
+use ways::{Method, Possible, ways};
 
 /// What `--between --format json` prints. Names stay; more may be added.
 #[derive(Serialize)]
 struct Comparison {
     schema: &'static str,
-    ways: Vec<Way>,
+    ways: Vec<Method>,
 }
 
 pub fn command(one: &Path, other: &Path, format: DoctorFormat) -> Result<ExitCode> {
@@ -33,7 +33,7 @@ pub fn command(one: &Path, other: &Path, format: DoctorFormat) -> Result<ExitCod
     Ok(ExitCode::from(u8::from(!is_any_possible)))
 }
 
-fn text(ways: &[Way], width: usize, style: Style) -> String {
+fn text(ways: &[Method], width: usize, style: Style) -> String {
     let mut table = Table::new(&["WAY OF SHARING", "", "BECAUSE"], 3, 30);
     for way in ways {
         let reasons: Vec<&str> = way.because.iter().map(|reason| reason.says.as_str()).collect();

@@ -41,11 +41,11 @@ fn device(uuid: &str) -> Device {
 /// What becomes of legacy handles, events, SCM_RIGHTS, pidfd_getfd, fabric handles and /dev/shm when the other process
 /// differs so: y possible, u unknown, n impossible. It is the same in both orders.
 #[track_caller]
-fn becomes(change: impl Fn(&mut Process), expected: &str) -> Vec<Way> {
+fn becomes(change: impl Fn(&mut Process), expected: &str) -> Vec<Method> {
     let (one, mut other) = (process(), process());
     change(&mut other);
-    let word = |ways: &[Way]| -> String {
-        let letter = |way: &Way| match way.possible {
+    let word = |ways: &[Method]| -> String {
+        let letter = |way: &Method| match way.possible {
             Possible::Yes => 'y',
             Possible::Unknown => 'u',
             Possible::No => 'n',

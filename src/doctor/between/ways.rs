@@ -36,7 +36,7 @@ impl Possible {
 
 /// A way of sharing, between two processes.
 #[derive(Serialize, Debug)]
-pub struct Way {
+pub struct Method {
     pub way: &'static str,
     pub possible: Possible,
     pub because: Vec<Reason>,
@@ -70,7 +70,7 @@ fn yes(says: impl Into<String>) -> Reasons {
 }
 
 /// All ways.
-pub fn ways(one: &Process, other: &Process) -> Vec<Way> {
+pub fn ways(one: &Process, other: &Process) -> Vec<Method> {
     let host = || host(one, other);
     let driver = || [devices(one, other), versions(one, other)].concat();
     vec![
@@ -90,7 +90,7 @@ pub fn ways(one: &Process, other: &Process) -> Vec<Way> {
 }
 
 /// A way by what it needs first, and by what it needs where that is met.
-fn way(way: &'static str, first: Reasons, then: impl Fn() -> Reasons) -> Way {
+fn way(way: &'static str, first: Reasons, then: impl Fn() -> Reasons) -> Method {
     let mut because = first;
     if because.iter().all(|reason| reason.possible != Possible::No) {
         because.extend(then());
@@ -101,7 +101,7 @@ fn way(way: &'static str, first: Reasons, then: impl Fn() -> Reasons) -> Way {
     if because.is_empty() {
         because = yes("nothing is in the way");
     }
-    Way { way, possible, because }
+    Method { way, possible, because }
 }
 
 fn host(one: &Process, other: &Process) -> Reasons {

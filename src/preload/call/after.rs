@@ -96,7 +96,7 @@ pub fn follow(record: &Recorded, call: &Answered) {
     let is_judged = settings::get().check.is_some()
         && !call.is_judged
         && id.spec().library == Library::Cuda
-        && (result != 0 || recorder::is_weighty(id))
+        && (result != 0 || recorder::is_tracked(id))
         && !fault.is_some_and(|fault| fault.is_altered)
         && !inject::is_excused(id, &args.bytes);
     if is_judged {
@@ -113,7 +113,7 @@ pub fn follow(record: &Recorded, call: &Answered) {
         uses::watch(start, bytes);
     }
     early::followed(id);
-    if recorder::is_weighty(id) && !has_other_output {
+    if recorder::is_tracked(id) && !has_other_output {
         let exported = id.spec().exports().filter(|_| is_judged);
         let head = match exported {
             Some(shared) if shared.object.is_granted() => descriptor(id, shared.handle, &args.bytes),

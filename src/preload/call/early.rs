@@ -19,7 +19,7 @@ use core::sync::atomic::{
     fence,
 };
 use cupeer_model::Call;
-use cupeer_spec::effect::{Effect, Sides};
+use cupeer_spec::effect::{AddressSpace, Effect};
 use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, FnId, FnSpec};
 use cupeer_spec::record::slot::{MOST_ARGS, detail};
 
@@ -106,7 +106,7 @@ const fn keeps(function: &FnSpec) -> bool {
     let mut index = 0;
     while index < function.effects().len() {
         if let Effect::Copies(copied) = function.effects()[index] {
-            return function.is_asynchronous() || !matches!(copied.sides, Sides::Anything);
+            return function.is_asynchronous() || !matches!(copied.sides, AddressSpace::Anything);
         }
         index += 1;
     }

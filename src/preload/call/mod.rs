@@ -392,7 +392,7 @@ fn steps<A: Arguments + ?Sized>(
     if settings.is_recorded(id) || is_hit && settings.record.is_some() {
         record.begin(arguments, caller, is_hit, fault.is_none());
     }
-    let before = record.is_weighty().then(|| weigh(&mut record, caller));
+    let before = record.is_tracked().then(|| weigh(&mut record, caller));
     // What is not in the record is not judged, either: freeing what nobody shares.
     let is_heard = settings.check.is_some() && record.has_begun();
     let is_judged = is_heard && may_crash(id) && is_said_before(id, &record, caller, shared);

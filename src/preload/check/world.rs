@@ -21,8 +21,8 @@ use core::cell::Cell;
 use core::fmt::{self, Write};
 use cupeer_model::{Bare, Family, Pool, View};
 use cupeer_rules::decide::{
-    self, Closed, ClosedBy, Ended, Ending, Export, FreedBefore, HadContext, Importers, Life, Node, NodeUse,
-    Openers, Opening, Peers, Pointer, Ptrace, Went, World,
+    self, Closed, ClosedBy, EndKind, Ended, Ending, Export, FreedBefore, HadContext, Importers, Life, Node,
+    NodeUse, Openers, Opening, Peers, Pointer, Ptrace, World,
 };
 use cupeer_rules::reason::{Ago, Device, Process};
 use cupeer_spec::effect::{Effect, Object};
@@ -428,7 +428,7 @@ impl World for Call<'_> {
         let gone::Gone { went, with_context, entry } = gone::find(address)?;
         let by = ClosedBy { tid: entry.tid, library: entry.library, offset: entry.offset };
         // Of what another process has freed, the export is known, and when it ended.
-        let is_owners = went == Went::FreedByOwner;
+        let is_owners = went == EndKind::FreedByOwner;
         Some(decide::Gone {
             went,
             owner: process_of(&entry),

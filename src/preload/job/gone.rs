@@ -20,7 +20,7 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
     fence,
 };
-use cupeer_rules::decide::Went;
+use cupeer_rules::decide::EndKind;
 use cupeer_spec::record::live::{Entry, WORDS, ended, handle_key, kind};
 
 /// So many are remembered.
@@ -29,7 +29,7 @@ const MOST: usize = 1024;
 /// A range that is gone.
 #[derive(Clone, Copy)]
 pub struct Gone {
-    pub went: Went,
+    pub went: EndKind,
     /// Whether it went with its context.
     pub with_context: bool,
     /// The call that ended it, with the address and the size of the range, and the fingerprint of its handle.
@@ -38,7 +38,8 @@ pub struct Gone {
 
 impl Gone {
     /// No range. All zero, so that a table of them takes no room in the library's file.
-    const NONE: Gone = Gone { went: Went::Closed, with_context: false, entry: Entry::from_words([0; WORDS]) };
+    const NONE: Gone =
+        Gone { went: EndKind::Closed, with_context: false, entry: Entry::from_words([0; WORDS]) };
 
     const fn end(&self) -> u64 {
         self.entry.address.saturating_add(self.entry.bytes)
@@ -105,7 +106,7 @@ pub fn look_around() {
         if is_freed && opened.count != 0 && find(opened.address).is_none() {
             let Entry { address, bytes, .. } = opened;
             // The key is not needed here, but where the owner had it.
-            add(Went::FreedByOwner, false, Entry { address, bytes, key: freed.address, ..freed });
+            add(EndKind::FreedByOwner, false, Entry { address, bytes, key: freed.address, ..freed });
         }
     });
 }
@@ -166,8 +167,8 @@ pub fn is_used(start: u64, bytes: u64) -> bool {
         let (Some(gone), Some(there)) = (find(address), questions::memory_at(address)) else { return false };
         let is_gone = match there {
             // What its owner has freed is still there, as it was.
-            Some(range) => gone.went == Went::FreedByOwner && range.contains(&gone.entry.address),
-            None if gone.went == Went::FreedByOwner => return false,
+            Some(range) => gone.went == EndKind::FreedByOwner && range.contains(&gone.entry.address),
+            None if gone.went == EndKind::FreedByOwner => return false,
             // The process may have memory of the host there since, of which the driver need not know: once a range is closed or
             // freed, mmap can return its addresses.
             None => !program_memory::is_readable(address as *const u8, 1),
@@ -212,7 +213,7 @@ pub fn find(address: u64) -> Option<Gone> {
 }
 
 /// Remembers a range that is gone from here on, and lets the calls that could use it come to us.
-pub fn add(went: Went, with_context: bool, entry: Entry) {
+pub fn add(went: EndKind, with_context: bool, entry: Entry) {
     if entry.bytes == 0 || entry.address == 0 {
         return;
     }
@@ -246,8 +247,8 @@ pub fn unreserve(start: u64, bytes: u64, by: &Entry) {
             let gone = &mut details.all[at];
             let Entry { address, bytes, .. } = gone.entry;
             from = gone.end();
-            if gone.went == Went::Unmapped {
-                *gone = Gone { went: Went::Unreserved, entry: Entry { address, bytes, ..*by }, ..*gone };
+            if gone.went == EndKind::Unmapped {
+                *gone = Gone { went: EndKind::Unreserved, entry: Entry { address, bytes, ..*by }, ..*gone };
             }
         }
     });
@@ -294,7 +295,7 @@ impl Details {
             let old = self.all[place];
             self.put(place, Gone::NONE);
             for (from, to) in [(old.entry.address, start), (end, old.end())] {
-                if old.went == Went::Unmapped && from < to {
+                if old.went == EndKind::Unmapped && from < to {
                     let rest = Gone { entry: Entry { address: from, bytes: to - from, ..old.entry }, ..old };
                     if self.all[place].entry.bytes == 0 { self.put(place, rest) } else { self.push(rest) }
                 }
@@ -449,16 +450,16 @@ impl Sorted {
 mod tests {
     use super::*;
 
-    fn add(went: Went, address: u64, bytes: u64) {
+    fn add(went: EndKind, address: u64, bytes: u64) {
         super::add(went, false, Entry { address, bytes, ..Gone::NONE.entry });
     }
 
     #[test]
     fn what_is_gone_is_found_until_it_is_back_or_forgotten() {
         assert!(!has_any() && first(0, u64::MAX).is_none());
-        add(Went::Closed, 0x3000, 0x1000);
-        add(Went::Closed, 0x1000, 0x1000);
-        add(Went::Closed, 0, 0x1000);
+        add(EndKind::Closed, 0x3000, 0x1000);
+        add(EndKind::Closed, 0x1000, 0x1000);
+        add(EndKind::Closed, 0, 0x1000);
         for (start, bytes, wanted) in [
             (0x1000, 1, Some(0x1000)),
             (0x1fff, 1, Some(0x1fff)),
@@ -471,13 +472,13 @@ mod tests {
             assert_eq!(first(start, bytes), wanted, "{start:#x} {bytes:#x}");
         }
         // What ended last at an address is what is said of it.
-        add(Went::Unmapped, 0x1800, 0x1000);
+        add(EndKind::Unmapped, 0x1800, 0x1000);
         assert_eq!((first(0x1000, 0x800), first(0x1000, 0x801)), (None, Some(0x1800)));
-        assert_eq!(find(0x2000).map(|gone| gone.went), Some(Went::Unmapped));
+        assert_eq!(find(0x2000).map(|gone| gone.went), Some(EndKind::Unmapped));
         is_back(0x2000, 1);
         assert!(first(0x1800, 0x1000).is_none() && find(0x1800).is_none() && find(0x3000).is_some());
         for number in 0..MOST as u64 {
-            add(Went::Closed, 0x10000 + number * 0x20, 0x10);
+            add(EndKind::Closed, 0x10000 + number * 0x20, 0x10);
         }
         assert!(find(0x3000).is_none() && first(0x3000, 0x1000).is_none(), "the oldest one");
         for number in 0..MOST as u64 {
@@ -489,7 +490,7 @@ mod tests {
         std::thread::scope(|scope| {
             let work = scope.spawn(|| {
                 for _ in 0..2_000 {
-                    add(Went::Closed, 0x8000, 0x1000);
+                    add(EndKind::Closed, 0x8000, 0x1000);
                     is_back(0x8000, 0x1000);
                 }
             });
@@ -506,14 +507,14 @@ mod tests {
         let ranges = [(5, 1), (70, 3), (1 << 20, 2 * GRANULES as u64)];
         for (first_granule, count) in ranges {
             let (start, bytes) = (first_granule * granule + 0x1000, count * granule);
-            add(Went::Unmapped, start, bytes);
+            add(EndKind::Unmapped, start, bytes);
             for (at, size) in [(start, 1), (start + bytes - 1, 1), (start - 1, 2), (1, start), (0, u64::MAX)]
             {
                 assert!(may_be_used(at, size), "{at:#x} {size:#x} of {start:#x} {bytes:#x}");
             }
         }
         is_back((1 << 20) * granule, u64::MAX);
-        add(Went::Closed, 0x1000, 1);
+        add(EndKind::Closed, 0x1000, 1);
         for (first_granule, is_noted) in
             [(0, true), (4, false), (5, true), (6, false), (69, false), (71, true)]
         {
@@ -522,7 +523,7 @@ mod tests {
         is_back(0, u64::MAX);
         assert!(!has_any() && !may_be_used(0, u64::MAX));
         // A mapping takes out the part of what was unmapped that it covers.
-        add(Went::Unmapped, 0x10000, 0x10000);
+        add(EndKind::Unmapped, 0x10000, 0x10000);
         is_mapped(0x14000, 0x4000);
         for (at, wanted) in
             [(0x10000, true), (0x13fff, true), (0x14000, false), (0x17fff, false), (0x18000, true)]
@@ -530,14 +531,14 @@ mod tests {
             assert_eq!((first(at, 1).is_some(), find(at).is_some()), (wanted, wanted), "{at:#x}");
         }
         // Whoever maps all of it bit by bit needs no more room for the rest.
-        add(Went::Closed, 0x1000, 0x1000);
-        add(Went::Unmapped, 0x100000, 0x1000 * MOST as u64);
+        add(EndKind::Closed, 0x1000, 0x1000);
+        add(EndKind::Unmapped, 0x100000, 0x1000 * MOST as u64);
         (0..MOST as u64).for_each(|page| is_mapped(0x100000 + page * 0x1000, 0x1000));
         assert!(first(0x100000, u64::MAX - 0x100000).is_none() && find(0x1000).is_some());
         // What is still unmapped of freed addresses is gone with them.
         unreserve(0x10000, 0x8000, &Gone::NONE.entry);
         let went = [0x10000, 0x18000].map(|at| find(at).map(|gone| gone.went));
-        assert_eq!(went, [Some(Went::Unreserved), Some(Went::Unmapped)]);
+        assert_eq!(went, [Some(EndKind::Unreserved), Some(EndKind::Unmapped)]);
         is_back(0, u64::MAX);
         assert!(!has_any());
     }

@@ -20,7 +20,7 @@ use crate::sys::caller::{Caller, each_frame};
 use crate::sys::clock;
 use crate::sys::every_call::{epoch, has_record};
 use crate::sys::forks::initialized_before_fork;
-use cupeer_rules::decide::Went;
+use cupeer_rules::decide::EndKind;
 use cupeer_spec::effect::{Effect, End, Made, Named, Object, Shared};
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::live::{self as spec, Entry, Uses, WORDS, handle_key, kind, own_key};
@@ -226,7 +226,7 @@ pub fn after(id: FnId, args: &[u8; MOST_ARGS], result: i32, noted: &BeforeCall, 
                 uses::forget(number(id, args, at));
                 if is_checked() {
                     let (address, bytes) = (number(id, args, at), number(id, args, size));
-                    gone(Went::Unmapped, false, &Entry { address, bytes, ..nothing() }, &by);
+                    gone(EndKind::Unmapped, false, &Entry { address, bytes, ..nothing() }, &by);
                 }
             }
             Effect::Ends(End { object: Object::Reservation, by: at, size: Some(size), .. }) => {
@@ -344,7 +344,7 @@ fn nothing() -> Entry {
 }
 
 /// What was at some addresses ended by a call.
-fn gone(went: Went, with_context: bool, known: &Entry, by: &Closer) {
+fn gone(went: EndKind, with_context: bool, known: &Entry, by: &Closer) {
     let Entry { address, bytes, fingerprint, .. } = *known;
     gone::add(went, with_context, Entry { address, bytes, fingerprint, ..ending(known, by) });
 }
@@ -462,7 +462,7 @@ fn give_up(place: &live::Place, with_context: bool, by: Option<&Closer>) {
     {
         if is_checked() {
             if let Some(by) = by {
-                let kinds = [(kind::OPENED_MEMORY, Went::Closed), (kind::OPENED_POINTER, Went::Freed)];
+                let kinds = [(kind::OPENED_MEMORY, EndKind::Closed), (kind::OPENED_POINTER, EndKind::Freed)];
                 let went = kinds.iter().find(|(kind, _)| *kind == entry.kind);
                 went.iter().for_each(|(_, went)| gone(*went, with_context, &entry, by));
             }
@@ -489,7 +489,7 @@ fn ended(kind: u32, fingerprint: u64, how: u32, by: &Closer) {
     if is_checked()
         && let Some(entry) = entry
     {
-        gone(Went::Freed, how & spec::ended::WITH_CONTEXT != 0, &entry, by);
+        gone(EndKind::Freed, how & spec::ended::WITH_CONTEXT != 0, &entry, by);
     }
     // Who has ended is counted as well.
     let open = if export.is_open() { importers(kind, fingerprint) } else { None };

@@ -19,10 +19,10 @@ use core::sync::atomic::{
     AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
 };
+use cupeer_spec::bypass::Bypass;
 use cupeer_spec::duration::Duration;
 use cupeer_spec::function::{FUNCTION_COUNT, FnId};
 use cupeer_spec::value::{Format, quoted, quoted_inside};
-use cupeer_spec::way::Way;
 
 /// A call that is to be logged.
 pub struct Call<'a> {
@@ -158,13 +158,13 @@ pub fn acts(text: fmt::Arguments) {
 }
 
 /// Logs that a library's calls go past us.
-pub fn escaped(library: &[u8], way: Way) {
+pub fn escaped(library: &[u8], way: Bypass) {
     send(0, &|f, format| {
         f.write_str(if format.json { "\"escaped\":{\"library\":" } else { "escaped " })?;
         quoted(library, 2048, f)?;
         match way {
             _ if format.json => write!(f, ",\"way\":\"{}\"}}", way.name()),
-            Way::Unseen => f.write_str(": it was loaded, but cupeer saw no call that it records"),
+            Bypass::Unseen => f.write_str(": it was loaded, but cupeer saw no call that it records"),
             _ => write!(f, ", by {}: its calls of the driver are not seen", way.name()),
         }
     });

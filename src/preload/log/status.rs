@@ -9,8 +9,8 @@ use core::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
 };
+use cupeer_spec::bypass::Bypass;
 use cupeer_spec::status::{ENDED, EXECUTES, MAGIC, NAME, SAID, Status};
-use cupeer_spec::way::Way;
 
 /// Counts this process as one that met a driver, once.
 pub fn reached() {
@@ -23,8 +23,8 @@ pub fn reached() {
 }
 
 /// Counts a library whose calls go past us, or a process of which no call was seen.
-pub fn escaped(way: Way) {
-    count(|status| if way == Way::Unseen { &status.unseen } else { &status.escaped });
+pub fn escaped(way: Bypass) {
+    count(|status| if way == Bypass::Unseen { &status.unseen } else { &status.escaped });
 }
 
 /// Tells the launcher that we are in the process that it started, and who in front of us takes LD_PRELOAD away from what

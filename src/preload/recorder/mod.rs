@@ -35,7 +35,7 @@ pub use detail::{Detail, Elements, item_of};
 pub use repeats::{listened, world_changed};
 pub use told::*;
 pub use used::{Use, has_stream, is_noting, pause};
-pub use weight::is_weighty;
+pub use weight::is_tracked;
 
 use self::arguments::Handle;
 use self::matter::{Matter, matter};
@@ -87,7 +87,7 @@ enum Stack {
     /// Not yet. It gets one where its kind is due for one.
     Open,
     /// Not yet. It gets one in any case.
-    Wanted,
+    AllocProps,
     Taken,
     /// Neither that nor what is to be said of it before it is forwarded: it was in flight in a run.
     Late,
@@ -182,7 +182,7 @@ impl<'a> Recorded<'a> {
             return;
         }
         if is_hit {
-            self.stack = Stack::Wanted;
+            self.stack = Stack::AllocProps;
         }
         know(thread, caller);
         let Some(taken) = stream::take(thread, 1) else { return };
@@ -225,7 +225,7 @@ impl<'a> Recorded<'a> {
                 true
             }
             Join::Example => {
-                self.stack = Stack::Wanted;
+                self.stack = Stack::AllocProps;
                 false
             }
             Join::Not => false,
@@ -338,7 +338,7 @@ impl<'a> Recorded<'a> {
 
     /// Notes that the stack is taken, where its kind is due for it or it is wanted.
     fn take_stack(&mut self, is_due: bool) {
-        if is_due || self.stack == Stack::Wanted && WEIGHTS[self.id as usize].frames {
+        if is_due || self.stack == Stack::AllocProps && WEIGHTS[self.id as usize].frames {
             self.stack = Stack::Taken;
         }
     }
@@ -458,8 +458,8 @@ impl<'a> Recorded<'a> {
 
     /// Whether it is in the record, and is to be looked at before and after it.
     #[inline(always)]
-    pub fn is_weighty(&self) -> bool {
-        is_weighty(self.id) && self.has_begun() && !self.is_plain
+    pub fn is_tracked(&self) -> bool {
+        is_tracked(self.id) && self.has_begun() && !self.is_plain
     }
 
     /// When a weighty call was forwarded, on the clock of the record.
@@ -512,7 +512,7 @@ impl<'a> Recorded<'a> {
                 due(result != 0);
                 false
             }
-            Stack::Wanted => true,
+            Stack::AllocProps => true,
             Stack::Late => due(weight.frames || result != 0),
             Stack::Open => due(result != 0),
         };

@@ -8,11 +8,11 @@ use crate::job::live;
 use crate::resolve::driver;
 use crate::settings;
 use crate::sys::every_call::epoch;
+use cupeer_spec::bypass::Bypass;
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::Library;
 use cupeer_spec::record::end::End;
 use cupeer_spec::record::live::{Entry, handle_key, kind, own_key};
-use cupeer_spec::way::Way;
 
 /// Describes the driver's devices in the record, once.
 pub fn describe_devices() {
@@ -68,9 +68,9 @@ pub fn show() {
 }
 
 /// Names a library whose calls go past us.
-pub fn escaped(library: &[u8], way: Way) {
+pub fn escaped(library: &[u8], way: Bypass) {
     // All but a variable of that name shows that there is a driver, whether we have met it or not.
-    let is_there = || way != Way::DataSymbol || driver::is_anywhere();
+    let is_there = || way != Bypass::DataSymbol || driver::is_anywhere();
     if settings::get().record.is_some() && is_there() && process::attach() {
         process::show();
         about::escaped(library, way.name());

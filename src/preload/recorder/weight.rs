@@ -36,7 +36,7 @@ pub static WEIGHTS: [Weight; FUNCTION_COUNT] = {
     let mut i = 0;
     while i < FUNCTION_COUNT {
         let (function, args) = (&FUNCTIONS[i], FUNCTIONS[i].args());
-        weights[i].counts = function.is_weighty();
+        weights[i].counts = function.is_tracked();
         // Who holds the memory of a device is to be known, also where nothing is shared.
         weights[i].shares = function.shares() || function.allocates().is_some();
         weights[i].frames = function.carries_frames();
@@ -58,6 +58,6 @@ pub static WEIGHTS: [Weight; FUNCTION_COUNT] = {
 
 /// Whether a function opens or ends something.
 #[inline(always)]
-pub fn is_weighty(id: FnId) -> bool {
+pub fn is_tracked(id: FnId) -> bool {
     WEIGHTS[id as usize].counts
 }

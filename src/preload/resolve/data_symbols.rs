@@ -11,7 +11,7 @@ use crate::sys::object::{Object, Symbol};
 use core::ffi::CStr;
 use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use cupeer_spec::way::Way;
+use cupeer_spec::bypass::Bypass;
 
 /// Puts the references of variables of our names back to them, in objects that came since the last look,
 /// and names those objects.
@@ -22,7 +22,7 @@ pub fn look() {
         let mut found = FoundObjects::default();
         elf::each(|object| {
             if mend(object) {
-                found.add(object, Way::DataSymbol);
+                found.add(object, Bypass::DataSymbol);
             }
             false
         });

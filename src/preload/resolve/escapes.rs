@@ -17,8 +17,8 @@ use crate::sys::forks;
 use crate::sys::object::Object;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use cupeer_spec::bypass::Bypass;
 use cupeer_spec::function::{FUNCTIONS, Library};
-use cupeer_spec::way::Way;
 
 /// Called where an object that was loaded after us asks for the next definition of a name of the table.
 ///
@@ -35,7 +35,7 @@ pub fn looked_up_next(object: &Object, wanted: &CStr) {
     let behind = if object.symbol(wanted).is_some() { of_driver } else { wanted };
     let Some(found) = scope::in_scope_of(object, behind) else { return };
     if elf::containing(found).is_some_and(|found| is_missed(&found)) {
-        name(object, Way::Next);
+        name(object, Bypass::Next);
     }
 }
 
@@ -48,7 +48,7 @@ fn is_wrapper_behind_us(object: &Object, wanted: &CStr) -> bool {
 pub fn looked_up(found: usize, caller: usize) {
     let Some(object) = elf::containing(found) else { return };
     if is_missed(&object) && !driver::is_followed(&object) {
-        name(&object, Way::SecondDriver);
+        name(&object, Bypass::SecondDriver);
     } else if is_like_driver(&object) && !elf::is_ours(&object) && !object.holds(caller) {
         add(&LIKE_DRIVER, object.base);
     }
@@ -97,7 +97,7 @@ pub fn opened(object: &Object) {
     let Some(library) = needs else { return };
     let Some(object) = elf::at_base(object.base) else {
         // In another namespace.
-        return name(object, Way::Dlmopen);
+        return name(object, Bypass::Dlmopen);
     };
     if library_of(&object).is_some() || elf::is_ours(&object) || elf::is_of_start(&object) {
         return;
@@ -130,7 +130,7 @@ pub fn may_be_any() -> bool {
 /// Called where the dlsym of a tool gave a function of its own for one of the driver's.
 pub fn diverted(found: usize) {
     if let Some(object) = elf::containing(found) {
-        name(&object, Way::Diverts);
+        name(&object, Bypass::Diverts);
     }
 }
 
@@ -146,12 +146,12 @@ fn look_through_other_namespaces() -> Option<Object> {
         let mut refers = false;
         object.each_slot(|slot| refers |= entries::exported_as(slot.name()).is_some_and(is_wanted));
         if refers {
-            name(object, Way::Dlmopen);
+            name(object, Bypass::Dlmopen);
             named = true;
         }
     });
     if let Some(driver) = driver_there.filter(|_| !named) {
-        name(&driver, Way::Dlmopen);
+        name(&driver, Bypass::Dlmopen);
     }
     driver_there.filter(is_driver)
 }
@@ -176,7 +176,7 @@ pub fn look_through_all(is_empty: bool) {
     let is_other = |base: &usize| !has(&WRAPPERS, *base) && !linked::is_caller(*base);
     let like_driver = LIKE_DRIVER.iter().filter_map(|place| place.load(Relaxed).checked_sub(1));
     for object in like_driver.filter(is_other).filter_map(elf::at_base) {
-        found.add(&object, Way::OtherSoname);
+        found.add(&object, Bypass::OtherSoname);
     }
     if drivers > 0 {
         look_through_our_namespace(&mut found, was_followed);
@@ -190,9 +190,9 @@ pub fn look_through_all(is_empty: bool) {
     let silent = driver::followed_driver().or(elsewhere).filter(|_| is_silent && !is_seen);
     if let Some(driver) = silent {
         if elf::is_of_start(&driver) && !named::has_any() {
-            status::escaped(Way::Unseen);
+            status::escaped(Bypass::Unseen);
         } else {
-            name(&driver, Way::Unseen);
+            name(&driver, Bypass::Unseen);
         }
     }
 }
@@ -204,7 +204,7 @@ fn look_through_our_namespace(found: &mut FoundObjects, was_followed: bool) {
         // The runtime is a user of the driver itself.
         if let Some(library) = library_of(object).filter(|library| *library != Library::Cudart) {
             if is_missed(object) && driver::is_any_followed(library) && !driver::is_followed(object) {
-                found.add(object, Way::SecondDriver);
+                found.add(object, Bypass::SecondDriver);
             }
             return false;
         }
@@ -213,7 +213,7 @@ fn look_through_our_namespace(found: &mut FoundObjects, was_followed: bool) {
         }
         // One of which nothing came through us, before a driver that nobody has looked up with us.
         if is_before && !was_followed && object.symbol(c"dlsym").is_some() {
-            found.add(object, Way::Diverts);
+            found.add(object, Bypass::Diverts);
         }
         let (past, _) = bound_past_us(object);
         if let Some(way) = past {
@@ -224,7 +224,7 @@ fn look_through_our_namespace(found: &mut FoundObjects, was_followed: bool) {
 }
 
 /// The way past us of an object that the loader has bound to a driver, and whether it refers to one and is not bound yet.
-fn bound_past_us(object: &Object) -> (Option<Way>, bool) {
+fn bound_past_us(object: &Object) -> (Option<Bypass>, bool) {
     let libcs_dlsym = loader::dlsym();
     let (mut past, mut is_unbound) = (None, false);
     object.each_slot(|slot| {
@@ -233,11 +233,11 @@ fn bound_past_us(object: &Object) -> (Option<Way>, bool) {
         let way = match entries::exported_as(slot.name()).filter(|_| !slot.is_copy) {
             Some(_) => {
                 is_unbound |= object.holds(bound);
-                elf::containing(bound)
-                    .filter(is_missed)
-                    .map(|driver| if elf::is_before_us(&driver) { Way::DriverFirst } else { Way::DeepBind })
+                elf::containing(bound).filter(is_missed).map(|driver| {
+                    if elf::is_before_us(&driver) { Bypass::DriverFirst } else { Bypass::DeepBind }
+                })
             }
-            None => (slot.name() == c"dlsym" && bound == libcs_dlsym).then_some(Way::DeepBind),
+            None => (slot.name() == c"dlsym" && bound == libcs_dlsym).then_some(Bypass::DeepBind),
         };
         past = past.or(way);
     });

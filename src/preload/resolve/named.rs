@@ -10,7 +10,7 @@ use core::sync::atomic::{
     AtomicPtr, AtomicU8, AtomicU64, AtomicUsize,
     Ordering::{Relaxed, SeqCst},
 };
-use cupeer_spec::way::Way;
+use cupeer_spec::bypass::Bypass;
 
 #[unsafe(link_section = ".data.start")]
 static NAMED: [NamedObject; 64] =
@@ -27,14 +27,14 @@ struct NamedObject {
 /// Who is told as well, with the path of the library; null before anybody is.
 #[unsafe(link_section = ".data.start")]
 static LISTENER: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-type Listener = fn(&[u8], Way);
+type Listener = fn(&[u8], Bypass);
 
 /// Tells somebody of each library that is named, and was named so far. Called by our constructor.
 pub fn tell(listener: Listener) {
     LISTENER.store(listener as *mut c_void, SeqCst);
     for named in &NAMED {
         let object = named.base.load(SeqCst).checked_sub(1).and_then(elf::at_base);
-        let way = Way::ALL.get(usize::from(named.way.load(Relaxed)));
+        let way = Bypass::ALL.get(usize::from(named.way.load(Relaxed)));
         if let (Some(object), Some(way)) = (object, way) {
             listener(path(&object), *way);
         }
@@ -42,7 +42,7 @@ pub fn tell(listener: Listener) {
 }
 
 /// Names a library, once for each way.
-pub fn name(object: &Object, way: Way) {
+pub fn name(object: &Object, way: Bypass) {
     let hash = (object.path_hash() ^ (way as u64 + 1)) | 1;
     for named in &NAMED {
         match named.hash.compare_exchange(0, hash, Relaxed, Relaxed) {
@@ -72,10 +72,10 @@ pub fn has_any() -> bool {
 /// Objects of our namespace that were found, to be named when the walk through them, and with it the loader's lock, is
 /// over: by their bases, because the stack may be small.
 #[derive(Default)]
-pub struct FoundObjects([Option<(usize, Way)>; 32]);
+pub struct FoundObjects([Option<(usize, Bypass)>; 32]);
 
 impl FoundObjects {
-    pub fn add(&mut self, object: &Object, way: Way) {
+    pub fn add(&mut self, object: &Object, way: Bypass) {
         if let Some(place) = self.0.iter_mut().find(|place| place.is_none()) {
             *place = Some((object.base, way));
         }

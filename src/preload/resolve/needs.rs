@@ -8,7 +8,7 @@ use core::sync::atomic::{
     AtomicBool, AtomicI32, AtomicU8, AtomicU32,
     Ordering::{Relaxed, SeqCst},
 };
-use cupeer_spec::effect::{Effect, Sides};
+use cupeer_spec::effect::{AddressSpace, Effect};
 use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, FnId, Library};
 
 /// What a process must have done before a call of a function can matter that is recorded only then.
@@ -39,7 +39,9 @@ static NEEDS: [Needs; FUNCTION_COUNT] = {
         let mut j = 0;
         while j < function.effects().len() {
             match function.effects()[j] {
-                Effect::Copies(copied) if !matches!(copied.sides, Sides::Peers) => needs[i] = Needs::Reach,
+                Effect::Copies(copied) if !matches!(copied.sides, AddressSpace::Peers) => {
+                    needs[i] = Needs::Reach
+                }
                 Effect::Ends(end) if function.ends_often() && !end.object.is_context() => {
                     needs[i] = Needs::Shared
                 }

@@ -5,9 +5,9 @@ use super::{
     word::{self, Word},
 };
 use crate::base::terminal::clean;
+use cupeer_spec::bypass::{self, Bypass};
 use cupeer_spec::env::{self, Level};
 use cupeer_spec::record::end::End;
-use cupeer_spec::way::{self, Way};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -285,12 +285,12 @@ pub struct Escaped {
 impl Escaped {
     /// Returns true if this is a driver about which nothing is known but that no call was seen.
     pub fn is_unseen(&self) -> bool {
-        self.way == Way::Unseen.name()
+        self.way == Bypass::Unseen.name()
     }
 
     /// Returns true if this is a driver of a process without cupeer, which a run saw from outside.
     pub fn is_outside(&self) -> bool {
-        self.way == Way::NotLoaded.name()
+        self.way == Bypass::NotLoaded.name()
     }
 
     /// Returns a sentence: the calls of the library bypass cupeer, and how.
@@ -301,7 +301,7 @@ impl Escaped {
 
 /// Returns a sentence: the calls of the library bypass cupeer, how, and how often.
 pub fn past(library: &str, way: &str, times: &str) -> String {
-    format!("the calls of {} escape cupeer{times}: {}", clean(library), clean(&way::explained(way)))
+    format!("the calls of {} escape cupeer{times}: {}", clean(library), clean(&bypass::explained(way)))
 }
 
 /// Library whose functions could not be named.

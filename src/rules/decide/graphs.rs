@@ -1,6 +1,6 @@
 //! Rules about graphs: whether the memory is still there that their nodes use.
 
-use super::{ClosedBy, Gone, Judge, NodeUse, Verdict, Went, World};
+use super::{ClosedBy, EndKind, Gone, Judge, NodeUse, Verdict, World};
 use crate::Confidence;
 use crate::reason::Reason;
 
@@ -9,7 +9,7 @@ impl<W: World> Judge<'_, W> {
     /// changed. Memory that its owner freed is still mapped then.
     pub(super) fn graph_refused(&mut self) -> Verdict {
         self.first_node(false, |node, gone| {
-            (gone.went != Went::FreedByOwner).then(|| (in_graph(node, gone), Confidence::Inferred))
+            (gone.went != EndKind::FreedByOwner).then(|| (in_graph(node, gone), Confidence::Inferred))
         })
     }
 
@@ -18,7 +18,7 @@ impl<W: World> Judge<'_, W> {
     pub(super) fn graph_used(&mut self) -> Verdict {
         let copied = self.first_node(false, |node, gone| {
             // Memory that its owner freed is still mapped, so a graph uses it as surely as a copy does.
-            Some(match gone.went == Went::FreedByOwner {
+            Some(match gone.went == EndKind::FreedByOwner {
                 true => (gone.reason(node.name), Confidence::Certain),
                 false => (in_graph(node, gone), Confidence::Inferred),
             })

@@ -1,10 +1,10 @@
 //! Rules about calls that use memory: whether it is still there, and whether it ever was.
 
 use super::{ClosedBy, Gone, Judge, Opening, Verdict, World};
-use crate::reason::{Handle, Reason, Went};
+use crate::reason::{EndKind, Handle, Reason};
 use crate::{Confidence, Rule};
 use cupeer_model::{Bare, Mapping};
-use cupeer_spec::effect::{Object, Sides};
+use cupeer_spec::effect::{AddressSpace, Object};
 use cupeer_spec::record::slot::finding::role;
 
 /// CU_MEM_ACCESS_FLAGS_PROT_READ.
@@ -18,11 +18,11 @@ impl<O> Gone<O> {
         let &Gone { went, owner, address, range, ago, ref by, with_context, .. } = self;
         let (by, handle) = (by.as_ref().map(ClosedBy::site), Handle(self.fingerprint));
         match went {
-            Went::Closed => Reason::UseAfterClose { name, address, range, handle, ago, by, with_context },
-            Went::Unmapped => Reason::UseAfterUnmap { name, address, range, ago, by },
-            Went::Unreserved => Reason::UseAfterUnreserve { name, address, range, ago, by },
-            Went::Freed => Reason::UseAfterFree { name, address, range, ago, by, with_context },
-            Went::FreedByOwner => Reason::UseAfterOwnerFreed { name, address, range, handle, owner, ago },
+            EndKind::Closed => Reason::UseAfterClose { name, address, range, handle, ago, by, with_context },
+            EndKind::Unmapped => Reason::UseAfterUnmap { name, address, range, ago, by },
+            EndKind::Unreserved => Reason::UseAfterUnreserve { name, address, range, ago, by },
+            EndKind::Freed => Reason::UseAfterFree { name, address, range, ago, by, with_context },
+            EndKind::FreedByOwner => Reason::UseAfterOwnerFreed { name, address, range, handle, owner, ago },
         }
     }
 
@@ -73,14 +73,14 @@ impl<W: World> Judge<'_, W> {
     /// that is gone, the call would have failed. If it succeeded, the driver has new memory there, or will
     /// have it when the work runs, as in a graph that allocates.
     pub(super) fn used(&mut self) -> Verdict {
-        self.each_gone(|went| went == Went::FreedByOwner)
+        self.each_gone(|went| went == EndKind::FreedByOwner)
     }
 
     pub(super) fn used_what_is_gone(&mut self, rule: Rule) -> Verdict {
         self.each_gone(|went| went.rule() == rule)
     }
 
-    fn each_gone(&mut self, is_meant: impl Fn(Went) -> bool) -> Verdict {
+    fn each_gone(&mut self, is_meant: impl Fn(EndKind) -> bool) -> Verdict {
         let mut verdict = Verdict::Held;
         let (world, call) = (self.world, self.call);
         let mut look = |argument, start, bytes| {
@@ -260,7 +260,7 @@ impl<W: World> Judge<'_, W> {
     fn user(&self, argument: usize) -> Option<(i32, Option<&'static str>)> {
         let (call, spec) = (self.call, self.call.function.spec());
         match spec.copies() {
-            Some(copied) if copied.sides == Sides::Peers => {
+            Some(copied) if copied.sides == AddressSpace::Peers => {
                 let device = self.world.known_device(call.at(argument + 1))?;
                 Some((device, Some(call.name(argument + 1))))
             }

@@ -3,7 +3,7 @@
 use super::{Judge, Verdict, World};
 use crate::Confidence;
 use crate::reason::Reason;
-use cupeer_model::{Allocation, Bare, Entry, Family, Mapping, wanted};
+use cupeer_model::{Allocation, Bare, Entry, Family, Mapping, alloc_props};
 use cupeer_spec::abi::CUmemAllocationHandleType;
 use cupeer_spec::effect::{End, Made, Object, Shared, Subject};
 use cupeer_spec::function::Direction;
@@ -167,7 +167,7 @@ impl<W: World> Judge<'_, W> {
             return Verdict::Unknown;
         };
         let (name, is_pool) = (self.call.name(handle), object == Object::Pool);
-        let Some(fd) = wanted::number(self.call.bytes(handle), 16) else { return Verdict::Unknown };
+        let Some(fd) = alloc_props::number(self.call.bytes(handle), 16) else { return Verdict::Unknown };
         if self.call.at(kind) != Shareable::DESCRIPTOR as u64 {
             return Verdict::Held;
         }

@@ -1,6 +1,6 @@
 //! Facts about the world around a call, supplied by the code that requests a decision.
 
-use crate::reason::{Ago, Device, HadContext, Process, Ptrace, Site, Went};
+use crate::reason::{Ago, Device, EndKind, HadContext, Process, Ptrace, Site};
 use crate::{Cache, Confidence};
 use cupeer_model::{Bare, Family, Pool, View};
 use cupeer_spec::effect::Object;
@@ -429,7 +429,7 @@ pub struct Importers<O> {
 #[derive(Clone, Copy)]
 pub struct Gone<O> {
     /// Kind of end.
-    pub went: Went,
+    pub went: EndKind,
     /// The process that ended it or, if its owner freed it, the exporter.
     pub owner: Process,
     /// The first address of the call that was in it.

@@ -111,7 +111,7 @@ rule UseInGraph "use-in-graph" {
     says: "A graph should not copy or set memory that this process unmapped, or shared memory that it closed or freed.",
     functions_of: GRAPHS, results: [INVALID_VALUE, GRAPH_EXEC_UPDATE_FAILURE],
     decided_by: graph_refused,
-    reasons: [UseInGraph { node: &'a str, address: u64, went: Went, range: (u64, u64), ago: Option<Ago>, by: Option<Site<'a>> }: (in uses::in_graph)],
+    reasons: [UseInGraph { node: &'a str, address: u64, went: EndKind, range: (u64, u64), ago: Option<Ago>, by: Option<Site<'a>> }: (in uses::in_graph)],
     severity: Warning, scope: Process, found: AtTheCall, tells: [],
     rests_on: Observed("Some machines instantiate, update, and launch the graph. When it runs, the context ends: the next call that waits returns CUDA_ERROR_ILLEGAL_ADDRESS or CUDA_ERROR_LAUNCH_FAILED, as do all later ones. Other machines refuse the instantiation with CUDA_ERROR_INVALID_VALUE, and the update with CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE; the driver says \"invalid memset range - no allocation found\". Setting the parameters of a node returns CUDA_ERROR_INVALID_VALUE."),
     costs: "The call fails, or the graph runs later. When it runs, its context cannot be used any more, or it reads or overwrites other memory.",
@@ -123,7 +123,7 @@ rule UseInGraph "use-in-graph" {
 rule UseInKernel "use-in-kernel" {
     says: "A kernel should not be given the address of memory that this process unmapped, or of shared memory that it closed or freed.",
     functions_of: LAUNCHES,
-    reasons: [UseInKernel { kernel: &'a str, node: &'a str, parameter: usize, address: u64, went: Went, range: (u64, u64), ago: Option<Ago>, by: Option<Site<'a>> }: (in uses::in_kernel)],
+    reasons: [UseInKernel { kernel: &'a str, node: &'a str, parameter: usize, address: u64, went: EndKind, range: (u64, u64), ago: Option<Ago>, by: Option<Site<'a>> }: (in uses::in_kernel)],
     severity: Note, scope: Process, found: AtTheCall, tells: [],
     rests_on: Observed("The launch succeeds. A kernel that reads or writes such an address stops, and the next call returns CUDA_ERROR_ILLEGAL_ADDRESS, as do all later ones of the context. Memory of a pool, and small allocations, stay mapped after their free: the kernel reads their old bytes, and no call fails."),
     costs: "If the kernel uses the address, it stops with CUDA_ERROR_ILLEGAL_ADDRESS, or it reads or overwrites other memory. The process gets no other context on that device.",

@@ -34,7 +34,7 @@ pub struct Ptrace {
 
 /// End of a range of addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Went {
+pub enum EndKind {
     /// The open handle there was closed.
     Closed,
     /// The mapping there was unmapped.
@@ -47,25 +47,25 @@ pub enum Went {
     FreedByOwner,
 }
 
-impl Went {
+impl EndKind {
     /// Returns the rule about uses after this end.
     pub(crate) fn rule(self) -> Rule {
         match self {
-            Went::Closed => Rule::UseAfterClose,
-            Went::Unmapped | Went::Unreserved => Rule::UseAfterUnmap,
-            Went::Freed => Rule::UseAfterFree,
-            Went::FreedByOwner => Rule::UseAfterOwnerFreed,
+            EndKind::Closed => Rule::UseAfterClose,
+            EndKind::Unmapped | EndKind::Unreserved => Rule::UseAfterUnmap,
+            EndKind::Freed => Rule::UseAfterFree,
+            EndKind::FreedByOwner => Rule::UseAfterOwnerFreed,
         }
     }
 
     /// Returns the role of the call that ended it.
     pub(crate) fn role(self) -> u32 {
         match self {
-            Went::Closed => role::CLOSING,
-            Went::Unmapped => role::UNMAPPING,
-            Went::Unreserved => role::FREEING,
-            Went::Freed => role::FREEING,
-            Went::FreedByOwner => role::EXPORT,
+            EndKind::Closed => role::CLOSING,
+            EndKind::Unmapped => role::UNMAPPING,
+            EndKind::Unreserved => role::FREEING,
+            EndKind::Freed => role::FREEING,
+            EndKind::FreedByOwner => role::EXPORT,
         }
     }
 
@@ -73,17 +73,17 @@ impl Went {
     /// other memory there by then. A range that is still reserved can be mapped again, and memory that its
     /// owner freed is still mapped.
     pub fn is_lasting(self) -> bool {
-        matches!(self, Went::Closed | Went::Freed)
+        matches!(self, EndKind::Closed | EndKind::Freed)
     }
 
     /// Returns the process that ended it, and the verb.
     pub(super) const fn words(self) -> (&'static str, &'static str) {
         match self {
-            Went::Closed => ("this process", "closed"),
-            Went::Unmapped => ("this process", "unmapped"),
-            Went::Unreserved => ("this process", "freed the addresses of"),
-            Went::Freed => ("this process", "freed"),
-            Went::FreedByOwner => ("its owner", "freed"),
+            EndKind::Closed => ("this process", "closed"),
+            EndKind::Unmapped => ("this process", "unmapped"),
+            EndKind::Unreserved => ("this process", "freed the addresses of"),
+            EndKind::Freed => ("this process", "freed"),
+            EndKind::FreedByOwner => ("its owner", "freed"),
         }
     }
 }

@@ -233,10 +233,10 @@ macro_rules! is_there {
 /// Parses the word after `on` of a copy.
 macro_rules! sides {
     () => {
-        Sides::Devices
+        AddressSpace::Devices
     };
     ($sides:ident) => {
-        Sides::$sides
+        AddressSpace::$sides
     };
 }
 

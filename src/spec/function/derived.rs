@@ -3,8 +3,8 @@
 use super::{DOCS, FUNCTIONS, FnId, FnSpec, Given, look_up_name};
 use crate::argument::{ArgSpec, Direction};
 use crate::effect::{
-    Altered, Batch, Bound, Copied, Demand, Effect, End, Followed, Gathered, Grant, HostCall, Joined,
-    Launched, LookedUp, Made, Named, Object, OtherArgs, Posted, Question, Shared, Sides, Signal, Subject,
+    AddressSpace, Altered, Batch, Bound, Copied, Demand, Effect, End, Followed, Gathered, Grant, HostCall,
+    Joined, Launched, LookedUp, Made, Named, Object, OtherArgs, Posted, Question, Shared, Signal, Subject,
     Unbound, Used, Work,
 };
 use crate::group::{Group, Library};
@@ -180,7 +180,7 @@ impl FnSpec {
 
     /// Returns true if a call copies between any two addresses, including host memory.
     pub const fn takes_any_address(&self) -> bool {
-        matches!(self.effects(), [Effect::Copies(Copied { sides: Sides::Anything, .. })])
+        matches!(self.effects(), [Effect::Copies(Copied { sides: AddressSpace::Anything, .. })])
     }
 
     /// The context that a call creates: the arguments that name it and its device.
@@ -214,7 +214,7 @@ impl FnSpec {
     /// The only effect of a call, if it is a copy whose devices follow from the addresses.
     pub const fn copies_one_range(&self) -> Option<Copied> {
         match *self.effects() {
-            [Effect::Copies(copied)] if !matches!(copied.sides, Sides::Peers) => Some(copied),
+            [Effect::Copies(copied)] if !matches!(copied.sides, AddressSpace::Peers) => Some(copied),
             _ => None,
         }
     }
@@ -452,7 +452,7 @@ impl FnSpec {
 
     /// Returns true if a call changes the state of the process, or copies, or belongs to the runtime. If such
     /// a call is recorded, more is checked before and after it.
-    pub const fn is_weighty(&self) -> bool {
+    pub const fn is_tracked(&self) -> bool {
         self.shares()
             || self.gives_back()
             || self.is_virtual()

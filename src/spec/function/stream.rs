@@ -1,7 +1,7 @@
 //! Facts about the stream and the memory of a copy, a memset, or a launch, and about the host memory that it uses.
 
 use super::FnSpec;
-use crate::effect::{Batch, Copied, Effect, HostCopy, OtherArgs, Sides, Used};
+use crate::effect::{AddressSpace, Batch, Copied, Effect, HostCopy, OtherArgs, Used};
 use crate::group::Group;
 
 impl FnSpec {
@@ -44,7 +44,7 @@ impl FnSpec {
             && matches!(
                 self.effects(),
                 [Effect::Uses(Used { others: OtherArgs::ToHost(_), .. } | Used { size: None, .. })]
-                    | [Effect::Copies(Copied { sides: Sides::Anything, .. })]
+                    | [Effect::Copies(Copied { sides: AddressSpace::Anything, .. })]
                     | [Effect::UsesEach(_)]
             )
     }

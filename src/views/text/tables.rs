@@ -7,8 +7,8 @@ use cupeer_report::model::{Codes, Device, Handle, Peer, Process, State};
 use cupeer_report::moments::{bytes, duration, number};
 use cupeer_report::names::{clean, codes, counted};
 use cupeer_report::verdict::in_all;
+use cupeer_spec::bypass;
 use cupeer_spec::effect::Object;
-use cupeer_spec::way;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Number of closed handles from which they become one line, unless all are requested.
@@ -216,7 +216,7 @@ impl View<'_> {
         let title = self.title(&format!("Calls of {} escaped cupeer", counted(who.len() as u64, "library")));
         title
             + &self.listed(who.iter(), |((library, way), procs)| {
-                let (way, procs) = (way::explained(way), self.names.processes(procs.iter().copied()));
+                let (way, procs) = (bypass::explained(way), self.names.processes(procs.iter().copied()));
                 self.item("  ", &format!("{} ({}) in {procs}", clean(library), clean(&way)))
             })
     }

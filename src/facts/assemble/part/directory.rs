@@ -2,7 +2,7 @@
 
 use cupeer_record::{self as record, Job};
 use cupeer_report::model::{Escaped, Exit, Hang, Place, Quiet, Started};
-use cupeer_spec::way::Way;
+use cupeer_spec::bypass::Bypass;
 use cupeer_symbols::SourceLine;
 use serde::Deserialize;
 use std::io::{BufReader, Read};
@@ -125,7 +125,7 @@ pub fn bypassed(job: &Job) -> impl Iterator<Item = Escaped> {
     job.bypassed.iter().map(|(process, driver)| Escaped {
         proc: process.as_str().into(),
         library: driver.clone(),
-        way: Way::NotLoaded.name().to_owned(),
+        way: Bypass::NotLoaded.name().to_owned(),
     })
 }
 

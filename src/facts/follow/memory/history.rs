@@ -7,7 +7,7 @@ use super::{Bound, Location, OwnAllocation, OwnMapping, Sum, TeamHistory};
 use crate::follow::ledger::Site;
 use crate::follow::peers::Reach;
 use crate::follow::steps::Steps;
-use cupeer_model::wanted::Access;
+use cupeer_model::alloc_props::Access;
 use cupeer_model::{
     Allocation, Delta, Family, History, Id, Indexed, Keeper, Known, Mapping, Origin, Pointer, Pool, Process,
     Reservation, Table, View,

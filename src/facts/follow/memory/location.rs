@@ -1,6 +1,6 @@
 //! The location of physical memory.
 
-use cupeer_model::wanted::Wanted;
+use cupeer_model::alloc_props::AllocProps;
 use cupeer_record::Call;
 use cupeer_report::model::{Uuid, Where};
 
@@ -46,7 +46,7 @@ impl Location {
 
     /// The location that a call which creates an allocation asks for. `None` if the call has no properties of one.
     pub fn wanted_by(call: &Call, uuid: impl Fn(Option<i32>) -> Option<Uuid>) -> Option<Location> {
-        let wanted = Wanted::of(call.argument(call.function?.spec().describes()?)?)?;
+        let wanted = AllocProps::of(call.argument(call.function?.spec().describes()?)?)?;
         Some(Location::of(wanted.device, uuid))
     }
 }

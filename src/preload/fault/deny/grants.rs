@@ -7,7 +7,7 @@ use crate::driver::questions;
 use crate::fault::forward::Forward;
 use crate::recorder;
 use crate::sys::program_memory::copy;
-use cupeer_model::wanted::Wanted;
+use cupeer_model::alloc_props::AllocProps;
 use cupeer_spec::abi::CUmemLocation;
 use cupeer_spec::deny::Identity;
 use cupeer_spec::effect::{Grant, Object};
@@ -94,7 +94,7 @@ pub fn made(call: &Forward, by: usize, of: usize) {
     let (mut handle, mut bytes) = ([0; 8], [0; 16]);
     let is_read = |place: u64, bytes: &mut [u8]| copy(place as usize, bytes) == bytes.len();
     if is_read(call.words[by], &mut handle) && is_read(call.words[of], &mut bytes) {
-        let device = Wanted::of(&bytes).and_then(|wanted| wanted.device);
+        let device = AllocProps::of(&bytes).and_then(|wanted| wanted.device);
         model::made_pool(u64::from_le_bytes(handle), device);
     }
 }

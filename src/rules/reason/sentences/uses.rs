@@ -1,7 +1,7 @@
 //! Sentences about uses of memory that is not there.
 
 use super::{Range, When};
-use crate::reason::states::Went;
+use crate::reason::states::EndKind;
 use crate::reason::values::{Ago, Bytes, Device, Handle, Part, Process, Site};
 use core::fmt::{self, Formatter};
 
@@ -167,7 +167,7 @@ pub fn without_access(
 pub fn in_graph(
     node: &str,
     address: u64,
-    went: Went,
+    went: EndKind,
     range: (u64, u64),
     ago: Option<Ago>,
     by: Option<Site>,
@@ -186,7 +186,7 @@ pub fn in_kernel(
     node: &str,
     parameter: usize,
     address: u64,
-    went: Went,
+    went: EndKind,
     range: (u64, u64),
     ago: Option<Ago>,
     by: Option<Site>,

@@ -7,17 +7,17 @@ const ACCESS: usize = 12;
 
 /// Properties of an allocation, or of a pool, that is to be created.
 #[derive(Clone, Copy)]
-pub struct Wanted {
+pub struct AllocProps {
     /// The handle types.
     pub types: i32,
     /// The device of its location, if it is a device.
     pub device: Option<i32>,
 }
 
-impl Wanted {
+impl AllocProps {
     /// Reads a CUmemAllocationProp, or a CUmemPoolProps, which has the same first fields.
-    pub fn of(bytes: &[u8]) -> Option<Wanted> {
-        Some(Wanted { types: number(bytes, 4)?, device: device(number(bytes, 8)?, number(bytes, 12)?) })
+    pub fn of(bytes: &[u8]) -> Option<AllocProps> {
+        Some(AllocProps { types: number(bytes, 4)?, device: device(number(bytes, 8)?, number(bytes, 12)?) })
     }
 }
 

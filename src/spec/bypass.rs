@@ -2,7 +2,7 @@
 
 /// A method by which calls bypass cupeer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
+pub enum Bypass {
     /// Bound to its own scope first.
     DeepBind,
     /// In a namespace into which nothing is preloaded.
@@ -25,44 +25,44 @@ pub enum Way {
     Unseen,
 }
 
-impl Way {
+impl Bypass {
     /// All of them.
-    pub const ALL: [Way; 10] = [
-        Way::DeepBind,
-        Way::Dlmopen,
-        Way::Next,
-        Way::DataSymbol,
-        Way::SecondDriver,
-        Way::DriverFirst,
-        Way::Diverts,
-        Way::OtherSoname,
-        Way::NotLoaded,
-        Way::Unseen,
+    pub const ALL: [Bypass; 10] = [
+        Bypass::DeepBind,
+        Bypass::Dlmopen,
+        Bypass::Next,
+        Bypass::DataSymbol,
+        Bypass::SecondDriver,
+        Bypass::DriverFirst,
+        Bypass::Diverts,
+        Bypass::OtherSoname,
+        Bypass::NotLoaded,
+        Bypass::Unseen,
     ];
 
     /// The words of logs, records and reports.
     pub fn name(self) -> &'static str {
         match self {
-            Way::DeepBind => "RTLD_DEEPBIND",
-            Way::Dlmopen => "dlmopen",
-            Way::Next => "RTLD_NEXT",
-            Way::DataSymbol => "data symbol",
-            Way::SecondDriver => "second driver",
-            Way::DriverFirst => "driver before cupeer",
-            Way::Diverts => "dlsym replaced",
-            Way::OtherSoname => "another soname",
-            Way::NotLoaded => "libcupeer.so not loaded",
-            Way::Unseen => "no watched call",
+            Bypass::DeepBind => "RTLD_DEEPBIND",
+            Bypass::Dlmopen => "dlmopen",
+            Bypass::Next => "RTLD_NEXT",
+            Bypass::DataSymbol => "data symbol",
+            Bypass::SecondDriver => "second driver",
+            Bypass::DriverFirst => "driver before cupeer",
+            Bypass::Diverts => "dlsym replaced",
+            Bypass::OtherSoname => "another soname",
+            Bypass::NotLoaded => "libcupeer.so not loaded",
+            Bypass::Unseen => "no watched call",
         }
     }
 
     /// Returns a hint if the words need one.
     fn hint(self) -> Option<&'static str> {
         match self {
-            Way::DriverFirst => Some("name libcupeer.so before it in LD_PRELOAD"),
-            Way::Diverts => Some("it gives functions of its own in place of the driver's"),
-            Way::OtherSoname => Some("it is a driver, but its soname is not libcuda.so.1"),
-            Way::NotLoaded => Some("a static program, or one whose environment has lost LD_PRELOAD"),
+            Bypass::DriverFirst => Some("name libcupeer.so before it in LD_PRELOAD"),
+            Bypass::Diverts => Some("it gives functions of its own in place of the driver's"),
+            Bypass::OtherSoname => Some("it is a driver, but its soname is not libcuda.so.1"),
+            Bypass::NotLoaded => Some("a static program, or one whose environment has lost LD_PRELOAD"),
             _ => None,
         }
     }
@@ -70,7 +70,7 @@ impl Way {
 
 /// Returns the words in a recording, with a hint if there is one.
 pub fn explained(name: &str) -> String {
-    match Way::ALL.into_iter().find(|way| way.name() == name).and_then(Way::hint) {
+    match Bypass::ALL.into_iter().find(|way| way.name() == name).and_then(Bypass::hint) {
         Some(hint) => format!("{name} ({hint})"),
         None => name.to_owned(),
     }
