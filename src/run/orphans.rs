@@ -57,13 +57,31 @@ pub fn reap(program: libc::pid_t, found: &mut Vec<Orphan>) {
         // Until it is waited for, the number is its own.
         let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
         let started = Stat::parse(&stat).map(|stat| stat.started);
-        let end = match info.si_code {
-            libc::CLD_EXITED => End::Returned(status as u8),
-            _ => End::Signal(status as u8),
-        };
+        let Some(end) = end(info.si_code, status) else { return };
         found
             .extend(started.filter(|_| found.len() < MOST).map(|started| ((pid, started), end, monotonic())));
         // SAFETY: the process is a child that has ended, and nobody else waits for it.
         unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) };
+    }
+}
+
+/// The end that a `waitid` reports; `None` for a stop. The kernel reports the stops of a process to its tracer without being
+/// asked for them, and a thread of the launcher traces processes to read their stacks.
+fn end(code: i32, status: i32) -> Option<End> {
+    match code {
+        libc::CLD_EXITED => Some(End::Returned(status as u8)),
+        libc::CLD_KILLED | libc::CLD_DUMPED => Some(End::Signal(status as u8)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stop_for_a_tracer_is_not_an_end() {
+        assert_eq!(end(libc::CLD_TRAPPED, libc::SIGTRAP), None);
+        assert_eq!(end(libc::CLD_KILLED, libc::SIGTRAP), Some(End::Signal(libc::SIGTRAP as u8)));
     }
 }
