@@ -1,5 +1,5 @@
-//! What cupeer does not see is said, with the reason where that is known: in the end of `run`, in the report, and by the
-//! doctor. And of what is seen no such thing is said.
+//! Calls that cupeer does not see: the summary of `run`, the report, and the doctor name them, with the reason if it is known.
+//! They say nothing about programs whose calls are all seen.
 
 use crate::programs::{library, program};
 use crate::support::{
@@ -22,7 +22,7 @@ fn short_program() -> PathBuf {
     compile_text("short", "#include <unistd.h>\nint main(void) { _exit(3); }", &[])
 }
 
-/// What `run` says after a program.
+/// Returns the lines of `run` after a program.
 fn said(command: &mut Command) -> String {
     done(command).stderr
 }
@@ -135,7 +135,7 @@ fn a_driver_in_the_preload_stands_behind_us_and_elsewhere_is_named() {
     let folder = temp_dir();
     let said = said(recording(folder.path()).arg(&calls).env("LD_PRELOAD", &driver));
     assert!(said.contains("1 process, 1 recorded call, 0 failed"), "{said}");
-    // Where the program itself says another order, the calls are gone.
+    // If the program itself sets another order, its calls are not seen.
     let other = format!(
         "LD_PRELOAD='{}:{}' exec '{}'",
         driver.display(),
@@ -186,7 +186,7 @@ fn a_program_of_musl_is_said_not_to_have_run() {
     assert_eq!((ended.stderr, ended.status.code()), (line, Some(0)));
     let ended = done(run(&["env"]).arg(&program));
     let lines = ended.stderr.lines().count();
-    // Where the machine is slow, it is seen while it runs.
+    // A slow machine sees it while it runs.
     let words = ["was 'env' and then 'of_musl'", "(of_musl) ran without libcupeer.so, because musl's loader"];
     assert!(words.iter().any(|words| ended.stderr.contains(words)) && lines == 1, "{}", ended.stderr);
 }
@@ -197,7 +197,7 @@ fn a_short_program_that_lost_the_preload_is_said() {
     let name = &short.file_name().unwrap().to_str().unwrap()[..15];
     for wrapper in [&["env", "-i"][..], &["env", "-u", "LD_PRELOAD"]] {
         let ended = done(run(wrapper).arg(&short));
-        // Where the machine is slow, it is seen while it runs.
+        // A slow machine sees it while it runs.
         let afterwards = format!("was 'env' and then '{name}', which lost cupeer's LD_PRELOAD");
         let seen = format!(
             "({name}) ran without libcupeer.so, because its environment has lost cupeer's LD_PRELOAD"
@@ -214,7 +214,7 @@ fn a_short_program_that_lost_the_preload_is_said() {
 
 /// As heaptrack does it: before the program's first allocation is over, which is one of a library that the tool needs.
 #[test]
-fn what_takes_the_preload_away_from_children_is_said() {
+fn programs_that_lose_the_preload_are_named() {
     let needed = compile_text(
         "needed",
         "#include <stdlib.h>\nstatic void *volatile kept;\n\
@@ -265,7 +265,7 @@ fn the_runtime_on_the_simulated_driver_is_one_clear_line() {
         );
         linked(name, &body)
     };
-    // What libcudart asks for.
+    // The table that libcudart asks for.
     let runtime = asks("runtime", r#""\x6b\xd5\xfb\x6c\x5b\xf4\xe7\x4a\x89\x87\xd9\x39\x12\xfd\x9d\xf9""#);
     let twice = format!("'{0}'; '{0}'", runtime.display());
     let line =
@@ -275,7 +275,7 @@ fn the_runtime_on_the_simulated_driver_is_one_clear_line() {
     assert!(said.status.success());
     let doctor = done(with(&["doctor", "--sim", "--"]).arg(&runtime));
     assert!(doctor.stdout.contains("\nWrong:\n- the CUDA runtime (libcudart"), "{}", doctor.stdout);
-    // Who asks for something else is not the runtime.
+    // A program that asks for another table is not the runtime.
     for other in [
         asks("table", "\"0123456789abcdef\""),
         linked("calls", "cuInit(0); cuDeviceCanAccessPeer(&yes, 0, 1);"),

@@ -2,8 +2,8 @@
 
 mod transcripts;
 
+use crate::support;
 use crate::support::book::{Page, SIDEBAR, book, page, root};
-use crate::support::{self, current_page};
 use cupeer_spec::env::{TRACE, VARIABLES};
 use cupeer_spec::function::Group;
 use cupeer_spec::selector::FunctionSet;
@@ -72,11 +72,6 @@ fn the_files_of_examples_are_read() {
 }
 
 #[test]
-fn page_of_variables_is_current() {
-    current_page("reference/variables", "environment");
-}
-
-#[test]
 fn the_readme_is_short() {
     let lines = page("README.md").text.lines().count();
     assert!(lines <= 150, "README.md has {lines} lines: what is reference belongs in docs/");
@@ -90,7 +85,7 @@ fn every_page_begins_with_its_title() {
     }
 }
 
-/// What people read: the book, and what stands beside the README.
+/// Returns all pages for readers: the book, and the files beside the README.
 fn all_pages() -> Vec<Page> {
     let mut pages = book();
     pages.extend(["CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", SIDEBAR].map(page));

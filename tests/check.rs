@@ -13,7 +13,7 @@ mod rules;
 // The same of the same calls, at the call and out of the record.
 mod differential;
 
-// What was planted in virtual memory is what is found.
+// The report finds exactly the mistakes that were planted in virtual memory.
 mod spaces;
 
 // Allocators that unmap memory which is not exportable, and map it again.
@@ -25,16 +25,16 @@ mod pairs;
 // Handles that are given out again.
 mod reuse;
 
-// What the options choose, and do about a finding.
+// Options: the choice of rules, and the reaction to a finding.
 mod options;
 
 // The status of a run by what was found.
 mod gate;
 
-// What all outputs say is an error.
+// All outputs agree about errors.
 mod verdict;
 
-// What users met, and our words beside the driver's.
+// Cases of users, with the messages of cupeer and the driver side by side.
 mod cases;
 
 // The other sites of what was found, with their lines.
@@ -43,27 +43,27 @@ mod sites;
 // Processes that are killed.
 mod kills;
 
-// What valgrind says of our own memory.
+// valgrind's findings about the library's own memory.
 mod memcheck;
 
 // Failed calls, and what is known of them elsewhere.
 mod links;
 
-// Who is told, and how.
+// Receivers of findings, and their forms.
 mod told;
 mod uses;
 
-// What is said of virtual memory.
+// Findings about virtual memory.
 mod vmm;
 
-// What findings say.
+// Wordings of findings.
 mod wordings;
 
-// What one run says, which must agree with itself.
+// The outputs of one run agree with each other.
 mod contradictions;
 
-// Which process others wait for.
+// Processes that others wait for.
 mod awaited;
 
-// What is expected: answers to probes, and libraries that close late.
+// Expected failures: answers to probes, and libraries that close late.
 mod expected;

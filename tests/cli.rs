@@ -58,7 +58,7 @@ fn wrong_command_lines_are_one_line_and_125() {
 
 /// A value that did not follow its option is the program, which is not there.
 #[test]
-fn what_was_meant_is_asked_where_a_value_became_the_program() {
+fn options_whose_value_became_the_program_are_suggested() {
     let folder = temp_dir();
     let record = folder.path().join("record");
     for (option, value) in [("--sim", "nvlink:2"), ("--sim", "none:4"), ("--check", "errors")] {
@@ -183,7 +183,7 @@ fn help_is_a_command_as_well() {
     assert!(stdout(&mut with(&["help"])).contains("Run a program under cupeer"));
 }
 
-/// Who says what is to be logged, or where, gets a log.
+/// An option about the contents or the place of a log turns the log on.
 #[test]
 fn options_of_the_log_mean_a_log() {
     let user = crate::endings::program();
@@ -769,7 +769,7 @@ fn explains_names_of_the_runtime() {
     );
 }
 
-/// What is traced, failed and shown by the names that users know is what they stand for, which is said once.
+/// Names of the runtime stand for functions of the driver in all options, and cupeer explains them once.
 #[test]
 fn options_take_names_of_the_runtime() {
     let text = "#include <stdio.h>\nint cuInit(unsigned); int cuDeviceCanAccessPeer(int *, int, int);\n\
@@ -831,7 +831,7 @@ fn hard() -> Vec<&'static str> {
 
 static LOG: OnceLock<String> = OnceLock::new();
 
-/// What `cupeer run` sets, as `env -0` shows it to a program.
+/// Returns the variables that `cupeer run` sets, as `env -0` prints them in a program.
 fn set_by_run(options: &[&str], before: &[(&str, &str)]) -> Vec<String> {
     let shown = stdout(cupeer().arg("run").args(options).args(["env", "-0"]).envs(before.iter().copied()));
     ours(&shown)
@@ -918,7 +918,7 @@ fn containers_see_the_directory_of_the_log() {
     let (ours, logs) = (format!("{lib}:{lib}:ro"), format!("{0}:{0}", at("logs")));
     assert_eq!(mounts(&at("logs/%h.%p"), &[]), [ours.clone(), logs.clone()]);
     assert_eq!(mounts(&at("logs/%h/%p"), &[]), [ours.clone(), logs.clone()]);
-    // What lies in it needs no mount of its own.
+    // A path below another mount needs no mount of its own.
     let (out, all) = (at("logs/record"), &["--record", "full", "--out"][..]);
     assert_eq!(mounts(&at("logs/log"), &[all, &[&out]].concat()), [ours.clone(), logs]);
     // A device is the container's own.

@@ -183,7 +183,7 @@ fn the_doctor_names_what_escaped_from_a_program() {
     );
 }
 
-/// What `--format json` prints, which the published schema allows, with nothing that it does not name.
+/// Returns the output of `--format json`, which must match the published schema, without a field that the schema lacks.
 fn json_of(command: &mut Command) -> Value {
     let ended = done(command);
     let report = serde_json::from_str(&ended.stdout)
@@ -212,7 +212,7 @@ fn with_gpus(args: &[&str]) -> Command {
 
 #[test]
 fn without_a_gpu_there_is_a_table_of_the_machine_and_nothing_is_guessed() {
-    // What is no library ends the loader's search, also where there is a driver.
+    // A file that is not a library ends the loader's search, even if a driver follows.
     let place = temp_dir();
     for name in ["libcuda.so.1", "libnvidia-ml.so.1"] {
         fs::write(place.path().join(name), "no library").unwrap();
@@ -267,7 +267,7 @@ fn nvml_and_cuda_are_asked_in_a_child() {
     let devices = report["process"]["devices"].as_array().unwrap();
     assert_eq!(devices[1]["uuid"], "GPU-c09ee200-5130-4d0e-b00d-000000000001");
     assert!(devices.iter().all(|device| device["shown"] == true), "{devices:#?}");
-    // What CUDA_VISIBLE_DEVICES hides, NVML still shows.
+    // NVML shows devices that CUDA_VISIBLE_DEVICES hides.
     let report = json_of(with_gpus(&["doctor", "--format", "json"]).env("CUDA_VISIBLE_DEVICES", "1"));
     let devices = report["process"]["devices"].as_array().unwrap();
     assert_eq!((&devices[0]["shown"], &devices[1]["shown"]), (&false.into(), &true.into()));
@@ -286,7 +286,7 @@ fn an_nvml_that_crashes_takes_only_its_own_answers() {
     let report = json_of(with(&["doctor", "--format", "json"]).env("LD_LIBRARY_PATH", place.path()));
     let manager = fact(&report, "fabric manager")["value"].as_str().unwrap();
     assert!(manager.contains("the process that asked was killed by signal"), "{manager}");
-    // What it had said before is kept.
+    // The earlier facts are kept.
     assert_ne!(report["process"]["descriptor"], Value::Null);
     assert_eq!(report["wrong"], Value::Array(Vec::new()));
 }
@@ -328,7 +328,7 @@ fn two_processes_are_compared_by_what_they_wrote_in_their_namespaces() {
     assert!(done(with_gpus(&["doctor", "-o"]).arg(at("b"))).status.success());
     let words = |ways: &[(String, Value)]| ways.iter().map(|(word, _)| word.clone()).collect::<Vec<_>>();
     let alike = between(&at("a"), &at("b"));
-    // Whether pidfd_getfd works, and whether there are IMEX channels, is the machine's.
+    // The machine decides whether pidfd_getfd works, and whether there are IMEX channels.
     let known = [&words(&alike)[..3], &words(&alike)[5..]].concat();
     assert_eq!(known, ["yes"; 4], "{alike:?}");
 
@@ -365,7 +365,7 @@ fn files_that_are_no_reports_are_refused_with_their_names() {
         fs::write(at(name), text).unwrap();
     }
     fs::write(at("newer"), good.replace("cupeer-doctor/1", "cupeer-doctor/2")).unwrap();
-    // Where the cut ends a line, the next one is the one that is missing.
+    // If the cut is at the end of a line, the next line is the missing one.
     let lines = good[..good.len() / 2].split('\n').count();
     for (name, sentence) in [
         ("empty", "it is empty; 'cupeer doctor -o FILE' writes one".to_owned()),

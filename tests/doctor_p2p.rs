@@ -54,7 +54,7 @@ fn doctor(machine: &str) -> Command {
     command
 }
 
-/// What it prints as JSON, which the schema knows, and its status.
+/// Returns the output as JSON, which must match the schema, and the exit status.
 fn json(command: &mut Command) -> (Value, Option<i32>) {
     let ended = done(command.args(["--format", "json"]));
     assert_eq!(ended.stderr, "");
@@ -102,7 +102,7 @@ fn each_broken_link_gets_its_verdict_and_no_good_one_does() {
             for check in way["checks"].as_array().unwrap() {
                 let name = check["check"].as_str().unwrap();
                 let is_good = broken.is_none_or(|broken| broken.good.contains(&name));
-                // What comes after it stalls is not tested.
+                // Checks after one that stalls are left out.
                 let is_left_out = check["verdict"] == "not_tested" && way["verdict"] == "stalls";
                 assert!(is_left_out || (check["verdict"] == "good") == is_good, "{check:#}\n{pair:#}");
             }
@@ -226,7 +226,7 @@ fn a_machine_file_is_simulated_denied_and_turned_into_settings() {
     let denied = stdout(&mut with(&["env", &format!("--sim={path}"), "--deny-peer", path, "--format", "sh"]));
     let wanted = format!("CUPEER_DENY_PEER={}/{}:oneway,{}/{}:oneway\n", uuid(1), uuid(2), uuid(2), uuid(0));
     assert!(denied.contains(&wanted), "{wanted}\n{denied}");
-    // What is bad is not NVLink, and NVLink is there.
+    // NVLink is there, and is not the bad link.
     let settings = stdout(&mut with(&["env", "--p2p", path]));
     for line in [
         "export NCCL_P2P_LEVEL=NVL",
@@ -250,7 +250,7 @@ fn a_machine_file_is_simulated_denied_and_turned_into_settings() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_before_anything_is_tested() {
+fn impossible_options_are_refused_before_any_test() {
     let folder = temp_dir();
     let untested = topology(folder.path(), "count = 2\n");
     let untested = untested.to_str().unwrap();
@@ -274,7 +274,7 @@ fn what_cannot_be_is_refused_before_anything_is_tested() {
     let ended = done(&mut with(&["doctor", "--quick", "--sim"]));
     assert!(ended.stderr.contains("--p2p"), "{}", ended.stderr);
     let ended = done(with(&["doctor", "--p2p"]).env("LD_LIBRARY_PATH", folder.path()));
-    // Where a driver is installed, it is tested, or says why it cannot be.
+    // If a driver is installed, it is tested, or the reason why not is printed.
     assert!(ended.status.code() != Some(101), "{}", ended.stderr);
 }
 
@@ -439,7 +439,7 @@ fn marked(word: &str) -> BTreeSet<u32> {
         .collect()
 }
 
-/// What took long to find is shown where the file cannot be written, and a file that was there stays whole.
+/// Findings that took long are printed even if the file cannot be written, and an existing file stays complete.
 #[test]
 fn a_file_that_cannot_be_written_costs_no_findings() {
     let ended = done(doctor("nvlink:2").args(["-o", "/dev/full"]));
@@ -448,7 +448,7 @@ fn a_file_that_cannot_be_written_costs_no_findings() {
     assert_eq!(ended.status.code(), Some(125));
 }
 
-/// What a stall leaves untested is not said to be good by the machine that is written.
+/// A machine file does not call links good that a stall left untested.
 #[test]
 fn a_stall_by_copies_is_written_as_one_of_all() {
     let folder = temp_dir();

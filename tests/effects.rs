@@ -1,5 +1,5 @@
-//! What functions do to what processes share, as the table says, is known to everybody who has to know it: the ledger and
-//! the arrows of the report, the live table, denial, plans, and sweeps.
+//! Effects of functions on shared objects: all parts that must know an effect of the table know it: the ledger and the arrows of
+//! the report, the live table, denial, plans, and sweeps.
 //!
 //! Each pair of functions that shares something is played on the simulated driver. The same is done with two functions
 //! more, which stand in the table and have an answer, and nothing else: `src/spec/functions/more.rs`.
@@ -71,7 +71,7 @@ impl Pair<'_> {
         let points = [points("s"), points("t"), points("f")];
         assert_eq!(points, [openings; 3], "{what}: an arrow for each opening");
 
-        // Of virtual memory and pools the access is denied, not the import.
+        // Access to virtual memory and pools is denied, not their import.
         if !self.object.is_granted() {
             let denied = self.run(cupeer(), &["-o", &path("denied"), "--deny-peer", "all"], &[]);
             assert_eq!(denied, "217\n", "{what}: CUDA_ERROR_PEER_ACCESS_UNSUPPORTED");
@@ -110,7 +110,7 @@ impl Pair<'_> {
 }
 
 #[test]
-fn whatever_functions_share_is_known_to_all() {
+fn all_parts_know_the_functions_that_share() {
     let mut pairs = Vec::new();
     for (export, shared) in FUNCTIONS.iter().filter_map(|f| Some((f, f.exports()?))) {
         for (open, opened) in FUNCTIONS.iter().filter_map(|f| Some((f, f.opens()?))) {
@@ -120,7 +120,7 @@ fn whatever_functions_share_is_known_to_all() {
         }
     }
     assert!(pairs.len() >= 3);
-    // What the simulated driver does not have cannot be played.
+    // The simulated driver cannot run functions that it does not have.
     let is_played =
         |name: &str| FUNCTIONS.iter().any(|f| f.name() == name && f.simulated != Fidelity::Unsupported);
     for pair in pairs.into_iter().filter(|pair| is_played(pair.export) && is_played(pair.open)) {
@@ -128,7 +128,7 @@ fn whatever_functions_share_is_known_to_all() {
     }
 }
 
-/// Whether a text has a name as a whole word.
+/// Returns true if a text has a name as a whole word.
 fn names(text: &str, name: &str) -> bool {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(name)
@@ -171,7 +171,7 @@ fn functions_are_named_outside_of_the_table_only_where_contributors_are_told_why
     let told = section.lines().filter_map(|line| line.strip_prefix("- `")?.split_once("`: "));
     let told: Vec<&str> = told.map(|(file, _)| file).collect();
     assert_eq!(found.keys().collect::<Vec<_>>(), told, "{found:#?}");
-    // What NVML is asked has to be denied by hand.
+    // Answers of NVML are denied by code of their own.
     let nvml = FUNCTIONS.iter().filter(|f| f.library == Library::Nvml).map(|f| f.name());
     assert_eq!(nvml.collect::<Vec<_>>(), found["src/preload/fault/deny/nvml.rs"]);
 }

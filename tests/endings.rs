@@ -1,5 +1,4 @@
-//! How processes ended: the summary, the report, its JSON and its page say so, of the process that was started and of its
-//! children.
+//! Ends of processes in the summary, the report, its JSON, and its page: those of the started process and of its children.
 
 use crate::report::html;
 use crate::support::{self, Done, compile_c, cupeer, done, sim_dir, temp_dir, wait_for, with};
@@ -16,14 +15,14 @@ pub fn program() -> PathBuf {
     compile_c("programs/endings.c", &["-pthread", "-Wl,--no-as-needed", driver.to_str().unwrap()])
 }
 
-/// What is said of a program that ends so.
+/// Outputs about a program with such an end.
 struct Told {
     status: Option<i32>,
-    /// What the launcher said.
+    /// Lines of the launcher.
     summary: String,
     /// The text of the report.
     report: String,
-    /// What people read of its page.
+    /// Text of the page.
     page: String,
     /// The kinds, codes and signals of its processes, in the order of their start.
     exits: Vec<Exit>,
@@ -100,7 +99,7 @@ const RETURNED: &str = "returned";
 const WELL: &str = "No rule was broken by the 1 call that was recorded.";
 
 #[test]
-fn what_returns_is_told_with_its_status() {
+fn a_return_is_reported_with_its_status() {
     for (words, status) in [
         (&["return", "0"][..], 0),
         (&["return", "3"], 3),
@@ -209,7 +208,7 @@ fn children_are_told_of_as_far_as_they_and_who_waits_for_them_know() {
     }
 }
 
-/// Whose parent did not wait for it, the kernel gives to the launcher.
+/// The kernel gives the launcher a child that its parent did not wait for.
 #[test]
 fn the_launcher_sees_how_an_orphan_ended() {
     for (words, exit, how) in [
@@ -325,7 +324,7 @@ fn a_call_in_a_child_that_was_forked_too_late_has_the_place_of_the_fork() {
     assert!(line.is_some_and(|line| line.contains("forked-calls")), "{text}");
 }
 
-/// Of Python, it is the line that forked. The driver that the parent initialized is not said to be unseen.
+/// For Python, the place is the line that forked. The driver that the parent initialized is not reported as unseen.
 #[test]
 fn a_child_of_python_that_was_forked_too_late_has_its_line() {
     let text = "import ctypes, os, subprocess, sys
@@ -482,7 +481,7 @@ fn processes_without_a_recorded_call_are_counted() {
     assert!(said.contains("\ncupeer: 1 process, ") && said.lines().any(|known| known == line), "{said}");
 }
 
-/// What ended by `_exit` did nothing that is done at an exit.
+/// A process that ends by `_exit` runs no exit handlers.
 #[test]
 fn an_immediate_exit_is_told_from_a_return() {
     for (way, immediate) in [("_exit", true), ("_Exit", true), ("exit", false), ("return", false)] {
@@ -527,7 +526,7 @@ fn a_process_that_becomes_another_program_is_told_with_that() {
 
 /// A shell makes no call, so that it has no file of its own in the record.
 #[test]
-fn what_was_started_and_made_no_call_is_told_where_it_fails() {
+fn programs_without_calls_are_reported_if_they_fail() {
     for (script, status, wanted) in [
         ("\"$0\" return 0; exit 3", Some(3), Some("sh returned 3 (it made no call itself)")),
         ("\"$0\" return 0; kill -9 $$", None, Some("sh was killed by SIGKILL (it made no call itself)")),
@@ -562,7 +561,7 @@ fn a_program_that_becomes_another_has_both() {
 }
 
 #[test]
-fn who_lives_on_is_running_and_then_told() {
+fn running_processes_are_reported_after_their_end() {
     let folder = temp_dir();
     let record = folder.path().join("record");
     let mut command = cupeer();
@@ -587,7 +586,7 @@ fn who_lives_on_is_running_and_then_told() {
 }
 
 #[test]
-fn what_an_exporter_left_open_elsewhere_is_told_with_its_death() {
+fn handles_that_others_still_hold_are_reported_with_a_death() {
     let folder = temp_dir();
     let record = folder.path().join("record");
     let share = crate::programs::program("rules/ends_while_open.c", &["-ldl"]);
@@ -700,7 +699,7 @@ fn the_process_that_was_killed_first_is_told_first() {
     for process in json["processes"].as_array().expect("rows") {
         let [ran, ended] = ["ran_until_ns", "ended_by_ns"].map(|key| process[key].as_u64().expect(key));
         assert!(began <= ran && ran <= ended && ended <= all, "{process:#}");
-        // What the launcher saw may be as exact as what a process says of its own end.
+        // The launcher may know the time as exactly as the process itself.
         assert!(ran == ended || process["exit"]["kind"] != "returned", "{process:#}");
     }
 }

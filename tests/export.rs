@@ -28,7 +28,7 @@ fn command(record: &Path, out: &Path, options: &[&str]) -> Command {
     command
 }
 
-/// What `cupeer report` says.
+/// Returns the JSON of `cupeer report`.
 #[track_caller]
 fn report(record: &Path, options: &[&str]) -> Value {
     let mut command = support::cupeer();

@@ -1,12 +1,10 @@
-//! What the two libraries export: the table and what cupeer.h declares, and nothing else.
+//! Exports of the two libraries: the table and the functions of cupeer.h, and nothing else.
 
 use crate::support;
-use cupeer_rules::RULES;
 use cupeer_spec::function::{FUNCTIONS, Library, alterable};
-use cupeer_spec::results::RESULTS;
 use object::elf::DT_NEEDED;
 use object::read::elf::{Dyn, ElfFile64};
-use object::{Object, ObjectSection, ObjectSymbol};
+use object::{Object, ObjectSymbol};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -66,30 +64,6 @@ fn the_preload_library_loads_none_but_libc() {
         ["libc.", "ld-linux", "libpthread.", "libdl.", "librt."].iter().any(|part| name.starts_with(part))
     };
     assert!(needed.iter().all(is_of_libc), "{needed:?}");
-}
-
-/// The loader puts each address of a table in its place before a process begins, and copies the page that holds it.
-#[test]
-fn the_tables_hold_no_addresses_of_texts() {
-    let bytes = std::fs::read(support::preload_library()).expect("the library is built");
-    let elf: ElfFile64 = ElfFile64::parse(&*bytes).expect("it is ELF");
-    let read =
-        |at: u64, length: u64| elf.sections().find_map(|section| section.data_range(at, length).ok()?);
-    let mut tables: BTreeSet<&str> = FUNCTIONS.iter().map(|function| function.name()).collect();
-    tables.extend(RULES.iter().flat_map(|rule| [rule.name(), rule.hint()]).filter(|text| !text.is_empty()));
-    tables.extend(RESULTS.iter().flat_map(|result| [result.name(), result.string()]));
-    let texts: Vec<&str> = elf
-        .dynamic_relocations()
-        .expect("it has relocations")
-        .filter_map(|(place, relocation)| {
-            let length = read(place + 8, 8)?.try_into().ok().map(u64::from_le_bytes)?;
-            std::str::from_utf8(read(relocation.addend() as u64, length)?).ok()
-        })
-        .collect();
-    // The places of our own code, which it names where it panics.
-    assert!(texts.iter().any(|text| text.starts_with("src/preload/")), "{texts:?}");
-    let found: BTreeSet<&str> = texts.into_iter().filter(|text| tables.contains(text)).collect();
-    assert_eq!(found, BTreeSet::new());
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The grammar of fault plans as the command lists and explains it, and its page. What plans do is tested elsewhere.
 
-use crate::support::{current_page, done, stdout, temp_dir, with};
+use crate::support::book::page;
+use crate::support::{done, stdout, temp_dir, with};
 use cupeer_spec::fault::{KeyKind, Plan, keys};
 use cupeer_spec::function::alterable;
 use serde_json::{Value, json};
@@ -21,8 +22,8 @@ fn the_list_has_all_keys_in_their_groups_with_examples() {
         let group = rest.split_once("\n\n").unwrap().0;
         for key in keys() {
             let line = group.lines().any(|line| line.split(' ').next() == Some(&key.form()));
-            assert_eq!(line, key.kind == kind, "{}", key.name());
-            let text = flat(&format!("{} Example: {}", key.doc(), key.example()));
+            assert_eq!(line, key.kind == kind, "{}", key.name);
+            let text = flat(&format!("{} Example: {}", key.doc, key.example()));
             assert_eq!(undivided(group).contains(&undivided(&text)), key.kind == kind, "{text}");
         }
     }
@@ -55,8 +56,8 @@ fn the_list_as_json_has_all_that_is_known() {
     let listed = list["keys"].as_array().unwrap();
     assert_eq!(listed.len(), keys().count());
     for (json, key) in listed.iter().zip(keys()) {
-        assert_eq!(json["key"], key.name());
-        assert_eq!(json["meaning"], key.doc());
+        assert_eq!(json["key"], key.name);
+        assert_eq!(json["meaning"], key.doc);
         assert!(Plan::parse("plan", json["rule"].as_str().unwrap()).is_ok(), "{json}");
     }
     let functions = list["functions"].as_array().unwrap();
@@ -76,17 +77,17 @@ fn the_list_as_json_has_all_that_is_known() {
 #[test]
 fn explains_every_key() {
     for key in keys() {
-        let text = stdout(&mut with(&["explain", key.name()]));
+        let text = stdout(&mut with(&["explain", key.name]));
         assert!(text.starts_with(&format!("{}, a key of fault plans\n", key.form())), "{text}");
-        assert!(flat(&text).contains(&flat(key.doc())) && text.contains(key.rule()), "{text}");
+        assert!(flat(&text).contains(&flat(key.doc)) && text.contains(key.rule), "{text}");
     }
 }
 
 #[test]
-fn page_of_faults_is_current() {
-    let page = current_page("reference/plans", "faults");
+fn the_page_has_all_keys() {
+    let page = page("docs/reference/plans.md").text;
     for key in keys() {
-        assert!(page.contains(&format!("`{}`", key.form().replace('|', "\\|"))), "{}", key.name());
+        assert!(page.contains(&format!("`{}`", key.form().replace('|', "\\|"))), "{}", key.name);
     }
 }
 
@@ -98,7 +99,7 @@ fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
 
 #[test]
 fn every_command_of_the_page_has_a_plan_that_is_read() {
-    let page = current_page("reference/plans", "faults");
+    let page = page("docs/reference/plans.md").text;
     let commands = blocks(&page, "sh");
     assert!(commands.len() > 12, "{}", commands.len());
     for command in commands {
@@ -115,7 +116,7 @@ fn every_command_of_the_page_has_a_plan_that_is_read() {
 
 #[test]
 fn the_file_on_the_page_is_read_with_what_it_includes() {
-    let page = current_page("reference/plans", "faults");
+    let page = page("docs/reference/plans.md").text;
     let files: Vec<&str> =
         blocks(&page, "text").into_iter().filter(|block| block.contains("\nplan ")).collect();
     assert_eq!(files.len(), 1);

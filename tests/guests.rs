@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where a program is.
+/// Returns the path of a program.
 fn installed(name: &str) -> Option<PathBuf> {
     let found = std::env::split_paths(&std::env::var_os("PATH")?).map(|d| d.join(name)).find(|p| p.is_file());
     if found.is_none() {

@@ -7,7 +7,7 @@ use crate::support::{compile_c, cupeer, done, sim_dir, temp_dir};
 use std::fs;
 use std::path::Path;
 
-/// What a run said: its exit status, its summary, and the first lines of its report, each in one line.
+/// Outputs of a run, each in one line: its exit status, its summary, and the first lines of its report.
 struct Said {
     status: Option<i32>,
     summary: String,
@@ -144,7 +144,7 @@ fn a_clue_leads_to_a_fault_that_no_rule_knows() {
 }
 
 #[test]
-fn what_is_left_stands_in_the_first_lines() {
+fn the_first_lines_name_the_rest() {
     for (name, left) in [
         ("handles", "40 of 40 opened handles are open."),
         ("allocations", "40 of 40 allocations made at this place have no mapping any more"),

@@ -45,7 +45,7 @@ fn run_with(folder: &Path, action: &str) -> Done {
     done
 }
 
-/// What `cupeer ls` lists: names, and how they ended.
+/// Returns the output of `cupeer ls`: names, and ends.
 fn listed(folder: &Path) -> Vec<(String, String)> {
     let rows: Value =
         serde_json::from_str(&support::stdout(&mut at(folder, &["ls", "--format", "json"]))).unwrap();
@@ -75,7 +75,7 @@ fn each_run_has_a_record_that_its_name_finds() {
     shows(&[], 2);
     shows(&["1"], 1);
     shows(&[&format!("{stem}-1")], 1);
-    // What is here comes first.
+    // A file in the working directory comes first.
     fs::create_dir(folder.path().join("1")).unwrap();
     let ended = done(&mut at(folder.path(), &["report", "1"]));
     assert_eq!(ended.stderr, "cupeer: 1 holds no recording\n");
@@ -170,7 +170,7 @@ fn no_home_is_no_obstacle() {
     assert!(ended.stderr.starts_with(&says), "{}", ended.stderr);
 }
 
-/// Who we are.
+/// Returns the user id of the tests.
 fn user() -> u32 {
     fs::metadata("/proc/self").unwrap().uid()
 }
@@ -198,7 +198,7 @@ fn without_a_home_records_are_found_among_temporary_files() {
         assert_eq!(support::stdout(&mut at(&["ls", "--format", "json"])).trim(), "[]");
     }
     assert!(!nowhere.exists());
-    // Who names a directory has it made, wherever HOME is.
+    // A directory with a name is created, independent of HOME.
     let mut command = at(folder.path(), &["run"]);
     command.env("XDG_STATE_HOME", nowhere.join("state")).env("HOME", &nowhere).arg(shared()).arg("open:5");
     assert!(done(&mut command).status.success());
@@ -235,7 +235,7 @@ fn a_run_that_records_nothing_says_so_and_no_report_is_taken_for_its_own() {
             "cupeer: no process loaded the CUDA driver (libcuda.so.1), so there is nothing to report; ";
         assert!(ended.status.success() && ended.stderr.starts_with(says), "{}", ended.stderr);
         assert_eq!(done(&mut at(folder.path(), &["report"])).stderr, older);
-        // Who names a record knows which.
+        // No note is needed if the user names a recording.
         assert_eq!(done(&mut at(folder.path(), &["report", "1"])).stderr, "");
     }
 }
@@ -314,7 +314,7 @@ fn a_run_with_a_death_outlasts_those_without() {
 fn a_run_in_progress_is_listed_and_stays() {
     let folder = temp_dir();
     let mut command = at(folder.path(), &["run", "sh", "-c"]);
-    // What waits has not reached the driver, and afterwards nothing of it remains that runs.
+    // The waiting program has not reached the driver, and nothing of it runs afterwards.
     let script = format!("{} open:5; read line", shared().display());
     let mut running = command.arg(script).stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let home = folder.path().join("state/cupeer");
@@ -333,7 +333,7 @@ fn a_run_in_progress_is_listed_and_stays() {
     assert_eq!(names(&home), [""; 0]);
 }
 
-/// What `cupeer clean` prints to stderr and stdout when somebody types an answer on its terminal.
+/// Returns stderr and stdout of `cupeer clean` when somebody types an answer on its terminal.
 fn cleaned(folder: &Path, words: &[&str], answer: &str) -> (String, String) {
     let (mut master, terminal) = support::terminal();
     master.write_all(answer.as_bytes()).unwrap();

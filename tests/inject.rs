@@ -12,7 +12,7 @@ mod blameless;
 // The program that the tests below run.
 mod client;
 
-// Which calls a rule hits, against a model.
+// Calls that a rule matches, compared with a model.
 mod counting;
 
 // Denied peers.
@@ -21,10 +21,10 @@ mod deny;
 // Denied peers as they are chosen and told.
 mod deny_run;
 
-// What happens to a call.
+// Effects on a call.
 mod engine;
 
-// What is a plan, what is refused, and what a program gets of it.
+// Plans: those that are accepted or refused, and those that a program gets.
 mod plans;
 
 // The Python module.
@@ -33,7 +33,7 @@ pub mod python;
 // The plugin for pytest.
 pub mod pytest;
 
-// What is said of it after a run, and what ends a hang.
+// Outputs after a run with a plan, and the end of a hang.
 mod report;
 
 // Results that are not documented, and that real drivers return.

@@ -166,8 +166,7 @@ fn streams_are_the_programs_own() {
     assert_eq!(done(&mut run(&["sh", "-c", "echo words >&2"])).stderr, "words\n");
 }
 
-/// What a process inherits besides the environment is as `env` passes it on: signal mask, ignored signals,
-/// descriptors.
+/// The program inherits signal mask, ignored signals, and descriptors, just as `env` passes them on.
 #[test]
 fn the_program_inherits_what_it_would_without_us() {
     const SHOW: &str = "grep -E 'Sig(Blk|Ign)' /proc/self/status; for fd in 0 1 2 3 4 5 6; do \
@@ -220,18 +219,41 @@ fn a_program_that_signals_its_group_gets_the_signal_once() {
         #include <signal.h>
         #include <stdio.h>
         #include <unistd.h>
-        static volatile int count;
-        static void on(int s) { (void)s; count++; }
+        static volatile int count, is_last;
+        static void on(int s) { s == SIGUSR2 ? (is_last = 1) : count++; }
         int main(void) {
             signal(SIGUSR1, on);
+            signal(SIGUSR2, on);
             kill(0, SIGUSR1);
-            for (int i = 0; i < 20; i++) usleep(10000);
+            puts("sent");
+            fflush(stdout);
+            while (!is_last) usleep(1000);
             printf("%d\n", count);
             return 0;
         }"#,
         &[],
     );
-    assert_eq!(stdout(run(&[]).arg(program).process_group(0)), "1\n");
+    assert_eq!(count_after_the_last(run(&[]).arg(program).process_group(0), "sent", |_| ()), "1\n");
+}
+
+/// Starts a program that prints `line`, and counts signals until it gets SIGUSR2. `send` causes a signal, after which the program
+/// prints another line if it is to be caught. Returns the count.
+///
+/// The launcher passes SIGUSR2 on after the signals that it received before, because their numbers are lower. So no wrong second
+/// signal can come later.
+fn count_after_the_last(
+    command: &mut Command,
+    line: &str,
+    send: impl FnOnce(&mut BufReader<std::process::ChildStdout>),
+) -> String {
+    let (mut child, mut rest, first) = start(command);
+    assert_eq!(first, line);
+    send(&mut rest);
+    kill(child.id(), libc::SIGUSR2);
+    let mut more = String::new();
+    rest.read_to_string(&mut more).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    more
 }
 
 /// The terminal's interrupt reaches the whole foreground group: the program must not get it twice.
@@ -243,14 +265,17 @@ fn a_signal_of_the_terminal_is_not_passed_on() {
         #include <signal.h>
         #include <stdio.h>
         #include <unistd.h>
-        static volatile int count;
-        static void on(int s) { (void)s; count++; }
+        static volatile int count, is_last;
+        static void on(int s) { s == SIGUSR2 ? (is_last = 1) : count++; }
         int main(void) {
             signal(SIGINT, on);
+            signal(SIGUSR2, on);
             puts("ready");
             fflush(stdout);
             while (!count) usleep(1000);
-            for (int i = 0; i < 30; i++) usleep(10000);
+            puts("interrupted");
+            fflush(stdout);
+            while (!is_last) usleep(1000);
             printf("%d\n", count);
             return 0;
         }"#,
@@ -267,12 +292,13 @@ fn a_signal_of_the_terminal_is_not_passed_on() {
             Ok(())
         });
     }
-    let (mut child, mut rest, line) = start(&mut command);
-    assert_eq!(line, "ready");
-    master.write_all(b"\x03").unwrap();
-    let mut more = String::new();
-    rest.read_to_string(&mut more).unwrap();
-    assert_eq!((child.wait().unwrap().code(), more.as_str()), (Some(0), "1\n"));
+    let count = count_after_the_last(&mut command, "ready", |rest| {
+        master.write_all(b"\x03").unwrap();
+        let mut line = String::new();
+        rest.read_line(&mut line).unwrap();
+        assert_eq!(line, "interrupted\n");
+    });
+    assert_eq!(count, "1\n");
 }
 
 #[test]
@@ -304,7 +330,7 @@ fn a_program_that_waits_for_a_debugger_is_continued_alone() {
         status.lines().find_map(|line| line.strip_prefix(what)).unwrap().trim().to_owned()
     };
     wait_for("the program to stop", || about("State:").starts_with('T'));
-    // What the launcher takes after the news of the stop, and a stopped launcher never would.
+    // The launcher handles this signal after the news of the stop. A stopped launcher never would.
     kill(launcher.id(), libc::SIGIO);
     let pending = |what: &str| u64::from_str_radix(&about(what), 16).unwrap();
     wait_for("the signal to be passed on", || (pending("ShdPnd:") | pending("SigPnd:")) >> 28 & 1 == 1);
@@ -356,7 +382,7 @@ fn the_environment_is_what_the_options_say() {
         ["--log", "json", "--log-file", "a b/%p.log", "--trace", "@ipc,^*Get*", "--failed", "--sim=pcie:3"];
     let shown = stdout(run(&all).args(["sh", "-c", show]).current_dir(&at));
     assert_eq!(shown, format!("json|{}/a b/%p.log|@ipc,^*Get*|1|pcie:3|\n", at.display()));
-    // What is not given stays as it was; what is given wins.
+    // Variables without an option stay as they are, and options win.
     let inherited = [("CUPEER_LOG", "json"), ("CUPEER_TRACE", "@peer"), ("CUPEER_FAILED", "1")];
     let shown = stdout(run(&["--log", "text", "sh", "-c", show]).envs(inherited));
     assert_eq!(shown, "text||@peer|1||\n");
@@ -553,7 +579,7 @@ fn the_simulated_driver_is_what_programs_load() {
     );
 }
 
-/// Whoever may write the directory that leads to the driver chooses what programs load.
+/// Users who may write to the directory of the driver choose the code that programs load.
 #[test]
 fn directories_that_others_can_write_are_not_used() {
     let driver = sim_library();
@@ -612,7 +638,7 @@ fn a_program_for_another_machine_is_named() {
         let program = directory.path().join("foreign");
         write_program(&program, &elf);
         let ended = done(run(&["-v"]).arg(&program));
-        // Where the kernel has an emulator, it may even run.
+        // With an emulator in the kernel, the program may even run.
         assert!(ended.stderr.contains(words) || ended.status.code() == Some(126), "{}", ended.stderr);
         assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
         elf[at] = old;
@@ -770,7 +796,7 @@ call(); os.closerange(3, 4096); call(); call()";
     assert_eq!(log.matches("cuIpcCloseMemHandle").count(), 3, "{log}");
 }
 
-/// Where the system allows no further thread, and where it limits the size of files, what ran runs, and reports are made.
+/// If the system allows no further thread, or limits the size of files, programs run as without cupeer, and reports are complete.
 #[test]
 fn limits_of_threads_and_files_end_neither_programs_nor_reports() {
     let folder = temp_dir();

@@ -13,7 +13,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
 
-/// What values.c does, as JSON lines.
+/// Returns the log of values.c, as JSON lines.
 fn values() -> Log {
     let outcome = Scene::new(linked("values.c", &[])).run(Cupeer::Logging);
     assert!(
@@ -23,7 +23,7 @@ fn values() -> Log {
     outcome.log
 }
 
-/// What values.c does, as text on stderr.
+/// Returns the log of values.c, as text on stderr.
 fn values_as_text(more: &[(&str, &str)]) -> Vec<String> {
     let scene = Scene::new(linked("values.c", &[])).env(env::LOG, "text");
     let scene = more.iter().fold(scene, |scene, (name, value)| scene.env(name, *value));
@@ -115,7 +115,7 @@ fn enumerations_by_name_and_wide_values_in_hexadecimal() {
 }
 
 #[test]
-fn what_ends_is_shown_by_its_address_or_device() {
+fn ended_objects_are_shown_by_address_or_device() {
     let log = values();
     let ended = |function: &str| of(&log, function).iter().map(|l| l["args"].clone()).collect::<Vec<_>>();
     assert_eq!(ended("cuMemFree_v2"), [json!({"dptr": "0x700000"}), json!({"dptr": "0x75f9"})]);
@@ -256,7 +256,7 @@ fn bad_settings_are_said_once_and_harm_nothing() {
         .assert_same(&quiet.env(env::LOG, "yaml").run(Cupeer::Off), "bad setting, no driver");
 }
 
-// Where the log goes.
+// The file of the log.
 
 #[test]
 fn a_file_is_appended_to_and_the_users_alone() {

@@ -1,6 +1,6 @@
 //! The integration tests: one binary, a topic a file.
 
-// What all of them use: the installed command and libraries, C programs, directories.
+// Shared code of all topics: the installed command and libraries, C programs, and directories.
 #[macro_use]
 mod support;
 
@@ -8,7 +8,7 @@ mod support;
 #[path = "programs/mod.rs"]
 mod programs;
 
-// What is said of programs that break a rule, and of those that do not.
+// Findings about programs that break a rule, and none about the others.
 mod blind;
 mod check;
 
@@ -21,23 +21,23 @@ mod words;
 // The command's own options, lists and messages.
 mod cli;
 
-// What the doctor finds when it sends data over the links of a machine.
+// The doctor's tests of links, which send data.
 mod doctor_p2p;
 
-// What the doctor says of the driver, of a program and of the machine.
+// The doctor's facts about the driver, a program, and the machine.
 mod doctor;
 
-// What functions do to what processes share, and who has to know.
+// Effects of functions on shared objects, in all parts that must know them.
 mod effects;
 
-// What the libraries export.
+// Exports of the libraries.
 mod endings;
 mod exports;
 
 // The keys of fault plans as they are listed and explained, and their page.
 mod faults_listed;
 
-// Who allocates how much device memory.
+// Owners of device memory, and amounts.
 mod memory;
 
 // A record as tables, and the engines that read them.
@@ -61,7 +61,7 @@ mod inject;
 // Records at home.
 mod home;
 
-// What `cupeer run` does to and for a program.
+// Actions of `cupeer run` for a program.
 mod launcher;
 
 // Records of large jobs.
@@ -73,25 +73,25 @@ mod log;
 // NVML: the ways in, and what meeting it alone means.
 mod nvml;
 
-// What programs tell NVTX, as marks.
+// NVTX calls of programs, as marks.
 mod nvtx;
 
 // Packed records.
 mod pack;
 
-// What is for people's eyes: colours, and how much is said.
+// Output for people: colors, and the amount of text.
 mod people;
 
 // The lines of Python that calls come from.
 mod python;
 
-// What a record holds, whatever becomes of the program.
+// Contents of a recording, under all conditions.
 mod record;
 
 // Records reduced to small files, on each node.
 mod reduce;
 
-// What `cupeer report` says of records.
+// Reports on recordings.
 mod report;
 mod rooms;
 
@@ -104,11 +104,11 @@ mod rules_listed;
 // The simulated driver against what a real one answered.
 mod simulator;
 
-// What the processes of a host do, now.
+// Processes of a host while they run.
 mod top;
 
 // Every way in which a program reaches the driver.
 mod ways_in;
 
-// What processes wait in, read from outside.
+// Waits of processes, read from outside.
 mod why;

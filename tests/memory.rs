@@ -1,8 +1,8 @@
-//! Which memory a recording counts, which allocations are calls of it, and what a device had left when one failed.
+//! Memory in a recording: the counted kinds, the allocations that are calls, and the free memory of a device when one failed.
 
 use crate::programs::{open_job, program, recorded};
 use crate::support::{cupeer, done, temp_dir};
-use cupeer_record::{Call, Counted, Job, Left, Process};
+use cupeer_record::{Call, Counted, Job, MemoryLeft, Process};
 use cupeer_spec::record::counted::Row;
 use std::path::{Path, PathBuf};
 
@@ -163,7 +163,7 @@ fn odd_calls_are_counted_exactly() {
 fn a_failure_for_want_of_memory_says_what_was_left() {
     run("exhausted", "full", |job| {
         let all: Vec<Call> = recorded(only(job)).into_iter().filter(|call| !call.succeeded()).collect();
-        let left: Vec<Left> = all.iter().filter_map(|call| call.details.left).collect();
+        let left: Vec<MemoryLeft> = all.iter().filter_map(|call| call.details.left).collect();
         // The first ones, and then those whose number is a power of two.
         assert!((64..=67).contains(&left.len()), "{}", left.len());
         let first = ["cuMemAlloc_v2", "cuMemCreate", "cuMemAllocAsync"];

@@ -89,7 +89,7 @@ fn without_nvml_it_is_not_found() {
 }
 
 #[test]
-fn what_goes_past_is_named_where_nvml_is_traced() {
+fn bypasses_are_named_if_nvml_is_traced() {
     let deep = linked_to_nvml("plugin.c", &[]);
     let scene = host(ESCAPES, &[("deepbind", &deep)]);
     let traced = compare(&scene);
@@ -98,7 +98,7 @@ fn what_goes_past_is_named_where_nvml_is_traced() {
     assert!(!untraced.log_exists, "{:?}", untraced.log);
 }
 
-/// Who asks NVML alone is no CUDA program: nothing is recorded. Beside CUDA, what is traced is recorded.
+/// A program that only calls NVML is not a CUDA program, and has no recording. Together with CUDA, traced calls are recorded.
 #[test]
 fn a_record_is_made_because_of_the_driver_alone() {
     let directory = support::temp_dir();

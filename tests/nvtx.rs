@@ -1,4 +1,4 @@
-//! What programs tell NVTX, as marks.
+//! NVTX calls of programs, as marks.
 
 use crate::programs::{linked, program};
 use crate::support::{self, cupeer, done, temp_dir};

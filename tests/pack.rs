@@ -28,18 +28,18 @@ const SOURCE: &str = r#"
     int plain(int x) { return hidden(x) + 1; }
 "#;
 
-/// How it is made.
+/// Options of the compiler.
 const SHARED: [&str; 3] = ["-shared", "-fPIC", "-Wl,--build-id=sha1"];
 
-/// Where the library lies in the processes.
+/// Address of the library in the processes.
 const BASE: u64 = 0x7f12_3400_0000;
 
-/// What must not be found where it was redacted.
+/// Words that must not be in a file in which they are redacted.
 const HOSTS: [&str; 2] = ["node17", "gpu-farm-2"];
 const DIRECTORIES: [&str; 3] = ["alice", "wonderland", "looking-glass"];
 const ARGUMENTS: [&str; 2] = ["train-me", "cheshire"];
 const VALUES: [&str; 2] = ["wonderband0", "rabbit"];
-/// What must never be found.
+/// Words that must not be in any file.
 const SECRETS: [&str; 3] = ["000102030405060708090a0b0c0d0e0f", "api-secret", "torn-off"];
 
 fn with(args: &[&str]) -> Command {
@@ -142,7 +142,7 @@ fn process(directory: &Path, about: About, host: &str, library: &Library, functi
     }
     writer.begin(stream, &call(FnId::cuCtxEnablePeerAccess, 9_000_000, 0)).unwrap();
     let path = writer.finish().unwrap();
-    // What a process leaves that dies while it says something of itself.
+    // Entry of a process that ends while it writes.
     let mut bytes = fs::read(&path).unwrap();
     let end =
         meta::entries(&bytes[..BLOCK], META_START).map(|entry| entry.at + entry.bytes.len()).last().unwrap();
@@ -151,7 +151,7 @@ fn process(directory: &Path, about: About, host: &str, library: &Library, functi
     fs::write(path, bytes).unwrap();
 }
 
-/// What a rule has found: it is about a place that the first process has told nobody of itself.
+/// Returns a finding of a rule, about a place of which the first process has no entry.
 fn finding(frame: u64) -> Finding {
     let About { pid_ns, started, .. } = About::default();
     let what =
@@ -215,7 +215,7 @@ fn a_packed_record_says_what_the_record_says_and_names_functions_elsewhere() {
     assert!(said.starts_with(&start) && said.lines().count() == 1, "{said}");
     let end = ", with 2 names of hosts, paths, arguments and values of variables; --redact leaves them out\n";
     assert!(said.ends_with(end), "{said}");
-    // Where neither the record nor the library is.
+    // Both the recording and the library are moved away.
     fs::rename(at.path().join("alice"), at.path().join("elsewhere")).unwrap();
     fs::rename(&directory, at.path().join("gone")).unwrap();
     assert_eq!(report(&file), there);
@@ -237,7 +237,7 @@ fn a_packed_record_says_what_the_record_says_and_names_functions_elsewhere() {
 }
 
 #[test]
-fn what_is_redacted_is_nowhere_and_the_calls_are_the_same() {
+fn redacted_words_are_gone_and_calls_are_unchanged() {
     let at = temp_dir();
     let (directory, _) = record(at.path(), &[]);
     let all = [&HOSTS[..], &DIRECTORIES, &ARGUMENTS, &VALUES].concat();
@@ -267,7 +267,7 @@ fn what_is_redacted_is_nowhere_and_the_calls_are_the_same() {
         for stays in stays {
             assert!(holds(&bytes, stays), "{what}: {stays} is not there");
         }
-        // What the calls say, and their names, are the same.
+        // The calls and their names are unchanged.
         let (before, after) = (report(&directory), report(&file));
         for part in ["functions", "handles", "peers", "devices"] {
             assert_eq!(after[part], before[part], "{what}: {part}");
@@ -315,7 +315,7 @@ fn a_library_that_was_stripped_or_replaced_is_not_misnamed() {
 }
 
 #[test]
-fn what_is_no_part_of_the_record_stays_out_and_records_of_several_hosts_are_one() {
+fn other_files_stay_out_and_recordings_of_hosts_are_one() {
     let at = temp_dir();
     let (directory, _) = record(at.path(), &[]);
     let second = directory.join("gpu-farm-2");
@@ -349,7 +349,7 @@ fn what_is_no_part_of_the_record_stays_out_and_records_of_several_hosts_are_one(
     assert!(said.contains("broken.cupeer is not the recording of a process (when it was packed)"), "{said}");
 }
 
-/// What a wrong command line says: one line, 125, and nothing on stdout.
+/// Checks the output of a wrong command line: one line, 125, and nothing on stdout.
 #[track_caller]
 fn refused(args: &[&str], sentence: &str) {
     let ended = done(&mut with(args));
@@ -359,7 +359,7 @@ fn refused(args: &[&str], sentence: &str) {
 }
 
 #[test]
-fn what_cannot_be_packed_or_unpacked_is_one_sentence() {
+fn files_that_cannot_be_packed_or_unpacked_are_one_sentence() {
     let at = temp_dir();
     let (directory, _) = record(at.path(), &[]);
     let (file, _) = pack(&directory, &[]);

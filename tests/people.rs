@@ -1,4 +1,4 @@
-//! What is for people's eyes: colours where there is a terminal, and no more than is asked for.
+//! Output for people: colors on a terminal, and only the requested amount of text.
 
 use crate::support::{self, cupeer, done, refused, temp_dir, with};
 use cupeer_spec::env;
@@ -85,7 +85,7 @@ fn a_terminal_has_colours_unless_its_user_has_none() {
     assert!(shown.starts_with("\x1b[31mcupeer:\x1b[0m there is no 'nowhere' here"), "{shown}");
 }
 
-/// What a record says is anybody's text: of all that a terminal obeys, only the marks of the report reach it.
+/// A recording may contain any text, but the only control sequences on the terminal are those of the report.
 #[test]
 fn a_program_cannot_colour_the_report() {
     let folder = temp_dir();

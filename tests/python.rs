@@ -71,7 +71,7 @@ fn recorded(record: &Path, function: &str) -> Vec<Vec<Frame>> {
     all
 }
 
-/// What the program has printed: the frames of each call.
+/// Returns the frames of each call, as the program printed them.
 fn printed(stdout: &str) -> Vec<Vec<Frame>> {
     stdout.lines().map(|line| serde_json::from_str(line).expect("a stack")).collect()
 }
@@ -141,7 +141,7 @@ fn each_of_many_threads_has_its_lines() {
 }
 
 #[test]
-fn of_more_functions_than_are_kept_no_frame_is_passed_over() {
+fn frames_of_more_functions_than_are_kept_are_complete() {
     let many = "import ctypes; cuda = ctypes.CDLL('libcuda.so.1'); cuda.cuInit(0)\n\
                 def call(): cuda.cuIpcGetMemHandle((ctypes.c_char * 64)(), ctypes.c_uint64(4))\n\
                 for i in range(9000): exec(f'def of_{i}(): call()\\nof_{i}()')";

@@ -1,4 +1,4 @@
-//! What a record holds, whatever becomes of the program: a topic a file.
+//! Contents of a recording under all conditions, one topic per file.
 //!
 //! What belongs here: how a program of `tests/programs` is run so that it records, and how its record is read.
 

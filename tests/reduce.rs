@@ -138,7 +138,7 @@ fn a_run_leaves_one_small_file_in_the_place_of_its_records() {
     assert!(cupeer_is_own(&record));
 }
 
-/// Whether all that lies in a directory is cupeer's, so that a record of this content would be removed from home.
+/// Returns true if all files of a directory are cupeer's, so that `cupeer clean` would delete a recording with these files.
 fn cupeer_is_own(record: &Path) -> bool {
     let home = temp_dir();
     let at_home = home.path().join("cupeer/share-1");
@@ -175,7 +175,7 @@ fn records_beside_reduced_files_are_reported_together() {
         rows.filter(|row| row["function"] == name).map(|row| row["calls"].as_u64().unwrap()).sum::<u64>()
     };
     assert_eq!(calls("cuIpcGetMemHandle"), 2);
-    // What needs the calls does not do with half of them.
+    // Commands that need calls refuse a recording of which a part was reduced.
     for command in [&["export", "--to", "parquet", "-o"][..], &["pack", "-o"]] {
         let done = support::done(cupeer().args(command).arg(folder.path().join("made")).arg(&record));
         assert!(!done.status.success() && done.stderr.contains("reduced"), "{command:?}: {}", done.stderr);
@@ -232,7 +232,7 @@ fn pid_of(name: &str) -> Option<i32> {
 }
 
 #[test]
-fn what_cannot_be_is_refused_in_a_sentence() {
+fn impossible_requests_are_refused_in_a_sentence() {
     let folder = temp_dir();
     let record = folder.path().join("r");
     share(&record, &[]);
@@ -284,7 +284,7 @@ fn what_cannot_be_is_refused_in_a_sentence() {
     }
 }
 
-/// What is refused, in one line that has this in it.
+/// Checks that a command line is refused in one line with this part.
 #[track_caller]
 fn refused(args: &[&str], part: &str) {
     let done = support::done(cupeer().args(args));
@@ -356,7 +356,7 @@ proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn whatever_a_file_says_there_is_a_report_or_a_sentence(
+    fn any_file_gives_a_report_or_a_sentence(
         changes in proptest::collection::vec((proptest::prelude::any::<proptest::sample::Index>(), 0usize..VALUES.len()), 1..6)
     ) {
         let mut file = example().clone();
@@ -378,7 +378,7 @@ proptest::proptest! {
     }
 }
 
-/// What somebody may have put into a file.
+/// Values that somebody may have put into a file.
 const VALUES: [&str; 9] =
     ["null", "0", "18446744073709551615", "-1", "\"\\u001b[2J\"", "[]", "{}", "\"0x12\"", "1e300"];
 

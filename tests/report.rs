@@ -1,4 +1,4 @@
-//! What `cupeer report` says of records: of made ones, whose every call is known, and of those of real programs.
+//! Reports on recordings: on made ones, all of whose calls are known, and on those of real programs.
 
 // Records to report about.
 #[path = "report/scene.rs"]
@@ -37,11 +37,11 @@ mod places;
 #[path = "report/copies.rs"]
 mod copies;
 
-// Whose memory something is.
+// Owners of memory.
 #[path = "report/allocators.rs"]
 mod allocators;
 
-// What lies between two marks.
+// Calls between two marks.
 #[path = "report/marks.rs"]
 mod marks;
 
@@ -53,7 +53,7 @@ mod leaks;
 #[path = "report/effects.rs"]
 mod effects;
 
-// What rules have found.
+// Findings of rules.
 #[path = "report/findings.rs"]
 mod findings;
 
@@ -65,7 +65,7 @@ mod clues;
 #[path = "report/lossy.rs"]
 mod lossy;
 
-// What fault plans did.
+// Effects of fault plans.
 #[path = "report/faults.rs"]
 mod faults;
 
@@ -77,7 +77,7 @@ mod calls;
 #[path = "report/text.rs"]
 mod text;
 
-// How a report opens.
+// First lines of a report.
 #[path = "report/digest.rs"]
 mod digest;
 
@@ -141,7 +141,7 @@ fn official(name: &str) -> Option<PathBuf> {
     Some(path)
 }
 
-/// What is printed.
+/// Returns the printed text.
 #[track_caller]
 fn of(scene: &Scene, options: &[&str]) -> String {
     support::stdout(support::cupeer().arg("report").arg(scene.dir()).args(options))

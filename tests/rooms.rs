@@ -3,6 +3,7 @@
 //! A folder within a crate may have a list in the head of its mod.rs; then the same holds for its modules. In all others, no modules
 //! import each other.
 
+use cupeer_spec::env::{PREFIX, VARIABLES, Variable};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -313,7 +314,7 @@ fn no_module_imports_one_above_it() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
-/// Which modules of a folder import which others: what they name of their parent, and what that takes from its modules.
+/// Returns the imports between modules of a folder: the names from their parent, and those that it takes from its modules.
 fn imports(head: &File, files: &[File]) -> BTreeMap<String, BTreeSet<String>> {
     let child = |file: &File| file.module.strip_prefix(&*head.module).and_then(|path| path.first()).cloned();
     let mut all: BTreeMap<String, BTreeSet<String>> =
@@ -434,9 +435,9 @@ fn long_functions(text: &str, most: usize) -> Vec<(&str, usize)> {
 }
 
 #[test]
-fn no_function_of_the_facts_or_the_model_is_longer_than_60_lines() {
+fn no_function_of_these_crates_is_longer_than_60_lines() {
     let mut long = Vec::new();
-    for folder in ["src/facts", "src/model"] {
+    for folder in ["src/cli", "src/run", "src/launch", "src/why", "src/sweep", "src/facts", "src/model"] {
         let files = files_of(folder);
         assert!(files.iter().any(|file| !long_functions(&file.text, 20).is_empty()), "{folder}");
         for file in &files {
@@ -454,10 +455,32 @@ fn a_long_function_is_found_however_it_is_declared() {
     assert_eq!(long_functions(text, 3), [("six", 6)]);
 }
 
-/// What only the files of one processor say.
+/// A variable that is only in the list of `env.rs` would be documented, and have no effect.
+#[test]
+fn every_variable_is_read() {
+    // `src/launch` sets variables.
+    let crates = crates().into_iter().filter(|folder| folder != "src/spec" && folder != "src/launch");
+    let code = |file: File| {
+        file.text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
+    };
+    let mut texts: Vec<String> = crates.flat_map(|folder| files_of(&folder)).map(code).collect();
+    let python = fs::read_dir(root().join("python/cupeer")).unwrap().map(|entry| entry.unwrap().path());
+    texts.extend(python.filter_map(|path| fs::read_to_string(path).ok()));
+    for Variable { name, .. } in VARIABLES {
+        let constant = format!("env::{}", name.strip_prefix(PREFIX).expect("the prefix"));
+        let is_read = |text: &String| {
+            let mut places = text.match_indices(&constant).map(|(at, found)| &text[at + found.len()..]);
+            text.contains(&format!("\"{name}\""))
+                || places.any(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
+        };
+        assert!(texts.iter().any(is_read), "{name} is documented, and nothing reads it");
+    }
+}
+
+/// Words that only the files of one processor contain.
 const OF_PROCESSORS: [&str; 5] = ["x86", "aarch64", "rdtsc", "tpidr", "asm!"];
 
-/// Whether a file is that of a processor, or chooses it.
+/// Returns true if a file is that of a processor, or selects it.
 fn is_of_processor(path: &Path) -> bool {
     let name = path.file_stem().unwrap_or_default();
     ["x86_64", "aarch64"].iter().any(|processor| name == *processor)

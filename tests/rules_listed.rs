@@ -103,7 +103,7 @@ fn explains_a_function_with_its_rules() {
         assert_eq!(is_listed, is_its, "{}\n{text}", rule.name());
     }
     assert!(!stdout(&mut with(&["explain", "cuGetProcAddress"])).contains("\nRULE "));
-    // What no rule decides stands behind them.
+    // Causes that no rule decides follow.
     let causes = text.split("\nRESULT ").nth(1).expect("a table of causes");
     assert!(flat(causes).contains("INVALID_HANDLE the event is not one of the driver's"), "{text}");
     assert!(!stdout(&mut with(&["explain", "cuDeviceCanAccessPeer"])).contains("\nRESULT "));
@@ -122,14 +122,6 @@ fn explains_why_a_call_returns_a_result() {
     let row = |name: &str| text.lines().find(|line| line.split(' ').next() == Some(name)).map(flat);
     assert_eq!(row("ipc-exporter-gone").unwrap(), "ipc-exporter-gone the exporter has exited");
     assert!(row("-").unwrap().starts_with("- the exporter, which does not run under cupeer,"), "{text}");
-}
-
-#[test]
-fn other_lists_have_no_page() {
-    refused(
-        &["list", "errors", "--format", "markdown"],
-        "--format markdown works only with 'environment' and 'faults'",
-    );
 }
 
 #[test]
@@ -241,7 +233,7 @@ fn options_become_variables() {
         stdout(with(&["env", "--format", "sh", "--out"]).arg(directory.path().join("record")).args(all));
     assert_eq!(variables(plain("sh").arg("-c").arg(format!("{shell}exec env -0"))), expected);
 
-    // What is inherited holds, and can be chosen from.
+    // Inherited options stay in effect, and an option can select from them.
     let inherited = variables(run(&["--ignore", "ipc-flags"]).env(env::CHECK, "errors"));
     assert_eq!(inherited, ["CUPEER_CHECK=errors", "CUPEER_IGNORE=ipc-flags"]);
     // Without a record there is nothing to complain of in every process.
@@ -261,7 +253,7 @@ fn a_program_that_breaks_no_rule_keeps_its_status() {
 #[test]
 fn findings_replace_the_status_but_not_a_signal() {
     let directory = temp_dir();
-    // What the library does where a rule is broken.
+    // Effects of a broken rule on the library.
     let at = std::mem::offset_of!(Status, findings);
     let found =
         format!("printf '\\001' | dd of=\"$CUPEER_STATUS\" bs=1 seek={at} conv=notrunc 2>/dev/null; ");
@@ -286,7 +278,7 @@ fn findings_replace_the_status_but_not_a_signal() {
     }
 }
 
-/// What the library says about its variables when a program meets the simulated driver.
+/// Returns the library's complaints about its variables when a program meets the simulated driver.
 fn complaints(variables: &[(&str, &str)]) -> String {
     let program = crate::support::compile_text(
         "meets-driver",

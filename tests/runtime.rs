@@ -50,7 +50,7 @@ fn run(options: &[&str], program: &Path, args: &[&str]) -> Done {
     support::done(command.args(["run", "--sim=nvlink:2"]).args(options).arg("--").arg(program).args(args))
 }
 
-/// What a plan makes of the program with all calls, and the report of it.
+/// Runs the program with all calls under a plan. Returns its output, and the report.
 fn planned(plan: &str) -> (Done, Value) {
     let folder = support::temp_dir();
     let [runtime, _] = runtimes(folder.path());
@@ -96,20 +96,20 @@ fn its_calls_are_parents_of_the_drivers() {
     let text = support::stdout(support::cupeer().arg("report").arg(&record).env("COLUMNS", "400"));
     let words = format!("in cudaIpcCloseMemHandle, which returned {}", made["result"].as_str().unwrap());
     assert!(text.contains(&words), "{text}");
-    // Where the driver's calls are not asked for, the runtime's fail for themselves.
+    // If calls of the driver are filtered out, those of the runtime are failures of their own.
     let filtered = ["--function", "@runtime", "--format", "json"];
     let filtered = support::stdout(support::cupeer().arg("report").arg(&record).args(filtered));
     let filtered: Value = serde_json::from_str(&filtered).unwrap();
     let alike = |failure: &&Value| failure["function"] == "cudaIpcCloseMemHandle";
     assert_eq!(filtered["failures"].as_array().unwrap().iter().filter(alike).count(), 1, "{filtered:#}");
-    // Who called is the program, and neither the runtime nor cupeer.
+    // The caller is the program, and neither the runtime nor cupeer.
     let program = program.to_str().unwrap();
     for failure in failures {
         assert_eq!(failure["caller"]["library"], program, "{failure:#}");
         let ours = |place: &Value| place["library"].as_str().unwrap_or("").ends_with("libcupeer.so");
         assert!(!failure["stack"].as_array().unwrap().iter().any(ours), "{failure:#}");
     }
-    // What only the driver is asked by the runtime, nobody of the runtime's functions that are seen has made.
+    // Calls that the runtime makes only to the driver belong to none of the runtime's functions that are seen.
     let alone = failures.iter().filter(|failure| failure["runtime"].is_null());
     assert_eq!(alone.count(), 0, "{failures:#?}");
 }

@@ -98,7 +98,7 @@ fn it_survives_every_case() {
 }
 
 #[test]
-fn what_is_said_to_be_recorded_is_asked_for() {
+fn recorded_questions_are_still_asked() {
     let asked = include_str!("conformance/driver.h");
     let recorded = cupeer_spec::function::Fidelity::Recorded;
     for function in cupeer_spec::others::OTHERS.iter().filter(|f| f.simulated == recorded) {
@@ -139,7 +139,7 @@ fn each_name_has_an_address_of_its_own() {
 }
 
 #[test]
-fn what_is_written_to_a_multicast_object_reaches_the_memory_of_all_processes() {
+fn writes_to_a_multicast_object_reach_all_processes() {
     let driver = sim_dir().join("libcuda.so");
     let program = compile_c("programs/multicast.c", &[driver.to_str().expect("UTF-8")]);
     for (machine, wanted) in [
@@ -216,7 +216,7 @@ fn values_in_memory_hold_the_streams_that_wait_for_them() {
 }
 
 #[test]
-fn what_attributes_say_functions_do() {
+fn functions_do_as_their_attributes_say() {
     holds("promises", "nvlink:2");
     holds("promises", "nvlink:2,kernels=skip");
 }
@@ -246,7 +246,7 @@ fn arrays_have_a_shape_of_their_own() {
 }
 
 #[test]
-fn what_is_captured_is_done_when_it_is_launched() {
+fn captured_work_is_done_at_its_launch() {
     holds("capture", "nvlink:2");
 }
 

@@ -51,7 +51,7 @@ impl Crew {
 
 impl Drop for Crew {
     fn drop(&mut self) {
-        // What hangs dies with its parent.
+        // Processes that hang end with their parent.
         if let Some(pid) = children(self.child.id()).first() {
             // SAFETY: sends a signal to a child's child, which is not waited for by anybody else than that.
             unsafe { libc::kill(*pid, libc::SIGKILL) };
@@ -284,8 +284,8 @@ fn metrics_are_what_prometheus_reads() {
     );
 }
 
-/// What the format demands: each metric once, told of before its values; a counter's name ends in `_total`; names, labels and
-/// values as they are written.
+/// Checks the rules of the format: each metric appears once, described before its values; a counter's name ends in `_total`; and
+/// names, labels, and values have the right form.
 fn check_exposition(text: &str) {
     let is_name = |name: &str| {
         name.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -350,7 +350,7 @@ fn without_a_name_it_looks_at_what_runs_at_home() {
 }
 
 #[test]
-fn what_is_not_seen_is_said() {
+fn unseen_processes_are_named() {
     use cupeer_record::writer::{About, Writer, live_table};
     let folder = temp_dir();
     let record = folder.path().join("r");
@@ -385,7 +385,7 @@ fn what_is_not_seen_is_said() {
 }
 
 #[test]
-fn what_it_cannot_look_at_is_one_sentence() {
+fn unreadable_recordings_are_one_sentence() {
     let folder = temp_dir();
     let path = folder.path().display().to_string();
     refused(&["top", "--once", &path], &format!("{path} holds no recording"));

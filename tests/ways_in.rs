@@ -17,18 +17,18 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Whether a function of the driver has a row in table.h: it is no look-up, and has an argument to carry a mark.
+/// Returns true if a function of the driver has a row in table.h: it is not a look-up, and has an argument for a mark.
 fn is_plain(f: &&FnSpec) -> bool {
     f.library == Library::Cuda && !f.is_in(Group::Lookup) && !f.args().is_empty()
 }
 
-/// How many functions a program calls in one go.
+/// Number of functions that a program calls in one go.
 fn plain_functions() -> usize {
     FUNCTIONS.iter().filter(is_plain).count()
 }
 
-/// What `patched.c` prints: it calls each function linked and through a handle, and those that a look-up of their name finds
-/// through that as well.
+/// Returns the output of `patched.c`: it calls each function linked and through a handle, and those that a look-up by name finds
+/// there as well.
 fn all_patched() -> String {
     let has_newer = |f: &FnSpec| FUNCTIONS.iter().any(|newer| newer.name() == format!("{}_v2", f.name()));
     let is_named = |f: &&FnSpec| is_plain(f) && f.name() == f.lookup();
@@ -218,7 +218,7 @@ fn a_call_that_comes_back_through_two_tools_is_seen_once() {
     asks_next.preload_after(by_handle.clone()).compare();
 }
 
-/// What such a tool behind us does not export cannot be reached through us.
+/// Functions that such a tool behind cupeer does not export cannot be reached through cupeer.
 #[test]
 fn a_tool_that_replaces_dlsym_by_what_it_keeps_for_itself_is_named() {
     let tool = library("wrapper.c", &["-DREPLACE_DLSYM", "-DSECRET"]);
@@ -557,8 +557,9 @@ fn behind_each_instruction_of_a_call() {
     assert!(outer.len() == 1 && inner.len() == 1 && outer != inner, "{outer:?} {inner:?}");
 }
 
-/// What libc promises a thread at least is enough in every mode, and an alternate stack of 8 KiB is for a record; for plans of
-/// faults 16 KiB. Where the compiler did not optimize, our part of a stack is several KiB, so that twice that is asked there.
+/// The smallest stack that libc promises is enough in every mode. An alternate stack of 8 KiB is enough for a recording, and one
+/// of 16 KiB for fault plans. Without optimization, the library's part of a stack is several KiB, so the test allows twice as
+/// much.
 #[test]
 fn on_small_stacks() {
     const PLAN: &str = "all,^@lookup:site=new:caller=*:thread=*:dev=^7:delay=1us;cuIpcOpen*:stack=^1:handle=^1:delay-after=1us";
@@ -614,7 +615,7 @@ fn errno_and_dlerror_are_what_they_would_be() {
     }
 }
 
-// What cannot be caught is named.
+// Bypasses that cannot be prevented are named.
 
 fn escapes(scene: Scene, escaped: &Path, way: &str) {
     let outcome = scene.compare();
@@ -643,7 +644,7 @@ fn deeply_bound_libraries_are_named() {
 
 /// Such a library's dlsym is libc's own, until we see it: with and without lazy binding.
 #[test]
-fn what_deeply_bound_libraries_look_up_is_seen() {
+fn lookups_of_deeply_bound_libraries_are_seen() {
     for binding in ["-Wl,-z,now,-z,relro", "-Wl,-z,lazy"] {
         let opens = library("plugin.c", &["-DOPENS", binding]);
         let outcome = plain_host(100, &[("deepbind", &opens)]).compare();

@@ -8,11 +8,11 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-// What `cupeer run --on-hang` and `cupeer top` make of it.
+// The use of this by `cupeer run --on-hang` and `cupeer top`.
 mod on_hang;
-// What a report, `cupeer top`, and the exit status say of a hang.
+// Hangs in a report, in `cupeer top`, and in the exit status.
 mod hung;
-// Where the waits of hanging programs end.
+// Roots of the waits of hanging programs.
 mod roots;
 // Programs that a busy machine does not let run.
 mod starved;
@@ -27,8 +27,8 @@ struct Waits {
 impl Waits {
     /// Starts it, and returns when it has said so many times that it is ready.
     fn start(mut command: Command, times: usize) -> Waits {
-        // Whatever becomes of the test, what it has started ends with it.
-        // SAFETY: prctl takes a signal number here, and may be called between fork and exec.
+        // The started program ends with the test, in any case. SAFETY: prctl takes a signal number here, and may be called
+        // between fork and exec.
         unsafe {
             command.pre_exec(|| {
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
@@ -113,7 +113,7 @@ fn line(comment: &str) -> String {
     format!("waits.py:{}", number + 1)
 }
 
-/// What it says as JSON, which its schema knows.
+/// Returns the JSON output, which must match its schema.
 #[track_caller]
 fn json(what: &[&str]) -> Value {
     let printed: Value =
@@ -122,7 +122,7 @@ fn json(what: &[&str]) -> Value {
     printed
 }
 
-/// What a document has that its schema does not allow.
+/// Returns the parts of a document that its schema does not allow.
 fn schema(document: &Value) -> Vec<String> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/why.schema.json");
     let schema: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
@@ -236,7 +236,7 @@ fn an_open_that_hangs_in_the_driver_is_told_with_its_handle_and_its_line() {
     let at = |name: &str| {
         functions
             .iter()
-            .position(|function| function == name || function.ends_with(&format!("::{name}")))
+            .position(|function| function == name || function.contains(&format!("::{name}")))
             .unwrap_or_else(|| panic!("{name}: {functions:?}"))
     };
     assert!(at("pause") < at("cuIpcOpenMemHandle_v2") && at("cuIpcOpenMemHandle_v2") < at("rank"));
@@ -273,7 +273,7 @@ fn a_deadlock_on_a_queue_has_the_lines_of_both_threads() {
 }
 
 #[test]
-fn what_runs_is_read_while_it_is_stopped_or_without_its_frames_of_c() {
+fn running_threads_are_read_while_stopped_or_without_frames_of_c() {
     for interpreter in crate::python::interpreters() {
         let waits = Waits::start(python(&interpreter, "busy"), 1);
         let pid = waits.pid().to_string();
@@ -450,7 +450,7 @@ fn each_of_64_processes_is_read() {
     assert_eq!(polls.count(), 63);
 }
 
-/// Whatever time there was: each thread is shown or counted, and none stays stopped.
+/// At any time limit, each thread is shown or counted, and none stays stopped.
 #[test]
 fn threads_that_no_time_was_left_for_are_counted() {
     let waits = Waits::start(of_c("crowd:150"), 1);
@@ -532,7 +532,7 @@ fn many_readings_change_nothing_in_a_busy_program() {
 }
 
 #[test]
-fn what_may_not_be_read_is_said_with_what_would_permit_it() {
+fn unreadable_processes_are_named_with_the_remedy() {
     let waits = Waits::start(of_c("mutex"), 1);
     let nobody = 65534;
     // SAFETY: asks for a number.
@@ -549,7 +549,7 @@ fn what_may_not_be_read_is_said_with_what_would_permit_it() {
 }
 
 #[test]
-fn what_is_not_there_is_refused() {
+fn missing_processes_are_refused() {
     let folder = temp_dir();
     let missing = folder.path().join("none").display().to_string();
     let words = done(&mut with(&["why", &missing]));
@@ -586,7 +586,7 @@ fn an_export_that_failed_is_what_the_others_wait_for() {
         let said = document["answer"].as_str().unwrap();
         assert!(said.starts_with("rank "), "{said}");
     }
-    // Where a later export succeeded, nobody waits for one.
+    // If a later export succeeded, nobody waits for one.
     let folder = temp_dir();
     let record = folder.path().join("r").display().to_string();
     let mut command = cupeer();

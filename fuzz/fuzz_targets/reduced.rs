@@ -8,7 +8,7 @@ use cupeer_views::text;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (&[u8], &[u8])| {
-    let (Ok(mut one), Ok(other)) = (JobPart::of_text(input.0), JobPart::of_text(input.1)) else { return };
+    let (Ok(mut one), Ok(other)) = (JobPart::from_text(input.0), JobPart::from_text(input.1)) else { return };
     let _ = one.add(other, 10);
     one.fold();
     let filter = one.filter(Suppressions::default());

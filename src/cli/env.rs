@@ -2,42 +2,82 @@
 //!
 //! Nothing here decides what is set: that is `settings`. Each format quotes what its reader unquotes.
 
-use crate::start::args::{EnvArgs, EnvFormat};
 use anyhow::{Context, Result, bail, ensure};
+use clap::builder::PossibleValue;
+use clap::{Args, ValueEnum, ValueHint};
 use cupeer_console::args::quoted;
 use cupeer_console::output;
 use cupeer_console::variables::{LD_LIBRARY_PATH, LD_PRELOAD, inherited};
+use cupeer_launch::args::Options;
 use cupeer_launch::settings::Settings;
 use cupeer_launch::settings::deny::Verdicts;
 use cupeer_p2p::settings as p2p;
 use cupeer_spec::env;
+use cupeer_spec::launchers::{Format, LAUNCHERS, Notation};
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::path::Path;
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
 type Pair = (&'static str, String);
 
-/// Settings of other programs than ours: lines for a shell with their reasons, or what another reader takes.
-fn of_links(path: &Path, format: EnvFormat) -> Result<ExitCode> {
+#[derive(Args)]
+#[command(after_help = examples())]
+pub struct EnvArgs {
+    #[command(flatten)]
+    pub options: Options,
+    /// Print settings with which NCCL, vLLM, llama.cpp, UCX, and Open MPI avoid the links that 'cupeer doctor --p2p -o FILE' found to be bad
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "Options")]
+    pub p2p: Option<PathBuf>,
+    /// Program that will read the environment
+    #[arg(long, value_name = "FORMAT", required_unless_present = "p2p")]
+    pub format: Option<EnvFormat>,
+}
+
+/// The help of the formats: an example for each.
+fn examples() -> String {
+    let examples = EnvFormat::value_variants().iter().filter_map(|format| format.0.example);
+    let lines: String = examples.map(|example| format!("  {example}\n")).collect();
+    let pod =
+        "k8s prints the env list, volumes, and volumeMounts of a pod; the libraries must be on the node.";
+    format!("Examples:\n{lines}\n{pod}")
+}
+
+/// A value of `--format`.
+#[derive(Clone, Copy)]
+pub struct EnvFormat(&'static Format);
+
+impl ValueEnum for EnvFormat {
+    fn value_variants<'a>() -> &'a [Self] {
+        static ALL: LazyLock<Vec<EnvFormat>> = LazyLock::new(|| {
+            let formats = LAUNCHERS.iter().filter_map(|launcher| launcher.format.as_ref());
+            formats.map(EnvFormat).collect()
+        });
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.0.name).help(self.0.help))
+    }
+}
+
+/// Prints the settings of other programs than cupeer: for a shell, with their reasons.
+fn of_links(path: &Path, notation: Notation) -> Result<ExitCode> {
     let settings = p2p::of_file(path)?;
     let pairs: Vec<Pair> = settings.iter().filter_map(p2p::Setting::variable).collect();
-    output::print_as_is(&match format {
-        EnvFormat::Sh => p2p::sh(path, &settings),
-        EnvFormat::Docker => docker(&pairs, &[])?,
-        EnvFormat::K8s => k8s(&pairs, &[]),
-        EnvFormat::Mpirun => mpirun(&pairs),
-        EnvFormat::Srun => srun(&pairs)?,
-        EnvFormat::Ray => ray(&pairs),
+    output::print_as_is(&match notation {
+        Notation::Exports => p2p::sh(path, &settings),
+        other => written(other, &pairs, &[])?,
     })
 }
 
 pub fn command(args: &EnvArgs) -> Result<ExitCode> {
     output::be_verbose(args.options.verbose);
-    let format = args.format.unwrap_or(EnvFormat::Sh);
+    let notation = args.format.map_or(Notation::Exports, |format| format.0.notation);
     if let Some(path) = &args.p2p {
-        return of_links(path, format);
+        return of_links(path, notation);
     }
     let mut settings = Settings::new(&args.options, None)?;
     settings.verdicts.iter_mut().for_each(Verdicts::keep);
@@ -47,39 +87,47 @@ pub fn command(args: &EnvArgs) -> Result<ExitCode> {
         let value = value.to_str().with_context(|| format!("{name}: the value is not UTF-8"))?;
         pairs.push((*name, value.to_owned()));
     }
-    // Adds the variables that the loader reads to what its reader has in them.
-    let with_loader = |old: &dyn Fn(&str) -> Option<OsString>| -> Result<Vec<Pair>> {
-        let mut all = pairs.clone();
-        for (name, value) in settings.loader(old)? {
-            all.push((name, text(Path::new(&value))?.to_owned()));
+    let printed = if notation == Notation::Exports {
+        let search = settings.driver.as_ref().map(|chosen| text(&chosen.directory)).transpose()?;
+        sh(&pairs, text(&settings.preload)?, search)
+    } else {
+        let has_mounts = matches!(notation, Notation::Container | Notation::Pod);
+        let before = |name: &str| match notation {
+            // Only the image can say what these variables contain.
+            _ if has_mounts => None,
+            // Ray replaces this by the value in its worker.
+            Notation::Json => Some(format!("${{{name}}}").into()),
+            _ => inherited(name),
+        };
+        for (name, value) in settings.loader(before)? {
+            pairs.push((name, text(Path::new(&value))?.to_owned()));
         }
-        Ok(all)
-    };
-    // The image has these, and only it can say what is in them.
-    let of_image = |_: &str| None;
-    // Ray replaces this by the value that its worker has.
-    let of_worker = |name: &str| Some(format!("${{{name}}}").into());
-    let printed = match format {
-        EnvFormat::Sh => {
-            let search = settings.driver.as_ref().map(|chosen| text(&chosen.directory)).transpose()?;
-            sh(&pairs, text(&settings.preload)?, search)
-        }
-        EnvFormat::Docker => docker(&with_loader(&of_image)?, &mounts(&settings)?)?,
-        EnvFormat::K8s => k8s(&with_loader(&of_image)?, &mounts(&settings)?),
-        EnvFormat::Mpirun => mpirun(&with_loader(&inherited)?),
-        EnvFormat::Srun => srun(&with_loader(&inherited)?)?,
-        EnvFormat::Ray => ray(&with_loader(&of_worker)?),
+        written(notation, &pairs, &if has_mounts { mounts(&settings)? } else { Vec::new() })?
     };
     settings.seed_drawn().iter().for_each(|line| output::complain(line));
     output::print_as_is(&printed)
+}
+
+/// Returns variables in a notation, and for a container its mounts.
+fn written(notation: Notation, pairs: &[Pair], mounts: &[Mount]) -> Result<String> {
+    Ok(match notation {
+        Notation::Exports => {
+            pairs.iter().map(|(name, value)| format!("export {name}={}\n", quoted(value))).collect()
+        }
+        Notation::Container => docker(pairs, mounts)?,
+        Notation::Pod => k8s(pairs, mounts),
+        Notation::Prefix(prefix) => assigned(prefix, pairs).join(" ") + "\n",
+        Notation::CommaList => srun(pairs)?,
+        Notation::Json => ray(pairs),
+    })
 }
 
 fn text(path: &Path) -> Result<&str> {
     path.to_str().with_context(|| format!("'{}' is not UTF-8", path.display()))
 }
 
-/// What a container has to see at the same path: libraries, the links to a driver, a topology; and where it writes, the
-/// record and the log.
+/// Returns the paths that a container must see at the same place: the libraries, links to a driver, and a topology; and those
+/// that it writes: the recording and the log.
 fn mounts(settings: &Settings) -> Result<Vec<Mount>> {
     let mut paths = vec![settings.preload.parent().unwrap_or(Path::new("/"))];
     if let Some(chosen) = &settings.driver {
@@ -96,7 +144,7 @@ fn mounts(settings: &Settings) -> Result<Vec<Mount>> {
     {
         *all.entry(text(path)?).or_default() |= is_written;
     }
-    // What lies in another one is mounted with it.
+    // A path below another mounted path needs no mount of its own.
     let within = |path: &str, is_written: bool| {
         all.iter().any(|(other, writes)| {
             path != *other && Path::new(path).starts_with(other) && *writes >= is_written
@@ -133,24 +181,24 @@ struct Mount {
 }
 
 fn sh(pairs: &[Pair], preload: &str, search: Option<&str>) -> String {
-    let mut lines: Vec<String> =
-        pairs.iter().map(|(name, value)| format!("export {name}={}", quoted(value))).collect();
-    // Once more in the same shell adds nothing.
-    lines.push(format!(
-        "case \":${{{LD_PRELOAD}-}}:\" in *:{0}:*) ;; *) export {LD_PRELOAD}=\"${{{LD_PRELOAD}:+${LD_PRELOAD}:}}\"{0} ;; esac",
+    let mut lines: String =
+        pairs.iter().map(|(name, value)| format!("export {name}={}\n", quoted(value))).collect();
+    // A second evaluation in the same shell adds nothing.
+    lines += &format!(
+        "case \":${{{LD_PRELOAD}-}}:\" in *:{0}:*) ;; *) export {LD_PRELOAD}=\"${{{LD_PRELOAD}:+${LD_PRELOAD}:}}\"{0} ;; esac\n",
         quoted(preload)
-    ));
+    );
     if let Some(directory) = search {
-        lines.push(format!(
-            "case \":${{{LD_LIBRARY_PATH}-}}:\" in :{0}:*) ;; *) export {LD_LIBRARY_PATH}={0}\"${{{LD_LIBRARY_PATH}:+:${LD_LIBRARY_PATH}}}\" ;; esac",
+        lines += &format!(
+            "case \":${{{LD_LIBRARY_PATH}-}}:\" in :{0}:*) ;; *) export {LD_LIBRARY_PATH}={0}\"${{{LD_LIBRARY_PATH}:+:${LD_LIBRARY_PATH}}}\" ;; esac\n",
             quoted(directory)
-        ));
+        );
     }
-    lines.join("\n") + "\n"
+    lines
 }
 
 fn docker(pairs: &[Pair], mounts: &[Mount]) -> Result<String> {
-    let mut words = assigned("-e", pairs);
+    let mut words = assigned("-e ", pairs);
     for Mount { path, is_written } in mounts {
         ensure!(!path.contains(':'), "docker's -v cannot mount '{path}': a colon ends a path there");
         let mode = if *is_written { "" } else { ":ro" };
@@ -176,13 +224,9 @@ fn k8s(pairs: &[Pair], mounts: &[Mount]) -> String {
     text
 }
 
-fn mpirun(pairs: &[Pair]) -> String {
-    assigned("-x", pairs).join(" ") + "\n"
-}
-
-/// Each variable with its value, after an option.
+/// Returns each variable with its value, after an option.
 fn assigned(option: &str, pairs: &[Pair]) -> Vec<String> {
-    pairs.iter().map(|(name, value)| format!("{option} {}", quoted(&format!("{name}={value}")))).collect()
+    pairs.iter().map(|(name, value)| format!("{option}{}", quoted(&format!("{name}={value}")))).collect()
 }
 
 /// Slurm separates by commas, and takes quotes away where they stand around the whole of an element.
@@ -221,7 +265,7 @@ mod tests {
         let pairs = [("A", "@peer,@ipc".to_owned()), ("B", "$(x)".to_owned())];
         assert_eq!(srun(&pairs).unwrap(), "'--export=ALL,\"A=@peer,@ipc\",B=$(x)'\n");
         assert!(srun(&[("A", "'".to_owned())]).is_err());
-        assert_eq!(mpirun(&pairs), "-x A=@peer,@ipc -x 'B=$(x)'\n");
+        assert_eq!(written(Notation::Prefix("-x "), &pairs, &[]).unwrap(), "-x A=@peer,@ipc -x 'B=$(x)'\n");
         assert_eq!(ray(&pairs), "{\"env_vars\":{\"A\":\"@peer,@ipc\",\"B\":\"$(x)\"}}\n");
         let mount = |path: &str, is_written| Mount { path: path.to_owned(), is_written };
         let mounts = [mount("/l", false), mount("/r", true)];

@@ -1,14 +1,14 @@
-//! Words and times of a command line, as several commands read and write them.
+//! Words and times in command lines of several commands.
 
 use clap::ValueEnum;
 use std::time::Duration;
 
-/// The word of a value, as the command line has it.
+/// Returns the word of a value on the command line.
 pub fn word(value: impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
-/// One word for a POSIX shell, quoted only where it must be.
+/// Quotes a word for a POSIX shell, if necessary.
 pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,@%+^".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -25,12 +25,17 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "a time is a number above 0 with ms, s, m or h, such as 90s".to_owned())
 }
 
-/// Reads the time after which a run hangs.
+/// Reads the time after which a run counts as hung.
 pub fn of_hang(text: &str) -> Result<Duration, String> {
+    from_100ms(text, "60s")
+}
+
+/// Reads a time that is not too short.
+pub fn from_100ms(text: &str, example: &str) -> Result<Duration, String> {
     const LEAST: u64 = 100_000_000;
     let time = cupeer_spec::duration::parse(text).ok().filter(|time| *time >= LEAST);
     time.map(Duration::from_nanos)
-        .ok_or_else(|| "a time is a number with ms, s, m or h, at least 100ms, such as 60s".to_owned())
+        .ok_or_else(|| format!("a time is a number with ms, s, m or h, at least 100ms, such as {example}"))
 }
 
 #[cfg(test)]

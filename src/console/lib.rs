@@ -1,8 +1,8 @@
-//! What every command of cupeer shares on its way in and out: the environment, the words of its options, what it prints, and its
-//! exit status.
+//! Input and output that all commands of cupeer share: the environment, words of options, printing, and the exit
+//! status.
 //!
-//! In: the process's own environment, descriptors, and signals; a text or a value to print. Out: bytes on stdout and stderr, and
-//! an exit status. Begin with [`output`].
+//! In: the environment, file descriptors, and signals of the process; a text or a value to print. Out: bytes on
+//! stdout and stderr, and an exit status. Begin with [`output`].
 //!
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!

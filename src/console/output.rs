@@ -1,7 +1,7 @@
-//! What the command writes: results to stdout, complaints to stderr, one line each.
+//! Output of the command: results on stdout, problems on stderr, one line each.
 //!
-//! Nothing here panics: where nobody reads, there is nobody to tell. And nothing reaches a terminal that it would obey:
-//! what records, packs and programs say is anybody's text.
+//! Printing never panics. If stderr is closed, there is nobody to tell. All text is cleaned of terminal control
+//! sequences, because the text of recordings, packs, and programs is untrusted.
 
 use crate::startup::user;
 use crate::status;
@@ -29,7 +29,7 @@ pub fn print_marked(text: &str) -> Result<ExitCode> {
     print_as_is(&clean_marked(text))
 }
 
-/// Chooses when text is coloured.
+/// Chooses when text is colored.
 pub fn choose_color(choice: clap::ColorChoice) {
     let choice = match choice {
         clap::ColorChoice::Auto => ColorChoice::Auto,
@@ -39,8 +39,8 @@ pub fn choose_color(choice: clap::ColorChoice) {
     choice.write_global();
 }
 
-/// How text is marked on stdout: where nothing else was chosen, in colours on a terminal that has some, unless NO_COLOR is
-/// set.
+/// Returns the style of stdout: unless the user chose another one, colors on a terminal that has them, unless
+/// NO_COLOR is set.
 pub fn stdout_style() -> Style {
     style(AutoStream::choice(&io::stdout()))
 }
@@ -53,7 +53,7 @@ fn style(choice: ColorChoice) -> Style {
     if choice == ColorChoice::Never { Style::Plain } else { Style::Colored }
 }
 
-/// Prints to stdout what is for a program to read.
+/// Prints text for programs to stdout.
 pub fn print_as_is(text: &str) -> Result<ExitCode> {
     let mut stdout = io::stdout().lock();
     printed(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
@@ -64,14 +64,14 @@ pub fn print_json(value: &impl Serialize) -> Result<ExitCode> {
     stream(|out| Ok(write_json(out, value)))
 }
 
-/// Prints to stdout, piece by piece, what is for a program to read.
+/// Prints output for programs to stdout, piece by piece.
 pub fn stream(write: impl FnOnce(&mut dyn Write) -> Result<io::Result<()>>) -> Result<ExitCode> {
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     let written = write(&mut out)?;
     printed(written.and_then(|()| out.flush()))
 }
 
-/// What became of writing to stdout. A reader that went away is no failure; a full disk is.
+/// Returns the exit status after writing to stdout. A reader that closed the pipe is no failure; a full disk is.
 pub fn printed(written: io::Result<()>) -> Result<ExitCode> {
     match written {
         Err(error) if error.kind() != BrokenPipe => Err(error).context("failed to write to stdout"),
@@ -79,15 +79,15 @@ pub fn printed(written: io::Result<()>) -> Result<ExitCode> {
     }
 }
 
-/// Returns the columns of a line: COLUMNS, those of the terminal, or 80 if it does not say. A file or a pipe has no end of
-/// the line, so that nothing is cut or wrapped for a program that searches it.
+/// Returns the width of a line: COLUMNS, the width of the terminal, or 80 if it is unknown. For a file or a pipe,
+/// lines have no end, so that nothing is cut or wrapped for a program that searches them.
 pub fn terminal_width() -> usize {
     let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse::<usize>().ok());
     let width = columns.or_else(|| (!io::stdout().is_terminal()).then_some(NO_END));
     Some(width.unwrap_or_else(ask_terminal)).filter(|width| *width >= 40).unwrap_or(80)
 }
 
-/// More columns than any line has.
+/// Width that is larger than any line.
 pub const NO_END: usize = 1 << 20;
 
 fn ask_terminal() -> usize {
@@ -97,14 +97,14 @@ fn ask_terminal() -> usize {
         libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &mut size);
         size
     };
-    // It stays zero where there is no terminal.
+    // Without a terminal, it stays zero.
     size.ws_col.into()
 }
 
-/// Whether only what is wrong is said.
+/// True if only problems are printed.
 static IS_QUIET: AtomicBool = AtomicBool::new(false);
 
-/// From now on only what is wrong is said, where that is asked for.
+/// Prints only problems from now on, if the user asked for that.
 pub fn be_quiet(is_quiet: bool) {
     IS_QUIET.store(is_quiet, Relaxed);
 }
@@ -113,19 +113,19 @@ pub fn is_quiet() -> bool {
     IS_QUIET.load(Relaxed)
 }
 
-/// Says on stderr, in one line and one write, what is wrong.
+/// Prints a problem on stderr, in one line and one write.
 pub fn complain(sentence: &str) {
     say("cupeer:", &clean(&one_line(sentence)));
 }
 
-/// Says on stderr what is worth knowing, unless only what is wrong is wanted.
+/// Prints a note on stderr, unless only problems are wanted.
 pub fn note(sentence: &str) {
     if !is_quiet() {
         complain(sentence);
     }
 }
 
-/// Says a line of a summary on stderr, unless only what is wrong is wanted and it is about something else.
+/// Prints a line of a summary on stderr. If only problems are wanted, prints only lines about them.
 pub fn sum_up(line: &Line) {
     if line.matters || !is_quiet() {
         let line = Line { text: clean(&one_line(&line.text)), ..line.clone() };
@@ -133,12 +133,12 @@ pub fn sum_up(line: &Line) {
     }
 }
 
-/// Says on stderr what cupeer has failed at.
+/// Prints a failure of cupeer on stderr.
 pub fn fail(sentence: &str) {
     say(&stderr_style().mark(Mark::Error, "cupeer:"), &clean(&one_line(sentence)));
 }
 
-/// Says on stderr, in one write, what takes several lines, with the marks that `text` gives it.
+/// Prints several lines on stderr in one write, with the marks that `text` gives them.
 pub fn explain(text: impl FnOnce(Style) -> String) {
     let _ = io::stderr().write_all(format!("cupeer: {}", clean_marked(&text(stderr_style()))).as_bytes());
 }
@@ -148,20 +148,20 @@ fn one_line(sentence: &str) -> String {
 }
 
 fn say(who: &str, line: &str) {
-    // Nobody is left to tell where stderr is closed.
+    // If stderr is closed, there is nobody to tell.
     let _ = io::stderr().write_all(format!("{who} {line}\n").as_bytes());
 }
 
-/// Says what the runtime's names in a set of functions or in a plan stand for, each once.
+/// Prints the meaning of the runtime's names in a set of functions or in a plan, each once.
 pub fn explain_runtime(text: &str) {
     cupeer_spec::runtime::meant(text).iter().for_each(|line| note(line));
 }
 
-/// A failure with more to it than a sentence.
+/// Failure with an excerpt and an exit status.
 #[derive(Debug)]
 pub struct Failure {
     pub sentence: String,
-    /// The lines that it is about.
+    /// Lines of the text that the failure is about.
     pub excerpt: Option<String>,
     pub status: u8,
 }
@@ -173,7 +173,7 @@ impl std::fmt::Display for Failure {
 }
 impl std::error::Error for Failure {}
 
-/// Says on stderr what has failed; returns the exit status.
+/// Prints an error on stderr; returns the exit status.
 pub fn failed(error: &anyhow::Error) -> u8 {
     fail(&format!("{error:#}"));
     let Some(failure) = error.downcast_ref::<Failure>() else { return status::OURS };
@@ -183,7 +183,7 @@ pub fn failed(error: &anyhow::Error) -> u8 {
     failure.status
 }
 
-/// Prints what cupeer decides, where that is asked for.
+/// Prints the decisions of cupeer, if the user asked for that.
 pub fn be_verbose(verbose: bool) {
     if verbose {
         let subscriber = tracing_subscriber::fmt()
@@ -199,7 +199,7 @@ pub fn be_verbose(verbose: bool) {
     }
 }
 
-/// Puts our name before each line, and takes no notice of a closed stderr.
+/// Adds the name of the command before each line, and ignores a closed stderr.
 struct Prefixed;
 
 impl Write for Prefixed {
@@ -213,8 +213,8 @@ impl Write for Prefixed {
     }
 }
 
-/// Refuses an output that somebody else may have put where everybody makes files, as the library does for logs. Returns
-/// true if it is a link.
+/// Refuses an output file that another user may have put into a shared directory, as the library does for logs.
+/// Returns true if it is a link.
 pub fn check_planted(path: &Path) -> Result<bool> {
     let Ok(there) = path.symlink_metadata() else { return Ok(false) };
     let found = |about: &Metadata| Ownership { owner: about.uid(), mode: about.mode(), names: about.nlink() };
@@ -231,13 +231,14 @@ pub fn check_planted(path: &Path) -> Result<bool> {
     Ok(there.is_symlink())
 }
 
-/// Returns the place of an output, which a link may name. What is a link only after the check is not followed.
+/// Returns the path of an output, through a link that was there at the check. A link that appears later is not
+/// followed.
 pub fn through_links(path: &Path) -> Result<PathBuf> {
     let real = check_planted(path)?.then(|| path.canonicalize().ok()).flatten();
     Ok(real.unwrap_or_else(|| path.to_owned()))
 }
 
-/// Writes a file that the user has named: whole, or not at all where a file can be put in its place.
+/// Writes a file that the user named: atomically, if a new file can replace it.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
     let real = through_links(path)?;
     let there = std::fs::symlink_metadata(&real);

@@ -1,8 +1,8 @@
-//! What this process inherited, noted before Rust's runtime changes it: closed standard descriptors (the runtime opens
-//! /dev/null on them) and whether SIGPIPE was ignored (the runtime ignores it). SIGXFSZ is ignored as well: a limit on the size of
-//! files (`ulimit -f`) makes a write fail, and ends nothing.
+//! State that this process inherited, saved before Rust's runtime changes it: closed standard descriptors (the
+//! runtime opens /dev/null on them) and whether SIGPIPE was ignored (the runtime ignores it). SIGXFSZ is ignored as
+//! well, so that a limit on the size of files (`ulimit -f`) makes a write fail instead of killing the process.
 //!
-//! The program that `run` starts gets all as they were.
+//! The program that `run` starts gets the inherited state.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -11,7 +11,7 @@ static CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
 static IGNORED: [(i32, AtomicBool); 2] =
     [(libc::SIGPIPE, AtomicBool::new(false)), (libc::SIGXFSZ, AtomicBool::new(false))];
 
-extern "C" fn look() {
+extern "C" fn save_state() {
     for (fd, closed) in (0..).zip(&CLOSED) {
         // SAFETY: asks for the flags of a descriptor number; nothing is changed.
         closed.store(unsafe { libc::fcntl(fd, libc::F_GETFD) } == -1, Relaxed);
@@ -34,9 +34,9 @@ pub fn is_ignored(signal: i32) -> bool {
 
 #[used]
 #[unsafe(link_section = ".init_array")]
-static LOOK: extern "C" fn() = look;
+static SAVE_STATE: extern "C" fn() = save_state;
 
-/// Gives descriptors and signals back as they were. Async-signal-safe: for after fork and before exec.
+/// Restores descriptors and signals. Async-signal-safe: for use between fork and exec.
 pub fn restore() {
     for (fd, closed) in (0..).zip(&CLOSED) {
         if closed.load(Relaxed) {
@@ -52,7 +52,7 @@ pub fn restore() {
     }
 }
 
-/// The user whose rights it has.
+/// Returns the effective user of the process.
 pub fn user() -> u32 {
     // SAFETY: asks for a number; cannot fail.
     unsafe { libc::geteuid() }

@@ -1,10 +1,6 @@
 //! The options of `cupeer doctor`.
 
-#![allow(
-    missing_docs,
-    rustdoc::broken_intra_doc_links,
-    reason = "clap prints the documentation of a struct as help"
-)]
+#![allow(missing_docs, rustdoc::broken_intra_doc_links, reason = "clap prints these comments as help")]
 
 use clap::{Args, ValueEnum, ValueHint};
 use cupeer_launch::args::DriverArgs;

@@ -1,15 +1,18 @@
-//! A process of its own for what loads a driver, which may crash.
+//! Child processes that load a driver, because a driver may crash.
 
 use anyhow::{Context, Result};
+use cupeer_console::output;
 use cupeer_console::variables::{LD_LIBRARY_PATH, LD_PRELOAD, inherited};
 use cupeer_launch::driver::Chosen;
 use cupeer_launch::libraries;
 use cupeer_launch::settings::with_directory;
+use serde::Serialize;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 
-/// Our own command, to be given a subcommand that loads what a program would get with this driver.
+/// Returns the command of cupeer itself, with the environment of a program that uses this driver. The caller adds a
+/// hidden subcommand.
 pub fn child(chosen: Option<&Chosen>) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe().context("failed to find /proc/self/exe")?);
     command.stdin(Stdio::null()).stderr(Stdio::null());
@@ -23,7 +26,12 @@ pub fn child(chosen: Option<&Chosen>) -> Result<Command> {
     Ok(command)
 }
 
-/// LD_PRELOAD without our library: the driver is to be seen as it is.
+/// Prints a result of the child as a line of JSON.
+pub fn tell(result: &impl Serialize) -> Result<ExitCode> {
+    output::print_as_is(&format!("{}\n", serde_json::to_string(result)?))
+}
+
+/// Removes cupeer's library from LD_PRELOAD, which would change what the driver does.
 fn without_ours(value: Option<OsString>) -> Option<OsString> {
     let value = value?;
     let others =

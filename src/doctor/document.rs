@@ -1,30 +1,27 @@
-//! What `cupeer doctor --format json` prints and `-o` writes, and reading it again. A file may be anybody's: whatever it holds,
+//! The document that `cupeer doctor --format json` prints and `-o` writes, and its reader. The file is untrusted:
 //! reading it ends with a report or with one sentence.
 
-use super::system::{Fact, Process, System};
+use super::system::{Fact, Process};
 use anyhow::{Context, Result, bail, ensure};
 use cupeer_console::output::{self, Failure};
 use cupeer_console::status;
 use cupeer_record::plain::{self, Links};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::Path;
 
 /// Value of [`Document::schema`]. Fields may be added without a new number.
 pub const SCHEMA: &str = "cupeer-doctor/1";
-/// More than any machine's report has.
+/// The most bytes of a report that is read.
 const LONGEST: u64 = 16 << 20;
 
 /// Results of `cupeer doctor`. Names of fields are stable; fields may be added. Example: `cupeer doctor --format json | jq -r
 /// '.wrong[]'`
-#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
-#[cfg_attr(
-    test,
-    derive(schemars::JsonSchema),
-    schemars(
-        title = "cupeer doctor --format json",
-        extend("$id" = "https://github.com/cupeer/cupeer/blob/main/docs/doctor.schema.json")
-    )
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default, JsonSchema)]
+#[schemars(
+    title = "cupeer doctor --format json",
+    extend("$id" = "https://github.com/cupeer/cupeer/blob/main/docs/doctor.schema.json")
 )]
 pub struct Document {
     /// Version of this format: `cupeer-doctor/1`.
@@ -46,8 +43,7 @@ pub struct Document {
 }
 
 /// Component that `cupeer run` needs.
-#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug, JsonSchema)]
 pub struct Part {
     /// Name of the component.
     pub name: String,
@@ -56,8 +52,7 @@ pub struct Part {
 }
 
 /// Function of the driver.
-#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug, JsonSchema)]
 pub struct Function {
     /// Name of the function.
     pub name: String,
@@ -67,45 +62,30 @@ pub struct Function {
     pub lookup: String,
 }
 
-/// What has been found so far.
-#[derive(Default)]
-pub struct Report {
-    pub parts: Vec<Part>,
-    pub functions: Vec<Function>,
-    pub wrong: Vec<String>,
-    /// What may be right, or not.
-    pub unclear: Vec<String>,
-}
+impl Document {
+    /// Returns a document without facts.
+    pub fn new() -> Document {
+        Document {
+            schema: SCHEMA.to_owned(),
+            cupeer: env!("CARGO_PKG_VERSION").to_owned(),
+            ..Document::default()
+        }
+    }
 
-impl Report {
-    pub fn fact(&mut self, name: &str, value: String) {
+    /// Adds a component.
+    pub fn part(&mut self, name: &str, value: String) {
         self.parts.push(Part { name: name.to_owned(), value });
     }
 }
 
-impl Document {
-    pub(super) fn new(report: Report, facts: Vec<Fact>, system: &System) -> Document {
-        Document {
-            schema: SCHEMA.to_owned(),
-            cupeer: env!("CARGO_PKG_VERSION").to_owned(),
-            parts: report.parts,
-            functions: report.functions,
-            facts,
-            process: system.process(),
-            wrong: report.wrong,
-            unclear: report.unclear,
-        }
-    }
-}
-
-/// Writes a report to a file.
+/// Writes a document to a file.
 pub fn write(document: &Document, path: &Path) -> Result<()> {
     let written =
         || output::write_file(path, format!("{}\n", serde_json::to_string_pretty(document)?).as_bytes());
     written().with_context(|| format!("--output '{}'", path.display()))
 }
 
-/// Reads a report.
+/// Reads a document from a file.
 pub fn read(path: &Path) -> Result<Document> {
     let open = || parse(&plain::read(path, Links::Followed, LONGEST)?);
     open().map_err(|error| {
@@ -139,17 +119,16 @@ pub fn parse(bytes: &[u8]) -> Result<Document> {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::system::Verdict;
+    use crate::system::{System, Verdict};
     use proptest::prelude::*;
 
     pub fn document() -> Document {
-        let system = System::without_devices();
-        let mut report = Report::default();
-        report.fact("cupeer", "0.1.0".to_owned());
-        report.functions.push(Function { name: "cuInit".into(), exported: true, lookup: "SUCCESS".into() });
-        report.wrong.push("no driver".into());
-        let facts = vec![Fact::bad("iommu", "on", "writes", "off").about(&["0000:01:00.0"])];
-        Document::new(report, facts, &system)
+        let mut document = Document { process: System::without_devices().process(), ..Document::new() };
+        document.part("cupeer", "0.1.0".to_owned());
+        document.functions.push(Function { name: "cuInit".into(), exported: true, lookup: "SUCCESS".into() });
+        document.wrong.push("no driver".into());
+        document.facts.push(Fact::bad("iommu", "on", "writes", "off").about(&["0000:01:00.0"]));
+        document
     }
 
     #[test]
@@ -163,7 +142,7 @@ pub mod tests {
     }
 
     #[test]
-    fn what_is_no_report_is_named() {
+    fn files_that_are_no_report_are_refused() {
         let whole = serde_json::to_string(&document()).unwrap();
         for (text, expected) in [
             ("", "it is empty; 'cupeer doctor -o FILE' writes one"),

@@ -1,9 +1,8 @@
-//! The driver that a program would get, and which functions of the table it has. It is loaded in a child process: see
-//! `probe`.
+//! Examines the driver that a program would load, and which functions of the table it has. A child process loads it:
+//! see `probe`.
 
 use super::child::child;
-use super::document::Function;
-use super::document::Report;
+use super::document::{Document, Function};
 use super::probe::{Fact, result_name};
 use anyhow::{Context, Result};
 use cupeer_console::variables::LD_LIBRARY_PATH;
@@ -14,7 +13,7 @@ use cupeer_spec::abi::CUdriverProcAddressQueryResult;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
-pub fn look(report: &mut Report, chosen: Option<&Chosen>) -> Result<()> {
+pub fn examine(document: &mut Document, chosen: Option<&Chosen>) -> Result<()> {
     let mut command = child(chosen)?;
     let found = command
         .arg("probe-driver")
@@ -23,58 +22,58 @@ pub fn look(report: &mut Report, chosen: Option<&Chosen>) -> Result<()> {
     let (mut known, mut present) = (0, 0);
     for line in found.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
         match serde_json::from_slice(line).context("the process that examines the driver")? {
-            Fact::NotLoaded(reason) => no_driver(report, &reason),
-            Fact::Path(path) => driver_path(report, Path::new(&path)),
+            Fact::NotLoaded(reason) => no_driver(document, &reason),
+            Fact::Path(path) => driver_path(document, Path::new(&path)),
             Fact::Version(0, number) => {
-                report.fact("version", u32::try_from(number).map_or(number.to_string(), version));
+                document.part("version", u32::try_from(number).map_or(number.to_string(), version));
             }
             Fact::Version(result, _) => {
-                report.fact("version", "unknown".to_owned());
+                document.part("version", "unknown".to_owned());
                 let returned = result_name(result);
-                report.wrong.push(format!("the driver's cuDriverGetVersion returned {returned}"));
+                document.wrong.push(format!("the driver's cuDriverGetVersion returned {returned}"));
             }
-            Fact::NoVersion => {
-                report.wrong.push("the library has no cuDriverGetVersion: it is not a CUDA driver".to_owned())
-            }
+            Fact::NoVersion => document
+                .wrong
+                .push("the library has no cuDriverGetVersion: it is not a CUDA driver".to_owned()),
             Fact::Function { name, exported, lookup } => {
                 known += 1;
                 present += usize::from(exported);
                 let lookup = lookup.map_or("no cuGetProcAddress".to_owned(), lookup_name);
-                report.functions.push(Function { name, exported, lookup });
+                document.functions.push(Function { name, exported, lookup });
             }
         }
     }
     if known > 0 {
-        report.fact("functions", format!("{present} of the {known} that cupeer intercepts"));
+        document.part("functions", format!("{present} of the {known} that cupeer intercepts"));
     }
     if let Some(signal) = found.status.signal() {
-        report.wrong.push(format!("the driver crashed while being examined (signal {signal})"));
+        document.wrong.push(format!("the driver crashed while being examined (signal {signal})"));
     } else if !found.status.success() {
         let status = found.status.code().unwrap_or(-1);
-        report.wrong.push(format!("the driver ended the process that examined it, with status {status}"));
+        document.wrong.push(format!("the driver ended the process that examined it, with status {status}"));
     }
     Ok(())
 }
 
-fn no_driver(report: &mut Report, reason: &str) {
-    report.fact("driver", "none".to_owned());
+fn no_driver(document: &mut Document, reason: &str) {
+    document.part("driver", "none".to_owned());
     let search = std::env::var_os(LD_LIBRARY_PATH).map(|path| path.to_string_lossy().into_owned());
     let mut tried: Vec<&str> = search.iter().flat_map(|path| path.split([':', ';'])).collect();
     tried.extend(["/etc/ld.so.cache", "the loader's own directories"]);
-    report.wrong.push(format!(
+    document.wrong.push(format!(
         "no driver: {reason}; tried: {}; use --driver PATH, or 'cupeer run --sim', which needs none",
         tried.join(", ")
     ));
 }
 
-fn driver_path(report: &mut Report, path: &Path) {
+fn driver_path(document: &mut Document, path: &Path) {
     let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let leads_to = if real == path { String::new() } else { format!(" -> {}", real.display()) };
-    report.fact("driver", format!("{}{leads_to}", path.display()));
+    document.part("driver", format!("{}{leads_to}", path.display()));
     if let Ok(Some(elf)) = Elf::open(&real)
         && driver::is_ours(&real, &elf)
     {
-        report.wrong.push(format!("{} is cupeer's own preload library, not a driver", path.display()));
+        document.wrong.push(format!("{} is cupeer's own preload library, not a driver", path.display()));
     }
 }
 

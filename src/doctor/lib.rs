@@ -1,20 +1,21 @@
-//! `cupeer doctor`: examines what `run` rests on and the machine below it, and says what is wrong or would break what.
+//! `cupeer doctor`: examines the needs of `cupeer run` and the machine, and reports problems and what they would
+//! break.
 //!
-//! In: the machine, NVIDIA's libraries, and a function that runs a program under cupeer. Out: a document with facts and what each
-//! would break, as tables or JSON, and its exit status. Links between devices are tested by [`cupeer_p2p`]. Begin with `command` in
-//! this file, then `system`.
+//! In: the machine, NVIDIA's libraries, and a function that runs a program under cupeer. Out: a document with facts
+//! and the effect of each, as tables or JSON, and the exit status. [`cupeer_p2p`] tests the links between devices.
+//! Begin with `command` in this file, then `system`.
 //!
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!
 //! - `args`: the options.
-//! - `child`, `probe`, `asked`: processes of their own for what loads a driver, which may crash.
+//! - `child`, `probe`, `queries`: child processes that load a driver, which may crash.
 //! - `system`: the machine and this process.
 //! - `document`: the document.
-//! - `own`, `driver`, `program`: what `run` rests on.
+//! - `own`, `driver`, `program`: the needs of `cupeer run`.
 //! - `p2p`, `between`: the options `--p2p` and `--between`.
 
 pub mod args;
-mod asked;
+
 mod between;
 mod child;
 mod document;
@@ -23,21 +24,21 @@ mod own;
 mod p2p;
 mod probe;
 mod program;
+mod queries;
 mod system;
 
-pub use asked::command as probe_system;
 pub use probe::command as probe_driver;
+pub use queries::command as probe_system;
 
 use crate::args::{DoctorArgs, DoctorFormat};
 use anyhow::Result;
-use cupeer_console::output;
-use cupeer_console::output::terminal_width;
+use cupeer_console::output::{self, terminal_width};
 use cupeer_launch::program::Run;
 use cupeer_report::style::{Mark, Style};
 use cupeer_views::table::Table;
-use document::{Document, Report};
+use document::Document;
 use std::process::ExitCode;
-use system::{Fact, Verdict};
+use system::{Fact, System, Verdict};
 
 /// Runs the command; `run` runs a program under cupeer.
 pub fn command(args: &DoctorArgs, run: Run) -> Result<ExitCode> {
@@ -48,20 +49,22 @@ pub fn command(args: &DoctorArgs, run: Run) -> Result<ExitCode> {
     if let [one, other] = &args.between[..] {
         return between::command(one, other, args.format);
     }
-    let mut report = Report::default();
-    own::look(&mut report);
+    let mut document = Document::new();
+    own::examine(&mut document);
     let chosen = cupeer_launch::driver::choose(&args.driver)?;
-    driver::look(&mut report, chosen.as_ref())?;
-    // The simulated driver rests on nothing of the machine.
+    driver::examine(&mut document, chosen.as_ref())?;
     let system = match args.driver.sim {
-        None => system::System::here(chosen.as_ref())?,
-        Some(_) => system::System::without_devices(),
+        None => System::here(chosen.as_ref())?,
+        Some(_) => System::without_devices(),
     };
-    let facts = if args.driver.sim.is_none() { system.facts() } else { Vec::new() };
-    if !args.program.is_empty() {
-        program::look(&mut report, &args.driver, &args.program, run)?;
+    // The simulated driver does not depend on the machine.
+    if args.driver.sim.is_none() {
+        document.facts = system.facts();
     }
-    let document = Document::new(report, facts, &system);
+    document.process = system.process();
+    if !args.program.is_empty() {
+        program::examine(&mut document, &args.driver, &args.program, run)?;
+    }
     if let Some(path) = &args.output {
         document::write(&document, path)?;
     }
@@ -71,7 +74,8 @@ pub fn command(args: &DoctorArgs, run: Run) -> Result<ExitCode> {
             output::print_marked(&text(&document, terminal_width(), output::stdout_style()))?
         }
     };
-    // Only what `run` rests on counts: a bad row of the machine is about some way of sharing, which nobody may want.
+    // Only the needs of `run` count: a bad fact about the machine concerns one method of sharing, which the user may
+    // not need.
     Ok(ExitCode::from(u8::from(!document.wrong.is_empty())))
 }
 
@@ -115,30 +119,18 @@ fn text(document: &Document, width: usize, style: Style) -> String {
     text
 }
 
-/// The table of the machine: what is bad first among its like.
+/// Returns the table of the machine: of facts with one name, bad ones come first.
 fn machine(alike: &[(&Fact, String)], width: usize, style: Style) -> String {
     let mut table = Table::new(&["MACHINE", "", "VALUE"], 3, 30);
     for (fact, about) in alike {
         let about = if about.is_empty() { String::new() } else { format!("{about}: ") };
         table.row([fact.name.clone(), fact.verdict.word().to_owned(), format!("{about}{}", fact.value)]);
     }
-    let start = alike.iter().map(|(fact, _)| fact.name.len()).chain(["MACHINE".len()]).max().unwrap_or(0) + 2;
-    table.render(width).lines().map(|line| format!("{}\n", marked(line, start, style))).collect()
+    let marks = [(Verdict::Bad.word(), Mark::Error), (Verdict::Unknown.word(), Mark::Warning)];
+    table.render_marked(width, &marks, style)
 }
 
-/// A line of the table with its verdict, which begins in column `start`, marked.
-fn marked(line: &str, start: usize, style: Style) -> String {
-    let (Some(before), Some(rest)) = (line.get(..start), line.get(start..)) else { return line.to_owned() };
-    let found = [(Verdict::Bad, Mark::Error), (Verdict::Unknown, Mark::Warning)]
-        .into_iter()
-        .find_map(|(verdict, mark)| Some((verdict.word(), rest.strip_prefix(verdict.word())?, mark)));
-    match found {
-        Some((word, after, mark)) => format!("{before}{}{after}", style.mark(mark, word)),
-        None => line.to_owned(),
-    }
-}
-
-/// What a bad fact would break, and what to do.
+/// Describes the effect of a bad fact, and how to fix it.
 fn breaking(fact: &Fact) -> String {
     let breaks = fact.breaks.as_deref().unwrap_or("it is not known what");
     let hint = fact.hint.as_ref().map(|hint| format!(". {hint}")).unwrap_or_default();

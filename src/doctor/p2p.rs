@@ -1,4 +1,4 @@
-//! `cupeer doctor --p2p`: its options, and what becomes of what [`cupeer_p2p`] finds.
+//! `cupeer doctor --p2p`: its options, and the output of the findings of [`cupeer_p2p`].
 
 use super::child::child;
 use super::system::System;
@@ -22,12 +22,12 @@ pub fn command(args: &DoctorArgs) -> Result<ExitCode> {
         is_simulated: args.driver.sim.is_some(),
     };
     let mut findings = cupeer_p2p::test(&Environment { child: &|| child(chosen.as_ref()) }, &options)?;
-    // The simulated driver rests on nothing of the machine.
+    // The simulated driver does not depend on the machine.
     if findings.is_bad() && !options.is_simulated {
         findings.system = System::here(chosen.as_ref())?.facts();
     }
     let status = ExitCode::from(u8::from(findings.is_bad()));
-    // What took long to find is shown, whatever becomes of the file.
+    // The test takes long, so its result is printed even if the file cannot be written.
     let written = args.output.as_ref().map_or(Ok(()), |path| write(&findings, path));
     if args.format == DoctorFormat::Json {
         output::print_json(&cupeer_p2p::document(&findings))?;

@@ -1,9 +1,9 @@
-//! The part of `doctor` that loads a driver: in a process of its own, since a driver may crash.
+//! Loads a driver and describes it, in a child process, because a driver may crash.
 //!
-//! Writes each JSON object on a line as soon as it is known, so that a crash takes nothing with it.
+//! Writes each fact as a line of JSON as soon as it is known, so that a crash loses none.
 
+use super::child::tell;
 use anyhow::Result;
-use cupeer_console::output;
 use cupeer_nvidia::{find, load};
 use cupeer_spec::abi::CUdriverProcAddressQueryResult;
 use cupeer_spec::function::{FUNCTIONS, Library};
@@ -16,19 +16,19 @@ use std::process::ExitCode;
 #[derive(Serialize, Deserialize, Debug, PartialEq)]
 #[serde(rename_all = "snake_case")]
 pub enum Fact {
-    /// The driver could not be loaded; what the dynamic loader said.
+    /// The driver could not be loaded, for the reason that the dynamic loader gives.
     NotLoaded(String),
-    /// It was loaded from here.
+    /// Path of the loaded driver.
     Path(String),
-    /// What cuDriverGetVersion returned and wrote.
+    /// Result of cuDriverGetVersion, and the version that it wrote.
     Version(i32, i32),
     NoVersion,
     /// A function of the table.
     Function {
         name: String,
-        /// Whether dlsym finds it.
+        /// True if dlsym finds the function.
         exported: bool,
-        /// What cuGetProcAddress returned and said; `None` without cuGetProcAddress.
+        /// Result of cuGetProcAddress, and the status that it wrote; `None` without cuGetProcAddress.
         lookup: Option<(i32, i32)>,
     },
 }
@@ -61,10 +61,6 @@ pub fn command() -> Result<ExitCode> {
     // A driver may crash when it is unloaded, too.
     std::mem::forget(driver);
     Ok(ExitCode::SUCCESS)
-}
-
-fn tell(fact: &Fact) -> Result<ExitCode> {
-    output::print_as_is(&format!("{}\n", serde_json::to_string(fact)?))
 }
 
 fn file_of(address: *mut c_void) -> Option<String> {

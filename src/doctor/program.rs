@@ -1,6 +1,6 @@
-//! A program: which of its calls go past us.
+//! Runs a program, and lists its calls that bypass cupeer.
 
-use super::document::Report;
+use super::document::Document;
 use anyhow::{Context, Result};
 use cupeer_launch::args::{DriverArgs, LogFormat, Options};
 use cupeer_launch::program::Run;
@@ -13,12 +13,12 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
-/// Runs a program, and reads from its log what went past us.
-pub fn look(report: &mut Report, driver: &DriverArgs, program: &[OsString], run: Run) -> Result<()> {
+/// Runs a program, and reads from its log which calls bypassed cupeer.
+pub fn examine(document: &mut Document, driver: &DriverArgs, program: &[OsString], run: Run) -> Result<()> {
     let folder = temporary("cupeer-doctor-").context("failed to make a private directory for a recording")?;
     let log = folder.path().join("log");
     let options = Options {
-        // Without one it would not be known whether a watched call came.
+        // Without a recording, it would not be known whether the program made a watched call.
         record: Some("ring:1M".to_owned()),
         out: Some(folder.path().join("record")),
         log: Some(LogFormat::Json),
@@ -28,34 +28,34 @@ pub fn look(report: &mut Report, driver: &DriverArgs, program: &[OsString], run:
         ..Options::default()
     };
     let run = run(&options, &[(env::FAILED, OsStr::new("0"))], program)?;
-    report.fact("program", format!("{} {}", program[0].display(), run.ended));
+    document.part("program", format!("{} {}", program[0].display(), run.ended));
     let reached = match run.reached {
         0 => "no process".to_owned(),
         more => counted(more.into(), "process"),
     };
-    report.fact("reached the driver", reached);
-    report.wrong.extend(run.wrong);
+    document.part("reached the driver", reached);
+    document.wrong.extend(run.wrong);
     let text = std::fs::read_to_string(&log).context("failed to read the log of the program")?;
     for ((library, way), processes) in escaped(&text) {
         let times = if processes == 1 { String::new() } else { format!(" in {processes} processes") };
         if way != Bypass::Unseen.name() {
-            report.wrong.push(past(&library, &way, &times));
+            document.wrong.push(past(&library, &way, &times));
         }
     }
     for (library, functions) in patched(&text) {
-        report.fact("patched by", format!("{library}: {functions}; its calls are still seen"));
+        document.part("patched by", format!("{library}: {functions}; its calls are still seen"));
     }
-    let sentence = match report.wrong.is_empty() {
+    let sentence = match document.wrong.is_empty() {
         true => {
             "libcuda was loaded, but cupeer saw no call that it records: there was none, or it escaped cupeer"
         }
         false => "libcuda was loaded, but cupeer saw no call that it records",
     };
-    report.unclear.extend(run.is_unseen.then(|| sentence.to_owned()));
+    document.unclear.extend(run.is_unseen.then(|| sentence.to_owned()));
     Ok(())
 }
 
-/// The libraries that patched entries of ours in place, as a debugger or UCX does, with the functions.
+/// Returns the libraries that patched functions of cupeer in place, as a debugger or UCX does, with these functions.
 fn patched(log: &str) -> BTreeMap<String, String> {
     let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let found = lines.filter_map(|line| {
@@ -70,7 +70,7 @@ fn patched(log: &str) -> BTreeMap<String, String> {
     found.collect()
 }
 
-/// The libraries that a log names as escaped, with the way, and in how many processes.
+/// Returns the libraries whose calls bypassed cupeer, with the method, and the number of processes.
 fn escaped(log: &str) -> BTreeMap<(String, String), usize> {
     let mut found = BTreeMap::new();
     for line in log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {

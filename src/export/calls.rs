@@ -1,7 +1,6 @@
-//! The calls of a process, as rows: the part of an export that grows with the record.
+//! The rows of calls and marks: the part of an export that grows with the recording.
 //!
-//! Converts events to rows. It keeps the row group that is being filled, calls that have not returned, and
-//! each stack once.
+//! Converts the events of a process to rows. It keeps calls that have not returned, and each stack once.
 
 use crate::keys::moment;
 use crate::table::Part;
@@ -9,12 +8,12 @@ use crate::tables::{Call as Row, Calls, Mark, Marks};
 use anyhow::{Context, Result};
 use cupeer_record::{Call, Clock, Event, Outcome, Process};
 use cupeer_report::model::Fingerprint;
+use cupeer_report::pending::PendingCalls;
 use cupeer_report::places::Stacks;
 use cupeer_report::results::is_usual;
 use cupeer_report::{expected, values};
 use cupeer_spec::function::{FnId, Library};
-use cupeer_spec::results::ResultSpec;
-use std::collections::HashMap;
+use std::borrow::Cow;
 
 /// Number of stacks per process that are exported. Later calls have only their caller. Programs have some
 /// hundreds.
@@ -34,7 +33,7 @@ pub struct Read {
     pub without_stack: u64,
 }
 
-/// The number of a stack in the tables, from that in its process.
+/// Returns the number of a stack in the tables, by its number in its process.
 pub fn stack_number(process: usize, stack: usize) -> i64 {
     (process as i64 + 1) << 32 | stack as i64
 }
@@ -56,35 +55,23 @@ pub fn read(
         arguments: (0..process.functions.len().max(1)).map(|_| None).collect(),
         read: Read { calls: 0, marks: 0, problem: None, stacks: Stacks::default(), without_stack: 0 },
     };
-    let mut pending: HashMap<(u32, u64), Call, foldhash::fast::RandomState> = HashMap::default();
-    let failed = || format!("failed to read {}", process.path.display());
-    let mut events = process.events().with_context(failed)?;
+    let mut pending = PendingCalls::default();
+    let mut events =
+        process.events().with_context(|| format!("failed to read {}", process.path.display()))?;
     let mut since = 0;
-    loop {
-        // By reference, because moving an event costs as much as counting it.
-        let next = events.next();
-        let Some(event) = &next else { break };
+    // By reference, because moving an event costs as much as counting it.
+    while let Some(event) = &events.next() {
         match event {
-            Event::Call(call) if call.outcome == Outcome::Pending => {
-                pending.insert((call.stream, call.seq), call.clone());
-            }
-            Event::Call(call) => {
-                reading.call(call, calls)?;
-            }
-            Event::LateEnd { stream, seq, .. } => {
-                if let Some(mut call) = pending.remove(&(*stream, *seq))
-                    && call.finish(event)
-                {
-                    reading.call(&call, calls)?;
-                }
-            }
-            Event::Use(_) => {}
             Event::Mark { tid, time, text } => {
                 let text = String::from_utf8_lossy(text);
                 let time_ns = moment(clock.realtime(*time));
-                marks.push(index as u32, Mark { time_ns, tid: *tid as i32, text: &text });
-                marks.settle()?;
+                marks.push(index as u32, &Mark { time_ns, tid: *tid as i32, text: &text })?;
                 reading.read.marks += 1;
+            }
+            _ => {
+                if let Some(call) = pending.completed(event) {
+                    reading.call(&call, calls)?;
+                }
             }
         }
         since += 1;
@@ -96,11 +83,7 @@ pub fn read(
         }
     }
     went_on(since);
-    let mut pending: Vec<Call> = pending.into_values().collect();
-    pending.sort_by_key(|call| (call.start, call.stream, call.seq));
-    for call in &pending {
-        reading.call(call, calls)?;
-    }
+    pending.rest().iter().try_for_each(|call| reading.call(call, calls))?;
     reading.read.problem = events.error().map(|error| format!("cannot be read completely: {error}"));
     Ok(reading.read)
 }
@@ -125,13 +108,13 @@ struct Arguments {
 }
 
 impl Arguments {
-    fn of(function: FnId) -> Arguments {
+    fn new(function: FnId) -> Arguments {
         let spec = function.spec();
         let shared = spec.exports().or(spec.opens());
         let named = shared.map(|shared| shared.by);
         let named = named.or(spec.closes().map(|closed| closed.by)).or(spec.makes().map(|made| made.by));
         Arguments {
-            library: word(spec.library),
+            library: library_word(spec.library),
             name: spec.name(),
             address: named.or(spec.ends().map(|end| end.by)),
             handle: shared.map(|shared| shared.handle),
@@ -140,8 +123,7 @@ impl Arguments {
     }
 }
 
-/// The word for a library.
-pub fn word(library: Library) -> &'static str {
+fn library_word(library: Library) -> &'static str {
     match library {
         Library::Cuda => "cuda",
         Library::Nvml => "nvml",
@@ -150,31 +132,13 @@ pub fn word(library: Library) -> &'static str {
 }
 
 impl ProcessReader<'_> {
-    #[inline]
+    /// Adds the row of a call.
     fn call(&mut self, call: &Call, part: &mut Part<Calls>) -> Result<()> {
-        let arguments = call.function.map(|function| {
-            let place = self.arguments.get_mut(usize::from(call.number));
-            match place {
-                Some(place) => *place.get_or_insert_with(|| Arguments::of(function)),
-                None => Arguments::of(function),
-            }
-        });
+        let arguments = self.arguments(call);
         let details = &*call.details;
         let number = |argument: Option<usize>| call.number(argument?).map(|number| number as i64);
-        let result_name: String;
-        let result = match call.outcome {
-            Outcome::Returned(result) => match named(call.function, result) {
-                Some(name) => Some(name),
-                None => {
-                    result_name = result.to_string();
-                    Some(&*result_name)
-                }
-            },
-            _ => None,
-        };
-        let stack = self.stack(call);
+        let result = result(call);
         let message = details.message.as_deref().map(String::from_utf8_lossy);
-        let injected_by = call.injected_by().or(call.stopped_by().map(|hit| &*hit.rule));
         let bytes = details.memory.map(|(_, bytes)| bytes as i64);
         let fingerprint = arguments
             .and_then(|arguments| values::handle(call, arguments.handle?))
@@ -196,27 +160,34 @@ impl ProcessReader<'_> {
                 Outcome::Pending => "pending",
                 Outcome::Unwound => "unwound",
             },
-            result,
+            result: result.as_deref(),
             injected: call.injected,
-            injected_by,
+            injected_by: call.injected_by().or(call.stopped_by().map(|hit| &*hit.rule)),
             fingerprint: fingerprint.as_deref(),
             address: number(arguments.and_then(|arguments| arguments.address)),
             bytes: bytes.or_else(|| number(arguments.and_then(|arguments| arguments.size))),
             device: details.devices.0,
             peer_device: details.devices.1,
-            stack,
+            stack: self.stack(call),
             message: message.as_deref(),
             is_usual: matches!(call.outcome, Outcome::Returned(result) if result != 0
                 && (is_usual(call.function, result) || expected::why(self.process, call).is_some())),
             calls: call.times() as i64,
             calls_until_ns: details.run.map(|run| moment(self.clock.realtime(run.end))),
         };
-        part.push(self.index as u32, row);
         self.read.calls += 1;
-        part.settle()
+        part.push(self.index as u32, &row)
     }
 
-    #[inline]
+    /// Returns the argument columns of the function of a call; `None` for a function of a later version.
+    fn arguments(&mut self, call: &Call) -> Option<Arguments> {
+        let function = call.function?;
+        Some(match self.arguments.get_mut(usize::from(call.number)) {
+            Some(known) => *known.get_or_insert_with(|| Arguments::new(function)),
+            None => Arguments::new(function),
+        })
+    }
+
     fn stack(&mut self, call: &Call) -> Option<i64> {
         if call.caller == 0 && call.details.frames.is_empty() {
             return None;
@@ -230,12 +201,14 @@ impl ProcessReader<'_> {
     }
 }
 
-/// The name of a result, where it has one.
-#[inline]
-fn named(function: Option<FnId>, result: i32) -> Option<&'static str> {
-    let library = function.map_or(Library::Cuda, |function| function.spec().library);
+/// Returns the name of the result of a call, or its number; `None` if the call did not return.
+fn result(call: &Call) -> Option<Cow<'static, str>> {
+    let Outcome::Returned(result) = call.outcome else { return None };
+    let library = call.function.map_or(Library::Cuda, |function| function.spec().library);
+    // Most calls succeed, and need no search.
     if result == 0 && library == Library::Cuda {
-        return Some("CUDA_SUCCESS");
+        return Some("CUDA_SUCCESS".into());
     }
-    library.result(result).map(ResultSpec::name)
+    let name = library.result(result).map(|spec| Cow::from(spec.name()));
+    Some(name.unwrap_or_else(|| result.to_string().into()))
 }

@@ -1,198 +1,132 @@
-//! The values in the columns of tables: the kinds, and the buffers that hold the rows of one group.
+//! Values in the columns of tables, and the buffers that hold one group of rows.
 //!
-//! A table is a list of kinds with names, so that its schema, its page and its files come from one place. The crate `parquet`
-//! encodes the values.
+//! A column has the type of a field of its row. The crate `parquet` encodes the values.
 
 use foldhash::fast::RandomState;
+use parquet::basic::Type;
 use parquet::column::writer::ColumnWriterImpl;
-use parquet::data_type::{BoolType, ByteArray, DataType, Int32Type, Int64Type};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::{ParquetError, Result};
 use parquet::file::writer::SerializedRowGroupWriter;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs::File;
 
-/// A group of rows in the making.
+/// Writer of one group of rows.
 pub type Group<'a> = SerializedRowGroupWriter<'a, File>;
 
-/// The types of columns, as engines know them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Type {
-    /// UTF-8.
-    Text,
-    /// 32 bits, signed.
-    Int,
-    /// 64 bits, signed.
-    Long,
-    /// True or false.
-    Flag,
+/// One value of a row; `None` is null.
+#[derive(Clone, Copy)]
+pub enum Cell<'a> {
+    Text(Option<&'a str>),
+    Int(Option<i32>),
+    Long(Option<i64>),
+    Flag(Option<bool>),
 }
 
-/// A kind of column.
-pub trait Kind {
-    /// A value.
-    type Cell<'a>;
-    /// The values of a group.
-    type Buffer: Buffer + Default;
-    /// The type that readers see.
+/// A type that fields of rows have.
+pub trait Value {
+    /// Type of the column.
     const TYPE: Type;
     /// True if values may be null.
-    const IS_OPTIONAL: bool = false;
-    /// True if values differ in nearly every row, and mostly rise.
-    const IS_MONOTONIC: bool = false;
+    const IS_OPTIONAL: bool;
 
-    /// Adds a value.
-    fn push(buffer: &mut Self::Buffer, cell: Self::Cell<'_>);
-    /// Adds a row without a value, where that is allowed.
-    fn push_none(buffer: &mut Self::Buffer);
+    /// Returns the value as a cell.
+    fn cell(&self) -> Cell<'_>;
 }
 
-/// The values of one column in a group.
-pub trait Buffer {
-    /// Removes all values.
-    fn clear(&mut self);
-    /// The bytes of its different texts.
-    fn weight(&self) -> usize {
-        0
-    }
-    /// Writes them, in this order where one is given.
-    fn write(&self, order: Option<&[u32]>, is_optional: bool, group: &mut Group) -> Result<()>;
-}
+macro_rules! values {
+    ($($type:ty: $physical:ident as $cell:ident),+ $(,)?) => {$(
+        impl Value for $type {
+            const TYPE: Type = Type::$physical;
+            const IS_OPTIONAL: bool = false;
 
-/// A column that may have nulls.
-pub struct Maybe<K>(std::marker::PhantomData<K>);
-
-impl<K: Kind> Kind for Maybe<K> {
-    type Cell<'a> = Option<K::Cell<'a>>;
-    type Buffer = K::Buffer;
-    const TYPE: Type = K::TYPE;
-    const IS_OPTIONAL: bool = true;
-    const IS_MONOTONIC: bool = K::IS_MONOTONIC;
-
-    #[inline]
-    fn push(buffer: &mut K::Buffer, cell: Option<K::Cell<'_>>) {
-        match cell {
-            Some(cell) => K::push(buffer, cell),
-            None => K::push_none(buffer),
-        }
-    }
-
-    fn push_none(buffer: &mut K::Buffer) {
-        K::push_none(buffer);
-    }
-}
-
-/// A text.
-pub struct Text;
-
-impl Kind for Text {
-    type Cell<'a> = &'a str;
-    type Buffer = Texts;
-    const TYPE: Type = Type::Text;
-
-    fn push(buffer: &mut Texts, cell: &str) {
-        let text = match buffer.known.get(cell) {
-            Some(text) => text.clone(),
-            None => {
-                let text = ByteArray::from(cell);
-                buffer.known.insert(cell.into(), text.clone());
-                buffer.bytes += cell.len();
-                text
+            fn cell(&self) -> Cell<'_> {
+                Cell::$cell(Some(*self))
             }
-        };
-        buffer.values.push(Some(text));
-    }
+        }
 
-    fn push_none(buffer: &mut Texts) {
-        buffer.values.push(None);
-    }
+        impl Value for Option<$type> {
+            const TYPE: Type = Type::$physical;
+            const IS_OPTIONAL: bool = true;
+
+            fn cell(&self) -> Cell<'_> {
+                Cell::$cell(*self)
+            }
+        }
+    )+};
+}
+values!(&str: BYTE_ARRAY as Text, i32: INT32 as Int, i64: INT64 as Long, bool: BOOLEAN as Flag);
+
+/// Values of one column in a group of rows.
+pub enum Buffer {
+    Text(Texts),
+    Int(Vec<Option<i32>>),
+    Long(Vec<Option<i64>>),
+    Flag(Vec<Option<bool>>),
 }
 
-/// Texts, each different one once in memory.
+/// Texts that share the memory of equal ones.
 #[derive(Default)]
 pub struct Texts {
     values: Vec<Option<ByteArray>>,
     known: HashMap<Box<str>, ByteArray, RandomState>,
+    /// Number of bytes of the distinct texts.
     bytes: usize,
 }
 
-impl Buffer for Texts {
-    fn clear(&mut self) {
-        self.values.clear();
-        self.known.clear();
-        self.bytes = 0;
-    }
-
-    fn weight(&self) -> usize {
-        self.bytes
-    }
-
-    fn write(&self, order: Option<&[u32]>, is_optional: bool, group: &mut Group) -> Result<()> {
-        column::<parquet::data_type::ByteArrayType>(&self.values, order, is_optional, group)
+impl Texts {
+    fn push(&mut self, text: Option<&str>) {
+        let shared = text.map(|text| match self.known.get(text) {
+            Some(known) => known.clone(),
+            None => {
+                let new = ByteArray::from(text);
+                self.known.insert(text.into(), new.clone());
+                self.bytes += text.len();
+                new
+            }
+        });
+        self.values.push(shared);
     }
 }
 
-/// Defines a kind that stores its values unchanged.
-macro_rules! plain {
-    ($(#[doc = $doc:literal])+ $kind:ident: $cell:ty as $physical:ty, $type:ident $(, monotonic $monotonic:literal)?) => {
-        $(#[doc = $doc])+
-        pub struct $kind;
-
-        impl Kind for $kind {
-            type Cell<'a> = $cell;
-            type Buffer = Plain<$physical>;
-            const TYPE: Type = Type::$type;
-            $(const IS_MONOTONIC: bool = $monotonic;)?
-
-            #[inline]
-            fn push(buffer: &mut Self::Buffer, cell: $cell) {
-                buffer.0.push(Some(cell));
-            }
-
-            fn push_none(buffer: &mut Self::Buffer) {
-                buffer.0.push(None);
-            }
+impl Buffer {
+    pub fn new(of: Type) -> Buffer {
+        match of {
+            Type::INT32 => Buffer::Int(Vec::new()),
+            Type::INT64 => Buffer::Long(Vec::new()),
+            Type::BOOLEAN => Buffer::Flag(Vec::new()),
+            _ => Buffer::Text(Texts::default()),
         }
-    };
-}
+    }
 
-plain! {
-    /// A small number.
-    Int: i32 as Int32Type, Int
-}
-plain! {
-    /// A number that many rows share.
-    Long: i64 as Int64Type, Long
-}
-plain! {
-    /// A moment, or a number that grows from row to row.
-    Monotonic: i64 as Int64Type, Long, monotonic true
-}
-plain! {
-    /// A truth value.
-    Flag: bool as BoolType, Flag
-}
+    pub fn push(&mut self, cell: Cell) {
+        match (self, cell) {
+            (Buffer::Text(texts), Cell::Text(text)) => texts.push(text),
+            (Buffer::Int(all), Cell::Int(number)) => all.push(number),
+            (Buffer::Long(all), Cell::Long(number)) => all.push(number),
+            (Buffer::Flag(all), Cell::Flag(flag)) => all.push(flag),
+            _ => unreachable!("a column and its cells have one type"),
+        }
+    }
 
-/// Unchanged values.
-pub struct Plain<T: DataType>(pub Vec<Option<T::T>>);
+    /// Returns the memory that texts take; other values have a fixed size.
+    pub fn text_bytes(&self) -> usize {
+        if let Buffer::Text(texts) = self { texts.bytes } else { 0 }
+    }
 
-impl<T: DataType> Default for Plain<T> {
-    fn default() -> Self {
-        Plain(Vec::new())
+    /// Writes the values as the next column of a group: all, or those at the given positions.
+    pub fn write(&self, order: Option<&[u32]>, is_optional: bool, group: &mut Group) -> Result<()> {
+        match self {
+            Buffer::Text(texts) => column::<ByteArrayType>(&texts.values, order, is_optional, group),
+            Buffer::Int(all) => column::<Int32Type>(all, order, is_optional, group),
+            Buffer::Long(all) => column::<Int64Type>(all, order, is_optional, group),
+            Buffer::Flag(all) => column::<BoolType>(all, order, is_optional, group),
+        }
     }
 }
 
-impl<T: DataType> Buffer for Plain<T> {
-    fn clear(&mut self) {
-        self.0.clear();
-    }
-
-    fn write(&self, order: Option<&[u32]>, is_optional: bool, group: &mut Group) -> Result<()> {
-        column::<T>(&self.0, order, is_optional, group)
-    }
-}
-
-/// Writes the next column of a group.
-pub fn column<T: DataType>(
+fn column<T: DataType>(
     rows: &[Option<T::T>],
     order: Option<&[u32]>,
     is_optional: bool,
@@ -208,8 +142,8 @@ pub fn column<T: DataType>(
     column.close()
 }
 
-/// The values in an order.
-pub fn ordered<'a, T: Clone>(values: &'a [T], order: Option<&[u32]>) -> std::borrow::Cow<'a, [T]> {
+/// Returns all values, or those at the given positions.
+pub fn ordered<'a, T: Clone>(values: &'a [T], order: Option<&[u32]>) -> Cow<'a, [T]> {
     match order {
         Some(order) => order.iter().map(|at| values[*at as usize].clone()).collect(),
         None => values.into(),

@@ -38,3 +38,11 @@ pub struct Written {
     /// Number of bytes.
     pub bytes: u64,
 }
+
+impl Written {
+    pub(crate) fn add(&mut self, other: Written) {
+        self.rows += other.rows;
+        self.files += other.files;
+        self.bytes += other.bytes;
+    }
+}

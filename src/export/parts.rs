@@ -1,9 +1,9 @@
 //! Distributes the calls of processes among threads and files.
 
 use crate::calls::{self, Read};
-use crate::keys::Keys;
-use crate::options::{Options, Written};
-use crate::table::{Part, Table};
+use crate::keys::{Keys, node};
+use crate::options::Options;
+use crate::table::{Part, Tables};
 use crate::tables::{Calls, Marks};
 use anyhow::{Error, Result};
 use cupeer_record::Job;
@@ -33,7 +33,7 @@ struct Planned {
 impl Plan {
     pub fn new(job: &Job, keys: &[Keys], threads: usize) -> Plan {
         let mut by_node: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-        keys.iter().enumerate().for_each(|(i, keys)| by_node.entry(keys.node()).or_default().push(i));
+        keys.iter().enumerate().for_each(|(i, keys)| by_node.entry(node(&keys.host)).or_default().push(i));
         let nodes: Vec<(String, Vec<usize>)> = by_node.into_iter().collect();
         let size = |process: &usize| job.processes[*process].source.size();
         let mut parts = Vec::new();
@@ -84,7 +84,7 @@ pub struct Work<'a> {
 #[derive(Default)]
 struct Done {
     read: BTreeMap<usize, Read>,
-    tables: BTreeMap<&'static str, Written>,
+    tables: Tables,
     error: Option<Error>,
 }
 
@@ -138,40 +138,20 @@ impl<'a> Work<'a> {
         }
         // Each table has a file, even without rows, because the file has its columns.
         let is_first = part.node == 0 && part.number == 0;
-        let mut tables = BTreeMap::new();
-        finish(calls, is_first, &mut tables)?;
-        finish(marks, is_first, &mut tables)?;
+        let mut tables = Tables::new();
+        calls.finish(is_first, &mut tables)?;
+        marks.finish(is_first, &mut tables)?;
         let mut done = self.done();
         tables.into_iter().for_each(|(name, written)| done.tables.entry(name).or_default().add(written));
         Ok(())
     }
 
     /// Returns the results of all processes, in their order, and the sizes of the tables.
-    pub fn finish(self) -> Result<(Vec<Read>, BTreeMap<&'static str, Written>)> {
+    pub fn finish(self) -> Result<(Vec<Read>, Tables)> {
         let done = self.done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         match done.error {
             Some(error) => Err(error),
             None => Ok((done.read.into_values().collect(), done.tables)),
         }
     }
-}
-
-impl Written {
-    fn add(&mut self, other: Written) {
-        self.rows += other.rows;
-        self.files += other.files;
-        self.bytes += other.bytes;
-    }
-}
-
-/// Ends a part. One without rows goes, unless it is to be kept.
-pub fn finish<T: Table>(
-    part: Part<T>,
-    is_kept: bool,
-    tables: &mut BTreeMap<&'static str, Written>,
-) -> Result<()> {
-    if let Some(written) = part.finish(is_kept)? {
-        tables.entry(T::NAME).or_default().add(written);
-    }
-    Ok(())
 }

@@ -1,4 +1,4 @@
-//! The stacks and frames, once all calls were read: what addresses are called.
+//! The rows of stacks and frames: their numbers, and the names of addresses.
 
 use crate::options::Redact;
 use crate::table::Part;
@@ -8,7 +8,7 @@ use cupeer_report::model::Place;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Frames and stacks as they get their numbers.
+/// Frames and stacks, numbered in the order in which they come.
 pub struct Numbered<'a> {
     redact: &'a dyn Redact,
     /// Frames, by node and place.
@@ -23,7 +23,7 @@ impl<'a> Numbered<'a> {
         Numbered { redact, frames: HashMap::new(), stacks: HashMap::new(), paths: HashMap::new() }
     }
 
-    /// The number of a stack that the report has.
+    /// Returns the number of a stack of the report, and adds its rows when it comes first; `None` if it is empty.
     pub fn stack(
         &mut self,
         node: usize,
@@ -59,8 +59,7 @@ impl<'a> Numbered<'a> {
         for (depth, place) in stack.iter().enumerate() {
             let frame = self.frame(node, process, place, frames)?;
             let is_caller = by == Some(depth);
-            stacks.push(process, Stack { stack: number, depth: depth as i32, frame, is_caller });
-            stacks.settle()?;
+            stacks.push(process, &Stack { stack: number, depth: depth as i32, frame, is_caller })?;
         }
         Ok(())
     }
@@ -89,8 +88,7 @@ impl<'a> Numbered<'a> {
                 python_line: python.map(|line| line.line as i32),
                 python_function: python.and_then(|line| line.function.as_deref()),
             };
-            frames.push(process, row);
-            frames.settle()?;
+            frames.push(process, &row)?;
         }
         Ok(number)
     }

@@ -1,13 +1,13 @@
-//! The rows that the report has: all tables but those of calls and marks.
+//! The rows of the report: all tables but those of calls and marks.
 //!
 //! Maps the fields of the report to columns, one host after the other, because each host has its own files.
 
 use crate::calls::{Read, stack_number};
 use crate::keys::{Keys, moment};
-use crate::options::{Redact, Written};
-use crate::parts::{Plan, finish};
+use crate::options::Redact;
+use crate::parts::Plan;
 use crate::places::Numbered;
-use crate::table::{NOBODY, Part, Table};
+use crate::table::{NOBODY, Part, Table, Tables};
 use crate::tables::{
     Device, Devices, Fault, Faults, Finding, Findings, Frames, Object, Objects, Opening, Openings, Pair,
     Pairs, Process, Processes, Stacks,
@@ -34,33 +34,32 @@ pub struct Rows<'a> {
 }
 
 /// Destination of the rows of a node.
-struct To<'a> {
+struct Node<'a> {
     directory: &'a Path,
-    node: &'a str,
+    name: &'a str,
     keys: &'a Arc<Vec<Keys>>,
     is_first: bool,
     tables: &'a mut Tables,
 }
 
-impl To<'_> {
-    /// Writes a table: each of these makes some rows.
+impl Node<'_> {
+    fn part<T: Table>(&self) -> Result<Part<T>> {
+        Part::create(self.directory, self.name, 0, self.keys)
+    }
+
+    /// Writes a table: `add` adds the rows of each item.
     fn table<T: Table, R>(
         &mut self,
-        rows: impl IntoIterator<Item = R>,
-        add: impl Fn(R, &mut Part<T>),
+        items: impl IntoIterator<Item = R>,
+        add: impl Fn(R, &mut Part<T>) -> Result<()>,
     ) -> Result<()> {
-        let mut part = Part::create(self.directory, self.node, 0, self.keys)?;
-        for row in rows {
-            add(row, &mut part);
-            part.settle()?;
-        }
-        finish(part, self.is_first, self.tables)
+        let mut part = self.part()?;
+        items.into_iter().try_for_each(|item| add(item, &mut part))?;
+        part.finish(self.is_first, self.tables)
     }
 }
 
-type Tables = BTreeMap<&'static str, Written>;
-
-/// The rows of a node, each with its process.
+/// Rows by node, each with its process.
 type OfNode<'a, T> = Vec<Vec<(u32, &'a T)>>;
 
 impl Rows<'_> {
@@ -85,9 +84,8 @@ impl Rows<'_> {
         let mut numbered = Numbered::new(self.redact);
         let mut places = Places::new(&self.job.processes, symbols);
         for (node, (name, members)) in self.plan.nodes.iter().enumerate() {
-            let is_first = node == 0;
-            let mut seen: (Part<Stacks>, Part<Frames>) =
-                (Part::create(directory, name, 0, self.keys)?, Part::create(directory, name, 0, self.keys)?);
+            let mut to = Node { directory, name, keys: self.keys, is_first: node == 0, tables };
+            let mut seen: (Part<Stacks>, Part<Frames>) = (to.part()?, to.part()?);
             for process in members {
                 let stacks = &self.read[*process].stacks;
                 for stack in stacks.numbers() {
@@ -96,31 +94,28 @@ impl Rows<'_> {
                     numbered.add(node, *process as u32, number, &caller, &frames, &mut seen)?;
                 }
             }
-            let mut part: Part<Findings> = Part::create(directory, name, 0, self.keys)?;
+            let mut part: Part<Findings> = to.part()?;
             for (process, row) in &findings[node] {
                 let stack = numbered.stack(node, *process, &row.caller, &row.stack, &mut seen)?;
-                part.push(*process, finding(row, stack, &json(&row.ranks)));
-                part.settle()?;
+                part.push(*process, &finding(row, stack, &json(&row.ranks)))?;
             }
-            finish(part, is_first, tables)?;
-            finish(seen.0, is_first, tables)?;
-            finish(seen.1, is_first, tables)?;
-
-            let mut to = To { directory, node: name, keys: self.keys, is_first, tables };
+            part.finish(to.is_first, to.tables)?;
+            seen.0.finish(to.is_first, to.tables)?;
+            seen.1.finish(to.is_first, to.tables)?;
             to.table(&processes[node], |(process, row), part| self.process(*process, row, part))?;
             to.table(&handles[node], |(process, row), part| {
-                object(if row.exporter.is_some() { *process } else { NOBODY }, row, part);
+                object(if row.exporter.is_some() { *process } else { NOBODY }, row, part)
             })?;
             to.table(&opens[node], |(process, (handle, open)), part| {
                 let exporter = handle.exporter.as_ref().and_then(index);
-                opening(*process, handle, open, exporter.map(|index| &self.keys[index as usize]), part);
+                opening(*process, handle, open, exporter.map(|index| &self.keys[index as usize]), part)
             })?;
             to.table(&peers[node], |(process, row), part| {
-                pair(*process, row, self.keys[*process as usize].start_ns, part);
+                pair(*process, row, self.keys[*process as usize].start_ns, part)
             })?;
             to.table(members, |process, part| self.devices(*process, part))?;
             // Faults belong to all hosts together.
-            to.table(report.faults.iter().filter(|_| is_first), |row, part| self.fault(row, part))?;
+            to.table(report.faults.iter().filter(|_| node == 0), |row, part| self.fault(row, part))?;
         }
         Ok(())
     }
@@ -141,7 +136,7 @@ impl Rows<'_> {
         all
     }
 
-    fn process(&self, index: u32, row: &model::Process, part: &mut Part<Processes>) {
+    fn process(&self, index: u32, row: &model::Process, part: &mut Part<Processes>) -> Result<()> {
         let (keys, read) = (&self.keys[index as usize], &self.read[index as usize]);
         let process = &self.job.processes[index as usize];
         let problem = problem(process, read).map(|problem| self.redact.problem(&problem));
@@ -156,7 +151,7 @@ impl Rows<'_> {
             past.map(|escaped| format!("{}: {}", self.redact.path(&escaped.library), escaped.way)).collect();
         part.push(
             index,
-            Process {
+            &Process {
                 began_ns: keys.start_ns,
                 ppid: row.ppid as i32,
                 pid_ns: long(row.pid_ns),
@@ -175,29 +170,28 @@ impl Rows<'_> {
                 problem: problem.as_deref(),
                 escaped: (!past.is_empty()).then(|| json(&past)).as_deref(),
             },
-        );
+        )
     }
 
-    fn devices(&self, index: usize, part: &mut Part<Devices>) {
-        for device in &self.job.processes[index].devices {
-            part.push(
-                index as u32,
-                Device {
-                    began_ns: self.keys[index].start_ns,
-                    ordinal: device.ordinal,
-                    uuid: &model::Uuid(device.uuid).to_string(),
-                    pci: &device.pci,
-                    name: &device.name,
-                },
-            );
-        }
+    fn devices(&self, index: usize, part: &mut Part<Devices>) -> Result<()> {
+        let row = |device: &record::Device| {
+            let row = Device {
+                began_ns: self.keys[index].start_ns,
+                ordinal: device.ordinal,
+                uuid: &model::Uuid(device.uuid).to_string(),
+                pci: &device.pci,
+                name: &device.name,
+            };
+            part.push(index as u32, &row)
+        };
+        self.job.processes[index].devices.iter().try_for_each(row)
     }
 
-    fn fault(&self, row: &model::Fault, part: &mut Part<Faults>) {
+    fn fault(&self, row: &model::Fault, part: &mut Part<Faults>) -> Result<()> {
         let first = row.hits.iter().map(|hit| hit.time_ns).min();
         part.push(
             NOBODY,
-            Fault {
+            &Fault {
                 time_ns: moment(first.unwrap_or(self.report.record.began_ns)),
                 plan: &row.plan,
                 name: &row.name,
@@ -207,7 +201,7 @@ impl Rows<'_> {
                 processes: long(row.processes),
                 is_dry_run: row.dry_run,
             },
-        );
+        )
     }
 }
 
@@ -218,12 +212,12 @@ fn owner(row: &model::Handle, index: &dyn Fn(&model::Proc) -> Option<u32>) -> Ve
     row.exporter.iter().chain(opened).chain(failed).filter_map(index).collect()
 }
 
-fn object(process: u32, row: &model::Handle, part: &mut Part<Objects>) {
+fn object(process: u32, row: &model::Handle, part: &mut Part<Objects>) -> Result<()> {
     let opened = row.opens.iter().map(|open| open.opened_ns).min();
     let failed = row.failed.iter().map(|failed| failed.last_ns).min();
     part.push(
         process,
-        Object {
+        &Object {
             time_ns: moment(row.exported_ns.or(opened).or(failed).unwrap_or(0)),
             fingerprint: &row.fingerprint.to_string(),
             kind: row.kind,
@@ -239,7 +233,7 @@ fn object(process: u32, row: &model::Handle, part: &mut Part<Objects>) {
             openings: long(row.opens.len() as u64),
             failed: long(row.failed.iter().flat_map(|failed| failed.codes.values()).sum()),
         },
-    );
+    )
 }
 
 fn opening(
@@ -248,10 +242,10 @@ fn opening(
     row: &model::Open,
     exporter: Option<&Keys>,
     part: &mut Part<Openings>,
-) {
+) -> Result<()> {
     part.push(
         process,
-        Opening {
+        &Opening {
             opened_ns: moment(row.opened_ns),
             closed_ns: row.closed_ns.map(moment),
             closed_by: row.closed_by,
@@ -270,7 +264,7 @@ fn opening(
             exporter_rank: exporter.and_then(|keys| keys.rank),
             exporter_device: handle.device.map(|device| device.to_string()).as_deref(),
         },
-    );
+    )
 }
 
 fn finding<'a>(row: &'a model::Finding, stack: Option<i64>, ranks: &'a str) -> Finding<'a> {
@@ -296,10 +290,10 @@ fn finding<'a>(row: &'a model::Finding, stack: Option<i64>, ranks: &'a str) -> F
     }
 }
 
-fn pair(process: u32, row: &model::Peer, began_ns: i64, part: &mut Part<Pairs>) {
+fn pair(process: u32, row: &model::Peer, began_ns: i64, part: &mut Part<Pairs>) -> Result<()> {
     part.push(
         process,
-        Pair {
+        &Pair {
             began_ns,
             from_device: row.from.map(|device| device.to_string()).as_deref(),
             to_device: row.to.map(|device| device.to_string()).as_deref(),
@@ -317,7 +311,7 @@ fn pair(process: u32, row: &model::Peer, began_ns: i64, part: &mut Part<Pairs>) 
             copies: long(row.copies),
             copied_bytes: long(row.copied_bytes),
         },
-    );
+    )
 }
 
 /// Describes the problem with the file of a process.

@@ -2,16 +2,18 @@
 //!
 //! The code here is common to all tables. [`crate::tables`] defines each of them.
 
-use crate::cells::{Buffer, Group, Type, ordered};
-use crate::keys::{Column, KEYS, Keys};
+use crate::cells::{Buffer, Value, ordered};
+use crate::keys::{self, Column, Keys};
 use crate::options::Written;
 use anyhow::{Context, Result};
-use parquet::basic::{Compression, Encoding, LogicalType, Repetition, Type as Physical};
+use parquet::basic::{Compression, Encoding, LogicalType, Repetition, Type};
 use parquet::file::metadata::{KeyValue, SortingColumn};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesPtr};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{ColumnPath, Type as Schema, TypePtr};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -26,111 +28,93 @@ const BYTES: usize = 32 << 20;
 /// The longest text that is stored in statistics, which help readers to skip rows.
 const LONGEST: usize = 64;
 
-/// A table, with the rows of one group.
-pub trait Table: Default + Send {
+/// Columns whose values differ in nearly every row, like those by which tables are sorted: a dictionary of them
+/// saves nothing.
+const DISTINCT: [&str; 2] = ["duration_ns", "seq"];
+
+/// Definition of a table.
+pub struct Spec {
     /// Name of the table.
-    const NAME: &'static str;
+    pub name: &'static str,
     /// Description for users.
-    const ABOUT: &'static str;
-    /// True if all rows are about a process of the recording.
-    const IS_OF_PROCESSES: bool;
-    /// Column by which the rows are sorted.
-    const SORTED_BY: Option<&'static str>;
+    pub about: &'static str,
+    /// Column by which the rows of a group are sorted.
+    pub sorted_by: &'static str,
+    /// All columns: the key columns, and then the fields of the rows.
+    pub columns: Vec<Column>,
+}
+
+/// A table, by the type of its rows.
+pub trait Table {
     /// A row, without the columns that name its process.
     type Row<'a>;
 
-    /// Returns the table's own columns.
-    fn own() -> Vec<Column>;
-    /// Adds a row.
-    fn push(&mut self, row: Self::Row<'_>);
-    /// Returns the buffers of the table's own columns, in the same order.
-    fn buffers(&mut self) -> Vec<&mut dyn Buffer>;
-    /// Returns the values by which the rows are sorted.
-    fn order(&self) -> &[Option<i64>];
+    /// Returns the definition.
+    fn spec() -> Spec;
+    /// Adds a row to the buffers of the table's own columns.
+    fn push(row: &Self::Row<'_>, buffers: &mut [Buffer]);
 }
 
-/// All columns of a table: those that name the process first.
-pub fn columns<T: Table>() -> Vec<Column> {
-    KEYS.iter().map(|key| key.column(T::IS_OF_PROCESSES)).chain(T::own()).collect()
-}
-
-/// Defines a table: its rows, its columns and their buffers.
+/// Defines a table by the structure of its rows. `of processes: true` says that all rows have a process.
 macro_rules! table {
     (
         $(#[doc = $about:literal])+
-        $table:ident, $row:ident = $name:literal of $of:ident sorted by $by:ident {
-            $( $(#[doc = $doc:literal])+ $column:ident: $kind:ty, )+
+        $table:ident: $row:ident $(<$life:lifetime>)? = $name:literal of processes: $of_processes:literal, sorted by $by:ident {
+            $( $(#[doc = $doc:literal])+ $column:ident: $value:ty, )+
         }
     ) => {
         $(#[doc = $about])+
-        #[derive(Default)]
-        pub struct $table { $( $column: <$kind as Kind>::Buffer, )+ }
+        pub struct $table;
 
         $(#[doc = $about])+
-        pub struct $row<'a> { $( $(#[doc = $doc])+ pub $column: <$kind as Kind>::Cell<'a>, )+ }
+        pub struct $row $(<$life>)? { $( $(#[doc = $doc])+ pub $column: $value, )+ }
+
+        impl $(<$life>)? $row $(<$life>)? {
+            fn columns() -> Vec<$crate::keys::Column> {
+                vec![$( $crate::table::column::<$value>(stringify!($column), concat!($($doc),+)) ),+]
+            }
+        }
 
         impl $crate::table::Table for $table {
-            const NAME: &'static str = $name;
-            const ABOUT: &'static str = concat!($($about),+);
-            const IS_OF_PROCESSES: bool = $crate::table::is_of!($of);
-            const SORTED_BY: Option<&'static str> = Some(stringify!($by));
-            type Row<'a> = $row<'a>;
+            type Row<'a> = $row $(<$life>)?;
 
-            fn own() -> Vec<$crate::keys::Column> {
-                vec![$( $crate::keys::Column {
-                    name: stringify!($column),
-                    holds: <$kind as Kind>::TYPE,
-                    is_optional: <$kind as Kind>::IS_OPTIONAL,
-                    is_monotonic: <$kind as Kind>::IS_MONOTONIC,
-                    about: concat!($($doc),+),
-                } ),+]
+            fn spec() -> $crate::table::Spec {
+                $crate::table::Spec {
+                    name: $name,
+                    about: concat!($($about),+),
+                    sorted_by: stringify!($by),
+                    columns: $crate::keys::columns($of_processes).chain($row::columns()).collect(),
+                }
             }
 
-            #[inline]
-            fn push(&mut self, row: $row<'_>) {
-                $( <$kind as Kind>::push(&mut self.$column, row.$column); )+
-            }
-
-            fn buffers(&mut self) -> Vec<&mut dyn $crate::cells::Buffer> {
-                vec![$( &mut self.$column ),+]
-            }
-
-            fn order(&self) -> &[Option<i64>] {
-                &self.$by.0
+            fn push(row: &Self::Row<'_>, buffers: &mut [$crate::cells::Buffer]) {
+                let cells = [$( $crate::cells::Value::cell(&row.$column) ),+];
+                buffers.iter_mut().zip(cells).for_each(|(buffer, cell)| buffer.push(cell));
             }
         }
     };
 }
 pub(crate) use table;
 
-macro_rules! is_of {
-    (processes) => {
-        true
-    };
-    (anything) => {
-        false
-    };
+/// Returns the column of a field.
+pub fn column<V: Value>(name: &'static str, about: &'static str) -> Column {
+    Column { name, holds: V::TYPE, is_optional: V::IS_OPTIONAL, about }
 }
-pub(crate) use is_of;
 
-fn schema(name: &str, columns: &[Column]) -> parquet::errors::Result<TypePtr> {
+fn schema(spec: &Spec) -> parquet::errors::Result<TypePtr> {
     let field = |column: &Column| {
-        let (physical, logical) = match column.holds {
-            Type::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
-            Type::Int => (Physical::INT32, None),
-            Type::Long => (Physical::INT64, None),
-            Type::Flag => (Physical::BOOLEAN, None),
-        };
         let repetition = if column.is_optional { Repetition::OPTIONAL } else { Repetition::REQUIRED };
-        let field = Schema::primitive_type_builder(column.name, physical);
+        let logical = (column.holds == Type::BYTE_ARRAY).then_some(LogicalType::String);
+        let field = Schema::primitive_type_builder(column.name, column.holds);
         Ok(Arc::new(field.with_repetition(repetition).with_logical_type(logical).build()?))
     };
-    let fields = columns.iter().map(field).collect::<parquet::errors::Result<Vec<_>>>()?;
-    Ok(Arc::new(Schema::group_type_builder(name).with_fields(fields).build()?))
+    let fields = spec.columns.iter().map(field).collect::<parquet::errors::Result<Vec<_>>>()?;
+    Ok(Arc::new(Schema::group_type_builder(spec.name).with_fields(fields).build()?))
 }
 
-fn properties(name: &str, columns: &[Column], sorted_by: Option<&str>) -> WriterPropertiesPtr {
+fn properties(spec: &Spec, sorted_by: usize) -> WriterPropertiesPtr {
     let pair = |key: &str, value: &str| KeyValue::new(key.to_owned(), value.to_owned());
+    let sorting = SortingColumn { column_idx: sorted_by as i32, descending: false, nulls_first: false };
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
         .set_statistics_truncate_length(Some(LONGEST))
@@ -138,113 +122,132 @@ fn properties(name: &str, columns: &[Column], sorted_by: Option<&str>) -> Writer
         .set_offset_index_disabled(true)
         .set_max_row_group_row_count(None)
         .set_created_by(concat!("cupeer version ", env!("CARGO_PKG_VERSION")).to_owned())
-        .set_key_value_metadata(Some(vec![pair("cupeer.schema", VERSION), pair("cupeer.table", name)]));
-    for column in columns.iter().filter(|column| column.holds == Type::Long) {
+        .set_key_value_metadata(Some(vec![pair("cupeer.schema", VERSION), pair("cupeer.table", spec.name)]))
+        .set_sorting_columns(Some(vec![sorting]));
+    for column in spec.columns.iter().filter(|column| column.holds == Type::INT64) {
         let path = ColumnPath::from(column.name);
+        let is_distinct = column.name == spec.sorted_by || DISTINCT.contains(&column.name);
         properties = properties
-            .set_column_dictionary_enabled(path.clone(), !column.is_monotonic)
+            .set_column_dictionary_enabled(path.clone(), !is_distinct)
             .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
     }
-    let place = columns.iter().position(|column| Some(column.name) == sorted_by);
-    let sorting =
-        place.map(|at| vec![SortingColumn { column_idx: at as i32, descending: false, nulls_first: false }]);
-    Arc::new(properties.set_sorting_columns(sorting).build())
+    Arc::new(properties.build())
 }
 
-/// The file of a part of a table.
+/// The file of a part of a table, with the group of rows that is being filled.
 pub struct Part<T: Table> {
     path: PathBuf,
     writer: SerializedFileWriter<File>,
+    spec: Spec,
     keys: Arc<Vec<Keys>>,
     /// Indexes of the rows' processes; [`NOBODY`] if there is none.
     processes: Vec<u32>,
-    rows: T,
+    /// Values of the table's own columns.
+    buffers: Vec<Buffer>,
+    /// Index of the buffer by which the rows are sorted.
+    sorted_by: usize,
     /// Number of rows that were added.
-    pub count: u64,
+    count: u64,
+    table: PhantomData<T>,
 }
 
 /// Index for no process.
 pub const NOBODY: u32 = u32::MAX;
 
+/// Rows and bytes written, by table.
+pub type Tables = BTreeMap<&'static str, Written>;
+
 impl<T: Table> Part<T> {
     /// Creates part `number` of a table in the directory `node`.
     pub fn create(directory: &Path, node: &str, number: usize, keys: &Arc<Vec<Keys>>) -> Result<Part<T>> {
-        let folder = directory.join(T::NAME).join(format!("node={node}"));
+        let spec = T::spec();
+        let folder = directory.join(spec.name).join(format!("node={node}"));
         let path = folder.join(format!("part-{number}.parquet"));
         let failed = || format!("failed to write {}", path.display());
         fs::create_dir_all(&folder).with_context(failed)?;
         let file = File::create_new(&path).with_context(failed)?;
-        let columns = columns::<T>();
-        let schema = schema(T::NAME, &columns).with_context(failed)?;
-        let writer = SerializedFileWriter::new(file, schema, properties(T::NAME, &columns, T::SORTED_BY));
+        let own = &spec.columns[keys::COUNT..];
+        let buffers = buffers(own);
+        let sorted_by = own.iter().position(|column| column.name == spec.sorted_by).unwrap_or(0);
+        let properties = properties(&spec, keys::COUNT + sorted_by);
+        let writer = SerializedFileWriter::new(file, schema(&spec).with_context(failed)?, properties);
         let writer = writer.with_context(failed)?;
-        Ok(Part { path, writer, keys: keys.clone(), processes: Vec::new(), rows: T::default(), count: 0 })
+        let keys = keys.clone();
+        Ok(Part {
+            path,
+            writer,
+            spec,
+            keys,
+            processes: Vec::new(),
+            buffers,
+            sorted_by,
+            count: 0,
+            table: PhantomData,
+        })
     }
 
-    /// Adds a row about a process.
-    #[inline]
-    pub fn push(&mut self, process: u32, row: T::Row<'_>) {
+    /// Adds a row about a process, and writes the group if it is full.
+    pub fn push(&mut self, process: u32, row: &T::Row<'_>) -> Result<()> {
         self.processes.push(process);
-        self.rows.push(row);
+        T::push(row, &mut self.buffers);
         self.count += 1;
-    }
-
-    /// Writes a group where one is full.
-    #[inline]
-    pub fn settle(&mut self) -> Result<()> {
-        if self.processes.len() >= ROWS
+        let is_full = self.processes.len() >= ROWS
             || self.processes.len().is_multiple_of(1024)
-                && self.rows.buffers().iter().map(|buffer| buffer.weight()).sum::<usize>() >= BYTES
-        {
-            return self.flush();
-        }
-        Ok(())
+                && self.buffers.iter().map(Buffer::text_bytes).sum::<usize>() >= BYTES;
+        if is_full { self.flush() } else { Ok(()) }
     }
 
     fn flush(&mut self) -> Result<()> {
-        if self.processes.is_empty() {
-            return Ok(());
-        }
         self.write().with_context(|| format!("failed to write {}", self.path.display()))?;
         self.processes.clear();
-        self.rows.buffers().into_iter().for_each(Buffer::clear);
+        self.buffers = buffers(&self.spec.columns[keys::COUNT..]);
         Ok(())
     }
 
     fn write(&mut self) -> parquet::errors::Result<()> {
-        let order = sorted(self.rows.order());
+        let order =
+            if let Buffer::Long(moments) = &self.buffers[self.sorted_by] { sorted(moments) } else { None };
         let processes = ordered(&self.processes, order.as_deref());
-        let columns = columns::<T>();
-        let mut group: Group = self.writer.next_row_group()?;
-        for (key, Column { is_optional, .. }) in KEYS.iter().zip(&columns) {
-            key.write(&self.keys, &processes, *is_optional, &mut group)?;
+        let (keys, own) = self.spec.columns.split_at(keys::COUNT);
+        let mut group = self.writer.next_row_group()?;
+        for (index, key) in keys.iter().enumerate() {
+            let mut buffer = Buffer::new(key.holds);
+            let cells = processes.iter().map(|process| keys::cells(&self.keys, *process as usize)[index]);
+            cells.for_each(|cell| buffer.push(cell));
+            buffer.write(None, key.is_optional, &mut group)?;
         }
-        for (buffer, Column { is_optional, .. }) in
-            self.rows.buffers().into_iter().zip(&columns[KEYS.len()..])
-        {
-            buffer.write(order.as_deref(), *is_optional, &mut group)?;
+        for (buffer, column) in self.buffers.iter().zip(own) {
+            buffer.write(order.as_deref(), column.is_optional, &mut group)?;
         }
         group.close()?;
         Ok(())
     }
 
-    /// Writes the rest of the rows, and the end of the file. A file without rows is deleted, unless it must
-    /// be kept.
-    pub fn finish(mut self, is_kept: bool) -> Result<Option<Written>> {
-        self.flush()?;
+    /// Writes the rest of the rows, and the end of the file, and adds its size to those of the tables. A file
+    /// without rows is deleted, unless it must be kept.
+    pub fn finish(mut self, is_kept: bool, tables: &mut Tables) -> Result<()> {
+        if !self.processes.is_empty() {
+            self.flush()?;
+        }
         let failed = || format!("failed to write {}", self.path.display());
         if self.count == 0 && !is_kept {
             fs::remove_file(&self.path).with_context(failed)?;
             // Fails if the directory contains other files.
             let _ = self.path.parent().map(fs::remove_dir);
-            return Ok(None);
+            return Ok(());
         }
         self.writer.finish().with_context(failed)?;
-        Ok(Some(Written { rows: self.count, files: 1, bytes: self.writer.bytes_written() as u64 }))
+        let bytes = self.writer.bytes_written() as u64;
+        tables.entry(self.spec.name).or_default().add(Written { rows: self.count, files: 1, bytes });
+        Ok(())
     }
 }
 
-/// In which order these rise, where it is not the one in which they are.
+fn buffers(columns: &[Column]) -> Vec<Buffer> {
+    columns.iter().map(|column| Buffer::new(column.holds)).collect()
+}
+
+/// Returns the positions of these values in rising order; `None` if they are in order.
 fn sorted(moments: &[Option<i64>]) -> Option<Vec<u32>> {
     if moments.is_sorted() {
         return None;

@@ -14,5 +14,5 @@ mod follow;
 mod infer;
 
 pub use assemble::whole::{broken, read, reduce};
-pub use assemble::{part, second_pass};
+pub use assemble::{first_pass, part};
 pub use follow::faults;

@@ -14,7 +14,7 @@ pub use check::{CheckArgs, Level};
 pub use deny::DenyArgs;
 pub use inject::InjectArgs;
 
-/// What happens to the calls of a program: the options that `run` and `env` share.
+/// Options that change the calls of a program, or record them: those that `run` and `env` share.
 #[derive(Args, Default)]
 pub struct Options {
     /// Record into DIR; all runs with the same DIR are one job. %p is the pid, %h the host, %q{VAR} a variable [default: a new one that 'cupeer ls' lists; with env, none]
@@ -54,7 +54,7 @@ pub struct Options {
     pub verbose: bool,
 }
 
-/// Which driver a program gets, if it is not the one of the machine.
+/// Choice of a driver instead of that of the machine.
 #[derive(Args, Clone, Default)]
 pub struct DriverArgs {
     /// Run on the simulated driver: nvlink:N, pcie:N, none:N, or a TOML file [default: nvlink:2]

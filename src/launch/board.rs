@@ -23,7 +23,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub struct Plans {
     directory: PathBuf,
     boot_id: [u8; 16],
-    /// Whose processes it is for.
+    /// Owner of the processes that it is for.
     user: u32,
     board: NonNull<Board>,
 }
@@ -34,7 +34,7 @@ pub struct Follower {
     pub pid: u32,
     pub pid_ns: u64,
     pub started: u64,
-    /// Whether it allows plans from outside.
+    /// True if plans may be armed from outside.
     pub is_open: bool,
     /// The generation of the plans that it has; `None` if it has none yet.
     pub has: Option<u64>,
@@ -103,7 +103,7 @@ impl Plans {
         unsafe { self.board.as_ref() }
     }
 
-    /// Whether a run or a process of the job allows plans from outside.
+    /// Returns true if a run or a process of the job allows plans from outside.
     pub fn is_open(&self) -> bool {
         self.board().is_open.load(Acquire) != 0
     }
@@ -169,7 +169,7 @@ impl Plans {
         self.directory.join(PlanFile { boot_id: self.boot_id, number }.to_string())
     }
 
-    /// How often plans were armed and disarmed.
+    /// Returns the number of times that plans were armed and disarmed.
     pub fn generation(&self) -> u64 {
         self.board().generation.load(Acquire)
     }
@@ -210,7 +210,7 @@ fn publish(directory: &Path, path: &Path, bytes: &[u8], mode: u32, owner: u32) -
     let mut builder = tempfile::Builder::new();
     let made = builder.prefix(".faults-").permissions(permissions.clone()).tempfile_in(directory)?;
     made.as_file().write_all_at(bytes, 0)?;
-    // What umask has taken away.
+    // The umask may have removed permissions.
     made.as_file().set_permissions(permissions)?;
     if user() == 0 && owner != 0 {
         std::os::unix::fs::fchown(made.as_file(), Some(owner), None)?;

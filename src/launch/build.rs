@@ -62,7 +62,8 @@ fn build(root: &Path, out: &Path) -> Vec<(&'static str, PathBuf)> {
     LIBRARIES.map(|(_, name)| (name, built.join(name))).to_vec()
 }
 
-/// What a library was made of, as cargo wrote it down: a line `LIBRARY: SOURCE SOURCE ...`, a space in a path behind `\`.
+/// Returns the sources of a library, from the file that cargo writes: `LIBRARY: SOURCE SOURCE ...`, with `\` before a space in a
+/// path.
 fn sources(file: &Path) -> Vec<String> {
     let text = fs::read_to_string(file).expect("cargo writes it beside the library");
     let (_, sources) = text.trim_end().split_once(": ").expect("a line of a makefile");

@@ -1,5 +1,4 @@
-//! Which driver a program gets: checks a driver library, and keeps the directories that lead the dynamic
-//! loader to it.
+//! The driver of a program: checks a driver library, and keeps the directories that lead the dynamic loader to it.
 //!
 //! A program asks for `libcuda.so.1` or `libcuda.so`. A directory that holds both names, as links to the
 //! wanted library, stands first in LD_LIBRARY_PATH. One directory per library, kept for the next run.
@@ -18,12 +17,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// What is said where the CUDA runtime came to the simulated driver.
+/// Note for a run in which the CUDA runtime met the simulated driver.
 pub const NO_RUNTIME: &str = "the CUDA runtime (libcudart, linked or within the program) asked the simulated \
     driver for unnamed functions, which only a real driver has, so it does not run with --sim; programs of the \
     driver API do";
 
-/// What is said where no process came to a driver.
+/// Returns the note for a run in which no process loaded a driver.
 pub fn unused(chosen: Option<&Chosen>, program: &[OsString]) -> String {
     let is_sim = |word: &&OsString| word.as_bytes() == b"--sim" || word.as_bytes().starts_with(b"--sim=");
     let hint = match program.iter().skip(1).find(is_sim) {
@@ -99,7 +98,8 @@ fn check(path: &Path) -> Result<PathBuf> {
     Ok(library)
 }
 
-/// Whether what LD_PRELOAD names is a driver: by its name, which the loader may have to search, or by what the file says.
+/// Returns true if an element of LD_PRELOAD is a driver: by its name, if the loader has to search it, or by the contents of the
+/// file.
 pub fn is_driver(element: &Path) -> bool {
     let soname = Library::Cuda.soname();
     let is_named = |name: &OsStr| name.as_bytes().starts_with(soname.trim_end_matches(".1").as_bytes());
@@ -107,7 +107,7 @@ pub fn is_driver(element: &Path) -> bool {
     element.file_name().is_some_and(is_named) || (element.is_file() && says_so() == Some(true))
 }
 
-/// Whether a library is the one that we preload, by whatever path.
+/// Returns true if a library is the preload library, under any path.
 pub fn is_ours(library: &Path, elf: &Elf) -> bool {
     let id = |path: &Path| path.metadata().map(|m| (m.dev(), m.ino())).ok();
     let same =
@@ -123,7 +123,7 @@ fn sim_directory(library: &Path) -> Result<PathBuf> {
     let made = match std::fs::DirBuilder::new().mode(0o755).create(&directory) {
         Err(error) if error.kind() != AlreadyExists => Err(error),
         _ => {
-            // Whatever lies in it comes before the system's own libraries.
+            // Libraries in this directory precede those of the system.
             if let Err(error) = libraries::check(&directory) {
                 output::complain(&format!("{error:#}; using a directory of the user instead"));
                 return link_directory(library);

@@ -1,5 +1,5 @@
-//! What ELF files say before anything is started: whether the dynamic loader will run in a program, and whether a file can
-//! be a driver. Reads what it needs and no more: programs are large.
+//! ELF files of programs and drivers, before anything is started: whether a program has a dynamic loader, and whether a file can
+//! be a driver. Reads only the parts that it needs: programs are large.
 
 use cupeer_record::plain::{self, Links};
 use cupeer_report::symbols::mapped::Bytes;
@@ -44,7 +44,7 @@ impl Elf {
         self.machine == Some(NATIVE)
     }
 
-    /// What the file is for, where it is not this machine.
+    /// Returns the machine that the file is for, if it is another one.
     pub fn foreign(&self) -> String {
         self.machine
             .map_or("not a 64-bit program".into(), |machine| format!("a program for machine {}", machine.0))
@@ -60,7 +60,7 @@ impl Elf {
         Ok(None)
     }
 
-    /// Where its parts lie in memory.
+    /// Reads the positions of its segments in memory.
     pub fn segments(&self) -> Result<Segments> {
         Segments::of(self.header()?.program_headers(LE, &*self.data)?)
     }
@@ -77,7 +77,7 @@ impl Elf {
         Ok(named.collect())
     }
 
-    /// Whether this is a shared library (or a position-independent program).
+    /// Returns true for a shared library, and for a position-independent program.
     pub fn is_shared(&self) -> bool {
         let is_dynamic = |header: &FileHeader64<LE>| {
             let segments = header.program_headers(LE, &*self.data).unwrap_or_default();
@@ -86,7 +86,8 @@ impl Elf {
         self.header().is_ok_and(is_dynamic)
     }
 
-    /// Whether all is there that the dynamic loader maps: a program that has a part of a library ends by SIGBUS.
+    /// Returns true if the file contains everything that the dynamic loader maps: a program that maps an incomplete library ends
+    /// by SIGBUS.
     pub fn is_whole(&self) -> bool {
         let length = self.data.len() as u64;
         let is_there = |segment: &elf::ProgramHeader64<LE>| {
@@ -132,10 +133,10 @@ impl Elf {
     }
 }
 
-/// Where the parts of a file lie in memory.
+/// Positions of a file's segments in memory.
 #[derive(Default)]
 pub struct Segments {
-    /// What is mapped: where it begins in the file, and its address.
+    /// Mapped segments: the offset in the file, and the address.
     loads: Vec<(u64, u64)>,
     /// The address of the sorted table of functions (.eh_frame_hdr).
     pub unwind: Option<u64>,
@@ -155,7 +156,8 @@ impl Segments {
         Segments::of(FileHeader64::<LE>::parse(bytes)?.program_headers(LE, bytes)?)
     }
 
-    /// What is added to the file's addresses where a mapping of so much of it begins at an address.
+    /// Returns the difference between addresses in memory and in the file, from one mapping: its address, and its offset in the
+    /// file.
     pub fn base(&self, address: u64, offset: u64) -> Option<u64> {
         const PAGE: u64 = 4096;
         let whole = |number: u64| number & !(PAGE - 1);

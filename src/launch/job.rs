@@ -29,12 +29,12 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// What the record keeps, where nobody says.
+/// Default extent of the recording.
 const DEFAULT: &str = "auto";
-/// What `--record` takes to keep nothing.
+/// The value of `--record` for no recording.
 pub const OFF: &str = "off";
 
-/// How processes ended, where that is known, and when, by pid and start.
+/// Ends of processes as far as they are known, and their times, by pid and start.
 pub type Ends = BTreeMap<(libc::pid_t, u64), (Option<End>, Span)>;
 
 /// The record that a run makes.
@@ -42,16 +42,16 @@ pub struct Job {
     pub directory: PathBuf,
     /// The directory as the processes get it: they fill in placeholders.
     pattern: OsString,
-    /// What it keeps, as `--record` has it.
+    /// Extent of the recording, as `--record` has it.
     pub kept: OsString,
     /// The key of its fingerprints, in hexadecimal digits.
     pub key: String,
-    /// Whether the group may take part.
+    /// True if the group may take part.
     pub shared: bool,
     is_new: bool,
-    /// Whether an outer cupeer has named it, which tells of it in the end.
+    /// True if an outer cupeer chose the directory, and prints the summary.
     is_inherited: bool,
-    /// Whether nobody has named it, so that it lies at home.
+    /// True if the directory is in the default directory, because nobody named one.
     is_at_home: bool,
     /// Why it lies among temporary files, a sentence.
     displaced: Option<String>,
@@ -125,7 +125,7 @@ impl Job {
 
     /// Adds lines to the file that all take part in.
     fn add(&self, lines: &str) {
-        // Who may not write there may still record.
+        // A process that may not write to this file may still record.
         let _ = self.try_to_add(lines);
     }
 
@@ -133,13 +133,13 @@ impl Job {
         append(&self.directory, lines)
     }
 
-    /// Whether we made the job, and no other run has joined it.
+    /// Returns true if this run created the job, and no other run joined it.
     pub fn is_ours_alone(&self) -> bool {
         let text = read(&self.directory.join(job::FILE)).unwrap_or_default();
         self.is_new && !text.lines().any(|line| line.starts_with(job::JOINED))
     }
 
-    /// Whether an outer cupeer tells of it in the end.
+    /// Returns true if an outer cupeer prints the summary.
     pub fn is_inherited(&self) -> bool {
         self.is_inherited
     }
@@ -156,12 +156,12 @@ impl Job {
         Job { directory, pattern, kept, key, shared, is_new, is_inherited, is_at_home, displaced }
     }
 
-    /// Whether nobody has named it, so that it lies at home, where old ones are removed.
+    /// Returns true if the recording is in the default directory, in which cupeer deletes old ones.
     pub fn is_at_home(&self) -> bool {
         self.is_at_home
     }
 
-    /// What is to be said of its place, where that is not the usual one.
+    /// Returns a note about the directory if it is not the usual one.
     pub fn displaced(&self) -> Option<&str> {
         self.displaced.as_deref()
     }
@@ -268,7 +268,7 @@ impl Job {
         // It is made before anybody knows whether it will be needed. One with something in it stays.
         let _ = fs::remove_dir(self.directory.join(VLLM_CACHE));
         let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
-        // What faults did without any call of the driver has been read by now.
+        // Counts of faults without a call of the driver were read before.
         let is_beside = |name: &OsStr| {
             [RELEASE, faults::PREFIX, armed::PREFIX, job::SAMPLES]
                 .iter()
@@ -282,7 +282,7 @@ impl Job {
         for name in names.iter().filter(|name| **name != job::FILE) {
             let _ = fs::remove_file(self.directory.join(name));
         }
-        // What fails here leaves an empty directory, which is no harm.
+        // A failure leaves an empty directory, which does no harm.
         let _ = fs::remove_file(self.directory.join(job::FILE));
         fs::remove_dir(&self.directory).is_ok()
     }
@@ -328,7 +328,7 @@ fn unnamed(program: &OsStr, kept: &OsStr) -> Option<Job> {
 /// the pid and name of the sender, [`cupeer_report::endings::OURSELVES`] for cupeer itself.
 pub fn tell_signal(directory: &Path, signal: i32, sender: u32, name: &str) {
     let asked = launcher::Asked::now(signal as u8, sender, name);
-    // Who may not write there may still record.
+    // A process that may not write to this file may still record.
     let _ = asked.map(|asked| append(directory, &(asked.line() + "\n")));
 }
 
@@ -347,7 +347,7 @@ fn make(directory: &Path, shared: bool) -> io::Result<bool> {
     match fs::DirBuilder::new().mode(mode).create(directory) {
         Ok(()) => {
             if shared {
-                // What umask has taken away; of the directory itself, in whose place somebody may have put a link.
+                // The umask may have removed permissions. Somebody may have put a link in the place of the directory.
                 let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
                 let made = fs::OpenOptions::new().read(true).custom_flags(flags).open(directory)?;
                 made.set_permissions(fs::Permissions::from_mode(mode))?;
@@ -380,7 +380,7 @@ fn tell_end(path: &Path, end: Option<End>, span: Span) -> io::Result<()> {
     file.write_all_at(&word.to_le_bytes(), offset_of!(Header, end) as u64)
 }
 
-/// Whether a process fills in something of a pattern, and whether that is a variable.
+/// Returns whether a process replaces anything in a pattern, and whether that is a variable.
 fn placeholders(pattern: &Path) -> (bool, bool) {
     let pieces = || pieces(pattern.as_os_str().as_bytes());
     let is_variable = |piece: Piece| matches!(piece, Piece::Variable(_));

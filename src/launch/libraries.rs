@@ -1,4 +1,4 @@
-//! Where the two shared libraries are, of which version, and who could have put them there.
+//! The two shared libraries: their files, their version, and the users who could have replaced them.
 //!
 //! They lie beside the command or in one of [`PLACES`]; none is a directory that ldconfig looks through, because it would
 //! make the simulated driver the system's libcuda.so.1. A command that carries them unpacks them ([`carried`]).
@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 
 pub const PRELOAD: &str = "libcupeer.so";
 pub const SIM: &str = "libcupeer_sim.so";
-/// Where they are as seen from the command's directory. pip leaves out `lib` where it installs to a `--target`.
+/// Directories of the libraries, relative to that of the command. pip does not install `lib` with `--target`.
 const PLACES: [&str; 3] = ["", "../lib/cupeer", "../libexec/cupeer"];
 
 /// The version of the command, which that of the libraries must be: they share settings, pages and files.
@@ -73,7 +73,7 @@ pub fn find(name: &str) -> Result<PathBuf> {
     bail!("{name} is neither in {a} nor in {b} nor in {c}; keep the command and its libraries together")
 }
 
-/// What a library says of itself.
+/// Returns the version that a library contains.
 fn version_of(library: &Elf) -> Option<String> {
     let note = library.note(version::OWNER, version::KIND).ok()??;
     version::read(&note).map(str::to_owned)
@@ -101,7 +101,7 @@ pub fn check(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Who could replace the command: the file, and the directory around it.
+/// Users who could replace the command: owners of the file, and of the directory around it.
 struct Mends {
     command: Metadata,
     beside: Metadata,
@@ -114,7 +114,7 @@ impl Mends {
         if ![user(), 0, self.command.uid()].contains(&owner) {
             return Some(format!("it belongs to user {owner}; remove it"));
         }
-        // Whose a link is decides who can change it; and in some directories everybody keeps his own.
+        // The owner of a link can change it; and in a sticky directory, each user has files of their own.
         if found.is_symlink() || found.is_dir() && mode & libc::S_ISVTX != 0 {
             return None;
         }
@@ -144,7 +144,7 @@ pub fn find_preload() -> Result<PathBuf> {
     })
 }
 
-/// What ends a path in LD_PRELOAD.
+/// Characters that end a path in LD_PRELOAD.
 const ENDS_A_PATH: &[u8] = b" :";
 
 /// The elements of LD_PRELOAD.

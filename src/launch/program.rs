@@ -1,5 +1,4 @@
-//! What can be said about a program before it starts: where it is, and whether the dynamic loader will load our library
-//! into it.
+//! Checks of a program before it starts: its path, and whether the dynamic loader will load the preload library into it.
 
 use crate::args::{Level, Options};
 use crate::elf::Elf;
@@ -18,7 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What the paths of musl's loader have in common.
+/// Common part of the paths of musl's loader.
 pub const MUSL: &str = "/ld-musl-";
 
 /// A script's interpreter may be a script; the kernel follows as many.
@@ -29,13 +28,13 @@ pub type Run = fn(&Options, &[(&str, &OsStr)], &[OsString]) -> anyhow::Result<Ra
 
 /// A program that has run under cupeer.
 pub struct Ran {
-    /// How it ended, as in "ended with status 0".
+    /// Its end, as in "ended with status 0".
     pub ended: String,
-    /// How many processes met the driver.
+    /// Number of processes that met the driver.
     pub reached: u32,
     /// True if a driver was loaded, and no call seen in any process.
     pub is_unseen: bool,
-    /// Where the preload library did not take effect, a sentence each.
+    /// Sentences about places at which the preload library did not take effect.
     pub wrong: Vec<String>,
 }
 
@@ -62,12 +61,12 @@ pub fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
     }
 }
 
-/// Whether a program is named by its path, and not looked for in PATH.
+/// Returns true if a program is named by its path, and not searched in PATH.
 fn is_path(program: &OsStr) -> bool {
     program.as_encoded_bytes().contains(&b'/')
 }
 
-/// What was meant by a program that is a value of an option: options that can do without one take theirs after `=`.
+/// Returns the option that was meant, if a program has the form of its value: some options take a value only after `=`.
 fn meant(program: &OsStr) -> Option<String> {
     let name = program.to_str()?;
     let option = if Topology::parse(name).is_ok() {
@@ -79,7 +78,7 @@ fn meant(program: &OsStr) -> Option<String> {
     Some(format!("; did you mean {option}={name}?"))
 }
 
-/// Where exec will find a program, where it can tell.
+/// Returns the path at which exec will find a program, if that can be known.
 pub fn find(program: &OsStr) -> Option<PathBuf> {
     if program.as_bytes().contains(&b'/') {
         return Some(program.into());
@@ -100,8 +99,7 @@ pub fn obstacle(program: &OsStr) -> Option<String> {
     Some(format!("{}{of} {reason}", binary.display()))
 }
 
-/// What stands in the way of the programs that a shell was given a command with, `sh -c COMMAND`: those that stand where a
-/// command begins.
+/// Returns the obstacles of programs in a command for a shell, `sh -c COMMAND`: of the words at which a command begins.
 pub fn obstacles_in_shell(program: &[OsString]) -> Vec<String> {
     let name = Path::new(&program[0]).file_name().unwrap_or_default();
     let is_shell = ["sh", "bash", "dash", "ksh", "zsh"].iter().any(|shell| name == *shell);
@@ -121,7 +119,7 @@ pub fn obstacles_in_shell(program: &[OsString]) -> Vec<String> {
     commands.iter().filter_map(|command| obstacle(OsStr::new(command))).collect()
 }
 
-/// What is said where the loader ended a program because it found no driver; `None` where the program does not ask for one.
+/// Returns the note for a program that the loader ended because it found no driver; `None` if the program does not need one.
 pub fn missing_driver(program: &OsStr) -> Option<String> {
     let path = find(program)?;
     let soname = Library::Cuda.soname();
@@ -193,7 +191,7 @@ fn is_loader(binary: &Path) -> bool {
     real.file_name().is_some_and(|name| name.as_bytes().starts_with(b"ld-") || name == "ld.so")
 }
 
-/// What makes the loader distrust the environment: a program that runs with more rights than its caller.
+/// Returns the reason why the loader ignores the environment: the program runs with more privileges than its caller.
 fn privilege(binary: &Path, found: &std::fs::Metadata) -> Option<&'static str> {
     // SAFETY: prctl only answers here; getuid and getgid cannot fail.
     let (no_new, user, group) =
@@ -212,7 +210,7 @@ fn privilege(binary: &Path, found: &std::fs::Metadata) -> Option<&'static str> {
     (user != 0 && has_capabilities(binary)).then_some("has file capabilities")
 }
 
-/// Whether the file system is mounted so that set-uid bits mean nothing.
+/// Returns true if the file system is mounted so that set-uid bits have no effect.
 fn ignores_set_user(binary: &Path) -> bool {
     let Ok(path) = CString::new(binary.as_os_str().as_bytes()) else { return false };
     // SAFETY: all-zero bytes are a valid statvfs, the path is NUL-terminated, and the call fills it.

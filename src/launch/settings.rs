@@ -1,4 +1,4 @@
-//! What the options become: the variables that `run` sets and that `env` prints.
+//! The settings of a run: options as the variables that `run` sets and `env` prints.
 //!
 //! An option wins over an inherited variable; a variable without an option stays as it is.
 
@@ -35,35 +35,36 @@ pub struct Settings {
     pub job: Option<Job>,
     /// The seed of what fault plans leave to chance, where it was drawn.
     drawn_seed: Option<u64>,
-    /// Where vLLM keeps its verdict on peers, where any are denied.
+    /// The place of vLLM's verdict on peers, if any peers are denied.
     pub verdicts: Option<Verdicts>,
+}
+
+/// Returns the variables of the log.
+fn log_variables(options: &Options) -> Result<Vec<(&'static str, OsString)>> {
+    let mut variables = Vec::new();
+    // An option about the log asks for one.
+    let implies_log = options.log_file.is_some() || options.trace.is_some() || options.failed;
+    let implied = (implies_log && inherited(env::LOG).is_none()).then_some(LogFormat::Text);
+    variables.extend(options.log.or(implied).map(|format| (env::LOG, word(format).into())));
+    if let Some(file) = &options.log_file {
+        variables.push((env::LOG_FILE, log_file(file)?.into_os_string()));
+    }
+    if let Some(set) = &options.trace {
+        FunctionSet::parse(set).map_err(|error| anyhow!("--trace '{set}', {}", error.explained(set)))?;
+        output::explain_runtime(set);
+        variables.push((env::TRACE, set.into()));
+    }
+    if options.failed {
+        variables.push((env::FAILED, "1".into()));
+    }
+    Ok(variables)
 }
 
 impl Settings {
     /// Reads the options, and refuses what cannot work before anything is started. `program` is what a record is
     /// named after that nobody names.
     pub fn new(options: &Options, program: Option<&OsStr>) -> Result<Settings> {
-        let mut variables = Vec::new();
-        if let Some(format) = options.log {
-            variables.push((env::LOG, word(format).into()));
-        } else if inherited(env::LOG).is_none() {
-            let (file, set) = (options.log_file.is_some(), options.trace.is_some());
-            if file || set || options.failed {
-                // Who says what is logged, or where, wants a log.
-                variables.push((env::LOG, word(LogFormat::Text).into()));
-            }
-        }
-        if let Some(file) = &options.log_file {
-            variables.push((env::LOG_FILE, log_file(file)?.into_os_string()));
-        }
-        if let Some(set) = &options.trace {
-            FunctionSet::parse(set).map_err(|error| anyhow!("--trace '{set}', {}", error.explained(set)))?;
-            output::explain_runtime(set);
-            variables.push((env::TRACE, set.into()));
-        }
-        if options.failed {
-            variables.push((env::FAILED, "1".into()));
-        }
+        let mut variables = log_variables(options)?;
         let is_recorded = options.record.as_deref() != Some(job::OFF);
         variables.extend(check::variables(&options.check, program.is_some() && is_recorded)?);
         let faults = inject::faults(&options.inject)?;
@@ -108,7 +109,7 @@ impl Settings {
         Ok(Settings { preload, variables, driver, job, drawn_seed: faults.drawn_seed, verdicts })
     }
 
-    /// What to say of a seed that was drawn: whoever wants the same again has to know it.
+    /// Returns a note about a seed that was drawn: the same run again needs it.
     pub fn seed_drawn(&self) -> Option<String> {
         let seed = self.drawn_seed?;
         Some(format!("the fault plans leave something to chance; --seed {seed} repeats this run's decisions"))

@@ -16,7 +16,7 @@ pub struct AllocProps {
 
 impl AllocProps {
     /// Reads a CUmemAllocationProp, or a CUmemPoolProps, which has the same first fields.
-    pub fn of(bytes: &[u8]) -> Option<AllocProps> {
+    pub fn from_bytes(bytes: &[u8]) -> Option<AllocProps> {
         Some(AllocProps { types: number(bytes, 4)?, device: device(number(bytes, 8)?, number(bytes, 12)?) })
     }
 }
@@ -34,7 +34,7 @@ pub struct MulticastProps {
 
 impl MulticastProps {
     /// Reads a CUmulticastObjectProp.
-    pub fn of(bytes: &[u8]) -> Option<MulticastProps> {
+    pub fn from_bytes(bytes: &[u8]) -> Option<MulticastProps> {
         let wide = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
         Some(MulticastProps { devices: number(bytes, 0)? as u32, bytes: wide(4)?, types: wide(12)? as i32 })
     }
@@ -56,7 +56,7 @@ impl Access {
     pub const NONE: Access = Access { none: 0, read: 0, write: 0 };
 
     /// Reads an array of CUmemAccessDesc. Returns its length, too.
-    pub fn of(bytes: &[u8]) -> (Access, usize) {
+    pub fn from_bytes(bytes: &[u8]) -> (Access, usize) {
         let (mut all, mut count) = (Access::default(), 0);
         for (device, flags) in access(bytes) {
             count += 1;

@@ -84,12 +84,12 @@ impl Call<'_> {
 
     /// The properties of an allocation, or of a pool, that it is to create.
     pub fn wanted(&self) -> Option<AllocProps> {
-        AllocProps::of(self.bytes(self.function.spec().describes()?))
+        AllocProps::from_bytes(self.bytes(self.function.spec().describes()?))
     }
 
     /// The properties of a multicast object that it is to create.
     pub fn multicast_props(&self) -> Option<MulticastProps> {
-        MulticastProps::of(self.bytes(self.function.spec().gathers()?.of))
+        MulticastProps::from_bytes(self.bytes(self.function.spec().gathers()?.of))
     }
 
     /// The devices of its array argument that get access.

@@ -4,7 +4,7 @@ use crate::alloc_props::Access;
 use crate::call::Call;
 use crate::state::Team;
 use cupeer_spec::effect::{
-    Bound, Effect, End, Grant, Joined, Made, Named, Object, Question, Shared, Subject, Unbound,
+    AddedDevice, Bound, Effect, End, Grant, Made, Named, Object, Query, Shared, Subject, Unbound,
 };
 use cupeer_spec::function::Direction;
 
@@ -41,7 +41,7 @@ static MAKES_POOL: Effect =
     Effect::Makes(Made { object: Object::Pool, by: 0, size: None, of: None, at: None });
 
 impl Delta {
-    const fn of(effect: &'static Effect) -> Delta {
+    const fn new(effect: &'static Effect) -> Delta {
         let access = (Access::NONE, false);
         let (device, types, team) = (None, None, None);
         Delta {
@@ -61,7 +61,7 @@ impl Delta {
 
     /// Returns the creation of a pool by a call that is not available.
     pub fn makes_pool(handle: u64, device: Option<i32>) -> Delta {
-        Delta { name: handle, device, ..Delta::of(&MAKES_POOL) }
+        Delta { name: handle, device, ..Delta::new(&MAKES_POOL) }
     }
 
     /// Returns the changes of a call, one per effect of its function. `home` is the device of an allocation
@@ -88,10 +88,10 @@ impl Delta {
     fn read(effect: &'static Effect, call: &Call) -> Option<Delta> {
         let at = |argument| call.at(argument);
         let or_none = |argument: Option<usize>| argument.map_or(0, at);
-        let new = Delta { is_done: call.result == 0, ..Delta::of(effect) };
+        let new = Delta { is_done: call.result == 0, ..Delta::new(effect) };
         Some(match *effect {
             Effect::Grants(Grant { by, size, .. }) if new.is_done || size.is_some() => {
-                let (access, count) = Access::of(call.elements);
+                let (access, count) = Access::from_bytes(call.elements);
                 let access = (access, call.has_all_elements(count));
                 Delta { name: at(by), bytes: or_none(size), access, ..new }
             }
@@ -115,7 +115,7 @@ impl Delta {
                 Delta { name: at(by), bytes: size.map_or(1, at), ..new }
             }
             Effect::Closes(Named { object: Object::Pointer, by }) => Delta { name: at(by), ..new },
-            Effect::Joins(Joined { team, device }) => {
+            Effect::Joins(AddedDevice { team, device }) => {
                 Delta { name: at(team), device: Some(at(device) as i32), ..new }
             }
             Effect::Binds(Bound { by, size, device, team, at: place, .. }) => {
@@ -148,7 +148,7 @@ impl Delta {
     }
 
     /// Adds the result of a query: a pool, or a granularity. `None` for other results.
-    fn told(self, Question { subject, device, answer, choice, .. }: Question, call: &Call) -> Option<Delta> {
+    fn told(self, Query { subject, device, answer, choice, .. }: Query, call: &Call) -> Option<Delta> {
         let is_of_device = || call.wanted().is_some_and(|wanted| wanted.device.is_some());
         // Not every result of a pool query is a pool.
         if subject == Subject::Pool && call.function.spec().args()[answer].is_pool() {
@@ -174,7 +174,7 @@ impl Delta {
             | Effect::Ends(End { object, .. })
             | Effect::Closes(Named { object, .. })
             | Effect::Grants(Grant { object, .. }) => object,
-            Effect::Asks(Question { subject: Subject::Pool, .. }) => Object::Pool,
+            Effect::Asks(Query { subject: Subject::Pool, .. }) => Object::Pool,
             _ => Object::Allocation,
         };
         matches!(object, Object::Pool | Object::Pointer)

@@ -12,7 +12,7 @@
 //!
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!
-//! - `wanted`: the structures by which programs ask for memory.
+//! - `alloc_props`: the structures by which programs ask for memory.
 //! - `call`: the arguments of a call.
 //! - `names`: the current holders of the driver's numbers.
 //! - `table`: entries by identity and name.

@@ -5,7 +5,7 @@ use crate::call::Call;
 use crate::delta::Delta;
 use crate::state::{Allocation, Mapping, Origin, Pointer, Pool, Reservation};
 use crate::table::{Bare, Entry, History, Id, Known, Table};
-use cupeer_spec::effect::{Bound, Effect, End, Grant, Made, Object, Question, Shared, Subject};
+use cupeer_spec::effect::{Bound, Effect, End, Grant, Made, Object, Query, Shared, Subject};
 
 /// Storage of a process's state, and of other facts. Each function receives the change, and its time and
 /// place.
@@ -86,6 +86,7 @@ pub enum Family {
 }
 
 /// The state of a process.
+#[derive(Default)]
 pub struct Process<K: Keeper> {
     /// Allocations.
     pub allocations: K::Allocations,
@@ -102,29 +103,6 @@ pub struct Process<K: Keeper> {
     granularity: [Option<u64>; 2],
     has_lost: [bool; 2],
     last: Id,
-}
-
-impl<K> Default for Process<K>
-where
-    K: Keeper<
-            Allocations: Default,
-            Mappings: Default,
-            Reservations: Default,
-            Pools: Default,
-            Pointers: Default,
-        > + Default,
-{
-    fn default() -> Self {
-        let (allocations, mappings, reservations) = Default::default();
-        Process::new(
-            allocations,
-            mappings,
-            reservations,
-            Default::default(),
-            Default::default(),
-            K::default(),
-        )
-    }
 }
 
 impl<K: Keeper> Process<K> {
@@ -176,8 +154,7 @@ impl<K: Keeper> Process<K> {
                 self.frees_addresses(name, at);
                 let mut new = self.new_entry(name, Reservation { bytes });
                 self.keeper.reserved(&mut new, at);
-                let is_kept = self.reservations.insert(new);
-                self.has_lost[Family::VirtualMemory as usize] |= !is_kept;
+                self.has_lost[Family::VirtualMemory as usize] |= !self.reservations.insert(new);
             }
             Effect::Ends(End { object: Object::Reservation, .. }) => self.frees_addresses(name, at),
             Effect::Makes(Made { object: Object::Mapping, .. }) => self.maps(delta, at),
@@ -197,8 +174,8 @@ impl<K: Keeper> Process<K> {
             | Effect::Unbinds(_) => self.changes(delta, at),
             Effect::Makes(Made { object: Object::Pool, .. }) => self.has_pool(delta, Origin::Made, at),
             Effect::Opens(Shared { object: Object::Pool, .. }) => self.has_pool(delta, Origin::Imported, at),
-            Effect::Asks(Question { subject: Subject::Pool, .. }) => self.has_pool(delta, Origin::Found, at),
-            Effect::Asks(Question { subject, .. }) => {
+            Effect::Asks(Query { subject: Subject::Pool, .. }) => self.has_pool(delta, Origin::Found, at),
+            Effect::Asks(Query { subject, .. }) => {
                 self.granularity[usize::from(subject == Subject::Team)] =
                     Some(bytes).filter(|bytes| bytes.is_power_of_two());
             }
@@ -211,8 +188,7 @@ impl<K: Keeper> Process<K> {
                 // The same pointer was imported again, or the call that freed it was not seen.
                 self.frees_pointer(name);
                 let new = self.new_entry(name, Pointer { pool });
-                let is_kept = self.pointers.insert(new);
-                self.has_lost[Family::Pools as usize] |= !is_kept;
+                self.has_lost[Family::Pools as usize] |= !self.pointers.insert(new);
             }
             Effect::Closes(_) => self.frees_pointer(name),
             _ => {}
@@ -260,8 +236,7 @@ impl<K: Keeper> Process<K> {
         let new = Allocation { bytes, types, device, origin, references: 1, is_counted, mappings: 0, team };
         let mut new = self.new_entry(name, new);
         self.keeper.allocated(&mut new, delta.fingerprint, at);
-        let is_kept = self.allocations.insert(new);
-        self.has_lost[Family::VirtualMemory as usize] |= !is_kept;
+        self.has_lost[Family::VirtualMemory as usize] |= !self.allocations.insert(new);
     }
 
     /// The mapping that contains an address.
@@ -329,8 +304,7 @@ impl<K: Keeper> Process<K> {
         });
         let mut new = self.new_entry(start, Mapping { bytes, of, is_granted: false });
         self.keeper.mapped(&mut new, self.allocations.get(of).as_deref(), at);
-        let is_kept = self.mappings.insert(new);
-        self.has_lost[Family::VirtualMemory as usize] |= !is_kept;
+        self.has_lost[Family::VirtualMemory as usize] |= !self.mappings.insert(new);
     }
 
     fn unmaps(&mut self, range: (u64, u64), at: K::At) {
@@ -381,8 +355,7 @@ impl<K: Keeper> Process<K> {
         }
         let mut new = self.new_entry(name, Pool { origin, types, device, imports, ..Pool::default() });
         self.keeper.pool_changed(&mut new, delta, at);
-        let is_kept = self.pools.insert(new);
-        self.has_lost[Family::Pools as usize] |= !is_kept;
+        self.has_lost[Family::Pools as usize] |= !self.pools.insert(new);
     }
 
     /// Removes an imported pointer, even if it was imported several times.

@@ -1,4 +1,4 @@
-//! NVIDIA's libraries: loaded into this process, asked by the names of their functions.
+//! NVIDIA's libraries, loaded into this process. Functions are called by their names.
 //!
 //! In: the name of a library and of a function. Out: what the function writes, or a sentence about why there is nothing. Begin
 //! with the macro [`call!`]; [`nvml`] is what commands ask NVML with it.

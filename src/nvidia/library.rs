@@ -55,14 +55,22 @@ impl Device {
 /// NVML_P2P_CAPS_INDEX_NVLINK.
 pub const NVLINK: i32 = 2;
 
-/// NVML, ready to be asked. It stays loaded: a library may crash when it is unloaded, too.
+/// Loads and initializes NVML. It stays loaded, because a library may crash when it is unloaded.
 pub fn start() -> Result<ManuallyDrop<Handle>, String> {
     let library = ManuallyDrop::new(load(Library::Nvml)?);
     call!(&library, "nvmlInit_v2", ())?;
     Ok(library)
 }
 
-/// `nvmlGpuP2PStatus_t` for a use of the way between two devices: reads, writes or NVLink (`nvmlGpuP2PCapsIndex_t`).
+/// Calls a function of NVML that writes a value about a device.
+pub fn get<T: Default>(library: &Handle, name: &str, device: Device) -> Result<T, String> {
+    let mut value = T::default();
+    call!(library, name, (device => Device, &mut value => *mut T))?;
+    Ok(value)
+}
+
+/// Returns the `nvmlGpuP2PStatus_t` for a use of the link between two devices: reads, writes, or NVLink
+/// (`nvmlGpuP2PCapsIndex_t`).
 pub fn p2p_status(library: &Handle, from: Device, to: Device, index: i32) -> Option<i32> {
     let mut status = 0;
     call!(library, "nvmlDeviceGetP2PStatus", (from => Device, to => Device, index => i32, &mut status => *mut i32))

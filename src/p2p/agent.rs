@@ -1,14 +1,16 @@
-//! The process that holds devices for `doctor --p2p`: does what it is asked, one thing after the other, and answers.
+//! The process that holds devices for `doctor --p2p`: answers requests, one after the other.
 //!
-//! It is another process than the command because a link may hang whoever uses it, and a failure of the driver's may stay for
-//! good. It ends as soon as the command does, whatever it does then.
+//! It is separate from the command because a link may hang each process that uses it, and a failure of the driver may last as
+//! long as its process. It ends as soon as the command does, even inside a call.
 
 use super::cuda::{Answer, Cuda};
 use super::nvml::Nvml;
 use super::request::{Compared, Device, Host, Pair, Refusal, Reply, Request, Secret, Work};
 use super::wire::Wire;
 use anyhow::{Context, Result};
-use cupeer_spec::abi::{CUcontext, CUdevice, CUdeviceptr, CUevent, CUmemGenericAllocationHandle, CUstream};
+use cupeer_spec::abi::{
+    CUcontext, CUdevice, CUdeviceptr, CUevent, CUipcMemHandle, CUmemGenericAllocationHandle, CUstream,
+};
 use cupeer_spec::p2p::{Kernel, PTX, RESULTS, word};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_void};
@@ -17,7 +19,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long results are not looked at after they were not there.
+/// Pause before the next look for a kernel's results.
 const PAUSE: Duration = Duration::from_micros(100);
 
 /// Runs the process: answers until its end of the socket is closed.
@@ -26,13 +28,13 @@ const PAUSE: Duration = Duration::from_micros(100);
 ///
 /// The socket is not there, or cannot be used.
 pub fn command() -> Result<ExitCode> {
-    // SAFETY: takes only numbers. What it fails at, the thread below does too.
+    // SAFETY: the call takes only numbers. If it fails, the thread below still ends this process.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     let wire = Arc::new(Wire::of_stdin().context("this process is started by 'doctor --p2p'")?);
     let watched = wire.clone();
     std::thread::spawn(move || {
         watched.outlive();
-        // SAFETY: ends the process at once, also where another thread is in the driver for good.
+        // SAFETY: the call ends the process at once, even if another thread hangs in the driver.
         unsafe { libc::_exit(0) }
     });
     let mut agent = Agent::default();
@@ -68,7 +70,7 @@ enum Memory {
 #[derive(Default)]
 struct Agent {
     cuda: Option<Cuda>,
-    /// NVML, once it was asked for; nothing where it is not there.
+    /// NVML, once it was requested; the inner option is `None` if it cannot be loaded.
     nvml: Option<Option<Nvml>>,
     open: HashMap<i32, Open>,
     memory: HashMap<u64, Memory>,
@@ -91,15 +93,10 @@ impl Agent {
         Ok((cuda, open))
     }
 
+    /// Does what a request asks. With some memory goes a descriptor, in either direction.
     fn answer(&mut self, request: Request, descriptor: Option<OwnedFd>) -> Answer<(Reply, Option<OwnedFd>)> {
         let reply = match request {
-            Request::Start => {
-                let cuda = Cuda::load()?;
-                cuda.cuInit(0)?;
-                let count = cuda.cuDeviceGetCount()?;
-                self.cuda = Some(cuda);
-                Reply::Devices(count)
-            }
+            Request::Start => Reply::Devices(self.start()?),
             Request::Device { device } => Reply::Device(Box::new(self.device(device)?)),
             Request::Pair { from, to } => Reply::Pair(Box::new(self.pair(from, to)?)),
             Request::Promise { from, to } => {
@@ -120,10 +117,8 @@ impl Agent {
                 Reply::Address(address.0)
             }
             Request::Allocate { device, bytes, shares: true } => {
-                let (cuda, open) = self.at(device)?;
-                let handle = cuda.create(open.device, bytes as usize)?;
-                let descriptor = cuda.share(handle).inspect_err(|_| drop(cuda.cuMemRelease(handle)))?;
-                return Ok((Reply::Address(self.map(device, handle, bytes)?), Some(descriptor)));
+                let (address, descriptor) = self.allocate_shared(device, bytes)?;
+                return Ok((Reply::Address(address), Some(descriptor)));
             }
             Request::Map { device, bytes } => {
                 let descriptor =
@@ -135,40 +130,20 @@ impl Agent {
                 let handle = self.at(device)?.0.cuIpcGetMemHandle(CUdeviceptr(address))?;
                 Reply::Handle(Secret(handle.reserved.to_vec()))
             }
-            Request::Import { device, handle } => {
-                let reserved =
-                    handle.0.try_into().map_err(|_| own("cuIpcOpenMemHandle", "no handle came"))?;
-                let handle = cupeer_spec::abi::CUipcMemHandle { reserved };
-                // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS.
-                let address = self.at(device)?.0.cuIpcOpenMemHandle_v2(handle, 1)?;
-                self.memory.insert(address.0, Memory::Imported);
-                Reply::Address(address.0)
-            }
+            Request::Import { device, handle } => Reply::Address(self.import(device, handle)?),
             Request::Free { device, address } => self.free(device, address)?,
-            Request::Fill { device, address, words, seed } => {
-                let of = |index| seed.map_or(0, |seed| word(seed, index));
-                let data: Vec<u64> = (0..words).map(of).collect();
-                let cuda = self.at(device)?.0;
-                cuda.upload(CUdeviceptr(address), &data)?;
-                // It may return before the last bytes are there.
-                cuda.cuCtxSynchronize()?;
-                Reply::Done
-            }
+            Request::Fill { device, address, words, seed } => self.fill(device, address, words, seed)?,
             Request::Compare { device, address, words, seed, before } => {
                 Reply::Compared(compare(&self.words(device, address, words)?, seed, &before))
             }
             Request::Words { device, address, words } => Reply::Words(self.words(device, address, words)?),
-            Request::Do { device, work } => {
-                let (cuda, open) = self.at(device)?;
-                cuda.cuEventRecord(open.events[0], open.stream)?;
-                self.begin(device, work)?;
-                cuda.cuEventRecord(open.events[1], open.stream)?;
-                cuda.cuStreamSynchronize(open.stream)?;
-                let milliseconds = cuda.cuEventElapsedTime(open.events[0], open.events[1])?;
-                Reply::Took((f64::from(milliseconds) * 1e6) as u64)
-            }
+            Request::Do { device, work } => Reply::Took(self.time(device, work)?),
             Request::Begin { device, work } => self.begin(device, work)?,
-            Request::Finish { device } => self.finish(device)?,
+            Request::Finish { device } => {
+                let (cuda, open) = self.at(device)?;
+                cuda.cuStreamSynchronize(open.stream)?;
+                Reply::Done
+            }
             Request::Results { device, mark, limit } => Reply::Words(self.results(device, mark, limit)?),
             Request::Stop { device, mark } => {
                 let (_, open) = self.at(device)?;
@@ -180,14 +155,61 @@ impl Agent {
         Ok((reply, None))
     }
 
+    /// Loads and initializes the driver. Returns the number of devices.
+    fn start(&mut self) -> Answer<i32> {
+        let cuda = Cuda::load()?;
+        cuda.cuInit(0)?;
+        let count = cuda.cuDeviceGetCount()?;
+        self.cuda = Some(cuda);
+        Ok(count)
+    }
+
+    /// Allocates memory that can leave the process. Returns its address and a descriptor.
+    fn allocate_shared(&mut self, device: i32, bytes: u64) -> Answer<(u64, OwnedFd)> {
+        let (cuda, open) = self.at(device)?;
+        let handle = cuda.create(open.device, bytes as usize)?;
+        let descriptor = cuda.share(handle).inspect_err(|_| drop(cuda.cuMemRelease(handle)))?;
+        Ok((self.map(device, handle, bytes)?, descriptor))
+    }
+
+    fn import(&mut self, device: i32, handle: Secret) -> Answer<u64> {
+        let reserved = handle.0.try_into().map_err(|_| own("cuIpcOpenMemHandle", "no handle came"))?;
+        // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS.
+        let address = self.at(device)?.0.cuIpcOpenMemHandle_v2(CUipcMemHandle { reserved }, 1)?;
+        self.memory.insert(address.0, Memory::Imported);
+        Ok(address.0)
+    }
+
+    /// Writes the words of a seed, or zeros, from the host.
+    fn fill(&self, device: i32, address: u64, words: u64, seed: Option<u64>) -> Answer<Reply> {
+        let of = |index| seed.map_or(0, |seed| word(seed, index));
+        let data: Vec<u64> = (0..words).map(of).collect();
+        let cuda = self.at(device)?.0;
+        cuda.upload(CUdeviceptr(address), &data)?;
+        // The upload may return before the last bytes are there.
+        cuda.cuCtxSynchronize()?;
+        Ok(Reply::Done)
+    }
+
+    /// Does work, and returns the nanoseconds that it took.
+    fn time(&self, device: i32, work: Work) -> Answer<u64> {
+        let (cuda, open) = self.at(device)?;
+        cuda.cuEventRecord(open.events[0], open.stream)?;
+        self.begin(device, work)?;
+        cuda.cuEventRecord(open.events[1], open.stream)?;
+        cuda.cuStreamSynchronize(open.stream)?;
+        let milliseconds = cuda.cuEventElapsedTime(open.events[0], open.events[1])?;
+        Ok((f64::from(milliseconds) * 1e6) as u64)
+    }
+
     fn device(&self, ordinal: i32) -> Answer<Device> {
         let cuda = self.cuda()?;
         let device = cuda.cuDeviceGet(ordinal)?;
         let attribute = |number| cuda.cuDeviceGetAttribute(number, device);
         Ok(Device {
-            name: cuda.name(device)?,
+            name: cuda.text("cuDeviceGetName", device)?,
             uuid: cuda.cuDeviceGetUuid(device)?,
-            pci: cuda.address(device)?,
+            pci: cuda.text("cuDeviceGetPCIBusId", device)?,
             memory: cuda.cuDeviceTotalMem_v2(device)? as u64,
             // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR.
             capability: (attribute(75)?, attribute(76)?),
@@ -237,7 +259,7 @@ impl Agent {
         // CU_STREAM_NON_BLOCKING: what one device does must not wait for another.
         let stream = cuda.cuStreamCreate(1)?;
         let events = [cuda.cuEventCreate(0)?, cuda.cuEventCreate(0)?];
-        // SAFETY: the driver gave so many bytes to us, which nobody else knows of yet.
+        // SAFETY: the driver returned so many bytes, and no other code has their address yet.
         unsafe { std::ptr::write_bytes(host.cast::<u8>(), 0, Host::BYTES) };
         Ok(Open { device, context, stream, events, functions, host })
     }
@@ -315,7 +337,7 @@ impl Agent {
                 let (kernel, function) =
                     known.ok_or_else(|| own("cuLaunchKernel", "was not called: no such kernel"))?;
                 if matches!(kernel, Kernel::Send | Kernel::Receive | Kernel::Ping | Kernel::Pong) {
-                    // What an earlier one has left.
+                    // Clears the mark of an earlier kernel.
                     // SAFETY: within the host memory that the driver gave us; no kernel of ours runs on this device now.
                     unsafe { open.host.add(RESULTS - 1).write_volatile(0) };
                 }
@@ -324,12 +346,6 @@ impl Agent {
                 }
             }
         }
-        Ok(Reply::Done)
-    }
-
-    fn finish(&self, device: i32) -> Answer<Reply> {
-        let (cuda, open) = self.at(device)?;
-        cuda.cuStreamSynchronize(open.stream)?;
         Ok(Reply::Done)
     }
 

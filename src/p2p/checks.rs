@@ -1,7 +1,7 @@
-//! What is done over a link, and what is found where the data should be.
+//! The checks of a link: send data over it, then compare the memory with what was sent.
 //!
-//! Data is random and new in each round, so that nothing right can be left from before. The owner looks at it from its
-//! own device.
+//! Data is random and new in each round, so data of an earlier round is never right. The owner of the memory compares it
+//! on its own device.
 
 use super::link::{FLAGS, GO, Link, PING, PONG, SUMS, Side, other};
 use super::process::Broken;
@@ -14,27 +14,27 @@ use std::time::Duration;
 
 type Done<T = Verdict> = Result<T, Broken>;
 
-/// How often data is sent.
+/// Number of times that data is sent.
 const ROUNDS: usize = 3;
-/// How many words that is: 128 KiB. More of them come with the measurement.
+/// Number of words that are sent each time: 128 KiB. A measurement sends more.
 const WORDS: u64 = 16 << 10;
-/// What a resident kernel sends: this often, so many words.
+/// Number of times that a resident kernel sends data, and the number of words each time.
 const SLOTS: u64 = 16;
 const SLOT_WORDS: u64 = 512;
-/// For how long kernels wait for each other, in milliseconds.
+/// Timeout of kernels that wait for each other, in milliseconds.
 const PATIENCE: u64 = 2000;
-/// How long after its time data is looked for.
+/// Time that late data has to arrive, after the call returned.
 const LATE: Duration = Duration::from_millis(100);
-/// How often each thread adds.
+/// Number of additions per thread.
 const ADDITIONS: u64 = 64;
 const ADDING: (u32, u32) = (8, 128);
 /// A low sum and a high one share a word.
 const HIGH: u64 = 1 << 32;
 const THREADS: u32 = 256;
 
-/// A number that nobody can guess, and that is not 0.
+/// Returns an unpredictable number that is not 0.
 fn random() -> u64 {
-    // Whose keys come from the system.
+    // The keys of this state come from the system.
     RandomState::new().hash_one(0u8) | 1
 }
 
@@ -46,21 +46,21 @@ pub fn perform(link: &Link, check: Check, blocks: u32) -> Done {
         }),
         Check::KernelWrite => write(link, |link, seed| {
             let arguments = vec![link.remote, WORDS, seed];
-            link.writer.work(kernel(Kernel::Write, arguments, (blocks, THREADS))).map(drop)
+            link.writer.work(kernel(Kernel::Write, arguments, (blocks, THREADS), 1)).map(drop)
         }),
         Check::CopyRead => read(link, |link| link.writer.work(copy(link, false)).map(drop)),
         Check::KernelRead => read(link, |link| {
             let arguments = vec![link.remote, link.local, WORDS];
-            link.writer.work(kernel(Kernel::Read, arguments, (blocks, THREADS))).map(drop)
+            link.writer.work(kernel(Kernel::Read, arguments, (blocks, THREADS), 1)).map(drop)
         }),
         Check::Resident => resident(link),
         Check::Atomics => atomics(link),
     }
 }
 
-fn kernel(kernel: Kernel, arguments: Vec<u64>, (blocks, threads): (u32, u32)) -> Work {
+fn kernel(kernel: Kernel, arguments: Vec<u64>, (blocks, threads): (u32, u32), times: u32) -> Work {
     let kernel = Kernel::ALL.iter().position(|known| *known == kernel).unwrap_or_default();
-    Work::Kernel { kernel, arguments, blocks, threads, times: 1 }
+    Work::Kernel { kernel, arguments, blocks, threads, times }
 }
 
 /// A copy by the writer's engine, to the owner's memory or from there.
@@ -87,7 +87,7 @@ fn compare(side: &Side, address: u64, words: u64, seed: u64, before: &[u64]) -> 
     }
 }
 
-/// The writer writes, and the owner looks.
+/// The writer writes, and the owner compares.
 fn write(link: &Link, send: impl Fn(&Link, u64) -> Done<()>) -> Done {
     let own = random();
     fill(&link.owner, link.here, Some(own))?;
@@ -98,7 +98,7 @@ fn write(link: &Link, send: impl Fn(&Link, u64) -> Done<()>) -> Done {
         send(link, seed)?;
         let verdict = arrived(link, seed, &sent, own)?;
         sent.push(seed);
-        // What looks lost in one round may come in the next.
+        // Data that seems lost in one round may arrive in the next.
         if matches!(verdict, Verdict::Stale { .. }) {
             return Ok(verdict);
         }
@@ -110,22 +110,18 @@ fn write(link: &Link, send: impl Fn(&Link, u64) -> Done<()>) -> Done {
 }
 
 fn arrived(link: &Link, seed: u64, sent: &[u64], own: u64) -> Done {
-    let look = |before: &[u64]| compare(&link.owner, link.here, WORDS, seed, before);
-    let compared = look(sent)?;
+    let owner_compares = |before: &[u64]| compare(&link.owner, link.here, WORDS, seed, before);
+    let compared = owner_compares(sent)?;
     if compared.wrong == 0 {
         return Ok(Verdict::Good);
     }
     if compared.stale > 0 {
-        let Compared { stale, .. } = compared;
-        return Ok(Verdict::Stale {
-            reason: format!("{stale} of {WORDS} words are still those of the write before"),
-        });
+        return stale(format!("{} of {WORDS} words are still those of the write before", compared.stale));
     }
     std::thread::sleep(LATE);
-    let later = look(&[own])?;
+    let later = owner_compares(&[own])?;
     if later.wrong == 0 {
-        let reason = format!("it was there only {} ms after the call had returned", LATE.as_millis());
-        return Ok(Verdict::Stale { reason });
+        return stale(format!("it was there only {} ms after the call had returned", LATE.as_millis()));
     }
     let mut reason = match later.stale {
         0 => "something else is there".to_owned(),
@@ -136,6 +132,14 @@ fn arrived(link: &Link, seed: u64, sent: &[u64], own: u64) -> Done {
         reason += ", and the writer reads its own data back, as if it had memory of its own there";
     }
     Ok(wrong(later, WORDS, reason))
+}
+
+fn stale(reason: String) -> Done {
+    Ok(Verdict::Stale { reason })
+}
+
+fn stalls(reason: &str) -> Done {
+    Ok(Verdict::Stalls { reason: reason.to_owned() })
 }
 
 fn wrong(compared: Compared, words: u64, reason: String) -> Verdict {
@@ -154,8 +158,7 @@ fn read(link: &Link, fetch: impl Fn(&Link) -> Done<()>) -> Done {
         fetch(link)?;
         let compared = compare(&link.writer, link.local, WORDS, seed, &before)?;
         if compared.stale > 0 {
-            let reason = format!("{} of {WORDS} words are those of an earlier read", compared.stale);
-            return Ok(Verdict::Stale { reason });
+            return stale(format!("{} of {WORDS} words are those of an earlier read", compared.stale));
         }
         if compared.wrong > 0 {
             return Ok(wrong(compared, WORDS, "something else was read".to_owned()));
@@ -166,10 +169,10 @@ fn read(link: &Link, fetch: impl Fn(&Link) -> Done<()>) -> Done {
 }
 
 fn begin(side: &Side, kernel_: Kernel, arguments: Vec<u64>, shape: (u32, u32)) -> Done<()> {
-    side.ask(&Request::Begin { device: side.device, work: kernel(kernel_, arguments, shape) }).map(drop)
+    side.ask(&Request::Begin { device: side.device, work: kernel(kernel_, arguments, shape, 1) }).map(drop)
 }
 
-/// The results of a kernel: none where it has not ended.
+/// Returns the results of a kernel, or `None` if it does not end in time.
 fn results(side: &Side, mark: u64) -> Done<Option<Vec<u64>>> {
     let limit = PATIENCE + 1000;
     match side.ask_long(&Request::Results { device: side.device, mark, limit }, limit)? {
@@ -204,11 +207,11 @@ fn resident(link: &Link) -> Done {
         let send = vec![link.remote, flags, SLOT_WORDS, SLOTS, seed, mark, stop, 2 * limit, writer.host];
         begin(writer, Kernel::Send, send, shape)?;
         let Some(received) = results(owner, mark)? else {
-            return Ok(Verdict::Stalls { reason: "the owner's kernel does not end".to_owned() });
+            return stalls("the owner's kernel does not end");
         };
         writer.ask(&Request::Stop { device: writer.device, mark })?;
         if results(writer, mark)?.is_none() {
-            return Ok(Verdict::Stalls { reason: "the writing kernel does not end".to_owned() });
+            return stalls("the writing kernel does not end");
         }
         finish(writer)?;
         finish(owner)?;
@@ -221,7 +224,7 @@ fn resident(link: &Link) -> Done {
     Ok(Verdict::Good)
 }
 
-/// What the results of [`Kernel::Receive`] mean.
+/// Returns the verdict that the results of [`Kernel::Receive`] stand for.
 fn received_as(link: &Link, received: &[u64], mark: u64) -> Done {
     let total = SLOTS * SLOT_WORDS;
     let (came, compared) =
@@ -230,27 +233,20 @@ fn received_as(link: &Link, received: &[u64], mark: u64) -> Done {
         return Ok(Verdict::Good);
     }
     if came == SLOTS {
-        let Compared { wrong: count, stale, .. } = compared;
-        return Ok(match stale {
-            0 => wrong(compared, total, "its flag came, and something else is there".to_owned()),
-            _ => Verdict::Stale {
-                reason: format!("{stale} of {count} wrong words came later than their flag"),
-            },
-        });
+        return match compared.stale {
+            0 => Ok(wrong(compared, total, "its flag came, and something else is there".to_owned())),
+            late => stale(format!("{late} of {} wrong words came later than their flag", compared.wrong)),
+        };
     }
     let now = words(&link.owner, link.here + FLAGS, SLOTS)?;
     let there = (0..SLOTS).zip(&now).filter(|(slot, flag)| **flag == mark + slot).count() as u64;
-    Ok(match there {
-        0 => {
-            let compared = Compared { wrong: total, ..Compared::default() };
-            wrong(compared, total, format!("none of its {SLOTS} flags arrived"))
-        }
-        _ => Verdict::Stale {
-            reason: format!(
-                "{came} of {SLOTS} flags arrived within {PATIENCE} ms while the writing kernel stayed, {there} after it"
-            ),
-        },
-    })
+    if there > 0 {
+        return stale(format!(
+            "{came} of {SLOTS} flags arrived within {PATIENCE} ms while the writing kernel stayed, {there} after it"
+        ));
+    }
+    let compared = Compared { wrong: total, ..Compared::default() };
+    Ok(wrong(compared, total, format!("none of its {SLOTS} flags arrived")))
 }
 
 fn atomics(link: &Link) -> Done {
@@ -283,8 +279,7 @@ fn atomics(link: &Link) -> Done {
 }
 
 /// Measured rates of a link.
-#[derive(serde::Serialize, Clone, Copy, PartialEq, Eq, Debug)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(serde::Serialize, Clone, Copy, PartialEq, Eq, Debug, schemars::JsonSchema)]
 pub struct Measured {
     /// Rate of the copy engine writing, in 10^6 bytes per second.
     pub copy_mb_s: u64,
@@ -295,20 +290,17 @@ pub struct Measured {
     pub round_trip_ns: Option<u64>,
 }
 
-/// As long as a measurement may take, in nanoseconds.
+/// Duration of a measurement, in nanoseconds.
 const LONG: u64 = 20_000_000;
-/// The most bytes at once, which leave out what stands behind the data.
+/// The most bytes per run: flags and sums follow the data.
 const MOST: u64 = FLAGS / 2;
 
-/// Measures a link over which all data arrives. What does not, after all, is the other answer: the check that should have
-/// found it, and its verdict.
+/// Measures a link over which all data arrived. If some data goes astray after all, returns the check that should have found
+/// it, and its verdict.
 pub fn measure(link: &Link, blocks: u32) -> Done<Result<Measured, (Check, Verdict)>> {
     let seed = random();
-    let place = Kernel::ALL.iter().position(|known| *known == Kernel::Write).unwrap_or_default();
-    let write = |to, seed, bytes, times| {
-        let arguments = vec![to, bytes / 8, seed];
-        Work::Kernel { kernel: place, arguments, blocks, threads: THREADS, times }
-    };
+    let write =
+        |to, seed, bytes, times| kernel(Kernel::Write, vec![to, bytes / 8, seed], (blocks, THREADS), times);
     let (kernel_mb_s, bytes) = rate(link, |bytes, times| write(link.remote, seed, bytes, times))?;
     if let Some(verdict) = strayed(link, bytes, seed)? {
         return Ok(Err((Check::KernelWrite, verdict)));
@@ -323,17 +315,17 @@ pub fn measure(link: &Link, blocks: u32) -> Done<Result<Measured, (Check, Verdic
     Ok(Ok(Measured { copy_mb_s, kernel_mb_s, round_trip_ns: round_trip(link)? }))
 }
 
-/// What is wrong with many bytes, where something is.
+/// Compares many bytes. Returns a verdict if some are wrong.
 fn strayed(link: &Link, bytes: u64, seed: u64) -> Done<Option<Verdict>> {
     let compared = compare(&link.owner, link.here, bytes / 8, seed, &[])?;
     let reason = || format!("something else is there after a write of {bytes} bytes");
     Ok((compared.wrong > 0).then(|| wrong(compared, bytes / 8, reason())))
 }
 
-/// How fast some work of a size and a number of times is, in 10^6 bytes a second, and of what size it was.
+/// Measures work, which receives a size and a number of times. Returns the rate in 10^6 bytes per second, and the size.
 fn rate(link: &Link, work: impl Fn(u64, u32) -> Work) -> Done<(u64, u64)> {
     let small = 8 * WORDS;
-    // The first time is for what is done only once.
+    // The first run includes work that the driver does only once.
     link.writer.work(work(small, 1))?;
     let took = link.writer.work(work(small, 1))?.max(1);
     let bytes = (small.saturating_mul(LONG) / took).clamp(small, MOST) / 4096 * 4096;

@@ -1,4 +1,4 @@
-//! The driver's functions as a process that holds a device calls them: what they return becomes a value or a refusal.
+//! The driver's functions as a process that holds a device calls them. Each returns a value or a refusal.
 
 use super::request::Refusal;
 use cupeer_spec::abi::*;
@@ -27,7 +27,7 @@ fn check(call: &str, result: CUresult) -> Answer {
     }
 }
 
-/// Functions that take numbers and handles alone, and those that write one value first.
+/// Functions whose arguments are numbers, handles, and references; those with a result write it to their first argument.
 macro_rules! calls {
     ($(fn $name:ident($($arg:ident: $type:ty),*) $(-> $out:ty)?;)*) => {
         #[allow(non_snake_case)]
@@ -38,7 +38,7 @@ macro_rules! calls {
     (@one $name:ident($($arg:ident: $type:ty),*)) => {
         pub fn $name(&self, $($arg: $type),*) -> Answer {
             let function: unsafe extern "C" fn($($type),*) -> CUresult = self.find(stringify!($name))?;
-            // SAFETY: cuda.h declares it so. Numbers and handles are the driver's to check; ours are from it.
+            // SAFETY: cuda.h declares the function so. The driver checks numbers and handles; references live through the call.
             check(stringify!($name), unsafe { function($($arg),*) })
         }
     };
@@ -46,8 +46,8 @@ macro_rules! calls {
         pub fn $name(&self, $($arg: $type),*) -> Answer<$out> {
             let function: unsafe extern "C" fn(*mut $out, $($type),*) -> CUresult =
                 self.find(stringify!($name))?;
-            // SAFETY: cuda.h declares it so. Zeros are a value of all types that stand here, the output is such a variable,
-            // and numbers and handles are the driver's to check.
+            // SAFETY: cuda.h declares the function so. Zeros are a value of each output type below, the output is a variable of
+            // that type, the driver checks numbers and handles, and references live through the call.
             unsafe {
                 let mut out: $out = std::mem::zeroed();
                 check(stringify!($name), function(&mut out, $($arg),*))?;
@@ -101,6 +101,13 @@ calls! {
     fn cuMemUnmap(address: CUdeviceptr, bytes: usize);
     fn cuMemRelease(handle: CUmemGenericAllocationHandle);
     fn cuMemHostAlloc(bytes: usize, flags: u32) -> *mut c_void;
+    fn cuMemCreate(
+        bytes: usize,
+        properties: &CUmemAllocationProp,
+        flags: u64
+    ) -> CUmemGenericAllocationHandle;
+    fn cuMemImportFromShareableHandle(descriptor: usize, kind: i32) -> CUmemGenericAllocationHandle;
+    fn cuMemSetAccess(address: CUdeviceptr, bytes: usize, access: &[CUmemAccessDesc; 1], count: usize);
 }
 
 /// CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR.
@@ -117,34 +124,14 @@ impl Cuda {
         symbol.map(|symbol| *symbol).map_err(|_| refused(name, "the driver lacks this function"))
     }
 
-    /// The name of a device.
-    pub fn name(&self, device: CUdevice) -> Answer<String> {
+    /// Returns the text that a function has for a device: `cuDeviceGetName` or `cuDeviceGetPCIBusId`.
+    pub fn text(&self, name: &str, device: CUdevice) -> Answer<String> {
         type Get = unsafe extern "C" fn(*mut c_char, i32, CUdevice) -> CUresult;
+        let function: Get = self.find(name)?;
         let mut text = [0 as c_char; 256];
-        self.text("cuDeviceGetName", &mut text, |function: Get, text| {
-            // SAFETY: cuda.h declares it so; the length is one less than that of the text.
-            unsafe { function(text.as_mut_ptr(), 255, device) }
-        })
-    }
-
-    /// Where it is on the bus.
-    pub fn address(&self, device: CUdevice) -> Answer<String> {
-        type Get = unsafe extern "C" fn(*mut c_char, i32, CUdevice) -> CUresult;
-        let mut text = [0 as c_char; 64];
-        self.text("cuDeviceGetPCIBusId", &mut text, |function: Get, text| {
-            // SAFETY: cuda.h declares it so; the length is one less than that of the text.
-            unsafe { function(text.as_mut_ptr(), 63, device) }
-        })
-    }
-
-    fn text<F: Copy>(
-        &self,
-        name: &str,
-        text: &mut [c_char],
-        call: impl FnOnce(F, &mut [c_char]) -> CUresult,
-    ) -> Answer<String> {
-        check(name, call(self.find(name)?, text))?;
-        // SAFETY: the last byte has not been given away, so that the text ends in a NUL.
+        // SAFETY: cuda.h declares both functions so; the length is one less than that of the text.
+        check(name, unsafe { function(text.as_mut_ptr(), 255, device) })?;
+        // SAFETY: the last byte was not passed to the driver, so the text ends in a NUL.
         Ok(unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned())
     }
 
@@ -258,19 +245,9 @@ impl Cuda {
         }
     }
 
-    /// `cuMemCreate` of memory that can leave the process as a descriptor.
+    /// Allocates memory that can leave the process as a descriptor.
     pub fn create(&self, device: CUdevice, bytes: usize) -> Answer<CUmemGenericAllocationHandle> {
-        type Create = unsafe extern "C" fn(
-            *mut CUmemGenericAllocationHandle,
-            usize,
-            *const CUmemAllocationProp,
-            u64,
-        ) -> CUresult;
-        let create: Create = self.find("cuMemCreate")?;
-        let mut handle = CUmemGenericAllocationHandle(0);
-        // SAFETY: cuda.h declares it so; both structures live through the call.
-        check("cuMemCreate", unsafe { create(&mut handle, bytes, &Self::properties(device), 0) })?;
-        Ok(handle)
+        self.cuMemCreate(bytes, &Self::properties(device), 0)
     }
 
     /// `cuMemExportToShareableHandle`.
@@ -288,24 +265,14 @@ impl Cuda {
         Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
     }
 
-    /// `cuMemImportFromShareableHandle`.
+    /// Imports memory from a descriptor, which the driver takes in the place of a pointer.
     pub fn take(&self, descriptor: BorrowedFd) -> Answer<CUmemGenericAllocationHandle> {
-        type Take = unsafe extern "C" fn(*mut CUmemGenericAllocationHandle, *mut c_void, i32) -> CUresult;
-        let take: Take = self.find("cuMemImportFromShareableHandle")?;
-        let mut handle = CUmemGenericAllocationHandle(0);
-        let number = descriptor.as_raw_fd() as usize as *mut c_void;
-        // SAFETY: cuda.h declares it so; a descriptor is passed as if it were a pointer.
-        check("cuMemImportFromShareableHandle", unsafe { take(&mut handle, number, DESCRIPTOR) })?;
-        Ok(handle)
+        self.cuMemImportFromShareableHandle(descriptor.as_raw_fd() as usize, DESCRIPTOR)
     }
 
-    /// `cuMemSetAccess`: reading and writing for one device.
+    /// Lets a device read and write mapped memory.
     pub fn grant(&self, device: CUdevice, address: CUdeviceptr, bytes: usize) -> Answer {
-        type Set = unsafe extern "C" fn(CUdeviceptr, usize, *const CUmemAccessDesc, usize) -> CUresult;
-        let set: Set = self.find("cuMemSetAccess")?;
-        let wish =
-            CUmemAccessDesc { location: Self::properties(device).location, flags: CUmemAccess_flags(3) };
-        // SAFETY: cuda.h declares it so; one wish is passed, which lives through the call.
-        check("cuMemSetAccess", unsafe { set(address, bytes, &wish, 1) })
+        let (location, flags) = (Self::properties(device).location, CUmemAccess_flags(3));
+        self.cuMemSetAccess(address, bytes, &[CUmemAccessDesc { location, flags }], 1)
     }
 }

@@ -1,4 +1,4 @@
-//! What `cupeer doctor --p2p --format json` prints.
+//! The JSON document of `cupeer doctor --p2p --format json`.
 
 use super::checks::Measured;
 use super::hints;
@@ -8,20 +8,17 @@ use super::verdict::{Check, Verdict};
 use super::{Findings, plan};
 use crate::fact::Fact;
 use cupeer_spec::uuid::Uuid;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 const SCHEMA: &str = "cupeer-doctor-p2p/1";
 
 /// Results of sending data over each link between devices. Names of fields are stable; fields may be added. A device
 /// is its index in `devices`. Example: `cupeer doctor --p2p --format json | jq -r '.pairs[] | "\(.from) \(.to) \(.ways[].verdict)"'`
-#[derive(Serialize, Debug)]
-#[cfg_attr(
-    test,
-    derive(schemars::JsonSchema),
-    schemars(
-        title = "cupeer doctor --p2p --format json",
-        extend("$id" = "https://github.com/cupeer/cupeer/blob/main/docs/doctor-p2p.schema.json")
-    )
+#[derive(Serialize, Debug, JsonSchema)]
+#[schemars(
+    title = "cupeer doctor --p2p --format json",
+    extend("$id" = "https://github.com/cupeer/cupeer/blob/main/docs/doctor-p2p.schema.json")
 )]
 pub struct Document {
     /// Version of this format: `cupeer-doctor-p2p/1`.
@@ -41,8 +38,7 @@ pub struct Document {
 }
 
 /// Device.
-#[derive(Serialize, Debug)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Serialize, Debug, JsonSchema)]
 pub struct Device {
     /// Name from `cuDeviceGetName`.
     pub name: String,
@@ -57,8 +53,7 @@ pub struct Device {
 }
 
 /// Direction from one device to the memory of another.
-#[derive(Serialize, Debug)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Serialize, Debug, JsonSchema)]
 pub struct Pair {
     /// Device that writes and reads.
     pub from: usize,
@@ -82,8 +77,7 @@ pub struct Pair {
 }
 
 /// Method by which programs reach memory of another device.
-#[derive(Serialize, Debug)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Serialize, Debug, JsonSchema)]
 pub struct Method {
     /// Name of the method: `peer` (within a process), `ipc` (legacy handles), or `vmm` (virtual memory shared as a
     /// file descriptor).
@@ -100,8 +94,7 @@ pub struct Method {
 }
 
 /// Check of a link.
-#[derive(Serialize, Debug)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Serialize, Debug, JsonSchema)]
 pub struct Checked {
     /// Name of the check.
     pub check: Check,

@@ -75,18 +75,19 @@ impl Fact {
         Fact::new(name, Verdict::Bad, value).breaks(breaks, hint)
     }
 
-    /// The same with what would break, or may.
+    /// Adds the effect on programs, and a setting that helps.
     pub fn breaks(self, breaks: &str, hint: &str) -> Fact {
         Fact { breaks: Some(breaks.to_owned()), hint: Some(hint.to_owned()), ..self }
     }
 
-    /// The same about these devices.
+    /// Adds the devices that the fact is about.
     pub fn about(self, devices: &[&str]) -> Fact {
         Fact { about: devices.iter().map(ToString::to_string).collect(), ..self }
     }
 }
 
-/// The facts in their order, those that say the same of several devices as one, with what they are about in words.
+/// Groups facts with the same value for several devices, in their order. Returns the first fact of each group, and the devices
+/// as a text.
 pub fn alike(facts: &[Fact]) -> Vec<(&Fact, String)> {
     let mut groups: BTreeMap<(usize, Verdict, &str), Vec<&Fact>> = BTreeMap::new();
     for fact in facts {
@@ -106,7 +107,7 @@ pub fn alike(facts: &[Fact]) -> Vec<(&Fact, String)> {
     groups.into_values().map(|group| (group[0], about(&group))).collect()
 }
 
-/// Of all facts those that bear on peer access from one device to another, by their PCI addresses as the kernel writes them.
+/// Returns the facts that bear on peer access from one device to another. PCI addresses are in the kernel's form.
 pub fn of_pair<'a>(facts: &'a [Fact], from: &str, to: &str) -> Vec<&'a Fact> {
     let bears = |fact: &&Fact| match &fact.about[..] {
         [] => matches!(&*fact.name, "iommu" | "virtualisation" | "driver parameters" | "fabric manager"),

@@ -1,23 +1,23 @@
-//! All that was found.
+//! The findings of a test.
 
 use crate::fact::{self, Fact};
 use crate::plan::{Count, Direction};
 use crate::request::Device;
 
-/// All that was found.
+/// The findings of a test.
 pub struct Findings {
     /// The devices.
     pub(crate) devices: Vec<Device>,
-    /// What was found of each pair.
+    /// The directions, with their verdicts.
     pub(crate) pairs: Vec<Direction>,
-    /// What the machine below says, where something is bad.
+    /// Facts about the system, if a link is bad.
     pub system: Vec<Fact>,
 }
 
 impl Findings {
-    /// What the system says that may explain what is bad between two devices.
+    /// Returns the facts about the system that may explain a bad verdict on a pair.
     pub(crate) fn explains(&self, pair: &Direction) -> Vec<&Fact> {
-        // As the kernel writes it.
+        // The kernel writes addresses in lower case.
         let address = |device: usize| self.devices[device].pci.to_lowercase();
         let is_bad = pair.ways.iter().any(|tested| tested.verdict.is_bad());
         let mut facts = fact::of_pair(&self.system, &address(pair.from), &address(pair.to));
@@ -25,7 +25,7 @@ impl Findings {
         facts
     }
 
-    /// Whether something is bad, or all that could have been tested was not.
+    /// Returns true if a direction is bad, or if no direction was tested although the driver offers some.
     pub fn is_bad(&self) -> bool {
         let Count { bad, good, untested } = Count::of(&self.pairs);
         bad > 0 || good == 0 && untested > 0

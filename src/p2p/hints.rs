@@ -1,9 +1,9 @@
-//! What helps against a bad verdict: a sentence that names the setting.
+//! Hints for bad verdicts: sentences that name a setting.
 
 use super::plan::Tested;
 use super::verdict::{Check, Method, Verdict};
 
-/// `is_nvlink` says whether the link is one: nothing of PCI Express is on its way.
+/// Returns the hints for a method. With `is_nvlink`, no PCI Express is on the way.
 pub fn of(tested: &Tested, is_nvlink: bool) -> Vec<String> {
     let is_bad =
         |check: Check| tested.checks.iter().any(|(known, verdict)| *known == check && verdict.is_bad());
@@ -14,7 +14,7 @@ pub fn of(tested: &Tested, is_nvlink: bool) -> Vec<String> {
             let kernels =
                 [Check::KernelWrite, Check::KernelRead, Check::Resident].into_iter().any(is_bad);
             let is_good = |check| tested.checks.contains(&(check, Verdict::Good));
-            // What was not tested, because what came before it stalls, may be bad.
+            // A check that was not run, because an earlier one stalls, might fail.
             let kernels_arrive = is_good(Check::KernelWrite);
             hints.push(match (copies, kernels) {
                 (false, false) => "the link does not carry the atomics that the driver claims for it: use none over it",

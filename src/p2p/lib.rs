@@ -1,21 +1,21 @@
 //! `cupeer doctor --p2p`: proves with data what each link between devices carries.
 //!
-//! The way of a test: `plan` (which pair when) → `link` (opens a way between two devices) → `checks` (what is done over
-//! it, and what is found) → `process`, `wire` → [`agent`] in another process → `cuda`. What comes of it is a
-//! `verdict`; [`text()`] shows it. The command line, and what is printed where, are up to the command.
+//! The path of a test: `plan` (the order of the pairs) → `link` (opens a link between two devices) → `checks` (sends data
+//! over it, and compares) → `process`, `wire` → [`agent`] in another process → `cuda`. The result is a `verdict`, which
+//! [`text()`] formats. The command owns its arguments, and prints.
 //!
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!
-//! - `fact`: facts about the machine, which may explain what is bad.
-//! - `nvml`: what NVIDIA's library promises of a link.
-//! - `request`, `wire`: what the processes say to each other, and how.
+//! - `fact`: facts about the machine, which may explain a bad verdict.
+//! - `nvml`: the nominal rate of a link, from NVIDIA's library.
+//! - `request`, `wire`: the messages between the processes, and their socket.
 //! - `cuda`, `agent`: the process that holds a device.
 //! - `process`: that process as the command sees it.
-//! - `verdict`: what is found.
-//! - `link`, `checks`: a way between two devices, and what is done over it.
-//! - `plan`: which pair when.
-//! - `findings`, `hints`: all that was found, and what to do.
-//! - `document`, `machine`, `settings`, `text`: its forms.
+//! - `verdict`: the result of a check.
+//! - `link`, `checks`: a link between two devices, and its checks.
+//! - `plan`: the order of the pairs.
+//! - `findings`, `hints`: the findings, and possible fixes.
+//! - `document`, `machine`, `settings`, `text`: the forms of the findings.
 
 pub mod agent;
 mod checks;
@@ -48,16 +48,16 @@ use serde::Serialize;
 use std::time::Duration;
 use verdict::Verdict;
 
-/// How long the driver may take to start.
+/// Timeout for the start of the driver.
 const START: Duration = Duration::from_secs(60);
 
-/// What is tested, and how.
+/// Options of a test.
 pub struct Options {
-    /// How long a step may take; after that, the link stalls.
+    /// Timeout of a step; if it expires, the link stalls.
     pub limit: Duration,
-    /// Whether speeds are measured.
+    /// Measure rates.
     pub measures: bool,
-    /// Whether the driver is the simulated one.
+    /// The driver is the simulated one.
     pub is_simulated: bool,
 }
 
@@ -65,7 +65,7 @@ pub struct Options {
 ///
 /// # Errors
 ///
-/// The driver cannot be asked about its devices.
+/// The driver does not start, or does not tell its devices.
 pub fn test(environment: &Environment, options: &Options) -> Result<Findings> {
     let (devices, pairs) = examine(environment, options.is_simulated)?;
     let plan = Plan { devices: &devices, pairs, limit: options.limit, measures: options.measures };
@@ -92,12 +92,12 @@ pub fn text(findings: &Findings, style: Style, width: usize) -> String {
 
 fn bar(steps: usize) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:24} {pos}/{len} ways, {msg}{eta_precise} left");
-    // Where there is no terminal, it is not drawn.
+    // Without a terminal, the bar is not drawn.
     ProgressBar::with_draw_target(Some(steps as u64), ProgressDrawTarget::stderr())
         .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-/// What the driver says of the devices and of the ways between them.
+/// Asks the driver about the devices and the directions between them.
 fn examine(environment: &Environment, is_simulated: bool) -> Result<(Vec<Device>, Vec<Direction>)> {
     let process = environment.start()?;
     let ask = |request: Request| ask(&process, &request);
@@ -145,7 +145,7 @@ mod tests {
     use verdict::{Check, Method};
 
     #[test]
-    fn what_the_system_says_stands_beside_what_is_bad() {
+    fn facts_about_the_system_are_listed_with_bad_verdicts() {
         let device = |pci: &str| Device {
             name: "made".into(),
             uuid: [0; 16],

@@ -1,4 +1,4 @@
-//! A way from a device to the memory of another one, as it is made and taken apart.
+//! A link from a device to the memory of another one, by one method: opens and closes it.
 
 use super::process::{Broken, Process, Starter};
 use super::request::{Refusal, Reply, Request, Work};
@@ -7,35 +7,35 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// How large the memory is that is written to: larger than a window of 32 MiB, and a multiple of all granularities.
+/// Size of the memory that is written to: larger than a window of 32 MiB, and a multiple of all granularities.
 pub const BUFFER: u64 = 64 << 20;
-/// Where flags, sums and numbers stand in it, behind the data.
+/// Offset of the flags, which follow the data; sums and numbers follow the flags.
 pub const FLAGS: u64 = BUFFER - (64 << 10);
 pub const SUMS: u64 = FLAGS + (16 << 10);
 pub const GO: u64 = FLAGS + (24 << 10);
 pub const PING: u64 = FLAGS + (32 << 10);
 pub const PONG: u64 = FLAGS + (48 << 10);
 
-/// How long the driver may take to make a device ready: it may be asleep.
+/// Timeout for making a device ready: it may be asleep.
 const READY: Duration = Duration::from_secs(60);
 
-/// How the processes of a run are started and waited for.
+/// The way to start the processes of a run, and their timeout.
 pub struct Run {
     pub starter: Starter,
-    /// How long a step may take.
+    /// Timeout of a step.
     pub limit: Duration,
 }
 
-/// A device with the process that holds it, and which others that one has open.
+/// A process that holds devices, and the devices that it has open.
 #[derive(Default)]
 pub struct Holder {
     process: Option<Process>,
-    /// Of each device that is open, its host memory.
+    /// Address of the host memory of each open device.
     open: HashMap<i32, u64>,
 }
 
 impl Holder {
-    /// The process, with a device open.
+    /// Starts the process if needed, and opens a device in it.
     pub fn ready(&mut self, run: &Run, device: i32) -> Result<(), Verdict> {
         if self.process.as_ref().is_none_or(Process::is_lost) {
             self.end();
@@ -56,7 +56,7 @@ impl Holder {
         Ok(())
     }
 
-    /// Why nothing could be tried.
+    /// Returns the reason why no check could be run.
     fn untested(&mut self, broken: Broken) -> Verdict {
         let ended = matches!(broken, Broken::Died(_)).then(|| self.end()).flatten();
         match verdict_of(broken, "making a device ready", ended) {
@@ -65,7 +65,7 @@ impl Holder {
         }
     }
 
-    /// Gives a device back, where the process still answers.
+    /// Closes a device, if the process still answers.
     pub fn close(&mut self, run: &Run, device: i32) {
         if self.open.remove(&device).is_some()
             && let Some(process) = &self.process
@@ -75,7 +75,7 @@ impl Holder {
         }
     }
 
-    /// Ends the process: how it ended by itself, where it did.
+    /// Ends the process. Returns how it ended, if it ended by itself.
     pub fn end(&mut self) -> Option<String> {
         self.open.clear();
         self.process.take().and_then(Process::end)
@@ -92,7 +92,7 @@ pub fn untested(reason: &str) -> Verdict {
     Verdict::NotTested { reason: reason.to_owned() }
 }
 
-/// Calls whose failure says nothing of a link.
+/// Calls whose failure has nothing to do with a link.
 const OF_NO_LINK: &[&str] = &[
     "dlopen",
     "cuInit",
@@ -104,16 +104,16 @@ const OF_NO_LINK: &[&str] = &[
     "cuMemAlloc_v2",
 ];
 
-/// Calls that no link makes fail where there is no room; with another result, virtual memory is refused.
+/// Calls that no link makes fail with OUT_OF_MEMORY; with another result, virtual memory is refused.
 const OF_ROOM: &[&str] = &["cuMemCreate", "cuMemAddressReserve"];
 
-/// Whether a failed call is none that a link could make fail.
+/// Returns true for a failed call that no link can make fail.
 pub fn says_nothing_of_links(refusal: &Refusal) -> bool {
     let call = refusal.call.as_str();
     OF_NO_LINK.contains(&call) || OF_ROOM.contains(&call) && refusal.result == "CUDA_ERROR_OUT_OF_MEMORY"
 }
 
-/// What a step says that brought no answer. `ended` is how a process had ended by itself.
+/// Returns the verdict on a step without an answer. `ended` tells how a process ended by itself.
 pub fn verdict_of(broken: Broken, step: &str, ended: Option<String>) -> Verdict {
     match broken {
         Broken::Refused(refusal) if says_nothing_of_links(&refusal) => {
@@ -144,7 +144,7 @@ impl Side<'_> {
         self.process.ask(request, None, self.limit).map(|(reply, _)| reply)
     }
 
-    /// The same, of what takes so many milliseconds by itself.
+    /// Asks for work that takes `more` milliseconds by itself.
     pub fn ask_long(&self, request: &Request, more: u64) -> Result<Reply, Broken> {
         let limit = self.limit + Duration::from_millis(more);
         self.process.ask(request, None, limit).map(|(reply, _)| reply)
@@ -173,7 +173,7 @@ pub fn other() -> Broken {
     Broken::Died("it gave another answer than was asked for".to_owned())
 }
 
-/// A way that is open.
+/// An open link.
 pub struct Link<'a> {
     pub way: Method,
     pub writer: Side<'a>,
@@ -182,12 +182,12 @@ pub struct Link<'a> {
     pub local: u64,
     /// The owner's memory, as the writer reaches it.
     pub remote: u64,
-    /// The same, as the owner does.
+    /// The same memory, as the owner reaches it.
     pub here: u64,
 }
 
 impl<'a> Link<'a> {
-    /// Opens a way from the first device, which is to write, to the second, which owns the memory.
+    /// Opens a link from the first device, which writes, to the second, which owns the memory.
     pub fn open(
         run: &Run,
         way: Method,
@@ -196,7 +196,7 @@ impl<'a> Link<'a> {
     ) -> Result<Link<'a>, Broken> {
         let writer = process.side(run, from)?;
         let owner = match way {
-            // Both are of one process.
+            // One process holds both devices.
             Method::Peer => process.side(run, to)?,
             Method::Ipc | Method::Vmm => owner.side(run, to)?,
         };
@@ -224,7 +224,7 @@ impl<'a> Link<'a> {
         Ok(Link { way, writer, owner, local, remote, here })
     }
 
-    /// Takes it apart.
+    /// Frees the memory on both sides.
     pub fn close(self) -> Result<(), Broken> {
         if self.way != Method::Peer {
             free(&self.writer, self.remote)?;
@@ -238,7 +238,7 @@ fn free(side: &Side, address: u64) -> Result<(), Broken> {
     side.ask(&Request::Free { device: side.device, address }).map(drop)
 }
 
-/// Frees memory of a way that could not be opened. Only after a refusal do both processes still answer.
+/// Frees memory of a link that could not be opened. Only after a refusal do both processes still answer.
 fn free_after(broken: &Broken, side: &Side, address: u64) {
     if matches!(broken, Broken::Refused(_)) {
         let _ = free(side, address);

@@ -1,4 +1,4 @@
-//! The machine as a topology file: what the driver said of it, and what was found.
+//! The machine as a topology file, from the driver's answers and the findings.
 //!
 //! `src/topology/file.rs` describes the format, and reads it.
 
@@ -11,7 +11,7 @@ use cupeer_topology::{MOST_DEVICES, Topology};
 use std::fmt::Write;
 use std::path::Path;
 
-/// Whether it can be written, as far as that can be told without doing so: a test is long.
+/// Fails if no file can be written at a path, before a long test. It writes nothing.
 pub fn check(path: &Path) -> Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let is_there = parent.is_dir() && !path.is_dir() && path.file_name().is_some();
@@ -19,7 +19,7 @@ pub fn check(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the text of the file at `path`, after reading it once more: whoever is given the file must be able to.
+/// Returns the text of the file at `path`, after reading it as `--sim` would.
 ///
 /// # Errors
 ///
@@ -59,7 +59,7 @@ fn text(findings: &Findings) -> String {
     text
 }
 
-/// A text as TOML has it.
+/// Quotes a text for TOML.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from('"');
     for c in text.chars() {
@@ -110,7 +110,7 @@ fn link(text: &mut String, pair: &Direction) {
     }
 }
 
-/// What the simulated driver is to do with data on the link, and with whose: what was seen in all ways that were open.
+/// Returns the damage that the simulated driver does to data on the link, and the carrier: the damage in all open methods.
 fn data(pair: &Direction) -> Option<(&'static str, Option<&'static str>)> {
     let of = |verdict: &Verdict| match verdict {
         Verdict::Wrong { .. } => Some("lost"),
@@ -133,7 +133,7 @@ fn data(pair: &Direction) -> Option<(&'static str, Option<&'static str>)> {
             .any(|(known, verdict)| *known == check && verdict.is_bad())
     };
     let copies = is_bad(Check::CopyWrite) || is_bad(Check::CopyRead);
-    // What was not tested, because what came before it stalls, is not said to be good.
+    // A check that was not run, because an earlier one stalls, does not count as good.
     let untested = |tested: &&Tested| {
         tested.checks.iter().any(|(check, verdict)| {
             *check == Check::KernelWrite && matches!(verdict, Verdict::NotTested { .. })
@@ -160,6 +160,6 @@ mod tests {
         let name = "NVIDIA \"H\\200\"\n\u{7f}";
         let text = format!("[[device]]\nname = {}\n", quoted(name));
         let read = Topology::parse_file("x", text.as_bytes()).unwrap();
-        assert_eq!(read.devices()[0].name, name);
+        assert_eq!(read.devices[0].name, name);
     }
 }

@@ -1,16 +1,16 @@
-//! What NVML says that a link should carry. All of it may be missing: then nothing is promised.
+//! Nominal rates of links, from NVML. Without NVML, links have none.
 
 use cupeer_nvidia::call;
 use cupeer_nvidia::{Device, NVLINK, p2p_status, start};
 use cupeer_spec::abi::{nvmlFieldValue_t, nvmlPciInfo_t};
 use libloading::os::unix::Library as Handle;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::ffi::{CString, c_char};
 use std::mem::ManuallyDrop;
 
 /// Kind of a link, and its nominal rate.
-#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, JsonSchema)]
 pub struct Promise {
     /// Kind of the link, from NVML.
     pub kind: Kind,
@@ -20,9 +20,8 @@ pub struct Promise {
 }
 
 /// Kind of a link.
-#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum Kind {
     /// NVLink, including links through switches.
     Nvlink,
@@ -30,7 +29,7 @@ pub enum Kind {
     Pcie,
 }
 
-/// More than any device has.
+/// More links than any device has.
 const MOST_LINKS: u32 = 64;
 /// NVML_NVLINK_DEVICE_TYPE_GPU and NVML_NVLINK_DEVICE_TYPE_SWITCH.
 const GPU: i32 = 0;
@@ -38,7 +37,7 @@ const SWITCH: i32 = 2;
 /// NVML_FI_DEV_NVLINK_GET_SPEED, of the link in `scopeId`, and NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON of drivers that do not know
 /// it. Driver 580 says 0 to the second one on H100 and H200.
 const SPEED: [u32; 2] = [164, 90];
-/// What a lane of each generation of PCI Express carries in one direction, in 10^6 bytes a second.
+/// Rate of a lane of each generation of PCI Express in one direction, in 10^6 bytes per second.
 const LANE: [u64; 6] = [250, 500, 985, 1969, 3938, 7563];
 
 pub struct Nvml(ManuallyDrop<Handle>);
@@ -55,7 +54,7 @@ impl Nvml {
         Some(device)
     }
 
-    /// What the link between two devices promises, which are named by their PCI addresses.
+    /// Returns the nominal rate of the link between two devices, by their PCI addresses.
     pub fn promise(&self, from: &str, to: &str) -> Option<Promise> {
         let (from, to) = (self.device(from)?, self.device(to)?);
         Some(match p2p_status(&self.0, from, to, NVLINK) {
@@ -64,7 +63,7 @@ impl Nvml {
         })
     }
 
-    /// The links that lead from a device to another one, or to a switch.
+    /// Returns the rate of the NVLinks from a device to another one, or to a switch.
     fn nvlinks(&self, from: Device, to: Device) -> Option<u64> {
         let place = |pci: nvmlPciInfo_t| (pci.domain, pci.bus, pci.device);
         let mut end = unknown();
@@ -94,7 +93,7 @@ impl Nvml {
         Some(count * u64::from(self.speed(from)?)).filter(|rate| *rate > 0)
     }
 
-    /// What one NVLink of a device carries, in 10^6 bytes a second.
+    /// Returns the rate of one NVLink of a device, in 10^6 bytes per second.
     fn speed(&self, device: Device) -> Option<u32> {
         SPEED.into_iter().find_map(|id| {
             // SAFETY: all-zero bytes are a value of the plain structure.
@@ -107,7 +106,7 @@ impl Nvml {
         })
     }
 
-    /// What a device's slot carries. The generation is the highest one: a link that rests is slower.
+    /// Returns the rate of a device's slot. It uses the highest generation, because an idle link is slower.
     fn pcie(&self, device: Device) -> Option<u64> {
         let (mut generation, mut width): (u32, u32) = (0, 0);
         call!(&self.0, "nvmlDeviceGetMaxPcieLinkGeneration", (device => Device, &mut generation => *mut u32))
@@ -118,7 +117,7 @@ impl Nvml {
     }
 }
 
-/// A place that NVML fills.
+/// Returns a structure for NVML to fill.
 fn unknown() -> nvmlPciInfo_t {
     // SAFETY: all-zero bytes are a value of the plain structure.
     unsafe { std::mem::zeroed() }

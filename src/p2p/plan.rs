@@ -1,6 +1,6 @@
-//! The tests of all pairs: which come when, and what becomes of a way that breaks.
+//! Tests all pairs: chooses their order, and continues after a link breaks.
 //!
-//! Pairs that share no device are tested at the same time. While a rate is measured, nothing else goes over any link.
+//! Pairs that share no device are tested at the same time. During a measurement, no other link is in use.
 
 use super::checks::{Measured, measure, perform};
 use super::link::{Holder, Link, Run, says_nothing_of_links, untested, verdict_of};
@@ -11,10 +11,10 @@ use super::verdict::{Check, Method, Verdict};
 use std::sync::{Condvar, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-/// How often a way may stall before the rest of it is left out: once more where none of the pair has stalled yet.
+/// Number of stalls after which the rest of a method is left out; one more if no earlier method of the pair stalled.
 const STALLS: usize = 1;
 
-/// What came of a way.
+/// The result of a method.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tested {
     pub way: Method,
@@ -30,18 +30,18 @@ pub struct Direction {
     pub to: usize,
     pub about: Pair,
     pub promise: Option<Promise>,
-    /// Empty where the driver calls the other device unreachable.
+    /// Empty if the driver reports no access.
     pub ways: Vec<Tested>,
 }
 
 impl Direction {
-    /// Whether it is NVLink: NVML says so, or where that says nothing it has native atomics, which only NVLink has.
+    /// Returns true for NVLink: by NVML, or else by native atomics, which only NVLink has.
     pub fn is_nvlink(&self) -> bool {
         self.promise.map_or_else(|| self.about.has_native_atomics(), |promise| promise.kind == Kind::Nvlink)
     }
 }
 
-/// How many directions are what. Those without access are none of it.
+/// Numbers of directions by their verdicts, without those that have no access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Count {
     pub bad: usize,
@@ -65,22 +65,22 @@ impl Count {
     }
 }
 
-/// What all pairs are tested with.
+/// The pairs to test, and the options.
 pub struct Plan<'a> {
     pub devices: &'a [Device],
     pub pairs: Vec<Direction>,
     pub limit: Duration,
-    /// Whether it is measured what the links carry.
+    /// Measure rates.
     pub measures: bool,
 }
 
 impl Plan<'_> {
-    /// How many ways there are to test.
+    /// Returns the number of methods to test, in all directions.
     pub fn steps(&self) -> usize {
         Method::ALL.len() * self.pairs.iter().filter(|pair| pair.about.can_access).count()
     }
 
-    /// Tests all pairs; `done` is called after each way.
+    /// Tests all pairs; calls `done` after each method.
     pub fn run(self, environment: &Environment, done: impl Fn(&Verdict) + Sync) -> Vec<Direction> {
         let (starter, asked) = Starter::new();
         let count = self.devices.len();
@@ -120,7 +120,7 @@ impl Plan<'_> {
             drop(starter);
             serve(&asked, environment);
         });
-        // The processes end with their holders.
+        // Dropping the holders ends their processes.
         let mut todo = queue.todo.lock().unwrap_or_else(PoisonError::into_inner);
         let mut pairs = std::mem::take(&mut todo.done);
         pairs.sort_by_key(|pair| (pair.from, pair.to));
@@ -128,7 +128,7 @@ impl Plan<'_> {
     }
 }
 
-/// What is still to be tested, and which devices are busy.
+/// The pairs that remain, and the busy devices.
 struct Todo {
     left: Vec<Direction>,
     busy: Vec<bool>,
@@ -148,7 +148,7 @@ struct Queue {
 }
 
 impl Queue {
-    /// The next pair whose devices are both free; `None` where none is left.
+    /// Waits for a pair whose devices are both free. Returns `None` if no pair remains.
     fn take(&self) -> Option<Direction> {
         let mut todo = self.todo.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -173,8 +173,8 @@ impl Queue {
     }
 }
 
-/// What all checks of a way come to. Sums say little of how data goes astray, where other checks show it; and what was
-/// not tried is not good, but for atomics that nobody claims.
+/// Returns the verdict on a method from those on its checks. A failure of other checks tells more than one of atomics. A check
+/// that was not run prevents `Good`, except atomics that the driver does not claim.
 fn together(checks: &[(Check, Verdict)]) -> Verdict {
     let of = |is_sum: bool| {
         checks
@@ -221,7 +221,7 @@ impl Test<'_> {
                 break;
             }
             let Err((broken, step)) = self.over(way, about, a, b, &mut tested) else { continue };
-            // How a process has ended is asked before it is ended.
+            // `end` tells how a process ended by itself, before ending it.
             let ended = [a.end(), b.end()].into_iter().flatten().next();
             let verdict = verdict_of(broken, step.map_or("opening the way", Check::doc), ended);
             match step {
@@ -237,14 +237,14 @@ impl Test<'_> {
         tested
     }
 
-    /// Says the same of all checks that are left.
+    /// Gives the checks that remain the same verdict.
     fn rest(&self, tested: &mut Tested, verdict: &Verdict) {
         for check in &Check::ALL[tested.checks.len()..] {
             tested.checks.push((*check, verdict.clone()));
         }
     }
 
-    /// Opens a way, and makes the checks that are left until one breaks it.
+    /// Opens a link, and runs the checks that remain until one breaks it.
     fn over(
         &self,
         way: Method,
@@ -265,7 +265,7 @@ impl Test<'_> {
             let verdict = {
                 let _others = self.quiet.read().unwrap_or_else(PoisonError::into_inner);
                 match perform(&link, *check, self.blocks) {
-                    // Nothing has happened to the link, nor to who uses it.
+                    // Such a failure harms neither the link nor its processes.
                     Err(Broken::Refused(refusal)) if says_nothing_of_links(&refusal) => {
                         untested(&Verdict::from(refusal).detail())
                     }
@@ -304,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_tried_is_not_good_and_sums_come_last() {
+    fn checks_that_were_not_run_prevent_good_and_atomics_come_last() {
         let stale = || Verdict::Stale { reason: "late".to_owned() };
         let wrong = || Verdict::Wrong { wrong: 1, words: 2, first_byte: 0, reason: String::new() };
         let with = |copy: Verdict, kernel: Verdict, sums: Verdict| {

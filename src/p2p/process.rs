@@ -10,10 +10,10 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// How long a process that was killed may take to end: one that hangs in the driver is not waited for.
+/// Timeout for the end of a killed process, which may hang in the driver.
 const DEATH: Duration = Duration::from_secs(2);
 
-/// Why an answer did not come, or was none.
+/// Reason why a request has no result.
 #[derive(Debug)]
 pub enum Broken {
     Refused(Refusal),
@@ -27,12 +27,12 @@ pub struct Process {
     child: Child,
     wire: Wire,
     is_lost: Cell<bool>,
-    /// Whether it has closed its end of the socket, which a process does a little before it is gone.
+    /// The process closed its end of the socket, as it does shortly before it ends.
     has_left: Cell<bool>,
 }
 
 impl Process {
-    /// Asks, and waits so long for the answer.
+    /// Sends a request, and waits for the answer up to a limit.
     pub fn ask(
         &self,
         request: &Request,
@@ -70,7 +70,7 @@ impl Process {
         self.is_lost.get()
     }
 
-    /// Ends it; says how it had ended by itself, where it had.
+    /// Ends the process. Returns how it ended, if it ended by itself.
     pub fn end(mut self) -> Option<String> {
         let own = if self.has_left.get() { self.wait() } else { self.child.try_wait().ok().flatten() };
         let own = own.map(|status| match status.signal() {
@@ -86,7 +86,7 @@ impl Process {
         self.wait();
     }
 
-    /// Waits for its end, but not for ever.
+    /// Waits for the end of the process, up to [`DEATH`].
     fn wait(&mut self) -> Option<ExitStatus> {
         let end = Instant::now() + DEATH;
         loop {
@@ -104,12 +104,12 @@ impl Drop for Process {
     }
 }
 
-/// Has processes started by one thread: the kernel ends them when that thread does.
+/// Lets one thread start all processes: the kernel ends them together with that thread.
 #[derive(Clone)]
 pub struct Starter(SyncSender<SyncSender<Result<Process>>>);
 
 impl Starter {
-    /// One, and what [`serve`] needs.
+    /// Returns a starter, and the requests that [`serve`] receives from it.
     pub fn new() -> (Starter, Receiver<SyncSender<Result<Process>>>) {
         let (ask, asked) = sync_channel(0);
         (Starter(ask), asked)
@@ -122,17 +122,16 @@ impl Starter {
     }
 }
 
-/// Starts processes until nobody is left who would ask for one.
+/// Starts processes until all starters are dropped.
 pub fn serve(asked: &Receiver<SyncSender<Result<Process>>>, environment: &Environment) {
     while let Ok(give) = asked.recv() {
         let _ = give.send(environment.start());
     }
 }
 
-/// The command that starts a process of ours, to be given a subcommand: with the driver that was chosen, without our library
-/// before it.
+/// Builds the command of a process that holds devices: with the chosen driver, and without the preloaded library.
 pub struct Environment<'a> {
-    /// Makes it.
+    /// Returns the command, without its subcommand.
     pub child: &'a (dyn Fn() -> Result<Command> + Sync),
 }
 
@@ -141,8 +140,7 @@ impl Environment<'_> {
         let (wire, theirs) = Wire::pair().context("failed to make a socket")?;
         let mut command = (self.child)()?;
         command.arg("probe-p2p").stdin(Stdio::from(theirs.into_descriptor())).stdout(Stdio::null());
-        // What is compiled here is not worth keeping; and to load a kernel when it is launched first would wait for those that
-        // wait for it.
+        // Compiled kernels need no cache. Loading a kernel at its first launch would wait for kernels that wait for it.
         command.envs([("CUDA_CACHE_DISABLE", "1"), ("CUDA_MODULE_LOADING", "EAGER")]);
         let child = command.spawn().context("failed to start a process that holds a device")?;
         Ok(Process { child, wire, is_lost: Cell::new(false), has_left: Cell::new(false) })

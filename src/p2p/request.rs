@@ -1,6 +1,6 @@
-//! What the command asks of the processes that hold devices, and what they answer.
+//! Requests of the command to the processes that hold devices, and replies.
 //!
-//! Addresses, also of host memory, are those of the process that is asked.
+//! Addresses, including those of host memory, are addresses of the process that receives the request.
 
 use super::nvml::Promise;
 use cupeer_spec::p2p::RESULTS;
@@ -11,16 +11,16 @@ use std::fmt;
 pub enum Request {
     /// Loads the driver, and counts devices.
     Start,
-    /// What the driver says of a device: [`Reply::Device`].
+    /// Asks the driver about a device: [`Reply::Device`].
     Device { device: i32 },
-    /// What it says of the way from a device to the memory of another one: [`Reply::Pair`].
+    /// Asks the driver about the link from a device to the memory of another one: [`Reply::Pair`].
     Pair { from: i32, to: i32 },
-    /// What NVML says of it, by PCI addresses: [`Reply::Promise`].
+    /// Asks NVML about the link between two PCI addresses: [`Reply::Promise`].
     Promise { from: String, to: String },
     /// Makes a device ready: its primary context, a stream, the kernels. [`Reply::Address`] is host memory that kernels reach:
     /// see [`Host`].
     Open { device: i32 },
-    /// Gives all of that back.
+    /// Releases the device and all that `Open` made.
     Close { device: i32 },
     /// `cuCtxEnablePeerAccess`.
     Enable { from: i32, to: i32 },
@@ -30,9 +30,9 @@ pub enum Request {
     Export { device: i32, address: u64 },
     /// `cuIpcOpenMemHandle`: [`Reply::Address`].
     Import { device: i32, handle: Secret },
-    /// The same with the descriptor that goes along: `cuMemImportFromShareableHandle` and what maps it.
+    /// `cuMemImportFromShareableHandle` with the descriptor beside the message, and what maps it: [`Reply::Address`].
     Map { device: i32, bytes: u64 },
-    /// Gives back what `Allocate`, `Import` or `Map` have given.
+    /// Releases memory of `Allocate`, `Import` or `Map`.
     Free { device: i32, address: u64 },
     /// Writes the words of a seed from the host, or zeros.
     Fill { device: i32, address: u64, words: u64, seed: Option<u64> },
@@ -40,14 +40,13 @@ pub enum Request {
     Compare { device: i32, address: u64, words: u64, seed: u64, before: Vec<u64> },
     /// Reads words: [`Reply::Words`].
     Words { device: i32, address: u64, words: u64 },
-    /// Has work done in the stream of a device, and waits for its end: [`Reply::Took`].
+    /// Does work in the stream of a device, and waits for its end: [`Reply::Took`].
     Do { device: i32, work: Work },
-    /// Has work begun.
+    /// Begins work, and does not wait for its end.
     Begin { device: i32, work: Work },
     /// Waits until all work of a device has ended.
     Finish { device: i32 },
-    /// Waits until the results of a kernel have their mark: [`Reply::Words`], or none where that takes longer than this many
-    /// milliseconds.
+    /// Waits until the results of a kernel have their mark: [`Reply::Words`], without words after this many milliseconds.
     Results { device: i32, mark: u64, limit: u64 },
     /// Writes the word that stops a kernel.
     Stop { device: i32, mark: u64 },
@@ -56,11 +55,11 @@ pub enum Request {
 /// Work in a stream.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub enum Work {
-    /// `cuMemcpyDtoDAsync`; so often.
+    /// `cuMemcpyDtoDAsync`, repeated.
     Copy { from: u64, to: u64, bytes: u64, times: u32 },
     /// `cuMemcpyPeerAsync` between two devices of the process.
     CopyPeer { from: u64, from_device: i32, to: u64, to_device: i32, bytes: u64 },
-    /// One of `cupeer_spec::p2p`, by its place there; so often.
+    /// A launch of a kernel of `cupeer_spec::p2p`, by its index there, repeated.
     Kernel { kernel: usize, arguments: Vec<u64>, blocks: u32, threads: u32, times: u32 },
 }
 
@@ -80,7 +79,7 @@ pub enum Reply {
     Refused(Refusal),
 }
 
-/// The bytes of a handle, which open somebody's memory: nobody prints them.
+/// The bytes of a handle. They open memory, so they are never printed.
 #[derive(Serialize, Deserialize)]
 pub struct Secret(pub Vec<u8>);
 
@@ -96,11 +95,11 @@ pub struct Refusal {
     pub call: String,
     /// The name of the result, or why there is none.
     pub result: String,
-    /// What the driver or we have to say besides.
+    /// Explanation from the driver or from cupeer.
     pub message: Option<String>,
 }
 
-/// What the driver says of a device.
+/// A device, from the driver.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 pub struct Device {
     pub name: String,
@@ -113,13 +112,13 @@ pub struct Device {
     pub multicast: bool,
 }
 
-/// What the driver says of a pair.
+/// A direction between two devices, from the driver.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 pub struct Pair {
     pub can_access: bool,
-    /// CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK and those that follow; `None` where it does not know one.
+    /// CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK and those that follow; `None` for one that the driver does not know.
     pub attributes: [Option<i32>; 5],
-    /// Of each `CUatomicOperation`; empty where it does not say.
+    /// Capabilities for each `CUatomicOperation`; empty if the driver lacks the function.
     pub atomics: Vec<u32>,
 }
 
@@ -129,11 +128,11 @@ impl Pair {
     }
 }
 
-/// What became of words.
+/// The result of a comparison of words.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Compared {
     pub wrong: u64,
-    /// How many of the wrong ones are what was written before.
+    /// Number of wrong words that have earlier data.
     pub stale: u64,
     /// The index of the first wrong one.
     pub first: u64,

@@ -1,12 +1,12 @@
-//! `cupeer env --p2p`: the settings with which other programs avoid what was found to be bad.
+//! `cupeer env --p2p`: settings with which other programs avoid bad links.
 //!
-//! Each comes with the page that documents it.
+//! Each setting comes with the page that documents it.
 
 use anyhow::{Context, Result, ensure};
 use cupeer_topology::{Link, Method, Topology, Verdict};
 use std::path::Path;
 
-/// What is set.
+/// Kind of a setting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum What {
     Variable(&'static str, &'static str),
@@ -26,7 +26,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// The variable and its value, where it is one.
+    /// Returns the variable and its value, if the setting is one.
     pub fn variable(&self) -> Option<(&'static str, String)> {
         match self.what {
             What::Variable(name, value) => Some((name, value.to_owned())),
@@ -42,14 +42,14 @@ const LLAMA: &str = "https://github.com/ggml-org/llama.cpp/blob/master/docs/buil
 const UCX: &str = "https://github.com/openucx/ucx/blob/master/docs/source/faq.md";
 const OMPI: &str = "'ompi_info --param btl smcuda --level 9', https://github.com/open-mpi/ompi/pull/698";
 
-/// The settings for a machine, from a file that `doctor --p2p -o` has written.
+/// Returns the settings for a machine, from a file that `doctor --p2p -o` wrote.
 pub fn of_file(path: &Path) -> Result<Vec<Setting>> {
     let shown = path.display().to_string();
     let name = path.to_str().with_context(|| format!("--p2p '{shown}': the path is not UTF-8"))?;
-    // A short name is no file here.
+    // A short name such as `nvlink:2` is the name of a file here.
     let name = if name.contains('/') { name.to_owned() } else { format!("./{name}") };
     let machine = Topology::parse(&name).map_err(anyhow::Error::msg).context("--p2p")?;
-    let count = machine.devices().len();
+    let count = machine.devices.len();
     let pairs = (0..count).flat_map(|from| (0..count).map(move |to| (from, to)));
     let links: Vec<&Link> = pairs.filter_map(|(from, to)| machine.link(from, to)).collect();
     let has_verdict = |link: &&Link| link.verdicts.iter().any(Option::is_some);
@@ -116,7 +116,7 @@ fn of(links: &[&Link]) -> Vec<Setting> {
     settings
 }
 
-/// Lines for a shell, each with its reason.
+/// Returns lines for a shell, each with its reason.
 pub fn sh(path: &Path, settings: &[Setting]) -> String {
     if settings.is_empty() {
         // A path may have a line break in it.

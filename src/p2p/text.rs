@@ -1,4 +1,4 @@
-//! The verdicts on a terminal: a sentence, a matrix, what is bad, and what the links carry.
+//! The verdicts on a terminal: a sentence, matrices, bad links, and rates.
 
 use super::plan::{Count, Direction, Tested};
 use super::request::Device;
@@ -24,7 +24,7 @@ pub fn show(findings: &Findings, style: Style, width: usize) -> String {
     text
 }
 
-/// How many of all, in one sentence.
+/// Summarizes all directions in one sentence.
 fn first(findings: &Findings) -> String {
     let pairs = &findings.pairs;
     let reachable = pairs.iter().filter(|pair| pair.about.can_access).count();
@@ -51,14 +51,6 @@ fn first(findings: &Findings) -> String {
     format!("Of {all} directions between {count} devices, {}.", parts.collect::<Vec<_>>().join(", "))
 }
 
-fn short(verdict: &Verdict) -> &'static str {
-    match verdict {
-        Verdict::Wrong { .. } => "wrong",
-        Verdict::NotTested { .. } => "untested",
-        other => other.name(),
-    }
-}
-
 fn mark(verdict: &Verdict) -> Option<Mark> {
     match verdict {
         Verdict::Good => None,
@@ -68,13 +60,13 @@ fn mark(verdict: &Verdict) -> Option<Mark> {
     }
 }
 
-/// One matrix for each way, or one for all where they are alike.
+/// Returns a matrix for each method, or one for all methods with equal verdicts.
 fn matrices(findings: &Findings, style: Style) -> String {
     let verdict = |pair: &Direction, way: Method| {
         pair.ways.iter().find(|tested| tested.way == way).map(|tested| tested.verdict.clone())
     };
     let alike = findings.pairs.iter().all(|pair| {
-        let names: Vec<_> = pair.ways.iter().map(|tested| short(&tested.verdict)).collect();
+        let names: Vec<_> = pair.ways.iter().map(|tested| tested.verdict.short()).collect();
         names.windows(2).all(|two| two[0] == two[1])
     });
     if findings.pairs.is_empty() {
@@ -92,7 +84,7 @@ fn matrices(findings: &Findings, style: Style) -> String {
             match pair.map(|pair| verdict(pair, *way)) {
                 None => (".".to_owned(), None),
                 Some(None) => ("-".to_owned(), Some(Mark::Note)),
-                Some(Some(verdict)) => (short(&verdict).to_owned(), mark(&verdict)),
+                Some(Some(verdict)) => (verdict.short().to_owned(), mark(&verdict)),
             }
         };
         let width = (0..count).flat_map(|from| (0..count).map(move |to| (from, to)));
@@ -113,19 +105,12 @@ fn matrices(findings: &Findings, style: Style) -> String {
     text
 }
 
-/// What is bad, with what was tried and what helps. Ways of which the same is to be said stand together.
+/// Lists the bad links, with their checks and hints. Methods with the same text share an entry.
 fn bad(findings: &Findings, style: Style) -> String {
     let mut text = String::new();
     for pair in &findings.pairs {
-        let mut said: Vec<(String, Vec<&Tested>)> = Vec::new();
-        for tested in pair.ways.iter().filter(|tested| tested.verdict.is_bad()) {
-            let about = about(tested, pair.is_nvlink());
-            match said.iter_mut().find(|(known, _)| *known == about) {
-                Some((_, ways)) => ways.push(tested),
-                None => said.push((about, vec![tested])),
-            }
-        }
-        for (about, ways) in said {
+        let bad = pair.ways.iter().filter(|tested| tested.verdict.is_bad());
+        for (about, ways) in grouped(bad.map(|tested| (about(tested, pair.is_nvlink()), tested))) {
             let verdict = &ways[0].verdict;
             let name = style.mark(mark(verdict).unwrap_or(Mark::Note), verdict.name());
             let names: Vec<&str> = ways.iter().map(|tested| tested.way.doc()).collect();
@@ -142,21 +127,26 @@ fn bad(findings: &Findings, style: Style) -> String {
     text
 }
 
-fn about(tested: &Tested, is_nvlink: bool) -> String {
-    let mut text = String::new();
-    // Several checks that say the same are one line.
-    let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
-    for (check, verdict) in &tested.checks {
-        let said = match verdict {
-            Verdict::Good => "good".to_owned(),
-            other => format!("{}, {}", other.name(), other.detail()),
-        };
-        match groups.iter_mut().find(|(known, _)| *known == said) {
-            Some((_, checks)) => checks.push(check.doc()),
-            None => groups.push((said, vec![check.doc()])),
+/// Groups values by their texts, in the order of the first value of each group.
+fn grouped<T>(all: impl Iterator<Item = (String, T)>) -> Vec<(String, Vec<T>)> {
+    let mut groups: Vec<(String, Vec<T>)> = Vec::new();
+    for (text, value) in all {
+        match groups.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, values)) => values.push(value),
+            None => groups.push((text, vec![value])),
         }
     }
-    for (said, checks) in groups {
+    groups
+}
+
+fn about(tested: &Tested, is_nvlink: bool) -> String {
+    let mut text = String::new();
+    let said = |verdict: &Verdict| match verdict {
+        Verdict::Good => "good".to_owned(),
+        other => format!("{}, {}", other.name(), other.detail()),
+    };
+    // Checks with the same result share a line.
+    for (said, checks) in grouped(tested.checks.iter().map(|(check, verdict)| (said(verdict), check.doc()))) {
         let _ = writeln!(text, "    {}: {said}", checks.join(", "));
     }
     for hint in hints::of(tested, is_nvlink) {
@@ -165,32 +155,26 @@ fn about(tested: &Tested, is_nvlink: bool) -> String {
     text
 }
 
-/// The reasons for which something was not tested, each once, with how often.
+/// Lists the reasons why checks were not run, each once, with the number of times.
 fn left_out(findings: &Findings) -> String {
-    let mut reasons: Vec<(String, usize)> = Vec::new();
-    let mut say = |said: String| match reasons.iter_mut().find(|(known, _)| *known == said) {
-        Some((_, count)) => *count += 1,
-        None => reasons.push((said, 1)),
-    };
+    let mut reasons = Vec::new();
     for tested in findings.pairs.iter().flat_map(|pair| &pair.ways) {
         match &tested.verdict {
-            Verdict::NotTested { reason } => say(format!("{}: {reason}", tested.way.doc())),
-            // What is bad is told of with all its checks.
+            Verdict::NotTested { reason } => reasons.push(format!("{}: {reason}", tested.way.doc())),
+            // Bad methods are listed with all their checks.
             verdict if verdict.is_bad() => {}
-            _ => {
-                for (check, verdict) in &tested.checks {
-                    if let Verdict::NotTested { reason } = verdict {
-                        say(format!("{}: {reason}", check.doc()));
-                    }
-                }
-            }
+            _ => reasons.extend(tested.checks.iter().filter_map(|(check, verdict)| match verdict {
+                Verdict::NotTested { reason } => Some(format!("{}: {reason}", check.doc())),
+                _ => None,
+            })),
         }
     }
     let times = |count: usize| if count == 1 { String::new() } else { format!(" ({count} times)") };
-    reasons.into_iter().map(|(said, count)| format!("- {said}{}\n", times(count))).collect()
+    let groups = grouped(reasons.into_iter().map(|reason| (reason, ())));
+    groups.into_iter().map(|(said, all)| format!("- {said}{}\n", times(all.len()))).collect()
 }
 
-/// What the links carry, beside what they promise.
+/// Lists the measured rates beside the nominal ones.
 fn rates(findings: &Findings, style: Style, width: usize) -> String {
     let head = &["WRITER", "OWNER", "WAY", "COPY GB/s", "KERNEL GB/s", "PROMISED GB/s", "ROUND TRIP us"];
     let mut table = Table::new(head, 7, 10).with_numbers(&[3, 4, 5, 6]);
@@ -235,7 +219,7 @@ fn rates(findings: &Findings, style: Style, width: usize) -> String {
     text
 }
 
-/// Below how much of a promise, in percent, a word is said about it.
+/// Percentage of the nominal rate below which the text has a remark.
 const SLOW: u64 = 70;
 
 /// The devices, as a table.

@@ -1,13 +1,15 @@
-//! What a test says of a link.
+//! The checks of a link, and their results.
 
 use super::request::Refusal;
 pub use cupeer_topology::Method;
+use cupeer_topology::Verdict as InTopology;
+use schemars::JsonSchema;
 use serde::Serialize;
+use std::cmp::Reverse;
 
 /// Check of a link.
-#[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum Check {
     /// The copy engine writes.
     CopyWrite,
@@ -24,14 +26,10 @@ pub enum Check {
 }
 
 impl Check {
-    pub const ALL: [Check; 6] = [
-        Check::CopyWrite,
-        Check::CopyRead,
-        Check::KernelWrite,
-        Check::KernelRead,
-        Check::Resident,
-        Check::Atomics,
-    ];
+    pub const ALL: [Check; 6] = {
+        use Check::{Atomics, CopyRead, CopyWrite, KernelRead, KernelWrite, Resident};
+        [CopyWrite, CopyRead, KernelWrite, KernelRead, Resident, Atomics]
+    };
 
     pub fn doc(self) -> &'static str {
         match self {
@@ -46,9 +44,8 @@ impl Check {
 }
 
 /// Result of a check, or of all checks of a method.
-#[derive(Serialize, Clone, PartialEq, Eq, Debug)]
+#[derive(Serialize, Clone, PartialEq, Eq, Debug, JsonSchema)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum Verdict {
     /// All data arrived.
     Good,
@@ -90,56 +87,43 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    pub fn name(&self) -> &'static str {
+    /// Returns the name, the word in a matrix, the weight, and the verdict in a topology. Of several verdicts, the one with
+    /// the most weight counts: that by which a program would lose most.
+    fn forms(&self) -> (&'static str, &'static str, u8, InTopology) {
         match self {
-            Verdict::Good => "good",
-            Verdict::Wrong { .. } => "wrong data",
-            Verdict::Stale { .. } => "stale",
-            Verdict::Stalls { .. } => "stalls",
-            Verdict::Refused { .. } => "refused",
-            Verdict::NotTested { .. } => "not tested",
+            Verdict::NotTested { .. } => ("not tested", "untested", 0, InTopology::NotTested),
+            Verdict::Good => ("good", "good", 1, InTopology::Good),
+            Verdict::Refused { .. } => ("refused", "refused", 2, InTopology::Refused),
+            Verdict::Stale { .. } => ("stale", "stale", 3, InTopology::Stale),
+            Verdict::Wrong { .. } => ("wrong data", "wrong", 4, InTopology::Wrong),
+            Verdict::Stalls { .. } => ("stalls", "stalls", 5, InTopology::Stalls),
         }
     }
 
-    /// The same in a topology.
-    pub fn in_topology(&self) -> cupeer_topology::Verdict {
-        use cupeer_topology::Verdict as Word;
-        match self {
-            Verdict::Good => Word::Good,
-            Verdict::Wrong { .. } => Word::Wrong,
-            Verdict::Stale { .. } => Word::Stale,
-            Verdict::Stalls { .. } => Word::Stalls,
-            Verdict::Refused { .. } => Word::Refused,
-            Verdict::NotTested { .. } => Word::NotTested,
-        }
+    pub fn name(&self) -> &'static str {
+        self.forms().0
+    }
+
+    /// Returns its word in a matrix.
+    pub fn short(&self) -> &'static str {
+        self.forms().1
+    }
+
+    pub fn in_topology(&self) -> InTopology {
+        self.forms().3
     }
 
     pub fn is_bad(&self) -> bool {
         !matches!(self, Verdict::Good | Verdict::NotTested { .. })
     }
 
-    /// Which of several says most: what a program would lose most by.
-    fn weight(&self) -> u8 {
-        match self {
-            Verdict::NotTested { .. } => 0,
-            Verdict::Good => 1,
-            Verdict::Refused { .. } => 2,
-            Verdict::Stale { .. } => 3,
-            Verdict::Wrong { .. } => 4,
-            Verdict::Stalls { .. } => 5,
-        }
-    }
-
-    /// The one of all that says most.
+    /// Returns the first of the verdicts with the most weight.
     pub fn worst<'a>(all: impl Iterator<Item = &'a Verdict>) -> Verdict {
-        let worst = all.fold(None::<&Verdict>, |worst, one| match worst {
-            Some(worst) if worst.weight() >= one.weight() => Some(worst),
-            _ => Some(one),
-        });
+        let worst = all.min_by_key(|verdict| Reverse(verdict.forms().2));
         worst.cloned().unwrap_or(Verdict::NotTested { reason: "nothing was tried".to_owned() })
     }
 
-    /// What it says besides its name.
+    /// Returns the explanation beside the name.
     pub fn detail(&self) -> String {
         match self {
             Verdict::Good => String::new(),

@@ -17,7 +17,7 @@
 //! - `log`: the output: lines of the log, messages on stderr, the page of the launcher.
 //! - `resolve`: the function that a call goes to next, and the address that a lookup returns.
 //! - `driver`: driver queries and the driver's own log.
-//! - `job`: the state that the processes of a job share: the directory, and what is open now.
+//! - `job`: the state that the processes of a job share: the directory, and the live table of open objects.
 //! - `recorder`: the record of the process's calls.
 //! - `fault`: the steps that may change what the program sees.
 //! - `check`: the rules, at the call.
@@ -45,7 +45,7 @@ mod resolve;
 mod settings;
 mod sys;
 
-// What the command reads before it leads a program here.
+// Version that the command reads before it preloads the library into a program.
 #[used]
 #[unsafe(link_section = ".note.cupeer")]
 static VERSION: cupeer_spec::version::Note = cupeer_spec::version::Note::OWN;

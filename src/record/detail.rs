@@ -1,6 +1,6 @@
 //! Reads the items of a detail into [`Details`].
 
-use crate::event::{Content, Details, Left};
+use crate::event::{Content, Details, MemoryLeft};
 use crate::finding::{self, Finding};
 use crate::hit::{self, Hit};
 use cupeer_spec::record::slot::{self, Line, detail, hit::did};
@@ -32,14 +32,7 @@ impl Details {
                     self.arguments = item.bytes.iter().copied().take(slot::MOST_ARGS).collect();
                 }
                 detail::MEMORY => self.memory = first_two(item.bytes).or(self.memory),
-                detail::DEVICES => {
-                    if let Some((current, peer)) = item.bytes.split_first_chunk()
-                        && let Some(peer) = peer.first_chunk()
-                    {
-                        let device = |bytes| Some(i32::from_le_bytes(bytes)).filter(|device| *device >= 0);
-                        self.devices = (device(*current), device(*peer));
-                    }
-                }
+                detail::DEVICES => self.devices = devices(item.bytes).unwrap_or(self.devices),
                 detail::CONTEXT => self.context = number(item.bytes).or(self.context),
                 detail::OWNER => {
                     let owner = first_two(item.bytes).map(|(context, device)| (context, device as i32));
@@ -52,20 +45,8 @@ impl Details {
                     self.ranges = ranges.take(MOST_RANGES).collect();
                 }
                 detail::NODES => self.nodes = item.bytes.to_vec(),
-                detail::CONTENT => {
-                    let content = first_two(item.bytes).map(|(hash, rest)| Content {
-                        hash,
-                        device: rest as i32,
-                        is_constant: rest >> 32 != 0,
-                    });
-                    self.content = content.or(self.content);
-                }
-                detail::LEFT => {
-                    let words = item.bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
-                    if let [device, free, total, counted_bytes, counted] = words.collect::<Vec<_>>()[..] {
-                        self.left = Some(Left { device: device as i32, free, total, counted_bytes, counted });
-                    }
-                }
+                detail::CONTENT => self.content = content(item.bytes).or(self.content),
+                detail::LEFT => self.left = left(item.bytes).or(self.left),
                 detail::MESSAGE => self.message = Some(item.bytes.to_vec()),
                 detail::FINDING => {
                     let room = self.findings.len() < finding::MOST;
@@ -138,6 +119,24 @@ pub(crate) fn mark(bytes: &[u8]) -> Vec<u8> {
 
 fn number(bytes: &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.first_chunk()?))
+}
+
+/// The devices of the current context and of the peer.
+fn devices(bytes: &[u8]) -> Option<(Option<i32>, Option<i32>)> {
+    let both = number(bytes)?;
+    let device = |number: u64| Some(number as i32).filter(|device| *device >= 0);
+    Some((device(both), device(both >> 32)))
+}
+
+fn content(bytes: &[u8]) -> Option<Content> {
+    let (hash, rest) = first_two(bytes)?;
+    Some(Content { hash, device: rest as i32, is_constant: rest >> 32 != 0 })
+}
+
+fn left(bytes: &[u8]) -> Option<MemoryLeft> {
+    let words: Vec<u64> = bytes.chunks_exact(8).filter_map(number).collect();
+    let [device, free, total, counted_bytes, counted] = words[..] else { return None };
+    Some(MemoryLeft { device: device as i32, free, total, counted_bytes, counted })
 }
 
 fn first_two(bytes: &[u8]) -> Option<(u64, u64)> {

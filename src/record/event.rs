@@ -4,6 +4,7 @@ use crate::finding::Finding;
 use crate::hit::Hit;
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::{self, ARGS, Line, MOST_ARGS, Slot, hit::did};
+use std::sync::LazyLock;
 
 /// End of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -126,7 +127,7 @@ pub struct Content {
 
 /// Memory of a device when a call failed for want of some.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Left {
+pub struct MemoryLeft {
     /// Ordinal in the process of the device, which is that of the current context.
     pub device: i32,
     /// Free bytes of the device.
@@ -143,32 +144,11 @@ pub struct Left {
 #[derive(Clone, Default, Debug)]
 pub struct CallDetails(Option<Box<Details>>);
 
-static NONE: Details = Details {
-    frames: Vec::new(),
-    python: Vec::new(),
-    elements: Vec::new(),
-    texts: Vec::new(),
-    arguments: Vec::new(),
-    memory: None,
-    devices: (None, None),
-    context: None,
-    owner: None,
-    contexts: None,
-    content: None,
-    current: None,
-    ranges: Vec::new(),
-    nodes: Vec::new(),
-    left: None,
-    message: None,
-    findings: Vec::new(),
-    hits: Vec::new(),
-    run: None,
-    stack_of: None,
-};
+static NONE: LazyLock<Details> = LazyLock::new(Details::default);
 
 impl From<Details> for CallDetails {
     fn from(details: Details) -> Self {
-        CallDetails((details != NONE).then(|| Box::new(details)))
+        CallDetails((details != *NONE).then(|| Box::new(details)))
     }
 }
 
@@ -226,7 +206,7 @@ pub struct Details {
     /// Content of a copy between device memory and the host.
     pub content: Option<Content>,
     /// Memory of a device when the call failed for want of some.
-    pub left: Option<Left>,
+    pub left: Option<MemoryLeft>,
     /// Explanation from the driver's own log.
     pub message: Option<Vec<u8>>,
     /// Findings of rules, in the order in which the rules were checked.

@@ -54,7 +54,7 @@ mod version;
 pub mod writer;
 
 pub use counted::Counted;
-pub use event::{Call, CallDetails, Content, Details, Event, Left, Outcome, Run};
+pub use event::{Call, CallDetails, Content, Details, Event, MemoryLeft, Outcome, Run};
 pub use events::Events;
 pub use faults::{FaultFile, FaultRule};
 pub use finding::{Finding, Object};

@@ -1,7 +1,5 @@
-//! Recordings at home: the directory for those of runs and sweeps that nobody has named a place for.
-//!
-//! What belongs here: where it is, the names in it, and what a name leads to. What is in it, and what is removed, is
-//! [`crate::kept`]'s.
+//! The default directory, for recordings and sweeps without a given path: its place, the names in it, and their meaning.
+//! [`crate::kept`] describes and removes its entries.
 
 use crate::script;
 use anyhow::{Context, Result, bail, ensure};
@@ -19,21 +17,21 @@ const MOST_TRIED: u32 = 100_000;
 /// The longest part of a program's name that a record has.
 const LONGEST: usize = 64;
 
-/// The directory, whether it is there or not: for users without a HOME, it lies among temporary files.
+/// Returns the path of the directory, which may not exist. For users without a HOME, it is a temporary directory.
 pub fn path() -> Result<PathBuf> {
     if let Some(state) = of_user("XDG_STATE_HOME", ".local/state") {
         return Ok(state.join("cupeer"));
     }
     let outer = std::env::temp_dir().join(format!("cupeer-{}", user()));
     let home = outer.join("records");
-    // Anybody may have made them.
+    // Another user may have created them.
     for directory in [&outer, &home].into_iter().filter(|it| it.symlink_metadata().is_ok()) {
         check(directory)?;
     }
     Ok(home)
 }
 
-/// That nobody else writes to a directory.
+/// Fails if other users can write to a directory.
 fn check(directory: &Path) -> Result<()> {
     let shown = directory.display();
     let about = directory.symlink_metadata().with_context(|| format!("'{shown}' cannot be read"))?;
@@ -50,7 +48,7 @@ pub fn of_user(variable: &str, below_home: &str) -> Option<PathBuf> {
     absolute(variable).or_else(|| Some(home()?.join(below_home)))
 }
 
-/// The directory, made where it is not there. It is the user's own: what is in it is believed, and removed.
+/// Creates the directory if it does not exist. It belongs to the user alone: cupeer trusts its contents, and removes them.
 fn made() -> Result<PathBuf> {
     let home = path()?;
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&home);
@@ -59,7 +57,7 @@ fn made() -> Result<PathBuf> {
     Ok(home)
 }
 
-/// Makes the next directory PREFIXPROGRAM-N: N is above that of all others, so that it tells which is newer.
+/// Creates the next directory PREFIXPROGRAM-N. N is larger than that of all others, so the newest has the largest number.
 pub fn new_directory(
     prefix: &str,
     program: &OsStr,
@@ -79,10 +77,10 @@ pub fn new_directory(
     bail!("there are too many directories '{}-N'", home.join(stem).display())
 }
 
-/// What a run leaves at home of which nothing was recorded: the name of its program.
+/// Name of the file in the default directory that names the program of the last run that recorded nothing.
 pub const LAST: &str = ".last-without-record";
 
-/// Notes that a run has recorded nothing, so that nobody takes an earlier record for its own.
+/// Notes that a run recorded nothing, so that an earlier recording is not taken for its own.
 pub fn note_unrecorded(program: &OsStr) {
     let note = |home: PathBuf| fs::write(home.join(LAST), recognisable(program));
     if let Err(error) = path().map_err(io::Error::other).and_then(note) {
@@ -90,7 +88,7 @@ pub fn note_unrecorded(program: &OsStr) {
     }
 }
 
-/// Returns a notice about what is always so, unless it was printed in the last day: then only `-v` prints it. `name` is that of
+/// Returns a notice about a lasting state, unless it was printed in the last day: then only `-v` prints it. `name` is that of
 /// the file that notes the time.
 pub fn standing(name: &str, notice: String) -> Option<String> {
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -106,7 +104,7 @@ pub fn standing(name: &str, notice: String) -> Option<String> {
     Some(notice)
 }
 
-/// A program's name as the beginning of a directory's, which nobody has to quote.
+/// Returns the name of a program as the beginning of a directory name that needs no quotes.
 pub fn recognisable(program: &OsStr) -> String {
     let name = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
     let plain = |c: char| if c.is_alphanumeric() || "._+-".contains(c) { c } else { '_' };
@@ -125,8 +123,9 @@ pub fn number(name: &str) -> Option<u64> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
-/// What a path on the command line leads to: what is there or, where nothing is or only a program, the record at home of that
-/// name, of that number, or the newest one of that program; behind it may stand what is in it, such as a run of a sweep.
+/// Returns the path that a word on the command line means: an existing path or, if there is none or only a program, the
+/// recording in the default directory of that name or number, or the newest one of that program. A path inside it may follow,
+/// such as a run of a sweep.
 pub fn find(named: &Path) -> Result<PathBuf> {
     let is_one_word = named.components().count() == 1;
     let newest = || path().ok().and_then(|home| newest(&home, named));
@@ -163,7 +162,7 @@ pub fn find(named: &Path) -> Result<PathBuf> {
     }
 }
 
-/// The newest record at home that is named after a program.
+/// Returns the newest recording in the default directory that is named after a program.
 fn newest(home: &Path, program: &Path) -> Option<PathBuf> {
     let stem = recognisable(&script::name(&[program.into()]));
     let of_it = |name: &String| name.rsplit_once('-').is_some_and(|(program, _)| program == stem);
@@ -171,7 +170,8 @@ fn newest(home: &Path, program: &Path) -> Option<PathBuf> {
     number(&name).map(|_| home.join(name))
 }
 
-/// What a person would type after `cupeer report` for a directory: its path from here, or its name where it is at home.
+/// Returns the argument that a user would type after `cupeer report`: the name of a recording in the default directory, or a
+/// path.
 pub fn shown(directory: &Path) -> String {
     let at_home = path().ok().and_then(|home| directory.strip_prefix(home).ok().map(Path::to_owned));
     let leads_there =
@@ -179,7 +179,7 @@ pub fn shown(directory: &Path) -> String {
     at_home.filter(leads_there).map_or_else(|| place(directory), |name| name.display().to_string())
 }
 
-/// Where a directory is: its path from here where it is below, or the whole.
+/// Returns the path of a directory: from the current directory if it is below, or absolute.
 pub fn place(directory: &Path) -> String {
     let here = std::env::current_dir().ok();
     let from_here = here.and_then(|here| directory.strip_prefix(here).ok());

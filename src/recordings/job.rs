@@ -1,6 +1,6 @@
 //! The file `job` of a directory, and the key of the fingerprints in it.
 //!
-//! What belongs here: whose file counts, and that all who come get the key of the first.
+//! Every run that takes part in a job gets the key of the first one.
 
 use anyhow::{Context, Result, bail, ensure};
 use cupeer_console::startup::user;
@@ -18,12 +18,12 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use tempfile::TempDir;
 
-/// A directory in that of a job, where vLLM keeps what it found out under faults: not to be believed later.
+/// Directory in that of a job for vLLM's cache. Results under faults must not be reused later.
 pub const VLLM_CACHE: &str = "vllm-cache";
 /// The largest file `job`: each run that takes part adds a line.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// The key of the job in a directory, which is made a job where it is empty.
+/// Returns the key of the job in a directory. An empty directory becomes a job.
 pub fn take_part(directory: &Path, shared: bool) -> Result<String> {
     let shown = directory.display();
     let file = directory.join(job::FILE);
@@ -51,7 +51,7 @@ pub fn take_part(directory: &Path, shared: bool) -> Result<String> {
     bail!("'{}' disappeared while being created", file.display())
 }
 
-/// Whether a name is one that a record's directory may have.
+/// Returns true if the directory of a recording may contain a file of this name.
 pub fn is_own(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     let (job, host) = ([RELEASE, job::HANG, job::SAMPLES], [live::PREFIX, faults::PREFIX, armed::PREFIX]);
@@ -74,13 +74,13 @@ fn read_key(text: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(key).into_owned())
 }
 
-/// The text of a file `job`, which anybody may have put there.
+/// Reads a file `job`, which any user may have put there.
 pub fn read(file: &Path) -> io::Result<String> {
     plain::read(file, Links::Refused, MOST_BYTES).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Refuses a job that somebody else has begun: whose key it is, knows the handles behind the fingerprints. Whoever owns
-/// the directory decides what is in it, and containers often run as another user than who made it.
+/// Refuses a job that another user began: the owner of the key knows the handles behind the fingerprints. The owner of the
+/// directory may begin it too, because containers often run as another user than the one that created the directory.
 pub fn check_owner(file: &Path, directory: &Path) -> Result<()> {
     let (uid, owner) = (file.symlink_metadata()?.uid(), directory.metadata()?.uid());
     ensure!(
@@ -92,8 +92,8 @@ pub fn check_owner(file: &Path, directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Brings a key, unless somebody else is faster: under a name of its own first, so that who finds it finds it
-/// whole.
+/// Writes a key, unless another run was faster. The file is written under a temporary name first, so that it appears
+/// complete.
 fn write_key(directory: &Path, file: &Path, shared: bool) -> Result<()> {
     let key = own_key()?;
     let mut new = tempfile::Builder::new().prefix(".job-").tempfile_in(directory)?;
@@ -122,14 +122,14 @@ pub fn own_key() -> Result<String> {
     Ok(key.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Bytes that nobody can guess.
+/// Returns random bytes of the system.
 pub fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(bytes)
 }
 
-/// A directory for temporary files that only we use, and that goes with the value.
+/// Creates a private temporary directory, which is removed with the value.
 pub fn temporary(prefix: &str) -> io::Result<TempDir> {
     tempfile::Builder::new().prefix(prefix).permissions(fs::Permissions::from_mode(0o700)).tempdir()
 }
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_a_job_is_no_other_thing() {
+    fn files_of_a_job_do_not_make_a_directory_foreign() {
         let folder = tempfile::tempdir().unwrap();
         for name in [
             "live-0123abcd",

@@ -1,7 +1,6 @@
-//! Looks at records again and again: what each process called, what is open, who runs.
+//! Follows recordings while they are written: the calls of each process, open handles, and states.
 //!
-//! What belongs here: files, and what is kept of them between two looks, so that a look costs what is new. Nothing is
-//! written, locked or mapped.
+//! It keeps facts about files between two samples, so that a sample costs only new data. It writes, locks, and maps nothing.
 
 use crate::{home, kept};
 use anyhow::{Result, bail, ensure};
@@ -19,19 +18,19 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
-/// How many blocks of what was called before are read in a look of the screen: 32 MiB, some milliseconds.
+/// Number of blocks of earlier calls that one refresh of the screen reads: 32 MiB, some milliseconds.
 pub const SOME: usize = 256;
 
-/// How often a process is asked for a device that it does not name: some never do.
+/// Number of times that a process is read again for a device that it does not name: some never do.
 const MOST_ASKED: u32 = 8;
 
-/// What a look has seen.
+/// A sample of all recordings.
 pub struct Reading {
     /// When, since 1970.
     pub time_ns: u64,
     pub at: Instant,
     pub jobs: Vec<OfJob>,
-    /// What is not seen, a sentence each.
+    /// Sentences about missing facts.
     pub unseen: Vec<String>,
 }
 
@@ -42,22 +41,22 @@ impl Reading {
     }
 }
 
-/// What a look has seen of a record.
+/// A sample of one recording.
 #[derive(Default)]
 pub struct OfJob {
     pub name: String,
     pub path: PathBuf,
     pub processes: Vec<OfProcess>,
-    /// What the live table of this host has.
+    /// Entries of this host's live table.
     pub entries: Vec<live::Entry>,
     pub refused: u64,
     /// Since when it hangs, as a run of it has found.
     pub hung_since_ns: Option<u64>,
-    /// What is not seen of it, a sentence each without its name.
+    /// Sentences about missing facts, without the name of the recording.
     pub unseen: Vec<String>,
 }
 
-/// What a look has seen of a process.
+/// A sample of one process.
 pub struct OfProcess {
     pub proc: String,
     pub header: Header,
@@ -68,20 +67,20 @@ pub struct OfProcess {
     pub visible: Option<String>,
     pub exit: Exit,
     pub counts: Counts,
-    /// Those of `counts` since the first look at it.
+    /// The counts since the first sample of it.
     pub recent: Counts,
-    /// How many of them brought something new.
+    /// Number of samples that brought something new.
     pub fruitful: u64,
     pub is_complete: bool,
     /// Function, thread, age.
     pub unreturned: Vec<(String, u32, Option<u64>)>,
-    /// What it did when its job was found to hang.
+    /// Its activity when its job was found to hang.
     pub hung: Option<String>,
 }
 
-/// Where the records are.
+/// The recordings to follow.
 enum Place {
-    /// All at home that are in progress.
+    /// All recordings in the default directory that are in progress.
     Home,
     Named,
 }
@@ -92,7 +91,7 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Looks at these records; without any, at those at home that are in progress.
+    /// Follows these recordings, or those in the default directory that are in progress if there are none.
     pub fn new(named: &[PathBuf]) -> Result<Watcher> {
         let mut jobs = BTreeMap::new();
         for named in named {
@@ -111,7 +110,7 @@ impl Watcher {
             if !files.is_record() {
                 bail!(Error::NoRecord(path));
             }
-            // By whatever names, each is looked at once.
+            // Each recording is followed once, even if it has several names.
             let key = path.canonicalize().unwrap_or_else(|_| path.clone());
             jobs.entry(key).or_insert_with(|| Job::new(home::shown(&path), path));
         }
@@ -119,7 +118,7 @@ impl Watcher {
         Ok(Watcher { place, jobs })
     }
 
-    /// Looks at all, and reads so many blocks of what was called before it was looked at.
+    /// Takes a sample of all recordings. Reads at most this many blocks of earlier calls.
     pub fn look(&mut self, mut most: usize) -> Result<Reading> {
         let mut unseen = Vec::new();
         if let Place::Home = self.place {
@@ -149,7 +148,7 @@ impl Watcher {
 struct Files {
     processes: Vec<PathBuf>,
     tables: Vec<PathBuf>,
-    /// Those that say which processes have begun.
+    /// Files that list begun processes.
     begun: Vec<PathBuf>,
     hangs: Vec<PathBuf>,
     /// Directories that cannot be read, and why.
@@ -158,7 +157,7 @@ struct Files {
 }
 
 impl Files {
-    /// Those in a directory and in the directories in it, as the report takes them.
+    /// Lists the files in a directory and in the directories in it, like the report.
     fn list(directory: &Path) -> io::Result<Files> {
         let mut files = Files::default();
         for path in fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()? {
@@ -198,23 +197,23 @@ impl Files {
     }
 }
 
-/// A record between two looks.
+/// A recording between two samples.
 struct Job {
     name: String,
     path: PathBuf,
     processes: BTreeMap<PathBuf, Followed>,
-    /// When its directory was changed last, where nothing of it ran then.
+    /// When its directory was last changed, if nothing of it was running then.
     idle: Option<SystemTime>,
 }
 
 struct Followed {
     process: Process,
     follower: Follower,
-    /// Whether it was looked at once.
+    /// True until it was sampled once.
     is_new: bool,
-    /// Whether it has ended, and all of it was read.
+    /// True if it has ended, and all of it was read.
     is_over: bool,
-    /// How often its devices were asked for again.
+    /// Number of times that it was read again for its devices.
     asked: u32,
 }
 
@@ -223,7 +222,7 @@ impl Job {
         Job { name, path, processes: BTreeMap::new(), idle: None }
     }
 
-    /// Looks at it; `None` where nobody has named it and nothing of it runs.
+    /// Takes a sample of it; `None` if the user did not name it and nothing of it is running.
     fn look(&mut self, most: &mut usize, is_named: bool) -> io::Result<Option<OfJob>> {
         let changed = self.path.metadata()?.modified().ok();
         if !is_named && self.idle.is_some() && self.idle == changed {
@@ -262,7 +261,7 @@ impl Job {
             for process in seen.processes.iter_mut().filter(|process| !process.exit.has_ended()) {
                 let found = hang.doing.iter().find(|(proc, _)| *proc == process.proc);
                 let Some((_, doing)) = found else { continue };
-                // For how long it did so, was true then.
+                // The duration in the text was that at the time of the hang.
                 process.hung = doing.split(" since ").next().map(str::to_owned);
                 let since = seen.hung_since_ns.into_iter().chain([hang.began_ns()]).min();
                 seen.hung_since_ns = since;
@@ -275,13 +274,13 @@ impl Job {
         Ok(Some(seen))
     }
 
-    /// Begins to follow who is new.
+    /// Begins to follow new processes.
     fn follow(&mut self, files: &Files, seen: &mut OfJob) {
         self.processes.retain(|path, _| files.processes.binary_search(path).is_ok());
         let (boot_id, mut elsewhere, mut problems) = (host::boot_id(), 0, Vec::new());
         for path in &files.processes {
             if let Some(known) = self.processes.get_mut(path) {
-                // It may have been about to say what it is.
+                // The process may have been about to describe itself.
                 if std::mem::take(&mut known.is_new) {
                     known.read_again();
                 }
@@ -312,21 +311,21 @@ impl Job {
             self.processes.values().map(|followed| followed.follower.header()).collect();
         let states = alive::states(&headers);
         let exit = |(followed, (alive, is_another)): (&Followed, (Option<bool>, bool))| {
-            // Whether it runs is asked before its end is read: it may have ended in between.
+            // The state is read before the end: the process may have ended in between.
             let end = if alive == Some(true) { End::Unseen } else { followed.process.end() };
             Exit::of(alive, end, is_another)
         };
         self.processes.values().zip(states).map(exit).collect()
     }
 
-    /// Whether a run of it is in progress that nobody has reached the driver in.
+    /// Returns true if a run is in progress in which no process has reached the driver yet.
     fn is_launched(&self) -> bool {
         let text = crate::job::read(&self.path.join(FILE)).unwrap_or_default();
         launcher::running(&text).contains(&Some(true))
     }
 
-    /// Reads again what processes say of their devices, where one is shared that nobody has named: they learn of them
-    /// later than their record begins.
+    /// Reads the descriptions of processes again that have an unknown device: they learn about devices after their recording
+    /// begins.
     fn learn_devices(&mut self, seen: &OfJob) {
         let is_known = |uuid: &[u8; 16]| {
             self.processes.values().any(|one| one.process.devices.iter().any(|device| device.uuid == *uuid))
@@ -343,7 +342,7 @@ impl Job {
 }
 
 impl Followed {
-    /// Reads again what it says of itself.
+    /// Reads the description of the process again.
     fn read_again(&mut self) {
         if let Ok(process) = Process::open(&self.process.path) {
             self.process = process;
@@ -354,7 +353,7 @@ impl Followed {
         let (process, follower) = (&self.process, &self.follower);
         let here = Clock::here(follower.header());
         let age = |start| here.as_ref().map(|(clock, now)| clock.between(start, *now));
-        // What has ended is in no call any more.
+        // An ended process is in no call.
         let runs = matches!(exit.kind, ExitKind::Running | ExitKind::Unseen);
         let calls = follower.unreturned().filter(|_| runs);
         let mut calls: Vec<_> = calls.copied().collect();
@@ -378,7 +377,7 @@ impl Followed {
     }
 }
 
-/// Says how many processes of a large job run that have no file yet.
+/// Adds a sentence about running processes that have no file yet.
 fn quiet_ones(files: &Files, seen: &mut OfJob) {
     let (mut all, mut problems) = (Vec::new(), Vec::new());
     for path in &files.begun {

@@ -1,6 +1,4 @@
-//! Files that are made of a record, for somebody to keep or to send: packed, or reduced.
-//!
-//! What belongs here: what they are called, and that they appear whole, or not at all. What is in them is not.
+//! Files that are written from a recording, to keep or to send: packed, or reduced. They appear complete, or not at all.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::io::ErrorKind;
@@ -40,7 +38,7 @@ pub fn finish(file: NamedTempFile, output: &Path, replace: bool) -> Result<u64> 
     let named = if replace { file.persist(output) } else { file.persist_noclobber(output) };
     match named {
         Ok(_) => Ok(size),
-        // Somebody may have been there meanwhile.
+        // Another process may have created it since.
         Err(error) if error.error.kind() == ErrorKind::AlreadyExists => {
             bail!("{} exists; --force overwrites it", output.display())
         }

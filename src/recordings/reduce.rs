@@ -21,12 +21,12 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How many single failures are kept where not all are asked for.
+/// Number of single failures that are kept by default.
 pub const MOST_FAILURES: usize = 1000;
 /// The most files of one host: each run in a directory may make one.
 const MOST: u32 = 10_000;
 
-/// So often one looks whether all processes have ended, while they begin and end.
+/// Number of attempts to find a moment at which no process begins or ends.
 const TRIES: u32 = 20;
 
 /// Reduces what this host has recorded in a directory, and says so, or why not. A failure leaves the record as it is.
@@ -89,8 +89,8 @@ fn reduced(directory: &Path) -> Result<String> {
 /// A file that was set aside, and what was in it.
 type Aside = (PathBuf, Vec<u8>);
 
-/// What this host has recorded, where all of its processes have ended, and what says which have begun. Where some were in
-/// between, there is nothing: look again.
+/// Returns the recordings of this host, with the files that list begun processes. `None` if a process began or ended
+/// meanwhile: try again. Fails if a process may still be running.
 fn ended(directory: &Path, boot: [u8; 16], folder: &Path) -> Result<Option<(Job, Vec<Aside>)>> {
     let begun = set_aside(folder)?;
     let quiet: Vec<Quiet> = begun.iter().flat_map(|(_, bytes)| Quiet::all_of(bytes)).collect();
@@ -105,13 +105,14 @@ fn ended(directory: &Path, boot: [u8; 16], folder: &Path) -> Result<Option<(Job,
         let running = counted(running as u64, "process");
         bail!("{running} may still run; 'cupeer reduce' can do it later");
     }
-    // Who has begun meanwhile may have a file among these.
+    // A process that began meanwhile may have a file among these.
     let is_over = had_ended && !folder.join(begun::FILE).exists();
     Ok(is_over.then_some((own, begun)))
 }
 
-/// Has others of this host wait, or go without. Each host has a place of its own in the file, which all of them may share; the
-/// lock goes with the file. Where a file system has no locks, whoever writes the reduced file first has it.
+/// Locks the file for this host, so that other runs of the host wait or give up. Each host has its own byte of the file;
+/// closing the file unlocks it. Returns true if this run may reduce. If the file system has no locks, the first run that
+/// writes the reduced file wins.
 fn hold(file: &File, boot: [u8; 16]) -> bool {
     /// Others are waited for so long, in tenths of a second: they reduce millions of calls in that time.
     const ATTEMPTS: u32 = 300;
@@ -136,8 +137,8 @@ fn hold(file: &File, boot: [u8; 16]) -> bool {
     false
 }
 
-/// Sets aside what says which processes of this host have begun: those that begin from here on write into a new file. Gives the
-/// files that were set aside, also by others that came to no end, and what is in them.
+/// Sets aside the file that lists begun processes: processes that begin later write into a new file. Returns all files that
+/// were set aside, including those of unfinished attempts, with their contents.
 fn set_aside(folder: &Path) -> Result<Vec<Aside>> {
     let name = |number: u32| folder.join(format!("{}-{number}", begun::FILE));
     let free = (1..MOST).map(name).find(|path| path.symlink_metadata().is_err());
@@ -159,9 +160,10 @@ fn set_aside(folder: &Path) -> Result<Vec<Aside>> {
     aside.map(read).collect()
 }
 
-/// Removes what was set aside, and is in the reduced file. What a process has written there since, which had opened it before,
-/// goes into the new one. A process that writes there after the removal sees that the file has no name any more, and writes once
-/// more; a line that is there twice counts once, because the process runs until then, and nothing is reduced meanwhile.
+/// Removes a file that was set aside and is in the reduced file. A process that opened it before may have appended lines
+/// since: these go into the new file. A process that writes after the removal sees that the file has no name any more, and
+/// writes again. A line that is there twice counts once, because its process is still running and nothing is reduced until it
+/// ends.
 fn drop_aside(path: &Path, read: &[u8]) -> Option<String> {
     let drop = || {
         let file = plain::open(path, Links::Refused)?;

@@ -1,7 +1,8 @@
-//! The name of a recording that nobody named: that of the script, if an interpreter or a launcher runs one.
+//! The default name of a recording: that of the script, if an interpreter or a launcher runs one.
 //!
 //! It only has to be recognizable: if the script is not easily found, the name is that of the program.
 
+use cupeer_spec::launchers;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -11,38 +12,10 @@ const INTERPRETERS: &[(&str, &[&str])] =
     &[("python", &["-W", "-X"]), ("pypy", &["-W", "-X"]), ("bash", &["-o", "-O"]), ("sh", &["-o"])];
 /// Options of interpreters behind which there is no script.
 const WITHOUT_SCRIPT: &[&str] = &["-c", "-", "-s"];
-/// Programs that run the program that their arguments name. A module of Python can be one, too.
-const LAUNCHERS: &[&str] = &[
-    "accelerate",
-    "chrt",
-    "conda",
-    "deepspeed",
-    "env",
-    "mpiexec",
-    "mpirun",
-    "ncu",
-    "nice",
-    "nohup",
-    "nsys",
-    "numactl",
-    "orterun",
-    "pipenv",
-    "poetry",
-    "prterun",
-    "pytest",
-    "py.test",
-    "setsid",
-    "srun",
-    "stdbuf",
-    "strace",
-    "taskset",
-    "time",
-    "timeout",
-    "torch.distributed.launch",
-    "torch.distributed.run",
-    "torchrun",
-    "uv",
-    "xvfb-run",
+/// Programs that run the program that their arguments name, besides the launchers of jobs. A module of Python can be one, too.
+const RUNNERS: &[&str] = &[
+    "chrt", "conda", "env", "ncu", "nice", "nohup", "nsys", "numactl", "pipenv", "poetry", "pytest",
+    "py.test", "setsid", "stdbuf", "strace", "taskset", "time", "timeout", "uv", "xvfb-run",
 ];
 /// Endings of scripts, which a name does not have.
 const ENDINGS: [&str; 2] = [".py", ".sh"];
@@ -55,13 +28,13 @@ pub fn name(command: &[OsString]) -> OsString {
     found.map_or_else(|| without_ending(program), OsString::from)
 }
 
-/// The name of what a program runs; `None` if it runs nothing else, or nobody can tell.
+/// Returns the name of the script that a program runs; `None` if it runs none, or that is unknown.
 fn script(program: &str, arguments: &[&str]) -> Option<String> {
     let program = file_name(program);
     if let Some((_, with_value)) = INTERPRETERS.iter().find(|(name, _)| is_version_of(program, name)) {
         return interpreted(arguments, with_value);
     }
-    LAUNCHERS.contains(&program).then(|| launched(arguments))?
+    is_runner(program).then(|| launched(arguments))?
 }
 
 fn interpreted(arguments: &[&str], with_value: &[&str]) -> Option<String> {
@@ -92,12 +65,16 @@ fn launched(arguments: &[&str]) -> Option<String> {
         }
         let name = file_name(file);
         let is_interpreter = || INTERPRETERS.iter().any(|(known, _)| is_version_of(name, known));
-        if is_interpreter() || LAUNCHERS.contains(&name) {
+        if is_interpreter() || is_runner(name) {
             return script(name, &arguments[at + 1..]);
         }
         let is_script = ENDINGS.iter().any(|ending| name.ends_with(ending));
         (is_script || file.contains('/') && is_program(Path::new(file))).then(|| stem(file))
     })
+}
+
+fn is_runner(name: &str) -> bool {
+    RUNNERS.contains(&name) || launchers::names(|launcher| launcher.runners).any(|known| known == name)
 }
 
 /// Returns true if a path is that of a program or a script.

@@ -9,12 +9,12 @@ use std::path::Path;
 
 /// The journal.
 pub const FILE: &str = "sweep.jsonl";
-/// What it begins with.
+/// First bytes of the journal.
 const BEGIN: &[u8] = b"{\"sweep\":";
 /// The most bytes of a journal.
 pub const MOST_BYTES: u64 = 1 << 30;
 
-/// What a run of a sweep leaves in its directory.
+/// Names in the directory of one run of a sweep.
 pub const RECORD: &str = "record";
 pub const STDOUT: &str = "stdout";
 pub const STDERR: &str = "stderr";
@@ -27,14 +27,14 @@ pub enum Line {
     Done { number: usize, verdict: String },
 }
 
-/// Whether a directory is that of a sweep.
+/// Returns true if a directory is that of a sweep.
 pub fn is_sweep(directory: &Path) -> bool {
     let mut begin = [0; BEGIN.len()];
     let file = plain::open(&directory.join(FILE), Links::Refused);
     file.and_then(|mut file| file.read_exact(&mut begin)).is_ok_and(|()| begin == BEGIN)
 }
 
-/// Whether a sweep in a directory is going on.
+/// Returns true if a sweep in a directory is in progress.
 pub fn is_in_progress(directory: &Path) -> bool {
     let file = plain::open(&directory.join(FILE), Links::Refused);
     file.is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))

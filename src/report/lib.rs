@@ -18,7 +18,7 @@ mod selection;
 pub mod verdict;
 mod words;
 
-pub use base::{durations, moments, numbered, style, terminal, values};
+pub use base::{durations, moments, numbered, pending, style, terminal, values};
 pub use cupeer_symbols as symbols;
 pub use selection::keep::Keep;
 pub use selection::{filter, mark_times, suppress};

@@ -6,47 +6,42 @@
 
 use crate::rule::{RuleSpec, is_from};
 use cupeer_spec::record::slot::finding::Severity;
-use cupeer_spec::texts;
 
-/// Index of a cache.
+/// A cache.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Cache(u8);
-
-/// A cache in the declarations below.
-struct Declared {
-    /// Libraries that open handles for the cache, in the form of [`is_from`], separated by spaces.
-    libraries: &'static str,
-    why: &'static str,
-    hint: &'static str,
-    source: &'static str,
+pub struct Cache {
+    /// Libraries that open handles for the cache, in the form of [`is_from`].
+    pub libraries: &'static [&'static str],
+    /// Clause that says when the cache closes what it opened.
+    pub why: &'static str,
+    /// Fix: nothing, or a setting.
+    pub hint: &'static str,
+    /// Source: project, file, function, or variable.
+    pub source: &'static str,
 }
 
-texts!(static LIBRARIES = DECLARED.libraries);
-texts!(static WHYS = DECLARED.why);
-texts!(static HINTS = DECLARED.hint);
-texts!(static SOURCES = DECLARED.source);
-
-const DECLARED: &[Declared] = &[
-    Declared {
-        libraries: "libuct_cuda",
+/// All caches.
+pub static CACHES: &[Cache] = &[
+    Cache {
+        libraries: &["libuct_cuda"],
         why: "UCX's cache closes it when its address is exported anew, or when the cache ends",
         hint: "Nothing to do: UCX closes late by design. UCX_CUDA_IPC_CACHE=n turns its cache off.",
         source: "UCX src/uct/cuda/cuda_ipc/cuda_ipc_cache.c uct_cuda_ipc_cache_put_region; cuda_ipc_md.c CACHE",
     },
-    Declared {
-        libraries: "libnccl",
+    Cache {
+        libraries: &["libnccl"],
         why: "NCCL closes it when the buffer is deregistered, or its graph or communicator is destroyed",
         hint: "Nothing to do: NCCL closes late by design. NCCL_LEGACY_CUDA_REGISTER=0, the default since NCCL 2.24, keeps it from opening buffers of cudaMalloc.",
         source: "NCCL src/transport/p2p.cc p2pDeregisterMemHandle; docs/userguide/source/env.rst NCCL_LEGACY_CUDA_REGISTER",
     },
-    Declared {
-        libraries: "libmpi.so.12 libmpich",
+    Cache {
+        libraries: &["libmpi.so.12", "libmpich"],
         why: "MPICH's cache closes it when its address is exported anew, or at MPI_Finalize",
         hint: "Nothing to do: MPICH closes late by design. MPIR_CVAR_CH4_IPC_GPU_HANDLE_CACHE=disabled (MPICH 4.3 and 5.0) turns its cache off.",
         source: "MPICH src/mpid/ch4/shm/ipc/gpu/gpu_post.c MPIR_CVAR_CH4_IPC_GPU_HANDLE_CACHE; src/mpl/src/gpu/mpl_gpu_cuda.c",
     },
-    Declared {
-        libraries: "libopen-pal libmca_common_cuda mca_accelerator_cuda",
+    Cache {
+        libraries: &["libopen-pal", "libmca_common_cuda", "mca_accelerator_cuda"],
         why: "Open MPI's cache closes it when its address is exported anew, or at MPI_Finalize",
         hint: "Nothing to do: Open MPI closes late by design. OMPI_MCA_rcache_rgpusm_leave_pinned=0 turns its cache off.",
         source: "Open MPI opal/mca/rcache/rgpusm/rcache_rgpusm_module.c mca_rcache_rgpusm_register; rcache_rgpusm_component.c leave_pinned",
@@ -54,35 +49,10 @@ const DECLARED: &[Declared] = &[
 ];
 
 impl Cache {
-    /// All caches.
-    pub fn all() -> impl Iterator<Item = Cache> {
-        (0..DECLARED.len() as u8).map(Cache)
-    }
-
     /// Returns the cache for which a library, by its path or file name, opens handles; `None` if there is
     /// none.
     pub fn of(library: &[u8]) -> Option<Cache> {
-        Cache::all().find(|cache| cache.libraries().any(|name| is_from(library, name)))
-    }
-
-    /// Returns the libraries that open handles for the cache, in the form of [`is_from`].
-    pub fn libraries(self) -> impl Iterator<Item = &'static str> {
-        LIBRARIES.get(self.0.into()).split(' ')
-    }
-
-    /// Returns a clause that says when the cache closes what it opened.
-    pub fn why(self) -> &'static str {
-        WHYS.get(self.0.into())
-    }
-
-    /// Returns the fix: nothing, or a setting.
-    pub fn hint(self) -> &'static str {
-        HINTS.get(self.0.into())
-    }
-
-    /// Returns the source: project, file, function, or variable.
-    pub fn source(self) -> &'static str {
-        SOURCES.get(self.0.into())
+        CACHES.iter().find(|cache| cache.libraries.iter().any(|name| is_from(library, name))).copied()
     }
 }
 
@@ -101,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_cache_is_known_by_the_library_that_opens() {
-        let why = |library: &str| Cache::of(library.as_bytes()).map_or("", |cache| cache.why());
+        let why = |library: &str| Cache::of(library.as_bytes()).map_or("", |cache| cache.why);
         assert!(why("/opt/ucx/lib/ucx/libuct_cuda.so.0.0.0").starts_with("UCX"));
         assert!(why("libuct_cuda-65f2dd08.so.0.0.0").starts_with("UCX"), "the name in a wheel");
         assert!(why("libmpi.so.12").starts_with("MPICH") && why("libopen-pal.so.80").starts_with("Open MPI"));
@@ -112,9 +82,9 @@ mod tests {
 
     #[test]
     fn each_has_a_hint_and_a_source() {
-        for cache in Cache::all() {
-            assert!(cache.hint().ends_with('.') && cache.hint().contains('='), "{}", cache.hint());
-            assert!(!cache.why().ends_with('.') && !cache.source().is_empty(), "{}", cache.why());
+        for cache in CACHES {
+            assert!(cache.hint.ends_with('.') && cache.hint.contains('='), "{}", cache.hint);
+            assert!(!cache.why.ends_with('.') && !cache.source.is_empty(), "{}", cache.why);
         }
     }
 }

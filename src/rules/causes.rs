@@ -2,49 +2,33 @@
 
 use cupeer_spec::function::FnId::{self, *};
 use cupeer_spec::results::Result::{self, *};
-use cupeer_spec::{fields, lists, texts};
 
 /// A cause.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cause {
+    functions: &'static [FnId],
+    results: &'static [Result],
     /// The cause, as it continues "most likely".
     pub text: &'static str,
     /// True if the cause is only possible when no process under cupeer exported the handle.
     pub is_of_strangers: bool,
 }
 
-/// A cause in the declarations below.
-struct Declared {
-    functions: &'static [FnId],
-    results: &'static [Result],
-    text: &'static str,
-    is_of_strangers: bool,
-}
-
-lists!(static FUNCTIONS: FnId = DECLARED.functions);
-lists!(static RESULTS: Result = DECLARED.results);
-texts!(static TEXTS = DECLARED.text);
-static OF_STRANGERS: [bool; DECLARED.len()] = fields!(DECLARED.is_of_strangers: bool = false);
-
 /// The causes of a result, the likeliest first.
-pub fn causes(function: FnId, result: i32) -> impl Iterator<Item = Cause> {
-    let all = OF_STRANGERS.iter().zip(TEXTS.all()).enumerate();
-    let its = all.filter(move |(index, _)| {
-        let is_returned = || RESULTS.get(*index).iter().any(|known| *known as i32 == result);
-        FUNCTIONS.get(*index).contains(&function) && is_returned()
-    });
-    its.map(|(_, (is_of_strangers, text))| Cause { text, is_of_strangers: *is_of_strangers })
+pub fn causes(function: FnId, result: i32) -> impl Iterator<Item = &'static Cause> {
+    let is_returned = move |cause: &Cause| cause.results.iter().any(|known| *known as i32 == result);
+    CAUSES.iter().filter(move |cause| cause.functions.contains(&function) && is_returned(cause))
 }
 
 const OPEN: &[FnId] = &[cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2];
 const OPEN_ANY: &[FnId] = &[cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcOpenEventHandle];
 
-const fn cause(functions: &'static [FnId], results: &'static [Result], text: &'static str) -> Declared {
-    Declared { functions, results, text, is_of_strangers: false }
+const fn cause(functions: &'static [FnId], results: &'static [Result], text: &'static str) -> Cause {
+    Cause { functions, results, text, is_of_strangers: false }
 }
 
-const DECLARED: &[Declared] = &[
-    Declared {
+static CAUSES: &[Cause] = &[
+    Cause {
         // If a process exported the handle, the platform has legacy IPC.
         is_of_strangers: true,
         ..cause(
@@ -53,7 +37,7 @@ const DECLARED: &[Declared] = &[
             "the platform has no legacy IPC (WSL2, Tegra, MIG, a vGPU, gVisor): see CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED",
         )
     },
-    Declared {
+    Cause {
         is_of_strangers: true,
         ..cause(
             OPEN,
@@ -71,7 +55,7 @@ const DECLARED: &[Declared] = &[
         &[INVALID_DEVICE, PEER_ACCESS_UNSUPPORTED],
         "the exporter's device has no peer path to this one (PCIe without P2P, an IOMMU in the way)",
     ),
-    Declared {
+    Cause {
         is_of_strangers: true,
         ..cause(
             OPEN,
@@ -149,6 +133,6 @@ mod tests {
         let texts = |function, result: Result| causes(function, result as i32).count();
         assert!(texts(cuIpcOpenMemHandle_v2, INVALID_VALUE) >= 2);
         assert_eq!(texts(cuDeviceCanAccessPeer, INVALID_DEVICE), 0);
-        assert!(TEXTS.all().all(|text| !text.ends_with('.')));
+        assert!(CAUSES.iter().all(|cause| !cause.text.ends_with('.')));
     }
 }

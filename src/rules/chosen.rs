@@ -3,7 +3,8 @@
 //! The library and the report decide with it how severe a finding is, so that messages, reports, and exit statuses agree.
 
 use crate::rule::Rule;
-use crate::set::{RuleSet, SetError};
+use crate::set::RuleSet;
+use cupeer_spec::names::TextError;
 use cupeer_spec::record::slot::finding::Severity;
 
 /// A choice of findings that count as errors. All others are warnings at most.
@@ -17,7 +18,7 @@ pub struct Chosen {
 
 impl Chosen {
     /// Reads a choice: rules as in a [`RuleSet`], a severity, which means that and above, or `all`; separated by commas.
-    pub fn parse(text: &str) -> Result<Self, SetError> {
+    pub fn parse(text: &str) -> Result<Self, TextError> {
         let mut chosen = Chosen::default();
         let mut column = 1;
         for item in text.split(',') {
@@ -28,7 +29,7 @@ impl Chosen {
                 }
                 None => {
                     let rules = RuleSet::parse(item);
-                    chosen.rules.push(rules.map_err(|error| SetError {
+                    chosen.rules.push(rules.map_err(|error| TextError {
                         column: column + error.column - 1,
                         message: error.message,
                     })?);

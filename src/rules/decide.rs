@@ -48,15 +48,13 @@ pub struct Violation<'a, O> {
     pub cache: Option<Cache>,
 }
 
-/// Result of checking a rule.
+/// Result of checking a rule, if the facts that the decision needs are known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// The call breaks the rule, and the violation was reported.
     Broken,
     /// The call does not break the rule.
     Held,
-    /// Facts that the decision needs are unknown.
-    Unknown,
 }
 
 /// Returns true if the explanation of a failure depends on more than the function, the result, and arguments
@@ -70,14 +68,14 @@ pub fn depends_on_more(function: FnId, result: i32) -> bool {
 pub fn look<W: World>(call: &Call, world: &W, report: &mut dyn FnMut(&Violation<W::Object>)) -> bool {
     let mut judge = Judge { call, world, report };
     if call.result == 0 {
-        return judge.succeeded() == Verdict::Broken;
+        return judge.succeeded() == Some(Verdict::Broken);
     }
     let mut rules = RULES.iter().filter(|rule| rule.explains(call.function, call.result));
-    rules.any(|rule| judge.decide(rule.id) == Verdict::Broken)
+    rules.any(|rule| judge.decide(rule.id) == Some(Verdict::Broken))
 }
 
 /// Checks one rule that may explain why a call failed.
-pub fn verdict<W: World>(rule: Rule, call: &Call, world: &W) -> Verdict {
+pub fn verdict<W: World>(rule: Rule, call: &Call, world: &W) -> Option<Verdict> {
     Judge { call, world, report: &mut |_| {} }.decide(rule)
 }
 
@@ -95,7 +93,7 @@ impl<W: World> Judge<'_, W> {
         confidence: Confidence,
         argument: impl Into<Option<usize>>,
         objects: &[(u32, W::Object)],
-    ) -> Verdict {
+    ) -> Option<Verdict> {
         self.broken_for(reason, confidence, argument.into(), objects, None)
     }
 
@@ -108,16 +106,21 @@ impl<W: World> Judge<'_, W> {
         argument: Option<usize>,
         objects: &[(u32, W::Object)],
         cache: Option<Cache>,
-    ) -> Verdict {
+    ) -> Option<Verdict> {
         let found = reason.rule().spec().found;
         debug_assert!(self.call.result != 0 || found.is_in_successes(), "{reason}: it is {found:?}");
         (self.report)(&Violation { reason, confidence, argument, objects, cache });
-        Verdict::Broken
+        Some(Verdict::Broken)
     }
 
     /// Reports a violation that is certain if `is_broken`.
-    fn when(&mut self, is_broken: bool, argument: impl Into<Option<usize>>, reason: Reason) -> Verdict {
-        if is_broken { self.broken(reason, Confidence::Certain, argument, &[]) } else { Verdict::Held }
+    fn when(
+        &mut self,
+        is_broken: bool,
+        argument: impl Into<Option<usize>>,
+        reason: Reason,
+    ) -> Option<Verdict> {
+        if is_broken { self.broken(reason, Confidence::Certain, argument, &[]) } else { Some(Verdict::Held) }
     }
 
     /// Returns the table's value for the function and, for a rule that needs it, for every function of the
@@ -129,16 +132,16 @@ impl<W: World> Judge<'_, W> {
     }
 
     /// An argument that has to have one value.
-    fn flags(&mut self, reason: impl FnOnce(u32) -> Reason<'static>) -> Verdict {
+    fn flags(&mut self, reason: impl FnOnce(u32) -> Reason<'static>) -> Option<Verdict> {
         let demand = self.call.function.spec().demands();
-        let Some(Demand { by, value }) = self.in_table(demand) else { return Verdict::Unknown };
+        let Demand { by, value } = self.in_table(demand)?;
         let flags = self.call.at(by) as u32;
         self.when(flags != value, by, reason(flags))
     }
 
     /// A cause that the report decides after it has read all processes.
-    fn shown_by_recordings(&mut self) -> Verdict {
-        Verdict::Held
+    fn shown_by_recordings(&mut self) -> Option<Verdict> {
+        Some(Verdict::Held)
     }
 }
 
@@ -157,7 +160,7 @@ macro_rules! declare_deciders {
     )*) => {
         impl<W: World> Judge<'_, W> {
             /// Checks a rule that may explain why the call failed, with the decider that its entry names.
-            fn decide(&mut self, rule: Rule) -> Verdict {
+            fn decide(&mut self, rule: Rule) -> Option<Verdict> {
                 match rule {
                     $(Rule::$rule => declare_deciders!(@ask self $($decider $($decided)?)?),)*
                 }
@@ -165,7 +168,7 @@ macro_rules! declare_deciders {
         }
     };
     // Such a rule explains no failure, so it is never checked for one.
-    (@ask $judge:ident) => { Verdict::Unknown };
+    (@ask $judge:ident) => { None };
     (@ask $judge:ident $decider:ident $($decided:expr)?) => { $judge.$decider($($decided)?) };
 }
 with_rules!(declare_deciders);

@@ -30,11 +30,11 @@ mod rule;
 mod set;
 mod words;
 
-pub use caches::Cache;
+pub use caches::{CACHES, Cache};
 pub use causes::{Cause, causes};
 pub use chosen::Chosen;
 pub use cupeer_spec::record::slot::finding::{Confidence, Severity};
 pub use family::{FAMILIES, Family};
 pub use rule::{Basis, Found, RULES, Related, Rule, RulePage, RuleSpec, Scope, Tells, Usual, is_from};
-pub use set::{RuleSet, SetError, is_file, known_rule};
+pub use set::{RuleSet, is_file, known_rule};
 pub use words::{DRIVER_SAYS, NO_CAUSE, label, meaning};

@@ -10,34 +10,25 @@ use cupeer_model::Call;
 use cupeer_spec::function::FnId::{self, *};
 use cupeer_spec::results::Result::{self, *};
 use cupeer_spec::value::Shareable;
-use cupeer_spec::{fields, lists, texts};
 
-/// Index of a probe.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Probe(u8);
-
-/// A probe in the declarations below.
-struct Declared {
-    functions: &'static [FnId],
-    results: &'static [Result],
+/// A probe.
+#[derive(PartialEq, Eq, Hash, Debug)]
+pub struct Probe {
+    /// Functions.
+    pub functions: &'static [FnId],
+    /// Results that mean no.
+    pub results: &'static [Result],
     /// True if only an allocation with a FABRIC handle is such a probe.
     wants_fabric: bool,
-    /// Libraries that send the probe, in the form of [`is_from`], separated by spaces. Empty if any library
-    /// may.
-    callers: &'static str,
-    follow_up: Option<FollowUp>,
-    why: &'static str,
-    sources: &'static [&'static str],
+    /// Libraries that send the probe, in the form of [`is_from`]. Empty if any library may.
+    pub callers: &'static [&'static str],
+    /// Later call that proves the probe; `None` if none is needed.
+    pub follow_up: Option<FollowUp>,
+    /// Clause that says what the probe asks.
+    pub why: &'static str,
+    /// Sources: project, file, and function of each.
+    pub sources: &'static [&'static str],
 }
-
-lists!(static FUNCTIONS: FnId = DECLARED.functions);
-lists!(static RESULTS: Result = DECLARED.results);
-static WANT_FABRIC: [bool; DECLARED.len()] = fields!(DECLARED.wants_fabric: bool = false);
-texts!(static CALLERS = DECLARED.callers);
-static FOLLOW_UPS: [Option<FollowUp>; DECLARED.len()] = fields!(DECLARED.follow_up: Option<FollowUp> = None);
-texts!(static WHYS = DECLARED.why);
-/// A table of its own, so that the preload library does not contain it.
-static SOURCES: [&[&str]; DECLARED.len()] = fields!(DECLARED.sources: &'static [&'static str] = &[]);
 
 /// Call by which a thread shows, after a negative answer, that it only probed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -48,9 +39,9 @@ pub enum FollowUp {
     SamePool,
 }
 
-/// A probe without a follow-up precedes those with one.
-const DECLARED: &[Declared] = &[
-    Declared {
+/// All probes. One without a follow-up precedes those with one.
+pub static PROBES: &[Probe] = &[
+    Probe {
         functions: &[cuMemRetainAllocationHandle],
         results: &[INVALID_VALUE],
         why: "asks whether memory is virtual: memory of cuMemAlloc and of the host has no allocation handle",
@@ -63,11 +54,11 @@ const DECLARED: &[Declared] = &[
         ],
         ..PROBE
     },
-    Declared {
+    Probe {
         functions: &[cuMemCreate],
         results: &[NOT_PERMITTED, NOT_SUPPORTED],
         wants_fabric: true,
-        callers: "libuct_cuda libc10_cuda libtorch_cuda",
+        callers: &["libuct_cuda", "libc10_cuda", "libtorch_cuda"],
         why: "asks whether fabric handles work: the library goes on without them",
         sources: &[
             "UCX src/uct/cuda/cuda_copy/cuda_copy_md.c uct_cuda_copy_mem_alloc_fabric",
@@ -75,7 +66,7 @@ const DECLARED: &[Declared] = &[
         ],
         ..PROBE
     },
-    Declared {
+    Probe {
         functions: &[cuMemCreate],
         results: &[NOT_PERMITTED, NOT_SUPPORTED],
         wants_fabric: true,
@@ -84,10 +75,10 @@ const DECLARED: &[Declared] = &[
         sources: &["NCCL src/allocator.cc ncclMemAlloc"],
         ..PROBE
     },
-    Declared {
+    Probe {
         functions: &[cuCtxEnablePeerAccess],
         results: &[PEER_ACCESS_ALREADY_ENABLED],
-        callers: "libnccl libc10_cuda libtorch_cuda cupy_backends/",
+        callers: &["libnccl", "libc10_cuda", "libtorch_cuda", "cupy_backends/"],
         why: "makes sure that access is enabled, no matter which library enabled it",
         sources: &[
             "NCCL src/transport/p2p.cc p2pMap",
@@ -98,7 +89,7 @@ const DECLARED: &[Declared] = &[
         ],
         ..PROBE
     },
-    Declared {
+    Probe {
         functions: &[cuMemPoolImportPointer],
         results: &[INVALID_VALUE],
         follow_up: Some(FollowUp::SamePool),
@@ -111,67 +102,31 @@ const DECLARED: &[Declared] = &[
 ];
 
 /// Defaults of an entry.
-const PROBE: Declared = Declared {
+const PROBE: Probe = Probe {
     functions: &[],
     results: &[],
     wants_fabric: false,
-    callers: "",
+    callers: &[],
     follow_up: None,
     why: "",
     sources: &[],
 };
 
 impl Probe {
-    /// All probes.
-    pub fn all() -> impl Iterator<Item = Probe> {
-        (0..DECLARED.len() as u8).map(Probe)
-    }
-
     /// Returns the probe that a failed call may be; `None` if it is not a probe. `library` returns the path
     /// of the calling library, and is called only if that matters.
-    pub fn of<'a>(call: &Call, library: impl Fn() -> &'a [u8]) -> Option<Probe> {
-        let mut probes = Probe::all().filter(|probe| probe.is_asked(call));
-        probes.find(|probe| {
-            probe.callers().next().is_none() || probe.callers().any(|name| is_from(library(), name))
-        })
-    }
-
-    /// The functions.
-    pub fn functions(self) -> &'static [FnId] {
-        FUNCTIONS.get(self.0.into())
-    }
-
-    /// Returns the results that mean no.
-    pub fn results(self) -> &'static [Result] {
-        RESULTS.get(self.0.into())
-    }
-
-    /// Returns the libraries that send the probe, in the form of [`is_from`]; empty if any library may.
-    pub fn callers(self) -> impl Iterator<Item = &'static str> {
-        CALLERS.get(self.0.into()).split(' ').filter(|name| !name.is_empty())
-    }
-
-    /// Returns the later call that proves the probe; `None` if none is needed.
-    pub fn follow_up(self) -> Option<FollowUp> {
-        FOLLOW_UPS[usize::from(self.0)]
-    }
-
-    /// Returns a clause that says what the probe asks.
-    pub fn why(self) -> &'static str {
-        WHYS.get(self.0.into())
-    }
-
-    /// Returns the sources: project, file, and function of each.
-    pub fn sources(self) -> &'static [&'static str] {
-        SOURCES[usize::from(self.0)]
+    pub fn of<'a>(call: &Call, library: impl Fn() -> &'a [u8]) -> Option<&'static Probe> {
+        let is_from_caller = |probe: &&Probe| {
+            probe.callers.is_empty() || probe.callers.iter().any(|name| is_from(library(), name))
+        };
+        PROBES.iter().filter(|probe| probe.is_asked(call)).find(is_from_caller)
     }
 
     /// Returns true if the call is this probe, without regard to its caller.
-    fn is_asked(self, call: &Call) -> bool {
-        self.functions().contains(&call.function)
-            && self.results().iter().any(|known| *known as i32 == call.result)
-            && (!WANT_FABRIC[usize::from(self.0)]
-                || call.wanted().is_some_and(|it| it.types & Shareable::FABRIC != 0))
+    fn is_asked(&self, call: &Call) -> bool {
+        self.functions.contains(&call.function)
+            && self.results.iter().any(|known| *known as i32 == call.result)
+            && (!self.wants_fabric || call.wanted().is_some_and(|it| it.types & Shareable::FABRIC != 0))
     }
 }
 
@@ -206,7 +161,7 @@ mod tests {
     use super::*;
     use cupeer_spec::record::slot::MOST_ARGS;
 
-    fn of(function: FnId, result: Result, types: i32, library: &str) -> Option<Probe> {
+    fn of(function: FnId, result: Result, types: i32, library: &str) -> Option<&'static Probe> {
         let mut args = [0; MOST_ARGS];
         if let Some(index) = function.spec().describes() {
             let place = &mut args[function.spec().place(index)];
@@ -218,13 +173,11 @@ mod tests {
 
     #[test]
     fn each_has_its_words_and_its_sources() {
-        for probe in Probe::all() {
-            assert!(
-                !probe.functions().is_empty() && !probe.results().is_empty() && !probe.sources().is_empty()
-            );
-            assert!(!probe.why().is_empty() && !probe.why().ends_with('.'), "{}", probe.why());
-            assert!(probe.sources().iter().all(|source| source.contains(' ') || source.contains("::")));
-            assert!(!probe.results().contains(&SUCCESS));
+        for probe in PROBES {
+            assert!(!probe.functions.is_empty() && !probe.results.is_empty() && !probe.sources.is_empty());
+            assert!(!probe.why.is_empty() && !probe.why.ends_with('.'), "{}", probe.why);
+            assert!(probe.sources.iter().all(|source| source.contains(' ') || source.contains("::")));
+            assert!(!probe.results.contains(&SUCCESS));
         }
     }
 
@@ -252,7 +205,8 @@ mod tests {
 
     #[test]
     fn fabric_handles_are_asked_for_by_name_and_need_a_follow_up_else() {
-        let follow_up = |types, library| of(cuMemCreate, NOT_PERMITTED, types, library).map(Probe::follow_up);
+        let follow_up =
+            |types, library| of(cuMemCreate, NOT_PERMITTED, types, library).map(|probe| probe.follow_up);
         let (fabric, fd) = (Shareable::FABRIC, Shareable::DESCRIPTOR);
         assert_eq!(follow_up(fabric, "libuct_cuda.so.0"), Some(None));
         assert_eq!(follow_up(fabric | fd, "libnccl.so.2"), Some(Some(FollowUp::OtherHandleType)));

@@ -4,6 +4,7 @@
 //! allocates, because it runs inside other people's programs.
 
 mod hints;
+mod parts;
 mod sentences;
 mod states;
 mod values;
@@ -17,11 +18,12 @@ pub use values::{
 use crate::rule::Rule;
 use core::fmt::{self, Display, Formatter};
 use cupeer_spec::effect::Object;
-use sentences::{Range, When, devices, ipc, memory, pools, ranks, uses, vmm};
-use values::Count;
+use parts::*;
+use values::{Count, HandleTypes, Part, Times};
 
 /// Generates the enumeration of reasons, and their sentences, which are in the entries of the rules. A
-/// sentence is a text with values, or a function of the reason's fields.
+/// sentence is a text with values, several texts with conditions, or a function of the reason's fields in
+/// [`sentences`].
 macro_rules! declare_reasons {
     (; $(
         rule $rule:ident $name:literal {
@@ -60,7 +62,13 @@ macro_rules! declare_reasons {
             }
         }
     };
-    (@say $f:ident [$($field:ident),*] in $function:path) => { $function($($field,)* $f) };
+    (@say $f:ident [$($field:ident),*] in $function:ident) => { sentences::$function($($field,)* $f) };
+    (@say $f:ident $fields:tt if let $pattern:pat = $value:expr => $text:literal $(, $part:expr)*; $($others:tt)+) => {
+        if let $pattern = $value { write!($f, $text $(, $part)*) } else { declare_reasons!(@say $f $fields $($others)+) }
+    };
+    (@say $f:ident $fields:tt if $condition:expr => $text:literal $(, $part:expr)*; $($others:tt)+) => {
+        if $condition { write!($f, $text $(, $part)*) } else { declare_reasons!(@say $f $fields $($others)+) }
+    };
     (@say $f:ident [$($field:ident),*] $text:literal $(, $value:expr)*) => { write!($f, $text $(, $value)*) };
 }
 with_rules!(declare_reasons);

@@ -1,10 +1,8 @@
 //! The form of a rule, and the list of all rules, which is generated from [`crate::entries`].
 
-use core::iter::from_fn;
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::finding::Severity;
 use cupeer_spec::results::Result;
-use cupeer_spec::{lists, texts};
 
 /// Knowledge that the decision of a rule needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,17 +107,6 @@ pub enum Basis {
 }
 
 impl Basis {
-    /// Reads one of [`BASES`].
-    fn of(text: &'static str) -> Basis {
-        let mut parts = text.split('\t');
-        let mut next = || parts.next().unwrap_or_default();
-        match next() {
-            "Documented" => Basis::Documented(next(), next()),
-            "Observed" => Basis::Observed(next()),
-            _ => Basis::Practice(next()),
-        }
-    }
-
     /// The sentence.
     pub const fn sentence(self) -> &'static str {
         match self {
@@ -148,20 +135,29 @@ pub struct Usual {
     pub why: &'static str,
 }
 
-/// One rule. It has no pointers, like [`mod@cupeer_spec::texts`]. Fields with pointers are in tables of their
-/// own, by rule.
+/// One rule.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleSpec {
     /// The rule as a constant.
     pub id: Rule,
+    name: &'static str,
+    functions: &'static [FnId],
+    results: &'static [Result],
     /// Severity.
     pub severity: Severity,
     /// Knowledge that the decision needs.
     pub scope: Scope,
     /// The calls in which it is found.
     pub found: Found,
-    /// Set of [`Tells`], a bit for each.
-    tells: u16,
+    tells: &'static [Tells],
+    basis: Basis,
+    bases: &'static [(FnId, Basis)],
+    cause: &'static str,
+    hint: &'static str,
+    usual: &'static [Usual],
+    /// Labels of objects that differ from the usual ones, each after the usual one.
+    labels: &'static [(&'static str, &'static str)],
+    unchecked: Option<&'static str>,
 }
 
 /// Texts of a rule for pages and reports only. They are in a table of their own, so that the preload library
@@ -211,55 +207,51 @@ pub enum Related {
 impl RuleSpec {
     /// Returns the name of the rule, which is short and stable, and names the mistake.
     pub fn name(&self) -> &'static str {
-        NAMES.get(self.id as usize)
+        self.name
     }
 
     /// The functions at which it can be broken.
     pub fn functions(&self) -> &'static [FnId] {
-        FUNCTIONS.get(self.id as usize)
+        self.functions
     }
 
     /// Returns the results of calls that break the rule; empty if these calls succeed, or if the result does
     /// not matter. A rule with results is checked for calls that failed with one of them. If its decision is
     /// unknown, it is listed as a possible cause.
     pub fn results(&self) -> &'static [Result] {
-        RESULTS.get(self.id as usize)
+        self.results
     }
 
     /// Returns the source of the rule.
     pub fn basis(&self) -> Basis {
-        self.basis_at(None)
+        self.basis
     }
 
     /// Returns the sources for single functions that differ: another sentence documents them, or they return
     /// another result.
     pub fn bases(&self) -> impl Iterator<Item = (FnId, Basis)> {
-        let bases = BASES.get(self.id as usize).split('\n').skip(1).map(Basis::of);
-        BASES_AT.get(self.id as usize).iter().copied().zip(bases)
+        self.bases.iter().copied()
     }
 
     /// Returns the source of the rule at one of its functions.
     pub fn basis_at(&self, function: Option<FnId>) -> Basis {
-        let own = BASES_AT.get(self.id as usize).iter().position(|known| Some(*known) == function);
-        let mut bases = BASES.get(self.id as usize).split('\n');
-        Basis::of(bases.nth(own.map_or(0, |at| at + 1)).unwrap_or_default())
+        self.bases.iter().find(|(known, _)| Some(*known) == function).map_or(self.basis, |(_, basis)| *basis)
     }
 
     /// The rule as the cause of a failure.
     pub fn cause(&self) -> &'static str {
-        CAUSES.get(self.id as usize)
+        self.cause
     }
 
     /// Returns the fix.
     pub fn hint(&self) -> &'static str {
-        HINTS.get(self.id as usize)
+        self.hint
     }
 
     /// Returns the libraries that break the rule on purpose, or without harm. A finding in one of their calls
     /// is a note.
     pub fn usual(&self) -> impl Iterator<Item = Usual> {
-        let mut texts = USUAL.get(self.id as usize).split_terminator('\n');
-        from_fn(move || Some(Usual { library: texts.next()?, why: texts.next()? }))
+        self.usual.iter().copied()
     }
 
     /// The reason why a library may break it, by the library's path.
@@ -269,7 +261,7 @@ impl RuleSpec {
 
     /// Returns the reason why it is not checked; `None` if it is.
     pub fn unchecked(&self) -> Option<&'static str> {
-        Some(UNCHECKED.get(self.id as usize)).filter(|why| !why.is_empty())
+        self.unchecked
     }
 
     /// Returns true if it is checked.
@@ -290,12 +282,12 @@ impl RuleSpec {
 
     /// Returns its own label of an object in a finding, by the usual one; `None` if it has none.
     pub fn label(&self, past: &str) -> Option<&'static str> {
-        LABELS.get(self.id as usize).lines().find_map(|line| line.strip_prefix(past)?.strip_prefix('='))
+        self.labels.iter().find(|(usual, _)| *usual == past).map(|(_, label)| *label)
     }
 
     /// Returns true if its findings say something of a handle.
-    pub const fn tells(&self, what: Tells) -> bool {
-        self.tells & 1 << what as u16 != 0
+    pub fn tells(&self, what: Tells) -> bool {
+        self.tells.contains(&what)
     }
 
     /// Returns true if it explains a failure without being broken: its findings are printed at every level, once for each result.
@@ -370,37 +362,21 @@ macro_rules! declare {
         pub static RULES: &[RuleSpec] =
             &[$(RuleSpec {
                 id: Rule::$id,
+                name: $name,
+                functions: declare!(@functions [$($($function)*)?] $($table)?),
+                results: &[$($(Result::$result),*)?],
                 severity: Severity::$severity,
                 scope: Scope::$scope,
                 found: Found::$found,
-                tells: 0 $(| 1 << Tells::$tells as u16)*,
+                tells: &[$(Tells::$tells),*],
+                basis: Basis::$basis($($basis_text),+),
+                bases: &[$($((FnId::$at, Basis::$basis_at($($basis_at_text),+))),+)?],
+                cause: concat!($($cause)?),
+                hint: concat!($($hint)?),
+                usual: &[$($(Usual { library: $library, why: $why }),*)?],
+                labels: &[$($((stringify!($past), $label)),+)?],
+                unchecked: declare!(@optional $($reason)?),
             }),*];
-
-        texts!(static NAMES = &[$($name),*]);
-        texts!(static CAUSES = &[$(concat!($($cause)?)),*]);
-        texts!(static HINTS = &[$(concat!($($hint)?)),*]);
-        texts!(
-            /// Reasons why rules are not checked.
-            static UNCHECKED = &[$(concat!($($reason)?)),*]
-        );
-        texts!(
-            /// The libraries that break them, each with the reason, in lines.
-            static USUAL = &[$(concat!($($($library, "\n", $why, "\n"),*)?)),*]
-        );
-        texts!(
-            /// Labels of objects that differ from the usual ones: one per line, after the usual label.
-            static LABELS = &[$(concat!($($(stringify!($past), "=", $label, "\n"),+)?)),*]
-        );
-        texts!(
-            /// Sources, one per line: the general one, then one per function of [`BASES_AT`].
-            static BASES = &[$(concat!(
-                stringify!($basis), $("\t", $basis_text),+
-                $($(, "\n", stringify!($basis_at), $("\t", $basis_at_text),+)+)?
-            )),*]
-        );
-        lists!(static BASES_AT: FnId = &[$(&[$($(FnId::$at),+)?]),*]);
-        lists!(static FUNCTIONS: FnId = &[$(declare!(@functions [$($($function)*)?] $($table)?)),*]);
-        lists!(static RESULTS: Result = &[$(&[$($(Result::$result),*)?]),*]);
 
         static PAGES: &[RulePage] = &[$(RulePage {
             says: $says,

@@ -1,9 +1,7 @@
 //! The patterns that select rules: `ipc-flags,ipc-freed-*@libnccl*`.
 
 use crate::rule::{RULES, Rule};
-use core::fmt;
-use cupeer_spec::names::matches;
-use cupeer_spec::names::nearest;
+use cupeer_spec::names::{TextError, matches, nearest};
 
 /// A set of rules, some of them only for calls of certain libraries.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -13,21 +11,6 @@ pub struct RuleSet(Vec<Item>);
 struct Item {
     rule: String,
     library: Option<String>,
-}
-
-/// Mistake in a set, and its position.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SetError {
-    /// The column, from 1, of the first byte that is wrong.
-    pub column: usize,
-    /// The sentence.
-    pub message: String,
-}
-
-impl fmt::Display for SetError {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "column {}: {}", self.column, self.message)
-    }
 }
 
 /// Checks that a name or a pattern selects rules that are checked. The error suggests a name, or says why the
@@ -60,7 +43,7 @@ pub fn is_file(pattern: &str, path: &[u8]) -> bool {
 impl RuleSet {
     /// Parses a set: names and patterns of rules, separated by commas. Each may be followed by `@LIBRARY` for
     /// calls of that library (the name of its file, or a pattern).
-    pub fn parse(text: &str) -> Result<Self, SetError> {
+    pub fn parse(text: &str) -> Result<Self, TextError> {
         let mut items = Vec::new();
         let mut column = 1;
         for item in text.split(',') {
@@ -68,12 +51,12 @@ impl RuleSet {
                 Some((rule, library)) => (rule, Some(library)),
                 None => (item, None),
             };
-            let error = |column, message: String| Err(SetError { column, message });
+            let error = |column, message: String| Err(TextError { column, message });
             if library == Some("") && !rule.is_empty() {
                 let message = "the name of a library is missing here, such as libnccl*";
                 return error(column + item.len(), message.into());
             }
-            known_rule(rule).map_err(|message| SetError { column, message })?;
+            known_rule(rule).map_err(|message| TextError { column, message })?;
             items.push(Item { rule: rule.into(), library: library.map(Into::into) });
             column += item.len() + 1;
         }

@@ -2,7 +2,6 @@
 
 use crate::rule::Rule;
 use cupeer_spec::record::slot::finding::role;
-use cupeer_spec::texts;
 
 /// Text of an explanation before the meaning of the result, if neither a rule nor the driver gives a cause.
 /// The report adds causes that other calls show.
@@ -40,14 +39,10 @@ const MEANINGS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-texts!(static SAID = MEANINGS.0);
-texts!(static MEANT = MEANINGS.1);
-texts!(static FUNCTIONS = MEANINGS.2);
-
 /// Returns the meaning of a driver message in a call of a function, if the message is known to mislead.
 pub fn meaning(function: &str, words: &str) -> Option<&'static str> {
-    let index = SAID.all().position(|said| words.contains(said))?;
-    function.contains(FUNCTIONS.get(index)).then(|| MEANT.get(index))
+    let (_, meaning, functions) = MEANINGS.iter().find(|(said, ..)| words.contains(said))?;
+    function.contains(functions).then_some(*meaning)
 }
 
 /// Returns the label of an object in a finding, such as `exported`, by the rule and the word of the object's role.

@@ -66,7 +66,7 @@ pub struct RunArgs {
     pub program: Vec<OsString>,
 }
 
-/// What is done about a hang.
+/// Reaction to a hang.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OnHang {
     /// The time after which a run hangs.

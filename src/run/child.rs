@@ -15,7 +15,7 @@ use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 
-/// How a program ended.
+/// End of a program.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// It exited with this status.
@@ -28,7 +28,7 @@ pub struct Child {
     pid: libc::pid_t,
     /// When it was started, in ticks of the system since boot; 0 where the system does not say.
     started: u64,
-    /// What the kernel called it in the end: as the last program that it was, or as it named itself.
+    /// Last name of the process in the kernel: its last program, or the name that it gave itself.
     last_name: RefCell<String>,
 }
 
@@ -109,7 +109,7 @@ impl Child {
         }
         drop(writer);
         let mut errno = [0; 4];
-        // Where the program began, its end of the pipe is closed, and nothing comes.
+        // If the program began, its end of the pipe is closed, and nothing can be read.
         if reader.read_exact(&mut errno).is_ok() {
             // SAFETY: the process is our child and has ended or is about to.
             unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
@@ -135,7 +135,7 @@ impl Child {
         self.last_name.borrow().clone()
     }
 
-    /// What it is doing. After its end nobody may ask again.
+    /// Returns the state of the process. It must not be called after the process ended.
     pub fn state(&self) -> State {
         // Its name is there until its end has been waited for.
         let name = std::fs::read(format!("/proc/{}/comm", self.pid)).unwrap_or_default();

@@ -14,22 +14,22 @@ use cupeer_spec::fault::Plan;
 use std::path::PathBuf;
 use tempfile::TempDir;
 
-/// What the library calls a plan that does not say its name.
+/// The library's name for a plan without a name.
 const UNNAMED: &str = "inject";
 
 pub struct Faults {
-    /// Where the processes count.
+    /// The directory in which the processes count.
     directory: PathBuf,
     /// The same, where it is for this run only, and goes with it.
     _temporary: Option<TempDir>,
-    /// Whether who started us counts there, and says what was counted.
+    /// True if an outer cupeer shares the counts, and reports them.
     is_inherited: bool,
     /// The rules of which something is to be said, also where no process came to count them.
     rules: Vec<FaultRule>,
     is_dry: bool,
 }
 
-/// Whether the processes of an environment are under a fault plan, may come under one, or are denied something.
+/// Returns true if processes with this environment are or may come under a fault plan, or are denied something.
 pub fn are_asked_for(environment: &Environment) -> bool {
     [env::INJECT, env::DENY_PEER, env::PEER_LIMIT, env::ALLOW_FAULTS]
         .into_iter()
@@ -63,14 +63,14 @@ impl Faults {
 
     pub fn seen(&self) -> Vec<Fault> {
         let mut counted = faults::merged(&FaultFile::all_in(&self.directory));
-        // Where no process came as far as to count, there is no file.
+        // There is no file if no process reached the point of counting.
         if counted.is_empty() {
             counted = self.rules.clone();
         }
         of_rules(counted, self.is_dry)
     }
 
-    /// Whether nobody else says what was counted.
+    /// Returns true if this run reports the counts, and not an outer cupeer.
     pub fn is_ours(&self) -> bool {
         !self.is_inherited
     }
@@ -79,7 +79,7 @@ impl Faults {
 /// The rules that an environment asks for, of which nothing has been counted.
 fn rules(environment: &Environment) -> Vec<FaultRule> {
     let uncounted = |name: String, text: String| FaultRule { name, text, matched: 0, fired: 0, processes: 0 };
-    // What the library does not understand it says itself.
+    // The library itself reports a plan that it cannot parse.
     let plan = value(environment, env::INJECT).and_then(|text| Plan::parse(UNNAMED, text).ok());
     let rules = plan.into_iter().flat_map(|plan| plan.rules).map(|rule| uncounted(rule.name, rule.text));
     let denied = value(environment, env::DENY_PEER).into_iter().flat_map(|pairs| pairs.split(','));

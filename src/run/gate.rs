@@ -1,4 +1,4 @@
-//! Which findings, and whether a hang, end a run with another status: `--error-exitcode` and `--error-on`.
+//! The options `--error-exitcode` and `--error-on`: findings, and hangs, that change the exit status of a run.
 //!
 //! What counts is what the report of the run's processes says: it has what was found at the calls, what only the end of the
 //! processes or all of them together show, and it judges again what a process could only infer. The page that the processes
@@ -28,7 +28,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// What the options ask for, if anything.
+    /// Creates the gate that the options ask for, if any.
     pub fn new(args: &RunArgs) -> Result<Option<Gate>> {
         let chosen = args.error_on.as_deref().map(chosen).transpose()?;
         let option = if chosen.is_some() { "--error-on" } else { "--error-exitcode" };
@@ -36,7 +36,7 @@ impl Gate {
         Ok(status.map(|status| Gate { status, option, chosen }))
     }
 
-    /// Whether all warnings and errors count, which is what the page counts.
+    /// Returns true if exactly the warnings and errors count: the shared page counts these.
     fn chooses_what_the_page_counts(&self) -> bool {
         self.chosen.as_ref().is_none_or(Chosen::has_all_warnings)
     }
@@ -100,7 +100,7 @@ impl Gate {
     }
 }
 
-/// How many warnings and errors were found at calls that the record could not keep.
+/// Returns the number of warnings and errors at calls that the recording could not keep.
 fn gone(report: &Report, run: &Run) -> u64 {
     let is_whole = report.record.lost == 0 && !report.record.dropped && run.record_lost == 0;
     if is_whole {

@@ -31,24 +31,24 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often it is looked in the time after which a process hangs, and the longest pause between two looks.
+/// Number of looks in the time after which a process hangs, and the longest pause between two looks.
 const LOOKS: u32 = 8;
 const LONGEST: Duration = Duration::from_secs(1);
 /// So many times as long, one sleep keeps the others from hanging.
 const LONGEST_SLEEP: u32 = 10;
-/// How often, and how long, is waited for processes that are about to end.
+/// Number of looks, and the pause between them, while processes end.
 const PATIENCE: u32 = 5;
 const MOMENT: Duration = Duration::from_millis(40);
 
-/// What to do when nothing makes progress.
+/// Request to notice hangs.
 pub struct OnHang {
     /// For how long none has to make progress, and how the run ends then.
     pub asked: Asked,
     /// Reads what processes wait in.
     pub read: ReadWaits,
-    /// Where it is kept.
+    /// The recording, in which hangs are kept.
     pub record: Option<PathBuf>,
-    /// Where processes say that they met a driver.
+    /// The page on which processes report that they met a driver.
     pub page: Option<Arc<Page>>,
 }
 
@@ -98,7 +98,7 @@ impl Hangs {
     }
 }
 
-/// What of a run changes when it makes progress.
+/// Counts of a run that increase when it makes progress.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Done {
     /// Processes that met a driver, have a recording, and ended it.
@@ -106,7 +106,7 @@ struct Done {
     calls: u64,
 }
 
-/// What the recording has of a run.
+/// State of a run in its recording.
 #[derive(Default)]
 struct Recorded {
     done: Done,
@@ -114,7 +114,7 @@ struct Recorded {
     pids: Vec<u32>,
     /// Calls that have not returned, and how long ago they began.
     calls: Vec<(Call, Duration)>,
-    /// How many processes failed.
+    /// Number of processes that failed.
     failed: u64,
 }
 
@@ -126,9 +126,9 @@ struct Progress {
     /// Since when nothing at all has happened, and since when nothing but use of the processor has.
     idle: Instant,
     unrecorded: Instant,
-    /// Whether the next hang is another one than that which was told of.
+    /// True if the next hang is a new one: there was progress since the last one.
     is_armed: bool,
-    /// Whether in that one, processes waited in a loop.
+    /// True if processes waited in a loop in the last hang.
     is_in_loop: bool,
     /// The calls that were told of, until they return, and their ages.
     overdue: HashMap<Call, Duration>,
@@ -190,13 +190,7 @@ impl Progress {
         let busy = self.processors.look(&pids);
         let now = Instant::now();
         let record = self.on_hang.record.clone();
-        // A call that is younger than the one before is another one.
-        self.overdue.retain(|known, before| {
-            let age = calls.iter().find(|(call, _)| call == known).map(|(_, age)| *age);
-            let is_same = age.is_some_and(|age| age >= *before);
-            *before = age.unwrap_or_default();
-            is_same
-        });
+        self.forget_returned(calls);
         if *done != self.done || met == 0 && !is_recorded {
             (self.done, self.idle, self.unrecorded) = (*done, now, now);
             self.is_armed = true;
@@ -241,7 +235,17 @@ impl Progress {
         None
     }
 
-    /// Returns whether the run hung until it ended so.
+    /// Forgets the calls that were told of and have returned. A call that is younger than the one before is another one.
+    fn forget_returned(&mut self, calls: &[(Call, Duration)]) {
+        self.overdue.retain(|known, before| {
+            let age = calls.iter().find(|(call, _)| call == known).map(|(_, age)| *age);
+            let is_same = age.is_some_and(|age| age >= *before);
+            *before = age.unwrap_or_default();
+            is_same
+        });
+    }
+
+    /// Returns the hang in which the run ended.
     fn end(&mut self, end: End) -> Option<Hung> {
         let mut recorded = self.recorded();
         for _ in 0..PATIENCE {
@@ -283,7 +287,7 @@ impl Progress {
     }
 }
 
-/// Whether a process ended otherwise than well, as far as is known.
+/// Returns true if a process is known to have failed.
 fn has_failed(exit: &Exit) -> bool {
     !matches!((exit.kind, exit.code), (ExitKind::Returned, Some(0) | None) | (ExitKind::Executed, _))
 }

@@ -23,7 +23,7 @@ const MOST: usize = 100;
 /// The longest time that progress must last; it is shorter if a process hangs after less than twice of it.
 const LASTING: Duration = Duration::from_secs(10);
 
-/// Whether the launcher received a signal that ends programs.
+/// True if the launcher received a signal that ends programs.
 pub static IS_ENDED: AtomicBool = AtomicBool::new(false);
 
 /// A call by its process and thread.
@@ -35,7 +35,7 @@ struct Hang {
     path: Option<PathBuf>,
     /// The calls that did not return, if it was not noticed by the lack of progress.
     calls: Vec<Call>,
-    /// How many processes had failed before.
+    /// Number of processes that had failed before.
     failed: u64,
     /// Since when there is progress, and when that was since 1970.
     progress: Option<(Instant, u64)>,
@@ -139,7 +139,7 @@ fn keep(path: &Path, waits: &dyn Waits) -> io::Result<()> {
     file.persist(path).map(drop).map_err(|error| error.error)
 }
 
-/// Whether a file is of a hang of this run.
+/// Returns true if a file contains a hang of this run.
 pub fn is_own(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix()))
 }

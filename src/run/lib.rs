@@ -70,9 +70,11 @@ use cupeer_views::text::suppressed::unmatched;
 use faults::Faults;
 use gate::Gate;
 use hang::{Hangs, OnHang};
+use orphans::Orphan;
 use page::{Image, Page};
 use ran::Run;
 use samples::Samples;
+use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::Path;
@@ -92,41 +94,22 @@ pub fn command(mut args: RunArgs, read: ReadWaits) -> Result<ExitCode> {
     output::be_quiet(args.quiet);
     let gate = Gate::new(&args)?;
     if gate.is_some() {
-        // Who asks for a status where rules are broken wants them checked.
+        // A status that depends on rules needs them to be checked.
         let option = if args.error_exitcode.is_some() { "--error-exitcode" } else { "--error-on" };
         check::imply(&mut args.options, option)?;
     }
     let args = &args;
-    let suppressions = suppressions::read(&args.suppressions)?;
-    let error_on = gate.as_ref().and_then(|gate| gate.chosen.clone());
-    let mut how = How {
-        suppressions,
-        decides: gate.is_some(),
-        error_on,
-        annotates: annotations::are_read(),
-        no_source: args.no_source,
-        launched: 0,
-    };
+    let mut how = how(args, gate.as_ref())?;
     let begun = SystemTime::now();
     let name = script::name(&args.program);
-    let mut settings = Settings::new(&args.options, Some(&name))?;
+    let settings = Settings::new(&args.options, Some(&name))?;
     let mut environment = settings.apply(Environment::inherited())?;
     args.error_on.iter().for_each(|rules| environment.set(env::ERROR_ON, rules));
     settings.verdicts.iter().filter_map(Verdicts::warning).for_each(|line| output::complain(&line));
     let command: Vec<String> = args.program.iter().map(|word| quoted(&word.to_string_lossy())).collect();
     settings.job.iter().for_each(|job| job.tell_command(&command.join(" ")));
     if args.exec {
-        settings.verdicts.iter_mut().for_each(Verdicts::keep);
-        if let Some(note) = program::obstacle(&args.program[0]) {
-            output::complain(&note);
-        }
-        settings.seed_drawn().iter().for_each(|line| output::note(line));
-        settings.job.iter().filter_map(Job::displaced).for_each(output::complain);
-        if let Some(job) = settings.job.filter(Job::is_at_home) {
-            // Nobody of us will be there in the end.
-            kept::prune(Some(&job.directory)).iter().for_each(|line| output::note(line));
-        }
-        match child::exec(&args.program, &environment)? {}
+        match become_program(args, settings, &environment)? {}
     }
     if args.reduce && settings.job.is_none() {
         bail!("--reduce is for a recording, and nothing is recorded; leave out --record off");
@@ -140,60 +123,125 @@ pub fn command(mut args: RunArgs, read: ReadWaits) -> Result<ExitCode> {
     let record = settings.job.as_ref().map(|job| job.directory.clone());
     let on_hang = args.on_hang.map(|asked| OnHang { asked, read, record: record.clone(), page: None });
     let run = watched(&args.program, environment, settings.driver.as_ref(), on_hang, record.as_deref());
-    let seen = faults.as_ref().map(Faults::seen).unwrap_or_default();
-    let is_ours_to_tell = settings.job.as_ref().is_none_or(Job::is_ours_alone);
+    let fired = faults.as_ref().map(Faults::seen).unwrap_or_default();
+    let summarizes_plans = settings.job.as_ref().is_none_or(Job::is_ours_alone);
     let seed = settings.seed_drawn();
-    let job = settings.job.filter(|job| {
-        let is_gone = job.remove_if_empty();
-        if is_gone && job.is_at_home() {
-            home::note_unrecorded(&name);
-        }
-        !is_gone
-    });
+    let job = settings.job.filter(|job| !remove_if_empty(job, &name));
     let mut run = run?;
     if let Some(job) = job.as_ref().filter(|job| !job.is_inherited()) {
         told::wait_for_the_last(&job.directory);
     }
     orphans::reap_the_last(run.process.0, &mut run.orphans);
     how.launched = run.process.0 as u32;
-    let (run, how) = (run, how);
-    if let Some(job) = &job {
-        let end = match run.end {
-            End::Exited(status) => end::End::Returned(status),
-            End::Killed(signal) => end::End::Signal(signal as u8),
-        };
-        job.tell_ends(&args.program[0], run.process, &run.all_ends(end));
-        run.bypasses.iter().for_each(|(process, driver)| job.tell_bypass(process, driver));
-        job.tell_lost(run.record_lost, run.unrecorded);
+    job.iter().for_each(|job| complete(job, &args.program[0], &run));
+    let Told { lines: recorded, report } = summary(job.as_ref(), &how, begun, run.reached);
+    let of_plans = if summarizes_plans { of_plans(faults.as_ref(), &fired, unmasked) } else { Vec::new() };
+    let lines = lines(args, job.as_ref(), &run, recorded, of_plans, seed);
+    lines.iter().for_each(output::sum_up);
+    if let Some(report) = &report {
+        unmatched(&report.suppressions).iter().for_each(|line| tracing::debug!("{line}"));
+        if !job.as_ref().is_some_and(Job::is_inherited) {
+            // If stderr is closed, nobody reads the annotations.
+            let _ = annotations::write(report, io::stderr().lock());
+        }
     }
-    let of_run =
-        |job: &Job| told::of_run(&job.directory, &home::shown(&job.directory), &how, of_this_run(job, begun));
-    let Told { lines: recorded, report } = match &job {
-        Some(job) if job.is_ours_alone() => told::whole(&job.directory, &home::shown(&job.directory), &how),
-        Some(job) if !job.is_inherited() => of_run(job),
-        // An outer cupeer tells of it.
-        Some(job) if how.decides => Told { lines: Vec::new(), ..of_run(job) },
-        _ => Told::default(),
+    let broken = gate.as_ref().and_then(|gate| gate.broken(report.as_ref(), &run));
+    Ok(end_as(replaced(args, broken, &run, &fired)))
+}
+
+/// Returns the request for the summary.
+fn how(args: &RunArgs, gate: Option<&Gate>) -> Result<How> {
+    Ok(How {
+        suppressions: suppressions::read(&args.suppressions)?,
+        decides: gate.is_some(),
+        error_on: gate.and_then(|gate| gate.chosen.clone()),
+        annotates: annotations::are_read(),
+        no_source: args.no_source,
+        launched: 0,
+    })
+}
+
+/// Replaces this process by the program (`--exec`), after the notes that would otherwise follow the run.
+fn become_program(args: &RunArgs, mut settings: Settings, environment: &Environment) -> Result<Infallible> {
+    settings.verdicts.iter_mut().for_each(Verdicts::keep);
+    if let Some(note) = program::obstacle(&args.program[0]) {
+        output::complain(&note);
+    }
+    settings.seed_drawn().iter().for_each(|line| output::note(line));
+    settings.job.iter().filter_map(Job::displaced).for_each(output::complain);
+    if let Some(job) = settings.job.filter(Job::is_at_home) {
+        // No launcher remains that could delete old recordings at the end.
+        kept::prune(Some(&job.directory)).iter().for_each(|line| output::note(line));
+    }
+    child::exec(&args.program, environment)
+}
+
+/// Removes the recording of a run that recorded nothing. Returns true if it did.
+fn remove_if_empty(job: &Job, name: &OsStr) -> bool {
+    let is_removed = job.remove_if_empty();
+    if is_removed && job.is_at_home() {
+        home::note_unrecorded(name);
+    }
+    is_removed
+}
+
+/// Adds to a recording what only the launcher saw of the run.
+fn complete(job: &Job, program: &OsStr, run: &Run) {
+    let end = match run.end {
+        End::Exited(status) => end::End::Returned(status),
+        End::Killed(signal) => end::End::Signal(signal as u8),
     };
-    let mut recorded = recorded;
-    if let Some(report) = report.as_ref().filter(|_| job.as_ref().is_some_and(Job::is_ours_alone)) {
-        let launchers = summary::without_call(report, run.reached);
-        recorded.extend(launchers.and_then(|line| home::standing("launchers", line)).map(Line::from));
+    job.tell_ends(program, run.process, &run.all_ends(end));
+    run.bypasses.iter().for_each(|(process, driver)| job.tell_bypass(process, driver));
+    job.tell_lost(run.record_lost, run.unrecorded);
+}
+
+/// Returns the lines about the recording, and its report if that was built. `reached` counts the processes that reached the driver.
+fn summary(job: Option<&Job>, how: &How, begun: SystemTime, reached: u32) -> Told {
+    let Some(job) = job else { return Told::default() };
+    let shown = home::shown(&job.directory);
+    if job.is_ours_alone() {
+        let mut told = told::whole(&job.directory, &shown, how);
+        let launchers = told.report.as_ref().and_then(|report| summary::without_call(report, reached));
+        let line = launchers.and_then(|line| home::standing("launchers", line));
+        told.lines.extend(line.map(Line::from));
+        return told;
     }
-    let is_recorded = !recorded.is_empty();
-    let is_told_elsewhere = job.as_ref().is_some_and(Job::is_inherited);
+    if job.is_inherited() && !how.decides {
+        return Told::default();
+    }
+    let mut told = told::of_run(&job.directory, &shown, how, of_this_run(job, begun));
+    if job.is_inherited() {
+        // The cupeer that made the recording prints them.
+        told.lines.clear();
+    }
+    told
+}
+
+/// Returns the lines about fault plans and denied pairs.
+fn of_plans(faults: Option<&Faults>, fired: &[Fault], unmasked: Option<&str>) -> Vec<Line> {
+    let of_faults = faults.filter(|faults| faults.is_ours()).map(|_| plans::lines(fired));
+    let unmasked = unmasked.and_then(|text| home::standing("denied-pairs", text.to_owned()));
+    of_faults.into_iter().flatten().chain(unmasked).map(Line::from).collect()
+}
+
+/// Returns the lines at the end of a run: `recorded` about its recording, `of_plans` about its fault plans, and all others.
+fn lines(
+    args: &RunArgs,
+    job: Option<&Job>,
+    run: &Run,
+    recorded: Vec<Line>,
+    of_plans: Vec<Line>,
+    seed: Option<String>,
+) -> Vec<Line> {
     let warning = |text| Line::bad(Mark::Warning, text);
-    let blind = || run.blind().into_iter().map(warning).collect();
-    let mut lines = if is_recorded || is_told_elsewhere { recorded } else { blind() };
-    if is_ours_to_tell {
-        let told = faults.iter().filter(|faults| faults.is_ours());
-        lines.extend(told.flat_map(|_| plans::lines(&seen)).map(Line::from));
-        lines.extend(
-            unmasked.and_then(|text| home::standing("denied-pairs", text.to_owned())).map(Line::from),
-        );
-    }
-    let unreached = if is_recorded { &[][..] } else { &run.unreached };
-    if let Some(job) = &job {
+    let is_recorded = !recorded.is_empty();
+    let mut lines = match job.is_some_and(Job::is_inherited) || is_recorded {
+        true => recorded,
+        false => run.blind().into_iter().map(warning).collect(),
+    };
+    lines.extend(of_plans);
+    if let Some(job) = job {
         lines.extend(job.displaced().map(|text| warning(text.to_owned())));
         if args.reduce {
             lines.extend((!job.is_inherited()).then(|| reduce::reduce(&job.directory).into()));
@@ -207,17 +255,9 @@ pub fn command(mut args: RunArgs, read: ReadWaits) -> Result<ExitCode> {
     }
     lines.extend(seed.map(Line::from));
     lines.extend(run.unused.clone().filter(|_| job.is_none()).map(Line::from));
+    let unreached = if is_recorded { &[][..] } else { &run.unreached };
     lines.extend(unreached.iter().chain(&run.notes).cloned().map(warning));
-    lines.iter().for_each(output::sum_up);
-    if let Some(report) = &report {
-        unmatched(&report.suppressions).iter().for_each(|line| tracing::debug!("{line}"));
-        if !is_told_elsewhere {
-            // Nobody is left to tell where stderr is closed.
-            let _ = annotations::write(report, io::stderr().lock());
-        }
-    }
-    let broken = gate.as_ref().and_then(|gate| gate.broken(report.as_ref(), &run));
-    Ok(end_as(replaced(args, broken, &run, &seen)))
+    lines
 }
 
 /// Tells the processes of a record that have our page. Other launchers may have had our number: before us, or in another
@@ -235,7 +275,7 @@ fn of_this_run(job: &Job, begun: SystemTime) -> impl Fn(&record::Process) -> boo
     }
 }
 
-/// How a run ends where what was found takes the place of the program's status; says so, and why.
+/// Returns the end of the run, in which a finding may replace the program's status, and prints the reason.
 fn replaced(args: &RunArgs, broken: Option<(u8, String)>, run: &Run, seen: &[Fault]) -> End {
     let ended = run.hung.as_ref().and_then(|hung| hung.status);
     let ended = ended.map(|status| (status, "the job hung (--on-hang)".to_owned()));
@@ -282,71 +322,39 @@ fn watched(
     record: Option<&Path>,
 ) -> Result<Run> {
     let obstacle = program::obstacle(&program[0]);
-    let failed = |error: &io::Error| tracing::debug!("cannot share a page with the program: {error}");
-    let page = Page::new().inspect_err(failed).ok().map(Arc::new);
-    match &page {
-        Some(page) => environment.set(env::STATUS, page.path()),
-        None => environment.remove(env::STATUS),
-    }
+    let page = share_page(&mut environment);
     let for_debugger = environment.get(env::STOP_ON).is_some_and(|rules| !rules.is_empty());
     let before = mask::take_over();
-    let started = Child::start(program, &environment, &before, page.as_deref());
-    let child = started.inspect_err(|_| before.restore())?;
+    let child =
+        Child::start(program, &environment, &before, page.as_deref()).inspect_err(|_| before.restore())?;
     tracing::debug!("started process {}", child.pid());
     let watch = Watch::start(child.pid(), driver.map(|chosen| chosen.library.clone()));
     let samples = page.as_ref().zip(record).and_then(|(page, record)| Samples::start(page, record));
     let hangs = on_hang.map(|on_hang| Hangs::start(OnHang { page: page.clone(), ..on_hang }));
     let mut orphans = Vec::new();
-    let note = |signal: i32, pid: u32, name: &str| {
-        if let Some(record) = record {
-            job::tell_signal(record, signal, pid, name);
-        }
-    };
-    let end = signals::wait(&child, for_debugger, &mut orphans, note);
+    let end = wait(&child, for_debugger, &mut orphans, record);
     let ended = cupeer_record::clock::monotonic();
-    if child.last_name() == TIMEOUT && end == End::Exited(status::TIMED_OUT) {
-        note(libc::SIGTERM, child.pid() as u32, TIMEOUT);
-    }
     let hung = hangs.and_then(|hangs| hangs.stop(end));
     drop(samples);
     let mut seen = watch.stop();
     if !is_watched(&environment) {
-        // Nobody misses a call.
         seen.loaded.clear();
     }
     let reached = page.as_ref().map(|page| page.status().reached.load(Acquire));
-    if let Some(reached) = reached {
-        tracing::debug!("processes that reached the driver: {reached}");
-    }
+    reached.iter().for_each(|count| tracing::debug!("processes that reached the driver: {count}"));
     let (bypasses, ends) = (std::mem::take(&mut seen.bypasses), std::mem::take(&mut seen.ends));
     let (mut notes, mut unreached) = notes(&program[0], obstacle, seen, reached);
     notes.extend(keepers::sentences(record));
     let mut unused = None;
-    if let Some(page) = &page {
-        if reached == Some(0) && notes.is_empty() && unreached.is_empty() {
-            let name = &program[0];
-            let reason = preloading::by_sanitizer(name, end)
-                .or_else(|| without_us(name, page, &child, end))
-                .or_else(|| preloading::by_itself(name, end));
-            unreached.extend(reason);
-            unreached.extend(program::obstacles_in_shell(program));
-            let has_no_driver = driver.is_none() && end == End::Exited(status::NOT_FOUND);
-            unreached.extend(
-                Some(&program[0]).filter(|_| has_no_driver).and_then(|name| program::missing_driver(name)),
-            );
-            unused =
-                (unreached.is_empty() && is_recorded(&environment)).then(|| driver::unused(driver, program));
-        }
-        notes.extend(page.dropped().map(|(count, name)| dropped(count, &name)));
-        if page.status().nameless.load(Acquire) != 0 {
-            notes.push(driver::NO_RUNTIME.to_owned());
-        }
+    if let Some(page) = page.as_deref().filter(|_| reached == Some(0))
+        && notes.is_empty()
+        && unreached.is_empty()
+    {
+        unreached = refusals(program, page, &child, end, driver);
+        unused = (unreached.is_empty() && is_recorded(&environment)).then(|| driver::unused(driver, program));
     }
+    notes.extend(page.iter().flat_map(|page| losses(page)));
     let told = |of: fn(&Status) -> &AtomicU32| page.as_ref().map(|page| of(page.status()).load(Acquire));
-    let record_lost = told(|status| &status.record_lost).unwrap_or(0);
-    if let lost @ 1.. = record_lost {
-        notes.push(format!("{} could not record everything", counted(lost.into(), "process")));
-    }
     Ok(Run {
         end,
         process: (child.pid(), child.started()),
@@ -356,7 +364,7 @@ fn watched(
         reached: reached.unwrap_or(0),
         hung,
         findings: told(|status| &status.findings),
-        record_lost,
+        record_lost: told(|status| &status.record_lost).unwrap_or(0),
         unrecorded: told(|status| &status.unrecorded).unwrap_or(0),
         bypasses,
         notes,
@@ -367,7 +375,62 @@ fn watched(
     })
 }
 
-/// Whether anything is made of calls in an environment.
+/// Waits for the program, passes signals on to it, and notes in the recording those that the launcher received.
+fn wait(child: &Child, for_debugger: bool, orphans: &mut Vec<Orphan>, record: Option<&Path>) -> End {
+    let note = |signal: i32, pid: u32, name: &str| {
+        if let Some(record) = record {
+            job::tell_signal(record, signal, pid, name);
+        }
+    };
+    let end = signals::wait(child, for_debugger, orphans, note);
+    if child.last_name() == TIMEOUT && end == End::Exited(status::TIMED_OUT) {
+        note(libc::SIGTERM, child.pid() as u32, TIMEOUT);
+    }
+    end
+}
+
+/// Creates the page that the launcher shares with the program's processes, and names it in their environment.
+fn share_page(environment: &mut Environment) -> Option<Arc<Page>> {
+    let failed = |error: &io::Error| tracing::debug!("cannot share a page with the program: {error}");
+    let page = Page::new().inspect_err(failed).ok().map(Arc::new);
+    match &page {
+        Some(page) => environment.set(env::STATUS, page.path()),
+        None => environment.remove(env::STATUS),
+    }
+    page
+}
+
+/// Returns the reasons why a program ran without the library or found no driver, as sentences.
+fn refusals(
+    program: &[OsString],
+    page: &Page,
+    child: &Child,
+    end: End,
+    driver: Option<&Chosen>,
+) -> Vec<String> {
+    let name = &program[0];
+    let reason = preloading::by_sanitizer(name, end)
+        .or_else(|| without_us(name, page, child, end))
+        .or_else(|| preloading::by_itself(name, end));
+    let has_no_driver = driver.is_none() && end == End::Exited(status::NOT_FOUND);
+    let missing = if has_no_driver { program::missing_driver(name) } else { None };
+    reason.into_iter().chain(program::obstacles_in_shell(program)).chain(missing).collect()
+}
+
+/// Returns the parts of the run that processes say they could not follow, as sentences.
+fn losses(page: &Page) -> Vec<String> {
+    let mut notes: Vec<String> =
+        page.dropped().map(|(count, name)| dropped(count, &name)).into_iter().collect();
+    if page.status().nameless.load(Acquire) != 0 {
+        notes.push(driver::NO_RUNTIME.to_owned());
+    }
+    if let lost @ 1.. = page.status().record_lost.load(Acquire) {
+        notes.push(format!("{} could not record everything", counted(lost.into(), "process")));
+    }
+    notes
+}
+
+/// Returns true if cupeer logs, records, or changes calls in an environment.
 fn is_watched(environment: &Environment) -> bool {
     is_recorded(environment) || is_set(environment, env::LOG) || faults::are_asked_for(environment)
 }
@@ -388,7 +451,7 @@ fn without_us(program: &OsStr, page: &Page, child: &Child, end: End) -> Option<S
     let image = page.image();
     let became = matches!(image, Image::Became(_));
     match image {
-        // What the loader itself refuses ends so.
+        // The loader ends with this status if it refuses a program.
         Image::Never if status != status::NOT_FOUND => {
             Some(format!("{} ran without {library}: its loader did not load it", program.display()))
         }
@@ -415,7 +478,7 @@ fn dropped(count: u32, name: &str) -> String {
     )
 }
 
-/// What is to be said in any case, and why no process reached the driver.
+/// Returns the notes for any run, and the reasons why no process reached the driver.
 fn notes(
     program: &OsStr,
     obstacle: Option<String>,

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// The most ends that are kept.
 const MOST: usize = 4096;
-/// How often, and how long, is waited for orphans that are about to end.
+/// Number of looks, and the pause between them, while orphans end.
 const PATIENCE: u32 = 100;
 const MOMENT: Duration = Duration::from_millis(2);
 

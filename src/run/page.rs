@@ -49,7 +49,7 @@ impl Page {
         Ok(page)
     }
 
-    /// What the processes have said.
+    /// Returns the counts of the processes.
     pub fn status(&self) -> &Status {
         // SAFETY: the mapping lives as long as `self`, is page-aligned, and holds only atomics, for
         // which any bytes are valid.
@@ -61,7 +61,7 @@ impl Page {
         format!("/proc/{}/fd/{}", std::process::id(), self.fd.as_raw_fd())
     }
 
-    /// How many processes began with our library and without LD_PRELOAD, and the name of the last.
+    /// Returns the number of processes that began with the library and without LD_PRELOAD, and the name of the last one.
     pub fn dropped(&self) -> Option<(u32, String)> {
         let count = self.status().dropped.load(Acquire);
         (count > 0).then(|| (count, name(&self.status().dropper)))
@@ -72,7 +72,7 @@ impl Page {
         self.status().launched.store(pid as u32, Release);
     }
 
-    /// What was last seen of our library in that process.
+    /// Returns the last image of the started process in which the library began.
     pub fn image(&self) -> Image {
         let status = self.status();
         match (status.loaded.load(Acquire), status.ended.load(Acquire)) {

@@ -23,7 +23,7 @@ const READINGS: u32 = 8;
 /// A thread that polls uses less than this between two waits.
 const POLL: Duration = Duration::from_micros(500);
 
-/// What a process has used since the begin of a window.
+/// Use of a process since the begin of a window.
 struct Used {
     started: u64,
     began: Instant,
@@ -34,7 +34,7 @@ struct Used {
     threads: HashMap<i32, Ran>,
 }
 
-/// What a thread has used of the processor, for how long it waited for one, and how often it got one.
+/// Scheduler statistics of a thread: its time on a processor, its time in the queue, and the number of times that it ran.
 #[derive(Clone, Copy, Default)]
 struct Ran {
     used: Duration,
@@ -42,7 +42,7 @@ struct Ran {
     times: u32,
 }
 
-/// Whether a thread could run, if it got a processor.
+/// Readiness of a job: whether a thread would run if it got a processor.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ready {
     None,
@@ -51,7 +51,7 @@ pub enum Ready {
     Surely,
 }
 
-/// What a main thread does: how often it had waited at the last look, how often that has changed, and whether it was there at the
+/// State of a main thread: its number of waits at the last look, the number of changes of that, and whether it existed at the
 /// first look.
 struct Sleeps {
     waits: u64,
@@ -60,7 +60,7 @@ struct Sleeps {
 }
 
 pub struct Processors {
-    /// How long a window lasts, in which nobody computes.
+    /// Length of a window in which nothing may compute.
     limit: Duration,
     processes: HashMap<u32, Used>,
     sleeps: HashMap<u32, Sleeps>,
@@ -85,7 +85,7 @@ impl Processors {
         let stat = process.stat().ok()?;
         let (own, children) =
             (time(stat.utime + stat.stime), time((stat.cutime + stat.cstime).max(0) as u64));
-        // Of a process that may not be read, none is known.
+        // The input and output of a process that may not be read counts as none.
         let stored = process.io().map_or(0, |io| io.read_bytes.wrapping_add(io.write_bytes));
         let is_new = self.processes.get(&pid).is_none_or(|used| used.started != stat.starttime);
         // All that a new process has used is new.
@@ -207,7 +207,7 @@ fn main(pid: u32) -> Option<Task> {
     Process::new(pid as i32).and_then(|process| process.task_from_tid(pid as i32)).ok()
 }
 
-/// How often a thread has waited.
+/// Returns the number of times that a thread has waited.
 fn waits(task: &Task) -> Option<u64> {
     task.status().ok()?.voluntary_ctxt_switches
 }

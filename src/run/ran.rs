@@ -1,4 +1,4 @@
-//! What is seen of a run when it has ended.
+//! Results of a run: its end, and the observations about its processes.
 
 use crate::child::End;
 use crate::hang::Hung;
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 /// A program that has run, and what was seen of its processes.
 pub struct Run {
-    /// How the started program ended.
+    /// End of the started program.
     pub end: End,
     /// The process that was started: its pid, and when it was started.
     pub process: (libc::pid_t, u64),
@@ -21,28 +21,28 @@ pub struct Run {
     pub orphans: Vec<Orphan>,
     /// When descendants ran, and were seen to have ended.
     pub ends: BTreeMap<(libc::pid_t, u64), end::Span>,
-    /// How many processes met the driver under cupeer.
+    /// Number of processes that met the driver under cupeer.
     pub reached: u32,
     /// That it hung until it ended.
     pub hung: Option<Hung>,
-    /// How many findings at calls are warnings or errors; `None` where they could not be counted.
+    /// Number of warnings and errors at calls; `None` if they could not be counted.
     pub findings: Option<u32>,
-    /// How many processes could not record everything.
+    /// Number of processes that could not record everything.
     pub record_lost: u32,
-    /// How many of them have no record.
+    /// Number of these that have no recording.
     pub unrecorded: u32,
     /// Processes that used a driver without our library, and the driver.
     pub bypasses: Vec<(String, PathBuf)>,
-    /// Where the preload library did not take effect, a sentence each.
+    /// Sentences about places at which the preload library did not take effect.
     pub notes: Vec<String>,
     /// Why no process reached the driver, a sentence each. A cupeer within this one has its own page: only where nothing was
     /// recorded either is this so.
     pub unreached: Vec<String>,
     /// That no process loaded a driver, where nothing stood in its way: a sentence.
     pub unused: Option<String>,
-    /// How many processes had a driver of which no watched call was seen.
+    /// Number of processes that loaded a driver without a call that cupeer saw.
     pub unseen: u32,
-    /// How many libraries' calls went past us, counted once a process.
+    /// Number of libraries whose calls bypassed cupeer, counted once per process.
     pub escaped: u32,
 }
 
@@ -59,12 +59,12 @@ impl Run {
         all
     }
 
-    /// Whether a driver was loaded, and no call seen in any process.
+    /// Returns true if a driver was loaded, and no call was seen in any process.
     pub fn is_unseen(&self) -> bool {
         self.unseen > 0 && self.unseen >= self.reached
     }
 
-    /// What went past us, where no record tells it.
+    /// Returns sentences about calls that bypassed cupeer, for a run whose recording does not report them.
     pub fn blind(&self) -> Vec<String> {
         let hint = "'cupeer doctor -- PROGRAM' looks for the reason";
         // Others that called have nobody to be said of: programs have such helpers.

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 /// The least time between two samples, and the part of the time since the first one: programs may fail for hours.
 const PAUSE: (Duration, u32) = (Duration::from_millis(200), 16);
-/// How long the end of the run waits for a sample: NVML may hang.
+/// The longest wait for a sample at the end of the run: NVML may hang.
 const LIMIT: Duration = Duration::from_secs(2);
 
 /// The thread that asks, as long as this lives.

@@ -13,7 +13,7 @@ use cupeer_spec::proc::Stat;
 use std::ffi::{CStr, CString};
 use std::time::Duration;
 
-/// How long a group may take to wake up: what is still stopped afterwards was not continued with the launcher.
+/// Time in which a group wakes up. A process that is stopped afterwards was not continued together with the launcher.
 const WAKING: Duration = Duration::from_millis(20);
 /// The pause of the helper between two looks at the program.
 const PAUSE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 20_000_000 };
@@ -25,7 +25,7 @@ pub fn is_of_terminal(signal: i32) -> bool {
 
 #[derive(Default)]
 pub struct Stops {
-    /// Whether the launcher has received a stop of the terminal, and the program has not stopped since.
+    /// True if the launcher received a stop from the terminal, and the program has not stopped since.
     is_asked: bool,
     /// The last helper, whose SIGCONT is not for the program.
     helper: Option<libc::pid_t>,

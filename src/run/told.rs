@@ -1,4 +1,4 @@
-//! What a run tells of its recording when it ends. This reads the report, unless the recording is large; the lines are
+//! The summary of a recording when its run ends. This reads the report, unless the recording is large; the lines are
 //! [`cupeer_views::summary`]'s.
 
 use super::hung;
@@ -19,7 +19,7 @@ use std::{fs, io};
 
 /// The largest record that is read at the end of a run: a second or two.
 const MOST_READ: u64 = 1 << 30;
-/// How often, and how long, is waited for processes that are about to end.
+/// Number of looks, and the pause between them, while processes end.
 const PATIENCE: u32 = 5;
 const MOMENT: Duration = Duration::from_millis(40);
 
@@ -75,7 +75,7 @@ pub fn whole(directory: &Path, shown: &str, how: &How) -> Told {
     }
 }
 
-/// How large a record is.
+/// Returns the size of a recording.
 fn size(directory: &Path) -> u64 {
     let list = |directory: &Path| fs::read_dir(directory).into_iter().flatten().flatten();
     let of = |entry: fs::DirEntry| entry.metadata().map_or(0, |about| about.len());

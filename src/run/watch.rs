@@ -12,6 +12,7 @@ use cupeer_launch::program::MUSL;
 use cupeer_record::clock::monotonic;
 use cupeer_record::host;
 use cupeer_spec::function::Library;
+use cupeer_spec::launchers::{LAUNCHERS, Launcher, Notation};
 use cupeer_spec::proc::{Stat, StatPath};
 use cupeer_spec::record::end::Span;
 use std::collections::{BTreeMap, HashSet};
@@ -26,40 +27,39 @@ use std::time::{Duration, Instant};
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
 /// A look takes at most this fraction of the time.
 const SHARE: u32 = 20;
-/// How the C library's file is called: also before glibc 2.34.
+/// Beginnings of the name of the C library's file, for all versions of glibc.
 const LIBC: [&str; 2] = ["/libc.so.6", "/libc-2."];
 /// Why our library is not in a process.
 const LOST: &str = "because its environment has lost cupeer's LD_PRELOAD";
-/// How many processes are named; more are counted.
+/// The most processes that are named; more are counted.
 const MOST_NAMED: usize = 5;
 
-/// A program beyond which the environment is another, and the `--format` of `cupeer env` that serves it.
+/// A program that may not pass the environment on, and the `--format` of `cupeer env` for it.
 pub type Crossing = (&'static str, &'static str);
 
-static CROSSINGS: &[(&str, &[&str])] = &[
-    ("docker", &["docker", "podman", "nerdctl"]),
-    ("k8s", &["kubectl"]),
-    ("mpirun", &["mpirun", "mpiexec", "orterun", "prterun"]),
-    ("srun", &["srun", "sbatch"]),
-    ("ray", &["ray", "raylet"]),
-    ("sh", &["ssh", "sudo", "su", "doas"]),
-];
-
-/// In the order in which they are spoken of.
+/// Returns all crossings, in the order of their notes. Those of a shell are last: they often only start a launcher.
 fn crossings() -> impl Iterator<Item = Crossing> {
-    CROSSINGS.iter().flat_map(|(format, names)| names.iter().map(|name| (*name, *format)))
+    let is_shell =
+        |launcher: &Launcher| launcher.format.is_some_and(|format| format.notation == Notation::Exports);
+    let launchers = [false, true]
+        .into_iter()
+        .flat_map(move |shells| LAUNCHERS.iter().filter(move |launcher| is_shell(launcher) == shells));
+    launchers.flat_map(|launcher| {
+        let format = launcher.format.map_or("sh", |format| format.name);
+        launcher.barriers.iter().map(move |name| (*name, format))
+    })
 }
 
 pub fn crossing(name: &str) -> Option<Crossing> {
     crossings().find(|(known, _)| *known == name)
 }
 
-/// What helps.
+/// Returns the remedy for a crossing.
 pub fn hint((name, format): Crossing) -> String {
     format!("for what {name} starts, 'cupeer env --format {format}' prints the environment")
 }
 
-/// What to say where no process reached the driver.
+/// Returns the sentence about a crossing if no process reached the driver.
 pub fn note(crossing: Crossing) -> String {
     let (name, hint) = (crossing.0, hint(crossing));
     format!("no process reached the driver under cupeer, and the environment may not cross {name}; {hint}")
@@ -294,7 +294,7 @@ fn mapped(maps: &[u8], chosen: Option<&Path>) -> (Option<PathBuf>, bool) {
     (driver, is_ours)
 }
 
-/// Whether an environment still has our library in LD_PRELOAD.
+/// Returns true if the environment still has the library in LD_PRELOAD.
 fn names_preload(environment: &[u8]) -> bool {
     let variables = environment.split(|byte| *byte == 0);
     let values = variables.filter_map(|entry| entry.strip_prefix(LD_PRELOAD.as_bytes())?.strip_prefix(b"="));

@@ -1,6 +1,5 @@
-//! C types that only the simulated driver needs, as cuda.h lays them out.
-//!
-//! What belongs here: structures and opaque handles beyond [`cupeer_spec::abi`]. What does not: behaviour.
+//! C types that only the simulated driver needs, as cuda.h lays them out: structures and opaque handles beyond
+//! [`cupeer_spec::abi`].
 
 // Names of types and fields are as cuda.h spells them.
 #![allow(non_camel_case_types, non_snake_case)]
@@ -38,7 +37,7 @@ pub(crate) struct CUexecAffinityParam {
     pub smCount: u32,
 }
 
-/// `CUstreamAttrValue`: what it holds depends on the attribute.
+/// `CUstreamAttrValue`, whose content depends on the attribute.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 pub(crate) struct CUstreamAttrValue {

@@ -1,8 +1,8 @@
 //! libcupeer_sim.so: a CUDA driver without a GPU.
 //!
-//! The way of a call: `api::exports` (a symbol that only jumps) → [`api`] (checks and converts what comes from
-//! C) → [`engine`] (what a driver does, in ordinary Rust). Nothing comes back from `engine` but an answer or
-//! a failure with the driver's own words; `api` turns it into the result code.
+//! The path of a call: `api::exports` (a symbol that only jumps) → [`api`] (checks and converts the arguments from C) →
+//! [`engine`] (the behavior, in ordinary Rust). `engine` returns a value, or a failure with the driver's messages; `api` turns
+//! it into the result code.
 //!
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!
@@ -10,14 +10,13 @@
 //! - `abi`: C types.
 //! - `api`: the functions as C calls them, and their symbols.
 //!
-//! The library is `libcuda.so.1` for the programs that load it, and works alone: it knows nothing of the
-//! preload library.
+//! Programs load the library as `libcuda.so.1`. It works alone, without the preload library.
 
 mod abi;
 mod api;
 mod engine;
 
-// What the command reads before it leads a program here.
+// The command reads this note before it lets a program load this library.
 #[used]
 #[unsafe(link_section = ".note.cupeer")]
 static VERSION: cupeer_spec::version::Note = cupeer_spec::version::Note::OWN;

@@ -83,19 +83,11 @@ macro_rules! enumerations {
         #[repr(transparent)]
         pub struct $name(pub $int);
         impl $name {
-            /// Values in the header, with their names. Code that runs inside programs uses [`Self::values`],
-            /// which needs no relocations.
+            /// Values in the header, with their names.
             pub const VALUES: &'static [($int, &'static str)] = &[$(($number, stringify!($value)),)*];
-            /// Returns these values one by one.
-            pub fn values() -> impl Iterator<Item = ($int, &'static str)> {
-                const ALL: &[($int, &str)] = $name::VALUES;
-                static NUMBERS: [$int; ALL.len()] = crate::fields!(ALL.0: $int = 0);
-                crate::texts!(static NAMES = ALL.1);
-                NUMBERS.iter().copied().zip(NAMES.all())
-            }
             /// The name of this value in the header.
             pub fn name(self) -> Option<&'static str> {
-                Self::values().find(|(number, _)| *number == self.0).map(|(_, name)| name)
+                Self::VALUES.iter().find(|(number, _)| *number == self.0).map(|(_, name)| *name)
             }
         }
     )*};

@@ -1,61 +1,35 @@
 //! Methods by which calls bypass cupeer and reach the driver, as logs, recordings, and reports name them.
 
-/// A method by which calls bypass cupeer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Bypass {
-    /// Bound to its own scope first.
-    DeepBind,
-    /// In a namespace into which nothing is preloaded.
-    Dlmopen,
-    /// The library looked up the next definition from outside the global scope.
-    Next,
-    /// The library has a variable with the name of an intercepted function.
-    DataSymbol,
-    /// The library is a second driver.
-    SecondDriver,
-    /// The library is bound to a driver that was loaded before cupeer.
-    DriverFirst,
-    /// The library replaces driver functions by its own.
-    Diverts,
-    /// The library is a driver, or replaces one, under another soname.
-    OtherSoname,
-    /// The library is a driver in a process without cupeer.
-    NotLoaded,
-    /// The driver received no call through cupeer, for whatever reason.
-    Unseen,
+named! {
+    /// A method by which calls bypass cupeer.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Bypass {
+        /// Bound to its own scope first.
+        DeepBind = "RTLD_DEEPBIND",
+        /// In a namespace into which nothing is preloaded.
+        Dlmopen = "dlmopen",
+        /// The library looked up the next definition from outside the global scope.
+        Next = "RTLD_NEXT",
+        /// The library has a variable with the name of an intercepted function.
+        DataSymbol = "data symbol",
+        /// The library is a second driver.
+        SecondDriver = "second driver",
+        /// The library is bound to a driver that was loaded before cupeer.
+        DriverFirst = "driver before cupeer",
+        /// The library replaces driver functions by its own.
+        Diverts = "dlsym replaced",
+        /// The library is a driver, or replaces one, under another soname.
+        OtherSoname = "another soname",
+        /// The library is a driver in a process without cupeer.
+        NotLoaded = "libcupeer.so not loaded",
+        /// The driver received no call through cupeer, for whatever reason.
+        Unseen = "no watched call",
+    }
+    /// The words of logs, records and reports.
+    pub fn name;
 }
 
 impl Bypass {
-    /// All of them.
-    pub const ALL: [Bypass; 10] = [
-        Bypass::DeepBind,
-        Bypass::Dlmopen,
-        Bypass::Next,
-        Bypass::DataSymbol,
-        Bypass::SecondDriver,
-        Bypass::DriverFirst,
-        Bypass::Diverts,
-        Bypass::OtherSoname,
-        Bypass::NotLoaded,
-        Bypass::Unseen,
-    ];
-
-    /// The words of logs, records and reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Bypass::DeepBind => "RTLD_DEEPBIND",
-            Bypass::Dlmopen => "dlmopen",
-            Bypass::Next => "RTLD_NEXT",
-            Bypass::DataSymbol => "data symbol",
-            Bypass::SecondDriver => "second driver",
-            Bypass::DriverFirst => "driver before cupeer",
-            Bypass::Diverts => "dlsym replaced",
-            Bypass::OtherSoname => "another soname",
-            Bypass::NotLoaded => "libcupeer.so not loaded",
-            Bypass::Unseen => "no watched call",
-        }
-    }
-
     /// Returns a hint if the words need one.
     fn hint(self) -> Option<&'static str> {
         match self {

@@ -4,6 +4,7 @@
 //! or a PCI address. This module parses the text, and decides. The library and the command each determine the
 //! identity of devices, and enforce the denial.
 
+use crate::names::TextError;
 use crate::uuid::{self, Uuid};
 use core::fmt;
 
@@ -107,27 +108,12 @@ pub struct Written<'a> {
     pub oneway: bool,
 }
 
-/// Mistake in a text, and its position.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct DenyError {
-    /// The column, from 1.
-    pub column: usize,
-    /// Error message with a correction.
-    pub message: String,
-}
-
-impl fmt::Display for DenyError {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "column {}: {}", self.column, self.message)
-    }
-}
-
 /// Splits a list of pairs. Does not parse the devices.
-pub fn written(text: &str) -> Result<Vec<Written<'_>>, DenyError> {
+pub fn written(text: &str) -> Result<Vec<Written<'_>>, TextError> {
     let mut column = 1;
     let mut pairs = Vec::new();
     for item in text.split(',') {
-        let error = |at: usize, message: &str| DenyError { column: at, message: message.to_owned() };
+        let error = |at: usize, message: &str| TextError { column: at, message: message.to_owned() };
         let (pair, oneway) = match item.strip_suffix(ONEWAY) {
             Some(pair) => (pair, true),
             None => (item, false),
@@ -182,12 +168,12 @@ pub enum Denied {
 
 impl Denied {
     /// Reads pairs of UUIDs and PCI addresses, or `all`.
-    pub fn parse(text: &str) -> Result<Denied, DenyError> {
+    pub fn parse(text: &str) -> Result<Denied, TextError> {
         if text == ALL {
             return Ok(Denied::All);
         }
         let named = |(column, text): (usize, &str)| {
-            Name::parse(text).ok_or_else(|| DenyError {
+            Name::parse(text).ok_or_else(|| TextError {
                 column,
                 message: format!("'{text}' is neither a UUID (GPU-...) nor a PCI address (0000:1b:00.0)"),
             })
@@ -196,7 +182,7 @@ impl Denied {
         for Written { from, to, oneway } in written(text)? {
             let pair = Pair { from: named(from)?, to: named(to)?, oneway };
             if pair.from == pair.to {
-                return Err(DenyError {
+                return Err(TextError {
                     column: to.0,
                     message: format!("a pair has two devices, but both are '{}'", to.1),
                 });

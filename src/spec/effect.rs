@@ -97,7 +97,7 @@ pub struct Gathered {
 
 /// A device that is added to a multicast object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Joined {
+pub struct AddedDevice {
     /// The argument that names the multicast object.
     pub team: usize,
     /// The argument that names the device.
@@ -317,9 +317,9 @@ impl Subject {
     }
 }
 
-/// A question to the driver or to NVML.
+/// A query of the driver or of NVML.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Question {
+pub struct Query {
     /// Subject.
     pub subject: Subject,
     /// The argument that names the device, or has the properties of memory.
@@ -404,7 +404,7 @@ pub enum Effect {
     /// Makes the created allocation a multicast object, to which devices are added.
     Gathers(Gathered),
     /// Adds a device to a team.
-    Joins(Joined),
+    Joins(AddedDevice),
     /// Binds memory to a multicast object.
     Binds(Bound),
     /// Unbinds memory from a multicast object.
@@ -453,12 +453,73 @@ pub enum Effect {
     /// Ends an executable graph, or makes a change that is not tracked. The argument that names it.
     Discards(usize),
     /// Queries, and changes nothing.
-    Asks(Question),
+    Asks(Query),
     /// Finds a function: the argument that receives its address. For a function of the table, cupeer returns
     /// its own address instead.
     LooksUp(usize),
     /// Initializes the driver in the process.
     Begins,
+}
+
+impl Effect {
+    /// Returns the groups of functions with this effect on any object.
+    const fn groups(self) -> &'static [Group] {
+        match self {
+            Effect::Exports(_) => &[Group::Export],
+            Effect::Opens(_) => &[Group::Open],
+            Effect::Enables(..) | Effect::Grants(_) => &[Group::Enable],
+            Effect::Closes(_) | Effect::Disables(_) => &[Group::Release],
+            Effect::Ends(_) => &[Group::Lifetime],
+            Effect::Makes(Made { object: Object::Context, .. })
+            | Effect::Retains(Named { object: Object::Primary, .. }) => &[Group::Query],
+            Effect::Makes(Made { object: Object::Memory | Object::Pointer, .. }) => &[Group::Alloc],
+            Effect::Makes(_) | Effect::Retains(_) => &[],
+            Effect::Copies(_) | Effect::Uses(_) | Effect::UsesEach(_) => &[Group::Copy],
+            Effect::Launches(_) => &[Group::Launch],
+            Effect::Instantiates(..) | Effect::Replays(_) | Effect::Alters(_) | Effect::Discards(_) => {
+                &[Group::Graph]
+            }
+            Effect::Records(_) => &[Group::Event],
+            Effect::Completes(_)
+            | Effect::Follows(_)
+            | Effect::Drops(_)
+            | Effect::Awaits(_)
+            | Effect::Signals(_)
+            | Effect::Posts(_)
+            | Effect::Runs(_) => &[Group::Order],
+            Effect::Gathers(_)
+            | Effect::Joins(_)
+            | Effect::Binds(_)
+            | Effect::Unbinds(_)
+            | Effect::Asks(Query { subject: Subject::Team, .. }) => &[Group::Vmm, Group::Multicast],
+            Effect::Asks(Query { subject: Subject::Memory, .. }) => &[Group::Vmm],
+            Effect::Asks(Query { subject: Subject::Pool, .. }) => &[Group::Pool],
+            Effect::Asks(Query { subject: Subject::Device, .. }) | Effect::Finds(_) | Effect::Unloads(..) => {
+                &[Group::Query]
+            }
+            Effect::Asks(_) => &[Group::Peer],
+            Effect::LooksUp(_) => &[Group::Lookup],
+            Effect::Begins => &[Group::Init],
+        }
+    }
+
+    /// Returns the groups that follow from the kind of object.
+    const fn families(self) -> &'static [Group] {
+        match self {
+            Effect::Makes(Made { object: Object::Memory, .. }) => &[],
+            Effect::Ends(End { object, .. }) if !object.is_ended_by_name() => &[],
+            Effect::Exports(Shared { object, .. })
+            | Effect::Opens(Shared { object, .. })
+            | Effect::Enables(Named { object, .. }, _)
+            | Effect::Grants(Grant { object, .. })
+            | Effect::Closes(Named { object, .. })
+            | Effect::Disables(Named { object, .. })
+            | Effect::Ends(End { object, .. })
+            | Effect::Makes(Made { object, .. })
+            | Effect::Retains(Named { object, .. }) => object.families(),
+            _ => &[],
+        }
+    }
 }
 
 /// Returns the index of an argument of a function.
@@ -495,62 +556,10 @@ impl Groups {
         let mut groups = Groups(0);
         let mut index = 0;
         while index < effects.len() {
-            groups = match effects[index] {
-                Effect::Exports(Shared { object, .. }) => {
-                    groups.with(&[Group::Export]).with(object.families())
-                }
-                Effect::Opens(Shared { object, .. }) => groups.with(&[Group::Open]).with(object.families()),
-                Effect::Enables(Named { object, .. }, _) => {
-                    groups.with(&[Group::Enable]).with(object.families())
-                }
-                // A call that ends all sorts of objects also closes handles, but programs make it for other
-                // reasons.
-                Effect::Closes(_) if ends(effects) => groups,
-                Effect::Closes(Named { object, .. }) | Effect::Disables(Named { object, .. }) => {
-                    groups.with(&[Group::Release]).with(object.families())
-                }
-                Effect::Ends(End { object, .. }) if object.is_ended_by_name() => {
-                    groups.with(&[Group::Lifetime]).with(object.families())
-                }
-                Effect::Ends(_) => groups.with(&[Group::Lifetime]),
-                Effect::Makes(Made { object: Object::Context, .. })
-                | Effect::Retains(Named { object: Object::Primary, .. }) => groups.with(&[Group::Query]),
-                Effect::Makes(Made { object: Object::Memory, .. }) => groups.with(&[Group::Alloc]),
-                Effect::Makes(Made { object: Object::Pointer, .. }) => {
-                    groups.with(&[Group::Alloc]).with(Object::Pointer.families())
-                }
-                Effect::Makes(Made { object, .. }) | Effect::Retains(Named { object, .. }) => {
-                    groups.with(object.families())
-                }
-                Effect::Copies(_) | Effect::Uses(_) | Effect::UsesEach(_) => groups.with(&[Group::Copy]),
-                Effect::Launches(_) => groups.with(&[Group::Launch]),
-                Effect::Instantiates(..) | Effect::Replays(_) | Effect::Alters(_) | Effect::Discards(_) => {
-                    groups.with(&[Group::Graph])
-                }
-                Effect::Records(_) => groups.with(&[Group::Event]),
-                Effect::Completes(_)
-                | Effect::Follows(_)
-                | Effect::Drops(_)
-                | Effect::Awaits(_)
-                | Effect::Signals(_)
-                | Effect::Posts(_)
-                | Effect::Runs(_) => groups.with(&[Group::Order]),
-                Effect::Grants(Grant { object, .. }) => groups.with(&[Group::Enable]).with(object.families()),
-                Effect::Gathers(_) | Effect::Joins(_) | Effect::Binds(_) | Effect::Unbinds(_) => {
-                    groups.with(&[Group::Vmm, Group::Multicast])
-                }
-                Effect::Asks(Question { subject: Subject::Memory, .. }) => groups.with(&[Group::Vmm]),
-                Effect::Asks(Question { subject: Subject::Pool, .. }) => groups.with(&[Group::Pool]),
-                Effect::Asks(Question { subject: Subject::Team, .. }) => {
-                    groups.with(&[Group::Vmm, Group::Multicast])
-                }
-                Effect::Asks(Question { subject: Subject::Device, .. })
-                | Effect::Finds(_)
-                | Effect::Unloads(..) => groups.with(&[Group::Query]),
-                Effect::Asks(_) => groups.with(&[Group::Peer]),
-                Effect::LooksUp(_) => groups.with(&[Group::Lookup]),
-                Effect::Begins => groups.with(&[Group::Init]),
-            };
+            // A call that ends all sorts of objects also closes handles, but programs make it for other reasons.
+            if !(matches!(effects[index], Effect::Closes(_)) && ends(effects)) {
+                groups = groups.with(effects[index].groups()).with(effects[index].families());
+            }
             index += 1;
         }
         groups

@@ -11,75 +11,86 @@ pub struct Variable {
     pub name: &'static str,
     /// Form of the value.
     pub value: &'static str,
+    /// Kind of value.
+    pub content: Content,
     /// Meaning, with the default.
     pub doc: &'static str,
+}
+
+/// Kind of a variable's value, for recordings that are sent to somebody else.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Content {
+    /// May name files, hosts, or parts of the program: `cupeer pack --redact environment` leaves it out.
+    Private,
+    /// Says only how cupeer recorded: it is kept.
+    Harmless,
 }
 
 /// Prefix of all variables.
 pub const PREFIX: &str = "CUPEER_";
 
 macro_rules! variables {
-    ($($constant:ident $name:literal $value:literal $doc:literal)*) => {
+    ($($constant:ident $name:literal $value:literal $content:ident $doc:literal)*) => {
         $(#[doc = $doc] pub const $constant: &str = $name;)*
-        crate::texts!(
-            /// The names of all variables. The preload library needs no more of them.
-            pub static NAMES = &[$($name),*]
-        );
+        /// The names of all variables. The preload library needs no more of them.
+        pub static NAMES: &[&str] = &[$($name),*];
 
         /// All variables.
-        pub static VARIABLES: &[Variable] = &[$(Variable { name: $name, value: $value, doc: $doc },)*];
+        pub static VARIABLES: &[Variable] = &[$(Variable {
+            name: $name, value: $value, content: Content::$content, doc: $doc,
+        },)*];
     };
 }
 variables! {
-    LOG "CUPEER_LOG" "text|json"
+    LOG "CUPEER_LOG" "text|json" Private
         "Writes a line for each call. Default: no log."
-    LOG_FILE "CUPEER_LOG_FILE" "PATH"
+    LOG_FILE "CUPEER_LOG_FILE" "PATH" Private
         "File to which the lines of the log are appended. %p becomes the pid, %h the host, %q{VAR} a variable. Default: stderr."
-    TRACE "CUPEER_TRACE" "SET"
+    TRACE "CUPEER_TRACE" "SET" Harmless
         "Functions that are logged: names, patterns, @groups, ^negations, separated by commas. Default: ^@lookup,^@init,^@lifetime,^@query,^@vmm,^@alloc,^@copy,^@launch,^@graph,^@event,^@order,@export,@open."
-    FAILED "CUPEER_FAILED" "0|1"
+    FAILED "CUPEER_FAILED" "0|1" Private
         "1 logs only calls that did not return CUDA_SUCCESS. Default: 0."
-    OUT "CUPEER_OUT" "DIR"
+    OUT "CUPEER_OUT" "DIR" Private
         "Directory of the recording, which contains a file for each process that calls the driver. It is created if it does not exist. %p becomes the pid, %h the host, %q{VAR} a variable. Default: no recording."
-    RECORD "CUPEER_RECORD" "auto|full|ring|off"
+    RECORD "CUPEER_RECORD" "auto|full|ring|off" Harmless
         "Extent of the recording. full: everything. full:SIZE: everything while it fits into SIZE bytes for a process, and else the first calls (half of SIZE), the last calls, and everything still open. ring or ring:SIZE: the last SIZE bytes of each process (with K, M, or G; 1M to 1024G; default 16M) and everything still open. auto or auto:N: full:256M for up to N ranks (default 256; the first of WORLD_SIZE, OMPI_COMM_WORLD_SIZE, PMI_SIZE, and SLURM_NTASKS that is a number), and above that ring:4M, in one directory per host, with no file for a process that shares nothing. off: nothing. Default: auto."
-    SHARE "CUPEER_SHARE" "group"
+    SHARE "CUPEER_SHARE" "group" Private
         "Lets the directory's group read and write the recording, for processes of several users. Default: only the user."
-    PYTHON "CUPEER_PYTHON" "0|1"
+    PYTHON "CUPEER_PYTHON" "0|1" Private
         "0 records and reports no lines of Python. Default: 1."
-    CHECK "CUPEER_CHECK" "LEVEL"
+    CHECK "CUPEER_CHECK" "LEVEL" Private
         "Checks the rules, and records findings. errors, warnings, or notes: reports findings of that severity and above, one paragraph each. full: as warnings. brief: as warnings, with one line each. off: checks nothing during the run, and the report has what the recording shows. Needs CUPEER_OUT. `cupeer run` sets brief if it records. Default: off."
-    IGNORE "CUPEER_IGNORE" "RULE[@LIBRARY],..."
+    IGNORE "CUPEER_IGNORE" "RULE[@LIBRARY],..." Private
         "Rules that are not checked: names or patterns, separated by commas; with @LIBRARY, only in calls of that library. Default: none."
-    ONLY "CUPEER_ONLY" "RULE[@LIBRARY],..."
+    ONLY "CUPEER_ONLY" "RULE[@LIBRARY],..." Private
         "The only rules that are checked. Default: all."
-    ABORT_ON "CUPEER_ABORT_ON" "RULE[@LIBRARY],..."
+    ABORT_ON "CUPEER_ABORT_ON" "RULE[@LIBRARY],..." Private
         "Rules that abort the process (SIGABRT) when they are broken, after the finding is reported. Default: none."
-    STOP_ON "CUPEER_STOP_ON" "RULE[@LIBRARY],..."
+    STOP_ON "CUPEER_STOP_ON" "RULE[@LIBRARY],..." Private
         "Rules that stop the process (SIGSTOP) when they are broken, so that a debugger can attach. Default: none."
-    ERROR_ON "CUPEER_ERROR_ON" "RULES"
+    ERROR_ON "CUPEER_ERROR_ON" "RULES" Harmless
         "Findings that count as errors, in messages and in reports of the recording: as for `cupeer run --error-on`. All others are warnings at most. Default: each finding has the severity of its rule."
-    TEST "CUPEER_TEST" "NAME"
+    TEST "CUPEER_TEST" "NAME" Private
         "Name of the test that started the process, set by the pytest plugin. It is only recorded. Default: none."
-    INJECT "CUPEER_INJECT" "FAULT;..."
+    INJECT "CUPEER_INJECT" "FAULT;..." Private
         "Fault plan: faults separated by semicolons or newlines, as for `cupeer run --inject`. Default: no faults."
-    DRY_RUN "CUPEER_DRY_RUN" "0|1"
+    DRY_RUN "CUPEER_DRY_RUN" "0|1" Harmless
         "1 makes fault plans change nothing, and only records at which calls they would have fired. Default: 0."
-    ALLOW_FAULTS "CUPEER_ALLOW_FAULTS" "0|1"
+    ALLOW_FAULTS "CUPEER_ALLOW_FAULTS" "0|1" Private
         "1 lets `cupeer fault` arm and disarm fault plans in the process while it is running. Needs CUPEER_OUT. Default: 0."
-    FAULTS "CUPEER_FAULTS" "DIR"
+    FAULTS "CUPEER_FAULTS" "DIR" Private
         "Directory in which processes share the counts of fault plans. Default: the directory of the recording; without a recording, each process counts separately."
-    DENY_PEER "CUPEER_DENY_PEER" "all|A/B[:oneway],..."
+    DENY_PEER "CUPEER_DENY_PEER" "all|A/B[:oneway],..." Private
         "Pairs of devices, by UUID or PCI address, that appear unreachable. Default: none."
-    PEER_LIMIT "CUPEER_PEER_LIMIT" "N"
+    PEER_LIMIT "CUPEER_PEER_LIMIT" "N" Private
         "Most peers that a context can access; one more is CUDA_ERROR_TOO_MANY_PEERS. Default: the driver's limit."
-    DRIVER "CUPEER_DRIVER" "PATH"
+    DRIVER "CUPEER_DRIVER" "PATH" Private
         "Driver library for calls of a program that neither links nor opens libcuda. Default: these calls return SHARED_OBJECT_INIT_FAILED."
-    JOB "CUPEER_JOB" "32 hexadecimal digits"
+    JOB "CUPEER_JOB" "32 hexadecimal digits" Private
         "Key of the fingerprints of IPC handles; the same in all processes of a job. `cupeer run` creates a random one. Default: all zero."
-    STATUS "CUPEER_STATUS" "PATH"
+    STATUS "CUPEER_STATUS" "PATH" Private
         "File that `cupeer run` shares with its processes, to learn whether any of them reached the driver. Default: none."
-    SIM "CUPEER_SIM" "TOPOLOGY"
+    SIM "CUPEER_SIM" "TOPOLOGY" Private
         "Machine that the simulated driver simulates: nvlink:N, pcie:N, none:N, or the path of a TOML file. Default: nvlink:2."
 }
 
@@ -248,6 +259,14 @@ mod tests {
         });
         for wrong in ["", "s", "error", "all", "Errors"] {
             assert_eq!(Level::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_number_of_ranks_is_documented_with_its_variables() {
+        let record = VARIABLES.iter().find(|variable| variable.name == RECORD).expect("it is there");
+        for name in crate::rank::SIZE {
+            assert!(record.doc.contains(name), "{name}: name it in the text of {RECORD}");
         }
     }
 

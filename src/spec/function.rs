@@ -4,42 +4,33 @@
 mod derived;
 mod stream;
 
-use crate::argument;
+use crate::argument::arguments;
 pub use crate::argument::{ArgSpec, ArgType, Direction};
 use crate::effect::{
-    AddressSpace, Altered, Batch, Bound, Code, Copied, Demand, Effect, End, Followed, Gathered, Grant,
-    Groups, HostCall, Joined, Launchable, Launched, LookedUp, Made, Named, NodeKind, Object, OtherArgs,
-    Posted, Question, Shared, Signal, Subject, Unbound, Used, Work, effects,
+    AddedDevice, AddressSpace, Altered, Batch, Bound, Code, Copied, Demand, Effect, End, Followed, Gathered,
+    Grant, Groups, HostCall, Launchable, Launched, LookedUp, Made, Named, NodeKind, Object, OtherArgs,
+    Posted, Query, Shared, Signal, Subject, Unbound, Used, Work, effects,
 };
 pub use crate::group::{Group, Library};
 use core::ffi::CStr;
 
-/// Evidence that the simulated driver answers a function as a real driver does.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fidelity {
-    /// Recorded on a real driver, and compared with the recording by the conformance cases.
-    Recorded,
-    /// Documented; not compared with a real driver.
-    Documented,
-    /// Assumed behavior, because the documentation is silent.
-    Inferred,
-    /// Not implemented: returns CUDA_ERROR_NOT_SUPPORTED.
-    Unsupported,
-    /// The library is not simulated.
-    Absent,
-}
-
-impl Fidelity {
-    /// The word of `cupeer list functions`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Fidelity::Recorded => "recorded",
-            Fidelity::Documented => "documented",
-            Fidelity::Inferred => "inferred",
-            Fidelity::Unsupported => "unsupported",
-            Fidelity::Absent => "absent",
-        }
+named! {
+    /// Evidence that the simulated driver answers a function as a real driver does.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Fidelity {
+        /// Recorded on a real driver, and compared with the recording by the conformance cases.
+        Recorded = "recorded",
+        /// Documented; not compared with a real driver.
+        Documented = "documented",
+        /// Assumed behavior, because the documentation is silent.
+        Inferred = "inferred",
+        /// Not implemented: returns CUDA_ERROR_NOT_SUPPORTED.
+        Unsupported = "unsupported",
+        /// The library is not simulated.
+        Absent = "absent",
     }
+    /// The word of `cupeer list functions`.
+    pub fn name;
 }
 
 /// Arguments that the function that undoes a call receives: indexes of the call's arguments.
@@ -54,11 +45,13 @@ pub struct Given {
 /// Maximum number of arguments of a function.
 pub const MOST_ARGUMENTS: usize = 11;
 
-/// An entry of the table. Its texts and lists are in other tables, by its number: see [`mod@crate::texts`].
+/// An entry of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct FnSpec {
     /// Number.
     pub id: FnId,
+    /// The exported name, with a NUL behind it.
+    symbol: &'static str,
     /// Library of the real function.
     pub library: Library,
     /// The first version for which that finds it; 0 if there is none.
@@ -67,6 +60,10 @@ pub struct FnSpec {
     pub(crate) groups: Groups,
     /// Evidence for the simulated driver's answers.
     pub simulated: Fidelity,
+    args: &'static [ArgSpec],
+    effects: &'static [Effect],
+    results: &'static [i32],
+    seen: &'static [i32],
 }
 
 /// Functions whose calls fault plans may change.
@@ -108,6 +105,10 @@ functions_that! {
     USES_AND_FREES: uses_or_frees;
     /// Functions that launch kernels, or prepare a launch in a graph.
     LAUNCHES: launches_or_uses_nodes;
+    /// Functions that write to device memory.
+    WRITES: writes_memory;
+    /// Functions whose accesses to shared memory must be in order.
+    ORDERED: needs_order;
     /// Functions of graphs.
     GRAPHS: uses_nodes;
 }
@@ -156,16 +157,16 @@ macro_rules! derive_specs {
         /// The table as data, in the order of [`FnId`].
         pub static FUNCTIONS: &[FnSpec] = &[$(FnSpec {
             id: FnId::$name,
+            symbol: concat!(stringify!($name), "\0"),
             library: Library::$library,
             since: $since,
             groups: Groups::of(effects!([$($arg)*] [$($effect)*])).and_of(Library::$library),
             simulated: Fidelity::$fidelity,
+            args: arguments!([$($arg)*] $($dir $([$count])? $arg: $type,)*),
+            effects: effects!([$($arg)*] [$($effect)*]),
+            results: results!($library $($result)*),
+            seen: results!($library $($($seen)*)?),
         },)*];
-
-        const NAMED: &[&str] = &[$(concat!(stringify!($name), "\0")),*];
-        const CAUSED: &[&[Effect]] = &[$(effects!([$($arg)*] [$($effect)*])),*];
-        const DOCUMENTED: &[&[i32]] = &[$(results!($library $($result)*)),*];
-        const SEEN_BY_US: &[&[i32]] = &[$(results!($library $($($seen)*)?)),*];
 
         /// A table of its own, so that the preload library does not contain it.
         static DOCS: &[&str] = &[$($doc.trim_ascii()),*];
@@ -178,37 +179,31 @@ macro_rules! derive_specs {
 }
 crate::intercepted_functions!(derive_specs);
 
-crate::texts!(static NAMES = NAMED);
-crate::lists!(static EFFECTS: Effect = CAUSED);
-crate::lists!(static RESULTS: i32 = DOCUMENTED);
-crate::lists!(static SEEN: i32 = SEEN_BY_US);
-
 impl FnSpec {
     /// The exported name.
     pub const fn name(&self) -> &'static str {
-        let name = NAMES.get(self.id as usize);
-        name.split_at(name.len() - 1).0
+        self.symbol.split_at(self.symbol.len() - 1).0
     }
 
     /// Returns the name for C.
     pub const fn c_name(&self) -> &'static CStr {
         // SAFETY: each ends in a NUL and has no other, because it is that of an item of Rust.
-        unsafe { CStr::from_bytes_with_nul_unchecked(NAMES.get(self.id as usize).as_bytes()) }
+        unsafe { CStr::from_bytes_with_nul_unchecked(self.symbol.as_bytes()) }
     }
 
     /// Effects of a success.
     pub const fn effects(&self) -> &'static [Effect] {
-        EFFECTS.get(self.id as usize)
+        self.effects
     }
 
     /// Returns the arguments, in order.
     pub const fn args(&self) -> &'static [ArgSpec] {
-        argument::all_of(self.id as usize)
+        self.args
     }
 
     /// Returns the documented results, as numbers of the function's library, success first.
     pub const fn results(&self) -> &'static [i32] {
-        RESULTS.get(self.id as usize)
+        self.results
     }
 
     /// The memory that a success allocates, of a pool or not.
@@ -227,7 +222,7 @@ impl FnSpec {
 
     /// Failures that its documentation does not list, and that real drivers were seen to return.
     pub const fn seen(&self) -> &'static [i32] {
-        SEEN.get(self.id as usize)
+        self.seen
     }
 }
 

@@ -3,9 +3,10 @@
 //!
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!
-//! - `texts`: tables of texts and of lists.
+//! - `named`: enumerations with a word for each value.
+//! - `launchers`: the launchers of jobs.
 //! - `abi`, `duration`, `names`, `origin`, `p2p`, `placeholders`, `proc`, `rank`, `signals`, `trust`, `uuid`,
-//!   `version`, `way`: words and forms that need nothing else.
+//!   `version`, `bypass`: words and forms that need nothing else.
 //! - `deny`, `status`: devices and states in text.
 //! - `value`: the format of the C types' values.
 //! - `group`: the libraries of functions, and their groups.
@@ -20,6 +21,9 @@
 //! - `selector`: sets of functions.
 //! - `fault`: fault plans.
 
+#[macro_use]
+mod named;
+
 pub mod abi;
 pub mod argument;
 pub mod bypass;
@@ -31,6 +35,7 @@ pub mod fault;
 pub mod function;
 pub mod functions;
 pub mod group;
+pub mod launchers;
 pub mod names;
 pub mod origin;
 pub mod others;
@@ -44,7 +49,6 @@ pub mod runtime;
 pub mod selector;
 pub mod signals;
 pub mod status;
-pub mod texts;
 pub mod trust;
 pub mod uuid;
 pub mod value;

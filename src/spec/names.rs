@@ -1,4 +1,21 @@
-//! Suggestions for a mistyped name.
+//! Suggestions for a mistyped name, and mistakes in what users write.
+
+use core::fmt;
+
+/// Mistake in a text, and its position.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TextError {
+    /// The column, from 1, of the first byte that is wrong.
+    pub column: usize,
+    /// Error message with a correction.
+    pub message: String,
+}
+
+impl fmt::Display for TextError {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "column {}: {}", self.column, self.message)
+    }
+}
 
 /// Returns the name nearest to `typed`, if it is near enough for a suggestion.
 pub fn nearest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {

@@ -1,26 +1,22 @@
 //! The rank of a process, as its launcher gave it in the environment.
 
-/// The variables that may give the rank in the job, the one that counts most first.
-pub const JOB: &[&str] = &["RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
-/// The variables that may give the rank on the host.
-pub const HOST: &[&str] = &["LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"];
+use crate::launchers::column;
 
-/// The variables that may give the number of ranks of the job, the one that counts most first.
-pub const SIZE: &[&str] = &["WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"];
+/// The variables with the rank in the job, the one that counts most first.
+pub const JOB: &[&str] = column!(ranks);
+/// The variables with the rank on the host.
+pub const HOST: &[&str] = column!(local_ranks);
 
-crate::texts!(static JOB_NAMES = JOB);
-crate::texts!(static HOST_NAMES = HOST);
-
-crate::texts!(
-    /// [`SIZE`], without relocations.
-    pub static SIZE_NAMES = SIZE
-);
+/// The variables with the number of ranks in the job, the one that counts most first.
+pub const SIZE: &[&str] = column!(sizes);
 
 /// Returns true if a variable gives a rank, or the number of ranks.
 pub fn is_one(name: &[u8]) -> bool {
-    [JOB_NAMES.position(name), HOST_NAMES.position(name), SIZE_NAMES.position(name)]
-        .iter()
-        .any(Option::is_some)
+    [JOB, HOST, SIZE].into_iter().any(|variables| position(variables, name).is_some())
+}
+
+fn position(variables: &[&str], name: &[u8]) -> Option<usize> {
+    variables.iter().position(|known| known.as_bytes() == name)
 }
 
 /// The ranks of a process: of each list the first variable that is a number counts, in whatever order they come.
@@ -33,7 +29,7 @@ pub struct Ranks {
 impl Ranks {
     /// Reads an environment variable.
     pub fn see(&mut self, name: &[u8], value: &[u8]) {
-        let places = [JOB_NAMES.position(name), HOST_NAMES.position(name)];
+        let places = [JOB, HOST].map(|variables| position(variables, name));
         for (at, found) in places.into_iter().zip([&mut self.job, &mut self.host]) {
             let Some(at) = at else { continue };
             let rank = str::from_utf8(value).ok().and_then(|value| value.parse().ok());

@@ -22,46 +22,37 @@ macro_rules! results {
         }
 
         /// All codes of the library in ascending order.
-        pub static RESULTS: &[ResultSpec] =
-            &[$(ResultSpec { library: Library::$library, number: $number }),*];
-
-        crate::texts!(
-            /// The name, the string, and the meaning of each.
-            pub(super) static TEXTS = &[$($full, $string, $meaning),*]
-        );
+        pub static RESULTS: &[ResultSpec] = &[$(ResultSpec {
+            library: Library::$library,
+            number: $number,
+            name: $full,
+            string: $string,
+            meaning: $meaning,
+        }),*];
     };
 }
 
 pub mod nvml;
 pub mod runtime;
 
-/// A result code. Its texts are in tables of its library.
+/// A result code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ResultSpec {
     /// Library of the code.
     pub library: Library,
     /// The code as a number.
     pub number: i32,
+    /// Name in the library's header, with a NUL behind it.
+    name: &'static str,
+    /// The library's own text, with a NUL behind it.
+    string: &'static str,
+    meaning: &'static str,
 }
 
 impl ResultSpec {
-    /// Returns the first, second, or third text. Texts for C end in a NUL.
-    fn text(&self, which: usize) -> &'static str {
-        let same = |known: &ResultSpec| known.number.cmp(&self.number);
-        let index = 3 * self.library.results().binary_search_by(same).unwrap_or(0) + which;
-        match self.library {
-            Library::Cuda => TEXTS.get(index),
-            Library::Nvml => nvml::TEXTS.get(index),
-            Library::Cudart => match (runtime::TEXTS.get(index), spec(self.number)) {
-                ("", Some(driver)) => driver.text(which),
-                (text, _) => text,
-            },
-        }
-    }
-
     /// Returns the name in the library's header. For the driver, `cuGetErrorName` returns it.
     pub fn name(&self) -> &'static str {
-        self.text(0).trim_end_matches('\0')
+        self.name.trim_end_matches('\0')
     }
 
     /// Returns the name as people type it: without the library's prefix and `ERROR_`.
@@ -73,17 +64,17 @@ impl ResultSpec {
 
     /// Returns the text of `cuGetErrorString` or `nvmlErrorString`.
     pub fn string(&self) -> &'static str {
-        self.text(1).trim_end_matches('\0')
+        self.string.trim_end_matches('\0')
     }
 
     /// Returns the documented meaning.
     pub fn meaning(&self) -> &'static str {
-        self.text(2)
+        self.meaning
     }
 
     /// The name and the text with their terminating NUL, for callers from C.
     pub fn c_texts(&self) -> (&'static str, &'static str) {
-        (self.text(0), self.text(1))
+        (self.name, self.string)
     }
 }
 

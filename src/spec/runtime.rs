@@ -11,16 +11,16 @@ use crate::results::runtime::RESULTS;
 /// A function of the runtime.
 #[derive(Clone, Copy, Debug)]
 pub struct RuntimeFn {
-    index: u8,
+    /// Name.
+    pub name: &'static str,
     /// The driver's function that does its work, in one of its versions.
     calls: FnId,
 }
 
 macro_rules! functions {
     ($($name:ident: $calls:ident,)*) => {
-        const CALLS: &[FnId] = &[$(FnId::$calls),*];
-
-        crate::texts!(static NAMES = &[$(stringify!($name)),*]);
+        /// The functions.
+        static RUNTIME: &[RuntimeFn] = &[$(RuntimeFn { name: stringify!($name), calls: FnId::$calls }),*];
     };
 }
 functions! {
@@ -55,17 +55,6 @@ functions! {
     cudaMallocAsync: cuMemAllocAsync,
 }
 
-/// The functions.
-static RUNTIME: [RuntimeFn; CALLS.len()] = {
-    let mut all = [RuntimeFn { index: 0, calls: CALLS[0] }; CALLS.len()];
-    let mut index = 0;
-    while index < CALLS.len() {
-        all[index] = RuntimeFn { index: index as u8, calls: CALLS[index] };
-        index += 1;
-    }
-    all
-};
-
 /// Returns true if a path is that of the runtime library, by its file name: `libcudart.so.12`.
 pub fn is_library(path: &[u8]) -> bool {
     let wanted = b"libcudart";
@@ -77,11 +66,6 @@ pub fn is_library(path: &[u8]) -> bool {
 const PREFIX: &str = "cuda";
 
 impl RuntimeFn {
-    /// Returns the name.
-    pub fn name(&self) -> &'static str {
-        NAMES.get(self.index.into())
-    }
-
     /// Returns true if the runtime function calls this function of the table, in any version.
     pub fn is(&self, function: &FnSpec) -> bool {
         function.lookup() == self.calls.spec().lookup()
@@ -99,25 +83,25 @@ impl RuntimeFn {
             Some((last, others)) if !others.is_empty() => format!("{} and {last}", others.join(", ")),
             _ => names.concat(),
         };
-        format!("{} is a function of the runtime, and stands for {names} of the driver", self.name())
+        format!("{} is a function of the runtime, and stands for {names} of the driver", self.name)
     }
 }
 
 /// Returns the runtime's name of a function in the table, if it has one.
 pub fn name_of(function: &FnSpec) -> Option<&'static str> {
-    RUNTIME.iter().find(|known| known.is(function)).map(RuntimeFn::name)
+    RUNTIME.iter().find(|known| known.is(function)).map(|known| known.name)
 }
 
 /// The function of the runtime that a name means, in whatever case.
 pub fn function(name: &str) -> Option<&'static RuntimeFn> {
-    RUNTIME.iter().find(|known| known.name().eq_ignore_ascii_case(name))
+    RUNTIME.iter().find(|known| known.name.eq_ignore_ascii_case(name))
 }
 
 /// Returns the runtime functions that match a pattern. The pattern must begin with the runtime's prefix:
 /// `*Device*` means the driver's functions.
 pub fn matching(pattern: &str) -> impl Iterator<Item = &'static RuntimeFn> {
     let pattern = if pattern.starts_with(PREFIX) { pattern } else { "" };
-    RUNTIME.iter().filter(move |known| crate::names::matches(pattern.as_bytes(), known.name().as_bytes()))
+    RUNTIME.iter().filter(move |known| crate::names::matches(pattern.as_bytes(), known.name.as_bytes()))
 }
 
 /// The result that a name of the runtime's means, in whatever case.
@@ -133,7 +117,7 @@ pub fn result_name(result: &ResultSpec) -> Option<&'static str> {
 
 /// The names of its functions.
 pub fn functions() -> impl Iterator<Item = &'static str> {
-    NAMES.all()
+    RUNTIME.iter().map(|known| known.name)
 }
 
 /// All its names, for hints.
@@ -167,13 +151,13 @@ mod tests {
 
     #[test]
     fn each_function_stands_for_all_versions_of_one_of_the_drivers() {
-        for known in &RUNTIME {
-            assert!(known.name().starts_with(PREFIX) && known.functions().count() > 0, "{}", known.name());
-            assert!(known.functions().all(|function| function.library == Library::Cuda), "{}", known.name());
+        for known in RUNTIME {
+            assert!(known.name.starts_with(PREFIX) && known.functions().count() > 0, "{}", known.name);
+            assert!(known.functions().all(|function| function.library == Library::Cuda), "{}", known.name);
             assert!(
-                known.functions().all(|function| name_of(function) == Some(known.name())),
+                known.functions().all(|function| name_of(function) == Some(known.name)),
                 "{}",
-                known.name()
+                known.name
             );
         }
         let open = function("CUDAIPCOPENMEMHANDLE").expect("it is known");

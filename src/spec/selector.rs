@@ -6,32 +6,16 @@
 //! right. A set that begins with a negation starts from all functions.
 
 use crate::function::{FUNCTION_COUNT, FUNCTIONS, Group};
-use crate::names::{matches, nearest};
+use crate::names::{TextError, matches, nearest};
 use crate::others::{OTHERS, OtherFn};
 use crate::runtime;
 use core::array::from_fn;
-use core::fmt;
 
 /// A set of functions of the table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FunctionSet([bool; FUNCTION_COUNT]);
 
-/// Mistake in a set, and its position.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SelectorError {
-    /// The column, from 1, of the first byte that is wrong.
-    pub column: usize,
-    /// The sentence.
-    pub message: String,
-}
-
-impl fmt::Display for SelectorError {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "column {}: {}", self.column, self.message)
-    }
-}
-
-impl SelectorError {
+impl TextError {
     /// Formats the position and the message for the author of `text`.
     pub fn explained(&self, text: &str) -> String {
         format!("column {}: {}", self.column, explained(text, self.column, &self.message))
@@ -63,7 +47,7 @@ impl FunctionSet {
     }
 
     /// Reads a set.
-    pub fn parse(text: &str) -> Result<Self, SelectorError> {
+    pub fn parse(text: &str) -> Result<Self, TextError> {
         let mut set = FunctionSet::all(text.starts_with('^'));
         let mut column = 1;
         for item in text.split(',') {
@@ -72,7 +56,7 @@ impl FunctionSet {
                 None => (item, true),
             };
             let chosen = choose(name)
-                .map_err(|message| SelectorError { column: column + item.len() - name.len(), message })?;
+                .map_err(|message| TextError { column: column + item.len() - name.len(), message })?;
             for (member, _) in set.0.iter_mut().zip(chosen).filter(|(_, chosen)| *chosen) {
                 *member = present;
             }
@@ -111,11 +95,11 @@ fn choose(name: &str) -> Result<[bool; FUNCTION_COUNT], String> {
         return Ok([name == "all"; FUNCTION_COUNT]);
     }
     if let Some(group) = name.strip_prefix('@') {
-        let Some((group, _)) = Group::names().find(|(_, known)| *known == group) else {
-            let names: Vec<String> = Group::names().map(|(_, n)| format!("@{n}")).collect();
+        let Some((group, ..)) = Group::ALL.iter().find(|(_, known, _)| *known == group) else {
+            let names: Vec<String> = Group::ALL.iter().map(|(_, name, _)| format!("@{name}")).collect();
             return Err(format!("there is no group '@{group}'; the groups are {}", names.join(", ")));
         };
-        return Ok(from_fn(|i| FUNCTIONS[i].is_in(group)));
+        return Ok(from_fn(|i| FUNCTIONS[i].is_in(*group)));
     }
     let chosen = from_fn(|i| {
         let is_named = matches(name.as_bytes(), FUNCTIONS[i].name().as_bytes());

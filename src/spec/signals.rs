@@ -1,17 +1,13 @@
 //! The names of signals. Linux has the same numbers on all machines that CUDA runs on.
 
-const ALL: [&str; 31] = [
+/// The names without SIG, from 1 on.
+pub const NAMES: [&str; 31] = [
     "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
     "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ",
     "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
 ];
 
-crate::texts!(
-    /// The names without SIG, from 1 on.
-    pub static NAMES = &ALL
-);
-
 /// Returns the name of a signal without SIG; `None` for a signal without a name, such as a real-time signal.
 pub fn name(signal: i32) -> Option<&'static str> {
-    NAMES.all().nth(usize::try_from(signal).ok()?.checked_sub(1)?)
+    NAMES.get(usize::try_from(signal).ok()?.checked_sub(1)?).copied()
 }

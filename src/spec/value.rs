@@ -112,6 +112,36 @@ fn word(out: &mut dyn Write, format: Format, word: fmt::Arguments) -> fmt::Resul
     if format.json { write!(out, "\"{word}\"") } else { out.write_fmt(word) }
 }
 
+/// A structure that is being printed.
+struct Fields<'a> {
+    out: &'a mut dyn Write,
+    format: Format,
+    separator: &'static str,
+}
+
+impl<'a> Fields<'a> {
+    fn begin(out: &'a mut dyn Write, format: Format) -> Result<Self, fmt::Error> {
+        out.write_str("{")?;
+        Ok(Fields { out, format, separator: "" })
+    }
+
+    fn field(&mut self, name: &str, print: impl FnOnce(&mut dyn Write) -> fmt::Result) -> fmt::Result {
+        let (separator, format) = (self.separator, self.format);
+        let out = &mut *self.out;
+        if format.json {
+            write!(out, "{separator}\"{name}\":")?
+        } else {
+            write!(out, "{separator}{name}=")?
+        }
+        self.separator = if format.json { "," } else { ", " };
+        print(out)
+    }
+
+    fn end(self, rest: &[u8]) -> fmt::Result {
+        if rest.is_empty() { self.out.write_str("}") } else { Err(fmt::Error) }
+    }
+}
+
 /// Implements a value that is stored as one number: both conversions, and the rest.
 macro_rules! number {
     ($type:ident: $int:ident, $number:expr, $make:expr, $($rest:tt)*) => {
@@ -156,10 +186,10 @@ macro_rules! values {
             fn names() -> Vec<(u64, &'static str)> {
                 // Widened without its sign.
                 let mask = u64::MAX >> (64 - $int::BITS);
-                Self::values().map(|(number, name)| (number as u64 & mask, name)).collect()
+                Self::VALUES.iter().map(|(number, name)| (*number as u64 & mask, *name)).collect()
             }
             fn is_named(number: u64) -> bool {
-                Self::values().any(|(named, _)| named == number as $int)
+                $named(number as $int).name().is_some()
             }
             fn print(self, out: &mut dyn Write, format: Format) -> fmt::Result {
                 match self.name() {

@@ -18,4 +18,4 @@ mod memory;
 pub mod python;
 pub mod unwind;
 
-pub use memory::{Cursor, Memory, PIECE, Window};
+pub use memory::{Memory, Window};

@@ -120,7 +120,7 @@ pub enum SweepFormat {
     Json,
 }
 
-/// What a fault does to the program.
+/// Effect of a fault on the program.
 #[derive(serde::Serialize, ValueEnum, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -149,7 +149,7 @@ impl Verdict {
         word(self).replace('-', " ")
     }
 
-    /// Whether something is wrong with the program.
+    /// Returns true if something is wrong with the program.
     pub fn is_bad(self) -> bool {
         !matches!(self, Verdict::Same | Verdict::Clean | Verdict::NotReached)
     }

@@ -18,17 +18,17 @@ const CALLS: &str =
 
 #[derive(Clone, Debug)]
 pub struct Baseline {
-    /// What is seen of it. Of what may differ from time to time it has the most.
+    /// Observations. Counts that differ from run to run are the largest.
     pub ran: Ran,
     pub counted: Counted,
-    /// Whether its stdout is the same each time.
+    /// True if its stdout is the same each time.
     pub is_comparable: bool,
-    /// How long a run takes with all that belongs to it.
+    /// Average time of a run with all preparations.
     pub cost: Duration,
     pub places: Vec<Counts>,
-    /// Whether several programs reach the driver.
+    /// True if several programs reach the driver.
     pub has_programs: bool,
-    /// What differs from time to time, a sentence each.
+    /// Sentences about differences between the runs.
     pub notes: Vec<String>,
 }
 
@@ -66,7 +66,7 @@ pub fn measure(launcher: &mut Launcher) -> Result<Option<Baseline>> {
     let baseline = of(launcher, &runs, cost, &mut steps)?;
     if baseline.is_some() && !launcher.keeps {
         for (ran, _) in &runs {
-            // What stays there is no harm.
+            // A directory that stays does no harm.
             let _ = fs::remove_dir_all(&ran.directory);
         }
     }

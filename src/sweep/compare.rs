@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Whether a shell command, given the output of a run, ends with status 0. `None` where the sweep is interrupted, which
-/// ends the command as well.
+/// Returns true if a shell command, which reads the output of a run, exits with 0. `None` if the sweep is interrupted, which also
+/// ends the command.
 pub fn is_right(command: &str, directory: &Path, stdout: &Path) -> Result<Option<bool>> {
     let output = plain::open(stdout, Links::Refused)
         .with_context(|| format!("failed to read '{}'", stdout.display()))?;

@@ -1,4 +1,5 @@
-//! What the record of a run holds for a sweep: the calls that could fail, whether one was made to, and what was left.
+//! The recording of a run, as a sweep reads it: the calls that could fail, whether one was made to fail, and the objects that
+//! were left.
 //!
 //! What belongs here: reading. A rule that matches every call and does nothing but be recorded makes each call's stack
 //! and process known; it stands in the plan of every run.
@@ -34,7 +35,7 @@ pub type SiteOfProcess = (u16, Site);
 #[derive(Clone, Default, Debug)]
 pub struct Calls {
     pub count: u64,
-    /// Who made them, and the offset in that library.
+    /// The calling library or function, and the offset in the library.
     pub caller: Option<(String, u64)>,
 }
 
@@ -42,11 +43,11 @@ pub struct Calls {
 pub struct Counted {
     pub processes: usize,
     pub calls: BTreeMap<SiteOfProcess, Calls>,
-    /// Whether the call that the run is about was made to fail.
+    /// True if the fault of the run fired.
     pub fired: bool,
     /// Functions that have not returned.
     pub pending: Vec<String>,
-    /// What is open at the end, and how often.
+    /// Objects that are open at the end, with their counts.
     pub open: BTreeMap<String, u64>,
     /// The same of virtual memory of the processes' own, which many programs leave to the end of the process.
     pub held: BTreeMap<String, u64>,
@@ -72,7 +73,7 @@ pub fn read(directory: &Path, known: &dyn Fn(&Site) -> bool) -> Result<Counted> 
         followed.push(counted.follow(index, process, &mut frames)?);
     }
     counted.name(&job, directory, &frames, known);
-    // Whether a process gives back what it has, after the fault where there was one.
+    // Find the processes that release objects, after the fault if there was one.
     let realtime = |process: &Process, ticks: u64| job.clock(process).realtime(ticks);
     let all = || job.processes.iter().zip(&followed);
     let failed = all().filter_map(|(process, one)| Some(realtime(process, one.failed?))).min().unwrap_or(0);
@@ -100,22 +101,22 @@ pub fn read(directory: &Path, known: &dyn Fn(&Site) -> bool) -> Result<Counted> 
     Ok(counted)
 }
 
-/// Where a place was seen first: the number of the process, a time, and the frames of the call.
+/// First call from each place: the number of the process, the time, and the frames.
 type Frames = HashMap<SiteOfProcess, (usize, u64, Vec<u64>)>;
 
-/// What matters of one process beside what is counted.
+/// Observations about one process, besides the counts.
 #[derive(Default)]
 struct Followed {
     /// When the call that the run is about was made to fail there, first.
     failed: Option<u64>,
     /// When it gave something back, last.
     gave_back: Option<u64>,
-    /// What it holds at its end of virtual memory.
+    /// Virtual memory that it holds at its end.
     left: Vec<String>,
 }
 
 impl Counted {
-    /// Of what is open, that which no process has forgotten: it just ended.
+    /// Returns the open objects that no process forgot: their processes just ended.
     pub fn taken_back<'a>(&'a self, open: impl Iterator<Item = &'a String>) -> impl Iterator<Item = &'a str> {
         open.filter(|what| !self.forgotten.contains(*what)).map(String::as_str)
     }
@@ -197,7 +198,7 @@ impl Counted {
     }
 }
 
-/// Whether a rule has this name, in whatever plan.
+/// Returns true if a rule has this name, in any plan.
 fn is_named(rule: &str, name: &str) -> bool {
     rule.rsplit_once('/').map_or(rule, |(_, own)| own) == name
 }
@@ -206,7 +207,7 @@ fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// What an entry of the live table says was left open, and by whom; `None` where it was given back.
+/// Returns the object that an entry of the live table shows to be open, with its owner; `None` if it was released.
 fn left_open(entry: &Entry) -> Option<String> {
     let is_shared = kind::export_of(entry.kind).is_some();
     let object = kind::exported_object(entry.kind).or(kind::opened_object(entry.kind))?;
@@ -228,7 +229,7 @@ fn left_open(entry: &Entry) -> Option<String> {
     Some(format!("{what} {}", by_whom(&library, entry.offset, rank)))
 }
 
-/// Who got something: the place of the call in its library, and the rank of the process.
+/// Returns the owner of an object: the place of the call in its library, and the rank of the process.
 fn by_whom(library: &str, offset: u64, rank: Option<u32>) -> String {
     let rank = rank.map_or(String::new(), |rank| format!(", rank {rank}"));
     format!("({library}+{offset:#x}{rank})")

@@ -49,9 +49,9 @@ pub struct Held(Process<Calls>);
 /// An entry that it holds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Holding {
-    /// How many references there are to it.
+    /// Number of references to it.
     pub count: u64,
-    /// Whether another process made it.
+    /// True if another process created it.
     pub is_foreign: bool,
     /// The call by which the process got it.
     pub since: Since,

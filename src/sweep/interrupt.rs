@@ -9,7 +9,7 @@ static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
 /// From here on such a signal is noted.
 pub fn watch() -> io::Result<()> {
-    // What nohup ignores stays ignored.
+    // Signals that nohup ignores stay ignored.
     let signals = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].into_iter();
     signals
         .filter(|signal| !startup::is_ignored(*signal))

@@ -1,4 +1,4 @@
-//! What a sweep has found, as JSON.
+//! The outcome of a sweep as JSON.
 
 use super::outcome::Outcome;
 use super::state::Done;

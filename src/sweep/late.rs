@@ -48,7 +48,7 @@ fn topology(plan: &Plan, seed: usize) -> String {
 pub fn sweep(args: &SweepArgs, mut plan: Plan, journal: &mut Journal, seeds: usize) -> Result<Option<Seeds>> {
     let start = Instant::now();
     if let Sim::Topology(name) = &plan.sim {
-        let is_late = Topology::parse(name).is_ok_and(|machine| machine.late().is_some());
+        let is_late = Topology::parse(name).is_ok_and(|machine| machine.late.is_some());
         ensure!(!is_late, "--late chooses the seeds; leave 'late' out of --sim={name}");
     } else {
         plan.sim = Sim::Usual;

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long the processes of a program that has ended may take to end, too.
+/// Time in which the remaining processes may end after the program.
 const GRACE: Duration = Duration::from_secs(2);
 /// The longest message that is kept of a run.
 const LONGEST: usize = 160;
@@ -38,7 +38,7 @@ pub enum End {
     TimedOut,
 }
 
-/// What is seen of a run from outside.
+/// Observations about a run from outside.
 #[derive(Clone, Debug)]
 pub struct Ran {
     pub end: End,
@@ -69,7 +69,7 @@ pub struct Launcher {
     pub timeout: Duration,
     /// The lines that the program writes to stderr without faults.
     pub usual: BTreeSet<String>,
-    /// Whether what runs leave is kept, whatever they show.
+    /// True if the files of all runs are kept.
     pub keeps: bool,
 }
 
@@ -119,7 +119,7 @@ impl Launcher {
         }
         let output = hash(&directory.join(STDOUT))?;
         let said = self.said(&directory.join(STDERR));
-        // What was killed for its time has left nothing behind by itself.
+        // Processes of a program that was killed because of its time limit are not left over.
         let left_over = if status.is_none() { 0 } else { left_over };
         let end = status.map_or(End::TimedOut, end);
         Ok(Some(Ran { end, output, said, left_over, time, directory }))
@@ -165,7 +165,7 @@ impl Launcher {
         Ok(command)
     }
 
-    /// What it says on stderr that it does not say without faults. Lines of ours are none of it.
+    /// Returns the last line on stderr that the program does not write without faults. Lines of cupeer do not count.
     fn said(&self, stderr: &Path) -> Option<String> {
         let mut lines = lines(stderr).into_iter();
         let line = lines.rfind(|line| !self.usual.contains(line))?;
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_much_that_is_said_the_end_is_kept() {
+    fn the_end_of_a_long_stderr_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("stderr");
         let said = |count: usize| (0..count).map(|i| format!("line {i:06}\n")).collect::<String>();

@@ -126,7 +126,7 @@ fn sweep(args: &SweepArgs, plan: Plan, journal: &mut Journal) -> Result<Option<O
         directory: journal.directory.clone(),
         time: Duration::ZERO,
     };
-    // Where it does not end by itself, there is nothing to compare with.
+    // If the program does not exit by itself, there is nothing to compare with.
     let is_enough = args.fail_fast && outcome.own_finding().is_some();
     if matches!(baseline.ran.end, End::Exited(_)) && !is_enough {
         let known = baseline.places.iter().map(|place| place.site.clone()).collect();

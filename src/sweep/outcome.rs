@@ -13,14 +13,14 @@ use std::time::Duration;
 pub struct Outcome {
     pub plan: Plan,
     pub baseline: Baseline,
-    /// What is wrong without faults.
+    /// Verdict on the program without faults.
     pub own: Option<Judged>,
     /// The runs that are done, in their order.
     pub done: Vec<Done>,
     pub left_out: Vec<Trial>,
-    /// How many more runs there would be.
+    /// Number of runs that are not planned.
     pub unplanned: u64,
-    /// Who calls, of all places.
+    /// Callers at all places.
     pub places: Vec<Counts>,
     pub directory: PathBuf,
     pub time: Duration,
@@ -43,7 +43,7 @@ impl Outcome {
         groups
     }
 
-    /// What is wrong without faults, where that is a finding.
+    /// Returns the verdict on the program without faults, if it is a finding.
     pub fn own_finding(&self) -> Option<&Judged> {
         self.own.as_ref().filter(|own| self.plan.is_finding(own.verdict))
     }
@@ -52,7 +52,7 @@ impl Outcome {
         self.own_finding().is_some() || self.findings().next().is_some()
     }
 
-    /// Who calls from the place of a call.
+    /// Returns the caller at the place of a call.
     pub fn caller(&self, site: &Site) -> &str {
         self.places.iter().find(|place| place.site == *site).map_or("", |place| place.caller.as_str())
     }
@@ -80,7 +80,7 @@ impl Outcome {
     }
 }
 
-/// Whether runs are about one place, reached in one way, and show the same.
+/// Returns true if two runs are about one place, reached in the same way, and have the same result.
 fn is_alike(a: &Done, b: &Done) -> bool {
     let sites =
         |done: &Done| done.trial.faults.iter().map(|fault| fault.call.site.clone()).collect::<Vec<_>>();

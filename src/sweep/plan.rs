@@ -10,7 +10,7 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What is run, and how: most of it is the options of these names.
+/// The program and the way to run it: mostly the options with these names.
 #[derive(Clone, Default, Debug)]
 pub struct Plan {
     pub program: Vec<String>,
@@ -25,11 +25,11 @@ pub struct Plan {
     pub compare: Option<String>,
     pub accept: BTreeSet<Verdict>,
     pub is_checked: bool,
-    /// Whether several programs reach the driver, so that rules name them.
+    /// True if several programs reach the driver, so that rules name them.
     pub names_programs: bool,
 }
 
-/// Whether the program gets the simulated driver: an option without a value, which JSON has no word for.
+/// Choice of the simulated driver: an option without a value has no word in JSON.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub enum Sim {
     #[default]
@@ -72,7 +72,7 @@ impl Plan {
         })
     }
 
-    /// Which driver the program gets, as `run` takes it.
+    /// Returns the driver options for `run`.
     pub fn driver(&self) -> DriverArgs {
         DriverArgs {
             sim: match &self.sim {

@@ -22,7 +22,7 @@ pub struct Limits {
     pub is_first_enough: bool,
 }
 
-/// How many runs there are at once: as asked for, or as many as have the processes of the program run side by side.
+/// Returns the number of parallel runs: the requested one, or as many as there are processors for the processes of the program.
 pub fn jobs(args: &SweepArgs, baseline: &Baseline) -> usize {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     args.jobs.map_or((cpus / baseline.counted.processes.max(1)).max(1), usize::from)

@@ -79,7 +79,7 @@ impl Processes {
         Ok(false)
     }
 
-    /// Whether something comes within a time, unless the sweep is interrupted.
+    /// Waits for data until a time is over or the sweep is interrupted. Returns true if there is some.
     fn is_readable_within(&self, time: Duration) -> bool {
         let start = Instant::now();
         loop {

@@ -11,11 +11,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// How often what moves on a terminal is drawn.
+/// Interval at which the bar is drawn.
 const TICK: Duration = Duration::from_millis(500);
-/// How long nothing may have been said before the next step is, where there is no terminal.
+/// Time of silence after which a line announces the next step, without a terminal.
 const SHORT: Duration = Duration::from_secs(5);
-/// How often a line is written where there is no terminal.
+/// Interval of lines without a terminal.
 const LINE: Duration = Duration::from_secs(30);
 
 pub struct Progress {
@@ -24,7 +24,7 @@ pub struct Progress {
     done: AtomicUsize,
     found: AtomicUsize,
     all: AtomicUsize,
-    /// How many runs there are at a time.
+    /// Number of parallel runs.
     jobs: usize,
     begun: Instant,
 }
@@ -71,7 +71,7 @@ impl Progress {
         }
     }
 
-    /// Whether there is a finding.
+    /// Returns true if there is a finding.
     pub fn has_found(&self) -> bool {
         self.found.load(Relaxed) > 0
     }
@@ -83,19 +83,19 @@ impl Progress {
     }
 }
 
-/// How long the rest takes if it goes on as so far. Runs that hang count as what they took.
+/// Estimates the remaining time from the time so far. Runs that hang count with the time that they took.
 fn left(taken: Duration, done: usize, all: usize, jobs: usize) -> Duration {
     // Those that are under way are half done, on average.
     let so_far = done as f64 + (jobs.min(all - done.min(all)) as f64) / 2.0;
     taken.mul_f64((all as f64 - so_far).max(0.0) / so_far.max(1.0))
 }
 
-/// Whether there is a terminal, and somebody who wants to see it.
+/// Returns true if there is a terminal, and the user did not ask for silence.
 fn has_bar() -> bool {
     std::io::stderr().is_terminal() && !output::is_quiet()
 }
 
-/// What the sweep is at before its runs, which may take as long as the program.
+/// The steps before the runs of a sweep, each of which may take as long as the program.
 pub struct Steps {
     bar: Option<ProgressBar>,
     said: Option<Instant>,

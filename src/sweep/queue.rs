@@ -46,12 +46,12 @@ pub fn runs(args: &SweepArgs, bench: &Bench, journal: &mut Journal, outcome: &mu
     swept
 }
 
-/// How long a run takes that hangs: until its time is over, and once more where it is a finding, which is tried again.
+/// Returns the duration of a run that hangs: its time limit, twice if a hang is a finding, because it is tried again.
 fn cost_of_hang(plan: &Plan, timeout: Duration) -> Duration {
     timeout * if plan.is_finding(Verdict::Hang) { 2 } else { 1 }
 }
 
-/// How long runs take side by side: if none hangs, and if each does.
+/// Estimates the duration of parallel runs: if none hangs, and if each does.
 fn estimate(left: usize, jobs: usize, [cost, hang]: [Duration; 2]) -> [Duration; 2] {
     [cost, cost.max(hang)].map(|one| one.mul_f64(left as f64 / jobs as f64))
 }

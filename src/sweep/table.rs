@@ -1,4 +1,4 @@
-//! What a sweep has found, as text: how many runs got which verdict, then each finding with what repeats it.
+//! The outcome of a sweep as text: the number of runs by verdict, then each finding with the command that repeats it.
 
 use super::count::Site;
 use super::outcome::Outcome;

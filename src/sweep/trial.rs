@@ -11,10 +11,10 @@ use anyhow::Result;
 use std::collections::HashSet;
 use std::fs;
 
-/// How often a run is begun that does not get to the call.
+/// Number of attempts at a run that does not reach the call.
 const ATTEMPTS: u32 = 3;
 
-/// What all runs of a sweep share.
+/// Data that all runs of a sweep share.
 pub struct Bench {
     pub launcher: Launcher,
     pub baseline: Baseline,
@@ -55,7 +55,7 @@ impl Bench {
 
     fn remove(&self, name: &str, is_needed: bool) {
         if !is_needed && !self.launcher.keeps {
-            // What stays there is no harm.
+            // A directory that stays does no harm.
             let _ = fs::remove_dir_all(self.launcher.directory.join(name));
         }
     }

@@ -15,10 +15,9 @@ const MOST: usize = 100_000;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Call {
     pub site: Site,
-    /// Which of several processes that call from there: the order in which they reached the driver. `None` where one
-    /// does.
+    /// Number of the process, in the order in which they reached the driver. `None` if only one process calls from there.
     pub process: Option<u16>,
-    /// Which call from there, from 1.
+    /// Number of the call from there, from 1.
     pub n: u64,
 }
 
@@ -27,7 +26,7 @@ pub struct Fault {
     pub call: Call,
     /// With what, as rules have it.
     pub code: String,
-    /// Whether all calls from there fail, from this one on.
+    /// True if all calls from there fail, from this one on.
     pub is_lasting: bool,
 }
 
@@ -41,7 +40,7 @@ pub struct Trial {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Counts {
     pub site: Site,
-    /// Who calls: library, offset, and the function where it is known.
+    /// The caller: library, offset, and the function if it is known.
     pub caller: String,
     /// The calls of each process, in the order in which they reached the driver.
     pub calls: Vec<(u16, u64)>,
@@ -69,7 +68,7 @@ pub fn places(counted: &Counted) -> Vec<Counts> {
     places
 }
 
-/// Whether two runs made the same calls: of each place the same numbers, whichever process was first.
+/// Returns true if two runs made the same calls: the same counts at each place, in any order of the processes.
 pub fn is_same(a: &[Counts], b: &[Counts]) -> bool {
     let calls = |places: &[Counts]| {
         let sorted = |place: &Counts| {
@@ -144,7 +143,7 @@ fn codes(function: &str, plan: &Plan) -> Vec<String> {
             && versions().all(|version| version.failures().any(|known| known == *code))
     };
     let mut codes: Vec<i32> = spec.failures().filter(is_tried).collect();
-    // Whoever goes on after it is right: it says least about a program, and comes last.
+    // A program that continues after this result is right, so it says least and comes last.
     codes.sort_by_key(|code| *code == Result::PEER_ACCESS_ALREADY_ENABLED as i32);
     let names = codes.into_iter();
     let names =
@@ -155,7 +154,7 @@ fn codes(function: &str, plan: &Plan) -> Vec<String> {
 }
 
 impl Trial {
-    /// What the run is about.
+    /// Returns the fault that the run is about.
     pub fn fault(&self) -> Option<&Fault> {
         self.faults.last()
     }
@@ -166,7 +165,7 @@ impl Trial {
 }
 
 impl Fault {
-    /// Whether its result is not documented, and real drivers were seen to return it.
+    /// Returns true if its result is not documented, and real drivers were seen to return it.
     pub fn is_only_seen(&self) -> bool {
         let result =
             |spec: &FnSpec| spec.parse_result(&self.code).is_some_and(|code| spec.is_only_seen(code));
@@ -228,7 +227,7 @@ mod tests {
         trials.iter().map(|trial| trial.rules(plan).join(";")).collect()
     }
 
-    /// How many results a function is made to fail with.
+    /// Returns the number of results that a function is made to fail with.
     fn sensible(function: &str) -> usize {
         codes(function, &Plan::default()).len()
     }
@@ -263,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn of_millions_of_calls_the_first_ones_are_planned() {
+    fn only_the_first_of_millions_of_calls_are_planned() {
         let places = places(&counted(&[(1, OPEN, 1, 3_000_000), (1, ENABLE, 2, 5)]));
         let (trials, more) = further(&places, &Plan::default());
         let of_each = |function| 2 * sensible(function) as u64;

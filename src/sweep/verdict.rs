@@ -1,4 +1,4 @@
-//! What a run with a fault shows, beside the runs without.
+//! The verdict on a run with a fault, compared with the runs without.
 //!
 //! What belongs here: the verdicts, and which one a run gets. What was seen of the run is handed in.
 
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Judged {
     pub verdict: Verdict,
-    /// What was seen, without a full stop.
+    /// Observation, without a full stop.
     pub seen: String,
 }
 
@@ -109,7 +109,7 @@ fn ended(ran: &Ran) -> String {
     }
 }
 
-/// What there is more of than without faults.
+/// Returns the objects of which more are open than without faults.
 fn more<'a>(open: &'a BTreeMap<String, u64>, before: &BTreeMap<String, u64>) -> Vec<&'a String> {
     let is_more = |(what, count): &(&String, &u64)| **count > before.get(*what).copied().unwrap_or(0);
     open.iter().filter(is_more).map(|(what, _)| what).collect()
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn how_it_ends_comes_first() {
+    fn the_end_is_judged_first() {
         use Verdict::*;
         let pending = Counted { pending: vec!["cuIpcOpenMemHandle_v2".into()], ..counted() };
         assert_judged(&ran(End::Exited(0)), &counted(), (Same, "status 0"));
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_more_than_without_faults() {
+    fn only_more_than_without_faults_is_wrong() {
         use Verdict::*;
         let other = Ran { output: (2, 10), ..ran(End::Exited(0)) };
         assert_judged(&other, &counted(), (Wrong, "status 0, with different output"));

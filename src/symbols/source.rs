@@ -4,10 +4,10 @@
 //! limited size are read.
 
 use super::symbol::SourceLine;
+use cupeer_record::plain;
 use std::collections::HashMap;
-use std::fs::{self, OpenOptions};
-use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::path::Path;
 use std::time::SystemTime;
 
 /// The largest file that is read.
@@ -16,8 +16,6 @@ const MOST_BYTES: u64 = 4 << 20;
 const MOST_FILES: usize = 256;
 /// The most characters of a line.
 const LONGEST: usize = 160;
-/// `O_NONBLOCK`: the name of a pipe must not make the reader wait.
-const NONBLOCK: i32 = 0o4000;
 
 /// Files of source, each read once.
 pub struct Sources {
@@ -60,16 +58,15 @@ impl Sources {
 
 /// A regular file, and when it was changed.
 fn read(path: &str) -> Option<(SystemTime, String)> {
-    let file = OpenOptions::new().read(true).custom_flags(NONBLOCK).open(path).ok()?;
-    let about = file.metadata().ok().filter(|about| about.is_file() && about.len() <= MOST_BYTES)?;
-    let mut bytes = Vec::new();
-    file.take(MOST_BYTES).read_to_end(&mut bytes).ok()?;
-    Some((about.modified().ok()?, String::from_utf8_lossy(&bytes).into_owned()))
+    let file = plain::open(Path::new(path), plain::Links::Followed).ok()?;
+    let bytes = plain::contents(&file, MOST_BYTES).ok()?;
+    Some((file.metadata().ok()?.modified().ok()?, String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::OpenOptions;
     use std::time::Duration;
 
     #[test]

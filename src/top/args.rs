@@ -1,12 +1,9 @@
 //! The command line of `cupeer top`.
 
-#![allow(
-    missing_docs,
-    rustdoc::broken_intra_doc_links,
-    reason = "clap prints the documentation of a struct as help"
-)]
+#![allow(missing_docs, rustdoc::broken_intra_doc_links, reason = "clap prints these comments as help")]
 
 use clap::{Args, ValueEnum};
+use cupeer_console::args::from_100ms;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -30,7 +27,7 @@ pub struct TopArgs {
     #[arg(long, value_name = "FORMAT", default_value = "text", requires = "once")]
     pub format: TopFormat,
     /// Refresh after TIME; calls per second are those between two samples, including with --once
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = |text: &str| from_100ms(text, "2s"))]
     pub interval: Duration,
     /// Sort processes by this column
     #[arg(long, value_name = "COLUMN", default_value = "state")]
@@ -51,8 +48,9 @@ pub enum TopFormat {
 }
 
 /// The columns by which processes are sorted, in the order in which a key goes through them.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Sort {
+    #[default]
     /// Crashed and killed processes first, then those that hang, longest first
     State,
     /// By rank, then by pid
@@ -73,12 +71,4 @@ pub enum Sort {
     Calls,
     /// Most failed calls first
     Failed,
-}
-
-/// Reads a time: a number with its unit, not so short that looking is all that is done.
-fn interval(text: &str) -> Result<Duration, String> {
-    const LEAST: u64 = 100_000_000;
-    let time = cupeer_spec::duration::parse(text).ok().filter(|time| *time >= LEAST);
-    time.map(Duration::from_nanos)
-        .ok_or_else(|| "a time is a number with ms, s, m or h, at least 100ms, such as 2s".to_owned())
 }

@@ -1,19 +1,19 @@
-//! From what a look has seen to what is shown: who holds whose memory, sums by device, calls a second.
-//!
-//! What belongs here: nothing that reads or draws.
+//! Assembles the document from a sample: holders of memory, sums by device, and calls per second. Reads and draws
+//! nothing.
 
 use super::document::{Device, Document, Hold, Job, Other, Owner, Process, SCHEMA, Unreturned, Who};
 use super::memory::Memory;
-use cupeer_record::Sample;
+use cupeer_record::{Holder, Sample};
 use cupeer_recordings::live::{OfJob, OfProcess, Reading};
 use cupeer_report::endings::killed;
 use cupeer_report::model::{Exit, ExitKind};
 use cupeer_spec::record::live::{self, kind};
 use cupeer_spec::uuid::{self, Uuid};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Instant;
 
-/// What the look before has seen: calls so far, by job and process.
+/// Calls at the sample before, by job and process.
 pub struct Before {
     at: Instant,
     calls: HashMap<(String, String), u64>,
@@ -29,7 +29,7 @@ impl Before {
     }
 }
 
-/// What is shown of a reading, with calls a second since the one before.
+/// Returns the document of a sample, with calls per second since the one before.
 pub fn document(reading: &Reading, memory: &Memory, before: Option<&Before>) -> Document {
     let mut document = Document {
         schema: SCHEMA.to_owned(),
@@ -42,9 +42,8 @@ pub fn document(reading: &Reading, memory: &Memory, before: Option<&Before>) -> 
     let mut devices = BTreeMap::new();
     for job in &reading.jobs {
         let mut rows = Rows::of(job);
-        rows.link(job);
+        rows.link(job, &mut devices);
         rows.rates(job, reading.at, before);
-        rows.devices(job, &mut devices);
         document.jobs.push(rows.sums(job));
         document.processes.append(&mut rows.processes);
         document.unseen.extend(job.unseen.iter().map(|sentence| format!("{}: {sentence}", job.name)));
@@ -55,28 +54,56 @@ pub fn document(reading: &Reading, memory: &Memory, before: Option<&Before>) -> 
     document
 }
 
-/// Adds the memory of devices by owner, and what NVML tells of all processes.
+/// Memory of devices by owner: by the UUID of the device and the process.
+type Owners<'a> = BTreeMap<([u8; 16], &'a Who), Owner>;
+
+/// Adds the memory of devices by owner, and the memory of all processes that NVML reports.
 fn add_memory(
     reading: &Reading,
     memory: &Memory,
     processes: &[Process],
     devices: &mut BTreeMap<Option<Uuid>, OfDevice>,
 ) {
-    let who = |job: &str, proc: &str| {
-        processes.iter().map(|process| &process.who).find(|who| who.job == job && who.proc == proc)
-    };
-    let runs = |who: &Who| processes.iter().any(|process| process.who == *who && !process.exit.has_ended());
-    let known: Vec<(&OfJob, &OfProcess)> =
-        reading.jobs.iter().flat_map(|job| job.processes.iter().map(move |process| (job, process))).collect();
-    let mut owners: BTreeMap<([u8; 16], &Who), Owner> = BTreeMap::new();
+    let mut owners = owners(memory, processes);
+    // Other devices of the machine have nothing to do with these recordings.
+    let known = || reading.jobs.iter().flat_map(|job| &job.processes);
+    let is_theirs =
+        |sample: &&Sample| known().any(|seen| seen.devices.iter().any(|device| device.uuid == sample.device));
+    for sample in memory.samples.iter().filter(is_theirs) {
+        let others = add_holders(reading, sample, processes, &mut owners);
+        let recorded = owners.iter().filter(|((device, _), _)| *device == sample.device);
+        let recorded = recorded.map(|(_, row)| row.bytes);
+        let accounted = sum(recorded.chain(others.iter().filter_map(|other| other.bytes)));
+        let row = &mut known_device(&reading.jobs, devices, sample.device).row;
+        row.total_bytes = Some(sample.total);
+        row.used_bytes = Some(sample.used);
+        row.unaccounted_bytes = Some(sample.used.saturating_sub(accounted));
+        row.others = others;
+    }
+    for ((device, who), row) in owners {
+        let all = &mut known_device(&reading.jobs, devices, device).row.owners;
+        all.push(Owner { who: who.clone(), ..row });
+        all.sort_by_key(|owner| Reverse(owner.bytes));
+    }
+}
+
+fn find<'a>(processes: &'a [Process], job: &str, proc: &str) -> Option<&'a Process> {
+    processes.iter().find(|process| process.who.job == job && process.who.proc == proc)
+}
+
+/// Returns the memory that processes allocated and that is still there, by owner.
+fn owners<'a>(memory: &Memory, processes: &'a [Process]) -> Owners<'a> {
+    let mut owners = Owners::new();
     for piece in &memory.pieces {
-        let Some(owner) = who(&piece.job, &piece.proc) else { continue };
-        let keepers: Vec<&Who> = piece.holders.iter().filter_map(|proc| who(&piece.job, proc)).collect();
-        // What was freed is there as long as a process that runs keeps it.
-        if !(if keepers.is_empty() { vec![owner] } else { keepers.clone() }).into_iter().any(runs) {
+        let Some(owner) = find(processes, &piece.job, &piece.proc) else { continue };
+        let keepers: Vec<&Process> =
+            piece.holders.iter().filter_map(|proc| find(processes, &piece.job, proc)).collect();
+        // Freed memory is there as long as a process that runs keeps it.
+        let holders = if keepers.is_empty() { vec![owner] } else { keepers.clone() };
+        if holders.iter().all(|process| process.exit.has_ended()) {
             continue;
         }
-        let row = owners.entry((piece.device, owner)).or_default();
+        let row = owners.entry((piece.device, &owner.who)).or_default();
         add(&mut row.recorded_bytes, piece.bytes);
         row.bytes = row.recorded_bytes;
         add(&mut row.count, piece.count);
@@ -85,44 +112,40 @@ fn add_memory(
         }
         if !keepers.is_empty() {
             add(&mut row.kept_bytes, piece.bytes);
-            row.kept_by.extend(keepers.into_iter().cloned());
+            row.kept_by.extend(keepers.into_iter().map(|process| process.who.clone()));
         }
     }
-    // Other devices of the machine have nothing to do with these recordings.
-    let is_theirs = |sample: &&Sample| {
-        known.iter().any(|(_, seen)| seen.devices.iter().any(|device| device.uuid == sample.device))
+    owners
+}
+
+/// Adds the memory that NVML reports for recorded processes to their rows, and returns all other processes.
+fn add_holders<'a>(
+    reading: &Reading,
+    sample: &Sample,
+    processes: &'a [Process],
+    owners: &mut Owners<'a>,
+) -> Vec<Other> {
+    let recorded = |holder: &Holder| {
+        let is_it = |seen: &&OfProcess| holder.process == Some((seen.header.pid, seen.header.started));
+        // A program that the process executed has the same identity, and is later in the list.
+        reading
+            .jobs
+            .iter()
+            .rev()
+            .find_map(|job| find(processes, &job.name, &job.processes.iter().rfind(is_it)?.proc))
     };
-    for sample in memory.samples.iter().filter(is_theirs) {
-        let mut others = Vec::new();
-        for holder in sample.holders.iter().flatten() {
-            let is_it = |(_, seen): &&(&OfJob, &OfProcess)| {
-                holder.process == Some((seen.header.pid, seen.header.started))
-            };
-            match known.iter().rfind(is_it).and_then(|(job, seen)| who(&job.name, &seen.proc)) {
-                Some(owner) => {
-                    let row = owners.entry((sample.device, owner)).or_default();
-                    row.bytes = row.bytes.max(holder.bytes.unwrap_or(0));
-                }
-                None => {
-                    others.push(Other { pid: holder.pid, program: holder.name.clone(), bytes: holder.bytes })
-                }
+    let mut others = Vec::new();
+    for holder in sample.holders.iter().flatten() {
+        match recorded(holder) {
+            Some(owner) => {
+                let row = owners.entry((sample.device, &owner.who)).or_default();
+                row.bytes = row.bytes.max(holder.bytes.unwrap_or(0));
             }
+            None => others.push(Other { pid: holder.pid, program: holder.name.clone(), bytes: holder.bytes }),
         }
-        others.sort_by_key(|other| std::cmp::Reverse(other.bytes));
-        let mine =
-            owners.iter().filter(|((device, _), _)| *device == sample.device).map(|(_, row)| row.bytes);
-        let told = sum(mine.chain(others.iter().filter_map(|other| other.bytes)));
-        let device = known_device(&reading.jobs, devices, sample.device);
-        device.row.total_bytes = Some(sample.total);
-        device.row.used_bytes = Some(sample.used);
-        device.row.unaccounted_bytes = Some(sample.used.saturating_sub(told));
-        device.row.others = others;
     }
-    for ((device, who), row) in owners {
-        let all = &mut known_device(&reading.jobs, devices, device).row.owners;
-        all.push(Owner { who: who.clone(), ..row });
-        all.sort_by_key(|owner| std::cmp::Reverse(owner.bytes));
-    }
+    others.sort_by_key(|other| Reverse(other.bytes));
+    others
 }
 
 /// Returns true if a process was killed, but not by a signal that asks it to end.
@@ -136,11 +159,11 @@ fn key(entry: &live::Entry) -> Key {
     (entry.pid_ns, entry.pid, entry.started, entry.image)
 }
 
-/// The processes of a job in the making.
+/// Rows of the processes of a job.
 struct Rows {
     processes: Vec<Process>,
     places: HashMap<Key, usize>,
-    /// What has been exported, by what names it to those who open it: kind and fingerprint.
+    /// Exports, by kind and fingerprint, which name them to importers.
     exports: HashMap<(u32, u64), usize>,
 }
 
@@ -159,23 +182,25 @@ impl Rows {
             });
             rows.places.insert(key, rows.processes.len());
             rows.processes.push(Process {
+                who,
+                program: seen.program.clone(),
+                exit: seen.exit,
                 calls: Some(seen.counts.calls),
                 failed: Some(seen.counts.failed),
                 complete: seen.is_complete,
                 unreturned: unreturned.collect(),
                 hung: seen.hung.clone(),
                 lost: seen.header.lost,
-                ..empty(who, seen.program.clone(), seen.exit)
+                ..Process::default()
             });
         }
-        // Whose record cannot be read, the table names all the same.
+        // The live table also lists processes whose recording cannot be read.
         for entry in &job.entries {
             rows.places.entry(key(entry)).or_insert_with(|| {
                 let rank = (entry.rank != u32::MAX).then_some(entry.rank);
                 let proc = format!("{}-{}-{}", entry.pid_ns, entry.pid, entry.started);
                 let who = Who { job: job.name.clone(), rank, pid: entry.pid, proc };
-                let unseen = Exit { kind: ExitKind::Unseen, code: None, signal: None, immediate: false };
-                rows.processes.push(empty(who, String::new(), unseen));
+                rows.processes.push(Process { who, ..Process::default() });
                 rows.processes.len() - 1
             });
         }
@@ -187,46 +212,57 @@ impl Rows {
         rows
     }
 
-    /// The export that an entry has opened.
+    /// Returns the export that an entry opened.
     fn export<'a>(&self, job: &'a OfJob, entry: &live::Entry) -> Option<&'a live::Entry> {
         let exported = kind::export_of(entry.kind)?;
         self.exports.get(&(exported, entry.fingerprint)).map(|i| &job.entries[*i])
     }
 
-    /// Counts what is open, and who holds whose.
-    fn link(&mut self, job: &OfJob) {
+    /// Counts open objects by process and by device, and links holders with owners.
+    fn link(&mut self, job: &OfJob, devices: &mut BTreeMap<Option<Uuid>, OfDevice>) {
         let mut shared = BTreeSet::new();
         let mut held = BTreeSet::new();
-        // By who holds, and by whose it is.
+        // By holder and owner.
         let mut holds: BTreeMap<(usize, Option<usize>), Held> = BTreeMap::new();
         for entry in &job.entries {
             let place = self.places[&key(entry)];
+            let has_ended = self.processes[place].exit.has_ended();
+            let count = u64::from(entry.count.max(1));
             if kind::exported_object(entry.kind).is_some() {
-                // One piece of memory may have several handles.
+                // An allocation may have several handles.
                 if entry.ended == 0 && shared.insert((place, entry.kind, entry.address)) {
                     self.processes[place].exports += 1;
                     add(&mut self.processes[place].shared_bytes, entry.bytes);
+                    if !has_ended {
+                        let row = &mut device(job, devices, entry.uuid).row;
+                        row.exports += 1;
+                        add(&mut row.shared_bytes, entry.bytes);
+                    }
                 }
             } else if kind::is_access(entry.kind) {
-                add(&mut self.processes[place].peers, u64::from(entry.count.max(1)));
+                add(&mut self.processes[place].peers, count);
             } else if let Some(exported) = kind::export_of(entry.kind) {
-                let count = u64::from(entry.count.max(1));
-                let export = self.export(job, entry);
-                let owner = export.map(|export| self.places[&key(export)]);
                 add(&mut self.processes[place].openings, count);
-                if self.processes[place].exit.has_ended() {
+                if has_ended {
                     continue;
                 }
+                let export = self.export(job, entry);
+                let owner = export.map(|export| self.places[&key(export)]);
+                let (object, bytes) = ((exported, entry.fingerprint), size(entry, export));
                 let one = holds.entry((place, owner)).or_default();
                 add(&mut one.openings, count);
-                let piece = (exported, entry.fingerprint);
-                let bytes = size(entry, export);
-                if one.pieces.insert(piece) {
+                if one.objects.insert(object) {
                     add(&mut one.bytes, bytes);
                     add(&mut self.processes[place].holds_bytes, bytes);
                 }
-                if let Some(owner) = owner.filter(|_| held.insert(piece)) {
+                if let Some(owner) = owner.filter(|_| held.insert(object)) {
                     add(&mut self.processes[owner].held_bytes, bytes);
+                }
+                let device = device(job, devices, export.map_or(entry.uuid, |export| export.uuid));
+                add(&mut device.row.openings, count);
+                device.holders.insert(self.processes[place].who.clone());
+                if device.held.insert((job.name.clone(), object)) {
+                    add(&mut device.row.held_bytes, bytes);
                 }
             }
         }
@@ -240,42 +276,17 @@ impl Rows {
         }
     }
 
-    /// Calls a second, of those that were there at the look before.
+    /// Sets the calls per second of processes that the sample before has.
     fn rates(&mut self, job: &OfJob, now: Instant, before: Option<&Before>) {
         let Some(before) = before else { return };
         for (row, seen) in self.processes.iter_mut().zip(&job.processes) {
             let had = before.calls.get(&(job.name.clone(), seen.proc.clone()));
-            // Who is new since then has been looked at once.
+            // A process that began since then has only one sample.
             let seconds = (now - before.at).as_secs_f64();
             row.calls_per_second =
                 had.map(|had| seen.recent.calls.saturating_sub(*had) as f64 / seconds.max(1e-3));
             if row.exit.has_ended() && row.calls_per_second.is_none() {
                 row.calls_per_second = Some(0.0);
-            }
-        }
-    }
-
-    fn devices(&self, job: &OfJob, devices: &mut BTreeMap<Option<Uuid>, OfDevice>) {
-        let mut shared = BTreeSet::new();
-        for entry in &job.entries {
-            let place = self.places[&key(entry)];
-            if self.processes[place].exit.has_ended() {
-                continue;
-            }
-            if kind::exported_object(entry.kind).is_some() {
-                if entry.ended == 0 && shared.insert((place, entry.kind, entry.address)) {
-                    let row = &mut device(job, devices, entry.uuid).row;
-                    row.exports += 1;
-                    add(&mut row.shared_bytes, entry.bytes);
-                }
-            } else if let Some(exported) = kind::export_of(entry.kind) {
-                let export = self.export(job, entry);
-                let device = device(job, devices, export.map_or(entry.uuid, |export| export.uuid));
-                add(&mut device.row.openings, u64::from(entry.count.max(1)));
-                device.holders.insert(self.processes[place].who.clone());
-                if device.held.insert((job.name.clone(), exported, entry.fingerprint)) {
-                    add(&mut device.row.held_bytes, size(entry, export));
-                }
             }
         }
     }
@@ -298,21 +309,21 @@ impl Rows {
     }
 }
 
-/// What one process holds of another.
+/// Objects of one process that another one holds.
 #[derive(Default)]
 struct Held {
     openings: u64,
     bytes: u64,
     /// Kind and fingerprint.
-    pieces: BTreeSet<(u32, u64)>,
+    objects: BTreeSet<(u32, u64)>,
 }
 
-/// A device in the making.
+/// Row of a device, with the sets of its holders and of the memory that they hold.
 #[derive(Default)]
 struct OfDevice {
     row: Device,
     holders: BTreeSet<Who>,
-    held: BTreeSet<(String, u32, u64)>,
+    held: BTreeSet<(String, (u32, u64))>,
 }
 
 impl OfDevice {
@@ -321,7 +332,7 @@ impl OfDevice {
     }
 }
 
-/// The device with a UUID, under the name that a process of the jobs gives it.
+/// Returns the row of a device, with the name that a process of any job gives it.
 fn known_device<'a>(
     jobs: &[OfJob],
     devices: &'a mut BTreeMap<Option<Uuid>, OfDevice>,
@@ -334,7 +345,7 @@ fn known_device<'a>(
     device(jobs.iter().find(knows).unwrap_or(&none), devices, uuid)
 }
 
-/// The device with a UUID, under the name that a process of the job gives it.
+/// Returns the row of a device, with the name that a process of the job gives it.
 fn device<'a>(
     job: &OfJob,
     devices: &'a mut BTreeMap<Option<Uuid>, OfDevice>,
@@ -359,40 +370,17 @@ fn device<'a>(
     device
 }
 
-/// Adds to a sum: tables and records may say anything.
+/// Adds to a sum without overflow: tables and recordings may contain any number.
 fn add(sum: &mut u64, more: u64) {
     *sum = sum.saturating_add(more);
 }
 
-/// The sum of numbers that may be anything.
+/// Returns a sum without overflow.
 pub fn sum(all: impl Iterator<Item = u64>) -> u64 {
     all.fold(0, u64::saturating_add)
 }
 
-/// The memory that is held by an opening: as it says, or as the export does.
+/// Returns the size of an open object: its own if known, or that of its export.
 fn size(entry: &live::Entry, export: Option<&live::Entry>) -> u64 {
     if entry.bytes > 0 { entry.bytes } else { export.map_or(0, |export| export.bytes) }
-}
-
-fn empty(who: Who, program: String, exit: Exit) -> Process {
-    Process {
-        who,
-        program,
-        exit,
-        exports: 0,
-        shared_bytes: 0,
-        held_bytes: 0,
-        held_by: Vec::new(),
-        holds_bytes: 0,
-        holds: Vec::new(),
-        openings: 0,
-        peers: 0,
-        calls: None,
-        failed: None,
-        complete: false,
-        calls_per_second: None,
-        unreturned: Vec::new(),
-        hung: None,
-        lost: 0,
-    }
 }

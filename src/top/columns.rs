@@ -1,26 +1,28 @@
-//! Tables of which the less important columns are left out where the terminal is narrow. A row is one line: nothing wraps.
+//! Lines and tables of the screen. In a narrow terminal, a table loses its less important columns. A row never
+//! wraps.
 
+use cupeer_report::style::{Mark, Style};
 use cupeer_report::terminal::clean;
 use cupeer_views::table::display_width;
 
-/// What a piece of text looks like.
+/// Appearance of a piece of text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Look {
     #[default]
     Plain,
-    /// What stands over others.
+    /// Heading.
     Head,
-    /// What is wrong.
+    /// Problem.
     Bad,
-    /// What may be wrong.
+    /// Possible problem.
     Doubtful,
-    /// What matters less.
+    /// Less important text.
     Dim,
-    /// The row that keys are about.
+    /// Row that keys act on.
     Chosen,
 }
 
-/// A line of the screen, piece by piece.
+/// Line of the screen: pieces of text, each with its look.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Line(pub Vec<(Look, String)>);
 
@@ -38,7 +40,7 @@ impl Line {
         self.0.iter().map(|(_, text)| display_width(text)).sum()
     }
 
-    /// The same in a width: what does not fit is cut off.
+    /// Cuts the line off at a width.
     pub fn fit(self, width: usize) -> Line {
         if self.width() <= width {
             return self;
@@ -52,32 +54,45 @@ impl Line {
         Line(self.0.into_iter().map(cut).filter(|(_, text)| !text.is_empty()).collect())
     }
 
-    /// The same with one look, as wide as the screen.
+    /// Returns the line with one look, padded to the width of the screen.
     pub fn all(self, look: Look, width: usize) -> Line {
         let text: String = self.0.into_iter().map(|(_, text)| text).collect();
         let text = pad(&text, width, false);
         Line(vec![(look, text)])
     }
 
-    /// Without looks.
+    /// Returns the text with the marks of a style. A chosen row stands out in every style.
+    pub fn marked(&self, style: Style) -> String {
+        let piece = |(look, text): &(Look, String)| match look {
+            Look::Plain => text.clone(),
+            Look::Head => style.mark(Mark::Heading, text),
+            Look::Bad => style.mark(Mark::Error, text),
+            Look::Doubtful => style.mark(Mark::Warning, text),
+            Look::Dim => style.mark(Mark::Note, text),
+            Look::Chosen => format!("\x1b[7m{text}\x1b[0m"),
+        };
+        self.0.iter().map(piece).collect()
+    }
+
+    /// Returns the text without looks.
     #[cfg(test)]
     pub fn text(&self) -> String {
         self.0.iter().map(|(_, text)| text.as_str()).collect()
     }
 }
 
-/// Columns that are as spare as this are shown only where they say something.
+/// Columns with this value are shown only if a row has something in them.
 pub const EXTRA: u8 = 9;
 
 /// A column of a table.
 #[derive(Clone, Copy)]
 pub struct Column {
     pub head: &'static str,
-    /// Whether it ends at its right edge, as numbers do.
+    /// True if the column is aligned to its right edge, as numbers are.
     pub is_number: bool,
-    /// The higher, the sooner it is left out; what has 0 stays.
+    /// Order in which columns are omitted: the highest first; never 0.
     pub spare: u8,
-    /// As narrow as it may be, where its texts may be cut off.
+    /// Least width, if its texts may be cut off.
     pub least: Option<usize>,
 }
 
@@ -91,18 +106,18 @@ impl Column {
     }
 }
 
-/// A cell: its text, and how it looks.
+/// Cell: its look and its text.
 pub type Cell = (Look, String);
 
-/// How wide the columns are that are shown.
+/// Columns that are shown, each with its index and its width.
 pub struct Layout {
     columns: Vec<(usize, Column, usize)>,
     gap: usize,
 }
 
 impl Layout {
-    /// Chooses the columns for rows in a width. An [`EXTRA`] one that says nothing in any row is left out; others stay, so that
-    /// they do not come and go.
+    /// Chooses the columns for rows in a width. An [`EXTRA`] column that is empty in all rows is omitted. Others
+    /// stay, so that the table does not change all the time.
     pub fn of(columns: &[Column], rows: &[Vec<Cell>], width: usize) -> Layout {
         let gap = if width < 100 { 1 } else { 2 };
         let natural = |(i, column): (usize, &Column)| {
@@ -123,7 +138,8 @@ impl Layout {
             let Some((place, _)) = last.max_by_key(|(_, (_, column, _))| column.spare) else { break };
             all.remove(place);
         }
-        // What is left goes to those that were to be cut off, the last one first: it says most.
+        // The remaining width goes to columns that would be cut off, starting with the last one, which is the most
+        // informative.
         let mut left = width.saturating_sub(needed(&all));
         for one in all.iter_mut().rev() {
             let least = need(one);
@@ -134,13 +150,12 @@ impl Layout {
         Layout { columns: all, gap }
     }
 
-    /// The line over the rows.
-    pub fn head(&self, sorted_by: &str) -> Line {
-        let cell = |column: &Column| {
-            let look = if column.head == sorted_by { Look::Chosen } else { Look::Head };
+    /// Returns the line above the rows.
+    pub fn head(&self, sorted_by: Option<&str>) -> Line {
+        self.line(|_, column| {
+            let look = if sorted_by == Some(column.head) { Look::Chosen } else { Look::Head };
             (look, column.head.to_owned())
-        };
-        self.line(|_, column| cell(column))
+        })
     }
 
     pub fn row(&self, cells: &[Cell]) -> Line {
@@ -164,7 +179,7 @@ impl Layout {
     }
 }
 
-/// As much of a text as fits, with two points for the rest.
+/// Cuts a text off at a width, with two points for the rest.
 pub fn cut(text: &str, width: usize) -> String {
     if display_width(text) <= width {
         return text.to_owned();
@@ -204,12 +219,12 @@ mod tests {
             vec![cell("31415"), cell("\u{4e16}\u{754c}\u{4e16}\u{754c}"), cell("7"), cell("runs")],
         ];
         let layout = Layout::of(&COLUMNS, &rows, width);
-        let lines = std::iter::once(layout.head("PID")).chain(rows.iter().map(|row| layout.row(row)));
+        let lines = std::iter::once(layout.head(Some("PID"))).chain(rows.iter().map(|row| layout.row(row)));
         lines.map(|line| line.text()).collect()
     }
 
     #[test]
-    fn what_matters_less_goes_first_and_nothing_is_wider_than_the_screen() {
+    fn less_important_columns_go_first_and_nothing_is_wider_than_the_screen() {
         assert_eq!(
             shown(50),
             [

@@ -1,6 +1,7 @@
-//! What `cupeer top --once --format json` prints, and what the screen and the metrics are made of.
+//! The document that `cupeer top --once --format json` prints, and that the screen and the metrics show.
 
 use cupeer_report::model::Exit;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Value of [`Document::schema`]. Fields may be added without a new number.
@@ -8,14 +9,10 @@ pub const SCHEMA: &str = "cupeer-top/1";
 
 /// Current sharing of memory, and driver calls, on this host. Names of fields are stable; fields may be added. Fields
 /// whose names end in `_ns` contain nanoseconds. `proc` names a process, unique in its recording. Example: `cupeer top --once --format json | jq -r '.jobs[].name'`
-#[derive(Serialize, Clone, Debug, Default)]
-#[cfg_attr(
-    test,
-    derive(schemars::JsonSchema),
-    schemars(
-        title = "cupeer top --once --format json",
-        extend("$id" = "https://github.com/cupeer/cupeer/blob/main/docs/top.schema.json")
-    )
+#[derive(Serialize, Clone, Debug, Default, JsonSchema)]
+#[schemars(
+    title = "cupeer top --once --format json",
+    extend("$id" = "https://github.com/cupeer/cupeer/blob/main/docs/top.schema.json")
 )]
 pub struct Document {
     /// Version of this format: `cupeer-top/1`.
@@ -37,8 +34,7 @@ pub struct Document {
 }
 
 /// Recording of a job.
-#[derive(Serialize, Clone, Debug, Default, PartialEq)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Serialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 pub struct Job {
     /// Name in the default directory, or the path.
     pub name: String,
@@ -63,8 +59,7 @@ pub struct Job {
 }
 
 /// Device whose memory is shared, or in use.
-#[derive(Serialize, Clone, Debug, Default, PartialEq)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Serialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 pub struct Device {
     /// UUID of the device; null for memory whose device is not in any recording.
     pub uuid: Option<String>,
@@ -97,8 +92,7 @@ pub struct Device {
 }
 
 /// Process that allocated memory of a device.
-#[derive(Serialize, Clone, Debug, Default, PartialEq)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Serialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 pub struct Owner {
     /// Process.
     pub who: Who,
@@ -119,8 +113,7 @@ pub struct Owner {
 }
 
 /// Process outside of the recordings that has memory of a device.
-#[derive(Serialize, Clone, Debug, Default, PartialEq)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Serialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 pub struct Other {
     /// Pid on the host.
     pub pid: u32,
@@ -131,8 +124,7 @@ pub struct Other {
 }
 
 /// Identity of a process.
-#[derive(Serialize, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Serialize, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
 pub struct Who {
     /// Name of its job.
     pub job: String,
@@ -145,8 +137,7 @@ pub struct Who {
 }
 
 /// Process of this host.
-#[derive(Serialize, Clone, Debug)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Serialize, Clone, Debug, Default, JsonSchema)]
 pub struct Process {
     #[serde(flatten)]
     pub who: Who,
@@ -187,8 +178,7 @@ pub struct Process {
 }
 
 /// Objects of one process that another one has open.
-#[derive(Serialize, Clone, Debug, PartialEq)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Serialize, Clone, Debug, PartialEq, JsonSchema)]
 pub struct Hold {
     /// Other process: the one that has the objects open, or that exported them; null if the live table does not have
     /// it, as for another host.
@@ -200,8 +190,7 @@ pub struct Hold {
 }
 
 /// Call that has not returned.
-#[derive(Serialize, Clone, Debug, PartialEq)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Serialize, Clone, Debug, PartialEq, JsonSchema)]
 pub struct Unreturned {
     /// Name of the function.
     pub function: String,

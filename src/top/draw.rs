@@ -1,10 +1,11 @@
-//! From a document and what the user has chosen to lines of a screen, none of which is wider than it.
+//! Draws a document, with the user's choices, as lines of a screen. No line is wider than the screen.
 
 use super::assemble::{has_died, sum};
 use super::columns::{Cell, Column, Layout, Line, Look};
-use super::document::{Device, Document, Hold, Process, Who};
+use super::document::{Device, Document, Hold, Process, Unreturned, Who};
 use super::view::{self, Page, View};
 use crate::args::Sort;
+use cupeer_console::args::word;
 use cupeer_report::endings::ending;
 use cupeer_report::model::ExitKind;
 use cupeer_report::moments::{bytes, date, number};
@@ -12,10 +13,10 @@ use cupeer_report::names;
 use cupeer_spec::uuid::{self, Gpu};
 use std::collections::BTreeSet;
 
-/// How many sentences on what is not seen stand above the tables.
+/// Number of sentences about unseen data that are shown above the tables.
 const MOST_UNSEEN: usize = 2;
 
-/// On a lower screen, devices are left out.
+/// Number of lines below which the screen has no tables of devices.
 const LEAST_ROOM: usize = 14;
 
 const PROCESSES: [Column; 14] = [
@@ -56,10 +57,10 @@ const MEMORY: [Column; 7] = [
     Column::text("KEPT BY", 9, 8),
 ];
 
-/// The width of a bar that stands for all memory of a device.
+/// Width of a bar that stands for all memory of a device.
 const BAR: usize = 20;
 
-/// The column of an order.
+/// Returns the head of the column by which rows are sorted.
 fn head(sort: Sort) -> &'static str {
     match sort {
         Sort::State => "STATE",
@@ -75,7 +76,7 @@ fn head(sort: Sort) -> &'static str {
     }
 }
 
-/// The screen, at most as many lines as it has.
+/// Returns the lines of the screen, at most as many as it has.
 pub fn screen(document: &Document, view: &View, width: usize, height: usize) -> Vec<Line> {
     let room = height.saturating_sub(1);
     let mut lines = match &view.page {
@@ -83,11 +84,8 @@ pub fn screen(document: &Document, view: &View, width: usize, height: usize) -> 
         Page::One(who) => scrolled(one(document, who, width), view, room),
         Page::Why(why) => {
             let look = |index| if index == 0 { Look::Head } else { Look::Plain };
-            scrolled(
-                why.iter().enumerate().map(|(index, line)| Line::new(look(index), line)).collect(),
-                view,
-                room,
-            )
+            let lines = why.iter().enumerate().map(|(index, line)| Line::new(look(index), line));
+            scrolled(lines.collect(), view, room)
         }
         Page::Help => scrolled(help(document), view, room),
     };
@@ -97,20 +95,20 @@ pub fn screen(document: &Document, view: &View, width: usize, height: usize) -> 
     lines.into_iter().map(|line| line.fit(width)).take(height).collect()
 }
 
-/// All of it as lines, for `--once`.
+/// Returns the whole document as lines, for `--once`.
 pub fn once(document: &Document, view: &View, width: usize) -> Vec<Line> {
     let mut lines = header(document, view, usize::MAX);
     for (columns, rows) in [(&MEMORY[..], memory(document)), (&DEVICES, devices(document))] {
         if !rows.is_empty() {
             lines.push(Line::default());
-            lines.extend(table(columns, &rows, width, ""));
+            lines.extend(table(columns, &rows, width, None));
         }
     }
     if !document.processes.is_empty() {
         lines.push(Line::default());
         let rows: Vec<Vec<Cell>> =
             view.rows(document).into_iter().map(|row| process(row, document)).collect();
-        lines.extend(table(&processes(document), &rows, width, ""));
+        lines.extend(table(&processes(document), &rows, width, None));
     }
     lines
 }
@@ -120,7 +118,8 @@ fn all(document: &Document, view: &View, width: usize, room: usize) -> Vec<Line>
     let tables =
         [(&MEMORY[..], memory(document), "rows of memory"), (&DEVICES, devices(document), "devices")];
     let tables: Vec<_> = tables.into_iter().filter(|(_, rows, _)| !rows.is_empty()).collect();
-    // Where not all has room, a third of the screen for one, and half of it for both: what there is more of, the processes show.
+    // If the screen is too small for everything, one table of devices gets a third of it, and two get half of it.
+    // The processes get the rest.
     let needed = lines.len()
         + view.rows(document).len()
         + 2
@@ -128,7 +127,7 @@ fn all(document: &Document, view: &View, width: usize, room: usize) -> Vec<Line>
     let most = if needed <= room { room } else { room / if tables.len() > 1 { 4 } else { 3 } };
     for (columns, rows, of_which) in tables.into_iter().filter(|_| room >= LEAST_ROOM) {
         lines.push(Line::default());
-        let table = table(columns, &rows, width, "");
+        let table = table(columns, &rows, width, None);
         let more = table.len().saturating_sub(most);
         lines.extend(table.into_iter().take(if more > 0 { most - 1 } else { most }));
         if more > 0 {
@@ -144,7 +143,7 @@ fn all(document: &Document, view: &View, width: usize, room: usize) -> Vec<Line>
     let chosen = view.chosen(document);
     let at = rows.iter().position(|row| Some(&row.who) == chosen.as_ref()).unwrap_or(0);
     let cells: Vec<Vec<Cell>> = rows.iter().map(|row| process(row, document)).collect();
-    let table = table(&processes(document), &cells, width, head(view.sort));
+    let table = table(&processes(document), &cells, width, Some(head(view.sort)));
     let mut table = table.into_iter();
     lines.extend(table.next());
     let fits = room.saturating_sub(lines.len()).max(1);
@@ -208,7 +207,7 @@ fn header(document: &Document, view: &View, most: usize) -> Vec<Line> {
     lines
 }
 
-/// What all of them have together.
+/// Returns the sums over all processes and devices.
 fn sums(document: &Document) -> Line {
     let of = |of: fn(&Device) -> u64| sum(document.devices.iter().map(of));
     let mut line = Line::default();
@@ -247,7 +246,7 @@ fn footer(view: &View) -> Line {
     if view.page != Page::All {
         return keys("Esc back  arrows scroll  q quit");
     }
-    let order = format!("{}{}", view::called(view.sort), if view.reverse { ", reversed" } else { "" });
+    let order = format!("{}{}", word(view.sort), if view.reverse { ", reversed" } else { "" });
     let line = match view.filter.as_str() {
         "" => Line::default(),
         filter => Line::new(Look::Doubtful, &format!("only: {filter}  ")),
@@ -256,13 +255,13 @@ fn footer(view: &View) -> Line {
         .with(Look::Head, &order)
 }
 
-/// The lines of a page from the first one on that is to be seen.
+/// Returns the lines of a page from the first one that the user scrolled to.
 fn scrolled(lines: Vec<Line>, view: &View, room: usize) -> Vec<Line> {
     let first = view.first.min(lines.len().saturating_sub(room));
     lines.into_iter().skip(first).collect()
 }
 
-fn table(columns: &[Column], rows: &[Vec<Cell>], width: usize, sorted_by: &str) -> Vec<Line> {
+fn table(columns: &[Column], rows: &[Vec<Cell>], width: usize, sorted_by: Option<&str>) -> Vec<Line> {
     let layout = Layout::of(columns, rows, width);
     std::iter::once(layout.head(sorted_by)).chain(rows.iter().map(|row| layout.row(row))).collect()
 }
@@ -271,64 +270,58 @@ fn plain(text: impl Into<String>) -> Cell {
     (Look::Plain, text.into())
 }
 
-/// The name of a device.
+/// Returns the name of a device.
 fn called(device: &Device) -> String {
     let uuid = device.uuid.as_deref().and_then(uuid::parse);
     let name = uuid.map(|uuid| Gpu { number: device.number, uuid }.to_string());
     name.unwrap_or_else(|| "unknown".into())
 }
 
-/// The memory of devices by owner: a row for each, and for what no process has.
+/// Returns the memory of devices by owner: a row for each device, its owners, and the memory that no process has.
 fn memory(document: &Document) -> Vec<Vec<Cell>> {
-    let of_device = |device: &Device| {
-        let owned = sum(device.owners.iter().map(|owner| owner.bytes));
-        let all = device.total_bytes.unwrap_or(owned);
-        let share = |amount: u64| {
-            (u128::from(amount) * BAR as u128 / u128::from(all.max(1))).min(BAR as u128) as usize
-        };
-        let row = |owner: (Look, String), amount: Option<u64>, mark: &str, rest: [String; 3]| {
-            let bar =
-                mark.repeat(share(amount.unwrap_or(0)).max(usize::from(amount.is_some_and(|it| it > 0))));
-            let amount = amount.map_or("?".into(), bytes);
-            [vec![plain(""), owner, plain(amount), plain(bar)], rest.map(plain).to_vec()].concat()
-        };
-        let nothing = || [const { String::new() }; 3];
-        let mut rows: Vec<Vec<Cell>> = Vec::new();
-        for owner in &device.owners {
-            let process = document.processes.iter().find(|process| process.who == owner.who);
-            let name = format!(
-                "{} {}",
-                who([&owner.who].into_iter()),
-                process.map_or_else(String::new, view::program)
-            );
-            let count = if owner.count > 0 { number(owner.count) } else { String::new() };
-            let place = owner.place.as_ref().map(|place| format!("{} {place}", bytes(owner.place_bytes)));
-            let kept = (owner.kept_bytes > 0)
-                .then(|| format!("{}: {} freed", who(owner.kept_by.iter()), bytes(owner.kept_bytes)));
-            let rest = [count, place.unwrap_or_default(), kept.unwrap_or_default()];
-            rows.push(row(plain(name), Some(owner.bytes), "#", rest));
-        }
-        for other in &device.others {
-            let outside = if other.program.is_empty() { "outside" } else { &other.program };
-            let name = (Look::Doubtful, format!("{} {outside}", other.pid));
-            rows.push(row(name, other.bytes, "*", ["".into(), "not recorded".into(), "".into()]));
-        }
-        let unaccounted = device.unaccounted_bytes.filter(|amount| *amount > 0);
-        rows.extend(
-            unaccounted.map(|rest| row((Look::Dim, "unaccounted".into()), Some(rest), "*", nothing())),
-        );
-        if all > 0 {
-            let used = device.used_bytes.unwrap_or(owned);
-            let parts = [("#", share(owned)), ("*", share(used).saturating_sub(share(owned)))];
-            let bar: String = parts.iter().map(|(mark, width)| mark.repeat(*width)).collect();
-            let of = device.total_bytes.map_or("recorded".into(), |total| format!("all of {}", bytes(total)));
-            let mut first = row((Look::Head, of), Some(used), "", nothing());
-            (first[0], first[3]) = (plain(called(device)), plain(format!("{bar:.<BAR$}")));
-            rows.insert(0, first);
-        }
-        rows
+    document.devices.iter().flat_map(|device| memory_of(device, document)).collect()
+}
+
+fn memory_of(device: &Device, document: &Document) -> Vec<Vec<Cell>> {
+    let owned = sum(device.owners.iter().map(|owner| owner.bytes));
+    let all = device.total_bytes.unwrap_or(owned);
+    let share =
+        |amount: u64| (u128::from(amount) * BAR as u128 / u128::from(all.max(1))).min(BAR as u128) as usize;
+    let row = |owner: (Look, String), amount: Option<u64>, mark: &str, rest: [String; 3]| {
+        let width = amount.map_or(0, |amount| share(amount).max(usize::from(amount > 0)));
+        let amount = amount.map_or("?".into(), bytes);
+        [vec![plain(""), owner, plain(amount), plain(mark.repeat(width))], rest.map(plain).to_vec()].concat()
     };
-    document.devices.iter().flat_map(of_device).collect()
+    let mut rows: Vec<Vec<Cell>> = Vec::new();
+    if all > 0 {
+        let used = device.used_bytes.unwrap_or(owned);
+        let others = share(used).saturating_sub(share(owned));
+        let bar = "#".repeat(share(owned)) + &"*".repeat(others);
+        let of = device.total_bytes.map_or("recorded".into(), |total| format!("all of {}", bytes(total)));
+        let mut first = row((Look::Head, of), Some(used), "", Default::default());
+        (first[0], first[3]) = (plain(called(device)), plain(format!("{bar:.<BAR$}")));
+        rows.push(first);
+    }
+    for owner in &device.owners {
+        let process = document.processes.iter().find(|process| process.who == owner.who);
+        let program = process.map_or_else(String::new, view::program);
+        let count = if owner.count > 0 { number(owner.count) } else { String::new() };
+        let place = owner.place.as_ref().map(|place| format!("{} {place}", bytes(owner.place_bytes)));
+        let kept = (owner.kept_bytes > 0)
+            .then(|| format!("{}: {} freed", who(&owner.kept_by), bytes(owner.kept_bytes)));
+        let rest = [count, place.unwrap_or_default(), kept.unwrap_or_default()];
+        rows.push(row(plain(format!("{} {program}", who([&owner.who]))), Some(owner.bytes), "#", rest));
+    }
+    for other in &device.others {
+        let outside = if other.program.is_empty() { "outside" } else { &other.program };
+        let name = (Look::Doubtful, format!("{} {outside}", other.pid));
+        rows.push(row(name, other.bytes, "*", ["".into(), "not recorded".into(), "".into()]));
+    }
+    let unaccounted = device.unaccounted_bytes.filter(|amount| *amount > 0);
+    rows.extend(
+        unaccounted.map(|rest| row((Look::Dim, "unaccounted".into()), Some(rest), "*", Default::default())),
+    );
+    rows
 }
 
 fn devices(document: &Document) -> Vec<Vec<Cell>> {
@@ -341,15 +334,15 @@ fn devices(document: &Document) -> Vec<Vec<Cell>> {
             plain(bytes(device.shared_bytes)),
             plain(bytes(device.held_bytes)),
             plain(number(device.openings)),
-            plain(who(device.holders.iter())),
+            plain(who(&device.holders)),
         ]
     };
     let is_shared = |device: &&Device| device.exports + device.openings > 0;
     document.devices.iter().filter(is_shared).map(row).collect()
 }
 
-/// Several processes, ranks as ranges.
-fn who<'a>(all: impl Iterator<Item = &'a Who>) -> String {
+/// Returns the names of several processes, with ranks as ranges.
+fn who<'a>(all: impl IntoIterator<Item = &'a Who>) -> String {
     let (mut ranks, mut pids) = (BTreeSet::new(), BTreeSet::new());
     for who in all {
         match who.rank {
@@ -357,9 +350,8 @@ fn who<'a>(all: impl Iterator<Item = &'a Who>) -> String {
             None => drop(pids.insert(who.pid)),
         }
     }
-    let ranks = Some(ranks).filter(|ranks| !ranks.is_empty()).map(|ranks| names::ranks(ranks.into_iter()));
-    let all: Vec<String> = ranks.into_iter().chain(pids.iter().map(u32::to_string)).collect();
-    all.join(", ")
+    let ranks = (!ranks.is_empty()).then(|| names::ranks(ranks.into_iter()));
+    ranks.into_iter().chain(pids.iter().map(u32::to_string)).collect::<Vec<_>>().join(", ")
 }
 
 fn holders(holds: &[Hold]) -> String {
@@ -372,19 +364,13 @@ fn holders(holds: &[Hold]) -> String {
     }
 }
 
-/// The columns of processes: that of jobs only where there are several.
-fn processes(document: &Document) -> Vec<Column> {
-    PROCESSES
-        .to_vec()
-        .into_iter()
-        .map(|column| match column.head {
-            // Some have ranks, so that these tell them apart.
-            "RANK" if document.processes.iter().any(|process| process.who.rank.is_some()) => {
-                Column { spare: 0, ..column }
-            }
-            _ => column,
-        })
-        .collect()
+/// Returns the columns of processes. Ranks tell processes apart if any process has one.
+fn processes(document: &Document) -> [Column; 14] {
+    let mut columns = PROCESSES;
+    if document.processes.iter().any(|process| process.who.rank.is_some()) {
+        columns[0].spare = 0;
+    }
+    columns
 }
 
 fn process(process: &Process, document: &Document) -> Vec<Cell> {
@@ -419,7 +405,7 @@ fn process(process: &Process, document: &Document) -> Vec<Cell> {
     ]
 }
 
-/// What a process does, or how it ended.
+/// Describes the activity of a process, or its end.
 fn state(process: &Process) -> Cell {
     if process.exit.has_ended() {
         let look = if has_died(&process.exit) { Look::Bad } else { Look::Dim };
@@ -444,86 +430,84 @@ fn state(process: &Process) -> Cell {
     (Look::Dim, if process.exit.kind == ExitKind::Running { "runs" } else { "may run or not" }.into())
 }
 
-/// All that is known of a process.
+/// Returns everything that is known of a process.
 fn one(document: &Document, who: &Who, width: usize) -> Vec<Line> {
     let Some(process) = document.processes.iter().find(|process| process.who == *who) else {
         return vec![Line::new(Look::Dim, &format!("process {} is not seen any more", who.pid))];
     };
     let rank = who.rank.map(|rank| format!(", rank {rank}")).unwrap_or_default();
-    let text = |text: &str| Line::new(Look::Plain, text);
     let title = Line::new(Look::Head, &format!("process {}{rank}", who.pid))
         .with(Look::Plain, &format!(" of {}", who.job));
     let (look, how) = state(process);
-    let mut lines = vec![title, text(&process.program), Line::new(look, &how), Line::default()];
+    let mut lines =
+        vec![title, Line::new(Look::Plain, &process.program), Line::new(look, &how), Line::default()];
+    lines.extend(totals(process));
+    lines.extend(holds("Who holds its memory", &process.held_by, width));
+    lines.extend(holds("Whose memory it holds", &process.holds, width));
+    lines.extend(unreturned(process, width));
+    lines
+}
+
+/// Returns the counts and sizes of a process, one line each.
+fn totals(process: &Process) -> Vec<Line> {
     let or_more = if process.complete { "" } else { " or more" };
     let calls = |count: Option<u64>| count.map_or("unknown".into(), |count| number(count) + or_more);
-    let rate =
-        process.calls_per_second.map(|rate| format!(", {} a second", rounded(rate))).unwrap_or_default();
-    lines.push(text(&format!(
-        "calls      {}{rate}; failed: {}",
-        calls(process.calls),
-        calls(process.failed)
-    )));
+    let rate = process.calls_per_second.map(|rate| format!(", {} a second", rounded(rate)));
+    let (calls, failed, rate) = (calls(process.calls), calls(process.failed), rate.unwrap_or_default());
+    let mut lines = vec![Line::new(Look::Plain, &format!("calls      {calls}{rate}; failed: {failed}"))];
     if process.lost > 0 {
-        lines.push(Line::new(
-            Look::Doubtful,
-            &format!("lost       {} events are not in its record", number(process.lost)),
-        ));
+        let lost = format!("lost       {} events are not in its record", number(process.lost));
+        lines.push(Line::new(Look::Doubtful, &lost));
     }
-    lines.push(text(&format!("peers      access to {}", names::counted(process.peers, "peer context"))));
-    lines.push(text(&format!(
-        "shares     {} in {}, of which others hold {}",
-        bytes(process.shared_bytes),
-        names::counted(process.exports, "export"),
-        bytes(process.held_bytes)
-    )));
-    lines.push(text(&format!(
-        "holds      {} of others; {} and not closed",
-        bytes(process.holds_bytes),
-        names::counted(process.openings, "opened object"),
-    )));
-    for (title, holds) in
-        [("Who holds its memory", &process.held_by), ("Whose memory it holds", &process.holds)]
-    {
-        if holds.is_empty() {
-            continue;
-        }
-        const COLUMNS: [Column; 4] = [
-            Column::number("RANK", 1),
-            Column::number("PID", 0),
-            Column::number("MEMORY", 0),
-            Column::number("OPEN", 0),
-        ];
-        let row = |hold: &Hold| {
-            let (rank, pid) = hold.who.as_ref().map_or((None, None), |who| (who.rank, Some(who.pid)));
-            let named = |number: Option<u32>, other: &str| {
-                plain(number.map_or(other.into(), |number| number.to_string()))
-            };
-            vec![
-                named(rank, "-"),
-                named(pid, "unknown"),
-                plain(bytes(hold.bytes)),
-                plain(number(hold.openings)),
-            ]
-        };
-        lines.extend([Line::default(), Line::new(Look::Head, title)]);
-        lines.extend(table(&COLUMNS, &holds.iter().map(row).collect::<Vec<_>>(), width, ""));
-    }
-    if !process.unreturned.is_empty() {
-        lines.extend([Line::default(), Line::new(Look::Head, "Calls that have not returned")]);
-        const COLUMNS: [Column; 3] =
-            [Column::number("FOR", 0), Column::number("THREAD", 0), Column::text("FUNCTION", 0, 20)];
-        let rows = process.unreturned.iter().map(|call| {
-            let look = if call.age_ns >= Some(view::HANGS) { Look::Bad } else { Look::Plain };
-            vec![
-                (look, call.age_ns.map_or("?".into(), age)),
-                plain(call.tid.to_string()),
-                plain(call.function.as_str()),
-            ]
-        });
-        lines.extend(table(&COLUMNS, &rows.collect::<Vec<_>>(), width, ""));
-    }
+    let (shared, held) = (bytes(process.shared_bytes), bytes(process.held_bytes));
+    let (exports, holds) = (names::counted(process.exports, "export"), bytes(process.holds_bytes));
+    let open = names::counted(process.openings, "opened object");
+    let others = [
+        format!("peers      access to {}", names::counted(process.peers, "peer context")),
+        format!("shares     {shared} in {exports}, of which others hold {held}"),
+        format!("holds      {holds} of others; {open} and not closed"),
+    ];
+    lines.extend(others.iter().map(|text| Line::new(Look::Plain, text)));
     lines
+}
+
+/// Returns a table of the processes on the other side of shared memory, with its title; empty if there are none.
+fn holds(title: &str, holds: &[Hold], width: usize) -> Vec<Line> {
+    const COLUMNS: [Column; 4] = [
+        Column::number("RANK", 1),
+        Column::number("PID", 0),
+        Column::number("MEMORY", 0),
+        Column::number("OPEN", 0),
+    ];
+    let row = |hold: &Hold| {
+        let (rank, pid) = hold.who.as_ref().map_or((None, None), |who| (who.rank, Some(who.pid)));
+        let named =
+            |number: Option<u32>, other: &str| number.map_or(other.into(), |number| number.to_string());
+        let cells = [named(rank, "-"), named(pid, "unknown"), bytes(hold.bytes), number(hold.openings)];
+        cells.map(plain).to_vec()
+    };
+    titled(title, &COLUMNS, holds.iter().map(row).collect(), width)
+}
+
+fn unreturned(process: &Process, width: usize) -> Vec<Line> {
+    const COLUMNS: [Column; 3] =
+        [Column::number("FOR", 0), Column::number("THREAD", 0), Column::text("FUNCTION", 0, 20)];
+    let row = |call: &Unreturned| {
+        let look = if call.age_ns >= Some(view::HANGS) { Look::Bad } else { Look::Plain };
+        let age = call.age_ns.map_or("?".into(), age);
+        vec![(look, age), plain(call.tid.to_string()), plain(call.function.as_str())]
+    };
+    let rows = process.unreturned.iter().map(row).collect();
+    titled("Calls that have not returned", &COLUMNS, rows, width)
+}
+
+/// Returns a table with a title; empty if it has no rows.
+fn titled(title: &str, columns: &[Column], rows: Vec<Vec<Cell>>, width: usize) -> Vec<Line> {
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let head = [Line::default(), Line::new(Look::Head, title)];
+    head.into_iter().chain(table(columns, &rows, width, None)).collect()
 }
 
 const HELP: &str = "\
@@ -560,12 +544,12 @@ fn help(document: &Document) -> Vec<Line> {
     lines
 }
 
-/// A number of calls a second, as long as it matters.
+/// Formats a number of calls per second, with a decimal if it is small.
 fn rounded(rate: f64) -> String {
     if rate > 0.0 && rate < 9.95 { format!("{rate:.1}") } else { number(rate.round() as u64) }
 }
 
-/// How long something lasts, from a second on to a tenth of it.
+/// Formats a duration, with tenths of a second from one second on.
 fn age(ns: u64) -> String {
     match ns / 100_000_000 {
         tenths @ 10..600 => format!("{}.{}s", tenths / 10, tenths % 10),

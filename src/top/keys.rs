@@ -1,13 +1,12 @@
-//! Keys, from what a terminal in raw mode sends.
+//! Keys, from the bytes that a terminal in raw mode sends.
 //!
-//! What belongs here: waiting for bytes, and which keys they are. crossterm's own reader waits in a loop for a terminal that
-//! has hung up.
+//! Waits for bytes and parses them. crossterm's own reader loops forever if the terminal was closed.
 
 use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
-/// How long the rest of a key may take that is sent as several bytes.
+/// Time within which the remaining bytes of a key arrive.
 const REST: Duration = Duration::from_millis(30);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,25 +25,25 @@ pub enum Key {
     PageDown,
     Home,
     End,
-    /// One that nothing is done for.
+    /// Key without a meaning.
     Other,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Waited {
-    /// There may be keys, or a signal has come, or it was time.
+    /// There may be keys, a signal arrived, or the time is over.
     Enough,
     HungUp,
 }
 
-/// What stdin has sent.
+/// Bytes that stdin sent.
 #[derive(Default)]
 pub struct Input {
     bytes: VecDeque<u8>,
 }
 
 impl Input {
-    /// The next key of those that were read.
+    /// Returns the next key that was read.
     pub fn next(&mut self) -> Option<Key> {
         let bytes = self.bytes.make_contiguous();
         let (key, length) = parse(bytes)?;
@@ -52,7 +51,7 @@ impl Input {
         Some(key)
     }
 
-    /// Waits for keys, at most so long. A signal ends it.
+    /// Waits for keys until the time is over or a signal arrives.
     pub fn wait(&mut self, most: Duration) -> io::Result<Waited> {
         if !is_ready(most)? {
             return Ok(Waited::Enough);
@@ -60,12 +59,12 @@ impl Input {
         if !self.read()? {
             return Ok(Waited::HungUp);
         }
-        // Escape by itself, or the begin of another key.
+        // An escape byte is a key, or the start of one.
         while is_unfinished(self.bytes.make_contiguous()) && is_ready(REST)? && self.read()? {}
         Ok(Waited::Enough)
     }
 
-    /// Reads what there is; false where that is the end.
+    /// Reads available bytes; returns false at the end of the input.
     fn read(&mut self) -> io::Result<bool> {
         let mut bytes = [0; 256];
         // SAFETY: the call writes to as many bytes as there are.
@@ -77,7 +76,7 @@ impl Input {
             }
             Err(_) => match io::Error::last_os_error() {
                 error if error.kind() == io::ErrorKind::Interrupted => Ok(true),
-                // A terminal that is gone.
+                // The terminal was closed.
                 error if error.raw_os_error() == Some(libc::EIO) => Ok(false),
                 error => Err(error),
             },
@@ -105,7 +104,7 @@ fn is_unfinished(bytes: &[u8]) -> bool {
     }
 }
 
-/// The first key of some bytes, and how many it takes.
+/// Returns the first key of some bytes, and its length.
 fn parse(bytes: &[u8]) -> Option<(Key, usize)> {
     Some(match *bytes {
         [] => return None,
@@ -132,7 +131,7 @@ fn parse(bytes: &[u8]) -> Option<(Key, usize)> {
     })
 }
 
-/// A key that begins with an escape: what stands between, and the last byte.
+/// Returns the key of an escape sequence, by its parameters and its last byte.
 fn escaped(parameters: &[u8], last: u8) -> Key {
     match (last, parameters) {
         (b'A', _) => Key::Up,

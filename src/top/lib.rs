@@ -1,8 +1,8 @@
-//! `cupeer top`: what the processes of this host share, open, and call now.
+//! `cupeer top`: the memory that processes of this host share and open, and their calls, now.
 //!
-//! In: recordings, live tables, and NVML, all of them only read: it attaches to no process and takes no lock. Out: a document, as
-//! a screen, JSON, or metrics. [`cupeer_recordings::live`] reads the files, `memory` the memory of devices; `assemble` makes the
-//! document. Begin with `once` in this file.
+//! In: recordings, live tables, and NVML. The command only reads them: it attaches to no process and takes no lock.
+//! Out: a document, as a screen, JSON, or metrics. [`cupeer_recordings::live`] reads the files, and `memory` the
+//! memory of devices; `assemble` builds the document. Begin with `once` in this file.
 //!
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!
@@ -29,11 +29,9 @@ mod view;
 use crate::args::{TopArgs, TopFormat};
 use anyhow::{Context, Result};
 use assemble::Before;
-use columns::Look;
 use cupeer_console::{output, status};
 use cupeer_nvidia::nvml::memory::Nvml;
 use cupeer_recordings::live::{SOME, Watcher};
-use cupeer_report::style::{Mark, Style};
 use document::Document;
 use memory::{Memories, SHARE};
 use screen::{Happened, Screen};
@@ -41,7 +39,7 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use view::{Asked, Page, View};
+use view::{Page, Request, View};
 
 /// Runs the command; `why` reads what the processes of a recording wait for, as lines.
 pub fn command(args: &TopArgs, why: fn(&Path) -> Vec<String>) -> Result<ExitCode> {
@@ -52,10 +50,10 @@ pub fn command(args: &TopArgs, why: fn(&Path) -> Vec<String>) -> Result<ExitCode
     show(args, &mut watcher, why)
 }
 
-/// Looks twice, where calls a second are asked for, and prints it.
+/// Prints the document once. Takes two samples if the output has calls per second.
 fn once(args: &TopArgs, watcher: &mut Watcher) -> Result<ExitCode> {
     let first = watcher.look(usize::MAX)?;
-    let memory = memory::look(&first.named(), &Nvml::load());
+    let memory = memory::read(&first.named(), &Nvml::load());
     if args.format == TopFormat::Prometheus {
         return output::print_as_is(&prometheus::text(&assemble::document(&first, &memory, None)));
     }
@@ -68,31 +66,17 @@ fn once(args: &TopArgs, watcher: &mut Watcher) -> Result<ExitCode> {
     let view = View::new(args.sort, args.reverse);
     let lines = draw::once(&document, &view, output::terminal_width());
     let style = output::stdout_style();
-    let text: String = lines.iter().map(|line| marked(line, style) + "\n").collect();
+    let text: String = lines.iter().map(|line| line.marked(style).trim_end().to_owned() + "\n").collect();
     output::print_marked(&text)
 }
 
-/// A line with the marks that text has elsewhere.
-fn marked(line: &columns::Line, style: Style) -> String {
-    let piece = |(look, text): &(Look, String)| match look {
-        Look::Head | Look::Chosen => style.mark(Mark::Heading, text),
-        Look::Bad => style.mark(Mark::Error, text),
-        Look::Doubtful => style.mark(Mark::Warning, text),
-        Look::Dim => style.mark(Mark::Note, text),
-        Look::Plain => text.clone(),
-    };
-    let text: String = line.0.iter().map(piece).collect();
-    text.trim_end().to_owned()
-}
-
-/// Shows it until somebody has seen enough.
+/// Shows the document on a screen until the user quits.
 fn show(args: &TopArgs, watcher: &mut Watcher, why: fn(&Path) -> Vec<String>) -> Result<ExitCode> {
     let mut view = View::new(args.sort, args.reverse);
-    let is_colored = output::stdout_style() == Style::Colored;
     let (mut document, mut before) = (Document::default(), None);
     let memories = Memories::start();
     let mut next = Instant::now();
-    let mut screen = Screen::take(is_colored).context("failed to take the terminal")?;
+    let mut screen = Screen::take(output::stdout_style()).context("failed to take the terminal")?;
     loop {
         if Instant::now() >= next {
             let (began, used) = (Instant::now(), used());
@@ -108,10 +92,10 @@ fn show(args: &TopArgs, watcher: &mut Watcher, why: fn(&Path) -> Vec<String>) ->
         drawn.context("failed to write to the terminal")?;
         match screen.wait(next).context("failed to read from the terminal")? {
             Happened::Key(key) => match view.key(key, &document) {
-                Asked::Quit => return Ok(ExitCode::SUCCESS),
-                Asked::Suspend => screen.suspend()?,
-                Asked::Why(path) => view.turn_to(Page::Why(why(Path::new(&path)))),
-                Asked::Nothing => {}
+                Request::Quit => return Ok(ExitCode::SUCCESS),
+                Request::Suspend => screen.suspend()?,
+                Request::Why(path) => view.turn_to(Page::Why(why(Path::new(&path)))),
+                Request::Nothing => {}
             },
             Happened::Changed | Happened::Nothing => {}
             Happened::HungUp => return Ok(ExitCode::from(status::OURS)),
@@ -119,12 +103,12 @@ fn show(args: &TopArgs, watcher: &mut Watcher, why: fn(&Path) -> Vec<String>) ->
     }
 }
 
-/// How long after the begin of a look that used so much of a processor the next one begins.
+/// Returns the time from the start of a sample that used this much processor time to the start of the next one.
 fn pause(interval: Duration, used: Duration) -> Duration {
     interval.max(used * SHARE)
 }
 
-/// The processor's time that this thread has used.
+/// Returns the processor time of this thread.
 fn used() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the call writes the time to where it is pointed.

@@ -1,8 +1,7 @@
-//! Memory of devices by owner and place, as the report finds it, and what NVML tells of all processes.
+//! Memory of devices by owner and place, from the report and from NVML.
 //!
-//! A whole recording is read for it, in a thread of its own, which rests nine times as long as it worked.
+//! Reads whole recordings in a thread of its own, which sleeps nine times as long as it worked.
 
-use cupeer_facts::read;
 use cupeer_nvidia::nvml::memory::Nvml;
 use cupeer_record::{Job, Sample};
 use cupeer_report::Keep;
@@ -15,17 +14,17 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// Looking takes at most this fraction of a processor.
+/// Refreshing uses at most this fraction of a processor.
 pub const SHARE: u32 = 10;
-/// The largest recording that is read again and again.
+/// Size of the largest recording that is read repeatedly.
 const LARGEST: u64 = 1 << 30;
 
 /// Memory of the devices at a time.
 #[derive(Clone, Default)]
 pub struct Memory {
-    /// What processes allocated, as far as the recordings show it.
+    /// Memory that processes allocated, as far as the recordings show it.
     pub pieces: Vec<Piece>,
-    /// What NVML tells; empty without it.
+    /// Samples of NVML; empty without it.
     pub samples: Vec<Sample>,
     /// Sentences about what is missing.
     pub unseen: Vec<String>,
@@ -47,7 +46,7 @@ pub struct Piece {
 /// Name and directory of a recording.
 type Named = (String, PathBuf);
 
-/// The thread that looks.
+/// Thread that reads the memory.
 pub struct Memories {
     asks: SyncSender<Vec<Named>>,
     last: Arc<Mutex<Memory>>,
@@ -64,7 +63,7 @@ impl Memories {
         memories
     }
 
-    /// Asks for the memory of these recordings, and returns what was found last.
+    /// Requests the memory of these recordings, and returns the last result.
     pub fn ask(&self, jobs: Vec<Named>) -> Memory {
         let _ = self.asks.try_send(jobs);
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -75,14 +74,14 @@ fn work(asked: &Receiver<Vec<Named>>, last: &Mutex<Memory>) {
     let nvml = Nvml::load();
     while let Ok(jobs) = asked.recv() {
         let began = Instant::now();
-        let found = look(&jobs, &nvml);
+        let found = read(&jobs, &nvml);
         *last.lock().unwrap_or_else(PoisonError::into_inner) = found;
         std::thread::sleep(began.elapsed() * (SHARE - 1));
     }
 }
 
-/// Reads the recordings, and asks NVML.
-pub fn look(jobs: &[Named], nvml: &Result<Nvml, String>) -> Memory {
+/// Reads the recordings, and queries NVML.
+pub fn read(jobs: &[Named], nvml: &Result<Nvml, String>) -> Memory {
     let samples = nvml.as_ref().map_err(String::clone).and_then(Nvml::samples).unwrap_or_default();
     let mut memory = Memory { samples, ..Memory::default() };
     for (name, path) in jobs {
@@ -102,7 +101,7 @@ fn of_job(name: &str, path: &Path) -> anyhow::Result<Vec<Piece>> {
     );
     let job = &mut Job::open(path)?;
     let symbols = &mut Symbols::of_record(path, &job.processes);
-    let report = read(job, &Filter::all(job), Keep::default(), Some(symbols))?;
+    let report = cupeer_facts::read(job, &Filter::all(job), Keep::default(), Some(symbols))?;
     let now = report.memory.iter().filter(|memory| memory.at_ns.is_none());
     let piece = |device: [u8; 16], row: &cupeer_report::model::MemoryRow| Piece {
         job: name.to_owned(),

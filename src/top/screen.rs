@@ -1,16 +1,16 @@
-//! The terminal: taken for a while, and given back on every way out.
+//! The terminal: cupeer takes it for a while, and gives it back however the command ends.
 //!
-//! What belongs here: raw mode, the other screen, signals, and which lines are written anew. What the lines say is
-//! [`super::draw`]'s.
+//! Sets raw mode, switches screens, handles signals, and rewrites changed lines. [`super::draw`] makes the lines.
 
-use super::columns::{Line, Look};
+use super::columns::Line;
 use super::keys::{self, Input, Key};
-use crossterm::style::{Attribute, Color, Print, SetAttribute, SetForegroundColor};
+use crossterm::style::Print;
 use crossterm::terminal::{
     self, BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen,
     LeaveAlternateScreen,
 };
 use crossterm::{cursor, execute, queue};
+use cupeer_report::style::Style;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
 use signal_hook::low_level::emulate_default_handler;
 use std::io::{self, Write};
@@ -18,20 +18,20 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
-/// How late a signal is noticed that comes just before we wait.
+/// Maximum delay before a signal is noticed that arrives just before a wait.
 const NOTICED: Duration = Duration::from_millis(200);
-/// What ends it, and gives the terminal back before.
+/// Signals that end the command; it gives the terminal back first.
 const ENDING: [i32; 4] = [SIGTERM, SIGHUP, SIGINT, SIGQUIT];
 
-/// Whether the terminal is ours: a panic gives it back, too.
+/// True while cupeer has the terminal. A panic also gives it back.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
 pub struct Screen {
-    is_colored: bool,
-    /// What is on it, line by line.
+    style: Style,
+    /// Lines that the terminal shows.
     shown: Vec<Line>,
     size: (u16, u16),
-    /// The signal that came last of [`ENDING`], or 0.
+    /// Last signal of [`ENDING`] that arrived, or 0.
     ended_by: Arc<AtomicUsize>,
     is_stopped: Arc<AtomicBool>,
     is_continued: Arc<AtomicBool>,
@@ -39,19 +39,19 @@ pub struct Screen {
     input: Input,
 }
 
-/// What has happened.
+/// Event that ends a wait.
 pub enum Happened {
     Key(Key),
-    /// It is to be drawn anew: its size has changed, or it was away.
+    /// The screen must be redrawn, because its size changed or another program had the terminal.
     Changed,
-    /// Nothing, until it was time.
+    /// The time is over.
     Nothing,
-    /// The terminal is gone.
+    /// The terminal was closed.
     HungUp,
 }
 
 impl Screen {
-    pub fn take(is_colored: bool) -> io::Result<Screen> {
+    pub fn take(style: Style) -> io::Result<Screen> {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
             let before = std::panic::take_hook();
@@ -61,7 +61,7 @@ impl Screen {
             }));
         });
         let screen = Screen {
-            is_colored,
+            style,
             shown: Vec::new(),
             size: terminal::size()?,
             ended_by: Arc::default(),
@@ -80,12 +80,12 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Columns and rows.
+    /// Returns the number of columns and rows.
     pub fn size(&self) -> (usize, usize) {
         (self.size.0.into(), self.size.1.into())
     }
 
-    /// Waits for something until it is time.
+    /// Waits for an event until a time.
     pub fn wait(&mut self, until: Instant) -> io::Result<Happened> {
         loop {
             match self.ended_by.load(SeqCst) as i32 {
@@ -99,7 +99,7 @@ impl Screen {
                 self.suspend()?;
                 return Ok(Happened::Changed);
             }
-            // It was stopped in a way that we cannot notice, and somebody else may have had the terminal.
+            // A signal that cannot be caught stopped the process, and another program may have had the terminal.
             if self.is_continued.swap(false, SeqCst) {
                 self.enter_again()?;
                 return Ok(Happened::Changed);
@@ -122,7 +122,7 @@ impl Screen {
         }
     }
 
-    /// Stops as others do by Ctrl-Z, and comes back when it is continued.
+    /// Stops the process, as Ctrl-Z does, and takes the terminal again when it continues.
     pub fn suspend(&mut self) -> io::Result<()> {
         give_back();
         emulate_default_handler(SIGTSTP)?;
@@ -133,12 +133,12 @@ impl Screen {
     fn enter_again(&mut self) -> io::Result<()> {
         self.shown.clear();
         self.size = terminal::size()?;
-        // The shell may have set the terminal otherwise.
+        // The shell may have changed the terminal's modes.
         let _ = terminal::disable_raw_mode();
         enter()
     }
 
-    /// Shows these lines; those that are there already are not written.
+    /// Shows these lines; writes only those that changed.
     pub fn draw(&mut self, lines: Vec<Line>) -> io::Result<()> {
         let mut out = io::stdout().lock();
         queue!(out, BeginSynchronizedUpdate)?;
@@ -149,8 +149,8 @@ impl Screen {
             if self.shown.get(row) == Some(line) {
                 continue;
             }
-            queue!(out, cursor::MoveTo(0, row as u16), Clear(ClearType::UntilNewLine))?;
-            line.0.iter().try_for_each(|(look, text)| piece(&mut out, *look, text, self.is_colored))?;
+            let text = Print(line.marked(self.style));
+            queue!(out, cursor::MoveTo(0, row as u16), Clear(ClearType::UntilNewLine), text)?;
         }
         queue!(out, EndSynchronizedUpdate)?;
         self.shown = lines;
@@ -164,32 +164,16 @@ impl Drop for Screen {
     }
 }
 
-/// A piece of a line. Without colours, only what is chosen stands out.
-pub fn piece(out: &mut impl Write, look: Look, text: &str, is_colored: bool) -> io::Result<()> {
-    match look {
-        Look::Chosen => queue!(out, SetAttribute(Attribute::Reverse))?,
-        _ if !is_colored => {}
-        Look::Plain => {}
-        Look::Head => queue!(out, SetAttribute(Attribute::Bold))?,
-        Look::Dim => queue!(out, SetAttribute(Attribute::Dim))?,
-        Look::Bad => queue!(out, SetForegroundColor(Color::DarkRed))?,
-        Look::Doubtful => queue!(out, SetForegroundColor(Color::DarkYellow))?,
-    }
-    queue!(out, Print(text))?;
-    let is_marked = look == Look::Chosen || is_colored && look != Look::Plain;
-    if is_marked { queue!(out, SetAttribute(Attribute::Reset)) } else { Ok(()) }
-}
-
 fn enter() -> io::Result<()> {
     IS_TAKEN.store(true, SeqCst);
     terminal::enable_raw_mode()?;
     execute!(io::stdout(), EnterAlternateScreen, cursor::Hide)
 }
 
-/// Gives the terminal back as it was, once.
+/// Restores the terminal, once.
 fn give_back() {
     if IS_TAKEN.swap(false, SeqCst) {
-        // Where it is gone, nobody can be told.
+        // If the terminal was closed, there is nobody to tell.
         let _ = execute!(io::stdout(), LeaveAlternateScreen, cursor::Show);
         let _ = terminal::disable_raw_mode();
     }

@@ -1,10 +1,10 @@
-//! From what a look has seen to what stands on the screen, without files and without a terminal.
+//! Tests of the way from a sample to the screen, without files and without a terminal.
 
 use super::assemble::{Before, document};
 use super::document::Document;
 use super::keys::Key;
 use super::memory::{Memory, Piece};
-use super::view::{Asked, Page, View};
+use super::view::{Page, Request, View};
 use super::{draw, pause};
 use crate::args::Sort;
 use cupeer_record::tail::Counts;
@@ -96,7 +96,7 @@ fn troubled(count: u32) -> Document {
 }
 
 #[test]
-fn who_holds_whose_memory() {
+fn holders_and_owners_of_memory() {
     let mut job = job(3);
     let [a, b, c] = [0, 1, 2].map(|i| (job.processes[i].header.pid, job.processes[i].proc.clone()));
     // A second opening of the same piece, one of an export that nobody knows, and a second handle of the same memory.
@@ -192,7 +192,7 @@ fn owners_others_the_rest_and_what_is_free_add_up_to_the_device() {
 }
 
 #[test]
-fn who_has_ended_holds_nothing_and_his_memory_may_still_be_held() {
+fn ended_processes_hold_nothing_and_their_memory_may_still_be_held() {
     let document = troubled(4);
     let row = |rank: usize| &document.processes[rank];
     assert_eq!((row(1).openings, row(1).holds_bytes, row(1).held_bytes), (1, 0, 2 * MIB));
@@ -207,7 +207,7 @@ fn who_has_ended_holds_nothing_and_his_memory_may_still_be_held() {
 fn calls_a_second_are_those_between_two_looks() {
     let rates: Vec<_> = troubled(4).processes.iter().map(|process| process.calls_per_second).collect();
     assert_eq!(rates, [Some(0.0), Some(250.0), Some(500.0), Some(750.0)]);
-    // Who came after the first look, has no rate yet.
+    // A process that began after the first sample has no rate yet.
     let at = Instant::now();
     let before = Before::of(&reading(vec![job(3)], at));
     let document =
@@ -260,7 +260,7 @@ fn keys_choose_filter_and_leave() {
     let document = troubled(12);
     let mut view = View::new(Sort::Rank, false);
     let press = |view: &mut View, keys: &[Key]| {
-        let asked: Vec<Asked> = keys.iter().map(|key| view.key(*key, &document)).collect();
+        let asked: Vec<Request> = keys.iter().map(|key| view.key(*key, &document)).collect();
         asked.last().cloned()
     };
     assert_eq!(view.chosen(&document).unwrap().rank, Some(0));
@@ -280,9 +280,9 @@ fn keys_choose_filter_and_leave() {
     assert!(view.is_paused && view.filter.is_empty());
     press(&mut view, &[Key::Char('?')]);
     assert_eq!(view.page, Page::Help);
-    assert_eq!(press(&mut view, &[Key::Ctrl('z')]), Some(Asked::Suspend));
-    assert_eq!(press(&mut view, &[Key::Char('q')]), Some(Asked::Quit));
-    assert_eq!(press(&mut view, &[Key::Char('/'), Key::Ctrl('c')]), Some(Asked::Quit));
+    assert_eq!(press(&mut view, &[Key::Ctrl('z')]), Some(Request::Suspend));
+    assert_eq!(press(&mut view, &[Key::Char('q')]), Some(Request::Quit));
+    assert_eq!(press(&mut view, &[Key::Char('/'), Key::Ctrl('c')]), Some(Request::Quit));
 }
 
 fn shown(document: &Document, view: &View, width: usize, height: usize) -> String {
@@ -324,7 +324,7 @@ fn a_screen_reads_well_at_two_sizes() {
 }
 
 #[test]
-fn whatever_the_size_nothing_is_wider_and_the_chosen_row_is_seen() {
+fn nothing_is_wider_than_the_screen_and_the_chosen_row_is_seen_at_any_size() {
     shown(&short_of_memory(true), &View::new(Sort::State, false), 20, 10);
     let document = troubled(64);
     for (width, height) in [(1, 1), (10, 3), (20, 10), (40, 12), (80, 24), (120, 10), (400, 200)] {

@@ -1,74 +1,64 @@
-//! What the user has chosen to see, and what keys change in it.
+//! The user's choices on the screen, and the keys that change them.
 //!
-//! What belongs here: state, and rows in their order. Nothing that draws, and no terminal.
+//! Keeps the choices, and sorts rows by them. It does not draw.
 
 use super::assemble::has_died;
 use super::document::{Document, Process, Who};
 use super::keys::Key;
 use crate::args::Sort;
 use clap::ValueEnum;
-use cupeer_console::args::word;
 use std::cmp::Ordering;
 use std::path::Path;
 
-/// A call that has not returned for so long hangs.
+/// Time in nanoseconds after which a call that has not returned hangs.
 pub const HANGS: u64 = 1_000_000_000;
-/// How many rows a page key goes.
+/// Number of rows that a page key moves.
 const PAGE: usize = 10;
 
-/// What fills the screen.
+/// Content of the screen.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Page {
     #[default]
     All,
     /// One process.
     One(Who),
-    /// What the processes of a job wait in.
+    /// Calls in which the processes of a job wait.
     Why(Vec<String>),
     Help,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct View {
     pub sort: Sort,
     pub reverse: bool,
     pub page: Page,
-    /// Only jobs and processes with this in their names, or with this rank or pid.
+    /// Text that selects jobs and processes by their names, or processes by rank or pid.
     pub filter: String,
-    /// Whether keys go to the filter.
+    /// True while keys are added to the filter.
     pub is_typing: bool,
     pub is_paused: bool,
-    /// The process that keys are about.
+    /// Process that keys act on.
     pub chosen: Option<Who>,
-    /// The first line that is shown of what is longer than the screen.
+    /// First line that is shown, if there are more than fit.
     pub first: usize,
 }
 
-/// What a key asks of who reads it.
+/// Request of a key to the caller.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Asked {
+pub enum Request {
     Nothing,
     Quit,
     Suspend,
-    /// What the processes of the job with this path wait in.
+    /// Show the waits of the processes of the job with this path.
     Why(String),
 }
 
 impl View {
     pub fn new(sort: Sort, reverse: bool) -> View {
-        View {
-            sort,
-            reverse,
-            page: Page::All,
-            filter: String::new(),
-            is_typing: false,
-            is_paused: false,
-            chosen: None,
-            first: 0,
-        }
+        View { sort, reverse, ..View::default() }
     }
 
-    /// The processes that are shown, in their order.
+    /// Returns the processes that are shown, in their order.
     pub fn rows<'a>(&self, document: &'a Document) -> Vec<&'a Process> {
         let none_runs = document.processes.iter().all(|process| process.exit.has_ended());
         let mut rows: Vec<&Process> = document
@@ -94,23 +84,23 @@ impl View {
             || filter.parse::<u32>().is_err() && (job.contains(filter) || program(process).contains(filter))
     }
 
-    pub fn key(&mut self, key: Key, document: &Document) -> Asked {
+    pub fn key(&mut self, key: Key, document: &Document) -> Request {
         match key {
-            Key::Ctrl('c') => return Asked::Quit,
-            Key::Ctrl('z') => return Asked::Suspend,
+            Key::Ctrl('c') => return Request::Quit,
+            Key::Ctrl('z') => return Request::Suspend,
             _ => {}
         }
         if self.is_typing {
             self.typed(key);
-            return Asked::Nothing;
+            return Request::Nothing;
         }
         match key {
-            Key::Char('q') => return Asked::Quit,
+            Key::Char('q') => return Request::Quit,
             Key::Char('w') => {
                 let chosen = self.chosen(document).map(|who| who.job);
                 let job =
                     document.jobs.iter().find(|job| chosen.as_ref().is_none_or(|name| *name == job.name));
-                return job.map_or(Asked::Nothing, |job| Asked::Why(job.path.clone()));
+                return job.map_or(Request::Nothing, |job| Request::Why(job.path.clone()));
             }
             Key::Char('s' | '>') => self.sort_by(1),
             Key::Char('S' | '<') => self.sort_by(-1),
@@ -136,7 +126,7 @@ impl View {
             Key::End => self.go(document, isize::MAX / 2),
             _ => {}
         }
-        Asked::Nothing
+        Request::Nothing
     }
 
     fn typed(&mut self, key: Key) {
@@ -162,7 +152,7 @@ impl View {
         self.sort = all[(now as isize + step).rem_euclid(all.len() as isize) as usize];
     }
 
-    /// The process that keys are about: the first one where the chosen one is not shown.
+    /// Returns the process that keys act on: the first one if the chosen one is not shown.
     pub fn chosen(&self, document: &Document) -> Option<Who> {
         let rows = self.rows(document);
         let chosen = rows.iter().find(|row| Some(&row.who) == self.chosen.as_ref());
@@ -182,23 +172,23 @@ impl View {
     }
 }
 
-/// Whether a process is shown by itself: one that has ended well and left nothing open is only counted.
+/// Returns true if a process has a row. One that ended well and left nothing open is only counted.
 fn matters(process: &Process) -> bool {
     !process.exit.has_ended() || has_died(&process.exit) || process.openings + process.exports > 0
 }
 
-/// The file name of a process's program.
+/// Returns the file name of a process's program.
 pub fn program(process: &Process) -> String {
     let name = Path::new(&process.program).file_name();
     name.map_or("?".into(), |name| name.to_string_lossy().into_owned())
 }
 
-/// The age of the call that a process hangs in.
+/// Returns the age of the call in which a process hangs.
 pub fn hangs(process: &Process) -> Option<u64> {
     process.oldest()?.age_ns.filter(|age| *age >= HANGS)
 }
 
-/// The order in which a column is most telling.
+/// Compares two processes by a column, the most important value first.
 fn compare(sort: Sort, a: &Process, b: &Process) -> Ordering {
     let most = |of: fn(&Process) -> u64| of(b).cmp(&of(a));
     match sort {
@@ -221,13 +211,8 @@ fn compare(sort: Sort, a: &Process, b: &Process) -> Ordering {
     }
 }
 
-/// Those with ranks in their order, then the others by pid.
+/// Compares ranks, and then pids of processes without a rank.
 fn by_rank(a: &Process, b: &Process) -> Ordering {
     let key = |process: &Process| (process.who.rank.is_none(), process.who.rank, process.who.pid);
     key(a).cmp(&key(b)).then_with(|| a.who.cmp(&b.who))
-}
-
-/// What the screen calls an order.
-pub fn called(sort: Sort) -> String {
-    word(sort)
 }

@@ -40,7 +40,7 @@
 //! ```
 
 use crate::machine::{
-    Carrier, Data, Device, LinkKind, MOST_DEVICES, Method, OPERATIONS, PciAddress, Topology, Verdict,
+    Carrier, Data, Device, Link, LinkKind, MOST_DEVICES, Method, OPERATIONS, PciAddress, Topology, Verdict,
 };
 use crate::preset::CHOICES;
 use cupeer_spec::names::nearest;
@@ -196,44 +196,39 @@ fn read_link(
         }
     }
     let mut link = machine.links[from * count + to];
+    // The kind comes first: the other keys override its defaults.
     if let Some(value) = table.get("kind") {
         link = link_kind(value)?.link();
     }
-    for (key, field) in [
-        ("can_access", &mut link.can_access),
-        ("native_atomics", &mut link.native_atomics),
-        ("array_access", &mut link.array_access),
-        ("partial_atomics", &mut link.partial_atomics),
-    ] {
-        if let Some(value) = table.get(key) {
-            *field = boolean(value)?;
-        }
-    }
-    if let Some(value) = table.get("performance_rank") {
-        link.performance_rank = index(value, 0..1001)? as i32;
-    }
-    if let Some(value) = table.get("data") {
-        link.data = word(value, Data::ALL, "what becomes of data is")?;
-    }
-    if let Some(value) = table.get("data_by") {
-        link.data_by = word(value, Carrier::ALL, "data is taken by")?;
-    }
-    if let Some(value) = table.get("atomic_capabilities") {
-        link.atomic_capabilities = capabilities(value)?;
-    }
-    for way in Method::ALL {
-        if let Some(value) = table.get(way.name()) {
-            link.verdicts[way as usize] = Some(word(value, Verdict::ALL, "a verdict is")?);
-        }
-    }
-    for key in ["copy_mb_s", "kernel_mb_s", "round_trip_ns"] {
-        if let Some(value) = table.get(key) {
-            expect(value, integer(value.get_ref()), "must be a number")?;
-        }
+    for (key, value) in table {
+        read_property(&mut link, key.get_ref(), value)?;
     }
     machine.links[from * count + to] = link;
     if both {
         machine.links[to * count + from] = link;
+    }
+    Ok(())
+}
+
+/// Reads a key of a [[link]], beside its ends and its kind.
+fn read_property(link: &mut Link, key: &str, value: Value) -> Result<(), Mistake> {
+    match key {
+        "can_access" => link.can_access = boolean(value)?,
+        "native_atomics" => link.native_atomics = boolean(value)?,
+        "array_access" => link.array_access = boolean(value)?,
+        "partial_atomics" => link.partial_atomics = boolean(value)?,
+        "performance_rank" => link.performance_rank = index(value, 0..1001)? as i32,
+        "data" => link.data = word(value, Data::ALL, "what becomes of data is")?,
+        "data_by" => link.data_by = word(value, Carrier::ALL, "data is taken by")?,
+        "atomic_capabilities" => link.atomic_capabilities = capabilities(value)?,
+        "copy_mb_s" | "kernel_mb_s" | "round_trip_ns" => {
+            expect(value, integer(value.get_ref()), "must be a number")?;
+        }
+        _ => {
+            if let Some(method) = Method::ALL.into_iter().find(|method| method.name() == key) {
+                link.verdicts[method as usize] = Some(word(value, Verdict::ALL, "a verdict is")?);
+            }
+        }
     }
     Ok(())
 }
@@ -394,7 +389,7 @@ mod tests {
              pci = '0001:a0:1f.0'\nmemory = '2GiB'\ncompute_capability = '8.6'\n[[device]]\n\
              [[link]]\nfrom = 0\nto = 1\nkind = 'pcie'\nnative_atomics = true\nperformance_rank = 3\n",
         );
-        let device = &machine.devices()[0];
+        let device = &machine.devices[0];
         assert_eq!((device.name.as_str(), device.memory, device.compute_capability), ("A", 2 << 30, (8, 6)));
         assert_eq!(device.uuid_text(), "GPU-00112233-4455-6677-8899-aabbccddeeff");
         assert_eq!(device.pci.to_string(), "0001:A0:1F.0");
@@ -421,17 +416,17 @@ mod tests {
 
     #[test]
     fn both_directions_counts_and_kernels() {
-        assert!(read("count = 1\nkernels = 'skip'\n").skips_kernels());
-        assert!(read("count = 1\ngraphs = 'check'\n").checks_graphs());
-        assert!(read("count = 1\nreuse = 'early'\n").reuses_early());
+        assert!(read("count = 1\nkernels = 'skip'\n").skips_kernels);
+        assert!(read("count = 1\ngraphs = 'check'\n").checks_graphs);
+        assert!(read("count = 1\nreuse = 'early'\n").reuses_early);
         let machine =
             read("count = 3\nlinks = 'pcie'\n[[link]]\nfrom = 2\nto = 0\nkind = 'none'\nboth = true\n");
-        assert_eq!(machine.devices().len(), 3);
+        assert_eq!(machine.devices.len(), 3);
         assert!(!machine.link(2, 0).unwrap().can_access && !machine.link(0, 2).unwrap().can_access);
-        assert!(machine.link(1, 2).unwrap().can_access && !machine.skips_kernels());
-        assert!(!read("count = 2\nmulticast = false\n").has_multicast());
-        assert!(read("count = 2\nlinks = 'pcie'\nmulticast = true\n").has_multicast());
-        assert!(!read("count = 2\nlinks = 'pcie'\n").has_multicast() && !read("count = 1\n").has_multicast());
+        assert!(machine.link(1, 2).unwrap().can_access && !machine.skips_kernels);
+        assert!(!read("count = 2\nmulticast = false\n").has_multicast);
+        assert!(read("count = 2\nlinks = 'pcie'\nmulticast = true\n").has_multicast);
+        assert!(!read("count = 2\nlinks = 'pcie'\n").has_multicast && !read("count = 1\n").has_multicast);
     }
 
     #[test]

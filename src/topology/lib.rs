@@ -109,7 +109,7 @@ mod tests {
         }
         let error = Topology::parse_file("t.toml", b"count = 1\nlate = 'x'").unwrap_err().to_string();
         assert_eq!(error, "t.toml:2: 'late' must be a number, which seeds the order of the work");
-        assert_eq!(Topology::parse_file("t.toml", b"count = 1\nlate = 9").unwrap().late(), Some(9));
+        assert_eq!(Topology::parse_file("t.toml", b"count = 1\nlate = 9").unwrap().late, Some(9));
         let error = Topology::parse_file("t.toml", b"# one\n\xff").unwrap_err().to_string();
         assert_eq!(error, "t.toml:2: this is not UTF-8 text");
         let error = Topology::parse("./no/such.toml,late:3").unwrap_err().to_string();
@@ -120,14 +120,14 @@ mod tests {
         #[test]
         fn any_bytes_are_a_machine_or_an_error(bytes: Vec<u8>) {
             if let Ok(machine) = Topology::parse_file("any", &bytes) {
-                assert!((1..=MOST_DEVICES).contains(&machine.devices().len()));
+                assert!((1..=MOST_DEVICES).contains(&machine.devices.len()));
             }
         }
 
         #[test]
         fn any_short_name_is_a_machine_or_an_error(text in "[a-z]{0,7}:?[0-9x-]{0,4}(,kernels=[a-z]{0,5}|,late:?[0-9]{0,3})?") {
             if let Ok(machine) = Topology::parse(&text) {
-                assert!((1..=MOST_DEVICES).contains(&machine.devices().len()));
+                assert!((1..=MOST_DEVICES).contains(&machine.devices.len()));
             }
         }
 

@@ -239,15 +239,26 @@ impl Carrier {
 /// A machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Topology {
-    pub(crate) devices: Vec<Device>,
-    /// Row `from`, column `to`; the diagonal is never asked for.
+    /// Devices, in the order of their physical indices.
+    pub devices: Vec<Device>,
+    /// Links from the device of a row to that of a column. The diagonal has no meaning.
     pub(crate) links: Vec<Link>,
-    pub(crate) skips_kernels: bool,
-    pub(crate) checks_graphs: bool,
-    pub(crate) reuses_early: bool,
-    pub(crate) late: Option<u64>,
-    pub(crate) most_peers: Option<usize>,
-    pub(crate) has_multicast: bool,
+    /// Modules load, and their kernels launch and do nothing. Otherwise, the machine supports neither.
+    pub skips_kernels: bool,
+    /// The driver refuses to instantiate or update a graph with a copy or a memset of memory that was freed.
+    /// Otherwise, as with other driver versions, the launch fails.
+    pub checks_graphs: bool,
+    /// The driver reuses handles as early as the documentation allows. Otherwise, it reuses them as early as a
+    /// real driver was seen to.
+    pub reuses_early: bool,
+    /// Seed for the order of unordered work, if asynchronous work is done as late as the rules allow; `None` if
+    /// it is done immediately.
+    pub late: Option<u64>,
+    /// Number of peers that a device can have; `None` if there is no limit.
+    pub most_peers: Option<usize>,
+    /// NVLink switches can write to the memory of several devices at once:
+    /// `CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED`.
+    pub has_multicast: bool,
 }
 
 /// Why a topology could not be read: one line that says what would be right.
@@ -262,51 +273,11 @@ impl fmt::Display for TopologyError {
 impl std::error::Error for TopologyError {}
 
 impl Topology {
-    /// The devices, in the order of their physical indices.
-    pub fn devices(&self) -> &[Device] {
-        &self.devices
-    }
-
     /// Returns the link from device `from` to the memory of device `to`, both physical indices. `None` for a
     /// device and itself, and for indices that the machine lacks.
     pub fn link(&self, from: usize, to: usize) -> Option<&Link> {
         let count = self.devices.len();
         (from != to && from < count && to < count).then(|| &self.links[from * count + to])
-    }
-
-    /// Returns true if modules load, and their kernels launch and do nothing. If false, the machine supports
-    /// neither.
-    pub fn skips_kernels(&self) -> bool {
-        self.skips_kernels
-    }
-
-    /// Returns true if the driver refuses to instantiate or update a graph with a copy or a memset of memory
-    /// that was freed. If false, as with other driver versions, the launch fails.
-    pub fn checks_graphs(&self) -> bool {
-        self.checks_graphs
-    }
-
-    /// Returns true if the driver reuses handles as early as the documentation allows. If false, it reuses
-    /// them as early as a real driver was seen to.
-    pub fn reuses_early(&self) -> bool {
-        self.reuses_early
-    }
-
-    /// Returns the seed for the order of unordered work, if asynchronous work is done as late as the rules
-    /// allow; `None` if it is done immediately.
-    pub fn late(&self) -> Option<u64> {
-        self.late
-    }
-
-    /// Returns the number of peers that a device can have; `None` if there is no limit.
-    pub fn most_peers(&self) -> Option<usize> {
-        self.most_peers
-    }
-
-    /// Returns true if NVLink switches can write to the memory of several devices at once:
-    /// `CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED`.
-    pub fn has_multicast(&self) -> bool {
-        self.has_multicast
     }
 
     /// The physical index of the device with this UUID.

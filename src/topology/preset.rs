@@ -138,7 +138,7 @@ mod tests {
             for count in [1, 2, 64] {
                 let machine = parse(&format!("{name}:{count}")).unwrap();
                 let distinct = |f: fn(&Device) -> String| {
-                    machine.devices().iter().map(f).collect::<HashSet<_>>().len() == count
+                    machine.devices.iter().map(f).collect::<HashSet<_>>().len() == count
                 };
                 assert!(distinct(Device::uuid_text) && distinct(|d| d.pci.to_string()));
             }
@@ -173,12 +173,12 @@ mod tests {
     fn options_follow_in_any_order() {
         let flags = |text| {
             let machine = parse(text).unwrap();
-            (machine.skips_kernels(), machine.checks_graphs(), machine.reuses_early())
+            (machine.skips_kernels, machine.checks_graphs, machine.reuses_early)
         };
         assert_eq!(flags("none:1"), (false, false, false));
         assert_eq!(flags("none:1,graphs=check"), (false, true, false));
         assert_eq!(flags("pcie:2,reuse=early,kernels=skip"), (true, false, true));
-        let late = |text| parse(text).map(|machine| (machine.devices().len(), machine.late()));
+        let late = |text| parse(text).map(|machine| (machine.devices.len(), machine.late));
         assert_eq!(late("late"), Ok((2, Some(0))));
         assert_eq!(late("late:7,kernels=skip"), Ok((2, Some(7))));
         assert_eq!(late("none:3,late:18446744073709551615"), Ok((3, Some(u64::MAX))));

@@ -1,5 +1,6 @@
 //! Tables on a terminal: columns as wide as their cells, the last one wrapped at the terminal's edge.
 
+use cupeer_report::style::{Mark, Style};
 use cupeer_report::terminal::clean;
 use std::borrow::Cow;
 use textwrap::core::Word;
@@ -107,6 +108,15 @@ impl Table {
             }
         }
         text
+    }
+
+    /// Returns the table with words marked that are alone in a middle column, such as verdicts.
+    pub fn render_marked(&self, width: usize, marks: &[(&str, Mark)], style: Style) -> String {
+        let marked = |line: &str| {
+            let found = marks.iter().find(|(word, _)| line.contains(&format!("  {word}  ")));
+            found.map_or(line.to_owned(), |(word, mark)| style.mark_in(*mark, word, line)) + "\n"
+        };
+        self.render(width).lines().map(marked).collect()
     }
 
     /// The table with its last column below the others.

@@ -52,7 +52,7 @@ fn operation(stack: &[&Frame], apart: usize, own: &[&[&Frame]], others: &[&[&Fra
         own.iter().all(|stack| is_in(stack, frame)) && !others.iter().any(|stack| is_in(stack, frame))
     };
     let index = (apart..stack.len()).rev().find(|index| is_theirs(stack[*index]));
-    // Where the others are in the same functions, the line from which it was called tells them apart.
+    // If other processes are in the same functions, the line of the call tells them apart.
     let index = index.unwrap_or((apart + 1).min(stack.len() - 1)).max(apart);
     let caller = stack[..index].iter().rev().find(|frame| frame.is_own() && !frame.is_header());
     let caller = if index == apart { stack[apart] } else { caller.unwrap_or(&stack[apart]) };

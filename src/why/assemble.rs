@@ -1,6 +1,6 @@
 //! From what was read to the document: names, places, peers, and what each process does.
 
-use super::document::{Document, Ended, Frame, On, Polls, Process, SCHEMA, State, Thread};
+use super::document::{self, Document, Ended, Frame, On, Polls, Process, SCHEMA, State, Thread};
 use super::ledger::Ledger;
 use super::names::Names;
 use super::objects::Object;
@@ -151,30 +151,8 @@ fn process(
 ) -> Process {
     let about = &seen.about;
     let proc = ledger.and_then(|ledger| ledger.name(about)).map(str::to_owned);
-    let mut threads: Vec<Thread> = Vec::new();
-    for thread in &seen.threads {
-        let mut shown = self::thread(seen, thread, libraries, named);
-        shown.call = proc.as_deref().and_then(|proc| ledger?.call(proc, thread.own_tid));
-        // Of threads that do the same, the first one stands for all.
-        let is_same = |known: &&mut Thread| {
-            known.frames == shown.frames
-                && known.syscall == shown.syscall
-                && known.holder == shown.holder
-                && known.call.is_none()
-                && shown.call.is_none()
-        };
-        match threads.iter_mut().skip(1).find(is_same).filter(|_| !shown.frames.is_empty()) {
-            Some(known) => {
-                known.count += 1;
-                known.own_tids.push(thread.own_tid);
-            }
-            None => {
-                shown.on = on(about.pid, thread, ends, pids);
-                threads.push(shown);
-            }
-        }
-    }
-    threads.sort_by_key(|thread| (weight(thread, about.pid), thread.tid));
+    let call = |thread: &SeenThread| ledger?.call(proc.as_deref()?, thread.own_tid);
+    let threads = threads(seen, libraries, named, call, |thread| on(about.pid, thread, ends, pids));
     let state = match (seen.has_ended, &seen.refused, threads.first()) {
         (true, ..) => State::Ended,
         (_, Some(_), _) => State::Refused,
@@ -204,6 +182,42 @@ fn process(
         comm: Some(about.comm.clone()).filter(|comm| !is_named_after(comm, about)),
         shared: seen.shared.clone(),
     }
+}
+
+/// Returns the threads of a process, the one that says most first. Those that do the same are one, with a count. `call` finds the
+/// recorded call of a thread, and `on` the processes that it waits for.
+fn threads(
+    seen: &Seen,
+    libraries: &[Library],
+    named: &Named,
+    call: impl Fn(&SeenThread) -> Option<document::Call>,
+    mut on: impl FnMut(&SeenThread) -> Vec<On>,
+) -> Vec<Thread> {
+    let mut threads: Vec<Thread> = Vec::new();
+    for thread in &seen.threads {
+        let mut shown = self::thread(seen, thread, libraries, named);
+        shown.call = call(thread);
+        // The first of several threads that do the same represents all of them.
+        let is_same = |known: &&mut Thread| {
+            known.frames == shown.frames
+                && known.syscall == shown.syscall
+                && known.holder == shown.holder
+                && known.call.is_none()
+                && shown.call.is_none()
+        };
+        match threads.iter_mut().skip(1).find(is_same).filter(|_| !shown.frames.is_empty()) {
+            Some(known) => {
+                known.count += 1;
+                known.own_tids.push(thread.own_tid);
+            }
+            None => {
+                shown.on = on(thread);
+                threads.push(shown);
+            }
+        }
+    }
+    threads.sort_by_key(|thread| (weight(thread, seen.about.pid), thread.tid));
+    threads
 }
 
 /// The place of a thread among those of its process: the first says most.

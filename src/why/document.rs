@@ -2,6 +2,7 @@
 
 use super::shared::{Place, Shared};
 use super::syscall::{About, MOMENT};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Version of this format. Fields may be added without a new number.
@@ -10,14 +11,10 @@ pub const SCHEMA: &str = "cupeer-why/1";
 /// Calls in which the processes of a job wait, since when, and for which processes. Names of fields are stable; fields
 /// may be added. Fields whose names end in `_ns` contain nanoseconds. Example: `cupeer why --format json | jq -r
 /// '.processes[] | "\(.pid) \(.doing)"'`
-#[derive(Serialize, Clone, Debug, Default)]
-#[cfg_attr(
-    test,
-    derive(schemars::JsonSchema),
-    schemars(
-        title = "cupeer why --format json",
-        extend("$id" = "https://github.com/cupeer/cupeer/blob/main/docs/why.schema.json")
-    )
+#[derive(Serialize, Clone, Debug, Default, JsonSchema)]
+#[schemars(
+    title = "cupeer why --format json",
+    extend("$id" = "https://github.com/cupeer/cupeer/blob/main/docs/why.schema.json")
 )]
 pub struct Document {
     /// Version of this format: `cupeer-why/1`.
@@ -48,8 +45,7 @@ pub struct Document {
 }
 
 /// Processes where the waits end.
-#[derive(Serialize, Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Serialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 pub struct Root {
     /// Kind of the end: `ended`, `call`, `deadlock`, `cycle`, `apart` (processes in different operations), `stopped`, `sleeps`,
     /// `runs`, `polls`, `waits` (for something outside of the job), `refused`, or `unknown`.
@@ -63,8 +59,7 @@ pub struct Root {
 }
 
 /// End of a process.
-#[derive(Serialize, Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Serialize, Clone, Debug, PartialEq, Eq, JsonSchema)]
 pub struct Ended {
     /// Exit status; null if a signal killed the process, or if it is unknown.
     pub status: Option<i32>,
@@ -82,8 +77,7 @@ impl Ended {
 }
 
 /// State of a process or thread.
-#[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     /// The process or thread waits.
@@ -99,8 +93,7 @@ pub enum State {
 }
 
 /// Process of the job.
-#[derive(Serialize, Clone, Debug)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Serialize, Clone, Debug, JsonSchema)]
 pub struct Process {
     /// Pid of the process in the pid namespace of this command.
     pub pid: u32,
@@ -150,8 +143,7 @@ pub struct Process {
 }
 
 /// Thread, or several threads with the same stack.
-#[derive(Serialize, Clone, Debug)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Serialize, Clone, Debug, JsonSchema)]
 pub struct Thread {
     /// Its tid, as this command sees it.
     pub tid: u32,
@@ -192,8 +184,7 @@ pub struct Thread {
 }
 
 /// File descriptor that a thread waits for.
-#[derive(Serialize, Clone, Debug)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Serialize, Clone, Debug, JsonSchema)]
 pub struct On {
     /// Number of the descriptor in the process.
     pub fd: i32,
@@ -207,7 +198,7 @@ pub struct On {
     pub peers: Vec<u32>,
     /// Reason why no process with the other end is known; null if one is known, or if there is no other end.
     pub unknown: Option<String>,
-    /// Whether the thread waits in order to read.
+    /// True if the thread waits for data to read.
     #[serde(skip)]
     pub reads: bool,
     /// The inode of the other end, if that is another one.
@@ -224,8 +215,7 @@ impl On {
 }
 
 /// Place in shared memory that a thread reads again and again.
-#[derive(Serialize, Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Serialize, Clone, Debug, PartialEq, Eq, JsonSchema)]
 pub struct Polls {
     /// Path of the file, or the kernel's name for memory without a file.
     pub name: String,
@@ -240,8 +230,7 @@ pub struct Polls {
 }
 
 /// Recorded call that has not returned.
-#[derive(Serialize, Clone, Debug)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Serialize, Clone, Debug, JsonSchema)]
 pub struct Call {
     /// Name of the function.
     pub function: String,
@@ -254,8 +243,7 @@ pub struct Call {
 }
 
 /// Frame of a call stack.
-#[derive(Serialize, Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Serialize, Clone, Debug, PartialEq, Eq, JsonSchema)]
 pub struct Frame {
     /// Language of the frame: `C` for all compiled code, or `Python`.
     pub language: String,
@@ -438,7 +426,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn what_is_kept_of_a_hang_goes_with_its_record() {
+    fn kept_hangs_go_with_their_recording() {
         let folder = tempfile::tempdir().unwrap();
         let record = folder.path().join("app-1");
         fs::create_dir(&record).unwrap();

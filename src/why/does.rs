@@ -1,4 +1,4 @@
-//! What a process does, as a clause without its name: `waits in recv at x.py:12 since 38 s`.
+//! The activity of a process as a clause without its name: `waits in recv at x.py:12 since 38 s`.
 
 use super::document::{Frame, On, Polls, Process, State, Thread};
 use super::ledger::Ledger;
@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 /// A time shorter than that says nothing: whoever waits in a loop has just waited before.
 const SHORTEST: u64 = 1_000_000;
 
-/// How wide a function's name is shown.
+/// Width of a function's name, in columns.
 const WIDTH: usize = 60;
 
 /// Fills in what a process does, for whom it waits, and what it owes.
@@ -32,7 +32,7 @@ pub fn complete(process: &mut Process, names: &Names, ledger: Option<&Ledger>) {
     }
 }
 
-/// How a process ended, and how long ago.
+/// Returns a clause about the end of a process, and the time since.
 fn ended(process: &Process) -> String {
     let Some(ended) = &process.ended else { return "ended while it was read".into() };
     let how = match (&ended.signal, ended.status) {
@@ -111,7 +111,7 @@ pub fn doing(process: &Process, thread: &Thread, names: &Names) -> String {
     }
 }
 
-/// What a thread reads again and again, and how often that had the same value.
+/// Returns a clause about memory that a thread reads repeatedly, and the number of times that it had the same value.
 fn polled(polls: &Polls) -> String {
     let name = if polls.name.starts_with("/dev/zero") { "shared memory" } else { &polls.name };
     let looks = polls.looks;
@@ -123,7 +123,7 @@ fn polled(polls: &Polls) -> String {
     }
 }
 
-/// What another thread of the process does.
+/// Returns a clause about another thread of the process.
 fn brief(thread: &Thread) -> String {
     let at = at(thread);
     match (thread.state, thread.syscall.as_deref()) {
@@ -199,7 +199,7 @@ pub fn place(processes: &mut [Process]) {
     }
 }
 
-/// Who is at the other end, as a clause.
+/// Returns a clause about the processes at the other ends.
 pub fn peers(process: &Process, names: &Names) -> Option<String> {
     let thread = process.threads.first()?;
     if matches!(thread.syscall.as_deref(), Some("wait4" | "waitid")) {
@@ -214,7 +214,7 @@ pub fn peers(process: &Process, names: &Names) -> Option<String> {
     }
 }
 
-/// What is known of a descriptor without a known peer.
+/// Returns a clause about a descriptor whose peer is not known.
 fn end(on: &On) -> Option<String> {
     match (&on.name, &on.unknown) {
         (name, Some(unknown)) if name.is_empty() => Some(format!("{} {}: {unknown}", on.kind, on.fd)),

@@ -211,11 +211,11 @@ mod tests {
     }
 
     #[test]
-    fn of_several_that_could_end_a_wait_the_one_that_waits_for_the_others_is_it() {
+    fn the_end_of_a_wait_is_the_node_that_waits_for_the_others() {
         let mut guessed = graph(4, &[(0, 1), (0, 2), (1, 2), (3, 1), (3, 0)]);
         guessed.thin(0);
         assert_eq!(guessed.targets(0).collect::<Vec<_>>(), [1]);
-        // What leads to it by way of itself is nothing that it waits for by another.
+        // A path to a node through the node itself is not a wait by another node.
         let mut store = graph(3, &[(0, 1), (0, 2), (1, 0)]);
         store.thin(0);
         assert_eq!(store.targets(0).collect::<Vec<_>>(), [1, 2]);

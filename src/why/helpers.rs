@@ -1,21 +1,19 @@
 //! Processes that always wait: helpers of Python and of launchers, and commands that only start others.
+//!
+//! The lists here are those of other programs than launchers, which `cupeer_spec::launchers` has.
 
 use super::document::Process;
+use cupeer_spec::launchers::names;
 
 /// Words of command lines of processes that serve others, and never do anything of the program's own.
-const SERVANTS: [&str; 10] = [
+const SERVANTS: [&str; 5] = [
     "multiprocessing.resource_tracker",
     "multiprocessing.semaphore_tracker",
     "multiprocessing.forkserver",
     "_inductor/compile_worker",
     "_inductor.compile_worker",
-    "ray::IDLE",
-    "raylet",
-    "gcs_server",
-    "ray/dashboard",
-    "ray/_private",
 ];
-/// Where such a process is, if a fork made it: files and functions of Python.
+/// Files and functions of Python in which such a process waits, if a fork created it.
 const PLACES: [(&str, &str); 4] = [
     ("multiprocessing/resource_tracker.py", "main"),
     ("multiprocessing/semaphore_tracker.py", "main"),
@@ -23,45 +21,15 @@ const PLACES: [(&str, &str); 4] = [
     ("_inductor/compile_worker", "main"),
 ];
 /// Commands that start others and wait for them.
-const WRAPPERS: [&str; 30] = [
-    "timeout",
-    "sh",
-    "bash",
-    "dash",
-    "zsh",
-    "ksh",
-    "fish",
-    "busybox",
-    "env",
-    "nohup",
-    "nice",
-    "setsid",
-    "sudo",
-    "stdbuf",
-    "taskset",
-    "numactl",
-    "unshare",
-    "chrt",
-    "time",
-    "tini",
-    "mpirun",
-    "mpiexec",
-    "orterun",
-    "prterun",
-    "prted",
-    "orted",
-    "hydra_pmi_proxy",
-    "srun",
-    "slurmstepd",
-    "mpiexec.hydra",
+const WRAPPERS: [&str; 20] = [
+    "timeout", "sh", "bash", "dash", "zsh", "ksh", "fish", "busybox", "env", "nohup", "nice", "setsid",
+    "sudo", "stdbuf", "taskset", "numactl", "unshare", "chrt", "time", "tini",
 ];
-/// The launcher of PyTorch, which looks at its workers again and again.
-const AGENTS: [&str; 3] =
-    ["torch/distributed/elastic/", "torch/distributed/launcher/", "torch/distributed/run.py"];
 
 /// Returns true if a process serves others, and waits until they ask.
 pub fn is_servant(process: &Process) -> bool {
-    let is_asked = |word: &String| SERVANTS.iter().any(|known| word.contains(known));
+    let servants = || SERVANTS.into_iter().chain(names(|launcher| launcher.servants));
+    let is_asked = |word: &String| servants().any(|known| word.contains(known));
     let is_there = || {
         let frames = process.threads.iter().flat_map(|thread| &thread.frames);
         frames.clone().any(|frame| {
@@ -80,8 +48,9 @@ pub fn is_wrapper(process: &Process) -> bool {
         let mut frames = process.threads.first().into_iter().flat_map(|thread| &thread.frames);
         frames.any(|frame| {
             let file = frame.file.as_deref().unwrap_or_default();
-            AGENTS.iter().any(|known| file.contains(known))
+            names(|launcher| launcher.agent_files).any(|known| file.contains(known))
         })
     };
-    WRAPPERS.contains(&name) || process.rank.is_none() && is_agent()
+    let mut wrappers = WRAPPERS.into_iter().chain(names(|launcher| launcher.waiters));
+    wrappers.any(|known| known == name) || process.rank.is_none() && is_agent()
 }

@@ -1,4 +1,4 @@
-//! What the recording of a job says of its processes: calls that have not returned, and handles that nobody took.
+//! The processes in the recording of a job: calls that have not returned, and handles that nobody opened.
 
 use super::document::{self, Call, Ended};
 use super::process::About;
@@ -14,9 +14,9 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How many handles of a process are named.
+/// The most handles of a process that are named.
 const MOST: usize = 2;
-/// How many failed calls are looked through for exports.
+/// The most failed calls that are searched for exports.
 const MOST_FAILURES: usize = 1000;
 
 pub struct Ledger {
@@ -146,8 +146,8 @@ impl Ledger {
         ))
     }
 
-    /// What others may wait for, one clause each: the export that failed, and what the process exported and nobody opened,
-    /// the oldest first.
+    /// Returns a clause for each thing that others may wait for, the oldest first: the export that failed, and exports that
+    /// nobody opened.
     pub fn owes(&self, proc: &str) -> Vec<String> {
         let is_its = |handle: &&Handle| {
             let is_untaken =

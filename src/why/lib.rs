@@ -79,20 +79,20 @@ pub fn command(args: &WhyArgs) -> Result<ExitCode> {
     }
 }
 
-/// What processes wait in that hang, and for how long none has made progress.
+/// Reads the waits of processes in a hang that has lasted for this time, if it has.
 pub fn of_hang(pids: &[u32], record: Option<PathBuf>, without: Option<Duration>) -> Box<dyn Waits> {
     let mut read = read(targets::of(pids, record), true, TIME);
     read.document.without_progress_ns = without.map(|without| without.as_nanos() as u64);
     Box::new(read)
 }
 
-/// What the processes wait in that record to a directory, as lines without marks.
+/// Returns the waits of processes that record to a directory, as lines without marks.
 pub fn lines(directory: &Path) -> Vec<String> {
     let read = read(targets::of_record(directory), true, TIME);
     clean_lines(&read.text(false, Style::Plain)).lines().map(str::to_owned).collect()
 }
 
-/// What was read.
+/// Processes, and their waits.
 struct Read {
     document: Document,
     names: Names,

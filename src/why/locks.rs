@@ -1,5 +1,5 @@
-//! Who holds what a thread waits for: locks of files, as the kernel lists them, and locks of Python, as the lines of source say that
-//! a thread is in.
+//! Holders of locks: those of files, as the kernel lists them, and those of Python, from the lines of source that threads
+//! execute.
 
 use super::document::{Frame, Thread};
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! What sentences call the processes of a job.
+//! Names of a job's processes in sentences.
 
 use super::document::Process;
 use super::process::Seen;

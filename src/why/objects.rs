@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 /// A file, as all processes have it that mapped it.
 pub struct Mapped {
-    /// Where its symbols are read.
+    /// Path of the file from which its symbols are read.
     pub path: String,
-    /// What people know it by.
+    /// Path or name for people.
     pub shown: String,
     pub build_id: Vec<u8>,
     segments: Segments,
@@ -80,7 +80,7 @@ impl Files {
     }
 
     fn object(&mut self, pid: u32, root: &str, path: &Path, map: &MemoryMap) -> Option<Object> {
-        // What is mapped first of a library is its head. Data files are mapped too, and have none.
+        // The first mapping of a library starts with its ELF header. Data files are mapped as well, and have none.
         let shown = path.to_string_lossy().into_owned();
         let key = (format!("{root}{shown}"), map.dev, map.inode);
         let file = match self.known.get(&key) {
@@ -113,7 +113,7 @@ impl Mapped {
     }
 }
 
-/// Where a file can still be read that a process runs and that was deleted or replaced meanwhile.
+/// Returns a path at which the file of a process can still be read, although it was deleted or replaced.
 fn deleted(pid: u32, shown: &str, map: &MemoryMap) -> Option<String> {
     shown.strip_suffix(" (deleted)")?;
     let program = format!("/proc/{pid}/exe");
@@ -146,7 +146,7 @@ impl Object {
         objects[..behind].last().filter(|object| object.range.contains(&address))
     }
 
-    /// Where its sorted table of functions is.
+    /// Returns the address of its sorted table of functions.
     pub fn unwind_table(&self) -> Option<usize> {
         Some(self.base.wrapping_add(self.file.segments.unwind?) as usize)
     }
@@ -166,7 +166,7 @@ impl Object {
         if array == 0 { Vec::new() } else { entries.filter_map(|entry| memory.text(entry)).collect() }
     }
 
-    /// What its functions are named by.
+    /// Returns the library for the names of its functions.
     pub fn library(&self) -> Library {
         Library {
             base: self.base,

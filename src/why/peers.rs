@@ -1,4 +1,4 @@
-//! Who is at the other end of a descriptor: of a socket, a pipe or an eventfd.
+//! Peers: the processes at the other ends of sockets, pipes, and eventfds.
 
 use super::diag;
 use procfs::net::{TcpNetEntry, TcpState};
@@ -6,11 +6,11 @@ use procfs::process::{FDPermissions, FDTarget, Process};
 use std::collections::HashMap;
 use std::fs;
 
-/// What a descriptor leads to, and whose the other end is.
+/// End of a descriptor, and the holders of the other end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct End {
     pub kind: &'static str,
-    /// What people know it by: a path, an address.
+    /// Path or address for people.
     pub name: String,
     pub inode: Option<u64>,
     /// The processes that have the other end, by their pids here.
@@ -24,10 +24,10 @@ pub struct End {
 /// The most processes that have one end: descriptors are inherited.
 const MOST: usize = 16;
 
-/// Which process has which end.
+/// Holders of each end.
 #[derive(Default)]
 pub struct Ends {
-    /// Of sockets, pipes and eventfds: who has them, and whether he may write to them.
+    /// Holders of sockets, pipes, and eventfds, and whether they may write to them.
     holders: HashMap<Key, Vec<(u32, bool)>>,
     /// The processes that were looked at.
     looked: Vec<u32>,
@@ -144,7 +144,7 @@ impl Ends {
         })
     }
 
-    /// Who has something, the process itself last.
+    /// Returns the holders of an end, the process itself last.
     fn holders(&mut self, key: Key, job: &[u32], own: u32, is_it: impl Fn(bool) -> bool) -> Vec<u32> {
         job.iter().for_each(|pid| self.look(*pid));
         if !self.others(key, own, &is_it).is_empty() {

@@ -9,7 +9,7 @@ use super::syscall::{About, word};
 use super::waits::Waits;
 use cupeer_report::names::counted;
 
-/// How many others are told of with their places.
+/// The most others that are named with their places.
 const MOST: usize = 3;
 
 /// The first line, and what it is about.
@@ -84,7 +84,7 @@ impl Phrase<'_> {
         }
     }
 
-    /// What a node does.
+    /// Returns the activity of a node.
     fn does(&self, node: usize) -> String {
         let process = self.waits.process(node);
         match self.waits.thread(node) {
@@ -305,7 +305,7 @@ impl Phrase<'_> {
         let is_other = |node: &&usize| !others.contains(&self.waits.process(**node).pid);
         let all = nodes.iter().filter(is_other).copied().filter(|node| self.waits.matters(*node));
         let mut all: Vec<usize> = all.collect();
-        // Of a process, the thread that says most stands for all.
+        // The most important thread of a process represents the process.
         let firsts: Vec<u32> =
             self.pids(&all.iter().copied().filter(|node| self.waits.is_first(*node)).collect::<Vec<_>>());
         all.retain(|node| self.waits.is_first(*node) || !firsts.contains(&self.waits.process(*node).pid));
@@ -313,7 +313,7 @@ impl Phrase<'_> {
         let is_plain = |node: &usize| {
             let process = self.waits.process(*node);
             let is_parent = self.waits.thread(*node).is_some_and(Thread::is_parent);
-            // Whoever only started others, and that nobody else waits for.
+            // Processes that only started others, and that nobody else waits for, are left out.
             let is_child = |other: &usize| self.waits.process(*other).parent == process.pid;
             let is_last = self.waits.graph.waiting(&[*node]).direct.iter().all(is_child);
             !super::helpers::is_wrapper(process)

@@ -21,15 +21,15 @@ use std::time::{Duration, Instant};
 
 /// The most threads of a process whose stacks are read.
 const MOST: usize = 256;
-/// How often a thread is read again that went on meanwhile.
+/// Number of attempts to read a thread that continued meanwhile.
 const ATTEMPTS: usize = 3;
-/// How many threads that run are stopped at once.
+/// Number of running threads that are stopped at a time.
 const AT_ONCE: usize = 16;
 
 /// The flag of the kernel for a process that ends: soon afterwards, it has no memory any more (PF_EXITING).
 const EXITING: u32 = 4;
 
-/// What is known of a process without reading its memory.
+/// Facts about a process that need no access to its memory.
 #[derive(Clone, Debug)]
 pub struct About {
     pub pid: u32,
@@ -45,15 +45,15 @@ pub struct About {
     /// The directory that it records to, as this process reaches it.
     pub out: Option<PathBuf>,
     pub has_ended: bool,
-    /// What its parent will be told of its end.
+    /// Wait status for its parent.
     pub exit: Option<i32>,
     /// The name that the process gave itself.
     pub comm: String,
-    /// How many ranks its launcher started.
+    /// Number of ranks that its launcher started.
     pub world: Option<u32>,
 }
 
-/// What was read of a process.
+/// Result of reading a process.
 pub struct Seen {
     pub about: About,
     pub threads: Vec<SeenThread>,
@@ -64,14 +64,14 @@ pub struct Seen {
     /// Why it was not read, and what would permit it.
     pub refused: Option<(String, String)>,
     pub has_ended: bool,
-    /// How long ago a process ran last that has ended.
+    /// Nanoseconds since a process that has ended ran last.
     pub ended: Option<u64>,
     pub stopped: Duration,
     /// The memory that it shares.
     pub shared: Vec<Shared>,
 }
 
-/// What was read of a thread.
+/// Result of reading a thread.
 pub struct SeenThread {
     pub tid: u32,
     /// Its tid as the process sees it.
@@ -79,12 +79,12 @@ pub struct SeenThread {
     pub name: String,
     /// The letter of what it does.
     pub state: char,
-    /// How long ago it ran, where it waits.
+    /// Nanoseconds since it ran last, if it waits.
     pub since: Option<u64>,
     pub call: Option<Call>,
     pub frames: Vec<Raw>,
     pub is_whole: bool,
-    /// What it looks at again and again, for as long as that does not change.
+    /// Memory that it reads repeatedly, as long as the value stays the same.
     pub polls: Option<Polled>,
 }
 
@@ -134,7 +134,7 @@ impl About {
     }
 }
 
-/// What comes before the paths of a process, where it has other files than this one.
+/// Returns the prefix of a process's paths, if it has another root than this process.
 fn root(pid: u32) -> String {
     let space =
         |process: &str| std::fs::metadata(format!("/proc/{process}/ns/mnt")).ok().map(|about| about.ino());
@@ -143,7 +143,7 @@ fn root(pid: u32) -> String {
     if is_other || is_rooted { format!("/proc/{pid}/root") } else { String::new() }
 }
 
-/// What reading several processes has in common.
+/// Caches that reading several processes shares.
 #[derive(Default)]
 pub struct Readers {
     files: Files,
@@ -246,20 +246,7 @@ impl Readers {
             }
             seen.about.rank = ranks.job();
         }
-        // A process of this namespace knows its threads by the same numbers.
-        let is_here = seen.about.own_pid == pid;
-        let own_tid = |task: &Task| if is_here { task.tid as u32 } else { own_tid(task) };
-        let mut tasks: Vec<(Task, u32, bool)> = process
-            .tasks()
-            .ok()?
-            .flatten()
-            .map(|task| {
-                let own = own_tid(&task);
-                let matters = task.tid == pid as i32 || is_called(&seen.about, own);
-                (task, own, matters)
-            })
-            .collect();
-        tasks.sort_by_key(|(task, _, matters)| (!matters, task.tid));
+        let tasks = tasks(&process, &seen.about, is_called)?;
         let own: HashSet<u32> = tasks.iter().map(|(_, own, _)| *own).collect();
         let reader = Reader::new(memory, &seen.objects);
         let descriptions: HashMap<u32, usize> =
@@ -272,7 +259,8 @@ impl Readers {
                 continue;
             }
             let Ok(stat) = task.stat() else { continue };
-            let mut thread = SeenThread {
+            let description = descriptions.get(own_tid).copied();
+            let start = SeenThread {
                 tid: task.tid as u32,
                 own_tid: *own_tid,
                 name: stat.comm,
@@ -283,39 +271,77 @@ impl Readers {
                 is_whole: false,
                 polls: None,
             };
-            let description = descriptions.get(own_tid).copied();
-            let mut runs = false;
-            for _ in 0..ATTEMPTS {
-                let Ok(before) = task.syscall() else { break };
-                let Syscall::Blocked { syscall_number, argument_registers, stack_pointer, program_counter } =
-                    before
-                else {
-                    runs = true;
-                    break;
-                };
-                let since = self.since.ran(pid as i32, task.tid, stat.processor);
-                // The clock of a processor that the thread has just left says nothing.
-                thread.since = since.filter(|since| *since <= seen.about.age());
-                let call = Call::read(pid as i32, syscall_number, argument_registers, memory);
-                if call.naps() {
-                    thread.polls = polled(&seen.shared, memory, stack_pointer, &[]);
-                }
-                thread.call = (syscall_number >= 0).then_some(call);
-                let registers = stop::waiting(stack_pointer, program_counter);
-                (thread.frames, thread.is_whole) = reader.stack(registers, true, description);
-                if task.syscall().is_ok_and(|after| after == before) {
-                    break;
-                }
-            }
-            if runs {
-                (thread.state, thread.call, thread.since) = ('R', None, None);
-                running.push_back(Running { thread, description, matters: *matters });
-            } else {
-                seen.threads.push(thread);
+            let source = Source { task, processor: stat.processor, reader: &reader, memory, description };
+            match self.waiting(start, &source, &seen.about, &seen.shared) {
+                (thread, false) => seen.threads.push(thread),
+                (thread, true) => running.push_back(Running { thread, description, matters: *matters }),
             }
         }
         Some(())
     }
+
+    /// Reads a thread that waits in the kernel. Returns it, and true if it runs instead.
+    fn waiting(
+        &mut self,
+        mut thread: SeenThread,
+        source: &Source,
+        about: &About,
+        shared: &[Shared],
+    ) -> (SeenThread, bool) {
+        let Source { task, memory, .. } = *source;
+        for _ in 0..ATTEMPTS {
+            let Ok(before) = task.syscall() else { break };
+            let Syscall::Blocked { syscall_number, argument_registers, stack_pointer, program_counter } =
+                before
+            else {
+                (thread.state, thread.call, thread.since) = ('R', None, None);
+                return (thread, true);
+            };
+            let since = self.since.ran(task.pid, task.tid, source.processor);
+            // The clock of a processor that the thread has just left says nothing.
+            thread.since = since.filter(|since| *since <= about.age());
+            let call = Call::read(task.pid, syscall_number, argument_registers, memory);
+            if call.naps() {
+                thread.polls = polled(shared, memory, stack_pointer, &[]);
+            }
+            thread.call = (syscall_number >= 0).then_some(call);
+            let registers = stop::waiting(stack_pointer, program_counter);
+            (thread.frames, thread.is_whole) = source.reader.stack(registers, true, source.description);
+            if task.syscall().is_ok_and(|after| after == before) {
+                break;
+            }
+        }
+        (thread, false)
+    }
+}
+
+/// A thread in /proc and in memory.
+struct Source<'a> {
+    task: &'a Task,
+    /// The processor on which it ran last.
+    processor: Option<i32>,
+    reader: &'a Reader<'a>,
+    memory: &'a Outside,
+    description: Option<usize>,
+}
+
+/// Returns the threads of a process, with the tid that it sees itself, and whether they are read first: the main thread, and those in
+/// recorded calls.
+fn tasks(
+    process: &Process,
+    about: &About,
+    is_called: impl Fn(&About, u32) -> bool,
+) -> Option<Vec<(Task, u32, bool)>> {
+    // A process of this namespace knows its threads by the same numbers.
+    let is_here = about.own_pid == about.pid;
+    let tasks = process.tasks().ok()?.flatten().map(|task| {
+        let own = if is_here { task.tid as u32 } else { own_tid(&task) };
+        let matters = task.tid == process.pid || is_called(about, own);
+        (task, own, matters)
+    });
+    let mut tasks: Vec<_> = tasks.collect();
+    tasks.sort_by_key(|(task, _, matters)| (!matters, task.tid));
+    Some(tasks)
 }
 
 /// Stops some threads of a process that run, and reads them.
@@ -398,7 +424,7 @@ fn finish(Begun { mut seen, running }: Begun, may_stop: bool) -> Seen {
         }
     }
     if !seen.has_ended {
-        // Whatever was read of it meanwhile, it is no more.
+        // A process that ended while it was read counts as ended.
         seen.has_ended =
             About::read(pid).is_none_or(|now| now.has_ended || now.started != seen.about.started);
     }

@@ -33,7 +33,8 @@ pub fn complete(processes: &mut Vec<Process>, seen: &[Seen], ledger: Option<&Led
     }
 }
 
-/// Where one rank of a job is missing, and one child of its launcher has ended, that was it: its environment is gone.
+/// Finds the missing rank of a job: if one rank is missing, and one child of the launcher has ended, without an environment to
+/// read, it is that child.
 fn missing(processes: &mut [Process], seen: &[Seen]) {
     let worlds = seen.iter().filter_map(|seen| Some((seen.about.parent, seen.about.world?)));
     let Some((parent, world)) = worlds.max() else { return };

@@ -1,4 +1,4 @@
-//! Where the waits of a job end, and which of the ends is the answer.
+//! The roots of a job's waits, and the choice of the one that is the answer.
 //!
 //! An end is a node of the graph of waits that waits for no other, or several that wait for one another. Others may have to do
 //! with it without a wait that the kernel knows: whoever has ended, or is not where the rest of its kind waits for any client,
@@ -13,7 +13,7 @@ use super::syscall::About;
 use super::waits::Waits;
 use std::cmp::Reverse;
 
-/// How a wait ends.
+/// Kind of end of a chain of waits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Kind {
     Ended,
@@ -120,7 +120,7 @@ fn is_wrapper(waits: &Waits, root: &Root) -> bool {
     root.nodes.len() == 1 && helpers::is_wrapper(waits.process(root.nodes[0]))
 }
 
-/// How many processes some nodes are of.
+/// Returns the number of processes of some nodes.
 fn processes(waits: &Waits, nodes: &[usize]) -> usize {
     let mut all: Vec<usize> = nodes.iter().map(|node| waits.nodes[*node].process).collect();
     all.dedup();
@@ -278,7 +278,8 @@ fn step_back(waits: &Waits, root: &mut Root, has_ranks: bool) {
     }
 }
 
-/// Where all ranks that are there wait in one place, and for no process that is known, one that finished before them is what is missing.
+/// Follows a rank that finished: if all other ranks wait in one place, and for no known process, the rank that finished before
+/// them is the missing one.
 fn follow_finished(waits: &Waits, root: &mut Root) {
     let may_wait = |node: usize| match kind(waits, node) {
         Kind::Sleeps => waits.thread(node).is_some_and(Thread::naps),
@@ -319,7 +320,7 @@ fn root_of(root: &Root) -> Root {
 /// Processes that wait for one another, or for nobody, may be in different operations of the program.
 fn take_apart(waits: &Waits, root: &mut Root) {
     let is_collective = |node: usize| waits.thread(node).is_some_and(is_collective);
-    // Of a process whose thread serves others, the operation is that of its first thread.
+    // If the thread of a process serves others, the operation is that of the process's first thread.
     let nodes: Vec<usize> = match root.kind {
         Kind::Cycle if processes(waits, &root.nodes) > 1 => {
             root.nodes.iter().map(|node| waits.first_of(waits.process(*node).pid).unwrap_or(*node)).collect()

@@ -61,8 +61,8 @@ impl Shared {
         Some((of, Place { file: of.file, offset: of.offset + (address - of.range.start) }))
     }
 
-    /// What a thread seems to poll: memory that others may change, but for that of semaphores. One of these words leads to it, or it
-    /// is the only memory that the process shares.
+    /// Finds the memory that a thread seems to poll: shared memory, except that of semaphores. One of these words points to it,
+    /// or it is the only shared memory of the process.
     pub fn polled(all: &[Shared], mut words: impl Iterator<Item = u64>) -> Option<Polled> {
         let is_it = |one: &&Shared| one.is_writable && one.is_memory() && !one.name.contains("/sem.");
         let is_in = |word: &u64| all.iter().filter(is_it).any(|one| one.range.contains(word));
@@ -87,7 +87,7 @@ impl Shared {
 pub struct Polled {
     pub address: u64,
     pub length: usize,
-    /// What was there each time that it was looked at.
+    /// The value in all samples.
     value: Option<Vec<u8>>,
     pub looks: u32,
 }

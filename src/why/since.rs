@@ -27,7 +27,8 @@ fn last(path: &str) -> Option<f64> {
     line.rsplit(':').next()?.trim().parse().ok()
 }
 
-/// What the scheduler's clock of a processor says: when this thread ran last, which is now, on it if that is allowed.
+/// Returns the scheduler clock of a processor: the time at which this thread ran last, which is now, on that processor if this is
+/// permitted.
 fn clock_of(processor: usize) -> Option<f64> {
     // SAFETY: all-zero bytes are an empty set, the calls read and write sets of the given size, and the number is below
     // that of the set's bits.

@@ -3,9 +3,8 @@
 use super::memory::Outside;
 use super::objects::Object;
 use cupeer_stacks::python::{Interpreter, Pieces};
-use cupeer_stacks::unwind::processor::{FRAME, PLACE, RETURN, address_of, call_target, is_behind_call};
-use cupeer_stacks::unwind::row::{Frame, Place, Row};
-use cupeer_stacks::unwind::{Registers, Tables, Walk};
+use cupeer_stacks::unwind::processor::{FRAME, PLACE, address_of, call_target, is_behind_call};
+use cupeer_stacks::unwind::{Registers, Row, Tables, Walk};
 use cupeer_stacks::{Memory, Window};
 use std::ffi::CStr;
 use std::ops::Range;
@@ -22,7 +21,7 @@ pub enum Raw {
     Python(String, String, u32),
 }
 
-/// What a process has that stacks are read with.
+/// Memory and objects of a process, from which stacks are read.
 pub struct Reader<'a> {
     pub memory: &'a Outside,
     pub objects: &'a [Object],
@@ -63,17 +62,17 @@ impl<'a> Reader<'a> {
         while addresses.len() < MOST {
             addresses.push(walk.address() as u64 + u64::from(walk.is_interrupted));
             let (address, height) = (walk.address(), walk.height());
-            let Some(asked) = walk.asked() else { return (addresses, true) };
+            let Some(asked) = walk.lookup_address() else { return (addresses, true) };
             let table = Object::at(self.objects, asked as u64).and_then(Object::unwind_table);
-            let mut tables = table.map(|table| Tables::at(table, self.memory));
-            let row = tables.as_mut().and_then(|tables| tables.row(asked));
-            let range = tables.as_mut().and_then(|tables| tables.range(asked));
+            let tables = table.map(|table| Tables::at(table, self.memory));
+            let row = tables.as_ref().and_then(|tables| tables.row(asked));
+            let range = tables.as_ref().and_then(|tables| tables.range(asked));
             if walk.registers.get(FRAME).is_none() && needs_frame_pointer(row.as_ref()) {
                 let found = self.frame_pointer(&mut walk, asked, range);
                 walk.registers.set(FRAME, found);
             }
-            let found = match (&row, &mut tables) {
-                (Some(row), _) if row.places[RETURN] == Place::Lost => return (addresses, true),
+            let found = match (&row, &tables) {
+                (Some(row), _) if row.is_outermost() => return (addresses, true),
                 (Some(_), Some(tables)) => walk.by_tables(tables, asked),
                 _ => {
                     walk.is_interrupted = false;
@@ -99,7 +98,7 @@ impl<'a> Reader<'a> {
         asked: usize,
         range: Option<Range<usize>>,
     ) -> Option<usize> {
-        /// How far up is looked, and how large a function is of which no table says where it begins.
+        /// The farthest distance that is searched upward, and the largest size of a function of unknown start.
         const FARTHEST: usize = 1 << 14;
         const LARGEST: usize = 1 << 14;
         let own = Object::at(self.objects, asked as u64)?;
@@ -163,10 +162,10 @@ impl<'a> Reader<'a> {
         joined
     }
 
-    /// What `pthread_self()` is in each thread that has run Python, with the number that the C library keeps there: its tid,
-    /// as the process itself knows it.
+    /// Finds the `pthread_self()` of each thread that has run Python, with the tid that the C library keeps there, in the
+    /// process's own numbering.
     pub fn descriptions(&self, is_tid: impl Fn(u32) -> bool) -> Vec<(u32, usize)> {
-        /// Where glibc and musl keep it, on the processors that there are.
+        /// Offsets of the tid in glibc and musl, on all processors.
         const PLACES: [u64; 4] = [720, 208, 48, 56];
         let mut found = Vec::new();
         if let Some(interpreter) = &self.interpreter {
@@ -181,12 +180,12 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Whether the next frame is found by the frame pointer.
+/// Returns true if the next frame is found by the frame pointer.
 fn needs_frame_pointer(row: Option<&Row>) -> bool {
-    row.is_none_or(|row| matches!(row.frame, Frame::Register(FRAME, _)))
+    row.is_none_or(|row| row.base().is_some_and(|(register, _)| register == FRAME))
 }
 
-/// What was copied in one walk.
+/// Memory that was copied in one walk.
 struct Copied<'a> {
     memory: &'a Outside,
     bytes: Vec<u8>,

@@ -10,8 +10,8 @@ use std::ffi::c_void;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// How much time of the processor a thread may use until it stops, and how long it may wait uninterruptibly: inside the
-/// kernel it may do either without end.
+/// Processor time that a thread may use before it stops, and the time that it may wait uninterruptibly: inside the kernel, both
+/// have no limit.
 const MOST_USED: Duration = Duration::from_millis(100);
 const MOST_WAITED: Duration = Duration::from_secs(2);
 /// The pauses between two attempts, and how many are of the short kind.
@@ -79,7 +79,7 @@ fn read<T>(tid: i32, mut own: libc::user_regs_struct, work: impl FnOnce(Register
         let place = libc::iovec { iov_base: (&raw mut own).cast(), iov_len: size_of_val(&own) };
         let _ = request(libc::PTRACE_SETREGSET, tid, NT_PRSTATUS, (&raw const place) as usize);
     }
-    // What was stopped by a signal that came meanwhile gets it.
+    // The signal that stopped it meanwhile is delivered.
     let _ = request(libc::PTRACE_DETACH, tid, 0, signal(tid));
     done
 }

@@ -1,4 +1,4 @@
-//! What a thread waits in: a system call, and the descriptors or the lock that it is about.
+//! The system call in which a thread waits, with its descriptors or its lock.
 
 use super::memory::Outside;
 use cupeer_stacks::Memory;
@@ -19,7 +19,7 @@ pub struct Call {
     pub limit: Option<u64>,
 }
 
-/// What a system call is about.
+/// Object of a system call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum About {
     /// It waits until one of these can be read, written or accepted; each with whether it is waited for in order to read.
@@ -68,7 +68,7 @@ impl Call {
     }
 }
 
-/// What people call a system call: the function of libc.
+/// Returns the name of a system call for people: that of the libc function.
 pub fn word(name: &str) -> &str {
     match name {
         "recvfrom" | "recvmsg" | "recvmmsg" => "recv",
@@ -166,8 +166,8 @@ fn watched(pid: i32, fd: i32) -> Vec<(i32, bool)> {
     text.lines().filter_map(one).take(MOST as usize).collect()
 }
 
-/// What a thread waits for at an address: of a lock that inherits priorities or outlives its owner, the word has the owner; of
-/// another, the field that glibc has in a mutex; and a thread that waits for the end of another waits for that one's number.
+/// Returns the object at a futex address. For a robust or priority-inheriting lock, the word names the owner; for another lock,
+/// the owner field of glibc's mutex does; and a thread that joins another one waits for the other's tid.
 fn futex(address: u64, operation: i32, expected: u32, memory: &Outside) -> Futex {
     const OPERATION: i32 = 127;
     const TID: u32 = 0x3fff_ffff;

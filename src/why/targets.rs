@@ -54,7 +54,7 @@ fn key(directory: &Path) -> Option<(u64, u64)> {
     fs::metadata(directory).ok().map(|about| (about.dev(), about.ino()))
 }
 
-/// Whether a process is a cupeer, which waits for those of interest.
+/// Returns true if a process is cupeer itself, which waits for the processes of interest.
 fn is_launcher(pid: u32) -> bool {
     let own = key(Path::new("/proc/self/exe"));
     own.is_some() && key(Path::new(&format!("/proc/{pid}/exe"))) == own

@@ -1,4 +1,4 @@
-//! What `cupeer why` prints for people: the answer in the first line, then a block per process.
+//! The text of `cupeer why`: the answer in the first line, then a block per process.
 
 use super::document::{Document, Frame, Process, State, Thread};
 use super::syscall::word;
@@ -11,9 +11,9 @@ use cupeer_report::symbols::short;
 use cupeer_report::terminal::clean;
 use std::fmt::Write;
 
-/// How many frames of a thread are shown without --all.
+/// The most frames of a thread without --all.
 const MOST: usize = 24;
-/// How wide a function's name is shown.
+/// Width of a function's name, in columns.
 const WIDTH: usize = 44;
 
 /// The text; `all` says whether the stacks of all threads are shown.
@@ -97,7 +97,7 @@ fn block(text: &mut String, process: &Process, names: &impl Fn(u32) -> String, a
     }
 }
 
-/// Whether a thread is shown by itself: one in a call, one that runs, or one in Python.
+/// Returns true if a thread is printed separately: it is in a call, runs, or is in Python.
 fn matters(thread: &Thread) -> bool {
     let is_python = thread.frames.iter().any(|frame| frame.language == "Python");
     thread.call.is_some() || thread.state == State::Runs || is_python
@@ -116,7 +116,7 @@ fn thread(text: &mut String, thread: &Thread, all: bool) {
     let since = thread.since_ns.map(|since| format!(" since {}", ago(since))).unwrap_or_default();
     let _ = writeln!(text, "  thread {} ({}){like} {}{since}", thread.tid, clean(&thread.name), clean(&does));
     let most = if all { usize::MAX } else { MOST };
-    // Of libraries of the system, a place without a name says nothing.
+    // A frame without a name in a system library has no information.
     let is_empty = |frame: &Frame| frame.function.is_none() && !frame.is_own() && !frame.has_name();
     let is_ours = |frame: &Frame| frame.library.as_deref().is_some_and(|path| path.ends_with(PRELOAD));
     let is_shown = |frame: &&Frame| all || !is_ours(frame) && !is_empty(frame);

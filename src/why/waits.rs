@@ -19,7 +19,7 @@ pub struct Node {
     pub thread: Option<usize>,
 }
 
-/// What is known of a lock that a thread waits for.
+/// Facts about a lock that a thread waits for.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Held {
     /// The file that it locks.
@@ -69,7 +69,7 @@ impl<'a> Waits<'a> {
         for node in 0..waits.nodes.len() {
             waits.add(node, names, &mut sources);
         }
-        // Of those that could end a wait, one that waits for another comes first.
+        // Among candidates for the end of a wait, one that itself waits comes first.
         let guessed = std::mem::take(&mut waits.guessed);
         guessed.into_iter().for_each(|node| waits.graph.thin(node));
         waits
@@ -248,7 +248,7 @@ impl<'a> Waits<'a> {
                     );
                 }
             }
-            // Of a lock that a name leads to, nobody needs to guess.
+            // A lock that a name leads to needs no guess.
             let named = holders.iter().any(|(_, at)| at.is_some());
             holders.retain(|(_, at)| at.is_some() || !named);
             if named || holders.len() == 1 {

@@ -162,7 +162,7 @@ fn work(home: &TempDir) -> PathBuf {
     home.path().join("work")
 }
 
-/// What a command of a page prints, with the names that the page has for places of this machine.
+/// Returns the output of a command on a page, with the page's names for places of this machine.
 fn printed(folder: &Path, command: &str) -> String {
     let (job, libraries) = (folder.join("job1"), preload_library());
     let libraries = libraries.parent().expect("a folder").display().to_string();

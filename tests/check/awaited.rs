@@ -1,4 +1,4 @@
-//! Which processes and devices the findings of jobs name.
+//! Processes and devices that findings about jobs name.
 
 use super::scenes::{How, scene};
 
@@ -29,7 +29,7 @@ fn ranks_of_another_group_are_not_named() {
 }
 
 #[test]
-fn what_was_opened_in_place_of_what_is_named() {
+fn other_objects_opened_in_place_of_the_named_one() {
     let (message, objects) = found("ranks-open-another-export");
     assert!(message.starts_with("this process, on device 1 (c09e.."), "{message}");
     assert!(message.contains(" opened memory that was exported on device 0 (c09e.."), "{message}");
@@ -54,7 +54,7 @@ fn ranks_that_hold_a_context_on_the_device_of_another_are_named() {
             "it shares memory only on another device; cuMemCreate allocated 4 MiB there",
             "warning",
         ),
-        // Of two ranks, either may be the one that does as it should.
+        // Either of the two ranks may be the one that is right.
         ("/pair", "rank 1 holds", "it shares memory only on another device", "note"),
     ] {
         let name = format!("ranks-hold-another-device{name}");
@@ -88,7 +88,7 @@ fn data_that_go_through_host_memory_are_counted_with_both_copies() {
 }
 
 #[test]
-fn of_a_hidden_device_both_processes_have_theirs() {
+fn both_processes_name_a_hidden_device_by_their_own_number() {
     let (message, _) = found("ipc-device-hidden");
     let both = message.split_once("; process ").expect("the exporter").1;
     let (there, here) = both.split_once(", and this process sees ").expect("the importer");

@@ -1,4 +1,4 @@
-//! What users met and asked about, rebuilt: our message beside what `CUDA_LOG_FILE=stderr` says of the same program.
+//! Cases of users, rebuilt: cupeer's message beside that of `CUDA_LOG_FILE=stderr` about the same program.
 //!
 //! The cases are those that can be rebuilt without a GPU. Each test shows both texts (`--nocapture`); ours has the words
 //! that decide the matter, and the driver's has none of them.
@@ -28,7 +28,7 @@ fn case(program: &'static str, name: &'static str, machine: &'static str, rules:
     println!("=== {name}, the driver\n{}=== {name}, cupeer\n{}", alone.stderr, checked.done.stderr);
     assert_eq!((&checked.done.stdout, checked.done.status.code()), (&alone.stdout, Some(0)));
     assert_eq!(checked.rules(), rules.iter().copied().collect::<BTreeSet<_>>());
-    // What a process can no longer say when it has ended stands in the report, and so does what breaks no rule.
+    // The report has facts that a process cannot tell after its end, and those that break no rule.
     let is_late = rules.is_empty() || [["ipc-never-closed"], ["vmm-access"]].iter().any(|late| rules == late);
     let at_the_end = if is_late { checked.text.as_str() } else { "" };
     let (ours, theirs) = (words(&format!("{} {at_the_end}", checked.done.stderr)), words(&alone.stderr));
@@ -160,7 +160,7 @@ fn c5_closed_after_the_driver() {
     case("cases_life", "C5", "answers nvlink:2", &["driver-shutting-down", "ipc-never-closed"], &wanted);
 }
 
-/// What the runtime does in every process that exits is nobody's fault; what else comes too late is told.
+/// Actions of the runtime in every exiting process are not blamed on anybody, but others that come too late are reported.
 #[test]
 fn c10_released_after_the_driver() {
     let play = Play { program: "cases_life", name: "C10", machine: "answers nvlink:2" };

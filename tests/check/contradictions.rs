@@ -1,4 +1,4 @@
-//! What one run says must agree with itself: pairs of statements that cannot both be true, searched in all scenes.
+//! Consistency of one run: pairs of statements that cannot both be true are searched in all scenes.
 
 use super::scenes::{Checked, How, cannot, for_each, scene, scenes, success, words};
 use crate::support::{self, cupeer, done, temp_dir};
@@ -61,7 +61,7 @@ fn contradictions(checked: &Checked) -> Vec<String> {
     found
 }
 
-/// What the first lines of a report deny, and its tables show.
+/// Statements in the first lines of a report that its tables contradict.
 fn headline_against_tables(report: &Value, text: &str) -> Vec<String> {
     let head = text.split(" recording ").next().unwrap_or(text);
     let is_well = head.starts_with("No rule ");
@@ -106,7 +106,7 @@ fn headline_against_tables(report: &Value, text: &str) -> Vec<String> {
     found
 }
 
-/// How many calls failed, and how many failures were expected, as the summary says.
+/// Returns the number of failed calls and of expected failures, from the summary.
 fn counted(said: &str) -> Option<(u64, u64)> {
     let number = |text: &str| text.replace(',', "").parse().ok();
     said.match_indices(" failed").find_map(|(at, word)| {
@@ -282,7 +282,7 @@ fn states_that_findings_deny(report: &Value) -> Vec<String> {
     found
 }
 
-/// How many processes there are, which the run, the report, and the tables must agree on.
+/// Compares the number of processes in the run, the report, and the tables.
 fn counts_of_processes(report: &Value, said: &str, text: &str) -> Option<String> {
     let number = |text: &str| text.rsplit(' ').next()?.replace(',', "").parse::<usize>().ok();
     let of_run = said.match_indices(" process").find_map(|(at, word)| {
@@ -342,7 +342,7 @@ fn certainty_that_is_lost(report: &Value, said: &str, text: &str) -> Vec<String>
 
 /// A process that exits with an error although all that cupeer sees is right; and one whose call fails without a rule.
 #[test]
-fn what_nothing_explains_is_said_first_with_what_was_looked_at() {
+fn unexplained_failures_come_first_with_the_checks_that_were_made() {
     let program = support::compile_c("programs/headline.c", &["-ldl"]);
     for (how, status, first, summary) in [
         ("status", 3, "1 process exited with an error: exit status 3: ", "exit status 3."),

@@ -1,5 +1,5 @@
-//! What is found at the call, out of the live table and the driver, and what is found afterwards, out of the record, is the
-//! same of the same calls: in every scene, and in random schedules of processes that share rightly and wrongly.
+//! Agreement of findings at the call, from the live table and the driver, with findings afterwards, from the recording: in every
+//! scene, and in random schedules of processes that share correctly and incorrectly.
 //!
 //! What belongs here: runs with a check and without it, and their packed records. What a single rule says is tested
 //! elsewhere.
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-/// What is found of the calls of one place: how often, and by which ranks.
+/// Findings about the calls of one place: their number, and the ranks.
 type Findings = BTreeMap<(String, String, String, String), (u64, Vec<u64>)>;
 
 fn findings(report: &Value) -> Findings {
@@ -154,7 +154,7 @@ fn random_schedules_are_judged_alike_at_the_call_and_afterwards() {
 }
 
 #[test]
-fn what_many_processes_open_after_a_free_is_judged_alike_at_the_call_and_afterwards() {
+fn many_openings_after_a_free_are_judged_alike_at_the_call_and_afterwards() {
     const RANKS: u64 = 16;
     // So many that the table of the job gives up what explains the oldest openings.
     const ROUNDS: u64 = 24;

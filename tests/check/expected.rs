@@ -1,5 +1,5 @@
-//! What is expected is no problem: the answers to probes, and what libraries that close late have open. The same in other
-//! hands stays what it is; in every form of a report, in the lines of a run and in its status.
+//! Expected failures are not problems: answers to probes, and objects of libraries that close late. The same failures of other
+//! callers stay problems, in every form of a report, in the lines of a run, and in its status.
 
 use super::scenes::{How, Play, report};
 use crate::support::{self, Done, compile_shared, cupeer, done, shown_as_failed, temp_dir};
@@ -14,11 +14,11 @@ struct Told {
     report: Value,
     junit: String,
     sarif: Value,
-    /// How many calls the timeline of the page shows as failed.
+    /// Number of calls that the timeline of the page shows as failed.
     red: u64,
 }
 
-/// How a process is looked at: as it runs, more loudly, only by its record, and only by the end of that.
+/// Ways to look at a process: while it runs, with all notes, only by its recording, and only by the end of that.
 const WAYS: [&[&str]; 4] =
     [&["--check"], &["--check=notes"], &["--check=off"], &["--check=notes", "--record", "ring:1M"]];
 
@@ -30,7 +30,7 @@ fn play(name: &'static str, how: How, library: Option<&str>, options: &[&str]) -
     let folder = temp_dir();
     let record = folder.path().join("record");
     let play = Play { program: "expected", name, machine: "nvlink:2" };
-    // Where nothing is checked, no status depends on it.
+    // Without checks, no status depends on findings.
     let status = ["--error-exitcode", "9"].into_iter().filter(|_| options != WAYS[2]);
     let options: Vec<&str> = options.iter().copied().chain(status).collect();
     let mut command = play.under(how, &options, &record);
@@ -55,7 +55,7 @@ impl Told {
         all.map(|one| (text(&one["severity"]), text(&one["rule"]), text(&one["message"]))).collect()
     }
 
-    /// How severe each finding of a rule is.
+    /// Returns the severities of the findings of a rule.
     fn severities(&self, rule: &str) -> Vec<&str> {
         self.findings().iter().filter(|(_, name, _)| *name == rule).map(|(severity, ..)| *severity).collect()
     }
@@ -76,7 +76,7 @@ impl Told {
         .collect()
     }
 
-    /// What SARIF has more than notes of.
+    /// Returns the number of SARIF results above notes.
     fn results(&self) -> usize {
         let results = self.sarif["runs"][0]["results"].as_array().expect("results");
         results.iter().filter(|result| result["level"] != "note").count()
@@ -132,7 +132,7 @@ fn the_answer_to_a_probe_is_counted_at_the_end_and_told_nowhere_else() {
 
 #[test]
 fn the_same_code_that_answers_no_probe_stays_a_failure() {
-    // What follows no probe up, what another thread did, and what the process left with.
+    // Probes without a follow-up, calls of another thread, and calls at the end of the process.
     for (name, how) in [("fabric", How::Bad), ("fabric/twice", How::Bad), ("fabric/leave", How::Good)] {
         for options in &WAYS[..2] {
             let told = play(name, how, None, options);
@@ -169,7 +169,7 @@ fn the_same_code_that_answers_no_probe_stays_a_failure() {
     assert_eq!(told.live().len(), 1, "{}", told.all());
 }
 
-/// What is found where a library closes late, and in which of the two programs.
+/// Findings about libraries that close late, and which of the two programs has them.
 const LATE: [(&str, How, &[&str]); 6] = [
     ("late/freed", How::Good, &["ipc-freed-while-open"]),
     ("late/reset", How::Good, &["ipc-context-ended-while-open"]),
@@ -188,7 +188,7 @@ const CACHES: [(&str, &str); 4] = [
 ];
 
 #[test]
-fn who_closes_late_by_design_is_worth_a_note_and_names_the_setting() {
+fn libraries_that_close_late_by_design_are_notes_with_the_setting() {
     for (place, (name, how, rules)) in LATE.into_iter().enumerate() {
         let (library, setting) = CACHES[place % CACHES.len()];
         for options in WAYS {
@@ -196,7 +196,7 @@ fn who_closes_late_by_design_is_worth_a_note_and_names_the_setting() {
             let what = format!("{name} {library} {options:?}\n{}", told.all());
             let mut found: Vec<_> = told.findings().iter().map(|(_, rule, _)| *rule).collect();
             found.sort_unstable();
-            // Of what only a process knows, the record says less.
+            // The recording has less than the process about facts that only the process knows.
             let is_part = options == WAYS[2] && found.iter().all(|rule| rules.contains(rule));
             assert!(found == rules || is_part, "{what}");
             assert!(told.findings().iter().all(|(severity, ..)| *severity == "note"), "{what}");
@@ -236,7 +236,7 @@ fn the_same_of_anybody_else_stays_as_bad_as_it_is() {
                 }
                 let status = if options == &WAYS[2] { 0 } else { FOUND };
                 assert_eq!(told.done.status.code(), Some(status), "{what}");
-                // Of an importer that has ended without a word it is not known how long it had something open.
+                // The duration of an opening is unknown if the importer ended without a record.
                 let is_silent = options == &WAYS[2] && how == How::Bad;
                 assert!(is_silent || !told.headline().starts_with("No rule "), "{what}");
             }
@@ -245,7 +245,7 @@ fn the_same_of_anybody_else_stays_as_bad_as_it_is() {
 }
 
 #[test]
-fn who_shares_it_with_a_cache_is_told_of() {
+fn libraries_that_share_with_a_cache_are_named() {
     for name in ["late/again", "late/both"] {
         for options in &WAYS[..3] {
             let told = play(name, How::Good, Some("libuct_cuda.so.0"), options);

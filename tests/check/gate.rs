@@ -13,7 +13,7 @@ fn run(name: &str, how: How, options: &[&str]) -> Done {
     run_into(&temp_dir().path().join("record"), name, how, options)
 }
 
-/// What is said of the status.
+/// Returns the reasons for the status.
 fn why(done: &Done) -> Vec<&str> {
     done.stderr.lines().filter(|line| line.starts_with("cupeer: exits with")).collect()
 }
@@ -68,7 +68,7 @@ fn a_status_by_what_is_found_needs_a_record() {
 }
 
 #[test]
-fn what_was_found_at_the_call_and_is_in_the_report_counts_once() {
+fn findings_at_the_call_and_in_the_report_count_once() {
     let ended = run("ipc-flags", How::Bad, &["--error-exitcode", "9"]);
     assert_eq!(
         why(&ended),
@@ -82,7 +82,7 @@ fn what_was_found_at_the_call_and_is_in_the_report_counts_once() {
 }
 
 #[test]
-fn what_only_the_report_finds_counts() {
+fn findings_of_the_report_alone_count() {
     let ended = run("fd-leak", How::Bad, &["--error-on", "fd-leak"]);
     assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
     let ended = run("ranks-differ", How::Bad, &["--error-exitcode", "9"]);
@@ -90,7 +90,7 @@ fn what_only_the_report_finds_counts() {
 }
 
 #[test]
-fn of_a_record_that_others_share_only_the_runs_own_counts() {
+fn only_findings_of_the_own_run_count_in_a_shared_recording() {
     let folder = temp_dir();
     let record = folder.path().join("record");
     let status = |how| {
@@ -110,7 +110,7 @@ fn of_a_record_that_others_share_only_the_runs_own_counts() {
 }
 
 #[test]
-fn what_is_suppressed_counts_for_nothing() {
+fn suppressed_findings_do_not_count() {
     let folder = temp_dir();
     let (record, file) = (folder.path().join("record"), folder.path().join("known.toml"));
     let first = run_into(&record, "ipc-flags", How::Bad, &["--error-exitcode", "9"]);
@@ -133,9 +133,9 @@ fn what_is_suppressed_counts_for_nothing() {
     let unmatched = format!("cupeer: {shown}:{line}: no finding matches this suppression: rule peer-flags");
     assert!(lines.contains(&&*unmatched), "{lines:#?}");
     assert!(!second.stderr.contains("cupeer:   error ipc-flags"), "{lines:#?}");
-    // What is said at the call is not this option's.
+    // The option does not change messages at the call.
     assert!(second.stderr.contains("cupeer: error ipc-flags: Flags must be 1"), "{lines:#?}");
-    // What is not named counts.
+    // Findings count by default.
     let other = run("peer-already-enabled", How::Bad, &["--error-on", "note", "--suppressions", shown]);
     assert_eq!(other.status.code(), Some(1), "{}", other.stderr);
 }
@@ -165,7 +165,7 @@ fn a_runner_of_github_gets_annotations_on_stderr() {
     assert_eq!(play("peer-already-enabled", "true"), [""; 0], "a note");
 }
 
-/// What a leak has: totals, what the owners freed, and both places.
+/// A leak has totals, the frees of its owners, and both places.
 #[test]
 fn a_leak_has_totals_and_both_places() {
     for (name, what) in [

@@ -4,10 +4,10 @@
 use super::scenes::{program, report};
 use crate::support::{cupeer, done, temp_dir};
 
-/// How many are killed in one job: each leaves a file behind.
+/// Number of killed processes per job: each leaves a file.
 const IN_A_JOB: u32 = 200;
 
-/// How many jobs there are. All thousand processes are killed where the code is optimised, or where KILLS=1000 asks.
+/// Number of jobs. Optimized code and KILLS=1000 kill all thousand processes.
 fn jobs() -> u32 {
     let asked = std::env::var("KILLS").ok().map(|kills| kills.parse::<u32>().expect("KILLS is a number"));
     asked.unwrap_or(if cfg!(debug_assertions) { IN_A_JOB } else { 1000 }).div_ceil(IN_A_JOB)
@@ -31,7 +31,7 @@ fn processes_that_are_killed_lead_to_no_false_finding() {
         assert!(done.status.success() && done.stdout == format!("killed {IN_A_JOB}\n"), "{said}");
         let report = report(&record);
         let processes = report["processes"].as_array().unwrap();
-        // Who was killed before it had a driver leaves nothing: on a slow machine, more of them.
+        // A process that is killed before it has a driver leaves nothing. On a slow machine, these are more.
         assert!(processes.len() > IN_A_JOB as usize / 2, "{} processes", processes.len());
         for finding in report["findings"].as_array().unwrap() {
             if finding["rule"] == "ipc-exporter-gone" {

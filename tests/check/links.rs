@@ -3,7 +3,7 @@
 use crate::support::{compile_linked, cupeer, done, temp_dir, with};
 use std::path::Path;
 
-/// What a run of a program says, in the order of its options, and its report.
+/// Returns the output of a program's run, in the order of its options, and its report.
 fn said(name: &str, text: &str, arguments: &[&str]) -> String {
     let program = compile_linked(name, text);
     let folder = temp_dir();
@@ -110,7 +110,7 @@ int main(void) {
     assert!(said.contains(holder) && said.contains("1 allocation (84 GiB) made at full-"), "{said}");
 }
 
-/// Of two ranks, the second one has a context on the device that CUDA uses by default.
+/// The second of two ranks has a context on the device that CUDA uses by default.
 #[test]
 fn a_rank_on_the_device_of_another_is_a_warning_if_the_job_fails() {
     let text = r#"#include "common.h"

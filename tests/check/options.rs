@@ -99,7 +99,7 @@ fn a_rule_ends_the_process_where_that_is_asked_for() {
     assert!(!ended.stdout.contains("done"), "{}", ended.stdout);
     let others = run("peer-flags", How::Bad, &["--check", "--abort-on", "ipc-*,*@libnccl*"]);
     assert_eq!(others.status.code(), Some(0), "{}", others.stderr);
-    // What is not said ends it all the same.
+    // Findings that are not printed abort the process, too.
     let silent = run("peer-not-enabled", How::Bad, &["--check=errors", "--abort-on", "peer-not-*"]);
     assert!(silent.stderr.contains("cupeer: aborting at peer-not-enabled: "), "{}", silent.stderr);
     assert!(!silent.stdout.contains("done"), "{}", silent.stdout);

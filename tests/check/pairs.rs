@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// How a rule is broken, as `pairs.c` names it; the rule; and those that can break with it.
+/// Way to break a rule, as `pairs.c` names it; the rule; and the rules that can break with it.
 type Plant = (&'static str, Rule, &'static [Rule]);
 
 /// The plants whose rules the calls of one process or of several break. A memory that is left open when the exit closes it is a note.
@@ -107,7 +107,7 @@ fn each(count: usize, what: impl Fn(usize) -> Vec<String> + Sync) -> Vec<String>
     })
 }
 
-/// How a process is looked at: as it runs, and only by its record.
+/// Ways to look at a process: while it runs, and only by its recording.
 const WAYS: [&[&str]; 2] = [&["--check=notes"], &["--check=off", "--record=full"]];
 
 #[test]

@@ -23,7 +23,7 @@ fn certain(checked: &Checked) -> BTreeSet<&str> {
 }
 
 #[test]
-fn what_ends_while_others_have_it_open_stands_in_the_record() {
+fn ends_of_objects_that_others_hold_are_recorded() {
     let of_lifetimes: Vec<&Scene> = scenes().iter().filter(|scene| scene.program == "lifetime").collect();
     assert!(of_lifetimes.len() > 10);
     for_each(of_lifetimes, |scene| {
@@ -35,9 +35,9 @@ fn what_ends_while_others_have_it_open_stands_in_the_record() {
         ] {
             let (bad, good) = (recorded(scene, How::Bad, options), recorded(scene, How::Good, options));
             let rule = scene.rule.spec().name();
-            // Of an importer that has ended without a word it is not known how long it had something open.
+            // The duration of an opening is unknown if the importer ended without a record.
             let is_unknown = scene.also.is_some();
-            // Of a ring it is not known which calls it has lost, and these rules count all of them.
+            // The lost calls of a ring are unknown, and these rules count all of them.
             let counts_all = [Rule::OpenedAgain, Rule::PilesUp].contains(&scene.rule);
             let is_told = !(counts_all && options.contains(&"ring:1M"));
             if !is_unknown && bad.rules().contains(rule) != is_told {
@@ -67,7 +67,7 @@ fn play(program: &'static str, name: &'static str) -> Play {
 }
 
 #[test]
-fn who_was_killed_has_nothing_open() {
+fn killed_processes_hold_nothing() {
     let play = play("lifetime", "killed");
     for options in [
         &["--check=notes"][..],
@@ -78,7 +78,7 @@ fn who_was_killed_has_nothing_open() {
         for how in [How::Bad, How::Good] {
             let recorded = recorded(&play, how, options);
             assert!(recorded.done.status.success(), "{}", recorded.done.stderr);
-            // Of one that makes no further call it is not known afterwards when it was killed.
+            // If a process makes no further call, its time of death is unknown afterwards.
             let is_found = how == How::Bad && options[0] != "--check=off";
             let found: Vec<&str> = certain(&recorded).into_iter().collect();
             assert_eq!(found, ["ipc-freed-while-open"][usize::from(!is_found)..], "{how:?} {options:?}");
@@ -101,8 +101,7 @@ fn nobody_has_exited_whom_proc_only_does_not_show() {
     }
 }
 
-/// What processes leave behind in the table of what is open makes room for others, and still is known as long as nobody
-/// needs it.
+/// Entries of ended processes in the live table make room for others, and stay as long as nobody needs the room.
 #[test]
 fn the_table_of_what_is_open_does_not_grow_with_those_who_have_ended() {
     let play = play("lifetime", "generations");

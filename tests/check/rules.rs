@@ -64,7 +64,7 @@ fn the_wrong_programs_meet_the_result_of_the_table_and_the_right_ones_success() 
     });
 }
 
-/// What a wrong program prints whose call returns this.
+/// Returns the output of a wrong program whose call returns this.
 fn printed(scene: &Scene, result: &str) -> String {
     format!("{}: {result}\ndone\n", scene.function)
 }
@@ -125,7 +125,7 @@ fn is_waste(scene: &Scene, finding: &Value) -> bool {
     finding["severity"] == "note" && rule.is_some_and(is_other)
 }
 
-/// What is wrong about a program that ran without cupeer, and with it.
+/// Returns the differences between a program without and with cupeer.
 fn wrong(scene: &Scene, how: How, alone: &Done, checked: &Checked) -> Vec<String> {
     let same = (&alone.stdout, alone.status.code()) == (&checked.done.stdout, checked.done.status.code());
     if !same {

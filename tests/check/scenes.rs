@@ -16,7 +16,7 @@ use std::sync::{Mutex, OnceLock};
 
 /// The table of the scenes.
 const TABLE: &str = include_str!("../programs/rules/table.txt");
-/// How a program ends that may not make the namespaces it needs.
+/// Exit status of a program that may not create the namespaces that it needs.
 const CANNOT: i32 = 77;
 
 /// A program of tests/programs/rules, and what it is asked for.
@@ -33,31 +33,31 @@ pub struct Play {
 /// A line of the table.
 #[derive(Debug)]
 pub struct Scene {
-    /// What is played: a rule, and behind a slash another way to break it.
+    /// The scene: a rule, and after a slash another way to break it.
     pub play: Play,
     /// The rule.
     pub rule: Rule,
-    /// How many devices it needs.
+    /// Number of devices that it needs.
     pub devices: usize,
     /// The function at which it is broken.
     pub function: &'static str,
-    /// What the call may return; first, what the simulated driver does without options.
+    /// Results that the call may return; first, the one of the simulated driver without options.
     pub results: Vec<&'static str>,
     /// Another rule that breaks with it.
     pub also: Option<Rule>,
-    /// What both programs did without cupeer, each run once for all tests.
+    /// Outcomes of both programs without cupeer, each run once for all tests.
     alone: [OnceLock<Done>; 2],
     /// The same with the check.
     checked: [OnceLock<Checked>; 2],
 }
 
 impl Scene {
-    /// What a program of the scene does without cupeer.
+    /// Returns the outcome of a program of the scene without cupeer.
     pub fn outcome_alone(&self, how: How) -> &Done {
         self.alone[how as usize].get_or_init(|| done(&mut self.alone(how)))
     }
 
-    /// What a program of the scene does under `cupeer run --check=notes`.
+    /// Returns the outcome of a program of the scene under `cupeer run --check=notes`.
     pub fn outcome_checked(&self, how: How) -> &Checked {
         self.checked[how as usize].get_or_init(|| self.checked(how, &[]))
     }
@@ -111,7 +111,7 @@ fn name_of(short: &str) -> &'static str {
     known.find(is_meant).unwrap_or_else(|| panic!("no result: {short}"))
 }
 
-/// Whether a scene plays the wrong program or the right one.
+/// Choice between the wrong and the right program of a scene.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum How {
     /// It breaks the rule.
@@ -123,7 +123,7 @@ pub enum How {
 /// A program under `cupeer run --check`.
 #[derive(Debug)]
 pub struct Checked {
-    /// What it wrote and how it ended.
+    /// Its output and its end.
     pub done: Done,
     /// `cupeer report --format json`.
     pub report: Value,
@@ -208,7 +208,7 @@ impl Play {
     }
 }
 
-/// What `cupeer report` says of a record; null where there is none.
+/// Returns the JSON report on a recording; null if there is no recording.
 pub fn report(record: &Path) -> Value {
     if !record.exists() {
         return Value::Null;
@@ -217,7 +217,7 @@ pub fn report(record: &Path) -> Value {
     serde_json::from_str(&text).expect("the report is JSON")
 }
 
-/// Whether a program could not play its scene, for want of namespaces.
+/// Returns true if a program could not play its scene, for lack of namespaces.
 pub fn cannot(done: &Done) -> bool {
     let is_so = done.status.code() == Some(CANNOT);
     if is_so {
@@ -273,7 +273,7 @@ fn make_told_driver() -> PathBuf {
     folder
 }
 
-/// What the driver exports, but for what answers.c defines itself.
+/// Returns the exports of the driver, without those that answers.c defines itself.
 fn forwarded(driver: &[u8]) -> Vec<String> {
     let source = include_str!("../programs/rules/answers.c");
     let file = object::File::parse(driver).expect("an ELF file");
@@ -316,7 +316,7 @@ pub fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What a right call returns.
+/// Returns the result of a right call.
 pub fn success() -> &'static str {
     Code::SUCCESS.spec().name()
 }

@@ -37,7 +37,7 @@ const SCENES: [(&str, &[Site]); 12] = [
     ("vmm-released-twice", &[("releasing", "released_twice", "OK(cuMemRelease(allocation))")]),
 ];
 
-/// What of these only the call itself tells: which of two contexts was destroyed.
+/// The scene in which only the call itself tells which of two contexts was destroyed.
 const AT_CALL: &str = "context-destroyed/enable";
 
 /// The number of the first line with a text in a function of a source.
@@ -47,7 +47,7 @@ fn line_of(source: &str, function: &str, text: &str) -> u64 {
     source[..at].lines().count() as u64 + u64::from(source[..at].ends_with('\n'))
 }
 
-/// Whether a stack has a line of a file.
+/// Returns true if a stack has a line of a file.
 fn has(stack: &Value, file: &str, line: u64) -> bool {
     let places = stack.as_array().into_iter().flatten();
     let mut lines = places.flat_map(|place| place["lines"].as_array().into_iter().flatten());

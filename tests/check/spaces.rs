@@ -9,8 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// So many schedules are played in one job, and so many steps each has.
 const IN_A_JOB: u32 = 50;
 const STEPS: &str = "50";
-/// What each job plays: how often rules are broken, and on which machine. An early one gives handles out again as early as the
-/// documentation allows.
+/// Jobs: how often rules are broken, and on which machine. An early machine reuses handles as early as the documentation allows.
 const JOBS: [(&str, &str); 20] = [
     ("right", "nvlink"),
     ("planted", "none,early"),
@@ -34,13 +33,13 @@ const JOBS: [(&str, &str); 20] = [
     ("planted", "nvlink,early"),
 ];
 
-/// What explains failures without a rule, and what is supposed of ranks that should do alike: these ranks do not.
+/// Rules that explain failures without a mistake, and those that assume that ranks do the same: these ranks do not.
 const NOT_PLANTED: [&str; 3] = ["call-failed", "ranks-differ", "ranks-wait-for-descriptor"];
 
 /// By rule and function: how often, and in which ranks.
 type Broken = BTreeMap<(String, String), (u64, BTreeSet<u64>)>;
 
-/// What the program says it has planted.
+/// Returns the planted mistakes, as the program prints them.
 fn planted(text: &str) -> Broken {
     let mut all = Broken::new();
     for line in text.lines().filter_map(|line| line.strip_prefix("planted ")) {
@@ -52,7 +51,7 @@ fn planted(text: &str) -> Broken {
     all
 }
 
-/// What a report has found.
+/// Returns the findings of a report.
 fn found(report: &Value) -> Broken {
     let mut all = Broken::new();
     let text = |row: &Value, key: &str| row[key].as_str().expect("a text").to_owned();

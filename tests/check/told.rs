@@ -1,4 +1,4 @@
-//! Who is told of a finding, and in what form: the program itself, a log of JSON, a person who has heard it ten times.
+//! Receivers of findings, and their forms: the program itself, a log in JSON, and a person who has seen a finding ten times.
 
 use crate::support::{self, Done, compile_c, cupeer, done, plain, temp_dir};
 use serde_json::Value;
@@ -61,7 +61,7 @@ fn a_program_hears_of_its_own_findings() {
     assert!(unchecked.stdout.starts_with("checks 0\nheard 0\n"), "{}", unchecked.stdout);
 }
 
-/// What `cupeer.h` says of a callback: what it may do, and that of what it must not, an end of its frames is noticed.
+/// A callback may do what `cupeer.h` allows. Of the forbidden actions, an end of its frames is noticed.
 #[test]
 fn a_callback_may_do_what_the_header_says_and_must_return() {
     use std::os::unix::process::ExitStatusExt;
@@ -111,7 +111,7 @@ fn a_callback_may_do_what_the_header_says_and_must_return() {
 
 /// Else a test suite would hear nothing of a rule that eleven of its tests break.
 #[test]
-fn who_listens_anew_hears_of_ten_more() {
+fn a_new_callback_gets_ten_more_findings() {
     let folder = temp_dir();
     let ended = told("anew", "bad", &[], folder.path());
     let counts: Vec<&str> = ended.stdout.lines().filter(|line| line.starts_with("so far")).collect();
@@ -191,7 +191,7 @@ fn on_a_network_file_system_the_report_alone_knows_of_others() {
     let far = told("remote", "bad", &["--check"], &there);
     assert_eq!(far.stderr.matches("the recording is on a network file system").count(), 1, "{}", far.stderr);
     assert!(!far.stderr.contains("hint: Within one process"), "{}", far.stderr);
-    // What the call alone decides is said all the same.
+    // Findings that need only the call are still reported.
     assert!(far.stderr.contains("error ipc-flags:"), "{}", far.stderr);
     assert_eq!(near.stdout, far.stdout);
     let rules = |report: Value| -> Vec<String> {
@@ -240,9 +240,8 @@ fn behind_the_runtime_each_library_is_a_caller_of_its_own() {
     assert_eq!(counts, [12, 12], "{report}");
 }
 
-/// What is certain of one call is not said of the others that are counted with it.
 #[test]
-fn what_is_certain_of_one_call_is_not_said_of_others() {
+fn certain_facts_of_one_call_are_not_reported_of_others() {
     let program = support::compile_text(
         "one-zero",
         r#"
@@ -281,7 +280,7 @@ fn what_is_certain_of_one_call_is_not_said_of_others() {
     }
 }
 
-/// What all ranks break in one place is a line of the first, and its count is in the summary.
+/// A rule that all ranks break in one place is a line of the first rank, and its count is in the summary.
 #[test]
 fn the_same_line_of_several_processes_is_said_once() {
     let folder = temp_dir();

@@ -37,7 +37,7 @@ fn play(options: &str, seed: u32, kind: &str, times: u32, threads: u32) -> (Uses
         if rule.spec().tells(Tells::Waste) {
             continue;
         }
-        // What a kernel does with an address is not known, nor what will be there when a graph is launched.
+        // The use of an address by a kernel is unknown, and so is the memory at the launch of a graph.
         let is_inferred = ["use-in-kernel", "use-in-graph"].contains(&text("rule").as_str());
         assert_eq!(text("confidence"), if is_inferred { "inferred" } else { "certain" }, "{row:#}");
         *found.entry((text("rule"), text("function"))).or_default() +=
@@ -93,7 +93,7 @@ fn go_on(way: &str) -> serde_json::Value {
     report(&record)["findings"].clone()
 }
 
-/// What was closed is not what is there now: mmap gives out the addresses of a closed range again.
+/// A closed range is not the memory that is there now: mmap reuses its addresses.
 #[test]
 fn memory_of_the_host_at_closed_addresses_yields_nothing() {
     assert_eq!(go_on("host"), serde_json::json!([]));

@@ -72,7 +72,7 @@ fn errors(record: &Path, choice: &[&str]) -> Vec<(&'static str, Option<i32>, BTr
     .into()
 }
 
-/// What disagrees about a scene.
+/// Returns the outputs that disagree about a scene.
 fn disagreements(scene: &'static Scene) -> Vec<String> {
     let rule = scene.rule.spec().name();
     let folder = temp_dir();
@@ -97,7 +97,7 @@ fn disagreements(scene: &'static Scene) -> Vec<String> {
     if annotated != expected {
         wrong.push(format!("annotations: {annotated:?}: {}", ended.stderr));
     }
-    // What the run was asked for is in its recording, and can be asked for again, or in place of that.
+    // The choice of the run is in its recording. The report can repeat it, or make another one.
     let other = OTHERS.into_iter().find(|other| *other != rule).expect("one of two");
     for (choice, status, expected) in [
         (&[][..], 0, expected.clone()),

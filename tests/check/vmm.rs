@@ -1,11 +1,10 @@
-//! What is said of virtual memory and pools: the values that their rules name, at the call and afterwards.
+//! Findings about virtual memory and pools: the values that their rules name, at the call and afterwards.
 
 use super::scenes::{How, report, scene};
 use crate::support::{done, temp_dir};
 use serde_json::Value;
 
-/// What is said of the wrong program of a scene, where rules are checked and where they are not: each message, and how
-/// sure it is.
+/// Returns the findings about the wrong program of a scene, with and without checks: each message, and its confidence.
 fn said(name: &str) -> [(String, String); 2] {
     let scene = scene(name);
     ["--check=notes", "--check=off"].map(|option| {
@@ -66,7 +65,7 @@ fn the_sentences_have_the_values_of_the_process() {
 }
 
 #[test]
-fn what_only_a_call_can_tell_is_inferred_afterwards() {
+fn facts_of_a_call_are_inferred_afterwards() {
     let [(now, sure), (later, guessed)] = said("vmm-unreachable-device");
     assert!(
         now.starts_with("device 1 (c09e..") && now.contains(" cannot reach the memory on device 0 (c09e.."),
@@ -80,7 +79,7 @@ fn what_only_a_call_can_tell_is_inferred_afterwards() {
 }
 
 #[test]
-fn what_an_importer_is_not_told_is_not_made_up() {
+fn facts_unknown_to_an_importer_are_not_invented() {
     let [(now, sure), (later, _)] = said("vmm-partial-mapping/imported");
     assert_eq!(now, "size is 2 MiB, but the allocation has another size, and must be mapped as a whole");
     assert_eq!((&now, sure.as_str()), (&later, "certain"));

@@ -11,16 +11,16 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// What is said of a scene. In sentences, `*` stands for what does not matter, up to the next blank, and `{name}` for what the
-/// program printed as `name=value`.
+/// Wording of a scene. In sentences, `*` stands for any text up to the next blank, and `{name}` for the value that the program
+/// printed as `name=value`.
 struct Wording {
     name: &'static str,
     machine: &'static str,
     /// The rule.
     rule: &'static str,
-    /// What a check says, from the severity on, up to the end of the line.
+    /// Message of a check, from the severity to the end of the line.
     checked: &'static str,
-    /// What the report says of a record without a check; empty where it finds nothing.
+    /// Sentence of the report on a recording without a check; empty if it finds nothing.
     plain: &'static str,
 }
 
@@ -237,7 +237,7 @@ const WORDINGS: &[Wording] = &[
     },
 ];
 
-/// Whether a text is what a pattern says.
+/// Returns true if a text matches a pattern.
 fn is_like(text: &str, pattern: &str) -> bool {
     let Some((before, after)) = pattern.split_once('*') else { return text == pattern };
     let Some(rest) = text.strip_prefix(before) else { return false };
@@ -268,7 +268,7 @@ fn filled(pattern: &str, stdout: &str) -> String {
         .fold(pattern.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
 }
 
-/// What is not said as it should be.
+/// Returns the wordings that differ.
 fn wrong(wording: &Wording) -> Vec<String> {
     let &Wording { name, machine, rule, checked, plain } = wording;
     let play = Play { program: "wordings", name, machine };

@@ -202,7 +202,7 @@ fn a_job_that_timeout_ended_is_told_with_that() {
 }
 
 #[test]
-fn what_a_person_or_a_scheduler_ended_reaches_to_its_real_end() {
+fn stops_by_a_person_or_a_scheduler_are_followed_to_the_end() {
     for (how, signal, sign, name) in [
         ("wait", libc::SIGINT, -1, "SIGINT"),
         ("wait", libc::SIGTERM, -1, "SIGTERM"),
@@ -261,7 +261,7 @@ fn ctrl_c_in_a_terminal_comes_from_outside() {
 
 /// Programs handle such signals, and schedulers lose their patience.
 #[test]
-fn what_ends_later_than_it_was_asked_to_is_told_with_that() {
+fn ends_after_a_signal_are_reported_with_it() {
     let job = Job::start(&[], &[], "handle");
     job.send(libc::SIGTERM, 1);
     let told = job.told();

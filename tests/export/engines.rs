@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// Where `scripts/engines` puts what it fetches.
+/// Folder into which `scripts/engines` downloads.
 const PACKAGES: &str = "target/engines";
 
-/// Whether an engine can be had; says what is missing.
+/// Returns true if an engine is installed, and reports it if not.
 fn has(module: &str) -> bool {
     if !Path::new(ROOT).join(PACKAGES).join(module).exists() {
         left_out!("{PACKAGES}/{module} is not there; scripts/engines fetches it");

@@ -1,4 +1,4 @@
-//! Where an export goes, and what is said where it cannot.
+//! Directories of exports, and errors about them.
 
 use super::{command, export, scene};
 use crate::support::{self, done, names, temp_dir};
@@ -51,7 +51,7 @@ fn a_wrong_command_line_is_told_what_is_wrong() {
 }
 
 #[test]
-fn what_does_not_fit_leaves_nothing() {
+fn an_export_that_does_not_fit_leaves_nothing() {
     let (scene, folder) = (scene(), temp_dir());
     let out = folder.path().join("out");
     let export = command(&scene.dir(), &out, &[]);

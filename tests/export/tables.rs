@@ -1,4 +1,4 @@
-//! What the tables hold, read with Parquet's own reader.
+//! Contents of the tables, read with Parquet's own reader.
 
 use super::{command, export, report, scene};
 use crate::report::scene::{Scene, us};
@@ -241,7 +241,7 @@ fn a_packed_record_exports_the_same() {
 }
 
 #[test]
-fn what_is_redacted_is_in_no_table() {
+fn redacted_words_are_in_no_table() {
     let (scene, folder) = (scene(), temp_dir());
     let secret = scene.folder().file_name().unwrap().to_str().unwrap().to_owned();
     let mut actor = scene.process(About { pid: 77, ..About::default() }).on("wonderland.example");

@@ -8,7 +8,7 @@ use std::fs;
 /// Between a look at a descriptor and what is done with it, another thread may have put something else under it: what is
 /// mapped then is a file that is too short, and to touch it ends the program.
 #[test]
-fn what_another_thread_puts_under_a_descriptor_is_not_mapped() {
+fn descriptors_that_another_thread_replaces_are_not_mapped() {
     let folder = temp_dir();
     let record = folder.path().join("record");
     let scene = Scene::new(linked("redirects.c", &[])).args(&["200"]).arg(folder.path().join("short"));

@@ -48,7 +48,7 @@ fn a_job_that_is_none_is_refused_at_once() {
         let ended = done(&mut limited(&command));
         assert_eq!(ended.stdout, "done\n", "{kind}: {}", ended.stderr);
         assert!(kind == "sparse" || ended.stderr.contains("record"), "{kind}: {}", ended.stderr);
-        // Who reads it is not stopped by it, and says so.
+        // A reader continues behind it, and reports it.
         let mut writer = Writer::create(folder.path(), About::default()).unwrap();
         writer.text("cupeer", "0.1.0").unwrap();
         writer.finish().unwrap();
@@ -83,7 +83,7 @@ fn a_job_of_somebody_else_is_for_those_who_share() {
     assert_eq!(run(&[]).stdout, "done\n");
 }
 
-/// What another user can cut short would end the program.
+/// A table that another user can truncate would end the program.
 #[test]
 fn a_table_of_somebody_else_is_for_those_who_share() {
     let folder = temp_dir();

@@ -1,4 +1,4 @@
-//! What the dynamic loader is led to is of nobody but whoever could have replaced the command.
+//! Files for the dynamic loader belong only to users who could have replaced the command.
 
 use super::{is_given_away, limited, set_mode};
 use crate::support::{self, compile_text, copy_program, done, temp_dir};
@@ -92,8 +92,8 @@ fn a_library_that_somebody_else_could_change_is_refused() {
     }
 }
 
-/// What ran before runs: prefixes of a group, directories in which everybody keeps his own, links to where the files
-/// are, and installations of another user.
+/// These installations still run: prefixes of a group, directories in which all users have files of their own, links to the
+/// files, and installations of another user.
 #[test]
 fn installations_of_many_kinds_run() {
     let check = |cupeer: &Path, what: &str| {

@@ -1,4 +1,4 @@
-//! What is written goes where it is meant to: no link that somebody has planted is followed.
+//! Files are written to their own places: no planted link is followed.
 
 use super::{caller, is_given_away, limited, make_pipe, set_mode};
 use crate::support::{self, done, temp_dir, with};
@@ -23,7 +23,7 @@ fn assert_untouched(victim: &Path, what: &str) {
     assert_eq!(victim.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{what}");
 }
 
-/// What the command makes on the way to a file `job` has a name that can be guessed.
+/// The name of the temporary file for `job` can be guessed.
 #[test]
 fn a_link_that_waits_for_the_file_of_a_job_is_not_followed() {
     for share in ["", "--share group"] {
@@ -133,7 +133,7 @@ fn a_log_follows_no_link_of_somebody_else_where_everybody_makes_files() {
         assert_untouched(&victim, what);
         assert_eq!(fs::read_to_string(&file).unwrap(), "", "{what}");
     }
-    // Where only their owner makes any, links are his to make.
+    // If only the owner creates links in a directory, they are trusted.
     let private = folder.path().join("private");
     fs::create_dir(&private).unwrap();
     symlink(folder.path().join("log"), private.join("link")).unwrap();

@@ -1,4 +1,4 @@
-//! What others write reaches the terminal without anything that it would obey.
+//! Text of others reaches the terminal without control sequences.
 
 use super::limited;
 use crate::support::{Done, done, temp_dir, with};

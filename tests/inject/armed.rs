@@ -45,7 +45,7 @@ fn a_plan_holds_for_a_block_by_every_way_in() {
 }
 
 #[test]
-fn what_hangs_is_let_go_by_a_label_and_by_disarming() {
+fn held_calls_are_released_by_label_and_by_disarming() {
     assert_eq!(run("hang", false), "disarmed 1\nthen 101\nhung 1, released\nthen 101\n");
 }
 

@@ -50,7 +50,7 @@ const CASES: &[(&str, &str)] = &[
     ("cuIpcCloseMemHandle:when=1:force:stage=after:error=MAP_FAILED", "oxx"),
     ("cuCtxDisablePeerAccess:when=1:force:error=INVALID_CONTEXT", "edd"),
     ("cuDeviceCanAccessPeer:out=canAccessPeer=0", "ce"),
-    // What the driver did although the program was told that it had failed, and what it did not do.
+    // Calls that the driver made although the program was told of a failure, and calls that it did not make.
     ("cuIpcOpen*:stage=after:error=any:seed=6", "ow"),
     ("cuIpcGet*:stage=after:error=any:seed=6:process=2..", "gfv"),
     ("cuCtxEnablePeerAccess:when=1:stage=after:error=INVALID_CONTEXT", "ee"),
@@ -58,7 +58,7 @@ const CASES: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn what_a_plan_did_is_nobodys_fault() {
+fn effects_of_a_plan_are_not_blamed_on_the_program() {
     let plain = checked("", "ewocragoxwyd");
     assert_eq!(findings(&plain), [""; 0], "{plain}");
     for (plan, word) in CASES {
@@ -69,7 +69,7 @@ fn what_a_plan_did_is_nobodys_fault() {
 }
 
 #[test]
-fn what_the_program_does_itself_is_found_beside_a_plan() {
+fn mistakes_of_the_program_are_found_beside_a_plan() {
     // A second close of what was closed, with a plan that has hit something else.
     let said = checked("cuDeviceCanAccessPeer:error=INVALID_DEVICE", "coxx");
     assert!(findings(&said).iter().any(|line| line.contains("ipc-closed-twice")), "{said}");

@@ -5,11 +5,11 @@ use cupeer_spec::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the program printed, in the order of its processes and threads, and how all of it ended.
+/// Output of the program, in the order of its processes and threads, and its end.
 pub struct Ran {
     /// `PROCESS.THREAD` and what it printed.
     pub lines: Vec<(String, Vec<String>)>,
-    /// How it ended.
+    /// Its end.
     pub done: support::Done,
 }
 

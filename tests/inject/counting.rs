@@ -1,4 +1,4 @@
-//! Which calls a rule hits, against a model that knows nothing of the library: it counts as strace says.
+//! Calls that a rule matches, compared with a model that counts like strace, and knows nothing of the library.
 
 use super::client::{self, Ran, run};
 use crate::support::temp_dir;
@@ -9,7 +9,7 @@ use std::collections::HashMap;
 const CALLS: [(char, &str); 3] =
     [('c', "cuDeviceCanAccessPeer"), ('r', "cuDeviceCanAccessPeer"), ('a', "cuDeviceGetP2PAttribute")];
 
-/// What a rule says of counting.
+/// Part of a rule that counts.
 #[derive(Clone, Debug)]
 struct Counting {
     when: Option<(u64, Option<u64>, Option<u64>)>,
@@ -35,7 +35,7 @@ impl Counting {
         text + &format!(":per={}{rule}:error=INVALID_DEVICE", self.per)
     }
 
-    /// Whether the n-th call is one that fails. A first one alone, or all from it on with a step, as strace has it.
+    /// Returns true if the n-th call fails: only a first one, or all from it on with a step, as in strace.
     fn chooses(&self, n: u64) -> bool {
         let Some((first, last, step)) = self.when else { return true };
         let last = last.unwrap_or(if step.is_some() { u64::MAX } else { first });

@@ -22,7 +22,7 @@ fn pci(index: usize) -> String {
 struct Machine<'a> {
     gpus: usize,
     deny: &'a str,
-    /// Whether one device cannot reach the other one.
+    /// Returns true if one device cannot reach the other one.
     denied: &'a dyn Fn(usize, usize) -> bool,
 }
 
@@ -44,7 +44,7 @@ impl Machine<'_> {
             .any(|other| device != other && ((self.denied)(device, other) || (self.denied)(other, device)))
     }
 
-    /// What the program prints of CUDA's answers, where a process sees these devices.
+    /// Returns the program's output about CUDA's answers, for a process that sees these devices.
     fn cuda(&self, visible: &[usize]) -> String {
         let mut text = String::new();
         for (i, device) in visible.iter().enumerate() {
@@ -66,7 +66,7 @@ impl Machine<'_> {
         text
     }
 
-    /// Whether a link of a device is hidden: behind a switch, or leading to one of the others in turn.
+    /// Returns true if a link of a device is hidden: it is behind a switch, or leads in turn to one of the other devices.
     fn hidden(&self, device: usize, link: usize, direct: bool) -> bool {
         let other = link % (self.gpus - 1);
         let other = if other < device { other } else { other + 1 };
@@ -74,7 +74,7 @@ impl Machine<'_> {
         if direct { pair() } else { self.touched(device) }
     }
 
-    /// What the program prints of NVML's answers.
+    /// Returns the program's output about NVML's answers.
     fn nvml(&self, direct: bool) -> String {
         let mut text = String::new();
         for i in 0..self.gpus {
@@ -173,7 +173,7 @@ fn threads_and_children_are_answered_alike() {
     assert_eq!((pairs, text.contains("child: p2p=5,5,5,5,5,5 ancestor=50\n")), (6, true), "{text}");
 }
 
-/// What `ipc` prints of an opening that is not denied, and of one that is.
+/// Output of `ipc` about an opening that is not denied, and about one that is.
 const OPENED: &str = "memory=0 output=mapped again=0 close=0,0 event=0 output=opened flags=1 no-output=1";
 const DENIED: &str = "memory=217 output=untouched event=217 output=untouched flags=1 no-output=1";
 /// The same of memory alone.
@@ -210,7 +210,7 @@ fn handles_of_a_denied_device_cannot_be_opened() {
     }
 }
 
-/// What `granted` prints of access to memory of a device, for each of these: 0 or 101, and what the device may do then.
+/// Returns the output of `granted` about access to memory of a device, for each device: 0 or 101, and the permitted access.
 fn access(machine: &Machine, visible: &[usize], of: usize) -> String {
     let each = visible.iter().enumerate().map(|(i, device)| match (machine.denied)(*device, of) {
         true => format!(" {i}:101,0"),
@@ -286,7 +286,7 @@ fn a_denied_device_gets_no_access_to_what_was_imported() {
     }
 }
 
-/// Whose pool it is, whoever made it is asked, with a record or without; of an imported one, the record.
+/// The owner of a pool decides, with and without a recording. For an imported pool, the recording knows it.
 #[test]
 fn a_denied_device_gets_no_access_to_pools() {
     let all = |from, to| from != to;
@@ -317,7 +317,7 @@ fn a_denied_device_gets_no_access_to_pools() {
     }
 }
 
-/// Where nothing is known of the exporter, the handle of its memory says which GPU it is of; that of an event does not.
+/// If the exporter is unknown, the handle of its memory says on which GPU it is. That of an event does not.
 #[test]
 fn memory_of_a_stranger_is_known_by_its_handle() {
     for (deny, visible, exporter, wanted) in [
@@ -354,7 +354,7 @@ fn multicast_goes_with_any_denied_pair() {
     }
 }
 
-/// What a process makes, another one joins with a device that has no multicast.
+/// A process joins an object of another process with a device that has no multicast.
 #[test]
 fn multicast_objects_go_with_any_denied_pair() {
     let done = "create=0 add=0,0 again=1 bind=0,0 holds=7,7 unbound=1 write=1\n";
@@ -416,7 +416,7 @@ fn the_limit_holds_for_what_is_opened() {
 
 /// One message, and nothing is denied.
 #[test]
-fn what_is_not_understood_denies_nothing() {
+fn unknown_devices_deny_nothing() {
     let machine = Machine { gpus: 2, deny: "", denied: &|_, _| false };
     for (name, value, sentence) in [
         (
@@ -458,7 +458,7 @@ fn devices_are_asked_for_once() {
 
 /// An answer of NVML's that is changed makes no record: a directory that no command can read does not stay.
 #[test]
-fn where_nvml_alone_is_asked_no_record_stays() {
+fn programs_that_only_call_nvml_leave_no_recording() {
     let text = "#include <stdio.h>\nint nvmlInit_v2(void); int nvmlDeviceGetHandleByIndex_v2(unsigned, void **);\n\
         int nvmlDeviceGetP2PStatus(void *, void *, int, int *);\n\
         int main(void) { int status; void *a, *b; nvmlInit_v2(); nvmlDeviceGetHandleByIndex_v2(0, &a);\n\
@@ -475,7 +475,7 @@ fn where_nvml_alone_is_asked_no_record_stays() {
     assert!(ended.stdout == "5\n" && ended.status.success() && !out.exists(), "{}", ended.stderr);
 }
 
-/// What is denied to a program that links its libraries is denied in the same way.
+/// Calls of a program that links its libraries are denied in the same way.
 #[test]
 fn linked_calls_are_denied_too() {
     let linked = |soname: &str, folder: &Path| folder.join(soname).to_str().unwrap().to_owned();

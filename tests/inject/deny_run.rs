@@ -13,7 +13,7 @@ const UNMASKED: &str = "cupeer: denied pairs: --deny-peer does not block copies 
 stages them), imported memory pools when nothing is recorded, or what tools read from sysfs; links to a switch are hidden \
 entirely\n";
 
-/// What `env` sets `variable` to.
+/// Returns the value of `variable` in the output of `env`.
 fn variable(command: &mut Command, variable: &str) -> Option<String> {
     let text = stdout(command.args(["--format", "sh"]));
     let prefix = format!("export {variable}=");
@@ -54,7 +54,7 @@ fn devices_of_a_machine_are_those_of_nvml() {
 
 /// Settings for another machine name devices by their UUIDs.
 #[test]
-fn where_there_is_no_nvml_devices_are_named_whole() {
+fn devices_are_named_whole_without_nvml() {
     let pair = format!("{FIRST}/1e:00.0");
     assert_eq!(
         denied(&mut support::with(&["env", "--deny-peer", &pair])),
@@ -94,7 +94,7 @@ fn a_topology_file_denies_the_pairs_without_access() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_column() {
+fn errors_name_their_column() {
     for (peers, sentence) in [
         ("0", "column 1: a pair is two devices with a '/' between them, such as 0/1"),
         ("0/1,", "column 5: a pair of devices is missing here, such as 0/1"),

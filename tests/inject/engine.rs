@@ -1,4 +1,4 @@
-//! What rules do to a call, and what they leave alone: shown by the simulated driver's own ledger.
+//! Effects of rules on a call, and calls that they leave alone, by the simulated driver's own ledger.
 
 use super::client::{Ran, command, program, ran, run};
 use crate::support;
@@ -147,7 +147,7 @@ fn signals_and_ends() {
 }
 
 #[test]
-fn what_a_call_is_about_chooses_it() {
+fn calls_are_selected_by_their_object() {
     let at = |condition: &str, word: &str| {
         let plan =
             format!("cuDeviceCanAccessPeer,@ipc,@enable,^@release:process=2..:{condition}:error=any:seed=1");
@@ -189,7 +189,7 @@ fn what_a_call_is_about_chooses_it() {
 }
 
 #[test]
-fn what_is_opened_is_known_from_its_exporter() {
+fn opened_objects_are_known_from_their_exporter() {
     let at = |condition: &str| {
         let folder = support::temp_dir();
         let plan = format!("cuIpcOpen*:{condition}:error=any:seed=1");
@@ -271,7 +271,7 @@ fn a_plan_that_is_only_tried_changes_nothing() {
 }
 
 #[test]
-fn whoever_hangs_is_released_from_outside() {
+fn held_calls_are_released_from_outside() {
     let folder = support::temp_dir();
     let mut command = command(folder.path(), "cuIpcOpenMemHandle*:hang=gate", &["turns", "1", "1", "co"]);
     command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());

@@ -14,7 +14,7 @@ fn run(options: &[&str]) -> Command {
     with(&[&["run"], options, &["--"], &PRINTS].concat())
 }
 
-/// What a program printed under the command. That none of its plans was reached is said as well.
+/// Returns the output of a program under the command, without the note that no plan was reached.
 #[track_caller]
 fn printed(command: &mut Command) -> String {
     let ended = done(command);
@@ -164,7 +164,7 @@ fn a_program_gets_all_plans_with_the_names_of_their_rules() {
 }
 
 #[test]
-fn what_is_given_wins_over_what_is_inherited() {
+fn options_win_over_inherited_variables() {
     let inherited = "@peer:hang:name=outer/1";
     assert_eq!(printed(run(&[]).env(env::INJECT, inherited)), inherited);
     let own = printed(run(&["--inject", FAILED]).env(env::INJECT, inherited));
@@ -192,7 +192,7 @@ fn a_seed_that_was_drawn_is_said_and_can_be_given_again() {
     assert!(ended.stderr.contains("; --seed ") && ended.status.success(), "{}", ended.stderr);
 }
 
-/// What a shell makes of the words that `cupeer env` prints for a command.
+/// Returns the words that a shell reads in the output of `cupeer env`.
 fn words(printed: &str) -> Vec<String> {
     let split = "eval \"set -- $1\"; printf '%s\\n' \"$@\"";
     stdout(plain("sh").args(["-c", split, "sh", printed.trim_end()])).lines().map(Into::into).collect()

@@ -184,7 +184,7 @@ fn tests_fail_by_the_rules_that_their_processes_break() {
 }
 
 #[test]
-fn where_nothing_ran_pytest_says_why() {
+fn pytest_says_why_nothing_ran() {
     if !has("pytest") {
         return;
     }
@@ -201,7 +201,7 @@ fn where_nothing_ran_pytest_says_why() {
 }
 
 #[test]
-fn where_rules_are_not_checked_marked_tests_fail() {
+fn marked_tests_fail_without_checked_rules() {
     if !has("pytest") {
         return;
     }

@@ -5,7 +5,7 @@ use std::process::Command;
 
 const PYTHON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/python");
 
-/// Whether there is a Python with a module; says so where there is none.
+/// Returns true if there is a Python with a module, and reports it if not.
 pub fn has(module: &str) -> bool {
     let found = plain("python3").args(["-c", &format!("import {module}")]).output();
     let is_there = found.is_ok_and(|output| output.status.success());

@@ -1,4 +1,4 @@
-//! What is said of fault plans after real runs: the lines at the end, the status, the report, and what ends a hang.
+//! Reports on fault plans after real runs: the lines at the end, the status, the report, and the end of a hang.
 
 use super::client;
 use crate::support::{assert_lines, cupeer, done, refused, temp_dir, wait_for, with};
@@ -99,7 +99,7 @@ fn a_rule_that_did_nothing_can_decide_the_status() {
     assert_eq!(status("cuMemFree*:delay=1ms", &[]), 9);
     assert_eq!(status("cuIpcOpenMemHandle*:when=1:error=MAP_FAILED", &["--dry-run"]), 0, "it would have");
     assert_eq!(status("cuIpcOpenMemHandle*:when=7:error=MAP_FAILED", &["--dry-run"]), 9);
-    // Where nobody reached the driver, no rule was.
+    // If no process reached the driver, no rule was reached.
     let ended =
         done(&mut with(&["run", "--record", "off", "--unused-exitcode", "9", "--inject", PLAN, "true"]));
     assert_eq!(ended.status.code(), Some(9));
@@ -164,7 +164,7 @@ fn a_plan_and_the_report_see_the_same_rank() {
 }
 
 #[test]
-fn what_hangs_is_listed_and_released() {
+fn held_calls_are_listed_and_released() {
     let folder = temp_dir();
     let options = ["-o", "r", "--inject", "cuIpcCloseMemHandle:hang=gate"];
     let mut command = run(folder.path(), &options, &["turns", "1", "1", "gox"]);
@@ -213,7 +213,7 @@ fn what_hangs_is_listed_and_released() {
 }
 
 #[test]
-fn what_cannot_be_released_is_one_sentence() {
+fn labels_that_cannot_be_released_are_one_sentence() {
     let folder = temp_dir();
     let path = folder.path().display().to_string();
     let missing = folder.path().join("none").display().to_string();

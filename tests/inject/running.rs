@@ -57,7 +57,7 @@ impl Job {
         line.trim_end().to_owned()
     }
 
-    /// What it says to each of some lines.
+    /// Returns its answers to some lines.
     #[track_caller]
     fn ask(&mut self, lines: &[&str]) -> Vec<String> {
         lines.iter().map(|line| (self.tell(line), self.hear()).1).collect()
@@ -154,7 +154,7 @@ fn a_plan_reaches_all_processes_of_the_job_and_those_that_start_later() {
 }
 
 #[test]
-fn who_arms_a_plan_hears_when_all_processes_have_it() {
+fn arming_waits_until_all_processes_have_the_plan() {
     let mut job = Job::start(&["--allow-faults"]);
     job.ask(&["c"]);
     // The process calls while the command waits.
@@ -190,7 +190,7 @@ fn calls_that_are_held_go_on_when_the_plan_is_disarmed() {
                 .any(|line| line.starts_with("gate") && line.split_whitespace().nth(2) == Some("1"))
         });
         let released = job.fault(which).stdout;
-        // Whoever is held looks by itself.
+        // A held call looks by itself.
         assert!(
             released.contains(" is disarmed; 1 call hangs under it, and may go on in 1 of 1 process\n"),
             "{released}"

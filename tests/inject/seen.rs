@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// What a real driver answered, by function: from the cases of the conformance programs whose names are plain texts.
+/// Returns the answers of a real driver by function, from the cases of conformance programs whose names are plain texts.
 fn recorded() -> BTreeMap<String, BTreeSet<String>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance");
     let answers = fs::read_to_string(folder.join("h200-580.159.04.jsonl")).expect("recorded answers");
@@ -42,7 +42,7 @@ fn recorded() -> BTreeMap<String, BTreeSet<String>> {
 }
 
 #[test]
-fn what_a_real_driver_answered_needs_no_force() {
+fn recorded_answers_need_no_force() {
     let recorded = recorded();
     let mut only_seen = 0;
     for id in FnId::all().filter(|id| id.spec().is_alterable()) {
@@ -66,7 +66,7 @@ fn what_a_real_driver_answered_needs_no_force() {
 }
 
 #[test]
-fn what_is_known_as_seen_has_a_source_and_causes_are_known() {
+fn seen_results_have_a_source_and_known_causes() {
     let recorded = recorded();
     for id in FnId::all() {
         let spec = id.spec();

@@ -17,7 +17,7 @@ fn careless() -> PathBuf {
     support::compile_c("programs/sweep/careless.c", &["-ldl"])
 }
 
-/// What a sweep said.
+/// Output of a sweep.
 struct Swept {
     status: Option<i32>,
     json: Value,
@@ -90,7 +90,7 @@ fn each_way_to_fail_has_its_verdict() {
         ("flaky", file.as_str(), "not-repeatable", "crash (killed by SIGABRT), then same (status 0)"),
     ] {
         let folder = temp_dir();
-        // What ends by itself has all the time that it needs.
+        // Programs that end by themselves have all the time that they need.
         let (patience, jobs) = if verdict == "hang" { ("10s", "-j8") } else { ("120s", "-j1") };
         let options = ["--timeout", patience, "--codes", "one", jobs];
         let swept = sweep(folder.path(), &options, &careless(), &[how, file]);
@@ -102,7 +102,7 @@ fn each_way_to_fail_has_its_verdict() {
         for run in swept.runs().iter().filter(|run| run["verdict"] == verdict && verdict != "clean") {
             let said = run["seen"].as_str().unwrap();
             assert!(said.contains(seen), "{how}: {said}");
-            // What is found is kept, and nothing else.
+            // Findings are kept, and nothing else.
             let record = run["record"].as_str();
             assert_eq!(
                 record.is_some_and(|record| Path::new(record).join("record").is_dir()),
@@ -115,7 +115,7 @@ fn each_way_to_fail_has_its_verdict() {
     }
 }
 
-/// What a program does not give back of virtual memory when something fails, but gives back without faults.
+/// The program does not release virtual memory when something fails, but does without faults.
 #[test]
 fn virtual_memory_that_is_left_is_a_leak() {
     let importer = support::compile_c("programs/sweep/importer.c", &["-ldl"]);
@@ -140,7 +140,7 @@ fn virtual_memory_that_is_left_is_a_leak() {
 }
 
 #[test]
-fn what_the_system_takes_back_at_a_plain_exit_is_no_leak() {
+fn memory_that_an_exit_releases_is_not_a_leak() {
     let folder = temp_dir();
     let ends = sweep(folder.path(), &["--codes", "one"], &careless(), &["ends"]);
     assert_eq!(
@@ -221,7 +221,7 @@ fn only_findings_are_shown_where_nothing_else_is_wanted() {
 }
 
 #[test]
-fn what_is_called_only_after_a_failure_fails_as_well() {
+fn calls_after_a_failure_fail_as_well() {
     let folder = temp_dir();
     let swept_two = sweep(folder.path(), &["--codes", "one"], &careless(), &["behind"]);
     assert_eq!(swept_two.verdicts_on("cuDeviceGetP2PAttribute"), ["crash"]);
@@ -309,7 +309,7 @@ fn a_sweep_is_the_same_each_time_and_however_many_run_at_once() {
     });
     assert!(one.runs().len() >= 40 && one.json["left_out"] == 0, "{}", one.json);
     assert_eq!(one.differs_from(&two), [[&Value::Null; 2]; 0]);
-    // Whoever fails just ends, with its memory exported: the system takes that back.
+    // The failing process just ends, with its memory exported, and the system releases that.
     assert_eq!((one.status, two.status), (Some(0), Some(0)));
     let taken =
         |run: &&Value| run["seen"].as_str().unwrap().contains("; the system takes back: exported memory (");
@@ -405,7 +405,7 @@ fn as_many_findings_are_counted_as_are_listed() {
 }
 
 #[test]
-fn what_repeats_a_run_has_its_driver() {
+fn repeating_commands_have_the_driver_of_the_run() {
     for sim in ["--sim", "--sim=pcie:2"] {
         let folder = temp_dir();
         let mut command = cupeer();
@@ -465,7 +465,7 @@ fn results_that_were_only_seen_are_tried_and_marked() {
 }
 
 #[test]
-fn what_cannot_be_swept_is_refused() {
+fn programs_that_cannot_be_swept_are_refused() {
     for option in ["--budget", "--timeout"] {
         let mut command = cupeer();
         let refused = done(command.args(["sweep", option, "5", "--", "true"]));
@@ -500,7 +500,7 @@ fn client(without: Option<usize>) -> PathBuf {
     let lines = source.lines().enumerate();
     let mutant: String =
         lines.map(|(i, line)| format!("{}\n", if i == without { ";" } else { line })).collect();
-    // What a deleted line has left behind is unused.
+    // Variables of a deleted line are unused.
     support::compile_text(&format!("client-without-{}", without + 1), &mutant, &["-ldl", "-w"])
 }
 
@@ -550,7 +550,7 @@ fn a_forgotten_check_or_clean_up_is_found() {
             });
         }
     });
-    // Of the one that forgets just that; the others have done so themselves.
+    // The one that forgets exactly that; the others released it themselves.
     let missed = missed.into_inner().unwrap();
     println!("{} of {} found; missed:\n{}", tried.len() - missed.len(), tried.len(), missed.join("\n"));
     // 26 of 31: who forgets a check, and then just ends at the next one, leaves nothing behind. Of a sample, all but one.

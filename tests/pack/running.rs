@@ -74,7 +74,7 @@ fn a_record_that_grows_is_packed_without_a_gap() {
 }
 
 #[test]
-fn what_the_library_recorded_is_named_elsewhere() {
+fn functions_of_the_recorded_library_are_named_elsewhere() {
     const PROGRAM: &str = r#"
         #include <stdio.h>
         int cuInit(unsigned), cuDeviceCanAccessPeer(int *, int, int);

@@ -114,7 +114,7 @@ fn fake(source: &str, name: &str, flags: &[&str]) -> PathBuf {
     folder
 }
 
-/// How much of cupeer a program runs under.
+/// Parts of cupeer under which a program runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cupeer {
     /// Not preloaded.
@@ -395,13 +395,13 @@ fn without_questions(mut calls: Vec<Call>) -> Vec<Call> {
     calls
 }
 
-/// What a run left behind.
+/// Results of a run.
 #[derive(Debug)]
 pub struct Outcome {
     pub status: ExitStatus,
     pub stdout: String,
     pub stderr: String,
-    /// What the drivers and NVML, and the wrappers before them, saw.
+    /// Calls that the drivers, NVML, and the wrappers before them saw.
     pub driver: Vec<Call>,
     pub log: Log,
     pub log_exists: bool,
@@ -453,7 +453,7 @@ pub struct Call {
     pub result: String,
     pub pid: u64,
     pub tid: u64,
-    /// Who has it: a driver or wrapper by its name, `log`, or `record`.
+    /// Observer: a driver or wrapper by its name, `log`, or `record`.
     pub seen_by: String,
 }
 
@@ -523,8 +523,8 @@ impl Call {
         }
     }
 
-    /// Whether the function allocates, frees, destroys, resets, copies, or records an event: the record has only those calls that are
-    /// about much memory, end what is shared, copy between devices, or fail on an event of another process.
+    /// Returns true if the function allocates, frees, destroys, resets, copies, or records an event: a recording has only those
+    /// of its calls that are about much memory, end shared objects, copy between devices, or fail on an event of another process.
     fn is_rare(&self) -> bool {
         let is_rare = |id: FnId| {
             let does_not_work = [Group::Lifetime, Group::Alloc, Group::Init];
@@ -539,7 +539,7 @@ impl Call {
         self.mark.parse().unwrap_or(0)
     }
 
-    /// What does not change from run to run.
+    /// Returns the fields that are equal in all runs.
     fn lasting(&self) -> (&str, &str, &str, &str) {
         (&self.seen_by, &self.function, &self.mark, &self.result)
     }
@@ -608,7 +608,7 @@ impl Log {
         }
     }
 
-    /// Whether a library whose path ends so is named as escaped that way.
+    /// Returns true if a library with this end of its path is named as bypassing in this way.
     pub fn names_escape(&self, library: &Path, way: &str) -> bool {
         self.escaped.iter().any(|(l, w)| Path::new(l).ends_with(library.file_name().unwrap()) && w == way)
     }

@@ -1,4 +1,4 @@
-//! What people are shown: the line of Python first, in every form of a report.
+//! Output for people: the line of Python comes first, in every form of a report.
 
 use crate::support::{done, temp_dir, with};
 use serde_json::Value;

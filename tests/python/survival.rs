@@ -28,7 +28,7 @@ fn inner(child: &Child) -> i32 {
     children.split_whitespace().next().and_then(|pid| pid.parse().ok()).expect("a child")
 }
 
-/// How many calls a record has, of a process that goes on.
+/// Returns the number of calls in a recording of a process that continues.
 fn calls(record: &Path) -> usize {
     let job = Job::open(record).expect("a recording");
     let events = job.processes.iter().filter_map(|process| process.events().ok()).flatten();
@@ -36,7 +36,7 @@ fn calls(record: &Path) -> usize {
 }
 
 #[test]
-fn who_is_killed_leaves_whole_frames() {
+fn killed_processes_leave_complete_frames() {
     let python = &interpreters()[0];
     let mut looked = 0;
     for round in 0..rounds(6) {

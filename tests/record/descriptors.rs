@@ -59,7 +59,7 @@ fn every_import_is_joined_to_its_export() {
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), count);
-    // What fails has none: a number that is no descriptor of an allocation.
+    // A failed call has none: the number is not a descriptor of an allocation.
     let failed = log.iter().find(|line| line["result"] == "CUDA_ERROR_UNKNOWN").expect("one");
     assert!(failed["args"]["osHandle"]["fd"].is_i64() && failed["args"]["osHandle"]["handle"].is_null());
 }

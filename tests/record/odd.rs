@@ -23,9 +23,9 @@ fn no_frame_is_looked_for_beyond_a_stack() {
     );
 }
 
-/// Whatever a stack looks like, the program lives, and each call has at least the place that it was made from.
+/// With any stack, the program continues, and each call has at least its own place.
 #[test]
-fn what_cannot_be_unwound_ends_no_program() {
+fn stacks_that_cannot_be_unwound_end_no_program() {
     let scene = || Scene::new(linked("jit.c", &["-O1", "-fno-omit-frame-pointer"]));
     for (form, calls) in [("frame", 2), ("bare", 2), ("garbage", 18), ("hijacked", 18), ("registered", 6)] {
         let folder = support::temp_dir();

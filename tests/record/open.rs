@@ -61,7 +61,8 @@ fn run(record: &Path, commands: &str) {
     assert!(status.success() || commands.ends_with("kill"), "{commands}: {status}");
 }
 
-/// What is open: kind, address, how often, whether it was freed; without the way from an address to its export.
+/// Returns the open entries: kind, address, count, and whether the object was freed; without the entries that lead from an
+/// address to its export.
 fn open(record: &Path) -> Vec<(u32, u64, u32, u32)> {
     let mut all: Vec<_> = entries(record)
         .iter()
@@ -87,7 +88,7 @@ fn entries(record: &Path) -> Vec<Entry> {
 }
 
 #[test]
-fn what_is_open_stands_in_the_table_until_it_is_closed() {
+fn open_objects_are_in_the_table_until_they_are_closed() {
     use kind::*;
     for (commands, wanted) in [
         ("export:5", &[(EXPORTED_MEMORY, 5, 0, 0)][..]),

@@ -1,4 +1,4 @@
-//! What a record has of the calls that use shared memory and order such uses, and that it has none of other ones.
+//! Recorded calls that use shared memory, or order such uses. Other calls of these functions are not recorded.
 
 use crate::programs::open_job;
 use crate::support::{compile_c, cupeer, done, sim_dir, temp_dir};
@@ -49,7 +49,7 @@ fn expected(function: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_uses_shared_memory_and_what_comes_behind_is_noted() {
+fn uses_of_shared_memory_and_their_order_are_recorded() {
     let mut processes = noted("both");
     processes.sort_by_key(|calls| std::cmp::Reverse(calls.len()));
     let [owner, importer] = &processes[..] else { panic!("{processes:?}") };
@@ -67,7 +67,7 @@ fn what_uses_shared_memory_and_what_comes_behind_is_noted() {
     }
     let start = batch.details.ranges.first().expect("what it reads").0;
     assert_eq!(batch.details.ranges, [(start, 128), (start + 256, 32 | detail::WRITTEN)]);
-    // Where the slot has no room for all arguments, they are there all the same.
+    // Arguments that do not fit into the slot are recorded anyway.
     let copy = owner.iter().find(|call| call.function == Some(FnId::cuMemcpyHtoDAsync_v2)).expect("it");
     let wait = owner.iter().find(|call| call.function == Some(FnId::cuLaunchHostFunc)).expect("it");
     assert_eq!(copy.number(3), wait.number(0), "the stream");
@@ -92,7 +92,7 @@ fn there_is_a_mark_where_calls_were_not_noted() {
         })
         .collect();
     assert_eq!(marks[0], (4095, used::LAST));
-    // How long a pause takes, the machine decides.
+    // The machine decides how long a pause takes.
     for (at, (_, mark)) in marks[1..].iter().enumerate() {
         assert_eq!(*mark, if at % 2 == 0 { used::RESUMED } else { used::LAST });
     }

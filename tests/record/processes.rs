@@ -29,7 +29,7 @@ fn all_marks(job: &Job) -> Vec<Vec<u64>> {
 }
 
 #[test]
-fn who_never_calls_leaves_nothing() {
+fn processes_without_calls_leave_nothing() {
     let (folder, job) = kin("none");
     assert!(job.is_none() && fs::read_dir(folder.path()).unwrap().count() == 0);
     let (folder, job) = kin("silent");

@@ -12,9 +12,9 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// How often each thread fails.
+/// Number of failures per thread.
 const CALLS: u64 = 150_000;
-/// What ten million calls may take of a record is 50 MB.
+/// Ten million calls may use 50 MB of a recording.
 const BYTES_OF_EACH: u64 = 5;
 
 fn scene(calls: u64, mode: &str) -> Scene {
@@ -30,7 +30,7 @@ fn run(mode: &str, record: &Path, variables: &[(&str, &str)]) -> String {
     done.stdout
 }
 
-/// How many calls of each outcome the record has.
+/// Returns the number of recorded calls by result.
 fn counts(record: &Path) -> BTreeMap<i32, u64> {
     let mut counts = BTreeMap::new();
     for process in &open_job(record).processes {
@@ -106,7 +106,7 @@ fn every_event_of_a_kind_has_a_stack() {
 }
 
 #[test]
-fn what_fails_otherwise_is_counted_apart() {
+fn other_failures_are_counted_separately() {
     let folder = support::temp_dir();
     let record = folder.path().join("record");
     run("changes", &record, &[(env::CHECK, "brief")]);
@@ -140,7 +140,7 @@ fn a_child_counts_for_itself() {
 }
 
 #[test]
-fn who_is_killed_has_counted_up_to_the_last_call() {
+fn killed_processes_have_counted_up_to_the_last_call() {
     for round in 0..support::rounds(6) {
         let folder = support::temp_dir();
         let (record, counters) = (folder.path().join("record"), folder.path().join("counters"));
@@ -170,7 +170,7 @@ fn who_is_killed_has_counted_up_to_the_last_call() {
 }
 
 #[test]
-fn of_releases_of_a_context_the_last_one_has_its_stack() {
+fn the_last_release_of_a_context_has_its_stack() {
     let search = format!("-L{}", support::sim_dir().display());
     let program = support::compile_c("programs/releases.c", &[&search, "-lcuda"]);
     for check in ["--check=off", "--check"] {

@@ -1,4 +1,4 @@
-//! What a ring holds: calls of its threads alone, each as it was made, without a gap but where a whole block was overwritten.
+//! Contents of a ring: only calls of its threads, each as it was made, with a gap only where a whole block was overwritten.
 
 use super::recording;
 use crate::programs::{Scene, linked, mark_of, open_job, recorded};
@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::process::Stdio;
 use std::time::Duration;
 
-/// What one thread has left in a block is none of the calls of the next one that has it, although both have made as many.
+/// Slots that one thread left in a block are not calls of the next thread with that block, even if both made equally many.
 #[test]
-fn what_a_block_of_a_ring_held_before_is_nobodys_call() {
+fn old_calls_in_a_block_of_a_ring_belong_to_nobody() {
     const BLOCKS: u64 = (1 << 20) / BLOCK as u64 - 1;
     const FIRST: u64 = BLOCKS * SLOTS as u64 - 500;
     for second in [5, 3000] {
@@ -25,14 +25,14 @@ fn what_a_block_of_a_ring_held_before_is_nobodys_call() {
         let calls = recorded(&job.processes[0]);
         let of = |stream| calls.iter().filter(move |call| call.stream == stream).filter_map(mark_of);
         assert_eq!(of(1).collect::<Vec<_>>(), (FIRST + 1..=FIRST + second).collect::<Vec<_>>());
-        // Of the first thread, all but what was in the blocks that the second one took.
+        // All calls of the first thread are left, except those in blocks that the second thread took.
         let taken = second.div_ceil(SLOTS as u64) * SLOTS as u64;
         assert_eq!(of(0).next_back(), Some(FIRST));
         assert!(of(0).count() as u64 >= FIRST - taken, "{}", of(0).count());
     }
 }
 
-/// Where nobody says how much, a file has a limit; it has none where all is asked for.
+/// By default, a file has a limit; with `full`, it has none.
 #[test]
 fn the_default_record_has_a_limit() {
     let folder = support::temp_dir();
@@ -162,7 +162,7 @@ fn seen(process: &Process) -> (Vec<Call>, bool) {
     (calls.collect(), events.error().is_some())
 }
 
-/// Who follows such a record from its begin counts each call that he sees once.
+/// A follower of such a recording counts each call once.
 #[test]
 fn at_its_limit_a_record_is_followed() {
     let folder = support::temp_dir();
@@ -183,7 +183,7 @@ fn at_its_limit_a_record_is_followed() {
         follower.look(usize::MAX).expect("it can be read");
         assert!(follower.counts().calls >= last, "{} of {last}", follower.counts().calls);
         last = follower.counts().calls;
-        // Whoever reads it from its begin meanwhile has each call once, and knows if there may be more.
+        // A reader from the begin has each call once, and knows if there may be more.
         for process in &open_job(&record).processes {
             let (calls, has_problem) = seen(process);
             let marks: Vec<u64> = calls.iter().filter(|call| call.stream == 0).filter_map(mark_of).collect();
@@ -200,7 +200,7 @@ fn at_its_limit_a_record_is_followed() {
 }
 
 #[test]
-fn whoever_follows_a_ring_knows_whether_he_has_seen_all_of_it() {
+fn followers_of_a_ring_know_whether_they_saw_all_of_it() {
     for (first, is_complete) in [(100, true), (20_000, false)] {
         let folder = support::temp_dir();
         let record = folder.path().join("record");
@@ -218,16 +218,16 @@ fn whoever_follows_a_ring_knows_whether_he_has_seen_all_of_it() {
 const HANDLER: u64 = 1 << 27;
 const THREAD: u32 = 17;
 
-/// What is known of a call besides is looked for behind so many calls that have interrupted it.
+/// The most interrupting calls among which the details of a call are searched.
 const HELD: usize = 8;
 
-/// How many calls of handlers came between the first of these calls and the next one of its thread.
+/// Returns the number of calls by handlers between the first of these calls and the next one of its thread.
 fn interrupting(calls: &[Call]) -> usize {
     let of_stream = calls.iter().filter(|call| call.stream == calls[0].stream).skip(1);
     of_stream.take_while(|call| mark_of(call).is_some_and(|mark| mark & HANDLER != 0)).count()
 }
 
-/// Whether what is known of a call besides may have been in a block that was overwritten before the call's own.
+/// Returns true if the details of a call may have been in a block that was overwritten before the block of the call.
 fn ends_block(call: &Call) -> bool {
     (call.seq - first_in_ring(call.stream)) % SLOTS as u64 >= SLOTS as u64 - 16
 }
@@ -274,7 +274,7 @@ fn assert_whirl(mode: &str, seed: u32, [threads, at_once, calls, period]: [u32; 
         // The end of one that handlers have interrupted for longer than a block may be overwritten.
         let may_lack_end = mode.starts_with("full:") && call.outcome == Outcome::Pending;
         assert!(call.outcome == Outcome::Returned(0) || may_lack_end, "{which}: {call:?}");
-        // Where a handler's call hid who made one, there is nothing to begin with.
+        // If a call of a handler hid the caller of another one, the frames have no start.
         let may_lack_them =
             || call.caller == 0 || interrupting(&all[i..]) >= HELD || mode != "full" && ends_block(call);
         let has_frames = !call.details.frames.is_empty();
@@ -290,7 +290,7 @@ fn assert_whirl(mode: &str, seed: u32, [threads, at_once, calls, period]: [u32; 
     }
 }
 
-/// Whether a call of whirl.c is one of which the record says more.
+/// Returns true if the recording has details of a call of whirl.c.
 fn wants_frames(call: &Call) -> bool {
     mark_of(call).is_some_and(|mark| mark.is_multiple_of(8))
 }
@@ -320,7 +320,7 @@ fn made_by<'a>(
 }
 
 #[test]
-fn whatever_threads_do_what_is_recorded_is_theirs() {
+fn recorded_calls_belong_to_their_threads() {
     for seed in 0..rounds(3) {
         assert_whirl("ring:1M", seed, [40, 3, 9000, 100 * (seed % 3)]);
         assert_whirl("ring:4M", seed, [60, 10, 20_000, 100 * (seed % 3)]);

@@ -1,4 +1,4 @@
-//! How much room a record takes: windows of threads that are gone are used again, and a ring stays as large as it is.
+//! Size of a recording: windows of ended threads are reused, and a ring keeps its size.
 
 use super::recording;
 use crate::programs::{Scene, linked, mark_of, open_job, recorded};
@@ -52,7 +52,7 @@ fn small_processes_keep_small_files() {
         assert_eq!(stdout(&mut recording(&crowd(1, 1, calls), &record)), "done\n");
         let job = open_job(&record);
         assert_all_there(&job, 1, u64::from(calls));
-        // What it takes on the disk: in units of 512 bytes.
+        // Size on the disk, in units of 512 bytes.
         let kib = std::fs::metadata(&job.processes[0].path).unwrap().blocks() / 2;
         assert!(kib <= most, "{calls} calls take {kib} KiB");
     }
@@ -145,7 +145,7 @@ fn a_ring_whose_threads_come_and_go_loses_nothing() {
     assert!(recorded(&job.processes[0]).len() > 1000);
 }
 
-/// What it has left behind is two blocks of one stream: each goes to one thread, and the stream to one of them.
+/// It has left two blocks of one stream: each goes to one thread, and the stream to one of them.
 #[test]
 fn a_thread_that_ends_within_an_interrupted_call_leaves_its_stream_to_one() {
     const CALLS: u64 = 4000;

@@ -29,7 +29,7 @@ fn ends_well(command: &mut Command) -> Done {
 }
 
 #[test]
-fn who_never_reaches_the_driver_leaves_no_directory() {
+fn programs_without_the_driver_leave_no_directory() {
     let folder = temp_dir();
     for program in [&["true"][..], &["sh", "-c", "true & wait"]] {
         ends_well(run(folder.path(), &[]).args(program));
@@ -48,13 +48,13 @@ fn the_record_can_be_switched_off() {
     ends_well(run(folder.path(), &["--record", "off"]).arg(shared()).arg("open:5"));
     ends_well(run(folder.path(), &[]).arg(shared()).arg("open:5").env(env::RECORD, "off"));
     assert_eq!(names(folder.path()), [""; 0]);
-    // Where somebody names a directory, there is one.
+    // A named directory is created in any case.
     ends_well(run(folder.path(), &["-o", "here"]).arg(shared()).arg("open:5").env(env::RECORD, "off"));
     assert_eq!(names(folder.path()), ["here"]);
 }
 
 #[test]
-fn what_cannot_work_is_refused_before_the_program_starts() {
+fn impossible_options_are_refused_before_the_program_starts() {
     let folder = temp_dir();
     fs::create_dir(folder.path().join("foreign")).unwrap();
     fs::write(folder.path().join("foreign/thesis.tex"), "").unwrap();

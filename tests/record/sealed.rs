@@ -6,7 +6,7 @@ use crate::programs::{Scene, linked, open_job, program, recorded};
 use crate::support::{self, cupeer, stdout};
 use serde_json::Value;
 
-/// What a record holds of a program whose calls have long stacks: the rank, a variable, and how many frames each call has.
+/// Recorded facts about a program whose calls have long stacks: the rank, a variable, and the number of frames of each call.
 type Kept = (Option<u32>, Option<String>, Vec<usize>);
 
 /// Runs it while these system calls are refused, and with nothing in /proc. Gives also what was said, and the report as JSON
@@ -48,10 +48,10 @@ fn a_filter_that_refuses_to_read_memory_takes_nothing_from_the_record() {
 }
 
 #[test]
-fn where_memory_cannot_be_read_at_all_it_is_said_what_is_missing() {
+fn unreadable_memory_is_reported_as_missing() {
     let Some(((rank, variable, frames), said, [json, text])) = sealed(&refused(), true) else { return };
     assert_eq!((rank, variable), (None, None));
-    // Where it was called from is known all the same.
+    // The place of the call is known anyway.
     assert!(frames.len() == 2 && frames.iter().all(|frames| *frames >= 1), "{frames:?}");
     let why = "(process_vm_readv: Operation not permitted; /proc/self/mem: No such file or directory)";
     assert!(said.contains(why) && said.contains("its rank") && said.lines().count() == 1, "{said}");

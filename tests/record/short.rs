@@ -1,5 +1,4 @@
-//! Where memory, descriptors or files run short: the program ends as it does without cupeer, in every mode, and what is
-//! lost is counted.
+//! Shortage of memory, descriptors, or files: the program ends as without cupeer, in every mode, and losses are counted.
 
 use super::recording;
 use crate::programs::{Cupeer, Scene, linked, recorded};
@@ -11,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// How often short_memory.c calls in each of two threads.
+/// Number of calls of short_memory.c in each of two threads.
 const CALLS: u64 = 60;
 const PLAN: &str = "cuIpcOpen*:when=7:error=MAP_FAILED;@peer:per=thread:when=3:delay=1us";
 
@@ -38,7 +37,7 @@ fn run(command: &mut Command, what: &str) -> Done {
     done
 }
 
-/// What a process had, and what it says it has lost.
+/// Returns the calls that a process recorded, and those that it reports as lost.
 fn counted(record: &Path) -> Option<(u64, u64)> {
     let job = Job::open(record).ok()?;
     let [process] = &job.processes[..] else { return None };
@@ -81,8 +80,8 @@ fn no_limit_ends_a_program() {
     assert!(short > support::sample(10, 20), "{short}");
 }
 
-/// What becomes of a plan that is too large where the address space may have so many KiB: whether it is said that there is
-/// no memory for it. `None` where there is none for the program or the libraries themselves.
+/// Runs a plan that is too large for an address space of so many KiB. Returns true if the lack of memory is reported, and `None`
+/// if there is not even room for the program or the libraries.
 fn is_short_of(kib: u64, plan: &str, folder: &Path) -> Option<bool> {
     let program = scene("none", 0, 0, 0).env(env::INJECT, plan).command(Cupeer::Off, folder);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -96,7 +95,7 @@ fn is_short_of(kib: u64, plan: &str, folder: &Path) -> Option<bool> {
             move || limit(libc::RLIMIT_STACK, 1 << 20).and_then(|()| limit(libc::RLIMIT_AS, kib << 10));
         // SAFETY: two system calls, which is what may be done between fork and exec.
         unsafe { command.pre_exec(limits) };
-        // Where there is no room for the program itself, it cannot even be started, or is killed at once.
+        // Without room for the program itself, it cannot be started, or is killed at once.
         command.output().ok().map(|output| (output.status, text(&output.stdout), text(&output.stderr)))
     };
     let mut without = Command::new(program.get_program());

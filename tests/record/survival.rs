@@ -126,8 +126,7 @@ fn kill_often(
     }
 }
 
-/// How a record is made, and how many calls a thread makes at most before it is killed: in a ring, so many that all blocks
-/// were overwritten.
+/// Mode of a recording, and the most calls of a thread before it is killed: enough to overwrite all blocks of a ring.
 const FULL: (&str, u64) = ("full", 2500);
 const RING: (&str, u64) = ("ring:4M", 60_000);
 /// The same with a file that has reached its limit.

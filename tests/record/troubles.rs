@@ -1,4 +1,4 @@
-//! Where the record cannot be written, the program goes on, one message says so, and what is lost is counted.
+//! Recordings that cannot be written: the program continues, one message says so, and losses are counted.
 
 use super::{in_namespaces, recording, take_environment};
 use crate::programs::{Scene, library, linked, program, recorded};
@@ -8,7 +8,7 @@ use cupeer_spec::env;
 use std::path::Path;
 use std::process::Command;
 
-/// How often troubled.c calls in each of its two threads.
+/// Number of calls of troubled.c in each of its two threads.
 const CALLS: u64 = 3000;
 
 fn troubled(how: &str, argument: &Path) -> Scene {
@@ -41,7 +41,7 @@ fn run(command: &mut Command, what: &str) -> Done {
     done
 }
 
-/// Where threads run, the kernel enlarges the table of descriptors only after a grace period.
+/// With several threads, the kernel enlarges the table of descriptors only after a grace period.
 #[test]
 fn no_call_enlarges_the_table_of_descriptors() {
     let folder = support::temp_dir();
@@ -114,9 +114,9 @@ fn nobody_is_blamed_on_a_full_disk() {
     assert!(lossy > 0, "the disk was full at least once");
 }
 
-/// What a run knew to be missing is in its record.
+/// A run's knowledge of missing processes is in its recording.
 #[test]
-fn where_there_are_no_inodes_the_record_says_who_is_missing() {
+fn a_recording_without_inodes_names_the_missing_processes() {
     let folder = support::temp_dir();
     let disk = folder.path().join("disk");
     std::fs::create_dir(&disk).unwrap();
@@ -137,7 +137,7 @@ fn where_there_are_no_inodes_the_record_says_who_is_missing() {
 }
 
 #[test]
-fn where_nothing_can_be_made() {
+fn nothing_can_be_created() {
     let folder = support::temp_dir();
     let file = folder.path().join("file");
     std::fs::write(&file, "mine").unwrap();
@@ -169,7 +169,7 @@ fn on_a_read_only_file_system() {
 }
 
 #[test]
-fn where_files_may_not_become_large() {
+fn files_may_not_become_large() {
     let folder = support::temp_dir();
     // From the begin, and from the middle of the run on.
     for kib in (1..300).step_by(13).chain([500, 1000, 100_000]) {
@@ -195,7 +195,7 @@ fn where_files_may_not_become_large() {
 }
 
 #[test]
-fn where_descriptors_are_closed_and_used_for_something_else() {
+fn descriptors_are_closed_and_reused() {
     let folder = support::temp_dir();
     let (record, file) = (folder.path().join("record"), folder.path().join("file"));
     let done = run(&mut recording(&troubled("close", &file), &record), "close");
@@ -209,7 +209,7 @@ fn where_descriptors_are_closed_and_used_for_something_else() {
 }
 
 #[test]
-fn where_the_directory_is_removed() {
+fn the_directory_is_removed() {
     let folder = support::temp_dir();
     for how in ["remove", "fork"] {
         let record = folder.path().join(how);
@@ -227,7 +227,7 @@ fn where_the_directory_is_removed() {
 
 /// One thread makes the record; the other does without it, and has it as soon as it is there.
 #[test]
-fn where_the_file_system_is_slow() {
+fn the_file_system_is_slow() {
     let folder = support::temp_dir();
     let record = folder.path().join("record");
     let mut program = recording(&troubled("none", Path::new("-")), &record);

@@ -1,11 +1,11 @@
-//! Whose memory something is.
+//! Owners of memory.
 
 use super::scene::{Actor, Scene};
 use super::{json_of, of};
 use cupeer_record::Library;
 use serde_json::json;
 
-/// Where the library of an allocator lies.
+/// Address of an allocator's library.
 const ALLOCATOR: u64 = 0x77_0000;
 
 /// Loads the library of an allocator.
@@ -31,7 +31,7 @@ fn the_library_that_exported_memory_tells_whose_it_is() {
         ("/opt/lib/librmm.so", true, json!({ "name": "RMM's pool", "certainty": "probable" })),
         ("/py/torch/lib/libtorch_cuda.so", true, json!(null)),
         ("/opt/lib/libother.so", true, json!({ "name": "cudaMalloc", "certainty": "probable" })),
-        // Who else may have made it is there, and does not call.
+        // Another library that may have allocated it is loaded, and makes no call.
         ("/opt/lib/librmm.so", false, json!(null)),
     ] {
         let scene = Scene::new();

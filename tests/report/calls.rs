@@ -119,7 +119,7 @@ fn failures_stand_in_the_order_of_time_with_their_callers() {
 }
 
 #[test]
-fn of_many_failures_the_first_are_kept() {
+fn the_first_of_many_failures_are_kept() {
     let scene = Scene::new();
     let (mut late, mut early) = (scene.rank(0), scene.rank(1));
     for i in 0..1500 {

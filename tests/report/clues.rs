@@ -157,7 +157,7 @@ fn kinds(played: &Played) -> BTreeSet<&str> {
     clues.map(|clue| clue["kind"].as_str().expect("a kind")).collect()
 }
 
-/// Whether a text has these parts in this order.
+/// Returns true if a text has these parts in this order.
 fn has(mut text: &str, parts: &[&str]) -> bool {
     parts.iter().all(|part| match text.split_once(part) {
         Some((_, rest)) => {

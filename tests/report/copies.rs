@@ -56,7 +56,7 @@ fn each_copy_between_devices_counts_for_its_pair() {
 }
 
 #[test]
-fn what_stays_on_one_device_is_no_call() {
+fn copies_on_one_device_are_not_calls() {
     let folder = support::temp_dir();
     let record = folder.path().join("r");
     let mut run = run(&program(), &record, &["--record=full"]);

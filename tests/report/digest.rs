@@ -1,5 +1,5 @@
-//! How a report opens: what is wrong in a few lines, the cause first; and what is folded, cut and shown only where it is asked
-//! for.
+//! First lines of a report: the problems in a few lines, the cause first; and rows that are folded, cut, and shown only on
+//! request.
 
 use super::scene::{Actor, Scene, checked, us};
 use super::{json_of, of};
@@ -56,9 +56,9 @@ fn a_death_is_the_first_line_and_what_followed_comes_after_it() {
     assert!(text.contains(" --rank 5"), "{text}");
 }
 
-/// What it died of may be among the calls that are left out.
+/// The cause of its death may be among the calls that are left out.
 #[test]
-fn where_calls_are_left_out_deaths_are_counted_first() {
+fn deaths_are_counted_first_if_calls_are_left_out() {
     let scene = killed();
     for options in [&["--failed"][..], &["--function", "cuIpcGetMemHandle"], &["--since", "0.001"]] {
         let text = of(&scene, options);
@@ -71,7 +71,7 @@ fn where_calls_are_left_out_deaths_are_counted_first() {
 }
 
 #[test]
-fn of_a_rank_that_is_asked_for_its_death_is_told_and_of_another_nothing() {
+fn only_the_selected_rank_has_its_death_reported() {
     let scene = killed();
     let text = of(&scene, &["--rank", "5"]);
     assert_eq!(digest(&text)[..2], DEATH, "{text}");
@@ -83,7 +83,7 @@ fn of_a_rank_that_is_asked_for_its_death_is_told_and_of_another_nothing() {
 }
 
 #[test]
-fn what_is_wrong_is_in_the_digest_also_where_filters_leave_out_the_rest() {
+fn problems_are_in_the_digest_even_if_filters_leave_out_the_rest() {
     let scene = killed();
     let text = of(&scene, &["--function", "cuIpcGetMemHandle"]);
     let wrong = text.split_once("\nProblems\n").map(|(_, rest)| rest.lines().next().expect("a line"));
@@ -227,7 +227,7 @@ fn an_order_that_is_unknown_is_not_claimed() {
 
 /// One that died in a call is the likelier cause.
 #[test]
-fn of_ends_without_times_one_in_a_call_is_first() {
+fn the_end_in_a_call_is_first_among_ends_without_times() {
     let scene = Scene::new();
     dies(scene.gone(0), 6, 1_000_000, Span::default());
     let mut actor = scene.gone(3);

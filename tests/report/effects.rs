@@ -81,7 +81,7 @@ fn shared(
 }
 
 #[test]
-fn whatever_is_shared_is_in_the_ledger_and_whatever_gives_it_back() {
+fn shared_objects_and_their_releases_are_in_the_ledger() {
     assert!(pairs().len() >= 3);
     for pair in pairs() {
         let object = pair.2;
@@ -137,7 +137,7 @@ fn peer(calls: impl FnOnce(&mut Actor)) -> Value {
 }
 
 #[test]
-fn whatever_gives_access_or_asks_about_it_is_in_the_matrix() {
+fn access_and_queries_about_it_are_in_the_matrix() {
     let between = |actor: &Actor, at: u64, function: FnId, by: usize| {
         let mut call = actor.makes(function, at);
         call.details.devices = (Some(0), Some(1));

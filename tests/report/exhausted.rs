@@ -5,7 +5,7 @@ use super::memory::{FD, GIB, VirtualMemory};
 use super::scene::{Actor, Scene};
 use crate::support::{self, cupeer, done, temp_dir};
 use cupeer_record::sample::{FIRST_LINE, Holder, Sample};
-use cupeer_record::{Call, Job, Left, Library, Outcome, writer};
+use cupeer_record::{Call, Job, Library, MemoryLeft, Outcome, writer};
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::job::SAMPLES;
 use serde_json::{Value, json};
@@ -116,7 +116,7 @@ fn memory_of_a_device_is_not_blamed_for_a_lack_of_host_memory() {
 
 /// The driver may have told its pool by a function that cupeer does not record.
 #[test]
-fn of_a_call_whose_device_is_unknown_there_is_a_guess() {
+fn a_call_on_an_unknown_device_has_a_guess() {
     let unknown = (&json!("note"), &json!("inferred"));
     let report = kept_on_the_first(|owner| pool_fails(owner, 1000, GIB, None));
     assert_eq!((only(&report).0, only(&report).1), unknown);
@@ -184,7 +184,7 @@ fn the_process_that_is_named_keeps_most_of_this_owner_on_this_device() {
     assert!(message.contains(" still kept 3 GiB that"), "{message}");
 }
 
-/// Where the library of PyTorch's caching allocator lies.
+/// Address of the library with PyTorch's caching allocator.
 const ALLOCATOR: u64 = 0x77_0000;
 
 /// A call of cuMemAlloc on device 0.
@@ -205,7 +205,7 @@ fn allocates(actor: &mut Actor, at: u64, address: u64, size: u64, caller: u64) {
 fn allocation_fails(actor: &mut Actor, at: u64, size: u64, free: u64) {
     let mut call = allocation(actor, at, size);
     call.outcome = Outcome::Returned(2);
-    call.details.left = Some(Left { device: 0, free, total: 16 * GIB, counted_bytes: 0, counted: 0 });
+    call.details.left = Some(MemoryLeft { device: 0, free, total: 16 * GIB, counted_bytes: 0, counted: 0 });
     actor.add(&call);
 }
 

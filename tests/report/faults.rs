@@ -1,4 +1,4 @@
-//! What fault plans did: counted apart, and never taken for the fault of the program or the driver.
+//! Effects of fault plans: counted separately, and not taken for mistakes of the program or the driver.
 
 use super::scene::{Actor, Scene, checked, hit};
 use super::{json_of, of};
@@ -123,7 +123,7 @@ fn each_rule_says_at_which_calls_it_fired() {
 }
 
 #[test]
-fn of_many_calls_of_a_rule_the_first_are_kept() {
+fn the_first_of_many_calls_of_a_rule_are_kept() {
     let scene = Scene::new();
     // The first calls are those of the process that is read last.
     for (rank, from) in [(0, 10_000), (1, 1_000)] {
@@ -247,7 +247,7 @@ fn a_mapping_whose_closing_failed_on_purpose_is_no_leak() {
 }
 
 #[test]
-fn what_is_opened_to_another_address_cannot_be_closed() {
+fn an_opening_at_a_wrong_address_cannot_be_closed() {
     let scene = Scene::new();
     scene.gone(0).export(100, 0x11, 0x7000).ends();
     let mut importer = scene.gone(1);
@@ -275,7 +275,7 @@ fn a_damaged_handle_is_nobodys_fault() {
     assert!(text.contains("- 1 call failed because a fault plan had changed their input\n"), "{text}");
     assert!(text.contains("- 1 handle is damaged by a fault plan\n"), "{text}");
 
-    // Where no list has it, the call that gave it says as much.
+    // Without a list of it, the call that returned it is enough.
     let scene = Scene::new();
     let (mut exporter, mut importer) = (scene.gone(0), scene.gone(1));
     let mut export = exporter.makes(FnId::cuIpcGetMemHandle, 100);
@@ -292,7 +292,7 @@ fn a_damaged_handle_is_nobodys_fault() {
 }
 
 #[test]
-fn what_hangs_on_purpose_says_how_it_is_released() {
+fn deliberate_hangs_say_how_they_are_released() {
     let scene = Scene::new();
     let mut actor = scene.running(0);
     let mut call = actor.makes(FnId::cuIpcCloseMemHandle, 100);
@@ -356,7 +356,7 @@ fn denied_pairs_are_no_failing_ones() {
 }
 
 #[test]
-fn what_only_some_ranks_do_is_told_with_what_a_plan_did_to_them() {
+fn differences_of_ranks_are_reported_with_their_faults() {
     let scene = Scene::new();
     for rank in 0..6 {
         let mut actor = scene.gone(rank);
@@ -386,7 +386,7 @@ fn what_only_some_ranks_do_is_told_with_what_a_plan_did_to_them() {
 }
 
 #[test]
-fn what_the_driver_did_all_the_same_is_news_to_the_program() {
+fn calls_that_the_driver_made_anyway_are_news_to_the_program() {
     let again = |did: u16| {
         let scene = Scene::new();
         let mut actor = scene.gone(0);
@@ -483,7 +483,7 @@ fn rules_that_a_program_armed_itself_are_known_by_their_calls() {
 }
 
 #[test]
-fn what_the_driver_refuses_that_a_plan_had_changed_is_nobodys_fault() {
+fn failures_of_calls_that_a_plan_changed_are_not_blamed() {
     // Closed at another address than the driver's, which it does not know.
     let refused = |actor: &Actor, at: u64, address: u64| {
         let mut call = closing(actor, at, address);
@@ -513,7 +513,7 @@ fn what_the_driver_refuses_that_a_plan_had_changed_is_nobodys_fault() {
     first.details.hits[0].what.did = did::ERROR;
     let second = refused(&importer, 350, 0x9000);
     importer.open(200, 0x11, 0x9000).add(&first).add(&second);
-    // What is opened there later is real again.
+    // Later openings at that address are real.
     importer.open(400, 0x11, 0x9000).close(450, 0x9000);
     let third = refused(&importer, 500, 0x9000);
     importer.add(&third).ends();

@@ -1,4 +1,4 @@
-//! What rules have found: rows over all processes, what the report finds itself, and where it keeps silent.
+//! Findings of rules: rows over all processes, findings of the report itself, and cases in which it says nothing.
 
 use super::scene::{Actor, CODE, Scene, at, checked, found, us};
 use super::{json_of, of};
@@ -92,7 +92,7 @@ fn findings_of_one_rule_and_place_are_one_row_over_all_processes() {
     }
     assert!(row["sentence"].as_str().unwrap().starts_with("Flags - Flags for this operation."));
     assert_eq!((&row["caller"]["library"], &row["seq"]), (&json!("/opt/app/bin/train"), &json!(0)));
-    // Of one process alone, its first has the object.
+    // For one process, the object is that of its first finding.
     let report = json_of(&scene, &["--rank", "1"]);
     let object = &report["findings"][0]["objects"][0];
     let expected = json!({
@@ -108,7 +108,7 @@ fn findings_of_one_rule_and_place_are_one_row_over_all_processes() {
 }
 
 #[test]
-fn what_was_freed_while_open_is_found_where_the_process_did_not_see_it() {
+fn a_free_while_open_is_found_if_the_process_did_not_see_it() {
     for judged in [false, true] {
         let scene = Scene::new();
         let (mut exporter, mut importer) = (scene.gone(0), scene.gone(1));
@@ -198,7 +198,7 @@ fn exports_end_with_the_context_that_they_belong_to() {
 }
 
 #[test]
-fn what_is_closed_in_time_and_what_a_dead_process_had_open_is_no_finding() {
+fn closing_in_time_and_openings_of_dead_processes_are_no_findings() {
     let play = |closes: bool| {
         let scene = Scene::new();
         let (mut exporter, mut importer) = (scene.gone(0), scene.gone(1));
@@ -323,7 +323,7 @@ fn a_handle_of_this_very_process_and_a_damaged_one_that_opens() {
 }
 
 #[test]
-fn what_a_call_alone_tells_is_found_where_nothing_was_checked() {
+fn findings_of_a_call_alone_are_found_without_checks() {
     type Arguments = &'static [(&'static str, u32)];
     let cases: [(&str, FnId, Result, Arguments); 6] = [
         ("peer-flags", FnId::cuCtxEnablePeerAccess, Result::INVALID_VALUE, &[("Flags", 3)]),
@@ -382,7 +382,7 @@ fn an_argument_that_is_null_is_named() {
 }
 
 #[test]
-fn what_a_library_does_on_purpose_is_a_note() {
+fn deliberate_actions_of_a_library_are_notes() {
     for (library, severity) in [("/usr/lib/libnccl.so.2", "note"), ("/usr/lib/libother.so", "error")] {
         let scene = Scene::new();
         let (mut exporter, mut importer) = (scene.gone(0), scene.gone(1));
@@ -466,7 +466,7 @@ fn an_explanation_gives_way_to_the_rule_that_the_whole_record_shows_broken() {
 }
 
 #[test]
-fn what_was_inferred_gives_way_to_what_the_record_knows() {
+fn inferences_of_a_process_give_way_to_the_recording() {
     let inferred = |rule| {
         let mut finding = found(rule, Severity::Error, "as far as I know");
         finding.confidence = finding::Confidence::Inferred;
@@ -481,7 +481,7 @@ fn what_was_inferred_gives_way_to_what_the_record_knows() {
     call.outcome = Outcome::Returned(Result::NOT_PERMITTED as i32);
     call.details.findings = inferred("ipc-unknown-handle");
     importer.add(&call);
-    // Of this nobody knows more.
+    // Nobody knows more about this one.
     let mut call = importer.opening(220, (0x13, checked(0x13)), 0);
     call.outcome = Outcome::Returned(Result::INVALID_VALUE as i32);
     call.details.findings = inferred("ipc-unknown-handle");
@@ -536,7 +536,7 @@ fn a_paragraph_each_and_notes_in_a_line() {
 }
 
 #[test]
-fn what_was_only_counted_has_the_words_of_its_rule() {
+fn counted_findings_have_the_words_of_their_rule() {
     let scene = Scene::new();
     let mut actor = scene.gone(0);
     for (i, (rule, message)) in

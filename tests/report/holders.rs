@@ -369,7 +369,7 @@ fn an_importer_that_keeps_freed_memory_is_named() {
 }
 
 #[test]
-fn what_importers_keep_is_no_cause_by_itself_if_more_lacked() {
+fn memory_of_importers_is_not_a_cause_if_more_was_missing() {
     let ran = run("kept in part", "bad");
     let words = [
         "1 allocation (600 MiB) made at ",

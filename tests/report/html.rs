@@ -44,7 +44,7 @@ fn markup(page: &str) -> String {
     text + rest
 }
 
-/// What people read of it.
+/// Returns the text that people read on it.
 pub fn read(page: &str) -> String {
     let mut text = String::new();
     for part in markup(page).split('<').skip(1) {
@@ -119,7 +119,7 @@ fn ring(ranks: u32, rounds: u64) -> Scene {
     scene
 }
 
-/// What a page is, whatever is in it: it says what it may load, and names nothing that a browser would ask for.
+/// Checks that a page with any contents declares what it may load, and names nothing that a browser would request.
 #[track_caller]
 fn assert_asks_for_nothing(page: &str) {
     let markup = markup(page);
@@ -145,7 +145,7 @@ fn assert_asks_for_nothing(page: &str) {
         let asks =
             ["img", "link", "iframe", "object", "embed", "base", "form", "video", "audio", "source", "svg"];
         assert!(!asks.contains(&name), "<{tag}>");
-        // What stands between quotes is no attribute's name.
+        // Text between quotes is not an attribute's name.
         let names: String = tag.split('"').step_by(2).collect();
         let is_bad =
             |name: &str| name.starts_with("on") || ["src=", "srcset=", "style=", "action="].contains(&name);
@@ -212,7 +212,7 @@ fn every_finding_is_in_it_with_its_stack() {
 }
 
 #[test]
-fn what_a_record_says_is_never_markup() {
+fn recorded_text_is_never_markup() {
     let scene = Scene::new();
     let hostile = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&amp;<!--";
     let mut actor: Actor = scene.gone(0).on(hostile);
@@ -237,7 +237,7 @@ fn what_a_record_says_is_never_markup() {
 }
 
 #[test]
-fn what_a_process_holds_ends_with_it() {
+fn objects_of_a_process_end_with_it() {
     let scene = Scene::new();
     let mut exporter = scene.gone(0);
     exporter.export(100, 0xa, 0x7000).ask(900, 1);
@@ -307,7 +307,7 @@ fn a_failure_is_red_unless_what_its_thread_did_next_was_read_and_shows_that_it_w
 }
 
 #[test]
-fn of_64_ranks_and_100_000_calls_the_page_is_below_5_mb() {
+fn a_page_of_64_ranks_and_100_000_calls_is_below_5_mb() {
     let scene = ring(64, 391);
     let page = page(&scene.dir(), "large");
     let numbers = support::page_data(&page);
@@ -353,7 +353,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_a_record_says_is_text(parts in proptest::collection::vec(select(NASTY.to_vec()), 1..8)) {
+    fn any_recorded_text_stays_text(parts in proptest::collection::vec(select(NASTY.to_vec()), 1..8)) {
         let scene = Scene::new();
         let said = parts.concat();
         let mut actor = scene.gone(0).on(&said);
@@ -390,7 +390,7 @@ proptest! {
     }
 }
 
-/// What texts are made of that would be more than text.
+/// Parts of texts that would be more than text.
 const NASTY: [&str; 12] = [
     "</script>",
     "<script>",
@@ -406,7 +406,7 @@ const NASTY: [&str; 12] = [
     "</article>",
 ];
 
-/// Where a browser is.
+/// Returns the path of a browser.
 fn browser() -> Option<PathBuf> {
     let names = ["chromium", "chromium-browser", "google-chrome"];
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -580,7 +580,7 @@ fn the_problem_comes_first_with_its_place_its_fix_and_its_story() {
     };
     let arrows = [None, Some("right lane0 over1 "), Some("left lane1 over1 error"), None];
     assert_eq!([0, 1, 2, 3].map(arrow), arrows);
-    // What was open when it was freed was gone from then on.
+    // An object that was open when its memory was freed ended then.
     assert!(
         steps[2].contains("life lane1 from-open to-gone") && steps[3].contains("life lane1 from-gone to-")
     );
@@ -643,7 +643,7 @@ fn a_fault_plan_names_the_call_and_its_process_and_marks_the_rows_that_failed() 
 }
 
 #[test]
-fn what_follows_from_a_death_stands_below_it_without_a_fix() {
+fn consequences_of_a_death_are_below_it_without_a_fix() {
     let page = page(&super::digest::killed().dir(), "follows");
     let first = ["rank 5 was killed or", "called from train+", " , rank 5 ", "Next Look at its last"];
     assert_in_order(&read(&page), &[&first[..], &["ipc-exporter-gone (inferred): "]].concat());
@@ -699,7 +699,7 @@ fn uses_that_nothing_orders_are_joined_by_the_missing_arrow() {
 }
 
 #[test]
-fn of_a_real_program_findings_have_their_lines_of_source() {
+fn findings_of_a_real_program_have_their_lines_of_source() {
     let page = demonstration("--sim=none:2", &[], "real");
     let shown = read(&page);
     let (_, finding) = shown

@@ -15,7 +15,7 @@ pub fn assert_valid(report: &Value) {
     assert!(errors.is_empty(), "{:.4000}\n{report:#}", errors.join("\n"));
 }
 
-/// What checks against a published schema, and that it knows all.
+/// Returns a validator for a published schema, which also refuses unknown fields.
 pub fn validator(name: &str) -> jsonschema::Validator {
     let path = crate::support::book::root().join("docs").join(name);
     let text = std::fs::read_to_string(path).expect("there is a schema");

@@ -14,7 +14,7 @@ use cupeer_spec::results::Result;
 use std::fs;
 use std::process::Command;
 
-/// What may stand in which element, and its attributes, of which the first so many must be there: as junit-10.xsd has it.
+/// Elements, the elements that may be in each, and its attributes, of which this many are required, as in junit-10.xsd.
 const ELEMENTS: [(&str, &[&str], &[&str], usize); 8] = [
     ("testsuites", &["testsuite"], &["name", "tests", "failures", "errors", "time"], 0),
     (
@@ -95,7 +95,7 @@ fn suite(scene: &Scene, options: &[&str]) -> Element {
     suite
 }
 
-/// How a test case came out: `passed`, `skipped: WHY` or `failed: MESSAGE`.
+/// Returns the outcome of a test case: `passed`, `skipped: WHY` or `failed: MESSAGE`.
 #[track_caller]
 fn outcome(suite: &Element, name: &str) -> String {
     let mut cases = suite.all("testcase").filter(|case| case.get("name") == name);
@@ -152,7 +152,7 @@ fn a_note_is_no_failure_and_is_told() {
 }
 
 #[test]
-fn what_a_newer_version_has_found_has_a_test_case() {
+fn findings_of_a_newer_version_have_a_test_case() {
     let scene = Scene::new();
     let mut actor = scene.gone(0);
     let mut call = actor.makes(FnId::cuIpcCloseMemHandle, 100);
@@ -193,7 +193,7 @@ fn nothing_passes_that_was_not_looked_at() {
     assert_eq!(outcome(&suite_of_three, "ipc-damaged-handle"), expected);
     assert_eq!(outcome(&suite_of_three, "ipc-flags"), "passed");
 
-    // What a fault plan answers is never judged.
+    // Answers of a fault plan are not judged.
     let scene = Scene::new();
     let mut actor = scene.gone(0);
     let mut call = actor.makes(FnId::cuIpcCloseMemHandle, 100);
@@ -202,7 +202,7 @@ fn nothing_passes_that_was_not_looked_at() {
     let suite_of_plan = suite(&scene, &[]);
     assert!(suite_of_plan.all("testcase").all(|case| case.get("name") != "ipc-close-address"));
 
-    // What is missing of the record.
+    // Ways to lose a part of the recording.
     type Spoil = fn(&mut scene::Actor);
     let spoils: [(Spoil, &str); 3] = [
         (
@@ -267,7 +267,7 @@ fn a_process_fails_where_it_died_or_returned_a_failure() {
 }
 
 #[test]
-fn what_has_no_rank_has_the_name_of_its_program() {
+fn processes_without_rank_have_the_name_of_their_program() {
     let scene = Scene::new();
     for pid in [5, 6] {
         scene.process(About { pid, ..About::default() }).ends();

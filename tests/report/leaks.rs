@@ -9,7 +9,7 @@ fn mark(actor: &mut Actor, at: u64, text: &str) {
     actor.writer().mark(stream, us(at), text.as_bytes()).expect("room");
 }
 
-/// What a report says of leaks: severity, count and message, and the roles of its places.
+/// Returns the leaks of a report: severity, count and message, and the roles of their places.
 fn leaks(scene: &Scene) -> Vec<(String, u64, String, Vec<String>)> {
     let report = json_of(scene, &[]);
     let text = |value: &Value| value.as_str().expect("a text").to_owned();

@@ -107,7 +107,7 @@ fn a_handle_that_is_opened_twice_is_closed_by_the_second_closing() {
 }
 
 #[test]
-fn what_stays_open_is_a_leak_with_the_stack_that_opened_it() {
+fn open_objects_are_leaks_with_the_stack_that_opened_them() {
     let scene = Scene::new();
     let (mut exporter, mut importer) = (scene.gone(0), scene.gone(1));
     exporter.export(100, 0x11, 0x7000).export(110, 0x12, 0x8000).export(120, 0x13, 0xa000).ends();
@@ -163,7 +163,7 @@ fn memory_and_events_that_are_freed_while_others_have_them_open() {
 }
 
 #[test]
-fn what_a_dead_process_had_open_cannot_be_freed_while_open() {
+fn openings_of_a_dead_process_are_not_freed_while_open() {
     let scene = Scene::new();
     let (mut exporter, mut importer, mut other) = (scene.gone(0), scene.gone(1), scene.gone(2));
     exporter.export(100, 0x11, 0x7000).export(110, 0x12, 0x8000);
@@ -280,7 +280,7 @@ fn pairs_that_failed_over_ipc_and_have_no_mapping_are_named() {
 }
 
 #[test]
-fn of_a_ring_the_table_knows_what_is_open() {
+fn the_table_knows_the_open_objects_of_a_ring() {
     let scene = Scene::new();
     let (a, b) = (scene.gone(0).about, scene.gone(1).about);
     let fresh = Scene::new();
@@ -301,7 +301,7 @@ fn of_a_ring_the_table_knows_what_is_open() {
         exporter.entry(kind::exported(Object::Allocation), 130, 0x15, 0x51),
     ];
     entries[1].ended = ended::ENDED | ended::WHILE_OPEN;
-    // Who has it open holds it, too: that its exporter gave it up does no harm.
+    // An importer holds it as well, so its release by the exporter does no harm.
     entries[5].ended = ended::ENDED | ended::WHILE_OPEN;
     // A memory of what ended when nobody had it open.
     (entries[2].ended, entries[2].count) = (ended::ENDED, 0);
@@ -393,7 +393,7 @@ fn hosts_that_were_copied_together_stay_apart() {
     assert!(report["processes"][0]["unknown"]["exit"].as_str().unwrap().contains("another host"));
 }
 
-/// What a report knows of each handle is little, and findings that are alike take the room of one.
+/// A report keeps little about each handle, and equal findings use the memory of one.
 #[test]
 fn many_handles_that_cannot_be_opened_take_little_memory() {
     const HANDLES: u64 = 30_000;

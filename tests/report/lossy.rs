@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 type Lose = fn(&mut Actor);
 
-/// How a record comes to lack calls.
+/// Ways in which a recording loses calls.
 const LOSSES: [(&str, Lose); 2] = [
     ("counted", |actor| actor.writer().header(|header| header.lost = 1).unwrap()),
     ("full disk", |actor| actor.writer().header(|header| header.ended_by = libc::ENOSPC as u32).unwrap()),
@@ -88,7 +88,7 @@ fn causes_of_failures_are_notes_where_calls_are_missing() {
     }
 }
 
-/// What would say that a call returned may be missing.
+/// The entry that a call returned may be missing.
 #[test]
 fn calls_are_not_said_to_hang_where_their_ends_may_be_missing() {
     let scene = |lose: Option<Lose>| {
@@ -143,7 +143,7 @@ fn pointers_change_pools_where_the_call_that_freed_them_is_missing() {
 
 /// A process without a record is missing, also where another one that lost calls says so itself.
 #[test]
-fn what_a_run_knew_to_be_missing_is_in_the_record() {
+fn losses_known_to_a_run_are_in_the_recording() {
     for told in ["lost=1\nmissing=1\n", "lost=2\nmissing=1\n", "lost=1\n"] {
         let scene = Scene::new();
         let mut actor = scene.gone(0);

@@ -1,4 +1,4 @@
-//! What lies between two marks.
+//! Calls between two marks.
 
 use super::scene::{Actor, Scene, us};
 use super::{json_of, of};

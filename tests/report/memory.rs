@@ -15,7 +15,7 @@ const DEVICES: [&str; 2] =
 /// A fingerprint of a descriptor.
 pub const FD: u64 = 0x2c00_0000_0000_0011;
 
-/// What processes do with virtual memory, at times in microseconds.
+/// Calls about virtual memory, at times in microseconds.
 pub trait VirtualMemory {
     fn call(&mut self, at: u64, function: FnId, arguments: &[(&str, u64)]) -> &mut Self;
     fn create(&mut self, at: u64, handle: u64, size: u64, device: i32) -> &mut Self;
@@ -91,7 +91,7 @@ impl VirtualMemory for Actor {
     }
 }
 
-/// What is printed where lines are long.
+/// Returns the output for long lines.
 fn wide(scene: &Scene, options: &[&str]) -> String {
     let mut command = support::cupeer();
     support::stdout(command.arg("report").arg(scene.dir()).args(options).env("COLUMNS", "200"))
@@ -168,7 +168,7 @@ fn memory_is_kept_alive_by_who_imported_it() {
 }
 
 #[test]
-fn who_has_ended_kept_it_until_then_and_an_orderly_end_is_not_told() {
+fn ended_processes_kept_it_until_then_and_orderly_ends_are_silent() {
     let scene = Scene::new();
     let (mut owner, mut late, mut good) = (scene.gone(0), scene.gone(1), scene.gone(2));
     owner.create(100, 0xa, MIB, 0).export_allocation(120, 0xa, FD).export_allocation(130, 0xa, FD + 2);

@@ -40,7 +40,7 @@ fn binds(actor: &Actor, at: u64, team: u64, memory: u64) -> cupeer_record::Call 
 
 /// Three devices were to join, two did: who binds memory does not come back.
 #[test]
-fn who_waits_for_devices_that_nobody_adds_is_said() {
+fn waits_for_devices_that_nobody_adds_are_reported() {
     let scene = Scene::new();
     let (mut maker, mut other) = (scene.gone(0), scene.gone(1));
     let mut made = maker.makes(FnId::cuMulticastCreate, 100);
@@ -113,7 +113,7 @@ fn run(options: &[&str]) -> (String, Value) {
 }
 
 #[test]
-fn what_two_processes_do_with_one_is_one_row() {
+fn an_object_of_two_processes_is_one_row() {
     let (printed, report) = run(&["--check"]);
     assert_eq!(printed, "create=0 add=0,0 again=1 bind=0,0 holds=7,7 unbound=1 write=1\n");
     let rows = report["allocations"]["multicast"].as_array().expect("rows");
@@ -141,7 +141,7 @@ fn a_stalled_fabric_manager_is_tried_with_a_plan() {
     let is_one_alone = ["bind=0,802\n", "bind=802,0\n"].iter().any(|bind| printed.ends_with(bind));
     assert!(is_one_alone, "{printed}");
     let row = &report["allocations"]["multicast"][0];
-    // What the other one has bound stays so to its end.
+    // The binding of the other process lasts until its end.
     assert_eq!((&row["binds"], &row["unbinds"], &row["wanted_devices"]), (&json!(1), &json!(0), &json!(2)));
     assert_eq!(row["bound"].as_array().map(Vec::len), Some(1));
     assert_eq!(row["bound"][0]["bytes"], json!(2 * MIB));

@@ -103,7 +103,7 @@ fn the_ledger_is_as_it_stood_at_the_end_of_the_time() {
 }
 
 #[test]
-fn what_had_not_begun_is_not_shown_as_running() {
+fn processes_that_had_not_begun_are_not_shown_as_running() {
     let scene = Scene::new();
     let mut exporter = scene.gone(0);
     exporter.export(100, 0x11, 0x7000).ends();
@@ -171,7 +171,7 @@ fn a_report_is_written_to_a_file() {
 }
 
 #[test]
-fn what_is_wrong_with_the_command_line_is_one_sentence() {
+fn mistakes_in_the_command_line_are_one_sentence() {
     let scene = wrong();
     let empty = support::temp_dir();
     let dir = scene.dir().display().to_string();

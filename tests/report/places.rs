@@ -37,7 +37,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/places")
 }
 
-/// How a program is started, compiled with inlining.
+/// Returns the compiler's command for a program with inlining.
 fn command(name: &str) -> Vec<String> {
     let folder = folder();
     let text = |path: PathBuf| path.to_str().expect("UTF-8").to_owned();
@@ -168,7 +168,7 @@ fn a_finding_stands_below_the_one_that_it_follows_from() {
     assert!(ended.stderr.contains("  error ipc-free-import: "), "{}", ended.stderr);
     let text = stdout(cupeer().arg("report").arg(&record));
     let (_, below) = text.split_once("\n- error ipc-free-import: ").expect("the root");
-    // Who is faster decides whether the handle is open when the exporter frees, or until the importer exits.
+    // The faster process decides whether the handle is open when the exporter frees, or until the importer exits.
     let below = below.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
         below.contains("- error ipc-freed-while-open: ") || below.contains("- note ipc-never-closed: "),

@@ -26,7 +26,7 @@ fn json_of(text: &str) -> Value {
 }
 
 #[test]
-fn who_exported_what_to_whom() {
+fn exports_and_their_importers() {
     let folder = support::temp_dir();
     let report = json_of(&share(&folder.path().join("r"), "nvlink:2", &["--format", "json"]));
     let processes = report["processes"].as_array().unwrap();
@@ -48,7 +48,7 @@ fn who_exported_what_to_whom() {
 }
 
 #[test]
-fn what_failed_and_who_called() {
+fn failures_and_their_callers() {
     let folder = support::temp_dir();
     let report = json_of(&share(&folder.path().join("r"), "none:2", &["--format", "json"]));
     let failures = report["failures"].as_array().unwrap();

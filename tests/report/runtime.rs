@@ -1,4 +1,4 @@
-//! Which calls of the driver were made in one of the runtime's.
+//! Calls of the driver within a call of the runtime.
 
 use super::json_of;
 use super::scene::{Actor, RUNTIME, Scene, us};
@@ -58,7 +58,7 @@ fn a_failure_is_told_of_with_the_call_that_it_was_made_in() {
         [driver, none(), none()],
     ];
     assert_eq!(failures(&json_of(&scene, &[])), expected);
-    // Where the driver's call is not shown, the runtime's stands for itself.
+    // If the driver's call is filtered out, that of the runtime is shown instead.
     let filtered = json_of(&scene, &["--function", "@runtime"]);
     assert_eq!(failures(&filtered).len(), 2, "{filtered:#}");
 }
@@ -76,7 +76,7 @@ fn a_call_that_hangs_in_one_of_the_runtimes_is_one() {
     assert_eq!(pending[0]["runtime"], json!({"function": "cudaIpcCloseMemHandle", "result": null}));
 }
 
-/// What was left by a jump has not returned, either; what comes behind it is not in it.
+/// A call that was left by a jump did not return, and later calls are not in it.
 #[test]
 fn a_call_that_was_left_by_a_jump_makes_no_others() {
     let scene = Scene::new();

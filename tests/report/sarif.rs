@@ -222,7 +222,7 @@ fn fingerprints_stay_the_same_over_runs() {
     let fingerprint = "ipc-flags|cuIpcOpenMemHandle_v2|libx.so.1+0x123";
     assert_eq!(first[0]["partialFingerprints"], json!({ "cupeer/v1": fingerprint }));
     assert_eq!(first[0]["partialFingerprints"], second[0]["partialFingerprints"]);
-    // Of the incidents, too.
+    // The same holds for incidents.
     let [first, second] = [wrong(), wrong()].map(|scene| {
         let run = run_of(&scene, &[]);
         run["results"]
@@ -236,7 +236,7 @@ fn fingerprints_stay_the_same_over_runs() {
 }
 
 #[test]
-fn what_no_rule_names_are_results_too() {
+fn incidents_without_a_rule_are_results_too() {
     let scene = Scene::new();
     let mut dead = scene.gone(0);
     let hung = dead.opening(300, (0x11, scene::checked(0x11)), 0);
@@ -298,7 +298,7 @@ fn what_no_rule_names_are_results_too() {
 }
 
 #[test]
-fn what_was_done_on_purpose_is_no_incident() {
+fn deliberate_faults_are_no_incidents() {
     let scene = Scene::new();
     let mut actor = scene.gone(0);
     actor.writer().header(|header| header.end = end::End::Returned(4).word()).unwrap();

@@ -29,9 +29,9 @@ pub struct Actor {
 pub const BEGAN: u64 = 1_000_000;
 /// The same in nanoseconds since 1970.
 pub const BEGAN_NS: u64 = 1_700_000_000_000_000_000;
-/// Where the program of all processes lies.
+/// Address of the program in all processes.
 pub const CODE: u64 = 0x55_0000;
-/// Where the runtime lies, of processes that have one.
+/// Address of the runtime, in processes that have one.
 pub const RUNTIME: u64 = 0x66_0000;
 
 impl Scene {
@@ -60,7 +60,7 @@ impl Scene {
         writer::faults(&self.dir(), (About::default().boot_id, 0xab), &rules, 4, damaged).expect("a file");
     }
 
-    /// Where it lies.
+    /// Returns its directory.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -117,7 +117,7 @@ impl Scene {
     }
 }
 
-/// What processes of this host have in common.
+/// Returns the facts that processes of this host share.
 fn here() -> About {
     let (boot_id, pid_ns) = (host::boot_id().expect("it is there"), host::pid_ns().expect("it is there"));
     About { boot_id, pid_ns, ..About::default() }
@@ -141,7 +141,7 @@ pub fn handle(whole: u64, checked: u64) -> [u8; 16] {
     bytes
 }
 
-/// What a rule has found, certain and about no argument.
+/// Returns a finding of a rule that is certain, and about no argument.
 pub fn found(rule: &str, severity: Severity, message: &str) -> Finding {
     Finding {
         confidence: Confidence::Certain,
@@ -154,7 +154,7 @@ pub fn found(rule: &str, severity: Severity, message: &str) -> Finding {
     }
 }
 
-/// What a rule of a fault plan did.
+/// Returns the effect of a rule of a fault plan.
 pub fn hit(did: u16, rule: &str) -> Hit {
     Hit { what: slot::hit::Hit { did, process: 1, count: 1, ..Default::default() }, rule: rule.into() }
 }

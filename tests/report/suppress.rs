@@ -84,7 +84,7 @@ fn a_file_that_a_record_suggests_means_its_findings_above_note_and_nothing_else(
     let counts: Vec<_> =
         report["suppressions"].as_array().unwrap().iter().map(|row| row["findings"].as_u64()).collect();
     assert_eq!(counts, [Some(2), Some(2), Some(1)]);
-    // What is left needs none.
+    // The remaining findings need no suppression.
     let again = of(&scene, &[&options[..], &["--suggest-suppressions"]].concat());
     assert_eq!(again, "# No finding is more than a note: there is nothing to suppress.\n");
 }
@@ -175,7 +175,7 @@ fn a_comparison_does_not_count_them() {
 }
 
 #[test]
-fn what_is_no_suppression_is_refused() {
+fn invalid_suppressions_are_refused() {
     let scene = scene();
     let dir = scene.dir();
     let dir = dir.to_str().unwrap();

@@ -55,7 +55,7 @@ fn assert_shows(scene: &Scene, columns: &str, options: &[&str], golden: &str) {
 }
 
 #[test]
-fn what_is_wrong_comes_first_and_tables_follow() {
+fn problems_come_first_and_tables_follow() {
     let scene = wrong();
     assert_shows(&scene, "80", &[], "wrong-80.txt");
     assert_shows(&scene, "160", &[], "wrong-160.txt");
@@ -292,7 +292,7 @@ GPU 7 (8080..8080)   y   y   y   y   y   y   y
     );
 }
 
-/// Of 8 devices there are 56 pairs, of which each device's are alike.
+/// 8 devices have 56 pairs, and those of each device are equal.
 #[test]
 fn pairs_that_are_alike_share_a_row() {
     let scene = Scene::new();

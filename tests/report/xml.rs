@@ -131,7 +131,7 @@ fn plain(text: &str) -> Result<String, String> {
 }
 
 #[test]
-fn what_is_not_well_formed_is_refused() {
+fn malformed_xml_is_refused() {
     let head = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>";
     let good = read(&format!("{head}\n<a x=\"1&lt;&#10;\">\n <b/>t&amp;</a>\n")).unwrap();
     assert_eq!((good.get("x"), good.children.len(), good.text.trim()), ("1<\n", 1, "t&"));

@@ -3,7 +3,7 @@
 use super::{RECORDED, conformance, holds_with, played};
 use crate::support::{done, plain, rounds, sim_library};
 
-/// What reads too early, within a process and between two.
+/// Programs that read too early, within a process and between two.
 const RACES: [&str; 13] = [
     "blocking-copy",
     "other-stream",
@@ -43,7 +43,7 @@ fn a_missing_wait_is_wrong_at_the_first_run_and_the_wait_mends_it() {
 }
 
 #[test]
-fn what_needs_no_wait_gets_none() {
+fn work_without_a_need_to_wait_is_not_late() {
     for seed in 0..6 {
         for scene in ["pageable", "legacy", "allocated", "queries", "many", "seen", "right-ended"] {
             sees(scene, &format!("late:{seed}"), "new");
@@ -78,7 +78,7 @@ fn right_programs_have_the_same_results_with_every_seed() {
 }
 
 #[test]
-fn what_holds_without_holds_on_late_devices() {
+fn facts_without_late_devices_hold_with_them() {
     for name in [
         "arrays",
         "at_exit",

@@ -19,7 +19,7 @@ fn processes_of_two_pid_namespaces_share_unless_their_pids_are_equal() {
 }
 
 #[test]
-fn what_comes_after_the_end_of_the_driver_comes_too_late() {
+fn calls_after_the_end_of_the_driver_fail() {
     holds("at_exit", "nvlink:2");
 }
 
@@ -45,7 +45,8 @@ fn children_of_fork_do_not_hang_where_other_threads_fail_calls() {
     }
 }
 
-/// What takes a lock of libc that fork leaves taken in the child: time zones, locales, stdio, the environment, users.
+/// Calls that take a lock of libc, which a fork leaves locked in the child: time zones, locales, stdio, the environment, and
+/// users.
 const LOCKING: [&str; 30] = [
     "localtime",
     "localtime_r",

@@ -13,7 +13,7 @@ pub struct Page {
 
 /// A fenced block of code.
 pub struct Block<'a> {
-    /// What stands behind the fence: `sh`, or nothing.
+    /// Text after the fence: `sh`, or nothing.
     pub language: &'a str,
     /// Its lines.
     pub lines: Vec<&'a str>,

@@ -1,5 +1,5 @@
-//! What the tests stand on: an installation of the command with fresh libraries, a compiler for C
-//! programs, and comparisons that show what differs.
+//! Common code of the tests: an installation of the command with fresh libraries, a compiler for C programs, and comparisons that
+//! show differences.
 //!
 //! What belongs here: what two test modules need. Many test threads and, under nextest, many test
 //! processes use it at once; everything is made under a name of its own and then renamed into place.
@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{LazyLock, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Where everything that the tests make lies: in the target directory, or, where a space or colon in its path would end a path
-/// in LD_PRELOAD, below the machine's directory for temporary files.
+/// Directory of everything that the tests create: below the target directory, or, if a space or colon there would end a path in
+/// LD_PRELOAD, below the machine's directory for temporary files.
 static SCRATCH: LazyLock<PathBuf> = LazyLock::new(|| {
     let target = env!("CARGO_TARGET_TMPDIR");
     if !target.contains([' ', ':', ';']) {
@@ -129,7 +129,7 @@ fn fresh_name(stem: &str) -> PathBuf {
     SCRATCH.join(format!("{stem}-{}-{count}", std::process::id()))
 }
 
-/// How much of something slow is tried: `all` by `scripts/test --all`, else a sample of so many.
+/// Selects the amount of slow work: `all` by `scripts/test --all`, else a sample.
 pub fn sample<T>(sample: T, all: T) -> T {
     if std::env::var_os("FULL_SIZE").is_some() { all } else { sample }
 }
@@ -146,7 +146,7 @@ pub fn with(args: &[&str]) -> Command {
     command
 }
 
-/// What a wrong command line says: one line, 125, and nothing on stdout.
+/// Checks the output of a wrong command line: one line, 125, and nothing on stdout.
 #[track_caller]
 pub fn refused(args: &[&str], sentence: &str) {
     let ended = done(&mut with(args));
@@ -185,7 +185,7 @@ fn clean(mut command: Command) -> Command {
     }
     // Else each run would leave its record in the working directory.
     command.env(env::RECORD, "off");
-    // What is kept at home shall not be kept in that of who runs the tests.
+    // Recordings of tests must not be in the default directory of the user who runs them.
     command.env("XDG_STATE_HOME", SCRATCH.join("state"));
     // Annotations are for a runner that reads them.
     command.env_remove("GITHUB_ACTIONS");
@@ -303,7 +303,7 @@ pub fn write_left_out(what: &str) {
     let _ = std::io::stderr().write_all(format!("left out: {test}{what}\n").as_bytes());
 }
 
-/// How often something is done that chance is to find a fault in: `CUPEER_TEST_ROUNDS`, or few.
+/// Returns the number of rounds of a random test: `CUPEER_TEST_ROUNDS`, or few.
 pub fn rounds(few: u32) -> u32 {
     std::env::var("CUPEER_TEST_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(few)
 }
@@ -341,10 +341,10 @@ pub fn temp_dir() -> tempfile::TempDir {
     tempfile::tempdir_in(&*SCRATCH).expect("a directory")
 }
 
-/// What a command wrote and how it ended.
+/// Output of a command, and its end.
 #[derive(Debug)]
 pub struct Done {
-    /// How it ended.
+    /// Its end.
     pub status: std::process::ExitStatus,
     /// Its stdout.
     pub stdout: String,
@@ -361,13 +361,13 @@ pub fn done(command: &mut Command) -> Done {
     Done { status, stdout: text(stdout), stderr: text(stderr) }
 }
 
-/// What the pictures of a page are drawn from.
+/// Returns the data from which a page draws its pictures.
 pub fn page_data(page: &str) -> serde_json::Value {
     let (_, rest) = page.split_once("<script type=\"application/json\" id=\"data\">").expect("data");
     serde_json::from_str(rest.split_once("</script>").expect("an end").0).expect("it is JSON")
 }
 
-/// How many calls the timeline of a page shows as failed.
+/// Returns the number of calls that the timeline of a page shows as failed.
 pub fn shown_as_failed(page: &str) -> u64 {
     let rows = page_data(page)["timeline"]["rows"].clone();
     let runs = rows.as_array().expect("rows").iter().flat_map(|row| row["failed"].as_array().expect("runs"));
@@ -386,20 +386,6 @@ pub fn stdout(command: &mut Command) -> String {
         done.stderr
     );
     done.stdout
-}
-
-/// The page `docs/PAGE.md` as `cupeer list` makes it of a topic, which is to be the one that is there; with UPDATE_DOCS it
-/// is written before.
-#[track_caller]
-pub fn current_page(page: &str, topic: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("docs/{page}.md"));
-    let made = stdout(&mut with(&["list", topic, "--format", "markdown"]));
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        fs::write(&path, &made).expect("the page is writable");
-    }
-    let there = fs::read_to_string(&path).unwrap_or_default();
-    assert!(there == made, "docs/{page}.md is stale: run scripts/docs");
-    made
 }
 
 /// The names in a directory, in their order.

@@ -85,7 +85,7 @@ impl Terminal {
         self.screen.lock().unwrap().screen().alternate_screen()
     }
 
-    /// What the terminal does with what is typed.
+    /// Returns the settings of the terminal for input.
     fn mode(&self) -> (u32, u32, u32) {
         // SAFETY: all-zero bytes are valid, and the call fills them.
         let mode = unsafe {
@@ -123,7 +123,7 @@ fn winsize((columns, rows): (u16, u16)) -> libc::winsize {
     libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }
 }
 
-/// How a new terminal is.
+/// Returns the settings of a new terminal.
 fn untouched(folder: &Path) -> (u32, u32, u32) {
     let terminal = Terminal::start(folder, (80, 24), &["--help"], false);
     terminal.mode()

@@ -11,7 +11,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What becomes of the call.
+/// Expected fate of the call.
 #[derive(Clone, Copy)]
 enum Expected {
     /// The log and the recording have it, and nothing is named.
@@ -379,9 +379,9 @@ impl Files {
     }
 }
 
-/// What became of the calls of a way.
+/// Observed fate of the calls of a way.
 struct Seen {
-    /// How many calls the driver saw, and the log and the recording have not.
+    /// Number of calls that the driver saw, and that the log and the recording lack.
     missed: usize,
     /// Library and way, as the report has them.
     escaped: BTreeSet<(String, String)>,
@@ -410,7 +410,7 @@ impl Bypass {
         command
     }
 
-    /// Whether the doctor names it as well.
+    /// Returns true if the doctor names it as well.
     fn is_known_to_doctor(&self, files: &Files, library: &str, way: &str) -> bool {
         let folder = temp_dir();
         let mut doctor = self.under(&["doctor", "--format", "json", "--"], folder.path());
@@ -472,7 +472,7 @@ impl Bypass {
         Seen { missed, escaped: escaped.collect(), stderr }
     }
 
-    /// What is wrong with this way.
+    /// Returns the mistake in this way.
     fn fault(&self, files: &Files, limits: &str) -> Option<String> {
         let seen = self.play(files);
         let said = || format!("{} missed; {:?}; {}", seen.missed, seen.escaped, seen.stderr);

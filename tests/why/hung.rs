@@ -9,7 +9,7 @@ use std::io::Read;
 use std::path::Path;
 use std::process::Stdio;
 
-/// What the report says in a form.
+/// Returns the report in a form.
 fn report(folder: &Path, format: &str) -> String {
     stdout(with(&["report", "r", "--format", format]).current_dir(folder))
 }
@@ -29,7 +29,7 @@ fn first_line(folder: &Path, begin: &str) -> String {
     text
 }
 
-/// What all forms of a report say of a job that hangs, or hung.
+/// Checks all forms of a report on a job that hangs, or hung.
 fn is_an_error(folder: &Path, hangs: &str) {
     let begin = format!("the job {hangs}, without progress ");
     let text = first_line(folder, &begin);

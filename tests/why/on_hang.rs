@@ -1,4 +1,4 @@
-//! What `cupeer run --on-hang` prints, and keeps for the report.
+//! Output of `cupeer run --on-hang`, and the hangs that it keeps for the report.
 
 use super::{Waits, line, recorded, schema, waits_c};
 use crate::support::{cupeer, names, refused, stdout, temp_dir, wait_for, with};
@@ -106,7 +106,7 @@ fn each_hang_is_told_once() {
         waits.ready();
         hang(number);
     }
-    // Whatever the program did before each time it waited: none was told twice.
+    // The program does something before each wait, and no wait is reported twice.
     waits.end();
     let mut stderr = String::new();
     waits.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// How long an answer is asked for again: a program ends by itself after 120 seconds.
+/// Time in which an answer is expected: a program ends by itself after 120 seconds.
 const LIMIT: Duration = Duration::from_secs(100);
 
 fn folder() -> PathBuf {
@@ -41,7 +41,7 @@ fn hangs() -> Vec<Hang> {
 }
 
 impl Hang {
-    /// What runs the program.
+    /// Returns the command that runs the program.
     fn words(&self) -> Vec<PathBuf> {
         if self.program.ends_with(".py") {
             return vec!["python3".into(), folder().join(&self.program)];

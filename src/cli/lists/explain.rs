@@ -2,8 +2,8 @@
 
 use crate::lists::list::{self, direction, groups, prototype};
 use crate::lists::{faults, rules};
-use crate::start::args::ExplainArgs;
 use anyhow::{Result, bail};
+use clap::Args;
 use cupeer_console::output;
 use cupeer_console::output::terminal_width;
 use cupeer_nvidia::version;
@@ -16,6 +16,13 @@ use cupeer_spec::{fault, runtime};
 use cupeer_views::table::{Table, wrap};
 use std::collections::BTreeSet;
 use std::process::ExitCode;
+
+#[derive(Args)]
+pub struct ExplainArgs {
+    /// Driver function, rule, key of fault plans, or result code (a number, or a name with or without CUDA_ERROR_)
+    #[arg(allow_negative_numbers = true)]
+    pub name: String,
+}
 
 pub fn command(args: &ExplainArgs) -> Result<ExitCode> {
     let name = args.name.trim();
@@ -46,7 +53,7 @@ pub fn command(args: &ExplainArgs) -> Result<ExitCode> {
         });
         return output::print(&(meant + &code(found)));
     }
-    if let Some(found) = fault::keys().find(|key| key.name().eq_ignore_ascii_case(name)) {
+    if let Some(found) = fault::keys().find(|key| key.name.eq_ignore_ascii_case(name)) {
         return output::print(&faults::explain(found, terminal_width()));
     }
     if !is_name {
@@ -56,7 +63,7 @@ pub fn command(args: &ExplainArgs) -> Result<ExitCode> {
     let short = codes().map(ResultSpec::short);
     let names = FUNCTIONS.iter().map(|f| f.name()).chain(others.iter().map(|f| f.symbol));
     let names = names.chain(codes().map(ResultSpec::name)).chain(short).chain(runtime::names());
-    let names = names.chain(RULES.iter().map(|rule| rule.name())).chain(fault::keys().map(|key| key.name()));
+    let names = names.chain(RULES.iter().map(|rule| rule.name())).chain(fault::keys().map(|key| key.name));
     let names: Vec<&str> = names.collect();
     let none = format!("no function, result code, rule or key of fault plans is named '{name}'");
     let like = containing(name, &names);
@@ -122,28 +129,14 @@ fn function(f: &FnSpec) -> String {
         args.row([arg.name().into(), direction(arg.direction).into(), c_type]);
     }
     let mut results = Table::new(&["CODE", "DOCUMENTED RESULT", "MEANING"], 3, 20);
-    for result in f.documented().filter_map(|number| f.result(number)) {
-        results.row([result.number.to_string(), result.name().into(), result.meaning().into()]);
-    }
-    text += &["", &args.render(width), &results.render(width)].join("\n");
     let mut seen = Table::new(&["CODE", "SEEN, NOT DOCUMENTED", "MEANING"], 3, 20);
-    for result in f.seen().iter().filter_map(|number| f.result(*number)) {
-        seen.row([result.number.to_string(), result.name().into(), result.meaning().into()]);
-    }
-    if !seen.is_empty() {
-        text += &format!("\n{}", seen.render(width));
-    }
-    let rules = rules::of_function(f);
-    if !rules.is_empty() {
-        text += &format!("\n{}", rules.render(width));
-    }
-    let probes = rules::probes_of(f);
-    if !probes.is_empty() {
-        text += &format!("\n{}", probes.render(width));
-    }
-    let causes = rules::causes_without_rule(f);
-    if !causes.is_empty() {
-        text += &format!("\n{}", causes.render(width));
+    let row = |number| f.result(number).map(|r| [r.number.to_string(), r.name().into(), r.meaning().into()]);
+    f.documented().filter_map(row).for_each(|cells| results.row(cells));
+    f.seen().iter().copied().filter_map(row).for_each(|cells| seen.row(cells));
+    text += &["", &args.render(width), &results.render(width)].join("\n");
+    let more = [seen, rules::of_function(f), rules::probes_of(f), rules::causes_without_rule(f)];
+    for table in more.iter().filter(|table| !table.is_empty()) {
+        text += &format!("\n{}", table.render(width));
     }
     text
 }

@@ -1,4 +1,4 @@
-//! What cupeer knows by itself: functions, rules, results, faults.
+//! Lists that need no recording: functions, rules, results, and faults.
 //!
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!
@@ -7,6 +7,6 @@
 //! - `explain`: `cupeer explain`.
 
 pub mod explain;
-mod faults;
+pub mod faults;
 pub mod list;
 mod rules;

@@ -1,13 +1,34 @@
 //! `cupeer clean`: deletes the recordings in the default directory.
 
-use crate::start::args::CleanArgs;
 use anyhow::Result;
+use clap::Args;
 use cupeer_console::{output, status};
 use cupeer_recordings::home;
 use cupeer_recordings::kept::{self, Entry};
 use cupeer_report::moments::bytes;
 use std::io::{IsTerminal, stdin};
 use std::process::ExitCode;
+
+#[derive(Args)]
+#[command(after_help = "\
+Deletes every recording that 'cupeer ls' lists, except those in progress and those that you renamed so that their names do \
+not end in a number. On a terminal, cupeer asks first.
+
+Examples:
+  cupeer clean             # all recordings
+  cupeer clean --keep 5    # all but the newest five
+  cupeer clean --yes       # without asking")]
+pub struct CleanArgs {
+    /// Keep the newest N recordings
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    pub keep: usize,
+    /// Also delete recordings of other hosts and containers, whose processes may still be running there
+    #[arg(long)]
+    pub all: bool,
+    /// Do not ask
+    #[arg(short, long)]
+    pub yes: bool,
+}
 
 pub fn command(args: &CleanArgs) -> Result<ExitCode> {
     let home = home::path()?;

@@ -1,8 +1,8 @@
 //! `cupeer ls`: the records at home, the newest first.
 
 use crate::records::reduced::files_in;
-use crate::start::args::{LsArgs, LsFormat};
 use anyhow::Result;
+use clap::{Args, ValueEnum};
 use cupeer_console::output::{self, terminal_width};
 use cupeer_facts::part::JobPart;
 use cupeer_record::{Job, Started};
@@ -30,11 +30,34 @@ struct Row {
     began_ns: Option<u64>,
     /// The first program and its arguments.
     program: Vec<String>,
-    /// How many reached the driver.
+    /// Number of processes that reached the driver.
     processes: Option<usize>,
     bytes: u64,
     /// In a word or two.
     end: String,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Recordings without --out are stored in $XDG_STATE_HOME/cupeer, or ~/.local/state/cupeer: the last 20, the last 100 with a \
+problem, and at most 1 GiB. cupeer never deletes a recording that you renamed so that its name does not end in a number.
+
+Examples:
+  cupeer report            # the newest
+  cupeer report app-12     # by its name
+  cupeer report 12         # or by its number")]
+pub struct LsArgs {
+    /// Form of the list
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: LsFormat,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
+pub enum LsFormat {
+    /// Table that fits the terminal
+    Text,
+    /// Array of objects
+    Json,
 }
 
 pub fn command(args: &LsArgs) -> Result<ExitCode> {
@@ -153,7 +176,7 @@ fn of_sweep(entry: &Entry, row: Row) -> Row {
     Row { began_ns, program, end, ..row }
 }
 
-/// How bad an end is.
+/// Returns the severity of an end; the largest number is the worst.
 fn severity(exit: &Exit) -> u8 {
     match (exit.kind, exit.code) {
         (ExitKind::Signal | ExitKind::Died, _) => DEAD,
@@ -167,7 +190,7 @@ fn severity(exit: &Exit) -> u8 {
 
 const DEAD: u8 = 5;
 
-/// How the processes ended, and what was started and made no call, by what ended worst.
+/// Returns the worst of the ends of processes, and of programs that were started and made no call.
 fn worst_of_all(exits: &[Exit], started: &[Started]) -> String {
     let started = started.iter().map(|one| (Exit::of(Some(false), one.end, false), one));
     let last = started.max_by_key(|(exit, _)| severity(exit));
@@ -186,7 +209,7 @@ fn word(exit: &Exit) -> String {
     }
 }
 
-/// How the processes ended, by the one that ended worst.
+/// Returns the worst end of the processes.
 fn worst(exits: &[Exit]) -> String {
     let Some(worst) = exits.iter().max_by_key(|exit| severity(exit)) else { return "no process".into() };
     let alike = exits.iter().filter(|exit| word(exit) == word(worst)).count();

@@ -1,4 +1,4 @@
-//! What a report is made of: one record or, where it was reduced, the parts of a job.
+//! The input of a report: one recording, or the parts of a reduced job.
 //!
 //! What belongs here: finding them. A directory may hold both: records that nobody has reduced yet beside the files of other
 //! nodes.
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 pub enum Given {
     /// One record, with all its calls.
     Record(Box<Opened>),
-    /// What is kept of one or more.
+    /// Reduced files, joined.
     Parts(Box<JobPart>),
 }
 
@@ -59,7 +59,7 @@ pub fn open(paths: &[PathBuf], most_failures: usize, all: bool) -> Result<Given>
         add(JobPart::read(file)?).with_context(|| file.display().to_string())?;
     }
     let mut joined = joined.context("nothing is named")?;
-    // What runs have noted in the file that all hosts share.
+    // Notes of runs in the job file, which all hosts share.
     emptied.iter().for_each(|job| joined.note(job));
     match paths {
         [path] => joined.call(&home::shown(path)),

@@ -20,7 +20,7 @@ pub fn files_in(directory: &Path) -> Vec<PathBuf> {
     all.map(|(path, _)| path).filter(|path| file::is_named(path) && path.is_file()).collect()
 }
 
-/// Whether an entry is a directory, or leads to one. Records have thousands of files, of which none is asked for.
+/// Returns true if an entry is a directory, or leads to one. This asks nothing about the thousands of files in a recording.
 fn is_directory(entry: &DirEntry) -> bool {
     let kind = entry.file_type();
     kind.is_ok_and(|kind| kind.is_dir() || kind.is_symlink() && entry.path().is_dir())

@@ -4,8 +4,8 @@
 //! making that file, and saying what hangs, as far as the record tells.
 
 use super::running::{self, Hanging, hang, hanging, has_ended, nothing};
-use crate::start::args::ReleaseArgs;
 use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
 use cupeer_console::output::{self, terminal_width};
 use cupeer_facts::faults::label_of;
 use cupeer_record::{FaultFile, FaultRule, Job, faults, plain};
@@ -23,6 +23,29 @@ const LONGEST: usize = 64;
 /// The label of rules that are known by their calls alone.
 const UNKNOWN: &str = "?";
 
+#[derive(Args)]
+#[command(
+    override_usage = "cupeer release [OPTIONS] <DIR> <LABEL>\n       cupeer release [OPTIONS] <DIR> --list",
+    after_help = "\
+Exit status: 0 if LABEL is released, 1 if nothing hangs there and nothing will, 125 if cupeer failed.
+
+Examples:
+  cupeer run -o r --inject cuIpcCloseMemHandle:hang=gate PROGRAM &
+  cupeer release r --list    # which calls hang, and under which label
+  cupeer release r gate      # releases them, and all calls that would hang there later"
+)]
+pub struct ReleaseArgs {
+    /// Recording: a directory, or a name that 'cupeer ls' lists
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+    /// LABEL of 'hang=LABEL'; the label of a plain 'hang' is hang
+    #[arg(required_unless_present = "list", value_name = "LABEL")]
+    pub label: Option<String>,
+    /// List labels and the calls that hang, without releasing them
+    #[arg(long, conflicts_with = "label")]
+    pub list: bool,
+}
+
 pub fn command(args: &ReleaseArgs) -> Result<ExitCode> {
     let record = Record::open(&home::find(&args.directory)?)?;
     match &args.label {
@@ -35,7 +58,7 @@ struct Record {
     directory: PathBuf,
     rules: Vec<FaultRule>,
     hanging: Vec<Hanging>,
-    /// Whether nothing of it runs, as far as is known.
+    /// True if all of its processes have ended, as far as is known.
     has_ended: bool,
 }
 
@@ -85,7 +108,7 @@ impl Record {
         let labels = self.labels();
         let rules = match labels.get(label) {
             Some(rules) => &rules[..],
-            // What a program armed itself hangs under a label that nobody has written down.
+            // Calls that hang in a plan armed by the program itself have a label that no file contains.
             None if labels.contains_key(UNKNOWN) => &[],
             None => {
                 let sentence = format!("no plan of this job has the label '{label}'; {}", others(&labels));
@@ -93,7 +116,7 @@ impl Record {
             }
         };
         let file = self.file(label);
-        // Whoever takes part in the record may release.
+        // Everybody who may write to the recording may release calls.
         let is_shared = self.directory.metadata().is_ok_and(|about| about.mode() & 0o020 != 0);
         let mode = if is_shared { 0o660 } else { 0o600 };
         match plain::create(&file, mode) {

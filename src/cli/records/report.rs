@@ -3,10 +3,12 @@
 //! What belongs here: the command, from its options to one of the forms. What a record says is `cupeer_facts`'s, and how a form
 //! shows it `cupeer_views`'s.
 
+mod args;
+
 use crate::records::opened::Opened;
 use crate::records::parts;
-use crate::start::args::ReportArgs;
 use anyhow::{Context, Result, bail};
+pub use args::ReportArgs;
 use cupeer_console::{annotations, output};
 use cupeer_facts::part::JobPart;
 use cupeer_record::Job;
@@ -14,7 +16,7 @@ use cupeer_recordings::kept::{self, Entry, Kind};
 use cupeer_recordings::reduce::MOST_FAILURES;
 use cupeer_recordings::{home, suppressions};
 use cupeer_report::Keep;
-use cupeer_report::filter::{Asked, Filter};
+use cupeer_report::filter::{Filter, Selection};
 use cupeer_report::model::Report;
 use cupeer_report::style::Style;
 use cupeer_report::suppress::suggest;
@@ -28,7 +30,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// How many paths are named one by one.
+/// The most paths that are listed one by one.
 const MOST_SHOWN: usize = 4;
 
 pub fn command(args: &ReportArgs) -> Result<ExitCode> {
@@ -73,7 +75,7 @@ fn shown_together(paths: &[PathBuf]) -> String {
     }
 }
 
-/// What is kept of records answers no question about single calls.
+/// Refuses options about single calls, which reduced files do not contain.
 fn refuse(args: &ReportArgs, shown: &str) -> Result<()> {
     let filters = [
         ("--process", args.process.is_some()),
@@ -175,7 +177,7 @@ fn show(
 }
 
 fn filter(args: &ReportArgs, job: &Job) -> Result<Filter> {
-    let asked = Asked {
+    let selection = Selection {
         process: args.process.as_deref(),
         rank: args.rank.as_deref(),
         function: args.function.as_deref(),
@@ -185,7 +187,7 @@ fn filter(args: &ReportArgs, job: &Job) -> Result<Filter> {
         since_mark: args.since_mark.as_deref(),
         until_mark: args.until_mark.as_deref(),
     };
-    let mut filter = Filter::new(&asked, job)?;
+    let mut filter = Filter::new(&selection, job)?;
     filter.suppressions = suppressions::read(&args.suppressions)?;
     filter.error_on = error_on(args)?;
     args.function.iter().for_each(|set| output::explain_runtime(set));

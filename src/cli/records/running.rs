@@ -32,7 +32,7 @@ pub fn check(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether processes record or count in a directory itself, and not in one of those in it.
+/// Returns true if processes record or count in a directory itself, and not in a directory inside it.
 fn is_record(directory: &Path) -> io::Result<bool> {
     let is_ours = |name: &str, path: &Path| match name {
         job::FILE => cupeer_recordings::job::read(path).is_ok_and(|text| text.starts_with(job::FIRST_LINE)),
@@ -47,7 +47,7 @@ pub fn nothing(sentence: String) -> Failure {
     Failure { sentence, excerpt: None, status: NOTHING }
 }
 
-/// Whether all processes of a job have ended, and all who started some.
+/// Returns true if all processes of a job and their launchers have ended.
 pub fn has_ended(job: &Job, directory: &Path) -> bool {
     let text = cupeer_recordings::job::read(&directory.join(job::FILE)).unwrap_or_default();
     let mut answers = job.alive().into_iter().chain(launcher::running(&text));
@@ -67,7 +67,7 @@ pub fn hanging(job: &Job) -> Vec<Hanging> {
 
 fn of_process(process: &Process) -> Vec<Hanging> {
     let mut pending: HashMap<(u32, u64), Call> = HashMap::new();
-    // What cannot be read hangs as far as is known.
+    // A call that cannot be read counts as one that hangs.
     for event in process.events().into_iter().flatten() {
         match event {
             Event::Call(call) if call.outcome == Outcome::Pending => {

@@ -1,8 +1,7 @@
 //! Completions for shells. Their scripts ask the command itself, which knows recordings, rules, and functions.
 
-use crate::start::args::{Cli, CompletionsArgs};
 use anyhow::{Context, Result};
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, Args, Command, ValueEnum};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter};
 use clap_complete::env::{CompleteEnv, Shells};
 use cupeer_console::args::word;
@@ -18,9 +17,27 @@ use std::process::ExitCode;
 /// The variable with which a script asks.
 const VARIABLE: &str = "_CUPEER_COMPLETE";
 
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  source <(cupeer completions bash)    # in ~/.bashrc
+  source <(cupeer completions zsh)     # in ~/.zshrc, behind compinit
+  cupeer completions fish >~/.config/fish/completions/cupeer.fish")]
+pub struct CompletionsArgs {
+    /// Shell that reads the script
+    pub shell: Shell,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
+pub enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
 /// Answers a script of a shell, and exits, if one asks.
-pub fn answer() {
-    CompleteEnv::with_factory(command).var(VARIABLE).complete();
+pub fn answer(command: fn() -> Command) {
+    CompleteEnv::with_factory(|| with_values(command())).var(VARIABLE).complete();
 }
 
 /// `cupeer completions`
@@ -41,8 +58,9 @@ pub fn script(shell: &str) -> Result<String> {
     Ok(String::from_utf8(text)?)
 }
 
-fn command() -> Command {
-    Cli::command().mut_subcommands(|command| {
+/// Adds the values that arguments can have.
+fn with_values(command: Command) -> Command {
+    command.mut_subcommands(|command| {
         command.mut_args(|arg| match completer(&arg) {
             Some(completer) => arg.add(completer),
             None => arg,

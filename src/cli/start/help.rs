@@ -1,19 +1,18 @@
 //! The help as a terminal shows it: examples on lines of their own, and a short form for `-h`.
 
-use crate::start::args::Cli;
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, Command};
 use std::ffi::OsStr;
 
 /// A space at which clap does not break a line.
 const UNBROKEN: &str = "\u{a0}";
-/// What ends the first clause of a help.
+/// Ends of the first clause of a help.
 const CLAUSE_ENDS: [&str; 6] = ["; ", ": ", ", as in ", " (", " [", ". "];
 
-/// Returns the command line's definition; if `-h` is among the words, with the most important options alone.
-pub fn command() -> Command {
+/// Returns the command line as the help shows it: for `-h`, with only the most important options.
+pub fn shown(cli: Command) -> Command {
     let mut words = std::env::args_os().take_while(|word| word != "--");
     let is_short = words.any(|word| word == OsStr::new("-h"));
-    Cli::command().mut_subcommands(|command| if is_short { short(command) } else { with_examples(command) })
+    cli.mut_subcommands(|command| if is_short { short(command) } else { with_examples(command) })
 }
 
 /// Returns a help as it is printed.

@@ -1,20 +1,11 @@
-//! The command line, and what shells and packages have of it.
+//! The forms of the command line for people and shells: help, mistakes, and completions.
 //!
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!
-//! - `markdown`: pages.
-//! - `args`, `help`: the command line.
+//! - `help`: the help as it is printed.
 //! - `misspelt`: mistakes in it.
 //! - `complete`: completions for shells.
-//! - `tests`: the files of packages, among them man pages.
 
-pub mod args;
 pub mod complete;
 pub mod help;
-pub mod markdown;
 pub mod misspelt;
-
-#[cfg(test)]
-mod tests {
-    mod share;
-}

@@ -1,8 +1,9 @@
-//! `cupeer doctor --between`: what stands between two processes that are to share, by what each of them wrote about itself.
+//! Compares two reports of `cupeer doctor` (`--between`): which methods of sharing device memory are possible
+//! between the two processes, and what prevents the others.
 //!
-//! What belongs here: reading, and how it is printed. `ways` decides.
+//! This file reads the reports and prints the result. `methods` decides.
 
-mod ways;
+mod methods;
 
 use super::document;
 use crate::args::DoctorFormat;
@@ -10,12 +11,12 @@ use anyhow::Result;
 use cupeer_console::output::{self, terminal_width};
 use cupeer_report::style::{Mark, Style};
 use cupeer_views::table::Table;
+use methods::{Method, Possible, methods};
 use serde::Serialize;
 use std::path::Path;
 use std::process::ExitCode;
-use ways::{Method, Possible, ways};
 
-/// What `--between --format json` prints. Names stay; more may be added.
+/// Document that `--between --format json` prints. Names of fields are stable; fields may be added.
 #[derive(Serialize)]
 struct Comparison {
     schema: &'static str,
@@ -24,7 +25,7 @@ struct Comparison {
 
 pub fn command(one: &Path, other: &Path, format: DoctorFormat) -> Result<ExitCode> {
     let (one, other) = (document::read(one)?, document::read(other)?);
-    let ways = ways(&one.process, &other.process);
+    let ways = methods(&one.process, &other.process);
     let is_any_possible = ways.iter().any(|way| way.possible != Possible::No);
     match format {
         DoctorFormat::Json => output::print_json(&Comparison { schema: "cupeer-doctor-between/1", ways })?,
@@ -39,13 +40,8 @@ fn text(ways: &[Method], width: usize, style: Style) -> String {
         let reasons: Vec<&str> = way.because.iter().map(|reason| reason.says.as_str()).collect();
         table.row([way.way.to_owned(), way.possible.word().to_owned(), reasons.join("; ")]);
     }
-    let mark = |line: &str| {
-        let marks = [(Possible::No, Mark::Error), (Possible::Unknown, Mark::Warning)];
-        let found =
-            marks.into_iter().find(|(possible, _)| line.contains(&format!("  {}  ", possible.word())));
-        found.map_or(line.to_owned(), |(possible, mark)| style.mark_in(mark, possible.word(), line))
-    };
-    let mut text: String = table.render(width).lines().map(|line| format!("{}\n", mark(line))).collect();
+    let marks = [(Possible::No.word(), Mark::Error), (Possible::Unknown.word(), Mark::Warning)];
+    let mut text = table.render_marked(width, &marks, style);
     let mut hints: Vec<&str> = Vec::new();
     for reason in ways.iter().flat_map(|way| &way.because) {
         hints.extend(reason.hint.as_deref().filter(|hint| !hints.contains(hint)));

@@ -38,8 +38,7 @@ fn device(uuid: &str) -> Device {
     }
 }
 
-/// What becomes of legacy handles, events, SCM_RIGHTS, pidfd_getfd, fabric handles and /dev/shm when the other process
-/// differs so: y possible, u unknown, n impossible. It is the same in both orders.
+/// Results for legacy handles, events, SCM_RIGHTS, pidfd_getfd, fabric handles, and /dev/shm if the other process
 #[track_caller]
 fn becomes(change: impl Fn(&mut Process), expected: &str) -> Vec<Method> {
     let (one, mut other) = (process(), process());
@@ -52,9 +51,9 @@ fn becomes(change: impl Fn(&mut Process), expected: &str) -> Vec<Method> {
         };
         ways.iter().map(letter).collect()
     };
-    let ways = super::ways(&one, &other);
+    let ways = super::methods(&one, &other);
     assert_eq!(word(&ways), expected, "{ways:#?}");
-    assert_eq!(word(&super::ways(&other, &one)), expected, "the other order");
+    assert_eq!(word(&super::methods(&other, &one)), expected, "the other order");
     for way in &ways {
         assert!(!way.because.is_empty() && way.because.iter().all(|reason| reason.possible == way.possible));
     }
@@ -89,7 +88,7 @@ fn each_namespace_stands_in_the_way_of_what_needs_it() {
 }
 
 #[test]
-fn what_is_withheld_is_unknown() {
+fn withheld_facts_are_unknown() {
     becomes(|process| process.namespaces.clear(), "uuuuyy");
     becomes(|process| process.boot_id = None, "uuuuyu");
     becomes(|process| process.devices = None, "uuuuuy");
@@ -120,7 +119,7 @@ fn users_and_capabilities() {
     let (mut one, mut other) = (process(), process());
     [&mut one, &mut other].into_iter().for_each(may);
     other.group = Some(ids);
-    assert_eq!(super::ways(&one, &other)[3].possible, Possible::Yes);
+    assert_eq!(super::methods(&one, &other)[3].possible, Possible::Yes);
 }
 
 #[test]
@@ -134,7 +133,7 @@ fn devices_and_drivers() {
     for process in [&mut one, &mut other] {
         process.devices.as_mut().unwrap().iter_mut().for_each(|device| device.mig = Some(true));
     }
-    assert_eq!(super::ways(&one, &other)[0].possible, Possible::No);
+    assert_eq!(super::methods(&one, &other)[0].possible, Possible::No);
 }
 
 #[test]
@@ -173,7 +172,7 @@ proptest! {
         let end = (at + with.len()).min(whole.len());
         let (Some(before), Some(after)) = (whole.get(..at), whole.get(end..)) else { return Ok(()) };
         if let Ok(read) = parse(format!("{before}{with}{after}").as_bytes()) {
-            let ways = super::ways(&read.process, &document().process);
+            let ways = super::methods(&read.process, &document().process);
             prop_assert_eq!(ways.len(), 6);
         }
     }

@@ -1,10 +1,9 @@
-//! Variables that change which devices a process sees, or what libraries share and how. Each is told with what it does; none
-//! is bad, because somebody has set it.
+//! Variables that change which devices a process sees, or how libraries share memory. Each is listed with its
+//! effect; none is bad by itself.
 
-use super::Fact;
-use super::System;
+use super::{Fact, System, named, plain};
 
-/// Name, and what it does. A name that ends in `*` is a beginning.
+/// Name and effect. A name that ends in `*` is a prefix.
 const KNOWN: [(&str, &str); 23] = [
     ("CUDA_VISIBLE_DEVICES", "CUDA shows only these devices, and numbers them so"),
     ("CUDA_DEVICE_ORDER", "the order of CUDA's numbers"),
@@ -31,6 +30,10 @@ const KNOWN: [(&str, &str); 23] = [
     ("GGML_CUDA_P2P", "llama.cpp uses peer access"),
 ];
 
+fn environment(value: impl ToString) -> Fact {
+    named("environment", Ok(plain(value)))
+}
+
 pub fn facts(system: &System) -> Vec<Fact> {
     let meaning = |name: &str| {
         KNOWN.iter().find(|(known, _)| {
@@ -42,12 +45,12 @@ pub fn facts(system: &System) -> Vec<Fact> {
         .iter()
         .filter_map(|(name, value)| {
             let (_, meaning) = meaning(name)?;
-            Some(Fact::plain("environment", format!("{name}={value} ({meaning})")))
+            Some(environment(format!("{name}={value} ({meaning})")))
         })
         .collect();
     set.sort_by(|one, other| one.value.cmp(&other.value));
     if set.is_empty() {
-        set.push(Fact::plain("environment", "nothing set that changes what is shared"));
+        set.push(environment("nothing set that changes what is shared"));
     }
     set
 }

@@ -5,55 +5,51 @@
 //! one IMEX channel file accessible by the user launching the application": cuMemCreate. The channels are not made by default:
 //! IMEX guide, IMEX Channels.
 
-use super::Fact;
-use super::System;
 use super::pci::has_switches;
+use super::tree::Known;
+use super::{Fact, System, bad, good, named, plain, unknown};
 
 const DEVICE: &str = "nvidia-caps-imex-channels";
 
 pub fn facts(system: &System) -> Vec<Fact> {
-    vec![manager(system), imex(system)]
+    vec![named("fabric manager", Ok(manager(system))), named("imex channels", imex(system))]
 }
 
 /// `nvmlGpuFabricState_t`, for all devices together.
 fn manager(system: &System) -> Fact {
-    const NAME: &str = "fabric manager";
     const BREAKS: &str =
         "all CUDA calls: cuInit returns CUDA_ERROR_SYSTEM_NOT_READY until the devices are registered";
     const HINT: &str = "Start Fabric Manager of the driver's version: systemctl status nvidia-fabricmanager; its log is /var/log/fabricmanager.log.";
     let switches = if has_switches(&system.tree) { "NVSwitches on the PCI bus, " } else { "" };
-    let Ok(nvml) = &system.asked.nvml else {
-        let why = system.asked.nvml.as_ref().err().map_or("", String::as_str);
-        return Fact::unknown(NAME, format!("{switches}NVML: {why}"));
+    let Ok(nvml) = &system.queried.nvml else {
+        let why = system.queried.nvml.as_ref().err().map_or("", String::as_str);
+        return unknown(format!("{switches}NVML: {why}"));
     };
     let states: Vec<_> = nvml.devices.iter().filter_map(|device| device.fabric.as_ref()).collect();
     if states.is_empty() {
-        return Fact::unknown(NAME, format!("{switches}NVML does not say how far the registration is"));
+        return unknown(format!("{switches}NVML does not say how far the registration is"));
     }
     let of = |state: u8| states.iter().filter(|fabric| fabric.state == state).count();
     if of(1) + of(2) > 0 {
         let value = format!("{switches}{} of {} devices are not registered yet", of(1) + of(2), states.len());
-        return Fact::bad(NAME, value, BREAKS, HINT);
+        return bad(value, BREAKS, HINT);
     }
     if let Some(failed) = states.iter().find(|fabric| fabric.state == 3 && fabric.status != 0) {
         let value = format!("{switches}the registration failed: nvmlReturn_t {}", failed.status);
-        return Fact::bad(NAME, value, "NVLink through the switches, and fabric handles", HINT);
+        return bad(value, "NVLink through the switches, and fabric handles", HINT);
     }
     match of(3) {
-        0 => Fact::plain(NAME, format!("{switches}the devices are in no fabric")),
+        0 => plain(format!("{switches}the devices are in no fabric")),
         registered => {
             let first = states.iter().find(|fabric| fabric.state == 3);
             let place =
                 first.map(|f| format!("cluster {}, clique {}", f.cluster, f.clique)).unwrap_or_default();
-            Fact::good(
-                NAME,
-                format!("{switches}{registered} of {} devices are registered, {place}", states.len()),
-            )
+            good(format!("{switches}{registered} of {} devices are registered, {place}", states.len()))
         }
     }
 }
 
-/// The channels that this process may use; `None` where that is not known.
+/// Returns the channels that this process may use; `None` if unknown.
 pub fn channels(system: &System) -> Option<Vec<String>> {
     let directory = format!("/dev/{DEVICE}");
     match system.tree.names(&directory) {
@@ -67,46 +63,41 @@ pub fn channels(system: &System) -> Option<Vec<String>> {
     }
 }
 
-/// Whether NVML says that no device belongs to a cluster, which is an NVLink domain of several machines: its number is then 0.
+/// Returns true if NVML reports that no device belongs to a cluster, which is an NVLink domain of several machines:
+/// the cluster's number is then 0.
 fn is_alone(system: &System) -> bool {
-    let Ok(nvml) = &system.asked.nvml else { return false };
+    let Ok(nvml) = &system.queried.nvml else { return false };
     let clusters = nvml.devices.iter().map(|device| Some(&device.fabric.as_ref()?.cluster));
     !nvml.devices.is_empty()
         && clusters.into_iter().all(|cluster| cluster.is_some_and(|id| id.bytes().all(|digit| digit == b'0')))
 }
 
-fn imex(system: &System) -> Fact {
-    const NAME: &str = "imex channels";
+fn imex(system: &System) -> Known<Fact> {
     const BREAKS: &str = "fabric handles: cuMemCreate with CU_MEM_HANDLE_TYPE_FABRIC returns CUDA_ERROR_NOT_PERMITTED, though the devices say that they support it";
     const HINT: &str = "mkdir /dev/nvidia-caps-imex-channels; mknod /dev/nvidia-caps-imex-channels/channel0 c MAJOR 0, with the number of nvidia-caps-imex-channels in /proc/devices (or NVreg_CreateImexChannel0=1), and give the node to the container.";
     let says_fabric =
-        system.asked.cuda.as_ref().ok().map(|cuda| cuda.devices.iter().any(|d| d.fabric == Some(true)));
+        system.queried.cuda.as_ref().ok().map(|cuda| cuda.devices.iter().any(|d| d.fabric == Some(true)));
     let usable = channels(system);
     if let Some(usable) = usable.as_ref().filter(|usable| !usable.is_empty()) {
         let more = if usable.len() > 8 { format!(" and {} more", usable.len() - 8) } else { String::new() };
         let first: Vec<&str> = usable.iter().take(8).map(String::as_str).collect();
-        return Fact::good(NAME, format!("{}{more}", first.join(", ")));
+        return Ok(good(format!("{}{more}", first.join(", "))));
     }
-    let listed = match system.tree.text("/proc/devices") {
-        Ok(text) => text.lines().any(|line| line.ends_with(DEVICE)),
-        Err(withheld) => return Fact::unknown(NAME, withheld),
-    };
+    let listed = system.tree.text("/proc/devices")?.lines().any(|line| line.ends_with(DEVICE));
     let value = match (&usable, system.tree.exists(&format!("/dev/{DEVICE}"))) {
-        (None, _) => return Fact::unknown(NAME, format!("/dev/{DEVICE} cannot be read")),
+        (None, _) => return Ok(unknown(format!("/dev/{DEVICE} cannot be read"))),
         (_, true) => format!("none in /dev/{DEVICE} that this user may use"),
         (_, false) => format!("there is no /dev/{DEVICE}"),
     };
-    match (listed, says_fabric) {
-        (_, Some(false)) => Fact::plain(NAME, format!("{value}; no device supports fabric handles")),
-        (false, _) => Fact::plain(NAME, format!("{value}; the kernel module has none")),
-        // Within one machine, descriptors do what fabric handles do.
+    Ok(match (listed, says_fabric) {
+        (_, Some(false)) => plain(format!("{value}; no device supports fabric handles")),
+        (false, _) => plain(format!("{value}; the kernel module has none")),
+        // Within one machine, file descriptors do the same as fabric handles.
         (true, Some(true)) if is_alone(system) => {
-            Fact::plain(NAME, format!("{value}; only an NVLink domain of several machines needs them"))
+            plain(format!("{value}; only an NVLink domain of several machines needs them"))
         }
-        (true, Some(true)) => Fact::bad(NAME, value, BREAKS, HINT),
-        (true, None) => {
-            Fact::unknown(NAME, format!("{value}; whether the devices support fabric handles is not known"))
-                .breaks(BREAKS, HINT)
-        }
-    }
+        (true, Some(true)) => bad(value, BREAKS, HINT),
+        (true, None) => unknown(format!("{value}; whether the devices support fabric handles is not known"))
+            .breaks(BREAKS, HINT),
+    })
 }

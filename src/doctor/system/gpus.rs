@@ -1,145 +1,125 @@
-//! What each GPU is set to, as far as it decides who may use it: the kernel's driver, MIG, the compute mode, persistence.
+//! Settings of each GPU that decide which processes may use it: the kernel's driver, MIG, the compute mode, and
+//! persistence.
 
-use super::Fact;
-use super::System;
 use super::pci::{directory, is_hidden};
+use super::tree::Known;
+use super::{Fact, System, bad, good, named, plain, unknown};
 use crate::probe::result_name;
 use cupeer_nvidia::nvml::machine::NvmlDevice;
 
 pub fn facts(system: &System) -> Vec<Fact> {
-    let mut facts = vec![gpus(system), cuda(system)];
+    let mut facts = vec![named("gpus", Ok(gpus(system))), named("cuInit", Ok(cuda(system)))];
     for gpu in &system.gpus {
-        facts.push(bound(system, &gpu.address).about(&[&gpu.address]));
+        facts.push(named("kernel driver", bound(system, &gpu.address)).about(&[&gpu.address]));
     }
-    if let Ok(nvml) = &system.asked.nvml {
+    if let Ok(nvml) = &system.queried.nvml {
         for device in &nvml.devices {
-            let settings = [mig(device), mode(device), persistence(device)];
-            facts.extend(settings.into_iter().map(|fact| fact.about(&[&device.pci])));
+            let settings =
+                [("mig", mig(device)), ("compute mode", mode(device)), ("persistence", persistence(device))];
+            facts.extend(settings.map(|(name, fact)| named(name, Ok(fact)).about(&[&device.pci])));
         }
     }
     facts
 }
 
-/// How many there are, for the bus, for NVML and for CUDA.
+/// Counts the GPUs on the PCI bus, and those that NVML and CUDA show.
 fn gpus(system: &System) -> Fact {
-    const NAME: &str = "gpus";
     let bus = match system.tree.names("/sys/bus/pci/devices") {
         Ok(_) => format!("{} on the PCI bus", super::pci::gpus(&system.tree).len()),
         Err(withheld) => withheld.to_string(),
     };
-    let nvml = match &system.asked.nvml {
+    let nvml = match &system.queried.nvml {
         Ok(nvml) => format!("{} of NVML", nvml.devices.len()),
         Err(why) => format!("NVML: {why}"),
     };
-    match &system.asked.cuda {
-        Ok(cuda) if cuda.init == 0 => {
-            Fact::plain(NAME, format!("{} of CUDA, {nvml}, {bus}", cuda.devices.len()))
-        }
-        _ => Fact::plain(NAME, format!("{bus}; {nvml}")),
+    match &system.queried.cuda {
+        Ok(cuda) if cuda.init == 0 => plain(format!("{} of CUDA, {nvml}, {bus}", cuda.devices.len())),
+        _ => plain(format!("{bus}; {nvml}")),
     }
 }
 
-/// What cuInit returned, where that has a meaning for the machine.
+/// Judges the result of cuInit.
 fn cuda(system: &System) -> Fact {
-    const NAME: &str = "cuInit";
-    let init = match &system.asked.cuda {
+    let init = match &system.queried.cuda {
         Ok(cuda) => cuda.init,
-        Err(why) => return Fact::unknown(NAME, why),
+        Err(why) => return unknown(why),
     };
-    let value = result_name(init);
-    let breaks = "all CUDA calls of this process";
-    match init {
-        0 => Fact::good(NAME, value),
+    let hint = match init {
+        0 => return good(result_name(init)),
         // CUDA_ERROR_SYSTEM_NOT_READY: "the CUDA driver has not yet been initialized", on machines with NVSwitches while Fabric Manager has not registered them.
-        802 => Fact::bad(
-            NAME,
-            value,
-            breaks,
-            "Start Fabric Manager of the driver's version (systemctl status nvidia-fabricmanager), or wait for it.",
-        ),
+        802 => {
+            "Start Fabric Manager of the driver's version (systemctl status nvidia-fabricmanager), or wait for it."
+        }
         // CUDA_ERROR_SYSTEM_DRIVER_MISMATCH and CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE.
-        803 | 804 => Fact::bad(
-            NAME,
-            value,
-            breaks,
-            "Use the libcuda of the kernel module's version: look for a second one in LD_LIBRARY_PATH, such as that of cuda-compat.",
-        ),
-        100 => Fact::bad(
-            NAME,
-            value,
-            breaks,
-            "No GPU is shown to this process: look at CUDA_VISIBLE_DEVICES, the device nodes and the kernel module.",
-        ),
-        _ => Fact::bad(NAME, value, breaks, "'cupeer explain' has what the result means."),
-    }
+        803 | 804 => {
+            "Use the libcuda of the kernel module's version: look for a second one in LD_LIBRARY_PATH, such as that of cuda-compat."
+        }
+        100 => {
+            "No GPU is shown to this process: look at CUDA_VISIBLE_DEVICES, the device nodes and the kernel module."
+        }
+        _ => "'cupeer explain' has what the result means.",
+    };
+    bad(result_name(init), "all CUDA calls of this process", hint)
 }
 
-/// The kernel's driver of a device.
-fn bound(system: &System, address: &str) -> Fact {
-    const NAME: &str = "kernel driver";
+/// Judges the kernel driver of a device.
+fn bound(system: &System, address: &str) -> Known<Fact> {
     if let Some(why) = is_hidden(system, address) {
-        return Fact::unknown(NAME, why);
+        return Ok(unknown(why));
     }
     const BREAKS: &str = "CUDA on this device: it is not NVIDIA's driver that has it";
-    match system.tree.link_name(&format!("{}/driver", directory(address))) {
-        Ok(name) if name == "nvidia" => Fact::good(NAME, name),
-        Ok(name) if name.starts_with("vfio") => Fact::bad(
-            NAME,
+    Ok(match system.tree.link_name(&format!("{}/driver", directory(address))) {
+        Ok(name) if name == "nvidia" => good(name),
+        Ok(name) if name.starts_with("vfio") => bad(
             format!("{name}: given to a virtual machine"),
             BREAKS,
             "Give it back: bind it to the nvidia driver (/sys/bus/pci/drivers_probe).",
         ),
-        Ok(name) => Fact::bad(
-            NAME,
+        Ok(name) => bad(
             name,
             BREAKS,
             "Load the nvidia module, and keep the other driver away from the device (modprobe.d, driver_override).",
         ),
-        Err(withheld) if withheld.is_absent() => Fact::bad(NAME, "none", BREAKS, "Load the nvidia module."),
-        Err(withheld) => Fact::unknown(NAME, withheld),
-    }
+        Err(withheld) if withheld.is_absent() => bad("none", BREAKS, "Load the nvidia module."),
+        Err(withheld) => return Err(withheld),
+    })
 }
 
 /// Instances reach no other device, by NVLink or PCIe, and share nothing between them: NVIDIA's Multi-Instance GPU User Guide,
 /// Deployment Considerations; NCCL#1716.
 fn mig(device: &NvmlDevice) -> Fact {
-    const NAME: &str = "mig";
     match device.mig {
-        Some(true) => Fact::bad(
-            NAME,
+        Some(true) => bad(
             "on",
             "peer access, and handles between instances: MIG supports neither",
             "nvidia-smi -i GPU -mig 0",
         ),
-        Some(false) => Fact::good(NAME, "off"),
+        Some(false) => good("off"),
         // NVML_ERROR_NOT_SUPPORTED on devices without it.
-        None => Fact::good(NAME, "the device has none"),
+        None => good("the device has none"),
     }
 }
 
 /// `nvmlComputeMode_t`: 0 default, 2 prohibited, 3 exclusive process.
 fn mode(device: &NvmlDevice) -> Fact {
-    const NAME: &str = "compute mode";
     const HINT: &str = "nvidia-smi -i GPU -c DEFAULT";
     match device.compute_mode {
-        Some(0) => Fact::good(NAME, "default"),
-        Some(2) => Fact::bad(NAME, "prohibited", "all contexts on this GPU", HINT),
-        Some(3) => Fact::bad(
-            NAME,
+        Some(0) => good("default"),
+        Some(2) => bad("prohibited", "all contexts on this GPU", HINT),
+        Some(3) => bad(
             "exclusive process",
             "contexts of a second process on this GPU, which importers of its memory need",
             HINT,
         ),
-        Some(other) => Fact::unknown(NAME, format!("{other}, of which nothing is known")),
-        None => Fact::unknown(NAME, "NVML does not say"),
+        Some(other) => unknown(format!("{other}, of which nothing is known")),
+        None => unknown("NVML does not say"),
     }
 }
 
 fn persistence(device: &NvmlDevice) -> Fact {
-    const NAME: &str = "persistence";
     match device.persistence {
-        Some(true) => Fact::plain(NAME, "on"),
-        Some(false) => Fact::plain(NAME, "off: the first process on the idle GPU waits for it"),
-        None => Fact::unknown(NAME, "NVML does not say"),
+        Some(true) => plain("on"),
+        Some(false) => plain("off: the first process on the idle GPU waits for it"),
+        None => unknown("NVML does not say"),
     }
 }

@@ -1,25 +1,30 @@
-//! What this process may do: take descriptors of others, use /dev/shm, lock memory. And what it is, which two processes compare
-//! (`between`).
+//! Permissions and limits of this process: taking file descriptors of other processes, /dev/shm, and locked memory;
+//! and the identity that `between` compares.
 
-use super::Fact;
-use super::System;
 use super::process::Process;
-use crate::asked::Descriptor;
+use super::tree::Known;
+use super::{Fact, System, bad, good, named, plain, unknown};
+use crate::queries::Descriptor;
 use cupeer_report::moments::bytes as in_words;
 
-/// Docker's size of /dev/shm where nobody asks for another.
+/// Size of /dev/shm that Docker chooses by default.
 const DOCKERS: u64 = 64 << 20;
 
 pub fn facts(system: &System) -> Vec<Fact> {
     let process = system.process();
-    vec![descriptors(system, &process), shm(system), memlock(system), namespaces(&process), user(&process)]
+    vec![
+        named("pidfd_getfd", Ok(descriptors(system, &process))),
+        named("/dev/shm", shm(system)),
+        named("locked memory", memlock(system)),
+        named("namespaces", Ok(namespaces(&process))),
+        named("user", Ok(user(&process))),
+    ]
 }
 
-/// pidfd_getfd asks for PTRACE_MODE_ATTACH_REALCREDS (pidfd_getfd(2)), which Yama allows only for descendants where
-/// ptrace_scope is 1 (Documentation/admin-guide/LSM/Yama.rst), and Docker's seccomp profile allows the call only with
-/// CAP_SYS_PTRACE.
+/// Judges the right to take file descriptors. pidfd_getfd requires PTRACE_MODE_ATTACH_REALCREDS (pidfd_getfd(2)),
+/// which Yama allows only for descendants if ptrace_scope is 1 (Documentation/admin-guide/LSM/Yama.rst). Docker's
+/// seccomp profile allows the call only with CAP_SYS_PTRACE.
 fn descriptors(system: &System, process: &Process) -> Fact {
-    const NAME: &str = "pidfd_getfd";
     const BREAKS: &str = "descriptors that an importer takes by pidfd_getfd: tensors in PyTorch's expandable segments ('pidfd_getfd: Operation not permitted'), virtual memory of UCX";
     let scope = match process.ptrace_scope {
         Some(0) => "no limit of Yama".to_owned(),
@@ -33,96 +38,79 @@ fn descriptors(system: &System, process: &Process) -> Fact {
         None => "",
     };
     let value = format!("{scope}{filter}{capability}");
-    match &system.asked.descriptor {
-        Some(Descriptor::Taken) => Fact::good(NAME, format!("works: {value}")),
-        Some(Descriptor::NotOpened(error) | Descriptor::Refused(error)) if *error == libc::ENOSYS => {
-            Fact::bad(
-                NAME,
-                format!("the kernel has no such call, or a filter hides it: {value}"),
-                BREAKS,
-                "It needs Linux 5.6; in a container, allow pidfd_open and pidfd_getfd in the seccomp profile (docker run --cap-add=SYS_PTRACE).",
-            )
-        }
+    match &system.queried.descriptor {
+        Some(Descriptor::Taken) => good(format!("works: {value}")),
+        Some(Descriptor::NotOpened(error) | Descriptor::Refused(error)) if *error == libc::ENOSYS => bad(
+            format!("the kernel has no such call, or a filter hides it: {value}"),
+            BREAKS,
+            "It needs Linux 5.6; in a container, allow pidfd_open and pidfd_getfd in the seccomp profile (docker run --cap-add=SYS_PTRACE).",
+        ),
         Some(Descriptor::NotOpened(error) | Descriptor::Refused(error)) => {
             let why = std::io::Error::from_raw_os_error(*error).to_string();
             let why = why.split(" (os error").next().unwrap_or(&why).to_owned();
-            Fact::bad(
-                NAME,
+            bad(
                 format!("{why}: {value}"),
                 BREAKS,
                 "Set kernel.yama.ptrace_scope=0, call prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY) in the exporter, or give CAP_SYS_PTRACE (docker run --cap-add=SYS_PTRACE; capabilities.add in Kubernetes).",
             )
         }
-        None => Fact::unknown(NAME, format!("the process that was to try it said nothing: {value}")),
+        None => unknown(format!("the process that was to try it said nothing: {value}")),
     }
 }
 
 /// "Docker containers are by default limited in shared and pinned memory resources": NCCL's user guide, Troubleshooting, which
 /// advises --shm-size=1g --ulimit memlock=-1.
-fn shm(system: &System) -> Fact {
-    const NAME: &str = "/dev/shm";
+fn shm(system: &System) -> Known<Fact> {
     const BREAKS: &str = "shared memory of the host (NCCL's SHM transport, PyTorch's DataLoader): 'No space left on device' or a bus error; CUDA events between processes";
     const HINT: &str =
         "docker run --shm-size=1g or --ipc=host; in Kubernetes an emptyDir of medium Memory at /dev/shm.";
-    match system.tree.file_system("/dev/shm") {
-        Ok(shm) => {
-            let value = format!("{} of {} free", in_words(shm.free), in_words(shm.size));
-            if shm.size <= DOCKERS || shm.free < DOCKERS / 2 {
-                return Fact::bad(NAME, value, BREAKS, HINT);
-            }
-            Fact::good(NAME, value)
-        }
-        Err(withheld) if withheld.is_absent() => Fact::bad(NAME, withheld, BREAKS, HINT),
-        Err(withheld) => Fact::unknown(NAME, withheld),
-    }
+    let shm = match system.tree.file_system("/dev/shm") {
+        Err(withheld) if withheld.is_absent() => return Ok(bad(withheld, BREAKS, HINT)),
+        shm => shm?,
+    };
+    let value = format!("{} of {} free", in_words(shm.free), in_words(shm.size));
+    let is_small = shm.size <= DOCKERS || shm.free < DOCKERS / 2;
+    Ok(if is_small { bad(value, BREAKS, HINT) } else { good(value) })
 }
 
 /// RLIMIT_MEMLOCK limits what InfiniBand's verbs register (ibv_reg_mr(3)); CUDA's own pinned memory does not count.
-fn memlock(system: &System) -> Fact {
-    const NAME: &str = "locked memory";
-    let text = match system.tree.text("/proc/self/limits") {
-        Ok(text) => text,
-        Err(withheld) => return Fact::unknown(NAME, withheld),
-    };
+fn memlock(system: &System) -> Known<Fact> {
+    let text = system.tree.text("/proc/self/limits")?;
     let limit = text
         .lines()
         .find_map(|line| line.strip_prefix("Max locked memory"))
         .and_then(|rest| rest.split_whitespace().next());
     let has_infiniband = system.tree.names("/sys/class/infiniband").is_ok_and(|names| !names.is_empty());
-    match (limit, has_infiniband) {
-        (None, _) => Fact::unknown(NAME, "/proc/self/limits does not say"),
-        (Some("unlimited"), _) => Fact::good(NAME, "unlimited"),
+    let words = |limit: &str| limit.parse().map_or(limit.to_owned(), in_words);
+    Ok(match (limit, has_infiniband) {
+        (None, _) => unknown("/proc/self/limits does not say"),
+        (Some("unlimited"), _) => good("unlimited"),
         (Some(limit), false) => {
-            let words = limit.parse().map_or(limit.to_owned(), in_words);
-            Fact::plain(NAME, format!("at most {words}, and there is no InfiniBand that would need more"))
+            plain(format!("at most {}, and there is no InfiniBand that would need more", words(limit)))
         }
-        (Some(limit), true) => {
-            let words = limit.parse().map_or(limit.to_owned(), in_words);
-            Fact::bad(
-                NAME,
-                format!("at most {words}"),
-                "registration of memory with InfiniBand (ibv_reg_mr): NCCL's IB transport, UCX, GPUDirect RDMA",
-                "ulimit -l unlimited; docker run --ulimit memlock=-1.",
-            )
-        }
-    }
+        (Some(limit), true) => bad(
+            format!("at most {}", words(limit)),
+            "registration of memory with InfiniBand (ibv_reg_mr): NCCL's IB transport, UCX, GPUDirect RDMA",
+            "ulimit -l unlimited; docker run --ulimit memlock=-1.",
+        ),
+    })
 }
 
 fn namespaces(process: &Process) -> Fact {
     let of = |kind: &str| process.namespaces.get(kind).map(|id| format!("{kind} {id}"));
     let known: Vec<String> = ["pid", "ipc", "mnt", "net", "user"].into_iter().filter_map(of).collect();
     match known.is_empty() {
-        true => Fact::unknown("namespaces", "/proc/self/ns cannot be read"),
-        false => Fact::plain("namespaces", known.join(", ")),
+        true => unknown("/proc/self/ns cannot be read"),
+        false => plain(known.join(", ")),
     }
 }
 
 fn user(process: &Process) -> Fact {
     match (&process.user, process.host_user) {
         (Some(user), Some(outside)) if outside != user.effective => {
-            Fact::plain("user", format!("{}, which is {outside} outside of its namespace", user.effective))
+            plain(format!("{}, which is {outside} outside of its namespace", user.effective))
         }
-        (Some(user), _) => Fact::plain("user", user.effective),
-        (None, _) => Fact::unknown("user", "/proc/self/status cannot be read"),
+        (Some(user), _) => plain(user.effective),
+        (None, _) => unknown("/proc/self/status cannot be read"),
     }
 }

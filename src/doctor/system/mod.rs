@@ -1,8 +1,9 @@
-//! The machine and this process, as far as they decide who can share device memory with whom: facts, each with its verdict.
+//! Facts about the machine and this process that decide which processes can share device memory, each with its
+//! verdict.
 //!
-//! What belongs here: reading, and rules that documentation or measurements bear out; the file of each has its sources. What is
-//! withheld is unknown, with the reason, and never guessed. Everything is read below the root of a `Tree`, and NVIDIA's
-//! libraries have been asked before (`asked`), so that tests make machines of their own.
+//! A rule must be based on documentation or on a measurement; its file names the source. A fact that is withheld is
+//! unknown, with the reason, and never guessed. All files are read below the root of a `Tree`, and the results of
+//! NVIDIA's libraries are given (`queries`), so that tests build their own machines.
 
 mod environment;
 mod fabric;
@@ -19,48 +20,70 @@ pub mod process;
 mod tests;
 mod tree;
 
-use super::asked::Asked;
+use super::queries::QueryResults;
 use anyhow::Result;
 use cupeer_launch::driver::Chosen;
 use pci::Gpu;
-use tree::Tree;
+use tree::{Known, Tree};
 
 pub use cupeer_p2p::fact::{Fact, Verdict, alike};
 pub use process::Process;
 
-/// All that the facts are made of.
+/// Returns a fact under its name. A fact that is withheld is unknown.
+fn named(name: &str, fact: Known<Fact>) -> Fact {
+    let fact = fact.unwrap_or_else(unknown);
+    Fact { name: name.to_owned(), ..fact }
+}
+
+fn good(value: impl ToString) -> Fact {
+    Fact::good("", value)
+}
+
+fn plain(value: impl ToString) -> Fact {
+    Fact::plain("", value)
+}
+
+fn unknown(why: impl ToString) -> Fact {
+    Fact::unknown("", why)
+}
+
+fn bad(value: impl ToString, breaks: &str, hint: &str) -> Fact {
+    Fact::bad("", value, breaks, hint)
+}
+
+/// Data from which the facts derive.
 pub struct System {
     tree: Tree,
-    pub asked: Asked,
+    pub queried: QueryResults,
     environment: Vec<(String, String)>,
     gpus: Vec<Gpu>,
 }
 
 impl System {
-    /// This machine and this process.
+    /// Reads this machine and this process.
     pub fn here(chosen: Option<&Chosen>) -> Result<System> {
         let environment = std::env::vars_os()
             .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
-        Ok(System::new(Tree::new("/"), Asked::ask(chosen)?, environment.collect()))
+        Ok(System::new(Tree::new("/"), QueryResults::read(chosen)?, environment.collect()))
     }
 
-    /// This process, without the devices of the machine.
+    /// Reads this process, without the devices of the machine.
     pub fn without_devices() -> System {
-        System::new(Tree::new("/"), Asked::nothing("the driver is simulated"), Vec::new())
+        System::new(Tree::new("/"), QueryResults::nothing("the driver is simulated"), Vec::new())
     }
 
-    fn new(tree: Tree, asked: Asked, environment: Vec<(String, String)>) -> System {
+    fn new(tree: Tree, queried: QueryResults, environment: Vec<(String, String)>) -> System {
         let mut gpus = pci::gpus(&tree);
-        // A sandbox may hide the bus and show the devices: what it hides of them is then unknown, and not left out.
-        for device in asked.nvml.iter().flat_map(|nvml| &nvml.devices) {
+        // A sandbox may hide the PCI bus and show the devices. Facts about them are then unknown, not missing.
+        for device in queried.nvml.iter().flat_map(|nvml| &nvml.devices) {
             if gpus.iter().all(|gpu| gpu.address != device.pci) {
                 gpus.push(Gpu { address: device.pci.clone(), bridges: Vec::new() });
             }
         }
-        System { tree, asked, environment, gpus }
+        System { tree, queried, environment, gpus }
     }
 
-    /// All facts: of the machine, its devices, their pairs, and this process.
+    /// Returns all facts: about the machine, its devices, their pairs, and this process.
     pub fn facts(&self) -> Vec<Fact> {
         let parts: [fn(&System) -> Vec<Fact>; 10] = [
             module::facts,
@@ -77,22 +100,22 @@ impl System {
         parts.into_iter().flat_map(|part| part(self)).collect()
     }
 
-    /// What decides whether this process and another one can share.
+    /// Returns the facts that decide whether this process can share with another one.
     pub fn process(&self) -> Process {
         Process::of(self)
     }
 
-    /// Whether devices reach each other over PCIe: not where there is one, or where NVML says that each pair has NVLink.
-    /// `None` where that is not known.
+    /// Returns true if devices access each other over PCIe, false for a single device or if NVML reports NVLink for
+    /// each pair; `None` if unknown.
     fn uses_pcie(&self) -> Option<bool> {
-        let Ok(nvml) = &self.asked.nvml else { return (self.gpus.len() < 2).then_some(false) };
+        let Ok(nvml) = &self.queried.nvml else { return (self.gpus.len() < 2).then_some(false) };
         if nvml.devices.len() < 2 {
             return Some(false);
         }
         Some(nvml.pairs.iter().any(|pair| pair.nvlink != Some(0)))
     }
 
-    /// A fact about peer access over PCIe, which is nobody's where no device uses that.
+    /// Makes a fact about peer access over PCIe neutral if no device uses PCIe for that.
     fn over_pcie(&self, fact: Fact) -> Fact {
         match (self.uses_pcie(), fact.verdict) {
             (Some(false), Verdict::Bad | Verdict::Unknown) => {

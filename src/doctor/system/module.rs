@@ -1,10 +1,11 @@
-//! NVIDIA's kernel module: its flavour, its version against that of the libraries, and parameters that change who reaches whom.
+//! NVIDIA's kernel module: its flavor, its version compared with that of the libraries, and parameters that change
+//! which devices access each other.
 
-use super::Fact;
-use super::System;
+use super::tree::Known;
+use super::{Fact, System, bad, good, named, plain, unknown};
 
-/// Parameters of /proc/driver/nvidia/params whose value is told where it is not the usual one.
-const TOLD: [(&str, &str); 6] = [
+/// Parameters of /proc/driver/nvidia/params, with their default values: other values are reported.
+const DEFAULTS: [(&str, &str); 6] = [
     ("EnableResizableBar", "0"),
     ("GrdmaPciTopoCheckOverride", "0"),
     ("EnableStreamMemOPs", "0"),
@@ -14,10 +15,14 @@ const TOLD: [(&str, &str); 6] = [
 ];
 
 pub fn facts(system: &System) -> Vec<Fact> {
-    vec![flavour(system), libraries(system), parameters(system)]
+    vec![
+        named("kernel module", flavour(system)),
+        named("driver versions", Ok(libraries(system))),
+        named("driver parameters", parameters(system)),
+    ]
 }
 
-/// The version of the module, such as 580.159.04.
+/// Returns the version of the module, such as 580.159.04.
 pub fn version(system: &System) -> Option<String> {
     let text = system.tree.text("/proc/driver/nvidia/version").ok()?;
     let line = text.lines().next()?;
@@ -28,50 +33,42 @@ pub fn version(system: &System) -> Option<String> {
 }
 
 /// `NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04 ...` is the open one.
-fn flavour(system: &System) -> Fact {
-    const NAME: &str = "kernel module";
-    match system.tree.text("/proc/driver/nvidia/version") {
-        Ok(text) => {
-            let is_open = text.contains("Open Kernel Module");
-            let taint = system.tree.text("/sys/module/nvidia/taint").unwrap_or_default();
-            let kind = if is_open { "open" } else { "proprietary" };
-            let version = version(system).unwrap_or_else(|| "unknown version".to_owned());
-            let taint = if taint.is_empty() { String::new() } else { format!(", taint {taint}") };
-            Fact::plain(NAME, format!("{kind}, {version}{taint}"))
-        }
+fn flavour(system: &System) -> Known<Fact> {
+    let text = match system.tree.text("/proc/driver/nvidia/version") {
         Err(_) if system.tree.exists("/dev/dxg") => {
-            Fact::plain(NAME, "none: WSL 2 has /dev/dxg in its place")
+            return Ok(plain("none: WSL 2 has /dev/dxg in its place"));
         }
-        Err(withheld) => Fact::unknown(NAME, withheld),
-    }
+        text => text?,
+    };
+    let kind = if text.contains("Open Kernel Module") { "open" } else { "proprietary" };
+    let version = version(system).unwrap_or_else(|| "unknown version".to_owned());
+    let taint = system.tree.text("/sys/module/nvidia/taint").unwrap_or_default();
+    let taint = if taint.is_empty() { String::new() } else { format!(", taint {taint}") };
+    Ok(plain(format!("{kind}, {version}{taint}")))
 }
 
-/// The libraries are of the version of the module; NVML answers NVML_ERROR_LIB_RM_VERSION_MISMATCH (18) where not.
+/// Compares the versions of the module and the libraries. If they differ, NVML returns
+/// NVML_ERROR_LIB_RM_VERSION_MISMATCH (18).
 fn libraries(system: &System) -> Fact {
-    const NAME: &str = "driver versions";
     const HINT: &str = "Reboot, or load the module of the version of the libraries; in containers, let the NVIDIA Container Toolkit mount the host's libraries, and remove those in the image.";
     const BREAKS: &str = "all CUDA calls: the libraries and the kernel module are of different versions";
-    match (&system.asked.nvml, version(system)) {
+    match (&system.queried.nvml, version(system)) {
         (Err(why), _) if why == "nvmlInit_v2 returned 18" => {
-            Fact::bad(NAME, "the libraries are not those of the kernel module", BREAKS, HINT)
+            bad("the libraries are not those of the kernel module", BREAKS, HINT)
         }
         (Ok(nvml), Some(module)) => match &nvml.driver {
-            Some(driver) if *driver == module => Fact::good(NAME, format!("module and libraries {module}")),
-            Some(driver) => Fact::bad(NAME, format!("module {module}, libraries {driver}"), BREAKS, HINT),
-            None => Fact::unknown(NAME, "NVML does not say its version"),
+            Some(driver) if *driver == module => good(format!("module and libraries {module}")),
+            Some(driver) => bad(format!("module {module}, libraries {driver}"), BREAKS, HINT),
+            None => unknown("NVML does not say its version"),
         },
-        (Err(why), _) => Fact::unknown(NAME, format!("NVML: {why}")),
-        (Ok(_), None) => Fact::unknown(NAME, "the kernel module does not say its version"),
+        (Err(why), _) => unknown(format!("NVML: {why}")),
+        (Ok(_), None) => unknown("the kernel module does not say its version"),
     }
 }
 
-/// What the module was loaded with.
-fn parameters(system: &System) -> Fact {
-    const NAME: &str = "driver parameters";
-    let text = match system.tree.text("/proc/driver/nvidia/params") {
-        Ok(text) => text,
-        Err(withheld) => return Fact::unknown(NAME, withheld),
-    };
+/// Reports the parameters with which the module was loaded.
+fn parameters(system: &System) -> Known<Fact> {
+    let text = system.tree.text("/proc/driver/nvidia/params")?;
     let pairs: Vec<(&str, &str)> = text
         .lines()
         .filter_map(|line| line.split_once(": "))
@@ -79,7 +76,7 @@ fn parameters(system: &System) -> Fact {
         .collect();
     let value = |key: &str| pairs.iter().find(|(name, _)| *name == key).map(|(_, value)| *value);
     let keys = value("RegistryDwords").unwrap_or_default();
-    let mut told: Vec<String> = TOLD
+    let mut told: Vec<String> = DEFAULTS
         .iter()
         .filter_map(|(key, usual)| {
             value(key).filter(|value| value != usual).map(|value| format!("{key}={value}"))
@@ -94,18 +91,17 @@ fn parameters(system: &System) -> Fact {
         told.join(", ")
     };
     if value("NvLinkDisable").is_some_and(|value| value != "0") {
-        return Fact::bad(
-            NAME,
+        return Ok(bad(
             format!("NvLinkDisable=1, {told}"),
             "NVLink: peers reach each other over PCIe, or not at all",
             "Load the nvidia module without NVreg_NvLinkDisable=1 (/etc/modprobe.d).",
-        );
+        ));
     }
     if keys.contains("ForceP2P") {
-        return Fact::unknown(NAME, format!("{told}: peer access is forced, whatever the machine can do")).breaks(
+        return Ok(unknown(format!("{told}: peer access is forced, whatever the machine can do")).breaks(
             "peer access over PCIe: writes may be lost where the machine cannot do it",
             "Take ForceP2P out of NVreg_RegistryDwords (/etc/modprobe.d), unless a test with data has shown that it works.",
-        );
+        ));
     }
-    Fact::plain(NAME, told)
+    Ok(plain(told))
 }

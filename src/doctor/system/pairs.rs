@@ -1,28 +1,27 @@
-//! Whether two devices reach each other, for NVML and for CUDA. Programs ask one or the other: NCCL asks NVML, PyTorch and
-//! llama.cpp ask CUDA.
+//! Peer access between two devices, as NVML and as CUDA report it. Programs query one or the other: NCCL queries
+//! NVML; PyTorch and llama.cpp query CUDA.
 
-use super::Fact;
-use super::System;
+use super::{Fact, System, bad, good, named, unknown};
 use cupeer_nvidia::nvml::machine::NvmlPair;
 use cupeer_spec::abi::nvmlGpuP2PStatus_t;
 
-const NAME: &str = "peer access";
 const BREAKS: &str = "peer access between them: copies go through the host, and handles of one device cannot be opened on the other";
 
 pub fn facts(system: &System) -> Vec<Fact> {
-    let Ok(nvml) = &system.asked.nvml else { return Vec::new() };
+    let Ok(nvml) = &system.queried.nvml else { return Vec::new() };
     nvml.pairs
         .iter()
         .filter_map(|pair| {
             let (from, to) = (&nvml.devices.get(pair.from)?.pci, &nvml.devices.get(pair.to)?.pci);
-            Some(of(pair, cuda(system, from, to)).about(&[from, to]))
+            let fact = of(pair, cuda(system, from, to));
+            Some(named("peer access", Ok(fact)).about(&[from, to]))
         })
         .collect()
 }
 
-/// CUDA's answer; `Err` where it does not show both devices.
+/// Returns the result of CUDA; `Err` if CUDA does not show both devices.
 fn cuda(system: &System, from: &str, to: &str) -> Result<Option<bool>, String> {
-    let cuda = system.asked.cuda.as_ref().map_err(|why| format!("the driver: {why}"))?;
+    let cuda = system.queried.cuda.as_ref().map_err(|why| format!("the driver: {why}"))?;
     let place = |pci: &str| {
         cuda.devices
             .iter()
@@ -35,7 +34,7 @@ fn cuda(system: &System, from: &str, to: &str) -> Result<Option<bool>, String> {
 
 fn of(pair: &NvmlPair, cuda: Result<Option<bool>, String>) -> Fact {
     let (Some(read), Some(write)) = (pair.read, pair.write) else {
-        return Fact::unknown(NAME, "NVML does not say");
+        return unknown("NVML does not say");
     };
     let worst = if read == 0 { write } else { read };
     let status = nvmlGpuP2PStatus_t(worst);
@@ -44,26 +43,24 @@ fn of(pair: &NvmlPair, cuda: Result<Option<bool>, String>) -> Fact {
         .map_or(worst.to_string(), |name| name.trim_start_matches("NVML_P2P_STATUS_").to_owned());
     let link = if pair.nvlink == Some(0) { "NVLink" } else { "PCIe" };
     match (worst == 0, cuda) {
-        (true, Ok(Some(true))) => Fact::good(NAME, format!("by {link}, for NVML and for CUDA")),
-        (false, Ok(Some(true))) => Fact::bad(
-            NAME,
+        (true, Ok(Some(true))) => good(format!("by {link}, for NVML and for CUDA")),
+        (false, Ok(Some(true))) => bad(
             format!("CUDA says yes, NVML says {status}"),
             "programs decide apart: those that ask CUDA (PyTorch, vLLM, llama.cpp) use peer access, those that ask NVML (NCCL) do not",
             "Test the pair with data before you trust CUDA's answer; NCCL_IGNORE_DISABLED_P2P=1 makes NCCL ignore what NVML says.",
         ),
-        (true, Ok(Some(false))) => Fact::bad(
-            NAME,
+        (true, Ok(Some(false))) => bad(
             format!("NVML says OK by {link}, CUDA says no"),
             BREAKS,
             "Look at MIG, and at what is between the devices (nvidia-smi topo -m); virtual machines and some chipsets forbid it.",
         ),
-        (false, Ok(Some(false))) => Fact::bad(NAME, format!("none: {status}"), BREAKS, hint(&status)),
-        (_, Ok(None)) => Fact::unknown(NAME, format!("NVML says {status}; cuDeviceCanAccessPeer failed")),
-        (_, Err(why)) => Fact::unknown(NAME, format!("NVML says {status}; {why}")),
+        (false, Ok(Some(false))) => bad(format!("none: {status}"), BREAKS, hint(&status)),
+        (_, Ok(None)) => unknown(format!("NVML says {status}; cuDeviceCanAccessPeer failed")),
+        (_, Err(why)) => unknown(format!("NVML says {status}; {why}")),
     }
 }
 
-/// What can be done about `nvmlGpuP2PStatus_t`, by the end of its name.
+/// Returns a hint for an `nvmlGpuP2PStatus_t`, by the end of its name.
 fn hint(status: &str) -> &'static str {
     match status {
         "CHIPSET_NOT_SUPPORTED" => {

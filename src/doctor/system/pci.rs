@@ -1,8 +1,8 @@
-//! The PCI devices that are GPUs: where they hang, their links, the bridges above them, and how much of their memory others see.
+//! PCI devices that are GPUs: the bridges above them, their links, and the part of their memory that other devices
+//! can access.
 
-use super::Fact;
-use super::System;
 use super::tree::{Known, Tree};
+use super::{Fact, System, bad, good, named, unknown};
 use cupeer_report::moments::bytes as in_words;
 
 const NVIDIA: &str = "0x10de";
@@ -22,13 +22,13 @@ pub fn directory(address: &str) -> String {
     format!("/sys/bus/pci/devices/{address}")
 }
 
-/// Why nothing is known of a device, where the bus does not show it.
+/// Returns the reason why nothing is known of a device that the bus does not show.
 pub fn is_hidden(system: &System, address: &str) -> Option<String> {
     let at = directory(address);
     (!system.tree.exists(&at)).then(|| format!("there is no {at}"))
 }
 
-/// The devices of NVIDIA's of these classes.
+/// Returns NVIDIA's devices of these classes.
 fn of_classes(tree: &Tree, classes: &[&str]) -> Vec<String> {
     let is = |address: &String| {
         let at = directory(address);
@@ -39,7 +39,7 @@ fn of_classes(tree: &Tree, classes: &[&str]) -> Vec<String> {
     tree.names("/sys/bus/pci/devices").unwrap_or_default().into_iter().filter(is).collect()
 }
 
-/// NVIDIA's GPUs, in the order of their addresses.
+/// Returns NVIDIA's GPUs, in the order of their addresses.
 pub fn gpus(tree: &Tree) -> Vec<Gpu> {
     let gpu = |address: String| {
         // ../../../devices/pci0000:00/0000:00:01.0/0000:01:00.0
@@ -51,67 +51,59 @@ pub fn gpus(tree: &Tree) -> Vec<Gpu> {
     of_classes(tree, &CLASSES).into_iter().map(gpu).collect()
 }
 
-/// Whether there are NVSwitches.
+/// Returns true if there are NVSwitches.
 pub fn has_switches(tree: &Tree) -> bool {
     !of_classes(tree, &[SWITCH]).is_empty()
 }
 
 pub fn facts(system: &System) -> Vec<Fact> {
-    let mut facts = Vec::new();
-    for gpu in &system.gpus {
-        let about = |fact: Fact| fact.about(&[&gpu.address]);
-        facts.push(about(link(&system.tree, gpu)));
-        facts.push(about(system.over_pcie(acs(&system.tree, gpu))));
-        facts.push(about(system.over_pcie(bar1(system, gpu))));
-    }
-    facts
+    let of_gpu = |gpu: &Gpu| {
+        let facts = [
+            named("pcie link", link(&system.tree, gpu)),
+            system.over_pcie(named("acs", Ok(acs(&system.tree, gpu)))),
+            system.over_pcie(named("bar1", Ok(bar1(system, gpu)))),
+        ];
+        facts.map(|fact| fact.about(&[&gpu.address]))
+    };
+    system.gpus.iter().flat_map(of_gpu).collect()
 }
 
-/// The link of a device: its width against what it and the bridge above can have. The speed falls when nothing is done, so it
-/// is only told.
-fn link(tree: &Tree, gpu: &Gpu) -> Fact {
-    const NAME: &str = "pcie link";
+/// Compares the width of a device's link with the widths that the device and the bridge above it support. The speed
+/// falls when the device is idle, so it is only reported.
+fn link(tree: &Tree, gpu: &Gpu) -> Known<Fact> {
     let read = |address: &str, what: &str| tree.text(&format!("{}/{what}", directory(address)));
-    let width = |text: Known<String>| {
-        text.ok().and_then(|text| text.parse::<u32>().ok()).filter(|w| (1..=32).contains(w))
+    let width = |text: String| text.parse::<u32>().ok().filter(|w| (1..=32).contains(w));
+    let Some(current) = width(read(&gpu.address, "current_link_width")?) else {
+        return Ok(unknown("the kernel does not say the width of the link"));
     };
-    let current = match read(&gpu.address, "current_link_width") {
-        Ok(text) => width(Ok(text)),
-        Err(withheld) => return Fact::unknown(NAME, withheld),
-    };
-    let Some(current) = current else {
-        return Fact::unknown(NAME, "the kernel does not say the width of the link");
-    };
+    let most_width = |address: &str| read(address, "max_link_width").ok().and_then(width);
     let speed = |what: &str| read(&gpu.address, what).unwrap_or_else(|_| "unknown speed".to_owned());
     let mut value = format!("x{current} at {}", speed("current_link_speed").replace(" PCIe", ""));
     let most = speed("max_link_speed").replace(" PCIe", "");
     if !value.ends_with(&most) {
         value += &format!(" (slower when idle), at most {most}");
     }
-    let of_device = width(read(&gpu.address, "max_link_width")).unwrap_or(current);
-    let of_bridge =
-        gpu.bridges.last().and_then(|bridge| width(read(bridge, "max_link_width"))).unwrap_or(of_device);
+    let of_device = most_width(&gpu.address).unwrap_or(current);
+    let of_bridge = gpu.bridges.last().and_then(|bridge| most_width(bridge)).unwrap_or(of_device);
     let possible = of_device.min(of_bridge);
     if of_bridge < of_device {
         value += &format!("; the slot has x{of_bridge}, the device x{of_device}");
     }
     if current < possible {
         let breaks = format!("the bandwidth of copies and peer access over PCIe: x{current} of x{possible}");
-        return Fact::bad(
-            NAME,
+        return Ok(bad(
             format!("{value}; x{possible} is possible"),
             &breaks,
             "Reseat the card or its riser; look for a bifurcation setting of the slot in the firmware.",
-        );
+        ));
     }
-    Fact::good(NAME, value)
+    Ok(good(value))
 }
 
 /// ACS of the bridges above a device. "IO virtualization (VT-d, IOMMU) can interfere with GPU Direct by redirecting all PCI
 /// point-to-point traffic to the CPU root complex, causing a significant performance reduction or even a hang": NCCL's user
 /// guide, Troubleshooting. What redirects are the bits P2P Request Redirect and P2P Completion Redirect of the capability.
 fn acs(tree: &Tree, gpu: &Gpu) -> Fact {
-    const NAME: &str = "acs";
     let mut redirecting = Vec::new();
     let mut unreadable = None;
     for bridge in &gpu.bridges {
@@ -131,27 +123,26 @@ fn acs(tree: &Tree, gpu: &Gpu) -> Fact {
     }
     if !redirecting.is_empty() {
         let names = redirecting.iter().map(|bridge| bridge.as_str()).collect::<Vec<_>>().join(", ");
-        return Fact::bad(
-            NAME,
+        return bad(
             format!("peer traffic is redirected by {names}"),
             "peer access over PCIe: it goes through the root complex, which is slow, and writes may be lost or hang where an IOMMU translates",
             "On bare metal, switch ACS off in the firmware, or at each boot with setpci -s BRIDGE ECAP_ACS+6.w=0 (NCCL's user guide, PCI Access Control Services); virtual machines need it.",
         );
     }
     match unreadable {
-        Some(why) => Fact::unknown(NAME, why),
-        None if gpu.bridges.is_empty() => Fact::unknown(NAME, "no bridge above the device is shown"),
-        None => Fact::good(NAME, "no bridge redirects peer traffic"),
+        Some(why) => unknown(why),
+        None if gpu.bridges.is_empty() => unknown("no bridge above the device is shown"),
+        None => good("no bridge redirects peer traffic"),
     }
 }
 
-/// How much of its configuration the kernel shows to everybody.
+/// Number of bytes of a device's configuration that the kernel shows to every user.
 const BASIC: usize = 64;
 const REQUEST_REDIRECT: u16 = 1 << 2;
 const COMPLETION_REDIRECT: u16 = 1 << 3;
 
-/// The control register of the capability Access Control Services, where the configuration has it: PCI Express Base
-/// Specification, 7.7.11; the extended capabilities begin at 0x100.
+/// Returns the control register of the capability Access Control Services, if the configuration has it: PCI Express
+/// Base Specification, 7.7.11; the extended capabilities begin at 0x100.
 fn acs_control(config: &[u8]) -> Option<u16> {
     const ACS: u32 = 0x000d;
     let mut at = 0x100;
@@ -172,34 +163,27 @@ fn acs_control(config: &[u8]) -> Option<u16> {
 /// BAR1 against the device's memory. Peer access over PCIe that maps BAR1 reaches only what fits; which drivers do is not
 /// documented, so that a small one decides nothing by itself.
 fn bar1(system: &System, gpu: &Gpu) -> Fact {
-    const NAME: &str = "bar1";
-    let asked = system.asked.nvml.as_ref().ok();
+    let asked = system.queried.nvml.as_ref().ok();
     let device = asked.and_then(|nvml| nvml.devices.iter().find(|device| device.pci == gpu.address));
     let shown = system.tree.text(&format!("{}/resource", directory(&gpu.address)));
     let of_bus = shown.as_ref().ok().and_then(|text| size_of_bar1(text));
     let Some(size) = of_bus.or(device.and_then(|device| device.bar1)) else {
-        return Fact::unknown(
-            NAME,
-            shown.err().map_or("the device shows none".to_owned(), |why| why.to_string()),
-        );
+        return unknown(shown.err().map_or("the device shows none".to_owned(), |why| why.to_string()));
     };
     let Some(memory) = device.and_then(|device| device.memory) else {
-        return Fact::unknown(
-            NAME,
-            format!("{}; NVML does not say how much memory the device has", in_words(size)),
-        );
+        return unknown(format!("{}; NVML does not say how much memory the device has", in_words(size)));
     };
     let value = format!("{} for {} of memory", in_words(size), in_words(memory));
     if size >= memory {
-        return Fact::good(NAME, value);
+        return good(value);
     }
-    Fact::unknown(NAME, format!("{value}: it depends on the driver whether that is enough")).breaks(
+    unknown(format!("{value}: it depends on the driver whether that is enough")).breaks(
         "peer access that goes through BAR1 (patched drivers) and GPUDirect RDMA: they reach only as much memory as it shows",
         "Switch on Above 4G Decoding and Resizable BAR in the firmware, and NVreg_EnableResizableBar=1 of the nvidia module where the device leaves it off.",
     )
 }
 
-/// The size of the second resource, of which each line has start, end and flags.
+/// Returns the size of the second resource; each line has start, end, and flags.
 fn size_of_bar1(text: &str) -> Option<u64> {
     let mut numbers = text.lines().nth(1)?.split_whitespace();
     let mut next = || u64::from_str_radix(numbers.next()?.trim_start_matches("0x"), 16).ok();

@@ -1,24 +1,20 @@
-//! What the machine is: real or virtual, and whether this process is in a container.
+//! Kind of machine, physical or virtual, and kind of container.
 
-use super::Fact;
-use super::System;
+use super::tree::Known;
+use super::{Fact, System, good, named, plain, unknown};
 
 pub fn facts(system: &System) -> Vec<Fact> {
     vec![
-        virtualisation(system),
-        Fact::plain("container", container(system).unwrap_or_else(|| "none seen".to_owned())),
+        named("virtualisation", virtualisation(system)),
+        named("container", Ok(plain(container(system).unwrap_or_else(|| "none seen".to_owned())))),
     ]
 }
 
 /// In a virtual machine, what decides about peer access is set on its host and cannot be seen: routing (ACS), the host's IOMMU,
 /// and how the hypervisor maps the devices' windows (NCCL#2335: a private mirror of the peer's window).
-fn virtualisation(system: &System) -> Fact {
-    const NAME: &str = "virtualisation";
+fn virtualisation(system: &System) -> Known<Fact> {
     let read = |path: &str| system.tree.text(path).ok().filter(|text| !text.is_empty());
-    let flags = match system.tree.text("/proc/cpuinfo") {
-        Ok(text) => text,
-        Err(withheld) => return Fact::unknown(NAME, withheld),
-    };
+    let flags = system.tree.text("/proc/cpuinfo")?;
     let mut processors = flags.lines().filter(|line| line.starts_with("flags")).peekable();
     let is_told = processors.peek().is_some();
     let has_flag = processors.any(|line| line.split_whitespace().any(|flag| flag == "hypervisor"));
@@ -29,23 +25,22 @@ fn virtualisation(system: &System) -> Fact {
     let product = if product.is_empty() { String::new() } else { format!(" ({})", product.join(" ")) };
     let kind = read("/sys/hypervisor/type").map(|kind| format!(", {kind}")).unwrap_or_default();
     if !is_told && kind.is_empty() {
-        return Fact::unknown(NAME, format!("these processors do not say whether they are virtual{product}"));
+        return Ok(unknown(format!("these processors do not say whether they are virtual{product}")));
     }
     if !has_flag && kind.is_empty() {
-        return Fact::good(NAME, format!("none seen{product}"));
+        return Ok(good(format!("none seen{product}")));
     }
     let value = format!("a virtual machine{product}{kind}");
-    let fact = Fact::unknown(NAME, format!("{value}: its host decides about peer access over PCIe")).breaks(
+    if system.uses_pcie() == Some(false) {
+        return Ok(plain(value));
+    }
+    Ok(unknown(format!("{value}: its host decides about peer access over PCIe")).breaks(
         "peer access over PCIe: writes may go to a copy of the peer's window that only the writer sees",
         "Let the host put the GPUs behind switches with ACS Direct Translated P2P, and test each pair with data.",
-    );
-    match system.uses_pcie() {
-        Some(false) => Fact::plain(NAME, value),
-        _ => fact,
-    }
+    ))
 }
 
-/// What kind of container this process is in, by the marks that runtimes leave.
+/// Returns the kind of container of this process, by the marks that container runtimes leave.
 pub fn container(system: &System) -> Option<String> {
     let has = |name: &str| system.environment.iter().any(|(known, _)| known == name);
     let marks: [(&str, bool); 5] = [

@@ -1,16 +1,16 @@
-//! What decides whether this process and another one can share: who it is, where it is, and what it may do.
+//! Identity and rights of this process: the facts that decide whether it can share with another process.
 
 use super::System;
 use super::{fabric, module, platform};
-use crate::asked::{CudaDevice, Descriptor};
+use crate::queries::{CudaDevice, Descriptor};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 const CAP_SYS_PTRACE: u32 = 19;
 
 /// Process that ran `cupeer doctor`. Facts that are withheld are null.
-#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default, JsonSchema)]
 #[serde(default)]
 pub struct Process {
     /// Host name, which may be specific to a container.
@@ -52,8 +52,7 @@ pub struct Process {
 }
 
 /// User or group ids of a process.
-#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug, JsonSchema)]
 pub struct Ids {
     /// Real id.
     pub real: u32,
@@ -64,8 +63,7 @@ pub struct Ids {
 }
 
 /// GPU.
-#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug, JsonSchema)]
 pub struct Device {
     /// UUID of the GPU.
     pub uuid: String,
@@ -107,7 +105,7 @@ impl Process {
         };
         let host_user =
             user.as_ref().and_then(|user| outside(&tree.text("/proc/self/uid_map").ok()?, user.effective));
-        let nvml = system.asked.nvml.as_ref().ok();
+        let nvml = system.queried.nvml.as_ref().ok();
         Process {
             host: tree.text("/proc/sys/kernel/hostname").ok(),
             boot_id: tree.text("/proc/sys/kernel/random/boot_id").ok(),
@@ -121,7 +119,7 @@ impl Process {
             effective: of("CapEff").map(|text| text.trim().to_owned()),
             seccomp: of("Seccomp").and_then(|text| text.trim().parse().ok()),
             ptrace_scope,
-            descriptor: system.asked.descriptor.clone(),
+            descriptor: system.queried.descriptor.clone(),
             shm: tree.file_system("/dev/shm").ok().map(|shm| shm.device),
             imex: fabric::channels(system),
             module: module::version(system),
@@ -130,18 +128,18 @@ impl Process {
         }
     }
 
-    /// Whether it may trace any process of its user namespace.
+    /// Returns true if the process may trace any process of its user namespace.
     pub fn has_ptrace(&self) -> Option<bool> {
         let effective = u64::from_str_radix(self.effective.as_deref()?, 16).ok()?;
         Some(effective >> CAP_SYS_PTRACE & 1 == 1)
     }
 }
 
-/// Those of NVML, which shows what device nodes and cgroups allow; else those of CUDA.
+/// Returns the devices of NVML, which shows those that device nodes and cgroups allow; without NVML, those of CUDA.
 fn devices(system: &System) -> Option<Vec<Device>> {
-    let cuda = system.asked.cuda.as_ref().ok().filter(|cuda| cuda.init == 0);
+    let cuda = system.queried.cuda.as_ref().ok().filter(|cuda| cuda.init == 0);
     let of_cuda = |pci: &str| cuda.and_then(|cuda| cuda.devices.iter().find(|device| device.pci == pci));
-    let Ok(nvml) = &system.asked.nvml else {
+    let Ok(nvml) = &system.queried.nvml else {
         let plain = |device: &CudaDevice| Device {
             uuid: device.uuid.clone(),
             pci: device.pci.clone(),
@@ -167,7 +165,8 @@ fn devices(system: &System) -> Option<Vec<Device>> {
     Some(devices.collect())
 }
 
-/// What a user id of a namespace is outside, by its uid_map: lines of the first id inside, the first outside, and how many.
+/// Returns the user id outside of a namespace, by the namespace's uid_map: lines of the first id inside, the first
+/// id outside, and the count.
 fn outside(map: &str, id: u32) -> Option<u32> {
     map.lines().find_map(|line| {
         let numbers: Vec<u32> = line.split_whitespace().filter_map(|number| number.parse().ok()).collect();

@@ -1,7 +1,7 @@
 //! Machines that are made here, and what is said of them.
 
 use super::*;
-use crate::asked::{Cuda, CudaDevice, CudaPair, Descriptor};
+use crate::queries::{Cuda, CudaDevice, CudaPair, Descriptor};
 use cupeer_nvidia::nvml::machine::{Fabric, Nvml, NvmlDevice, NvmlPair};
 use cupeer_p2p::fact::of_pair;
 use std::fs;
@@ -10,19 +10,19 @@ use std::os::unix::fs::symlink;
 /// A machine below a directory.
 struct Made {
     root: tempfile::TempDir,
-    asked: Asked,
+    queried: QueryResults,
     environment: Vec<(String, String)>,
 }
 
 impl Made {
     /// A machine without GPUs whose kernel withholds nothing.
     fn new() -> Made {
-        let asked = Asked {
+        let queried = QueryResults {
             nvml: Err("libnvidia-ml.so.1: cannot open shared object file".into()),
             cuda: Err("libcuda.so.1: cannot open shared object file".into()),
             descriptor: Some(Descriptor::Taken),
         };
-        let made = Made { root: tempfile::tempdir().unwrap(), asked, environment: Vec::new() };
+        let made = Made { root: tempfile::tempdir().unwrap(), queried, environment: Vec::new() };
         for directory in [
             "sys/class/iommu",
             "sys/bus/pci/devices",
@@ -115,7 +115,7 @@ impl Made {
                 ..NvmlDevice::default()
             }
         };
-        self.asked.nvml = Ok(Nvml {
+        self.queried.nvml = Ok(Nvml {
             driver: Some("580.159.04".into()),
             devices: addresses.iter().enumerate().map(device).collect(),
             pairs: pairs.iter().map(|(from, to)| NvmlPair { from: *from, to: *to, ..pair.clone() }).collect(),
@@ -125,7 +125,7 @@ impl Made {
             uuid: uuid(i),
             fabric: Some(true),
         };
-        self.asked.cuda = Ok(Cuda {
+        self.queried.cuda = Ok(Cuda {
             init: 0,
             devices: addresses.iter().enumerate().map(device).collect(),
             pairs: pairs
@@ -136,11 +136,11 @@ impl Made {
     }
 
     fn nvml(&mut self) -> &mut Nvml {
-        self.asked.nvml.as_mut().unwrap()
+        self.queried.nvml.as_mut().unwrap()
     }
 
     fn system(self) -> (System, tempfile::TempDir) {
-        (System::new(Tree::new(self.root.path()), self.asked, self.environment), self.root)
+        (System::new(Tree::new(self.root.path()), self.queried, self.environment), self.root)
     }
 }
 
@@ -225,7 +225,7 @@ fn workstation() -> Made {
 #[test]
 fn a_domain_of_several_machines_needs_channels() {
     let mut made = workstation();
-    for device in &mut made.asked.nvml.as_mut().expect("NVML").devices {
+    for device in &mut made.queried.nvml.as_mut().expect("NVML").devices {
         device.fabric = Some(Fabric { state: 3, status: 0, cluster: "ab".into(), clique: 1 });
     }
     let (system, _root) = made.system();
@@ -233,7 +233,7 @@ fn a_domain_of_several_machines_needs_channels() {
 }
 
 #[test]
-fn what_loses_peer_writes_is_named_with_its_setting() {
+fn settings_that_lose_peer_writes_are_named() {
     let made = workstation();
     let (system, _root) = made.system();
     let facts = system.facts();
@@ -249,7 +249,7 @@ fn what_loses_peer_writes_is_named_with_its_setting() {
     for fact in facts.iter().filter(|fact| fact.verdict == Verdict::Bad) {
         assert!(fact.breaks.is_some() && fact.hint.is_some(), "{fact:?}");
     }
-    // What bears on a pair has the devices' own facts, and those of the machine.
+    // The facts about a pair include those about each device, and those about the machine.
     let pair: Vec<Fact> = of_pair(&facts, "0000:03:00.0", "0000:02:00.0").into_iter().cloned().collect();
     let names: Vec<&str> =
         pair.iter().filter(|fact| fact.verdict == Verdict::Bad).map(|fact| fact.name.as_str()).collect();
@@ -290,7 +290,7 @@ fn devices_that_the_bus_hides_are_unknown_and_not_left_out() {
 }
 
 #[test]
-fn what_only_root_may_read_is_unknown() {
+fn facts_that_only_root_may_read_are_unknown() {
     let made = workstation();
     for bridge in ["0000:00:01.0", "0000:01:00.0"] {
         made.file(&format!("/sys/bus/pci/devices/{bridge}/config"), [0; 64]);
@@ -318,7 +318,7 @@ fn nvml_and_cuda_may_disagree() {
     // CUDA_VISIBLE_DEVICES hides one from CUDA alone.
     let mut made = Made::new();
     made.driver(&["0000:02:00.0", "0000:03:00.0"], &PCIE, true);
-    made.asked.cuda.as_mut().unwrap().devices.remove(1);
+    made.queried.cuda.as_mut().unwrap().devices.remove(1);
     let (system, _root) = made.system();
     is(
         &system.facts(),
@@ -352,7 +352,7 @@ fn a_virtual_machine_and_a_device_given_to_one() {
 fn a_container_that_shows_nothing_has_nothing_guessed() {
     let root = tempfile::tempdir().unwrap();
     fs::create_dir_all(root.path().join("dev/shm")).unwrap();
-    let system = System::new(Tree::new(root.path()), Asked::nothing("nobody was asked"), Vec::new());
+    let system = System::new(Tree::new(root.path()), QueryResults::nothing("nobody was asked"), Vec::new());
     let facts = system.facts();
     let bad: Vec<_> = facts.iter().filter(|fact| fact.verdict == Verdict::Bad).collect();
     assert!(bad.is_empty(), "{bad:?}");
@@ -386,7 +386,7 @@ fn settings_of_the_devices_and_of_the_driver() {
     nvml.devices[1].compute_mode = Some(3);
     nvml.devices[1].memory = Some(96 << 30);
     nvml.devices[0].fabric = Some(Fabric { state: 2, status: 0, cluster: String::new(), clique: 0 });
-    made.asked.cuda.as_mut().unwrap().init = 802;
+    made.queried.cuda.as_mut().unwrap().init = 802;
     let (system, _root) = made.system();
     let facts = system.facts();
     is(&facts, "driver versions", Verdict::Bad, "module 580.159.04, libraries 575.1");
@@ -422,10 +422,10 @@ fn nodes_that_are_missing_or_may_not_be_used() {
 }
 
 #[test]
-fn what_the_process_is_and_may_do() {
+fn identity_and_rights_of_the_process() {
     let mut made = Made::new();
     made.file("/proc/sys/kernel/yama/ptrace_scope", "1\n");
-    made.asked.descriptor = Some(Descriptor::Refused(libc::EPERM));
+    made.queried.descriptor = Some(Descriptor::Refused(libc::EPERM));
     made.file("/proc/self/limits", "Max locked memory         8388608  8388608  bytes\n");
     made.file("/sys/class/infiniband/mlx5_0/x", "");
     made.environment = [("NCCL_P2P_DISABLE", "1"), ("HOME", "/root"), ("UCX_CUDA_IPC_CACHE", "n")]

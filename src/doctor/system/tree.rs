@@ -1,5 +1,5 @@
-//! What the kernel shows of itself in files, below a root that tests make themselves. Nothing here follows what lies outside
-//! of the root, except where the kernel's own links lead.
+//! Reads the kernel's files about itself, below a root that tests create. Reading leaves the root only through the
+//! kernel's own links.
 
 use std::ffi::{CString, OsStr};
 use std::fmt;
@@ -7,15 +7,15 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// More than any file of the kernel that is read here has.
+/// The most bytes of a file that are read.
 const LONGEST: u64 = 1 << 20;
 
-/// `/`, or a tree made like it.
+/// Root directory: `/`, or a similar tree.
 pub struct Tree {
     root: PathBuf,
 }
 
-/// Why a file says nothing.
+/// Reason why a file cannot be read.
 #[derive(Debug)]
 pub struct Withheld {
     path: String,
@@ -23,12 +23,12 @@ pub struct Withheld {
 }
 
 impl Withheld {
-    /// Whether there is no such file, which says more than that it cannot be read.
+    /// Returns true if the file does not exist. Other errors only say that it cannot be read.
     pub fn is_absent(&self) -> bool {
         matches!(self.error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
     }
 
-    /// The number of the error, where it has one.
+    /// Returns the error number, if there is one.
     pub fn errno(&self) -> Option<i32> {
         self.error.raw_os_error()
     }
@@ -51,7 +51,7 @@ impl Tree {
         Tree { root: root.into() }
     }
 
-    /// Where a path of the machine is.
+    /// Returns the place of a path of the machine.
     pub fn at(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
@@ -60,31 +60,31 @@ impl Tree {
         result.map_err(|error| Withheld { path: path.to_owned(), error })
     }
 
-    /// The bytes of a file.
+    /// Returns the bytes of a file.
     pub fn bytes(&self, path: &str) -> Known<Vec<u8>> {
         let mut bytes = Vec::new();
         let read = std::fs::File::open(self.at(path)).and_then(|f| f.take(LONGEST).read_to_end(&mut bytes));
         Tree::done(path, read.map(|_| bytes))
     }
 
-    /// The text of a file, without white space around it.
+    /// Returns the text of a file, without white space around it.
     pub fn text(&self, path: &str) -> Known<String> {
         Ok(String::from_utf8_lossy(&self.bytes(path)?).trim().to_owned())
     }
 
-    /// What a link says.
+    /// Returns the target of a link.
     pub fn link(&self, path: &str) -> Known<String> {
         let target = Tree::done(path, std::fs::read_link(self.at(path)))?;
         Ok(target.to_string_lossy().into_owned())
     }
 
-    /// The last part of what a link says.
+    /// Returns the last part of the target of a link.
     pub fn link_name(&self, path: &str) -> Known<String> {
         let target = self.link(path)?;
         Ok(target.rsplit('/').next().unwrap_or_default().to_owned())
     }
 
-    /// The names in a directory, in order.
+    /// Returns the names in a directory, in order.
     pub fn names(&self, path: &str) -> Known<Vec<String>> {
         let entries = Tree::done(path, std::fs::read_dir(self.at(path)))?;
         let mut names: Vec<String> =
@@ -97,8 +97,8 @@ impl Tree {
         self.at(path).symlink_metadata().is_ok()
     }
 
-    /// Whether this process may read and write there. The kernel asks the modes (EACCES) and the cgroup's list of devices
-    /// (EPERM), and no device is opened.
+    /// Checks that this process may read and write a device, without opening it. The kernel checks the mode (EACCES)
+    /// and the cgroup's list of devices (EPERM).
     pub fn may_use(&self, path: &str) -> Known<()> {
         let text = c_path(&self.at(path));
         // SAFETY: the path is NUL-terminated.
@@ -106,7 +106,7 @@ impl Tree {
         Tree::done(path, if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) })
     }
 
-    /// The device, the size and the free bytes of the file system that is mounted there.
+    /// Returns the device, the size, and the free bytes of the file system that contains a path.
     pub fn file_system(&self, path: &str) -> Known<FileSystem> {
         use std::os::unix::fs::MetadataExt;
         let device = Tree::done(path, self.at(path).metadata())?.dev();
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_absent_and_what_is_refused_are_told_apart() {
+    fn absent_and_refused_files_are_told_apart() {
         let place = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(place.path().join("proc/driver")).unwrap();
         let tree = Tree::new(place.path());

@@ -3,7 +3,7 @@
 //! Each open has an arrow of its own, whose number comes from the fingerprint of the handle: the first open of a
 //! handle has the fingerprint itself.
 
-use cupeer_facts::second_pass::{Exported, First, Realm};
+use cupeer_facts::first_pass::{Exported, FirstPass, HandleDomain};
 use cupeer_model::Names;
 use cupeer_record::Call;
 use cupeer_report::values;
@@ -23,7 +23,7 @@ pub struct Arrow {
 #[derive(Default)]
 pub struct Arrows {
     /// Number of opens of each handle.
-    opened: HashMap<(Realm, Object, u64), u64, foldhash::fast::RandomState>,
+    opened: HashMap<(HandleDomain, Object, u64), u64, foldhash::fast::RandomState>,
     /// Arrows of the current process's open handles, by address or event.
     open: Names<Vec<u64>, foldhash::fast::RandomState>,
 }
@@ -33,12 +33,12 @@ impl Arrows {
         self.open.clear();
     }
 
-    pub fn call(&mut self, call: &Call, realm: Realm, at: u64, first: &First) -> Vec<Arrow> {
+    pub fn call(&mut self, call: &Call, domain: HandleDomain, at: u64, first: &FirstPass) -> Vec<Arrow> {
         let Some(function) = call.function.filter(|_| call.succeeded()).map(FnId::spec) else {
             return Vec::new();
         };
         match (function.opens(), function.closes()) {
-            (Some(shared), _) => self.opens(call, realm, at, first, shared),
+            (Some(shared), _) => self.opens(call, domain, at, first, shared),
             (None, Some(closed)) => {
                 // Destroying an object closes it, even if it was opened several times.
                 let is_whole = function.ends().is_some_and(|end| !end.is_counted);
@@ -51,17 +51,17 @@ impl Arrows {
     fn opens(
         &mut self,
         call: &Call,
-        realm: Realm,
+        domain: HandleDomain,
         at: u64,
-        first: &First,
+        first: &FirstPass,
         Shared { object: kind, by, handle, .. }: Shared,
     ) -> Vec<Arrow> {
         let (Some((fingerprint, _)), Some(address)) = (values::handle(call, handle), call.number(by)) else {
             return Vec::new();
         };
         let exports = FnId::newest(|function| function.exports().is_some_and(|shared| shared.object == kind));
-        let Some(export) = first.exported(realm, kind, fingerprint, at) else { return Vec::new() };
-        let times = self.opened.entry((realm, kind, fingerprint)).or_default();
+        let Some(export) = first.exported(domain, kind, fingerprint, at) else { return Vec::new() };
+        let times = self.opened.entry((domain, kind, fingerprint)).or_default();
         let id = if *times == 0 { fingerprint } else { mix(fingerprint ^ mix(*times)) };
         *times += 1;
         self.open.bearer_or(kind, address, Vec::new).push(id);

@@ -10,10 +10,11 @@ mod writer;
 
 use anyhow::{Context, Result};
 use arrows::Arrows;
-use cupeer_facts::second_pass::{First, Realm};
+use cupeer_facts::first_pass::{FirstPass, HandleDomain};
 use cupeer_record::{Call, Clock, Event, Hit, Job, Outcome, Process};
 use cupeer_report::filter::Filter;
 use cupeer_report::moments::number;
+use cupeer_report::pending::PendingCalls;
 use cupeer_report::places::Places;
 use cupeer_report::symbols::Symbols;
 use cupeer_report::terminal::Json;
@@ -21,7 +22,6 @@ use cupeer_report::{lives, results, values};
 use cupeer_spec::uuid::Short;
 use cupeer_views::form::{About, Cleaning, Form, Given};
 use serde_json::{Map, Value};
-use std::collections::HashMap;
 use std::io::{self, ErrorKind::BrokenPipe, Write};
 use tracks::Tracks;
 use writer::Writer;
@@ -77,7 +77,7 @@ pub fn write(
     out: impl Write,
     before: impl FnOnce(u64),
 ) -> Result<()> {
-    let first = &First::read(job, filter)?;
+    let first = &FirstPass::read(job, filter)?;
     before(first.chosen());
     let began = lives::began(job);
     let mut trace = Trace {
@@ -96,7 +96,7 @@ pub fn write(
 struct Trace<'a, W: Write> {
     job: &'a Job,
     filter: &'a Filter,
-    first: &'a First<'a>,
+    first: &'a FirstPass<'a>,
     ended: u64,
     places: Places<'a>,
     tracks: Tracks,
@@ -108,7 +108,7 @@ struct Current<'a> {
     index: usize,
     process: &'a Process,
     clock: Clock,
-    realm: Realm,
+    domain: HandleDomain,
 }
 
 impl<W: Write> Trace<'_, W> {
@@ -117,7 +117,7 @@ impl<W: Write> Trace<'_, W> {
         for (index, process) in self.job.processes.iter().enumerate().filter(|(i, _)| self.filter.process(*i))
         {
             let current =
-                Current { index, process, clock: self.job.clock(process), realm: self.first.realm(index) };
+                Current { index, process, clock: self.job.clock(process), domain: self.first.domain(index) };
             self.tracks.process(index, process, &mut self.out)?;
             self.process(&current)?;
         }
@@ -152,36 +152,21 @@ impl<W: Write> Trace<'_, W> {
     }
 
     fn process(&mut self, current: &Current) -> Result<()> {
-        let mut pending: HashMap<(u32, u64), Call> = HashMap::new();
+        let mut pending = PendingCalls::default();
         self.arrows.begin();
         let events = current.process.events();
         for event in events.with_context(|| format!("failed to read {}", current.process.path.display()))? {
-            match event {
-                Event::Call(call) if call.outcome == Outcome::Pending => {
-                    pending.insert((call.stream, call.seq), call);
+            if let Event::Mark { tid, time, text } = &event {
+                let at = current.clock.realtime(*time);
+                if self.filter.shows(None, false, at) {
+                    let track = self.tracks.thread(current.index, *tid, &mut self.out)?;
+                    self.out.mark(track, at, "mark", &String::from_utf8_lossy(text), None)?;
                 }
-                Event::Call(call) => self.call(current, &call)?,
-                Event::LateEnd { stream, seq, .. } => {
-                    if let Some(mut call) = pending.remove(&(stream, seq))
-                        && call.finish(&event)
-                    {
-                        self.call(current, &call)?;
-                    }
-                }
-                Event::Use(_) => {}
-                Event::Mark { tid, time, text } => {
-                    let at = current.clock.realtime(time);
-                    if self.filter.shows(None, false, at) {
-                        let track = self.tracks.thread(current.index, tid, &mut self.out)?;
-                        self.out.mark(track, at, "mark", &String::from_utf8_lossy(&text), None)?;
-                    }
-                }
+            } else if let Some(call) = pending.completed(&event) {
+                self.call(current, &call)?;
             }
         }
-        for call in pending.values() {
-            self.call(current, call)?;
-        }
-        Ok(())
+        pending.rest().iter().try_for_each(|call| self.call(current, call))
     }
 
     fn call(&mut self, current: &Current, call: &Call) -> Result<()> {
@@ -202,7 +187,7 @@ impl<W: Write> Trace<'_, W> {
             let name = format!("{} {}", finding.severity.word(), finding.rule);
             self.out.mark(track, at, "finding", &name, Some(&args))?;
         }
-        for arrow in self.arrows.call(call, current.realm, at, self.first) {
+        for arrow in self.arrows.call(call, current.domain, at, self.first) {
             let (track, at, process, function) = match arrow.export {
                 None => (track, at, current.index, None),
                 Some((export, function)) => {

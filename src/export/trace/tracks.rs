@@ -23,9 +23,9 @@ const FIRST_THREAD: u32 = 1_000_000;
 impl Tracks {
     pub fn new(job: &Job) -> Self {
         let pids: HashSet<u32> = job.processes.iter().map(|process| process.header.pid).collect();
-        let realms: HashSet<_> =
+        let domains: HashSet<_> =
             job.processes.iter().map(|process| (process.header.boot_id, process.header.pid_ns)).collect();
-        let keeps_tids = pids.len() == job.processes.len() && realms.len() == 1;
+        let keeps_tids = pids.len() == job.processes.len() && domains.len() == 1;
         let number = |(index, process): (usize, &Process)| {
             if keeps_tids { process.header.pid } else { index as u32 + 1 }
         };

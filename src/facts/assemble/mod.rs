@@ -5,9 +5,9 @@
 //! - `part`: the parts of a job, and how they are combined.
 //! - `rows`: the facts as rows.
 //! - `whole`: all steps.
-//! - `second_pass`: the facts that a second reading of a recording needs, as for a trace.
+//! - `first_pass`: the facts that a second reading of a recording needs, as for a trace.
 
+pub mod first_pass;
 pub mod part;
 pub mod rows;
-pub mod second_pass;
 pub mod whole;

@@ -4,7 +4,7 @@
 use crate::assemble::part::JobPart;
 use crate::assemble::part::directory::{bypassed, hangs, quiet, started};
 use crate::follow::collect::Collected;
-use crate::follow::collect::Tally;
+use crate::follow::collect::ProcessStats;
 use crate::follow::functions::{Functions, Number};
 use crate::follow::{faults, pools};
 use crate::infer::{self, leaks};
@@ -22,8 +22,8 @@ use cupeer_spec::record::{meta, mode};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-/// What a record says, before all processes are seen together. Of one that `is_part` of a job, also what only others can make
-/// something of.
+/// Builds the data of one recording. If it `is_part` of a job, the data includes facts that only matter together with those
+/// of other parts.
 pub fn reduced(
     job: &Job,
     filter: &Filter,
@@ -39,13 +39,13 @@ pub fn reduced(
     let clues = infer::clues(&context, &mut places);
     let accesses = infer::accesses(&context, &all.fates);
     let (memory, memory_over_time) = infer::device_memory(&context, &mut places);
+    let allocations = context.imports().rows(&all.fates, ended);
     let groups = all.failures.groups(&all.functions, &all.fates, &all.stacks, &all.made_by, &mut places);
     let Collected { failures, functions: names, fates, stacks, made_by, .. } = &mut all;
     let (failures, failures_more) = failures.rows(names, fates, stacks, made_by, &mut places);
     let processes = processes(job, filter, &all, &mut places, ended);
     let leaks = leaks::rows(&all, job, &mut places, filter, ended);
-    let allocations = all.virtual_memory.rows(&all.fates, ended);
-    let pools = pools::rows(all.virtual_memory.processes(), &all.fates);
+    let pools = pools::rows(&all.memories, &all.fates);
     let record = whole(job, &all, filter, began, ended);
     // There may be very many, and symbols take their time: libraries and offsets have to do.
     let mut nameless = Nameless;
@@ -62,10 +62,10 @@ pub fn reduced(
         callers,
         callers_more,
         found,
-        faults: faults::rows(job, fired, &all.functions, &all.fates),
-        handles: all
-            .ledger
-            .rows(&all.fates, accesses, |entry| all.allocators.of(entry, &job.processes, &all.stacks)),
+        faults: faults::rows(job, fired),
+        handles: all.ledger.rows(&all.fates, accesses, |entry| {
+            all.allocators.allocator_of(entry, &job.processes, &all.stacks)
+        }),
         handles_more: 0,
         handles_more_bytes: 0,
         allocations,
@@ -106,12 +106,12 @@ fn whole(job: &Job, all: &Collected, filter: &Filter, began_ns: u64, ended_ns: u
     modes.sort_unstable();
     modes.dedup();
     let mut problems: Vec<String> = job.problems.iter().map(ToString::to_string).collect();
-    for (process, tally) in job.processes.iter().zip(&all.tallies) {
+    for (process, stats) in job.processes.iter().zip(&all.stats) {
         let path = process.path.display();
-        problems.extend(tally.problem.iter().map(|problem| format!("{path} {problem}")));
+        problems.extend(stats.problem.iter().map(|problem| format!("{path} {problem}")));
         problems.extend(process.text(meta::MISSING).map(|missing| format!("{path}: {missing}")));
         problems.extend(process.ends_early().map(|how| format!("{path} {how}")));
-        problems.extend(unknown_ends(tally, &all.functions).map(|which| format!("{path} {which}")));
+        problems.extend(unknown_ends(stats, &all.functions).map(|which| format!("{path} {which}")));
     }
     for table in job.tables.iter().filter(|table| table.refused > 0) {
         let text = "had no room for some of what was open";
@@ -124,14 +124,14 @@ fn whole(job: &Job, all: &Collected, filter: &Filter, began_ns: u64, ended_ns: u
         running: all.fates.iter().any(|fate| fate.alive == Some(true)),
         mode: match modes[..] {
             [mode] => mode,
-            // What begins without a file has a ring.
+            // A recording without files is a ring.
             [] => "ring",
             _ => "mixed",
         },
         dropped: job.processes.iter().any(record::Process::has_dropped),
         hosts: Vec::new(),
-        events: all.tallies.iter().map(|tally| tally.events).sum(),
-        repeated: all.tallies.iter().fold(0, |all, tally| all.saturating_add(tally.repeated)),
+        events: all.stats.iter().map(|stats| stats.events).sum(),
+        repeated: all.stats.iter().fold(0, |all, stats| all.saturating_add(stats.repeated)),
         lost: job.processes.iter().fold(0, |all, process| all.saturating_add(process.header.lost)),
         commands: job.commands.clone(),
         started: job.started.iter().map(started).collect(),
@@ -139,7 +139,7 @@ fn whole(job: &Job, all: &Collected, filter: &Filter, began_ns: u64, ended_ns: u
         hangs: hangs(&job.hangs),
         quiet: Vec::new(),
         problems,
-        matching: (!filter.given.is_empty()).then(|| all.tallies.iter().map(|tally| tally.chosen).sum()),
+        matching: (!filter.given.is_empty()).then(|| all.stats.iter().map(|stats| stats.chosen).sum()),
         filters: filter.given.clone(),
         in_part: !filter.chooses_all_calls(),
     };
@@ -148,9 +148,9 @@ fn whole(job: &Job, all: &Collected, filter: &Filter, began_ns: u64, ended_ns: u
 }
 
 /// That some calls have no end in a record that lacks calls: a sentence without a subject.
-fn unknown_ends(tally: &Tally, functions: &Functions) -> Option<String> {
-    let (number, tid) = tally.unknown_ends.first()?;
-    let calls = counted(tally.unknown_ends.len() as u64, "call");
+fn unknown_ends(stats: &ProcessStats, functions: &Functions) -> Option<String> {
+    let (number, tid) = stats.unknown_ends.first()?;
+    let calls = counted(stats.unknown_ends.len() as u64, "call");
     let first = functions.name(*number);
     Some(format!("does not show whether {calls} returned, the first of them {first} in thread {tid}"))
 }
@@ -173,13 +173,13 @@ fn processes(job: &Job, filter: &Filter, all: &Collected, places: &mut Places, e
     let ordinal = |device: &record::Device| Ordinal { ordinal: device.ordinal, uuid: Uuid(device.uuid) };
     let own_boot = record::host::boot_id();
     let are_others = job.are_others();
-    let rows = job.processes.iter().zip(&all.tallies).enumerate().map(|(index, (process, tally))| {
+    let rows = job.processes.iter().zip(&all.stats).enumerate().map(|(index, (process, stats))| {
         let header = &process.header;
-        let (end, became) = became(process, tally.last_seen, job.clock(process));
+        let (end, became) = became(process, stats.last_seen, job.clock(process));
         let exit = Exit::of(all.fates[index].alive, end, are_others[index]);
         let unknown = unknown(process, exit.kind, own_boot == Some(header.boot_id));
-        // What is asked for may be a time at which it still ran.
-        let has_ended = exit.has_ended() && !tally.goes_on;
+        // The filter may end at a time at which the process was still running.
+        let has_ended = exit.has_ended() && !stats.goes_on;
         let ended_by_ns = all.fates[index].ended_by.filter(|_| has_ended);
         Process {
             proc: all.fates[index].proc.clone(),
@@ -195,9 +195,9 @@ fn processes(job: &Job, filter: &Filter, all: &Collected, places: &mut Places, e
             variables: variables(process),
             mode: mode_word(process),
             reached_limit: process.reached_limit(),
-            events: tally.events,
-            repeated: tally.repeated,
-            injected: tally.injected,
+            events: stats.events,
+            repeated: stats.repeated,
+            injected: stats.injected,
             lost: header.lost,
             exit,
             ran_until_ns: has_ended.then_some(all.fates[index].ran_until),
@@ -205,16 +205,14 @@ fn processes(job: &Job, filter: &Filter, all: &Collected, places: &mut Places, e
             asked: all.fates[index].asked.clone().filter(|_| has_ended),
             became,
             began_ns: began_at(job, process),
-            last_call: tally.last_call.map(|(number, tid, at_ns)| LastCall {
-                function: all.functions.name(number),
-                tid,
-                at_ns,
-                caller: matches!(exit.kind, ExitKind::Signal | ExitKind::Died).then(|| {
-                    let last = &tally.last_stack;
-                    places.made(index, last.ticks, &last.frames, &last.python).0
-                }),
+            last_call: stats.last_call.as_ref().map(|last| LastCall {
+                function: all.functions.name(last.function),
+                tid: last.tid,
+                at_ns: last.at,
+                caller: matches!(exit.kind, ExitKind::Signal | ExitKind::Died)
+                    .then(|| places.made(index, last.ticks, &last.frames, &last.python).0),
             }),
-            pending: pending(job, index, tally, all, places, ended),
+            pending: pending(job, index, stats, all, places, ended),
             unrecorded: match filter.chooses_all_calls() && !process.has_dropped() {
                 true => unrecorded(process, index, &all.functions),
                 false => Vec::new(),
@@ -246,7 +244,7 @@ fn unknown(process: &record::Process, exit: ExitKind, is_here: bool) -> Unknown 
     all.into_iter().filter(|(_, is_unknown, _)| *is_unknown).map(|(name, _, why)| (name, why)).collect()
 }
 
-/// The variables that a record has. None that may be a secret, whoever wrote the record.
+/// The variables of a recording, without possible secrets.
 fn variables(process: &record::Process) -> BTreeMap<String, String> {
     let is_told = |(name, _): &&(String, String)| !meta::is_secret(name.as_bytes());
     process.variables.iter().filter(is_told).cloned().collect()
@@ -255,7 +253,7 @@ fn variables(process: &record::Process) -> BTreeMap<String, String> {
 fn pending(
     job: &Job,
     index: usize,
-    tally: &Tally,
+    stats: &ProcessStats,
     all: &Collected,
     places: &mut Places,
     ended: u64,
@@ -274,12 +272,12 @@ fn pending(
             injected_by: call.stopped_by().map(|hit| hit.rule.clone()),
             release: call.stopped_by().and_then(|hit| faults::label(hit, &rules)),
             args: values::args(call),
-            runtime: all.made_by.of(index, call.tid, call.seq),
+            runtime: all.made_by.parent_of(index, call.tid, call.seq),
             caller,
             stack,
         }
     };
-    tally.pending.iter().map(row).collect()
+    stats.pending.iter().map(row).collect()
 }
 
 /// The devices of all processes.

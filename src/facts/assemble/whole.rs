@@ -93,7 +93,7 @@ pub fn broken(dir: &Path) -> Result<BTreeSet<String>> {
     let certain = Confidence::Certain.word();
     let is_broken =
         |finding: &Finding| finding.severity != Severity::Note.word() && finding.confidence == certain;
-    Ok(of(dir)?
+    Ok(report_of(dir)?
         .findings
         .into_iter()
         .filter(is_broken)
@@ -102,7 +102,7 @@ pub fn broken(dir: &Path) -> Result<BTreeSet<String>> {
 }
 
 /// The whole report of a record, without single failures and without names of functions.
-fn of(dir: &Path) -> Result<Report> {
+fn report_of(dir: &Path) -> Result<Report> {
     let job = Job::open(dir)?;
     read(&job, &Filter::all(&job), Keep::default(), None)
 }

@@ -68,14 +68,14 @@ pub fn has_kernels_that_wait(allocator: Allocator) -> bool {
     names.contains(&allocator.name)
 }
 
-/// What the processes of a record may have made memory with.
+/// The libraries that may have allocated the memory of a recording.
+#[derive(Default)]
 pub struct Allocators {
-    /// Of each process, whether one of [`KNOWN`] was there.
+    /// For each process, true if it loaded one of [`KNOWN`].
     has_known: Vec<bool>,
 }
 
 impl Allocators {
-    /// Of these processes.
     pub fn new(processes: &[Process]) -> Allocators {
         let has_known = |process: &Process| process.libraries.iter().any(|library| known(library).is_some());
         Allocators { has_known: processes.iter().map(has_known).collect() }
@@ -91,18 +91,18 @@ impl Allocators {
     }
 
     /// The allocator of what one of them exported.
-    pub fn of(&self, entry: &Entry, processes: &[Process], stacks: &Stacks) -> Option<Allocator> {
+    pub fn allocator_of(&self, entry: &Entry, processes: &[Process], stacks: &Stacks) -> Option<Allocator> {
         let export = entry.export.as_deref()?;
-        let process = processes.get(export.process as usize)?;
-        let (_, ticks, frames, _) = stacks.get(export.stack?);
+        let process = processes.get(export.process)?;
+        let (_, ticks, frames, _) = stacks.get(export.last.site.stack);
         let found =
             |name: &'static str, certainty| (!name.is_empty()).then_some(Allocator { name, certainty });
         let known = frames.iter().find_map(|frame| known(process.library_at(*frame, *ticks)?));
         match (entry.kind, known) {
             (Object::Memory, Some(known)) => found(known.memory, known.certainty),
             (Object::Allocation, Some(known)) => found(known.allocation, known.certainty),
-            // What none of these can have made, the driver's own has made.
-            (Object::Memory, None) if !self.has_known[export.process as usize] => {
+            // No known library can have created it, so the driver's own allocator did.
+            (Object::Memory, None) if !self.has_known[export.process] => {
                 found(Allocator::PLAIN, Certainty::Probable)
             }
             (Object::Pool | Object::Pointer, _) => found("cudaMallocAsync", Certainty::Certain),

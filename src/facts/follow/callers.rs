@@ -4,7 +4,7 @@
 //! merged as soon as it has been read. The caller is the place that called the driver; in a program that uses the
 //! runtime as a shared library, that place is in the runtime.
 
-use crate::follow::functions::{End, Functions, Number};
+use crate::follow::functions::{End, Functions, Number, Times};
 use cupeer_record::Process;
 use cupeer_report::durations::Durations;
 use cupeer_report::model::{Caller, Place};
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
-/// The most callers that are told apart, over all functions and results.
+/// The most callers with sums of their own, over all functions and results.
 const MOST: usize = 1 << 14;
 
 /// Calls of one process, while it is read.
@@ -32,10 +32,10 @@ pub struct Callers {
     more: u64,
 }
 
-/// The function, the result, and where the caller lies: the library and the place in it, or the address.
+/// The function, the result, and the caller: the library and the offset in it, or the address.
 type Key = (Number, Option<i32>, Option<(String, Vec<u8>)>, u64);
 
-/// Where a caller was seen: the process, the time, and the address.
+/// A process in which a caller was seen, with the time and the address.
 type Seen = (usize, u64, u64);
 
 #[derive(Default, Clone, Serialize, Deserialize)]
@@ -47,26 +47,12 @@ pub struct Sum {
 }
 
 impl OwnCallers {
-    /// Counts a call.
+    /// Counts a call, and the calls that repeated it.
     #[inline]
-    pub fn count(&mut self, number: Number, end: End, caller: u64, ticks: u64) {
-        let (result, ns) = match end {
-            End::Returned(result, ns) => (Some(result), ns),
-            // How long it took says nothing.
-            End::Pending | End::Unknown | End::Unwound => (None, None),
-        };
+    pub fn count(&mut self, number: Number, end: End, times: Times, caller: u64, ticks: u64) {
+        let result = if let End::Returned(result) = end { Some(result) } else { None };
         let (_, sum) = self.0.entry((number, result, caller)).or_insert_with(|| (ticks, Sum::default()));
-        sum.calls += 1;
-        ns.into_iter().for_each(|ns| sum.durations.add(ns));
-    }
-}
-
-impl OwnCallers {
-    /// Counts calls that failed as one did that was counted before.
-    pub fn repeat(&mut self, number: Number, result: i32, caller: u64, calls: u64, took: Option<(u64, u64)>) {
-        let Some((_, sum)) = self.0.get_mut(&(number, Some(result), caller)) else { return };
-        sum.calls = sum.calls.saturating_add(calls);
-        took.into_iter().for_each(|(total, longest)| sum.durations.add_run(calls, total, longest));
+        sum.calls = sum.calls.saturating_add(times.add_to(&mut sum.durations));
     }
 }
 
@@ -111,7 +97,7 @@ impl Sum {
     }
 }
 
-/// What is known of the calls of one caller, with all that it takes to put it together with what others know.
+/// Calls of one caller, in a form that can be added to those of other parts of a job.
 #[derive(Serialize, Deserialize)]
 pub struct CallerSum {
     function: Rc<str>,

@@ -1,6 +1,7 @@
 //! The contexts that one process created itself, by the place that created them.
 
-use crate::follow::memory::{At, Birth};
+use crate::follow::ledger::CallSite;
+use crate::follow::memory::Birth;
 use cupeer_model::Names;
 use cupeer_record::Call;
 use cupeer_report::places::Stack;
@@ -8,7 +9,6 @@ use cupeer_spec::effect::Object;
 use cupeer_spec::function::FnId;
 use std::collections::HashMap;
 
-/// Of one process.
 #[derive(Default)]
 pub struct Contexts {
     /// The number that each place has created.
@@ -26,20 +26,20 @@ pub struct Context {
 
 impl Contexts {
     /// Notes a call that succeeded.
-    pub fn call(&mut self, function: FnId, call: &Call, time: u64, at: impl FnOnce() -> At) {
+    pub fn call(&mut self, function: FnId, call: &Call, time: u64, made: impl FnOnce() -> CallSite) {
         let spec = function.spec();
         let number = |argument| call.number(argument);
         if let Some(handle) = spec.creates_context().and_then(|(by, _)| number(by)) {
-            let at = at();
-            let made = self.made.entry(at.site.stack).or_default();
-            let birth = Birth { ordinal: *made, at };
+            let call = made();
+            let made = self.made.entry(call.site.stack).or_default();
+            let birth = Birth { ordinal: *made, call };
             *made += 1;
             // The former one of this handle was destroyed.
             let _ = self.alive.give(Object::Context, handle, Context { birth, used: None });
         } else if let Some(end) = spec.ends_context().filter(|end| end.object == Object::Context) {
             number(end.by).map(|handle| self.alive.take(Object::Context, handle));
         } else if let Some(context) = call.details.context.filter(|_| !self.alive.is_empty())
-            && self.alive.bearer(Object::Context, context).is_some_and(|known| known.birth.at.time < time)
+            && self.alive.bearer(Object::Context, context).is_some_and(|known| known.birth.call.at < time)
             && let Some(mut known) = self.alive.take(Object::Context, context)
         {
             known.used = known.used.max(Some(time));

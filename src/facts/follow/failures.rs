@@ -5,7 +5,7 @@
 use crate::follow::faults::{Cause, MOST_NAMES};
 use crate::follow::functions::{Functions, Number};
 use crate::follow::ledger::Site;
-use crate::follow::ledger::settle::Fate;
+use crate::follow::ledger::settle::ProcessEnd;
 use crate::follow::runtime::MadeBy;
 use cupeer_record::{Call, Clock};
 use cupeer_report::expected::{Question, Standing};
@@ -16,26 +16,25 @@ use cupeer_report::{results, values};
 use cupeer_rules::probes::Probe;
 use std::collections::{BTreeMap, HashMap};
 
+#[derive(Default)]
 pub struct Failures {
     most: usize,
     first: BTreeMap<Order, SingleFailure>,
     count: u64,
     groups: HashMap<Key, Group, foldhash::fast::RandomState>,
-    /// Those of which what comes later tells whether they are expected, by the probe, the process, and what it asked.
+    /// Failures that later calls may explain, by process and question.
     open: HashMap<(usize, Question), Open>,
     rules: Numbered,
 }
 
-/// What failures have in common that are kept as one: process, function, result, place, whose doing they are, and the probe
-/// that they answer.
-type Key = (usize, Number, i32, Stack, Cause, Option<Probe>);
+/// Key of failures that are counted as one: process, function, result, place, cause, and the probe that they answer.
+type Key = (usize, Number, i32, Stack, Cause, Option<&'static Probe>);
 
 /// Failures that may be expected: the probe, and their groups.
-type Open = (Probe, Vec<(Key, Group)>);
+type Open = (&'static Probe, Vec<(Key, Group)>);
 
-/// What failures of all processes have in common that are one row: function, result, caller, whose doing they are, and the
-/// probe that they answer.
-type Alike = (Number, i32, Place, Cause, Option<Probe>);
+/// Key of failures that share a row, over all processes: function, result, caller, cause, and why they are expected.
+type Alike = (Number, i32, Place, Cause, Option<&'static str>);
 
 /// The order of single failures: when they began, their process, their stream and their number there.
 type Order = (u64, usize, u32, u64);
@@ -52,20 +51,21 @@ struct SingleFailure {
 #[derive(Clone, Copy)]
 pub struct Group {
     pub count: u64,
-    /// How many of them have stacks of their own.
+    /// Number of them whose stack was recorded.
     pub stacks: u64,
     /// When the first began, and the last.
     pub first: u64,
     pub last: u64,
     usual: bool,
-    /// The first.
+    /// The first of them, and its process.
     pub site: Site,
+    process: usize,
 }
 
 impl Group {
     fn add(&mut self, other: Group) {
         if other.first < self.first {
-            self.site = other.site;
+            (self.site, self.process) = (other.site, other.process);
         }
         self.count = self.count.saturating_add(other.count);
         self.stacks = self.stacks.saturating_add(other.stacks);
@@ -76,11 +76,10 @@ impl Group {
 impl Failures {
     /// None yet; of single ones, `most` are kept.
     pub fn new(most: usize) -> Self {
-        let (first, groups, rules) = (BTreeMap::new(), HashMap::default(), Numbered::default());
-        Failures { most, first, count: 0, groups, open: HashMap::new(), rules }
+        Failures { most, ..Failures::default() }
     }
 
-    /// Notes a call that failed, because of what a fault plan had changed where `follows_fault` says so.
+    /// Notes a call that failed. `follows_fault` is true if it failed because of an earlier fault.
     #[allow(clippy::too_many_arguments)]
     pub fn add(
         &mut self,
@@ -105,12 +104,12 @@ impl Failures {
             true => Cause::Followed,
             false => Cause::Driver,
         };
-        let site = Site::of(call, stack, false);
+        let site = Site::new(call, stack, false);
         let stacks = u64::from(call.has_own_stack());
-        let new = Group { count: call.times(), stacks, first: at, last, usual, site };
+        let new = Group { count: call.times(), stacks, first: at, last, usual, site, process };
         let key = |probe| (process, number, result, stack, cause, probe);
         match standing {
-            // What follows a fault, a fault plan asked.
+            // A failure that follows a fault shows nothing about the program.
             Standing::Open(probe, question) if cause == Cause::Driver => {
                 let (_, open) = self.open.entry((process, question)).or_insert((probe, Vec::new()));
                 match open.iter_mut().find(|(known, _)| *known == key(None)) {
@@ -139,7 +138,8 @@ impl Failures {
         self.groups.entry(key).and_modify(|group| group.add(new)).or_insert(new);
     }
 
-    /// What a process has asked was a probe: its failures are expected. Gives the function, result and number of each group.
+    /// Notes that calls of a process were a probe, so their failures are expected. Returns the function, the result, and the
+    /// number of each group.
     pub fn answered(&mut self, process: usize, question: Question) -> Vec<(Number, i32, u64)> {
         let Some((probe, groups)) = self.open.remove(&(process, question)) else { return Vec::new() };
         let answered = groups.into_iter().map(|((process, number, result, stack, cause, _), group)| {
@@ -149,7 +149,7 @@ impl Failures {
         answered.collect()
     }
 
-    /// What is open now stays so: these are failures as others are.
+    /// Counts failures whose probe was never answered as ordinary failures.
     pub fn settle(&mut self) {
         for (key, group) in std::mem::take(&mut self.open).into_values().flat_map(|(_, groups)| groups) {
             self.group(key, group);
@@ -160,7 +160,7 @@ impl Failures {
     pub fn rows(
         &mut self,
         functions: &Functions,
-        fates: &[Fate],
+        fates: &[ProcessEnd],
         stacks: &Stacks,
         made_by: &MadeBy,
         places: &mut Places,
@@ -185,7 +185,7 @@ impl Failures {
                 injected_by: failure.call.injected_by().map(str::to_owned),
                 follows_fault: failure.cause == Cause::Followed,
                 driver_message: message.map(|bytes| String::from_utf8_lossy(bytes).into_owned()),
-                runtime: made_by.of(process, failure.call.tid, failure.call.seq),
+                runtime: made_by.parent_of(process, failure.call.tid, failure.call.seq),
                 caller,
                 stack,
             }
@@ -193,20 +193,19 @@ impl Failures {
         (rows.collect(), more)
     }
 
-    /// The failures of a function that fault plans have nothing to do with, and that are no part of what programs do when
-    /// all is well, with process and result.
-    pub fn of(&self, number: Number) -> impl Iterator<Item = (usize, i32, &Group)> {
+    /// Returns the unexpected failures of a function, with process and result. Failures because of fault plans are left out.
+    pub fn of_function(&self, number: Number) -> impl Iterator<Item = (usize, i32, &Group)> {
         self.groups.iter().filter_map(move |((process, known, result, _, cause, probe), group)| {
             let is_one = *known == number && *cause == Cause::Driver && !group.usual && probe.is_none();
             is_one.then_some((*process, *result, group))
         })
     }
 
-    /// All by function, result and caller: those that tell of something first, then the most frequent.
+    /// Returns all failures by function, result and caller: problems first, then the most frequent.
     pub fn groups(
         &self,
         functions: &Functions,
-        fates: &[Fate],
+        fates: &[ProcessEnd],
         stacks: &Stacks,
         made_by: &MadeBy,
         places: &mut Places,
@@ -214,42 +213,41 @@ impl Failures {
         let mut joined: BTreeMap<Alike, (Group, Vec<usize>)> = BTreeMap::new();
         for ((process, number, result, stack, cause, probe), group) in &self.groups {
             let (caller, _) = places.stack(stacks, *stack);
-            let key = (*number, *result, caller, *cause, *probe);
+            let key = (*number, *result, caller, *cause, probe.map(|probe| probe.why));
             match joined.get_mut(&key) {
                 Some((sum, processes)) => {
-                    sum.count = sum.count.saturating_add(group.count);
-                    sum.stacks = sum.stacks.saturating_add(group.stacks);
-                    (sum.first, sum.last) = (sum.first.min(group.first), sum.last.max(group.last));
+                    sum.add(*group);
                     processes.push(*process);
                 }
                 None => drop(joined.insert(key, (*group, vec![*process]))),
             }
         }
-        let row =
-            |((number, result, caller, cause, probe), (sum, mut processes)): (Alike, (Group, Vec<usize>))| {
-                let expected = probe.map(Probe::why);
-                let runtime = made_by.of(processes[0], sum.site.tid, sum.site.seq);
-                processes.sort_unstable();
-                processes.dedup();
-                let injected_by = if let Cause::Rule(rule) = cause { rule } else { None };
-                FailureGroup {
-                    function: functions.name(number),
-                    result: results::name(Functions::id(number), result),
-                    count: sum.count,
-                    stacks: sum.stacks,
-                    injected: matches!(cause, Cause::Rule(_)),
-                    injected_by: injected_by.map(|rule| self.rules.name(rule)),
-                    follows_fault: cause == Cause::Followed,
-                    first_ns: sum.first,
-                    last_ns: sum.last,
-                    procs: processes.iter().take(MOST_PROCS).map(|p| fates[*p].proc.clone()).collect(),
-                    procs_more: processes.len().saturating_sub(MOST_PROCS) as u64,
-                    runtime,
-                    caller,
-                    usual: sum.usual || expected.is_some(),
-                    expected,
-                }
-            };
+        let row = |((number, result, caller, cause, expected), (sum, mut processes)): (
+            Alike,
+            (Group, Vec<usize>),
+        )| {
+            let runtime = made_by.parent_of(sum.process, sum.site.tid, sum.site.seq);
+            processes.sort_unstable();
+            processes.dedup();
+            let injected_by = if let Cause::Rule(rule) = cause { rule } else { None };
+            FailureGroup {
+                function: functions.name(number),
+                result: results::name(Functions::id(number), result),
+                count: sum.count,
+                stacks: sum.stacks,
+                injected: matches!(cause, Cause::Rule(_)),
+                injected_by: injected_by.map(|rule| self.rules.name(rule)),
+                follows_fault: cause == Cause::Followed,
+                first_ns: sum.first,
+                last_ns: sum.last,
+                procs: processes.iter().take(MOST_PROCS).map(|p| fates[*p].proc.clone()).collect(),
+                procs_more: processes.len().saturating_sub(MOST_PROCS) as u64,
+                runtime,
+                caller,
+                usual: sum.usual || expected.is_some(),
+                expected,
+            }
+        };
         let mut rows: Vec<FailureGroup> = joined.into_iter().map(row).collect();
         rows.sort_by_key(FailureGroup::order);
         rows

@@ -1,13 +1,12 @@
-//! Fault plans: what each fault did, and which calls it changed.
+//! Fault plans: the effect of each fault, and the first calls that it changed.
 //!
 //! It reads the files of counters, and the faults that calls name. Nobody is to blame for an injected failure, so
 //! everything else in a report omits it.
 
-use crate::follow::fault_hits::{At, FirstHits};
-use crate::follow::functions::Functions;
-use crate::follow::ledger::settle::Fate;
-use cupeer_record::{Call, FaultRule, Hit, Job};
+use cupeer_record::{Call, FaultRule, Hit, Job, Outcome, deeds};
 pub use cupeer_report::model::Fault;
+use cupeer_report::model::{FaultHit, MOST_HITS, Proc};
+use cupeer_report::results;
 use cupeer_spec::env;
 use cupeer_spec::fault::{Error, Plan};
 use cupeer_spec::function::FnId;
@@ -19,7 +18,7 @@ use std::rc::Rc;
 pub const MOST_NAMES: usize = 1 << 12;
 
 /// Returns the rows of all faults: those of files in the order of their plans, then those that only calls name.
-pub fn rows(job: &Job, fired: Fired, functions: &Functions, fates: &[Fate]) -> Vec<Fault> {
+pub(crate) fn rows(job: &Job, fired: Fired) -> Vec<Fault> {
     let is_set = |(name, value): &(String, String)| name == env::DRY_RUN && value == "1";
     let is_dry = job.processes.iter().any(|process| process.variables.iter().any(is_set));
     let mut rows = of_rules(job.fault_rules(), is_dry);
@@ -37,10 +36,11 @@ pub fn rows(job: &Job, fired: Fired, functions: &Functions, fates: &[Fate]) -> V
         })
         .collect();
     rows.extend(others);
-    // Rules of one name, whose text differs from host to host, cannot be told apart by their calls: the first has them.
+    // Calls do not tell apart faults of one name whose text differs from host to host: the first of them has the calls.
     for (name, rule) in fired.0 {
         if let Some(row) = rows.iter_mut().find(|row| row.name == *name) {
-            (row.hits, row.hits_more) = rule.first.rows(functions, fates);
+            row.hits_more = rule.chosen - rule.first.len() as u64;
+            row.hits = rule.first.into_values().collect();
         }
     }
     rows
@@ -64,7 +64,7 @@ pub fn of_rules(rules: Vec<FaultRule>, dry_run: bool) -> Vec<Fault> {
 
 /// Number of times that each fault fired, counted from the recorded calls.
 #[derive(Default)]
-pub struct Fired(BTreeMap<Rc<str>, Times>);
+pub(crate) struct Fired(BTreeMap<Rc<str>, Times>);
 
 #[derive(Default)]
 struct Times {
@@ -72,14 +72,46 @@ struct Times {
     processes: u64,
     last: Option<usize>,
     is_dry: bool,
-    first: FirstHits,
+    /// The first calls at which it fired, by their order in the job.
+    first: BTreeMap<Order, FaultHit>,
+    /// Number of calls at which it fired that the filters choose.
+    chosen: u64,
+}
+
+/// The order of calls at which a fault fired: when they began, process, stream, number there, and number of the hit.
+type Order = (u64, usize, u32, u64, u64);
+
+/// A call at which faults fired.
+pub(crate) struct FaultedCall<'a> {
+    pub at: u64,
+    pub process: usize,
+    pub proc: &'a str,
+    pub function: Rc<str>,
+    pub call: &'a Call,
+}
+
+impl FaultedCall<'_> {
+    fn row(&self, hit: &Hit) -> FaultHit {
+        FaultHit {
+            time_ns: self.at,
+            proc: Proc::from(self.proc),
+            tid: self.call.tid,
+            seq: self.call.seq,
+            function: self.function.clone(),
+            count: hit.what.count,
+            did: deeds(hit.what.did).collect(),
+            driver_result: driver_result(self.call, hit)
+                .map(|result| results::name(self.call.function, result)),
+            waited_ns: hit.what.waited,
+        }
+    }
 }
 
 impl Fired {
     /// Counts the hits of a call. If the call `is_chosen`, also keeps it while the fault has few. Takes processes one
     /// after the other.
-    pub fn add(&mut self, at: &At, is_chosen: bool) {
-        let At { process, call, .. } = *at;
+    pub fn add(&mut self, faulted: &FaultedCall, is_chosen: bool) {
+        let FaultedCall { at, process, call, .. } = *faulted;
         for hit in &call.details.hits {
             if !self.0.contains_key(&*hit.rule) {
                 if self.0.len() >= MOST_NAMES {
@@ -93,10 +125,37 @@ impl Fired {
             rule.processes += u64::from(rule.last != Some(process));
             rule.last = Some(process);
             if is_chosen {
-                rule.first.add(at, hit);
+                rule.add_first((at, process, call.stream, call.seq, rule.chosen), || faulted.row(hit));
             }
         }
     }
+}
+
+impl Times {
+    /// Adds a call, and drops the latest of too many.
+    fn add_first(&mut self, order: Order, row: impl FnOnce() -> FaultHit) {
+        self.chosen += 1;
+        if self.first.len() == MOST_HITS {
+            if self.first.last_key_value().is_some_and(|(last, _)| *last < order) {
+                return;
+            }
+            self.first.pop_last();
+        }
+        self.first.insert(order, row());
+    }
+}
+
+/// Returns the result of the driver; `None` if the driver was not called, or has not returned.
+fn driver_result(call: &Call, hit: &Hit) -> Option<i32> {
+    let Outcome::Returned(result) = call.outcome else { return None };
+    let hits = &call.details.hits;
+    if hits.iter().any(|hit| hit.has(did::NOT_CALLED)) {
+        return None;
+    }
+    // A hit that is recorded before the call does not know its result.
+    let changed = |hit: &&Hit| hit.has(did::ERROR | did::OUT | did::DENIED) && !hit.has(did::DRY);
+    let known = hits.iter().find(changed).unwrap_or(hit);
+    Some(if call.injected { known.what.driver_result } else { result })
 }
 
 /// Source of a failure, as far as fault plans are concerned.
@@ -133,7 +192,7 @@ pub fn label_of(rule: &FaultRule) -> Option<String> {
     plan.rules.into_iter().find_map(|rule| rule.action.hang)
 }
 
-/// Whether the result of a rule is not documented for one of its functions, but was seen there.
+/// Returns true if the result of a fault is not documented for one of its functions, but was seen there.
 fn has_seen_result(rule: &FaultRule) -> bool {
     let Ok(plan) = Plan::parse(rule.plan(), &rule.text) else { return false };
     plan.rules.iter().any(|rule| {

@@ -10,18 +10,20 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// The number of a function in a report: its index in the table, and from there on what the table does not know.
+/// The number of a function in a report: its index in the table; larger numbers are functions that the table does not have.
 pub type Number = usize;
 
+#[derive(Default)]
 pub struct Functions {
     names: Vec<Rc<str>>,
     sums: Vec<Option<Box<Sum>>>,
 }
 
+#[derive(Default)]
 struct Sum {
     calls: u64,
     failures: Vec<(i32, u64)>,
-    /// The same without those that had nothing left to end.
+    /// The failures without those that only found an object that had ended already.
     wrong: Vec<(i32, u64)>,
     injected: u64,
     pending: u64,
@@ -31,21 +33,41 @@ struct Sum {
     by_process: Vec<u64>,
 }
 
-/// How a call counts.
+/// The end of a call, as the sums count it.
 #[derive(Clone, Copy)]
 pub enum End {
-    /// It has not.
+    /// It has not ended.
     Pending,
-    /// It may have, and the record lacks what would say so.
+    /// It may have ended: the recording lacks its end.
     Unknown,
     /// An exception went through it.
     Unwound,
-    /// With a result, after so many nanoseconds, where that is asked for.
-    Returned(i32, Option<u64>),
+    /// It returned a result.
+    Returned(i32),
+}
+
+/// Durations of a call in nanoseconds, and the number of calls that repeated its failure.
+#[derive(Clone, Copy, Default)]
+pub struct Times {
+    /// The duration, if the call returned and durations are requested.
+    pub ns: Option<u64>,
+    pub repeats: u64,
+    /// The sum and the maximum of the durations of the repeated calls, if they are requested.
+    pub repeated_ns: Option<(u64, u64)>,
+}
+
+impl Times {
+    /// Adds the durations. Returns the number of calls.
+    pub fn add_to(self, durations: &mut Durations) -> u64 {
+        self.ns.into_iter().for_each(|ns| durations.add(ns));
+        let repeated = self.repeated_ns.into_iter();
+        repeated.for_each(|(total, longest)| durations.add_run(self.repeats, total, longest));
+        self.repeats.saturating_add(1)
+    }
 }
 
 impl Functions {
-    /// The number of fork, of which findings tell, and which is no call.
+    /// The number of fork, which findings name although it is no function of the driver.
     pub const FORK: Number = FUNCTION_COUNT;
 
     pub fn new() -> Self {
@@ -71,37 +93,39 @@ impl Functions {
         (number < FUNCTION_COUNT).then(|| FnId::at(number))
     }
 
-    /// Counts a call. Of one that `is_told` of already, a failure is not the program's second one.
-    pub fn count(&mut self, number: Number, process: usize, end: End, injected: bool, is_told: bool) {
-        let sum = self.sums[number].get_or_insert_with(Sum::new);
-        sum.calls += 1;
-        match sum.by_process.get_mut(process) {
-            Some(calls) => *calls += 1,
-            None => {
-                sum.by_process.resize(process + 1, 0);
-                sum.by_process[process] = 1;
-            }
+    /// Counts a call. If `is_told`, its failure was counted already.
+    pub fn count(
+        &mut self,
+        number: Number,
+        process: usize,
+        end: End,
+        times: Times,
+        injected: bool,
+        is_told: bool,
+    ) {
+        let sum = self.sums[number].get_or_insert_default();
+        let calls = times.add_to(&mut sum.durations);
+        sum.calls = sum.calls.saturating_add(calls);
+        if sum.by_process.len() <= process {
+            sum.by_process.resize(process + 1, 0);
         }
+        sum.by_process[process] = sum.by_process[process].saturating_add(calls);
         sum.injected += u64::from(injected);
         match end {
             End::Pending => sum.pending += 1,
             End::Unknown => {}
             End::Unwound => sum.unwound += 1,
-            End::Returned(result, ns) => {
-                ns.into_iter().for_each(|ns| sum.durations.add(ns));
-                if result != 0 {
-                    results::count(&mut sum.failures, result, 1);
-                    let is_wrong =
-                        || injected || !Self::id(number).is_some_and(|id| id.spec().is_over(result));
-                    if !is_told && is_wrong() {
-                        results::count(&mut sum.wrong, result, 1);
-                    }
+            End::Returned(0) => {}
+            End::Returned(result) => {
+                results::count(&mut sum.failures, result, calls);
+                if !is_told && (injected || !is_over(number, result)) {
+                    results::count(&mut sum.wrong, result, calls);
                 }
             }
         }
     }
 
-    /// So many failures of a function were answers to probes: nothing was wrong.
+    /// Takes back failures that were expected answers to probes.
     pub fn expected(&mut self, number: Number, result: i32, count: u64) {
         let wrong = self.sums[number].as_mut().map(|sum| &mut sum.wrong);
         wrong.into_iter().for_each(|wrong| {
@@ -110,28 +134,6 @@ impl Functions {
                 *all > 0
             });
         });
-    }
-
-    /// Counts calls that failed as one did that was counted before. `took` is how long they took together, and the longest.
-    pub fn repeat(
-        &mut self,
-        number: Number,
-        process: usize,
-        result: i32,
-        calls: u64,
-        took: Option<(u64, u64)>,
-        is_told: bool,
-    ) {
-        let Some(sum) = &mut self.sums[number] else { return };
-        sum.calls = sum.calls.saturating_add(calls);
-        if let Some(own) = sum.by_process.get_mut(process) {
-            *own = own.saturating_add(calls);
-        }
-        took.into_iter().for_each(|(total, longest)| sum.durations.add_run(calls, total, longest));
-        results::count(&mut sum.failures, result, calls);
-        if !is_told && !Self::id(number).is_some_and(|id| id.spec().is_over(result)) {
-            results::count(&mut sum.wrong, result, calls);
-        }
     }
 
     /// The calls of a function by process; processes that are not there have none.
@@ -151,20 +153,12 @@ impl Functions {
     }
 }
 
-impl Sum {
-    fn new() -> Box<Self> {
-        Box::new(Sum {
-            calls: 0,
-            failures: Vec::new(),
-            wrong: Vec::new(),
-            injected: 0,
-            pending: 0,
-            unwound: 0,
-            durations: Durations::default(),
-            by_process: Vec::new(),
-        })
-    }
+/// Returns true if a result means that an object had ended already.
+fn is_over(number: Number, result: i32) -> bool {
+    Functions::id(number).is_some_and(|id| id.spec().is_over(result))
+}
 
+impl Sum {
     fn named(self, function: Rc<str>, id: Option<FnId>) -> FunctionSum {
         FunctionSum {
             function,
@@ -180,8 +174,8 @@ impl Sum {
     }
 }
 
-/// What is known of a function, with all that it takes to put it together with what others know.
-#[derive(Serialize, Deserialize)]
+/// Calls of one function, in a form that can be added to those of other parts of a job.
+#[derive(Default, Serialize, Deserialize)]
 pub struct FunctionSum {
     pub function: Rc<str>,
     pub calls: u64,
@@ -197,11 +191,6 @@ pub struct FunctionSum {
 }
 
 impl FunctionSum {
-    /// Of one that was not called.
-    pub fn none(function: Rc<str>) -> Self {
-        Sum::new().named(function, None)
-    }
-
     /// Adds what is known of the same function in other processes, which come behind so many of these.
     pub fn add(&mut self, other: FunctionSum, processes: usize) {
         let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
@@ -259,9 +248,10 @@ mod tests {
     fn percentiles_are_right_to_a_hundredth() {
         let mut functions = Functions::new();
         for i in 1..=1000 {
-            functions.count(0, 0, End::Returned(0, Some(i * 1000)), false, false);
+            let times = Times { ns: Some(i * 1000), ..Times::default() };
+            functions.count(0, 0, End::Returned(0), times, false, false);
         }
-        functions.count(0, 1, End::Pending, false, false);
+        functions.count(0, 1, End::Pending, Times::default(), false, false);
         let row = &rows(&functions.sums(), &[None, None])[0];
         let near = |value: Option<u64>, wanted: u64| value.unwrap().abs_diff(wanted) <= wanted / 100;
         assert!(near(row.p50_ns, 500_000) && near(row.p99_ns, 990_000), "{:?} {:?}", row.p50_ns, row.p99_ns);
@@ -274,7 +264,7 @@ mod tests {
         let mut functions = Functions::new();
         let number = functions.number("cuFuture");
         assert_eq!(functions.number("cuFuture"), number);
-        functions.count(number, 0, End::Returned(999_999, Some(1)), true, false);
+        functions.count(number, 0, End::Returned(999_999), Times::default(), true, false);
         let row = &rows(&functions.sums(), &[Some(0)])[0];
         assert_eq!((&*row.function, row.injected, row.failed()), ("cuFuture", 1, 1));
         assert_eq!(row.failures["999999"], 1);

@@ -5,11 +5,11 @@
 //! memory of the exporter, once; the processes that hold it are named beside it.
 
 use crate::follow::judged::UNSEEN;
-use crate::follow::ledger::settle::Fate;
+use crate::follow::ledger::settle::ProcessEnd;
 use crate::follow::ledger::{Import, Ledger, Time};
 use crate::follow::memory::book::{Kind, Place, Sum};
-use crate::follow::memory::{Location, Source};
-use crate::follow::virtual_memory::{Joined, Origin, Until, VirtualMemory};
+use crate::follow::memory::{Location, Memory, Source};
+use crate::follow::virtual_memory::{ImportGraph, Origin, Until};
 use cupeer_report::model::Uuid;
 use cupeer_report::places::Stack;
 use cupeer_spec::effect::Object;
@@ -46,7 +46,7 @@ pub struct Holding {
     pub address: Option<u64>,
     pub bytes: u64,
     pub count: u64,
-    /// How many allocations were made there, with those that were freed; `None` if that is not known.
+    /// Number of allocations that were created there, including freed ones; `None` if unknown.
     pub made: Option<u64>,
     /// The processes that keep it, each with the fingerprint by which it has it (0 if unknown). Empty if its owner has it.
     pub holders: Vec<(usize, u64)>,
@@ -54,22 +54,26 @@ pub struct Holding {
     pub is_sure: bool,
 }
 
-/// The bytes of one process and kind at the times of a [`Series`].
-pub struct Line {
-    pub process: usize,
-    pub kind: Kind,
-    pub state: State,
-    pub bytes: Vec<u64>,
-}
+/// Memory of one process, kind, and state.
+type Line = (usize, Kind, State);
 
 /// Memory on one device over time.
 pub struct Series {
     pub times: Vec<u64>,
-    pub lines: Vec<Line>,
+    /// The bytes of each line at these times.
+    pub lines: BTreeMap<Line, Vec<u64>>,
+}
+
+impl Holding {
+    /// Returns a holding without any memory.
+    pub fn new(process: usize, kind: Kind, state: State) -> Self {
+        let (stack, address, made, holders) = (None, None, None, Vec::new());
+        Holding { process, kind, state, stack, address, bytes: 0, count: 0, made, holders, is_sure: true }
+    }
 }
 
 /// An allocation that a process keeps although its owner freed it.
-struct Kept {
+struct RetainedMemory {
     owner: usize,
     /// The allocation: its number, or the fingerprint of its handle.
     id: (Object, u64),
@@ -96,39 +100,39 @@ struct Unused {
 
 /// Memory of all processes of a job.
 pub struct Holdings<'a> {
-    memory: &'a VirtualMemory,
-    fates: &'a [Fate],
-    kept: Vec<Kept>,
+    memories: &'a [Memory],
+    fates: &'a [ProcessEnd],
+    kept: Vec<RetainedMemory>,
     unused: Vec<Unused>,
 }
 
 impl<'a> Holdings<'a> {
     /// Reads the books of all processes. `knows_all` is true of processes whose imports by others were all seen.
     pub fn new(
-        memory: &'a VirtualMemory,
+        imports: &ImportGraph<'a>,
         ledger: &Ledger,
-        fates: &'a [Fate],
+        fates: &'a [ProcessEnd],
         knows_all: impl Fn(usize) -> bool,
     ) -> Self {
-        let joined = memory.joined();
+        let memories = imports.processes;
         let mut kept = Vec::new();
         for holder in 0..fates.len() {
-            kept_allocations(&joined, holder, fates, &mut kept);
+            kept_allocations(imports, holder, fates, &mut kept);
         }
-        kept_openings(memory, ledger, fates, &mut kept);
+        kept_openings(memories, ledger, fates, &mut kept);
         let mut unused = Vec::new();
         for process in (0..fates.len()).filter(|process| knows_all(*process)) {
-            unused_exports(&joined, process, &mut unused);
+            unused_exports(imports, process, &mut unused);
         }
-        unused_handles(memory, ledger, &knows_all, &mut unused);
-        Holdings { memory, fates, kept, unused }
+        unused_handles(memories, ledger, &knows_all, &mut unused);
+        Holdings { memories, fates, kept, unused }
     }
 
     /// Returns all memory on a device at a time, of processes for which `is_here` is true: the largest first.
     pub fn at(&self, device: Uuid, time: u64, is_here: impl Fn(usize) -> bool) -> Vec<Holding> {
         let location = Location::Device(device);
         let mut rows: Vec<Holding> = Vec::new();
-        for (process, memory) in self.memory.processes().iter().enumerate().filter(|(it, _)| is_here(*it)) {
+        for (process, memory) in self.memories.iter().enumerate().filter(|(it, _)| is_here(*it)) {
             let Some(is_sure) = self.ran(process, time) else { continue };
             let book = &memory.state.keeper.book;
             let is_sure = is_sure && book.is_exact() && !self.fates[process].has_lost;
@@ -144,21 +148,13 @@ impl<'a> Holdings<'a> {
             };
             let rest = places.iter().map(|(place, sum)| (*place, state(place), *sum));
             let all = unused.into_iter().map(|(place, sum)| (place, State::NeverImported, sum)).chain(rest);
-            let row = |(place, state, sum): (Place, State, Sum)| Holding {
-                process,
-                kind: place.kind,
-                state,
-                stack: Some(place.stack),
-                address: None,
-                bytes: sum.bytes,
-                count: sum.count,
-                made: sum.made,
-                holders: Vec::new(),
-                is_sure,
+            let row = |(place, state, Sum { count, bytes, made }): (Place, State, Sum)| {
+                let stack = Some(place.stack);
+                Holding { stack, bytes, count, made, is_sure, ..Holding::new(process, place.kind, state) }
             };
             rows.extend(all.filter(|(.., sum)| sum.bytes > 0).map(row));
         }
-        rows.extend(self.kept_at(location, time, is_here));
+        rows.extend(self.kept_rows(location, time, is_here));
         rows.sort_by_key(|row| (std::cmp::Reverse(row.bytes), row.process, row.state, row.stack));
         rows
     }
@@ -170,26 +166,17 @@ impl<'a> Holdings<'a> {
     }
 
     /// The kept memory of each owner and place, each allocation once.
-    fn kept_at(&self, location: Location, time: u64, is_here: impl Fn(usize) -> bool) -> Vec<Holding> {
-        let mut allocations: BTreeMap<(usize, Object, u64), Vec<&Kept>> = BTreeMap::new();
-        let is_kept = |it: &&Kept| it.location == location && it.since <= time && time < it.until;
-        for kept in self.kept.iter().filter(is_kept).filter(|it| is_here(it.owner)) {
+    fn kept_rows(&self, location: Location, time: u64, is_here: impl Fn(usize) -> bool) -> Vec<Holding> {
+        let mut allocations: BTreeMap<(usize, Object, u64), Vec<&RetainedMemory>> = BTreeMap::new();
+        for kept in self.kept_at(time).filter(|it| it.location == location && is_here(it.owner)) {
             allocations.entry((kept.owner, kept.id.0, kept.id.1)).or_default().push(kept);
         }
         let mut rows: BTreeMap<(usize, Kind, Option<Stack>), Holding> = BTreeMap::new();
         for kept in allocations.values() {
             let first = kept[0];
             let row = rows.entry((first.owner, first.kind, first.stack)).or_insert_with(|| Holding {
-                process: first.owner,
-                kind: first.kind,
-                state: State::Kept,
                 stack: first.stack,
-                address: None,
-                bytes: 0,
-                count: 0,
-                made: None,
-                holders: Vec::new(),
-                is_sure: true,
+                ..Holding::new(first.owner, first.kind, State::Kept)
             });
             row.bytes += kept.iter().map(|it| it.bytes).max().unwrap_or(0);
             row.count += 1;
@@ -205,18 +192,20 @@ impl<'a> Holdings<'a> {
 
     /// Returns the bytes on a device that a holder keeps of an owner at a time.
     pub fn kept_by(&self, holder: usize, owner: usize, device: Uuid, time: u64) -> u64 {
-        let is_it = |it: &&Kept| {
-            (it.holder, it.owner, it.location) == (holder, owner, Location::Device(device))
-                && it.since <= time
-                && time < it.until
-        };
-        self.kept.iter().filter(is_it).map(|it| it.bytes).sum()
+        let key = (holder, owner, Location::Device(device));
+        let its = self.kept_at(time).filter(|it| (it.holder, it.owner, it.location) == key);
+        its.map(|it| it.bytes).sum()
+    }
+
+    /// Returns all memory that is kept at a time.
+    fn kept_at(&self, time: u64) -> impl Iterator<Item = &RetainedMemory> {
+        self.kept.iter().filter(move |it| it.since <= time && time < it.until)
     }
 
     /// Returns the device on which importers keep most at a time.
     pub fn most_kept(&self, time: u64) -> Option<Uuid> {
         let mut devices: BTreeMap<Uuid, u64> = BTreeMap::new();
-        for it in self.kept.iter().filter(|it| it.since <= time && time < it.until) {
+        for it in self.kept_at(time) {
             let Some(device) = it.location.device() else { continue };
             *devices.entry(device).or_default() += it.bytes;
         }
@@ -225,7 +214,7 @@ impl<'a> Holdings<'a> {
 
     /// Returns all devices on which processes, for which `is_here` is true, have had memory.
     pub fn devices(&self, is_here: impl Fn(usize) -> bool) -> BTreeSet<Uuid> {
-        let books = self.memory.processes().iter().enumerate().filter(|(process, _)| is_here(*process));
+        let books = self.memories.iter().enumerate().filter(|(process, _)| is_here(*process));
         let changes = books.flat_map(|(_, memory)| memory.state.keeper.book.changes());
         changes.filter_map(|(place, _)| place.location.device()).collect()
     }
@@ -233,8 +222,8 @@ impl<'a> Holdings<'a> {
     /// Returns memory of processes, for which `is_here` is true, on a device over time, at no more than [`MOST_POINTS`] times.
     pub fn over_time(&self, device: Uuid, is_here: impl Fn(usize) -> bool) -> Series {
         let location = Location::Device(device);
-        let mut changes: Vec<(u64, (usize, Kind, State), i64)> = Vec::new();
-        for (process, memory) in self.memory.processes().iter().enumerate().filter(|(it, _)| is_here(*it)) {
+        let mut changes: Vec<(u64, Line, i64)> = Vec::new();
+        for (process, memory) in self.memories.iter().enumerate().filter(|(it, _)| is_here(*it)) {
             let own = memory.state.keeper.book.changes().filter(|(place, _)| place.location == location);
             let own = own.filter(|(place, _)| place.kind != Kind::Pooled);
             let mut left: BTreeMap<Kind, i64> = BTreeMap::new();
@@ -246,7 +235,7 @@ impl<'a> Holdings<'a> {
             let ended = left.into_iter().filter(|_| end != u64::MAX);
             changes.extend(ended.map(|(kind, bytes)| (end, (process, kind, State::InUse), -bytes)));
         }
-        let mut spans: BTreeMap<(usize, Object, u64), (&Kept, u64, u64)> = BTreeMap::new();
+        let mut spans: BTreeMap<(usize, Object, u64), (&RetainedMemory, u64, u64)> = BTreeMap::new();
         for it in self.kept.iter().filter(|it| it.location == location && is_here(it.owner)) {
             let span = spans.entry((it.owner, it.id.0, it.id.1)).or_insert((it, it.since, it.until));
             (span.1, span.2) = (span.1.min(it.since), span.2.max(it.until));
@@ -261,35 +250,25 @@ impl<'a> Holdings<'a> {
     }
 }
 
-/// Builds a series from changes in the order of time: of each part of it, the state at its end.
-fn series(changes: &[(u64, (usize, Kind, State), i64)]) -> Series {
+/// Builds a series from changes in the order of time. Changes in one of at most [`MOST_POINTS`] equal parts of the time become one.
+fn series(changes: &[(u64, Line, i64)]) -> Series {
     let (first, last) = (changes.first().map_or(0, |it| it.0), changes.last().map_or(0, |it| it.0));
     let width = ((last - first) / (MOST_POINTS as u64 - 1)).max(1);
-    let keys: BTreeSet<(usize, Kind, State)> = changes.iter().map(|change| change.1).collect();
-    let mut now: BTreeMap<_, i64> = keys.iter().map(|key| (*key, 0)).collect();
-    let mut times = Vec::new();
-    let mut lines: Vec<Line> = keys
-        .iter()
-        .map(|(process, kind, state)| Line {
-            process: *process,
-            kind: *kind,
-            state: *state,
-            bytes: Vec::new(),
-        })
-        .collect();
-    for (index, (at, key, bytes)) in changes.iter().enumerate() {
-        *now.entry(*key).or_default() += bytes;
-        let part = |at: u64| (at - first) / width;
-        if changes.get(index + 1).is_none_or(|next| part(next.0) != part(*at)) {
-            times.push(*at);
-            lines.iter_mut().zip(now.values()).for_each(|(line, now)| line.bytes.push((*now).max(0) as u64));
+    let part = |at: u64| (at - first) / width;
+    let mut sums: BTreeMap<Line, i64> = changes.iter().map(|(_, line, _)| (*line, 0)).collect();
+    let mut series = Series { times: Vec::new(), lines: BTreeMap::new() };
+    for changes in changes.chunk_by(|one, next| part(one.0) == part(next.0)) {
+        changes.iter().for_each(|(_, line, bytes)| *sums.entry(*line).or_default() += bytes);
+        series.times.extend(changes.last().map(|(at, ..)| *at));
+        for (line, sum) in &sums {
+            series.lines.entry(*line).or_default().push((*sum).max(0) as u64);
         }
     }
-    Series { times, lines }
+    series
 }
 
 /// When a process had ended at the latest; as far as the recording shows, it runs forever if that is not known.
-fn ends(fate: &Fate) -> u64 {
+fn ends(fate: &ProcessEnd) -> u64 {
     match fate.alive {
         Some(false) => fate.ended_by.unwrap_or(fate.last_seen.saturating_add(UNSEEN)),
         _ => u64::MAX,
@@ -297,20 +276,25 @@ fn ends(fate: &Fate) -> u64 {
 }
 
 /// Adds the allocations of others that a process keeps although their owners have released them.
-fn kept_allocations(joined: &Joined, holder: usize, fates: &[Fate], all: &mut Vec<Kept>) {
-    for held in joined.held(holder) {
-        let Some(found) = joined.kept(holder, &held, fates) else { continue };
+fn kept_allocations(
+    imports: &ImportGraph,
+    holder: usize,
+    fates: &[ProcessEnd],
+    all: &mut Vec<RetainedMemory>,
+) {
+    for held in imports.held(holder) {
+        let Some(found) = imports.kept(holder, &held, fates) else { continue };
         let Origin::Known(owner, number) = held.origin else { continue };
         let (until, sure_until) = match found.until {
             Until::Now => (u64::MAX, u64::MAX),
             Until::GivenUp(at) => (at, at),
             Until::Exit(at) => (ends(&fates[holder]), at.max(fates[holder].ran_until)),
         };
-        all.push(Kept {
+        all.push(RetainedMemory {
             owner,
             id: (Object::Allocation, number.into()),
             kind: Kind::Mapped,
-            stack: joined.allocation(held.origin).and_then(|allocation| allocation.history.made),
+            stack: imports.allocation(held.origin).and_then(|allocation| allocation.history.stack()),
             location: held.location,
             bytes: held.bytes,
             holder,
@@ -323,23 +307,23 @@ fn kept_allocations(joined: &Joined, holder: usize, fates: &[Fate], all: &mut Ve
 }
 
 /// Adds the memory that processes have open although their exporters have freed it.
-fn kept_openings(memory: &VirtualMemory, ledger: &Ledger, fates: &[Fate], all: &mut Vec<Kept>) {
+fn kept_openings(memories: &[Memory], ledger: &Ledger, fates: &[ProcessEnd], all: &mut Vec<RetainedMemory>) {
     for entry in ledger.handles().iter().filter(|entry| entry.kind.is_memory()) {
         let Some(export) = entry.export.as_deref() else { continue };
         let Some(freed) = export.ended.and_then(|ended| ended.at) else { continue };
-        let owner = export.process as usize;
-        let made = memory.processes()[owner].state.keeper.book.exported(entry.fingerprint);
+        let owner = export.process;
+        let made = memories[owner].state.keeper.book.exported(entry.fingerprint);
         for import in entry.imports.iter().filter(|import| import.process != export.process) {
             for time in &import.times {
                 let Some((until, sure_until)) = open_until(fates, import, time) else { continue };
-                all.extend((freed.max(time.opened) < until).then(|| Kept {
+                all.extend((freed.max(time.opened) < until).then(|| RetainedMemory {
                     owner,
                     id: (entry.kind, entry.fingerprint),
                     kind: made.map_or(Kind::Memory, |place| place.kind),
                     stack: made.map(|place| place.stack),
                     location: export.device.map_or(Location::Unknown, Location::Device),
                     bytes: export.bytes.unwrap_or(0),
-                    holder: import.process as usize,
+                    holder: import.process,
                     fingerprint: entry.fingerprint,
                     since: freed.max(time.opened),
                     until,
@@ -351,8 +335,8 @@ fn kept_openings(memory: &VirtualMemory, ledger: &Ledger, fates: &[Fate], all: &
 }
 
 /// Returns until when an importer had something open, and until when that is certain. `None` if the recording does not show it.
-fn open_until(fates: &[Fate], import: &Import, time: &Time) -> Option<(u64, u64)> {
-    let fate = &fates[import.process as usize];
+fn open_until(fates: &[ProcessEnd], import: &Import, time: &Time) -> Option<(u64, u64)> {
+    let fate = &fates[import.process];
     match time.ended {
         Some(ended) => ended.at.map(|at| (at, at)),
         None if fate.has_lost || time.kept.is_some() => None,
@@ -362,17 +346,17 @@ fn open_until(fates: &[Fate], import: &Import, time: &Time) -> Option<(u64, u64)
 }
 
 /// Adds the allocations that a process exported and no process imported.
-fn unused_exports(joined: &Joined, process: usize, all: &mut Vec<Unused>) {
-    let memory = &joined.processes[process];
+fn unused_exports(imports: &ImportGraph, process: usize, all: &mut Vec<Unused>) {
+    let memory = &imports.processes[process];
     for own in memory.allocations() {
         let history = &own.history;
-        let (Source::Made(location), Some(stack)) = (history.source, history.made) else { continue };
-        let is_imported = history.exports.iter().any(|export| joined.is_imported(memory.realm, *export));
+        let (Source::Made(location), Some(stack)) = (history.source, history.stack()) else { continue };
+        let is_imported = history.exports.iter().any(|export| imports.is_imported(memory.domain, *export));
         if history.exports.is_empty() || history.unknown_exports > 0 || is_imported || own.team.is_some() {
             continue;
         }
         let kind = if own.mappings > 0 { Kind::Mapped } else { Kind::Unmapped };
-        let (since, until) = (history.since, history.ended.unwrap_or(u64::MAX));
+        let (since, until) = (history.since(), history.ended.unwrap_or(u64::MAX));
         let place = Place { kind, location, stack };
         all.push(Unused { process, place, bytes: own.bytes, since, until });
     }
@@ -380,15 +364,15 @@ fn unused_exports(joined: &Joined, process: usize, all: &mut Vec<Unused>) {
 
 /// Adds the memory that processes exported by handles and no process opened.
 fn unused_handles(
-    memory: &VirtualMemory,
+    memories: &[Memory],
     ledger: &Ledger,
     knows_all: &impl Fn(usize) -> bool,
     all: &mut Vec<Unused>,
 ) {
     let mut known = BTreeSet::new();
     for (entry, export) in ledger.exports().filter(|(entry, _)| entry.kind == Object::Memory) {
-        let (process, since) = (export.process as usize, export.first.1);
-        let place = memory.processes()[process].state.keeper.book.exported(entry.fingerprint);
+        let (process, since) = (export.process, export.first.at);
+        let place = memories[process].state.keeper.book.exported(entry.fingerprint);
         let (Some(place), Some(bytes)) = (place, export.bytes) else { continue };
         let until = export.ended.map_or(u64::MAX, |ended| ended.at.unwrap_or(0));
         if entry.imports.is_empty() && knows_all(process) && known.insert((process, export.address, since)) {

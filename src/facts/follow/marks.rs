@@ -1,6 +1,6 @@
 //! The marks that programs set with `cupeer_mark`.
 
-use crate::follow::ledger::settle::Fate;
+use crate::follow::ledger::settle::ProcessEnd;
 use cupeer_report::model::Mark;
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ pub const MOST: usize = 10_000;
 /// Marks as they are read.
 #[derive(Default)]
 pub struct Marks {
-    kept: Vec<(u64, u32, u32, String)>,
+    kept: Vec<(u64, usize, u32, String)>,
     more: u64,
 }
 
@@ -18,7 +18,7 @@ impl Marks {
     /// One of a process.
     pub fn add(&mut self, process: usize, tid: u32, at: u64, text: &[u8]) {
         if self.kept.len() < MOST {
-            self.kept.push((at, process as u32, tid, String::from_utf8_lossy(text).into_owned()));
+            self.kept.push((at, process, tid, String::from_utf8_lossy(text).into_owned()));
         } else {
             self.more += 1;
         }
@@ -39,10 +39,10 @@ impl Marks {
     }
 
     /// The rows in order of time, and how many more marks there are.
-    pub fn rows(mut self, fates: &[Fate]) -> (Vec<Mark>, u64) {
+    pub fn rows(mut self, fates: &[ProcessEnd]) -> (Vec<Mark>, u64) {
         self.kept.sort();
-        let row = |(time_ns, process, tid, text): (u64, u32, u32, String)| Mark {
-            proc: fates[process as usize].proc.clone(),
+        let row = |(time_ns, process, tid, text): (u64, usize, u32, String)| Mark {
+            proc: fates[process].proc.clone(),
             tid,
             time_ns,
             text,
@@ -52,4 +52,4 @@ impl Marks {
 }
 
 /// Marks by process and by what they say without digits: the first of them, and when they were made.
-pub type Repeated<'a> = BTreeMap<(u32, String), (&'a str, Vec<u64>)>;
+pub type Repeated<'a> = BTreeMap<(usize, String), (&'a str, Vec<u64>)>;

@@ -2,20 +2,20 @@
 //! IPC.
 
 use crate::follow::ledger::Ledger;
-use crate::follow::ledger::settle::Fate;
+use crate::follow::ledger::settle::ProcessEnd;
 use cupeer_record::{Call, Outcome};
 use cupeer_report::model::{Peer, Unknown, Uuid};
 use cupeer_report::results;
 use cupeer_report::values::Ending;
-use cupeer_spec::effect::{Object, Question, Subject};
+use cupeer_spec::effect::{Object, Query, Subject};
 use cupeer_spec::function::{FnId, Group};
 use cupeer_spec::results::Result;
 use std::collections::{BTreeMap, HashMap};
 
-/// What a device may do with the memory of another one.
+/// Access of one device to the memory of another.
 #[derive(Clone, Copy, Default)]
 pub struct Reach {
-    /// How many mappings it was given access to, and to how many it has it now.
+    /// Number of mappings to which it got access, and of those to which it has access now.
     pub granted: u64,
     pub on: u64,
     /// When it last got some, and when it had no more.
@@ -33,7 +33,7 @@ impl Reach {
     }
 }
 
-/// Two devices: who accesses whom. `None` where it is not known.
+/// Two devices: the one that has access, and the one whose memory it accesses. `None` if unknown.
 type Devices = (Option<Uuid>, Option<Uuid>);
 
 #[derive(Default)]
@@ -112,13 +112,13 @@ impl Sum {
         }
     }
 
-    /// Whether opening failed, not because of a fault plan, and nothing has been open since.
+    /// Returns true if an open failed without a fault, and nothing has been open since.
     fn is_unmapped(&self) -> bool {
         self.last_failed.is_some_and(|last| self.open_until < last)
     }
 }
 
-/// Whether the matrix cares for a function.
+/// Returns true if the peer matrix counts calls of a function.
 #[inline]
 pub fn concerns(function: FnId) -> bool {
     let function = function.spec();
@@ -138,13 +138,13 @@ impl Peers {
         uuid: impl Fn(Option<i32>) -> Option<Uuid>,
     ) {
         let spec = function.spec();
-        // Of a copy that a fault plan chose, and that may stay on one device, nothing more is known.
+        // A fault plan chose this copy. It may stay on one device.
         if spec.uses_memory() && call.details.devices.1.is_none() {
             return;
         }
         let ordinal = |argument| call.number(argument).map(|ordinal| ordinal as i32);
         let pair = match spec.asks() {
-            Some(Question { device, peer: Some(peer), .. }) => (ordinal(device), ordinal(peer)),
+            Some(Query { device, peer: Some(peer), .. }) => (ordinal(device), ordinal(peer)),
             _ if spec.ends_context().is_some() => {
                 if let Some(ending) = Ending::of(function, call).filter(|_| call.succeeded()) {
                     self.end(process, &ending, at, uuid);
@@ -201,7 +201,7 @@ impl Peers {
     pub fn add_ipc(&mut self, ledger: &Ledger) {
         for (import, export) in ledger.each_pair() {
             let to = export.and_then(|export| export.device);
-            let number = self.number(import.process as usize, (import.device, to));
+            let number = self.number(import.process, (import.device, to));
             let sum = &mut self.all[number];
             sum.opened += import.opened;
             for (result, count) in &import.failed {
@@ -227,13 +227,13 @@ impl Peers {
         pairs.into_iter().any(|pair| enabled(pair).is_some())
     }
 
-    /// How often a process copied from the memory of one device to that of another, and how many bytes.
+    /// Returns the number of copies of a process from the memory of one device to that of another, and their bytes.
     pub fn copied(&self, process: usize, from: Uuid, to: Uuid) -> (u64, u64) {
         let number = self.sums.get(&(process, (Some(from), Some(to))));
         number.map_or((0, 0), |number| (self.all[*number].copies, self.all[*number].copied))
     }
 
-    /// What a process was told last about access from one device to another.
+    /// Returns the driver's last answer to a process about access from one device to another.
     pub fn can_access(&self, process: usize, from: Uuid, to: Uuid) -> Option<bool> {
         self.all[*self.sums.get(&(process, (Some(from), Some(to))))?].can_access
     }
@@ -244,7 +244,7 @@ impl Peers {
         unmapped.filter_map(|((process, (from, to)), _)| Some((*process, (*from)?, (*to)?)))
     }
 
-    pub fn rows(&self, fates: &[Fate]) -> Vec<Peer> {
+    pub fn rows(&self, fates: &[ProcessEnd]) -> Vec<Peer> {
         self.sums
             .iter()
             .map(|((process, (from, to)), number)| {

@@ -2,13 +2,12 @@
 //! the whole recording shows.
 
 use crate::follow::functions::Number;
-use crate::follow::ledger::Site;
+use crate::follow::ledger::{CallSite, Site};
 use cupeer_record as record;
 use cupeer_report::model::{Allocator, Uuid};
 use cupeer_report::places::Stack;
 use cupeer_rules::reason::Reason;
 use cupeer_rules::{Cache, Confidence, Severity};
-use cupeer_spec::function::FnId;
 use std::rc::Rc;
 
 /// The first of findings of one kind, and how many there are.
@@ -50,27 +49,37 @@ pub struct PendingFinding {
 }
 
 impl PendingFinding {
-    /// Returns a finding about one call: its function and result, its process, its place, and its time.
-    pub fn of(
-        reason: &Reason,
-        confidence: Confidence,
-        (function, result): (FnId, i32),
-        process: u32,
-        (site, at): (Site, u64),
-    ) -> Self {
+    /// Returns a finding about one call of a process, and its result.
+    pub fn new(reason: &Reason, confidence: Confidence, process: usize, call: CallSite, result: i32) -> Self {
         PendingFinding {
-            rule: reason.rule().spec().name().into(),
             message: reason.to_string(),
             hint: reason.hint().into(),
+            count: 1,
+            ..Self::empty(reason.rule().spec().name().into(), confidence, process, call, Some(result))
+        }
+    }
+
+    /// Returns a finding without words that has not been counted.
+    pub fn empty(
+        rule: Rc<str>,
+        confidence: Confidence,
+        process: usize,
+        CallSite { function, site, at }: CallSite,
+        result: Option<i32>,
+    ) -> Self {
+        PendingFinding {
+            rule,
+            message: String::new(),
+            hint: String::new(),
             confidence,
             argument: None,
             function: function as Number,
-            result: Some(result),
-            processes: vec![process as usize],
+            result,
+            processes: vec![process],
             site,
             at,
             last: at,
-            count: 1,
+            count: 0,
             driver_message: None,
             recorded: Vec::new(),
             objects: Vec::new(),
@@ -86,8 +95,8 @@ impl PendingFinding {
     /// Adds why that is by design, and its setting, if a cache alone has it open.
     pub fn with_cache(mut self, cache: Option<Cache>) -> Self {
         if let Some(cache) = cache {
-            self.message += &format!("; {}", cache.why());
-            self.hint = cache.hint().into();
+            self.message += &format!("; {}", cache.why);
+            self.hint = cache.hint.into();
         }
         PendingFinding { cache, ..self }
     }
@@ -112,8 +121,13 @@ pub struct PendingObject {
 }
 
 impl PendingObject {
-    /// Returns the object of a call.
-    pub fn of(role: u32, process: usize, site: Option<Site>, at: Option<u64>) -> Self {
+    /// Returns the object of a call of a process.
+    pub fn new(role: u32, process: usize, CallSite { site, at, .. }: CallSite) -> Self {
+        Self::at(role, process, Some(site), Some(at))
+    }
+
+    /// Returns the object of a call whose place and time may be unknown.
+    pub fn at(role: u32, process: usize, site: Option<Site>, at: Option<u64>) -> Self {
         let (tid, stack) = (site.map(|site| site.tid), site.map(|site| site.stack));
         PendingObject { role, process, tid, at, stack, ..PendingObject::default() }
     }
@@ -123,10 +137,8 @@ impl PendingObject {
 #[derive(Clone)]
 pub struct PendingAccess {
     pub process: usize,
-    pub function: FnId,
-    pub site: Site,
+    pub call: CallSite,
     pub stream: Option<String>,
     pub bytes: u64,
     pub offset: u64,
-    pub at: u64,
 }

@@ -1,7 +1,7 @@
 //! The table of memory pools: all pools that processes shared or let other devices access.
 
-use crate::follow::ledger::Realm;
-use crate::follow::ledger::settle::Fate;
+use crate::follow::ledger::HandleDomain;
+use crate::follow::ledger::settle::ProcessEnd;
 use crate::follow::memory::{Memory, PoolHistory};
 use crate::follow::peers::Peers;
 use crate::follow::peers::Reach;
@@ -22,16 +22,27 @@ pub fn order(rows: &mut Vec<model::Pool>) {
     rows.truncate(MOST);
 }
 
+/// The pools that processes exported, each with its process, by the fingerprint of the handle.
+type Exported<'a> = HashMap<(HandleDomain, u64), (usize, &'a OwnPool)>;
+
+fn exported(processes: &[Memory]) -> Exported<'_> {
+    let mut all = Exported::new();
+    for (process, memory) in processes.iter().enumerate() {
+        for pool in memory.state.pools.each() {
+            all.extend(pool.history.exports.iter().map(|export| ((memory.domain, *export), (process, pool))));
+        }
+    }
+    all
+}
+
 /// Adds the access that devices have to the pools of others to the matrix: each pool counts as one mapping.
 pub fn add_reach(processes: &[Memory], peers: &mut Peers) {
-    let mut homes = HashMap::new();
-    for (realm, pool) in processes.iter().flat_map(pools_of) {
-        homes.extend(pool.history.exports.iter().map(|export| ((realm, *export), pool.history.device)));
-    }
+    let exported = exported(processes);
     for (process, memory) in processes.iter().enumerate() {
-        for (realm, pool) in pools_of(memory) {
+        for pool in memory.state.pools.each() {
             let PoolHistory { device, destroyed, imported_as, access, .. } = &pool.history;
-            let to = homes.get(&(realm, *imported_as)).copied().flatten().or(*device);
+            let owner = exported.get(&(memory.domain, *imported_as));
+            let to = owner.and_then(|(_, pool)| pool.history.device).or(*device);
             for (from, (flags, at)) in access.iter().filter(|(from, _)| Some(**from) != to) {
                 let is_on = *flags != 0 && destroyed.is_none();
                 let off = if *flags == 0 { Some(*at) } else { *destroyed };
@@ -42,36 +53,32 @@ pub fn add_reach(processes: &[Memory], peers: &mut Peers) {
     }
 }
 
-fn pools_of(memory: &Memory) -> impl Iterator<Item = (Realm, &OwnPool)> {
-    memory.state.pools.each().map(|pool| (memory.realm, pool))
-}
-
-/// The rows.
-pub fn rows(processes: &[Memory], fates: &[Fate]) -> Vec<model::Pool> {
-    let mut exported = HashMap::new();
-    let mut importers: Importers = HashMap::new();
+/// Returns the rows.
+pub fn rows(processes: &[Memory], fates: &[ProcessEnd]) -> Vec<model::Pool> {
+    let exported = exported(processes);
+    let mut importers: HashMap<(HandleDomain, u64), Vec<usize>> = HashMap::new();
     for (process, memory) in processes.iter().enumerate() {
-        for (realm, pool) in pools_of(memory) {
-            let exports = pool.history.exports.iter();
-            exported.extend(exports.map(|export| ((realm, *export), (process, pool))));
-            if pool.history.imported_as != 0 {
-                importers.entry((realm, pool.history.imported_as)).or_default().push(process);
-            }
+        for pool in memory.state.pools.each().filter(|pool| pool.history.imported_as != 0) {
+            importers.entry((memory.domain, pool.history.imported_as)).or_default().push(process);
         }
     }
+    let proc = |process: usize| fates[process].proc.clone();
     let mut rows = Vec::new();
     for (process, memory) in processes.iter().enumerate() {
-        for (realm, pool) in pools_of(memory).filter(|(_, pool)| is_told(pool)) {
-            let owner = exported.get(&(realm, pool.history.imported_as)).copied();
+        for pool in memory.state.pools.each().filter(|pool| is_told(pool)) {
+            let owner = exported.get(&(memory.domain, pool.history.imported_as)).copied();
+            let exports = pool.history.exports.iter();
+            let by = exports.filter_map(|export| importers.get(&(memory.domain, *export))).flatten();
+            let by: BTreeSet<usize> = by.copied().collect();
             let pointers = memory.state.pointers.each().filter(|pointer| pointer.pool == pool.id);
             rows.push(model::Pool {
                 owner: match pool.origin {
-                    Origin::Imported => owner.map(|(owner, _)| fates[owner].proc.clone()),
-                    Origin::Made | Origin::Found => Some(fates[process].proc.clone()),
+                    Origin::Imported => owner.map(|(owner, _)| proc(owner)),
+                    Origin::Made | Origin::Found => Some(proc(process)),
                 },
-                importers: imported_by(realm, pool, &importers, fates),
+                importers: by.into_iter().map(proc).collect(),
                 pointers: pointers.count() as u64,
-                // What is imported lies where its owner has it.
+                // An imported pool is at the location of its owner's.
                 ..row(&fates[process], pool, owner.map_or(pool, |(_, made)| made))
             });
         }
@@ -80,15 +87,15 @@ pub fn rows(processes: &[Memory], fates: &[Fate]) -> Vec<model::Pool> {
     rows
 }
 
-/// The row of a pool that lies where another one does, without what other processes have of it.
-fn row(fate: &Fate, pool: &OwnPool, made: &OwnPool) -> model::Pool {
+/// The row of a pool at the location of `made`, without the facts that other processes have about it.
+fn row(fate: &ProcessEnd, pool: &OwnPool, made: &OwnPool) -> model::Pool {
     let (history, device) = (&pool.history, made.history.device);
     model::Pool {
         proc: fate.proc.clone(),
         handle: format!("{:#x}", history.handle),
         location: match device {
             Some(_) => Where::Device,
-            None if made.history.is_on_host => Where::Host,
+            None if made.is_on_host() => Where::Host,
             None => Where::Unknown,
         },
         device,
@@ -114,14 +121,4 @@ fn row(fate: &Fate, pool: &OwnPool, made: &OwnPool) -> model::Pool {
 /// True for pools that could be shared. Default pools matter only if others were given access.
 fn is_told(pool: &OwnPool) -> bool {
     pool.origin != Origin::Found || !pool.history.access.is_empty() || !pool.history.exports.is_empty()
-}
-
-/// The processes that imported a pool, by the fingerprint of its handle.
-type Importers = HashMap<(Realm, u64), Vec<usize>>;
-
-/// The processes that imported a pool of one, each once, in the order of the job.
-fn imported_by(realm: Realm, pool: &OwnPool, importers: &Importers, fates: &[Fate]) -> Vec<model::Proc> {
-    let all = pool.history.exports.iter().filter_map(|export| importers.get(&(realm, *export))).flatten();
-    let all: BTreeSet<usize> = all.copied().collect();
-    all.into_iter().map(|process| fates[process].proc.clone()).collect()
 }

@@ -31,7 +31,7 @@ struct Parent {
 
 impl MadeBy {
     /// The call of the runtime in which a call was made, where that is known.
-    pub fn of(&self, process: usize, tid: u32, seq: u64) -> Option<RuntimeCall> {
+    pub fn parent_of(&self, process: usize, tid: u32, seq: u64) -> Option<RuntimeCall> {
         let Parent { function, result } = *self.0.get(&(process, tid, seq))?;
         let result = result.map(|result| results::name(Some(function), result));
         Some(RuntimeCall { function: function.spec().name().into(), result })
@@ -45,7 +45,7 @@ pub struct Latest(HashMap<u32, Vec<Runtime>>);
 /// A call of the runtime.
 pub struct Runtime {
     pub call: Call,
-    /// Whether a call in it failed with the same result: then that is the failure to tell of.
+    /// True if a call in it failed with the same result: that failure is reported instead.
     pub is_told: bool,
 }
 
@@ -66,7 +66,7 @@ impl Runtime {
 }
 
 impl Latest {
-    /// Whether the runtime was never called.
+    /// Returns true if the process never called the runtime.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -95,7 +95,8 @@ impl Latest {
         known.map(|known| known.call = call.clone()).is_some()
     }
 
-    /// Notes a call that may have been made in one. Whether it is shown says whether its failure tells of that of the runtime.
+    /// Notes a call that may have been made inside a runtime call. If it is listed, its failure replaces that of the runtime
+    /// call.
     pub fn made(
         &mut self,
         index: usize,
@@ -105,7 +106,7 @@ impl Latest {
         made_by: &mut MadeBy,
     ) {
         let Some(open) = self.0.get_mut(&call.stream).filter(|_| !is_runtime(call.function)) else { return };
-        // A signal handler may call the driver meanwhile.
+        // A signal handler may call the driver while a runtime call is running.
         let is_by_runtime = || {
             let library = process.library_at(call.caller, call.start);
             library.is_some_and(|library| runtime::is_library(library.path.as_bytes()))
@@ -137,7 +138,7 @@ impl Latest {
     }
 }
 
-/// What the last of some calls that have ended tells of those that it was made in.
+/// Passes the failure of the last ended call on to the calls that contain it.
 fn settle(ended: &[Runtime], open: &mut [Runtime]) {
     let Some(last) = ended.last() else { return };
     open.iter_mut().filter(|one| one.contains(&last.call)).for_each(|one| one.has_made(&last.call));

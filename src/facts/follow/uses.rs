@@ -1,7 +1,7 @@
 //! The recorded copies and memsets of one process, by the device memory that each reads or writes: those between devices, large ones to
 //! and from the host, and the first ones of each shared memory.
 
-use crate::follow::ledger::Site;
+use crate::follow::ledger::{CallSite, Site};
 use crate::follow::memory::{Memory, Source};
 use crate::follow::order::{is_captured, is_done, is_of_devices};
 use cupeer_model::{Id, Table};
@@ -28,13 +28,13 @@ pub struct Use {
     /// It uses the first byte and the last one of these, and perhaps not all between: rows.
     pub has_gaps: bool,
     pub is_write: bool,
-    /// Whether the work is done when the call returns; `None` if that is only possible.
+    /// True if the work is done when the call returns; `None` if that is only possible.
     pub waits: Option<bool>,
     /// The value that a memset writes.
     pub value: Option<u64>,
     /// The executable graph whose node it is.
     pub exec: Option<u64>,
-    /// Of a copy to or from the host: what was copied, and the device.
+    /// The content of a copy to or from the host, and the device.
     pub content: Option<Content>,
     pub device: Option<Uuid>,
     /// The allocation of virtual memory that is mapped there, and the fingerprint of its only handle.
@@ -48,9 +48,9 @@ pub struct Use {
 #[derive(Default)]
 pub struct Uses {
     pub all: Vec<Use>,
-    /// Whether later ones are missing.
+    /// True if later uses are missing.
     pub is_cut: bool,
-    /// Whether any is of a graph with kernels.
+    /// True if the process launched a graph with kernels.
     pub has_kernels: bool,
 }
 
@@ -109,15 +109,20 @@ fn ranges(function: FnId, call: &Call) -> Vec<Range> {
     ranges
 }
 
+impl Use {
+    pub fn call(&self) -> CallSite {
+        CallSite { function: self.function, site: self.site, at: self.at }
+    }
+}
+
 impl Uses {
-    /// Adds a call that succeeded. `made` returns its place, when it began and returned, its stream, and the
-    /// device of its content.
+    /// Adds a call that succeeded. `made` returns its place, when it returned, its stream, and the device of its content.
     pub fn call(
         &mut self,
         function: FnId,
         call: &Call,
         memory: &Memory,
-        made: impl FnOnce() -> (Site, (u64, u64), usize, Option<Uuid>),
+        made: impl FnOnce() -> (CallSite, u64, usize, Option<Uuid>),
     ) {
         let content = call.details.content;
         let ranges = ranges(function, call);
@@ -131,7 +136,7 @@ impl Uses {
         if content.is_none() && self.is_cut {
             return;
         }
-        let (site, (at, until), stream, device) = made();
+        let (CallSite { function, site, at }, until, stream, device) = made();
         let waits = if is_of_devices(call) { Some(false) } else { is_done(function) };
         let tells = flags & nodes::TELLS != 0;
         let waits = waits.filter(|is_done| *is_done || !tells);
@@ -146,7 +151,7 @@ impl Uses {
         for (Range { address, bytes, is_write, has_gaps }, value) in of_call.chain(of_nodes) {
             let mapped = memory.state.mappings.touching((address, bytes));
             let mapped = mapped.filter(|mapping| mapping.name <= address);
-            // Of an allocation that is mapped in part, it is not known which part that is.
+            // If only a part of an allocation is mapped, it is not known which part.
             let is_whole = |id, bytes| memory.state.allocations.entry(id).is_some_and(|it| it.bytes == bytes);
             let of = mapped.filter(|mapping| is_whole(mapping.of, mapping.bytes)).map(|mapping| mapping.of);
             let offset = mapped.map_or(0, |mapping| address - mapping.name);

@@ -6,21 +6,20 @@
 
 use super::context::Context;
 use crate::follow::functions::Number;
-use crate::follow::ledger::descriptors::Sent;
-use crate::follow::ledger::{Entry, Site};
+use crate::follow::ledger::descriptors::SentDescriptor;
+use crate::follow::ledger::{CallSite, Entry};
 use crate::follow::pending::{PendingFinding, PendingObject};
 use cupeer_record::Process;
 use cupeer_report::places::{Places, Stack};
 use cupeer_report::results;
 use cupeer_rules::reason::Reason;
 use cupeer_rules::{Confidence, Rule};
-use cupeer_spec::function::FnId;
 use cupeer_spec::record::end::End;
 use cupeer_spec::record::slot::finding::role;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How long a process that runs has made no call, in nanoseconds, before it seems to wait.
+/// The time in nanoseconds without a call after which a running process seems to wait.
 const SILENT: u64 = 5_000_000_000;
 /// The most processes that are named.
 const MOST_NAMED: usize = 8;
@@ -28,7 +27,7 @@ const MOST_NAMED: usize = 8;
 /// A process that seems to wait, and its last export.
 struct Waiting {
     process: usize,
-    sent: Sent,
+    sent: SentDescriptor,
     /// The processes that imported what it exported at the same place before; empty if it exported nothing there.
     group: BTreeSet<usize>,
 }
@@ -36,13 +35,12 @@ struct Waiting {
 /// The last export of a process, which failed.
 struct Failed {
     process: usize,
-    function: FnId,
     result: i32,
-    site: Site,
-    at: u64,
+    /// The first of these failures, with the time of the last one.
+    call: CallSite,
 }
 
-/// What processes of each host wait for.
+/// Returns the descriptors that processes of each host wait for.
 pub fn found(context: &Context, places: &mut Places) -> Vec<PendingFinding> {
     let mut hosts: BTreeMap<[u8; 16], Vec<Waiting>> = BTreeMap::new();
     for (i, process) in context.job.processes.iter().enumerate() {
@@ -53,7 +51,7 @@ pub fn found(context: &Context, places: &mut Places) -> Vec<PendingFinding> {
     }
     let mut found = Vec::new();
     for (boot, mut waiting) in hosts {
-        waiting.sort_by_key(|one| (one.sent.made.at, one.process));
+        waiting.sort_by_key(|one| (one.sent.call.at, one.process));
         let failed: Vec<Failed> = failed(context, &boot).collect();
         let (explained, others): (Vec<Waiting>, Vec<Waiting>) = waiting
             .into_iter()
@@ -73,16 +71,17 @@ fn may_send(waiting: &Waiting, process: usize) -> bool {
 fn of_failed(context: &Context, failed: &[Failed], waiting: &[Waiting]) -> Option<PendingFinding> {
     let is_awaited = |one: &&Failed| waiting.iter().any(|waiting| may_send(waiting, one.process));
     let failed: Vec<&Failed> = failed.iter().filter(is_awaited).collect();
-    let first = *failed.iter().min_by_key(|one| (one.at, one.process))?;
+    let first = *failed.iter().min_by_key(|one| (one.call.at, one.process))?;
     let senders = named(failed.iter().map(|one| match context.job.processes[one.process].rank() {
         Some(rank) => format!("rank {rank}"),
         None => format!("process {}", context.job.processes[one.process].header.pid),
     }));
-    let code = results::name(Some(first.function), first.result);
-    let (waiting_ranks, function) = (waiting.len() as u64, first.function.spec().name());
+    let CallSite { function, .. } = first.call;
+    let code = results::name(Some(function), first.result);
+    let (waiting_ranks, function) = (waiting.len() as u64, function.spec().name());
     let reason =
         Reason::RanksWaitForFailed { waiting: waiting_ranks, senders: &senders, function, code: &code };
-    let export = PendingObject::of(role::EXPORT, first.process, Some(first.site), Some(first.at));
+    let export = PendingObject::new(role::EXPORT, first.process, first.call);
     Some(PendingFinding { objects: vec![export], ..pending(&reason, waiting)? })
 }
 
@@ -95,15 +94,15 @@ fn of_ranks(
 ) -> Option<PendingFinding> {
     let rank_of = |process: usize| context.job.processes[process].rank();
     let mut totals: BTreeMap<u32, u64> = BTreeMap::new();
-    for (process, tally) in context.job.processes.iter().zip(&context.all.tallies) {
+    for (process, stats) in context.job.processes.iter().zip(&context.all.stats) {
         if let Some(rank) = process.rank().filter(|_| process.header.boot_id == *boot) {
-            *totals.entry(rank).or_default() += tally.descriptors.exported.times;
+            *totals.entry(rank).or_default() += stats.descriptors.exported.times;
         }
     }
     let total = |one: &Waiting| rank_of(one.process).and_then(|rank| totals.get(&rank)).copied();
     waiting.retain(|one| total(one).is_some());
     let most = waiting.iter().filter_map(total).max()?;
-    let at_place = at_place(context, boot, waiting.first()?.sent.made.site.stack, places);
+    let at_place = at_place(context, boot, waiting.first()?.sent.call.site.stack, places);
     let made = |rank: &u32| at_place.get(rank).copied().unwrap_or(0);
     let most_at_place =
         waiting.iter().filter_map(|one| rank_of(one.process)).map(|rank| made(&rank)).max()?;
@@ -139,13 +138,12 @@ pub(super) fn named(all: impl Iterator<Item = String>) -> String {
 }
 
 fn pending(reason: &Reason, waiting: &[Waiting]) -> Option<PendingFinding> {
-    let first = waiting.first()?.sent.made;
-    let (call, at) = ((first.function, 0), (first.site, first.at));
+    let first = waiting.first()?.sent.call;
     Some(PendingFinding {
         processes: waiting.iter().map(|one| one.process).collect(),
-        last: waiting.last()?.sent.made.at,
+        last: waiting.last()?.sent.call.at,
         count: waiting.len() as u64,
-        ..PendingFinding::of(reason, Confidence::Inferred, call, 0, at)
+        ..PendingFinding::new(reason, Confidence::Inferred, 0, first, 0)
     })
 }
 
@@ -153,13 +151,13 @@ fn pending(reason: &Reason, waiting: &[Waiting]) -> Option<PendingFinding> {
 fn failed<'c>(context: &'c Context, boot: &[u8; 16]) -> impl Iterator<Item = Failed> + use<'c> {
     let mut last: BTreeMap<usize, Failed> = BTreeMap::new();
     for function in Rule::RanksWaitForDescriptor.spec().functions() {
-        for (process, result, group) in context.all.failures.of(*function as Number) {
-            let sent = context.all.tallies[process].descriptors.last.map_or(0, |sent| sent.made.at);
+        for (process, result, group) in context.all.failures.of_function(*function as Number) {
+            let sent = context.all.stats[process].descriptors.last.map_or(0, |sent| sent.call.at);
             let is_here = context.job.processes[process].header.boot_id == *boot;
-            let is_last = last.get(&process).is_none_or(|known| known.at < group.last);
+            let is_last = last.get(&process).is_none_or(|known| known.call.at < group.last);
             if is_here && is_last && group.last > sent {
-                let (function, site, at) = (*function, group.site, group.last);
-                last.insert(process, Failed { process, function, result, site, at });
+                let call = CallSite { function: *function, site: group.site, at: group.last };
+                last.insert(process, Failed { process, result, call });
             }
         }
     }
@@ -171,21 +169,20 @@ fn exports<'c>(context: &'c Context) -> impl Iterator<Item = (&'c Entry, usize, 
     let all = context.all.ledger.handles().iter().filter(|entry| entry.kind.is_granted());
     all.filter_map(|entry| {
         let export = entry.export.as_deref()?;
-        let stack = export.made.map(|(_, site)| site.stack).or(export.stack)?;
-        Some((entry, export.process as usize, stack))
+        Some((entry, export.process, export.first.site.stack))
     })
 }
 
 /// The other processes that imported what a process exported at the place of its last export.
-fn group(context: &Context, process: usize, sent: &Sent) -> BTreeSet<usize> {
+fn group(context: &Context, process: usize, sent: &SentDescriptor) -> BTreeSet<usize> {
     let its = exports(context)
-        .filter(|(_, exporter, stack)| (*exporter, *stack) == (process, sent.made.site.stack));
-    its.flat_map(|(entry, ..)| entry.imports.iter().map(|import| import.process as usize))
+        .filter(|(_, exporter, stack)| (*exporter, *stack) == (process, sent.call.site.stack));
+    its.flat_map(|(entry, ..)| entry.imports.iter().map(|import| import.process))
         .filter(|importer| *importer != process)
         .collect()
 }
 
-/// How often each rank of a host exported at a place.
+/// Returns the number of exports of each rank of a host at a place.
 fn at_place(context: &Context, boot: &[u8; 16], stack: Stack, places: &mut Places) -> BTreeMap<u32, u64> {
     let (wanted, _) = places.stack(&context.all.stacks, stack);
     let mut is_there: HashMap<Stack, bool> = HashMap::new();
@@ -201,17 +198,18 @@ fn at_place(context: &Context, boot: &[u8; 16], stack: Stack, places: &mut Place
     made
 }
 
-/// The export after which a process made no other call, if nobody imported it, the process has not just made it, and did
-/// not end well.
-fn last_word(context: &Context, process: &Process, index: usize) -> Option<Sent> {
+/// Returns the export after which a process made no other call, if no process imported it, some time has passed since, and
+/// the process did not end well.
+fn last_word(context: &Context, process: &Process, index: usize) -> Option<SentDescriptor> {
     let all = context.all;
-    let (tally, fate) = (&all.tallies[index], &all.fates[index]);
-    let sent = tally.descriptors.last.filter(|_| fate.is_full && !fate.has_lost)?;
-    let (function, tid, at) = tally.last_call?;
-    let is_last = (function, tid, at) == (sent.made.function as usize, sent.made.site.tid, sent.made.at);
+    let (stats, fate) = (&all.stats[index], &all.fates[index]);
+    let sent = stats.descriptors.last.filter(|_| fate.has_all_calls())?;
+    let last = stats.last_call.as_ref()?;
+    let CallSite { function, site, at } = sent.call;
+    let is_last = (last.function, last.tid, last.at) == (function as usize, site.tid, at);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(u64::MAX, |now| now.as_nanos() as u64);
     let is_silent = fate.alive == Some(false) || now.saturating_sub(at) >= SILENT;
-    let handle = all.ledger.handle(sent.realm, sent.object, sent.fingerprint);
+    let handle = all.handle(index, sent.object, sent.fingerprint);
     let is_imported = handle.is_none_or(|handle| !handle.imports.is_empty());
     let is_well = matches!(process.end(), End::Returned(0));
     (is_last && is_silent && !is_imported && !is_well).then_some(sent)

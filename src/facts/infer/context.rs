@@ -3,18 +3,24 @@
 use super::touched::{self, Ranges, Touched};
 use crate::follow::collect::Collected;
 use crate::follow::holdings::Holdings;
+use crate::follow::judged::ordinal;
+use crate::follow::ledger::Entry;
+use crate::follow::virtual_memory::ImportGraph;
 use cupeer_record::Job;
 use cupeer_report::filter::Filter;
+use cupeer_report::model::{Allocator, Uuid};
+use cupeer_rules::reason;
 use std::cell::OnceCell;
 
-/// What findings follow from.
+/// The input of all findings.
 pub struct Context<'a> {
     pub job: &'a Job,
     pub all: &'a Collected,
-    /// What is asked for.
+    /// The selected processes, calls, and rules.
     pub filter: &'a Filter,
-    /// Whether others will be put together with it.
+    /// True if the recording is one part of a job that is merged later.
     pub is_part: bool,
+    imports: OnceCell<ImportGraph<'a>>,
     holdings: OnceCell<Holdings<'a>>,
     ranges: OnceCell<Ranges<'a>>,
     touched: OnceCell<Vec<Touched<'a>>>,
@@ -22,16 +28,43 @@ pub struct Context<'a> {
 
 impl<'a> Context<'a> {
     pub fn new(job: &'a Job, all: &'a Collected, filter: &'a Filter, is_part: bool) -> Self {
-        let (holdings, ranges, touched) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
-        Context { job, all, filter, is_part, holdings, ranges, touched }
+        let (imports, holdings) = Default::default();
+        let (ranges, touched) = Default::default();
+        Context { job, all, filter, is_part, imports, holdings, ranges, touched }
+    }
+
+    /// Returns a process as sentences name it.
+    pub fn who(&self, process: usize) -> reason::Process {
+        let process = &self.job.processes[process];
+        reason::Process { pid: process.header.pid, rank: process.rank() }
+    }
+
+    /// Returns a device as a process numbers it.
+    pub fn device(&self, process: usize, device: Uuid) -> reason::Device {
+        reason::Device { ordinal: ordinal(&self.job.processes[process], device.0), uuid: device.0 }
+    }
+
+    /// Returns the allocator of the memory of a handle, if it is known.
+    pub fn allocator(&self, entry: &Entry) -> Option<Allocator> {
+        self.all.allocators.allocator_of(entry, &self.job.processes, &self.all.stacks)
+    }
+
+    /// Returns true if a process of the job failed.
+    pub fn has_failed(&self) -> bool {
+        self.all.fates.iter().any(|fate| fate.has_failed)
+    }
+
+    /// Returns the imports of virtual memory, imports with the allocations that they are of.
+    pub fn imports(&self) -> &ImportGraph<'a> {
+        self.imports.get_or_init(|| ImportGraph::new(&self.all.memories))
     }
 
     /// Returns the state of all memory of the processes of the job.
     pub fn holdings(&self) -> &Holdings<'a> {
         self.holdings.get_or_init(|| {
             let all = self.all;
-            let knows_all = |process: usize| all.knows_all(all.realms[process]);
-            Holdings::new(&all.virtual_memory, &all.ledger, &all.fates, knows_all)
+            let knows_all = |process: usize| all.knows_all(all.domains[process]);
+            Holdings::new(self.imports(), &all.ledger, &all.fates, knows_all)
         })
     }
 

@@ -19,7 +19,7 @@ const MOST_ROWS: usize = 100;
 pub fn rows(context: &Context, places: &mut Places) -> (Vec<Memory>, Vec<MemoryOverTime>) {
     let mut shortages = shortage::all(context);
     shortages.retain(|shortage| !shortage.is_guess);
-    shortages.sort_by_key(|shortage| shortage.scarce.failed_at);
+    shortages.sort_by_key(|shortage| shortage.oom.failed_at);
     let mut memory: Vec<Memory> =
         shortages.iter().take(MOST_CALLS).map(|one| at_call(context, one, places)).collect();
     let mut all_over_time = Vec::new();
@@ -45,7 +45,7 @@ fn proc(all: &Collected, process: usize) -> Proc {
 }
 
 fn at_call(context: &Context, shortage: &Shortage, places: &mut Places) -> Memory {
-    let (all, scarce) = (context.all, shortage.scarce);
+    let (all, oom) = (context.all, shortage.oom);
     let rows = named(context, &shortage.rows, places);
     let other = |(pid, name, bytes): &(u32, String, u64)| OtherProcess {
         pid: *pid,
@@ -54,10 +54,10 @@ fn at_call(context: &Context, shortage: &Shortage, places: &mut Places) -> Memor
     };
     Memory {
         device: shortage.device,
-        at_ns: Some(scarce.failed_at),
+        at_ns: Some(oom.failed_at),
         proc: Some(proc(all, shortage.process)),
-        seq: Some(scarce.seq),
-        function: Some(scarce.function.spec().name().into()),
+        seq: Some(oom.seq),
+        function: Some(oom.first.function.spec().name().into()),
         wanted: shortage.wanted,
         total: shortage.left.map(|(_, total)| total),
         free: shortage.left.map(|(free, _)| free),
@@ -136,17 +136,17 @@ fn over_time(
     shortages: &[Shortage],
 ) -> MemoryOverTime {
     let (all, series) = (context.all, context.holdings().over_time(device, &is_here));
-    let line = |line: crate::follow::holdings::Line| MemorySeries {
-        proc: proc(all, line.process),
-        kind: kind(line.kind),
-        state: state(line.state),
-        bytes: line.bytes,
+    let line = |((process, its_kind, its_state), bytes)| MemorySeries {
+        proc: proc(all, process),
+        kind: kind(its_kind),
+        state: state(its_state),
+        bytes,
     };
     let failed = shortages.iter().filter(|it| it.device == device && is_here(it.process)).map(|shortage| {
         MemoryFailure {
-            at_ns: shortage.scarce.failed_at,
+            at_ns: shortage.oom.failed_at,
             proc: proc(all, shortage.process),
-            seq: shortage.scarce.seq,
+            seq: shortage.oom.seq,
         }
     });
     MemoryOverTime {

@@ -1,9 +1,9 @@
 //! Findings about interprocess events: recorded and never waited for, or recorded again before anybody waited for the last record.
 
 use super::context::Context;
-use super::objects::{export, in_words, opening};
+use super::objects::{export, opening};
 use super::touched::{Touch, Touched};
-use crate::follow::ledger::{Entry, Export, Import, Realm, Time};
+use crate::follow::ledger::{Entry, Export, HandleDomain, Import, Time};
 use crate::follow::order::{Ordering, Orders, Work};
 use crate::follow::pending::PendingFinding;
 use cupeer_rules::reason::{Ago, Handle, Reason};
@@ -24,13 +24,13 @@ pub fn found(context: &Context) -> Vec<PendingFinding> {
         return Vec::new();
     }
     let (acts, mut all) = (acts(context), Vec::new());
-    for (entry, of) in events().filter(|(entry, _)| context.all.knows_all(entry.realm)) {
+    for (entry, of) in events().filter(|(entry, _)| context.all.knows_all(entry.domain)) {
         let mut members = entry.imports.iter().map(|import| import.process).chain([of.process]);
-        let is_whole = members.all(|process| context.all.tallies[process as usize].order.gaps.is_empty());
+        let is_whole = members.all(|process| context.all.stats[process].order.gaps.is_empty());
         if !is_whole {
             continue;
         }
-        let Some(acts) = acts.get(&(entry.realm, entry.fingerprint)) else { continue };
+        let Some(acts) = acts.get(&(entry.domain, entry.fingerprint)) else { continue };
         let opened = entry.imports.iter().filter_map(|import| Some((import, import.times.first()?)));
         let opened =
             opened.filter(|(import, _)| import.process != of.process).min_by_key(|(_, time)| time.opened);
@@ -41,15 +41,15 @@ pub fn found(context: &Context) -> Vec<PendingFinding> {
     all
 }
 
-/// What processes did with each event, by its realm and fingerprint.
-fn acts(context: &Context) -> HashMap<(Realm, u64), Acts> {
+/// Returns the records and waits of each event, by its domain and fingerprint.
+fn acts(context: &Context) -> HashMap<(HandleDomain, u64), Acts> {
     let mut all = HashMap::<_, Acts>::new();
-    for (process, tally) in context.all.tallies.iter().enumerate() {
+    for (process, stats) in context.all.stats.iter().enumerate() {
         let mut names = HashMap::<usize, Vec<u64>>::new();
-        for (handle, event) in tally.order.handles.iter().collect::<BTreeSet<_>>() {
+        for (handle, event) in stats.order.handles.iter().collect::<BTreeSet<_>>() {
             names.entry(*event).or_default().push(*handle);
         }
-        for step in &tally.order.all {
+        for step in &stats.order.all {
             let (event, is_record) = match step.orders {
                 Orders::Records { event, .. } => (event, true),
                 Orders::Follows { event, .. } | Orders::Completes { work: Work::Event(event), .. } => {
@@ -58,7 +58,7 @@ fn acts(context: &Context) -> HashMap<(Realm, u64), Acts> {
                 _ => continue,
             };
             for handle in names.get(&event).into_iter().flatten() {
-                let acts = all.entry((context.all.realms[process], *handle)).or_default();
+                let acts = all.entry((context.all.domains[process], *handle)).or_default();
                 match is_record {
                     true => acts.records.push((process, step.before)),
                     false => acts.waits.push((process, step.after)),
@@ -73,7 +73,7 @@ fn acts(context: &Context) -> HashMap<(Realm, u64), Acts> {
     all
 }
 
-/// An event that was recorded, and that nobody waited for.
+/// Finds an event that was recorded, and that no process waited for.
 fn unwaited(
     context: &Context,
     (entry, of): (&Entry, &Export),
@@ -81,8 +81,8 @@ fn unwaited(
     acts: &Acts,
 ) -> Option<PendingFinding> {
     let (by, at) = *acts.records.first().filter(|_| acts.waits.is_empty())?;
-    let member = if by == of.process as usize { import.process } else { of.process } as usize;
-    let memories = || context.touched().iter().filter(|memory| memory.owner == of.process as usize);
+    let member = if by == of.process { import.process } else { of.process };
+    let memories = || context.touched().iter().filter(|memory| memory.owner == of.process);
     let uses = memories().flat_map(|memory| &memory.all).filter(|it| it.process == member && it.used.at > at);
     let used = uses.min_by_key(|it| it.used.at);
     // Without memory of the same exporter, there is nothing that it could order.
@@ -97,19 +97,19 @@ fn unwaited(
     let is_bad = !is_launched && memories().any(|memory| is_in_doubt(context, memory, (by, at), member));
     let reason = Reason::IpcEventUnwaited {
         handle: Handle(entry.fingerprint),
-        owner: in_words(context.job, of.process),
-        recorder: in_words(context.job, by as u32),
+        owner: context.who(of.process),
+        recorder: context.who(by),
         records: acts.records.len() as u64,
-        user: used.map(|_| in_words(context.job, member as u32)),
+        user: used.map(|_| context.who(member)),
         after: used.map(|it| Ago(it.used.at - at)),
     };
     let found = opened_as(context, &reason, (entry, of), (import, time));
     Some(PendingFinding { raised: is_bad.then_some(Severity::Warning), ..found })
 }
 
-/// Whether a process used bytes of memory after an event was recorded behind work on them that nobody knew to be done.
+/// Returns true if a process used bytes of memory after an event was recorded behind unfinished work on these bytes.
 fn is_in_doubt(context: &Context, memory: &Touched, (by, at): (usize, u64), member: usize) -> bool {
-    let steps = &context.all.tallies[by].order.all;
+    let steps = &context.all.stats[by].order.all;
     let is_pending = |first: &Touch, until: u64| {
         let completes = |it: &Ordering| matches!(it.orders, Orders::Completes { .. });
         first.used.waits == Some(false)
@@ -136,13 +136,13 @@ fn recorded_again(
     (import, time): (&Import, &Time),
     acts: &Acts,
 ) -> Option<PendingFinding> {
-    let own = of.process as usize;
+    let own = of.process;
     let records: Vec<u64> = acts.records.iter().map(|(_, at)| *at).collect();
     if acts.records.iter().any(|(by, _)| *by != own) {
         return None;
     }
     let waits: Vec<u64> =
-        acts.waits.iter().filter(|(by, _)| *by == import.process as usize).map(|(_, at)| *at).collect();
+        acts.waits.iter().filter(|(by, _)| *by == import.process).map(|(_, at)| *at).collect();
     let is_missed =
         |pair: &&[u64]| !acts.waits.iter().any(|(by, at)| *by != own && (pair[0]..pair[1]).contains(at));
     let mut missed = records.windows(2).filter(is_missed).filter(|pair| waits.iter().any(|at| *at > pair[1]));
@@ -151,12 +151,12 @@ fn recorded_again(
     let wait = *waits.iter().find(|at| **at > first[1])?;
     let reason = Reason::IpcEventRecordedAgain {
         handle: Handle(entry.fingerprint),
-        importer: in_words(context.job, import.process),
+        importer: context.who(import.process),
         apart: Ago(first[1] - first[0]),
         late: Ago(wait - first[1]),
     };
-    let (_, function, site) = *context.all.tallies[own].records.iter().find(|(at, ..)| *at == first[1])?;
-    let found = PendingFinding::of(&reason, Confidence::Certain, (function, 0), of.process, (site, first[1]));
+    let record = *context.all.stats[own].records.iter().find(|record| record.at == first[1])?;
+    let found = PendingFinding::new(&reason, Confidence::Certain, of.process, record, 0);
     let objects = vec![export(context, entry, of), opening(entry, import.process, time)];
     Some(PendingFinding { last, count, objects, ..found })
 }
@@ -168,7 +168,6 @@ fn opened_as(
     (entry, of): (&Entry, &Export),
     (import, time): (&Import, &Time),
 ) -> PendingFinding {
-    let (call, at) = ((time.function, 0), (time.site, time.opened));
-    let found = PendingFinding::of(reason, Confidence::Certain, call, import.process, at);
+    let found = PendingFinding::new(reason, Confidence::Certain, import.process, time.call(), 0);
     PendingFinding { objects: vec![export(context, entry, of)], ..found }
 }

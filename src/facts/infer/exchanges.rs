@@ -4,8 +4,8 @@
 //! and a few did not is missing there. Where handles go to neighbors alone, as in a ring, no process differs from the others.
 
 use super::context::Context;
-use super::objects::{export, in_words, opening};
-use crate::follow::ledger::{Entry, Export, Realm, Time};
+use super::objects::{export, opening};
+use crate::follow::ledger::{Entry, Export, HandleDomain, Time};
 use crate::follow::pending::PendingFinding;
 use cupeer_report::places::Stack;
 use cupeer_rules::reason::{Handle, Reason};
@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const LEAST: usize = 3;
 
 /// The handles that a process exported at one place, in order.
-type Exported<'a> = BTreeMap<(u32, Stack), Vec<(&'a Entry, &'a Export)>>;
+type Exported<'a> = BTreeMap<(usize, Stack), Vec<(&'a Entry, &'a Export)>>;
 
 /// Handles that a process did not open, of all that others exported and most opened.
 struct Lacking<'a> {
@@ -25,30 +25,30 @@ struct Lacking<'a> {
     lacks: Vec<(&'a Entry, &'a Export)>,
     /// The last handle that it opened.
     last: Option<(&'a Entry, &'a Time)>,
-    /// How many handles it exported, and each of the others, if they differ.
+    /// Number of handles that it exported, and that each other process exported, if they differ.
     exported: Option<(u64, u64)>,
 }
 
 pub fn differing(context: &Context) -> Vec<PendingFinding> {
-    let mut realms: BTreeMap<(Realm, Kind), Exported> = BTreeMap::new();
+    let mut domains: BTreeMap<(HandleDomain, Kind), Exported> = BTreeMap::new();
     for (entry, export) in context.all.ledger.exports() {
-        if let (Kind::Memory | Kind::Event | Kind::Allocation, Some((_, site))) = (entry.kind, export.made) {
-            let of = realms.entry((entry.realm, entry.kind)).or_default();
-            of.entry((export.process, site.stack)).or_default().push((entry, export));
+        if let Kind::Memory | Kind::Event | Kind::Allocation = entry.kind {
+            let of = domains.entry((entry.domain, entry.kind)).or_default();
+            of.entry((export.process, export.first.site.stack)).or_default().push((entry, export));
         }
     }
-    realms.retain(|(realm, _), _| context.all.knows_all(*realm));
-    realms.into_values().flat_map(|exported| of_kind(context, exported)).collect()
+    domains.retain(|(domain, _), _| context.all.knows_all(*domain));
+    domains.into_values().flat_map(|exported| of_kind(context, exported)).collect()
 }
 
 /// The call by which a process opened a handle, if it did.
-fn opened(entry: &Entry, process: u32) -> Option<&Time> {
-    entry.imports.iter().find(|import| import.process == process)?.times.last()
+fn opened(entry: &Entry, process: usize) -> Option<&Time> {
+    entry.import_by(process)?.times.last()
 }
 
 /// Returns the numbers of handles that a process and each of the other members exported, if the others exported equally many.
-fn exported_by(exported: &Exported, process: u32, others: &BTreeSet<u32>) -> Option<(u64, u64)> {
-    let of = |process: u32| {
+fn exported_by(exported: &Exported, process: usize, others: &BTreeSet<usize>) -> Option<(u64, u64)> {
+    let of = |process: usize| {
         exported.iter().filter(|((by, _), _)| *by == process).map(|(_, all)| all.len() as u64).sum()
     };
     let own = of(process);
@@ -57,24 +57,24 @@ fn exported_by(exported: &Exported, process: u32, others: &BTreeSet<u32>) -> Opt
     (each != own && others.all(|other| other == each)).then_some((own, each))
 }
 
-/// Returns true if a process tried to open a handle, or may still: then that is told, or not known.
-fn is_tried(context: &Context, entry: &Entry, process: u32) -> bool {
-    let has_failed = entry.imports.iter().any(|it| it.process == process && !it.failing.is_empty());
-    has_failed || context.all.fates[process as usize].alive != Some(false)
+/// Returns true if a process tried to open a handle and failed, or may still open it. The failure has a finding of its own.
+fn is_tried(context: &Context, entry: &Entry, process: usize) -> bool {
+    let has_failed = entry.import_by(process).is_some_and(|import| !import.failing.is_empty());
+    has_failed || context.all.fates[process].alive != Some(false)
 }
 
 fn of_kind(context: &Context, mut exported: Exported) -> Vec<PendingFinding> {
-    exported.values_mut().for_each(|all| all.sort_by_key(|(_, export)| export.first.1));
+    exported.values_mut().for_each(|all| all.sort_by_key(|(_, export)| export.first.at));
     let all = || exported.values().flatten();
-    let exporters: BTreeSet<u32> = exported.keys().map(|(process, _)| *process).collect();
-    let opens = |process: &&u32| {
+    let exporters: BTreeSet<usize> = exported.keys().map(|(process, _)| *process).collect();
+    let opens = |process: &&usize| {
         all().any(|(entry, export)| export.process != **process && opened(entry, **process).is_some())
     };
-    let members: BTreeSet<u32> = exporters.iter().filter(opens).copied().collect();
+    let members: BTreeSet<usize> = exporters.iter().filter(opens).copied().collect();
     if members.len() < LEAST {
         return Vec::new();
     }
-    let mut lacking: BTreeMap<u32, Lacking> = BTreeMap::new();
+    let mut lacking: BTreeMap<usize, Lacking> = BTreeMap::new();
     for &(entry, export) in all().filter(|(_, export)| members.contains(&export.process)) {
         let others = || members.iter().filter(|member| **member != export.process);
         let has = others().filter(|member| opened(entry, **member).is_some()).count();
@@ -104,32 +104,31 @@ fn of_kind(context: &Context, mut exported: Exported) -> Vec<PendingFinding> {
     found.collect()
 }
 
-fn pending(context: &Context, exported: &Exported, process: u32, of: &Lacking) -> Option<PendingFinding> {
+fn pending(context: &Context, exported: &Exported, process: usize, of: &Lacking) -> Option<PendingFinding> {
     let (&(lacked, by), (last, time)) = (of.lacks.first()?, of.last?);
-    let site = exported.get(&(by.process, by.made?.1.stack))?;
+    let site = exported.get(&(by.process, by.first.site.stack))?;
     // The exporter had exported the newer one already when the process opened the older one, which was of an earlier exchange:
     // some process had opened it before that.
     let is_of_earlier = |entry: &Entry| {
-        let mut times = entry.imports.iter().flat_map(|import| &import.times);
-        !std::ptr::eq(entry, lacked) && times.any(|time| time.opened < by.first.1)
+        !std::ptr::eq(entry, lacked) && entry.times().any(|(_, time)| time.opened < by.first.at)
     };
-    let older = site.iter().filter(|(entry, export)| export.first.1 < by.first.1 && is_of_earlier(entry));
+    let older = site.iter().filter(|(entry, export)| export.first.at < by.first.at && is_of_earlier(entry));
     let older = older.filter_map(|(entry, _)| Some((*entry, opened(entry, process)?)));
-    let older =
-        older.filter(|(_, time)| time.last.max(time.opened) > by.first.1).max_by_key(|(_, time)| time.opened);
+    let older = older
+        .filter(|(_, time)| time.last.max(time.opened) > by.first.at)
+        .max_by_key(|(_, time)| time.opened);
     let reason = Reason::ExchangeDiffers {
-        process: in_words(context.job, process),
+        process: context.who(process),
         opened: of.opened,
         of: of.opened + of.lacks.len() as u64,
         lacks: of.lacks.len() as u64,
-        newest: (Handle(lacked.fingerprint), in_words(context.job, by.process)),
+        newest: (Handle(lacked.fingerprint), context.who(by.process)),
         older: older.map(|(entry, _)| Handle(entry.fingerprint)),
         exported: of.exported,
     };
     let (entry, time) = older.unwrap_or((last, time));
-    let (call, at) = ((time.function, 0), (time.site, time.opened));
-    let found = PendingFinding::of(&reason, Confidence::Inferred, call, process, at);
+    let found = PendingFinding::new(&reason, Confidence::Inferred, process, time.call(), 0);
     let objects = vec![opening(entry, process, time), export(context, lacked, by)];
-    let failed = context.all.fates.iter().any(|fate| fate.has_failed);
+    let failed = context.has_failed();
     Some(PendingFinding { objects, raised: failed.then_some(Severity::Warning), ..found })
 }

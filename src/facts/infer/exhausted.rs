@@ -3,19 +3,18 @@
 //! Each is one finding at the call that found nothing left, with a total.
 
 use super::context::Context;
-use super::objects::{in_words, made, opening};
+use super::objects::{made, opening};
 use super::shortage::{self, Group, Shortage, stack};
 use crate::follow::allocator::Allocators;
 use crate::follow::collect::Collected;
-use crate::follow::exhausted_calls::Scarce;
 use crate::follow::holdings::{Holding, State};
-use crate::follow::judged::ordinal;
 use crate::follow::memory::OwnAllocation;
+use crate::follow::oom_calls::OomCall;
 use crate::follow::pending::{PendingFinding, PendingObject};
 use cupeer_report::model::Place;
 use cupeer_report::names::{clean, counted, number};
 use cupeer_report::places::Places;
-use cupeer_rules::reason::{Device, Reason, Size};
+use cupeer_rules::reason::{Reason, Size};
 use cupeer_rules::{Confidence, Rule};
 use cupeer_spec::effect::Object as Kind;
 use cupeer_spec::record::slot::finding::role;
@@ -23,9 +22,9 @@ use std::cmp::Reverse;
 
 /// The addresses that a process has, on the machines where there are fewest.
 const ADDRESSES: u64 = 1 << 47;
-/// Where so many are reserved, what is left lies in pieces, because programs and libraries are between them.
+/// Reserved addresses beyond which no large range is left, because programs and libraries lie in between.
 const MOST_ADDRESSES: u64 = ADDRESSES / 16 * 15;
-/// So many descriptors must have been exported or imported, none of which came back, before the finding counts them.
+/// The least number of exported or imported descriptors that a finding counts. None of their numbers came back.
 const MANY: u64 = 16;
 /// The most places or importers that a finding lists.
 const MOST_OBJECTS: usize = 4;
@@ -40,36 +39,35 @@ pub fn found(context: &Context, places: &mut Places) -> Vec<PendingFinding> {
     for shortage in &shortage::all(context) {
         found.extend(memory(context, shortage, places));
     }
-    for (process, tally) in context.all.tallies.iter().enumerate() {
-        for scarce in &tally.scarce {
-            found.extend(addresses(process, scarce));
+    for (process, stats) in context.all.stats.iter().enumerate() {
+        for oom in &stats.oom {
+            found.extend(addresses(process, oom));
         }
     }
     found
 }
 
-fn pending(reason: &Reason, confidence: Confidence, process: usize, scarce: &Scarce) -> PendingFinding {
-    let call = (scarce.function, cupeer_spec::results::Result::OUT_OF_MEMORY as i32);
-    let found = PendingFinding::of(reason, confidence, call, process as u32, (scarce.site, scarce.at));
-    PendingFinding { last: scarce.last, count: scarce.count, ..found }
+fn pending(reason: &Reason, confidence: Confidence, process: usize, oom: &OomCall) -> PendingFinding {
+    let result = cupeer_spec::results::Result::OUT_OF_MEMORY as i32;
+    let found = PendingFinding::new(reason, confidence, process, oom.first, result);
+    PendingFinding { last: oom.last, count: oom.count, ..found }
 }
 
 /// A failed allocation, with the memory that explains it.
 fn memory(context: &Context, shortage: &Shortage, places: &mut Places) -> Option<PendingFinding> {
-    let Shortage { process, scarce, left, .. } = *shortage;
-    if !Rule::MemoryExhausted.spec().functions().contains(&scarce.function) {
+    let Shortage { process, oom, left, .. } = *shortage;
+    if !Rule::MemoryExhausted.spec().functions().contains(&oom.first.function) {
         return None;
     }
-    let of_job = &context.job.processes[process];
-    let device = Device { ordinal: ordinal(of_job, shortage.device.0), uuid: shortage.device.0 };
+    let device = context.device(process, shortage.device);
     let (wanted, groups) = (shortage.wanted, shortage.groups());
     let first = groups.first();
     let is_own_waste = first.is_some_and(|group| group.process == process && group.state != State::InUse);
-    let lacks_facts = shortage.is_guess || is_survived(context, process, scarce, is_own_waste);
+    let lacks_facts = shortage.is_guess || is_survived(context, process, oom, is_own_waste);
     let plain = |reason: &Reason, confidence| {
-        Some(PendingFinding { lacks_facts, ..pending(reason, confidence, process, scarce) })
+        Some(PendingFinding { lacks_facts, ..pending(reason, confidence, process, oom) })
     };
-    if let (Some(wanted), Some((most, used, made))) = (wanted, scarce.most_of_pool)
+    if let (Some(wanted), Some((most, used, made))) = (wanted, oom.most_of_pool)
         && used.saturating_add(wanted) > most
     {
         let (place, _) = places.stack(&context.all.stacks, made);
@@ -102,7 +100,7 @@ fn memory(context: &Context, shortage: &Shortage, places: &mut Places) -> Option
     let named = first.filter(|group| is_enough(shortage, group));
     let holder = named.map_or_else(|| outside(shortage), |group| holder(context, shortage, group, places));
     let reason = Reason::MemoryExhausted { holder: &holder, wanted, left, device };
-    let mut found = pending(&reason, confidence, process, scarce);
+    let mut found = pending(&reason, confidence, process, oom);
     found.hint = named.and_then(|group| hint(context, shortage, group)).unwrap_or(found.hint);
     found.message += &named.map_or_else(String::new, |group| retained(context, group, places));
     found.message += &named.map_or_else(String::new, |group| came_from(context, shortage, group, places));
@@ -123,14 +121,14 @@ fn is_enough(shortage: &Shortage, group: &Group) -> bool {
 
 /// Returns true if a failure is no problem: the thread got what it asked for later, or less and the process did not fail; or the
 /// process did without, and no process of the job failed, or it had allocated until nothing was left.
-fn is_survived(context: &Context, process: usize, scarce: &Scarce, is_own_waste: bool) -> bool {
+fn is_survived(context: &Context, process: usize, oom: &OomCall, is_own_waste: bool) -> bool {
     let fate = &context.all.fates[process];
     let has_ended_well = fate.alive == Some(false) && !fate.has_failed;
-    match scarce.got {
-        Some(got) => scarce.wanted.is_some_and(|wanted| got >= wanted) || !fate.has_failed,
+    match oom.got {
+        Some(got) => oom.wanted.is_some_and(|wanted| got >= wanted) || !fate.has_failed,
         None => {
-            let has_failed = || context.all.fates.iter().any(|fate| fate.has_failed);
-            has_ended_well && !is_own_waste && (scarce.had_succeeded || !has_failed())
+            let has_failed = || context.has_failed();
+            has_ended_well && !is_own_waste && (oom.had_succeeded || !has_failed())
         }
     }
 }
@@ -193,7 +191,7 @@ fn place(context: &Context, row: &Holding, places: &mut Places) -> Option<String
 fn owner(context: &Context, shortage: &Shortage, process: usize) -> String {
     match process == shortage.process {
         true => "this process".to_owned(),
-        false => in_words(context.job, process as u32).to_string(),
+        false => context.who(process).to_string(),
     }
 }
 
@@ -235,7 +233,7 @@ fn outside(shortage: &Shortage) -> String {
     }
 }
 
-/// What to do, if it is more special than the hint of the rule.
+/// Returns a hint that is more specific than that of the rule, if there is one.
 fn hint(context: &Context, shortage: &Shortage, group: &Group) -> Option<String> {
     let mut stacks = group.rows.iter().filter_map(|row| row.stack);
     let is_cached =
@@ -272,17 +270,17 @@ fn objects(shortage: &Shortage, group: &Group) -> Vec<PendingObject> {
         stack: row.stack,
         bytes: Some(row.bytes),
         device: Some(shortage.device),
-        ..PendingObject::of(role::ALLOCATION, row.process, None, None)
+        ..PendingObject::at(role::ALLOCATION, row.process, None, None)
     };
     rows.map(|row| object(&row)).collect()
 }
 
 /// The place that retained handles of memory that is not mapped, if there is one.
 fn retained(context: &Context, group: &Group, places: &mut Places) -> String {
-    let memory = &context.all.virtual_memory.processes()[group.process];
+    let memory = &context.all.memories[group.process];
     let stack = group.rows[0].stack.filter(|_| group.state == State::Unmapped);
     let is_its = |own: &&OwnAllocation| {
-        own.history.made == stack && stack.is_some() && own.history.ended.is_none() && own.mappings == 0
+        own.history.stack() == stack && stack.is_some() && own.history.ended.is_none() && own.mappings == 0
     };
     let Some(at) = memory.allocations().filter(is_its).find_map(|own| own.history.retained_at) else {
         return String::new();
@@ -294,7 +292,7 @@ fn retained(context: &Context, group: &Group, places: &mut Places) -> String {
 
 /// The line that led to the failed call, if the place of small allocations, of which no more is known, passes calls on.
 fn came_from(context: &Context, shortage: &Shortage, group: &Group, places: &mut Places) -> String {
-    let (_, frames) = places.stack(&context.all.stacks, shortage.scarce.site.stack);
+    let (_, frames) = places.stack(&context.all.stacks, shortage.oom.first.site.stack);
     let counted = group.rows[0].address.filter(|_| group.process == shortage.process);
     let made = counted.map(|address| places.place(group.process, u64::MAX, address));
     let at = made.and_then(|made| frames.iter().position(|frame| frame.source() == made.source()));
@@ -327,7 +325,7 @@ fn kept_memory(
     kept: &Group,
     confidence: Confidence,
 ) -> PendingFinding {
-    let Shortage { process, scarce, device, .. } = *shortage;
+    let Shortage { process, oom, device, .. } = *shortage;
     let mut holders: Vec<(usize, u64)> = Vec::new();
     for (holder, fingerprint) in kept.rows.iter().flat_map(|row| &row.holders) {
         if !holders.iter().any(|(known, _)| known == holder) {
@@ -335,56 +333,53 @@ fn kept_memory(
         }
     }
     holders.sort_by_key(|(holder, _)| {
-        Reverse(context.holdings().kept_by(*holder, kept.process, device, scarce.failed_at))
+        Reverse(context.holdings().kept_by(*holder, kept.process, device, oom.failed_at))
     });
     let first = holders.first().map_or(kept.process, |(holder, _)| *holder);
     let reason = Reason::MemoryKept {
         bytes: kept.bytes,
         allocations: kept.count,
-        owner: (kept.process != process).then(|| in_words(context.job, kept.process as u32)),
+        owner: (kept.process != process).then(|| context.who(kept.process)),
         holders: holders.len() as u64,
-        first: in_words(context.job, first as u32),
-        unmaps_nothing: context.all.virtual_memory.has_unmapped_nothing(first),
+        first: context.who(first),
+        unmaps_nothing: context.all.memories[first].has_unmapped_nothing(),
     };
     let shown = holders.into_iter().take(MOST_OBJECTS);
     let objects = shown.filter_map(|(holder, handle)| holding(context.all, holder, handle)).collect();
-    PendingFinding { objects, ..pending(&reason, confidence, process, scarce) }
+    PendingFinding { objects, ..pending(&reason, confidence, process, oom) }
 }
 
 /// The call by which a process got what it keeps.
 fn holding(all: &Collected, holder: usize, fingerprint: u64) -> Option<PendingObject> {
     let kinds = [Kind::Allocation, Kind::Memory, Kind::Pointer].iter();
-    let mut entries = kinds.filter_map(|kind| all.ledger.handle(all.realms[holder], *kind, fingerprint));
-    entries.find_map(|entry| {
-        let import = entry.imports.iter().find(|import| import.process as usize == holder)?;
-        Some(opening(entry, holder as u32, import.times.first()?))
-    })
+    let mut entries = kinds.filter_map(|kind| all.handle(holder, *kind, fingerprint));
+    entries.find_map(|entry| Some(opening(entry, holder, entry.import_by(holder)?.times.first()?)))
 }
 
-fn addresses(process: usize, scarce: &Scarce) -> Option<PendingFinding> {
-    if !Rule::AddressesExhausted.spec().functions().contains(&scarce.function) {
+fn addresses(process: usize, oom: &OomCall) -> Option<PendingFinding> {
+    if !Rule::AddressesExhausted.spec().functions().contains(&oom.first.function) {
         return None;
     }
-    let (wanted, reserved) = (scarce.wanted?, scarce.reserved);
-    // What never fits is not kept from fitting by what is reserved.
+    let (wanted, reserved) = (oom.wanted?, oom.reserved);
+    // A size that never fits is not the fault of the reservations.
     let all = reserved.bytes.saturating_add(wanted);
     let is_exhausted = wanted <= ADDRESSES && all >= MOST_ADDRESSES;
     let confidence = if all >= ADDRESSES { Confidence::Certain } else { Confidence::Inferred };
     let reason = Reason::AddressesExhausted { wanted, reserved: reserved.bytes, ranges: reserved.now };
-    is_exhausted.then(|| pending(&reason, confidence, process, scarce))
+    is_exhausted.then(|| pending(&reason, confidence, process, oom))
 }
 
 /// Adds to a finding of a process that has reached its limit of files how many descriptors it seems to keep, and where they
 /// come from.
 pub fn add_descriptors(context: &Context, found: &mut PendingFinding) {
     let process = found.processes[0];
-    let of = &context.all.tallies[process].descriptors;
+    let of = &context.all.stats[process].descriptors;
     for (numbers, what) in [(&of.exported, "exported"), (&of.imported, "imported")] {
         if numbers.times < MANY || !numbers.are_all_new() {
             continue;
         }
         let Some(first) = numbers.first else { continue };
         found.message += &format!("; {} descriptors that it {what} seem never to be closed", numbers.times);
-        found.objects.push(made(process, &first, what == "exported"));
+        found.objects.push(made(process, first, what == "exported"));
     }
 }

@@ -5,6 +5,7 @@ use super::context::Context;
 use crate::follow::collect::Collected;
 use crate::follow::functions::Functions;
 use crate::follow::holdings::Holding;
+use crate::follow::ledger::CallSite;
 use crate::follow::pending::{PendingFinding, PendingObject};
 use cupeer_record::{Job, Process};
 use cupeer_report::lives::began;
@@ -22,13 +23,13 @@ pub struct Late {
     /// The pid of the process that initialized the driver.
     parent: u32,
     code: Option<u8>,
-    /// Whether it exited with an error.
+    /// True if it exited with an error.
     pub has_failed: bool,
 }
 
 /// Returns these processes, if it is certain.
 pub fn late<'a>(job: &'a Job, all: &'a Collected) -> impl Iterator<Item = Late> + 'a {
-    let is_silent = |process: &usize| all.tallies[*process].events == 0 && all.forks[*process].is_some();
+    let is_silent = |process: &usize| all.stats[*process].events == 0 && all.forks[*process].is_some();
     (0..job.processes.len()).filter(is_silent).filter_map(|process| {
         let of = &job.processes[process];
         let code = Exit::of(all.fates[process].alive, of.end(), false).code;
@@ -46,11 +47,11 @@ fn of(context: &Context, late: &Late) -> Option<PendingFinding> {
     let Context { job, all, .. } = context;
     let (process, parent) = (&job.processes[late.process], late.parent);
     let pid = process.header.pid;
-    let asked = all.findings.asked[late.process].severity(Rule::UsedAfterFork.spec(), "", None)?;
+    let asked = all.findings.settings[late.process].severity(Rule::UsedAfterFork.spec(), "", None)?;
     let mut holding = Vec::new();
     let (reason, most) = match late.code.filter(|_| late.has_failed) {
         Some(code) => {
-            let is_planned = all.tallies.iter().any(|tally| tally.injected > 0);
+            let is_planned = all.stats.iter().any(|stats| stats.injected > 0);
             let most = if is_planned { Severity::Note } else { Severity::Warning };
             (Reason::ForkedAndFailed { pid, parent, code }, most)
         }
@@ -74,14 +75,13 @@ fn of(context: &Context, late: &Late) -> Option<PendingFinding> {
     };
     // The record began later than the fork.
     let (site, at) = all.forks[late.process]?;
-    let place = (site, at.max(began(job)));
-    let call = (FnId::at(0), 0);
-    let found = PendingFinding::of(&reason, Confidence::Certain, call, late.process as u32, place);
+    let call = CallSite { function: FnId::at(0), site, at: at.max(began(job)) };
+    let found = PendingFinding::new(&reason, Confidence::Certain, late.process, call, 0);
     // The place that made most of it.
     let made = holding.first().map(|row| PendingObject {
         stack: row.stack,
         bytes: Some(row.bytes),
-        ..PendingObject::of(role::ALLOCATION, row.process, None, None)
+        ..PendingObject::at(role::ALLOCATION, row.process, None, None)
     });
     let (function, objects) = (Functions::FORK, made.into_iter().collect());
     Some(PendingFinding { function, result: None, objects, said: Some(asked.min(most)), ..found })
@@ -112,5 +112,5 @@ fn held(context: &Context, owner: usize) -> Vec<Holding> {
 /// Returns the place at which a process was forked after the driver was initialized.
 pub fn place(all: &Collected, process: usize) -> Option<PendingObject> {
     let (site, at) = all.forks[process].filter(|(site, _)| !all.stacks.get(site.stack).2.is_empty())?;
-    Some(PendingObject::of(role::FORKING, process, Some(site), Some(at)))
+    Some(PendingObject::at(role::FORKING, process, Some(site), Some(at)))
 }

@@ -18,7 +18,7 @@ pub fn add(all: &Collected, found: &mut PendingFinding) {
     }
     let fingerprint = known.find(|(role, _)| *role == role::EXPORT).and_then(|(_, fingerprint)| fingerprint);
     let Some(fingerprint) = fingerprint.filter(|fingerprint| *fingerprint != 0) else { return };
-    let entry = all.ledger.any(all.realms[found.processes[0]], fingerprint);
+    let entry = all.ledger.any(all.domains[found.processes[0]], fingerprint);
     let Some((entry, export)) = entry.and_then(|entry| Some((entry, entry.export.as_deref()?))) else {
         return;
     };

@@ -19,22 +19,23 @@ const LEAST_SURE: usize = 3;
 /// The least number of objects that are made in exchanges, and of exchanges.
 const LEAST_STEADY: usize = 8;
 const LEAST_EXCHANGES: usize = 4;
-/// So many steps may follow the last exchange: a program says good-bye.
+/// The most steps after the last exchange: programs synchronize once more before they end.
 const FAREWELL: u64 = 8;
-/// So long a process may end after the last exchange.
+/// The longest time in nanoseconds from the last exchange to the end of the process.
 const EXIT: u64 = 250_000_000;
-/// At least so many newer objects may be made before one is done with: a pipeline. Of many objects, a set that rotates is larger.
+/// The number of newer objects that may be made before an object is done with, as in a pipeline. A rotating set of many
+/// objects is larger.
 const PIPELINE: usize = 2;
-/// If one of so many is used again, the others may be.
+/// If one of this many objects is used again, the others may be too.
 const KEPT: usize = 16;
-/// Uses of at most so many objects are recorded at one time.
+/// The most objects whose uses are recorded at one time.
 const WATCHED: usize = 200;
-/// After how many marks handles have to be left open.
+/// The least number of marks after which handles are left open.
 const LEAST_MARKS: usize = 4;
-/// Over how long, and how many, where nothing else tells.
+/// The least time in nanoseconds, and the least number of objects, if there is no other evidence.
 const LEAST_TIME: u64 = 60_000_000_000;
 const LEAST_OVER_TIME: usize = 16;
-/// In how many parts of that time, and how many of these may be without any.
+/// Number of equal parts of that time, and of parts without a new object.
 const PARTS: u64 = 8;
 const PARTS_WITHOUT: usize = 1;
 /// The most characters of a mark that a sentence has.
@@ -42,8 +43,8 @@ const LONGEST_MARK: usize = 40;
 
 /// An object that was made and not given up.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Left {
-    /// Which of the objects of the place it is.
+pub struct LeftObject {
+    /// Number of the object among all objects of the place.
     pub ordinal: u64,
     pub at: u64,
     pub bytes: u64,
@@ -61,10 +62,10 @@ pub struct Left {
 /// The objects of one place.
 pub struct Line<'a> {
     pub made: u64,
-    /// How many there were when half of them was made; 0 if that is not known.
+    /// Number of objects that were there when half of all had been made; 0 if unknown.
     pub half: u64,
     /// In the order in which they were made.
-    pub left: &'a [Left],
+    pub left: &'a [LeftObject],
     /// The steps of the process; `None` if calls are missing.
     pub steps: Option<&'a Steps>,
     /// Until when the process ran.
@@ -175,7 +176,7 @@ impl Line<'_> {
         let batches = left.chunk_by(|_, next| !next.is_exchanged);
         let exchanged =
             batches.clone().count() > LEAST_EXCHANGES && later.iter().any(|left| left.is_exchanged);
-        let longest = batches.map(<[Left]>::len).max().unwrap_or(0);
+        let longest = batches.map(<[LeftObject]>::len).max().unwrap_or(0);
         let (first, last) = (left[0].at, later[later.len() - 1].at);
         let between = |from: u64, to: u64| steps.until(to) - steps.until(from);
         let gap = later.windows(2).map(|pair| between(pair[0].at, pair[1].at)).max().unwrap_or(0);
@@ -186,8 +187,9 @@ impl Line<'_> {
     }
 }
 
-/// After how many marks handles were left open that were opened at these times, and how many there are from the first opening of
-/// the place on: at least half of them, in the first half and in the second. After the last mark, nobody knows.
+/// Returns the number of marks after which handles were left open, and the number of marks since the first open of the place.
+/// `None` unless it is at least half of them, in the first half and in the second. The time after the last mark does not
+/// count.
 fn over_marks(left: &[u64], first: u64, marks: &[u64]) -> Option<(usize, usize)> {
     let spans: Vec<_> = marks.windows(2).filter(|span| span[1] > first).collect();
     let is_hit = |span: &&&[u64]| {

@@ -4,14 +4,13 @@
 //! These are rules across processes, for calls in which the processes themselves found nothing or were not certain.
 //! Conclusions from the order of times apply to one host: handles of two hosts have nothing in common.
 
-use super::afterwards::{Afterwards, Thing, Whole};
 use super::context::Context;
 use super::kinds::Kinds;
-use super::objects::in_words;
-use super::used::Used;
+use super::post_mortem::{JobFacts, ObjectRef, PostMortem};
+use super::touched::Used;
 use super::{freed, objects, replaced, unclosed};
 use crate::follow::judged::{About, Key};
-use crate::follow::ledger::{Again, Current, Ended, Entry, Export, Failing, Import, Time};
+use crate::follow::ledger::{Again, CallSite, Current, Ended, Entry, Export, Failing, Import, Time};
 use crate::follow::pending::PendingFinding;
 use cupeer_report::places::{Places, Stack};
 use cupeer_rules::decide::{Ending, FreedBefore, Importers};
@@ -23,11 +22,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 /// All that is found, and what processes have inferred that is not so, or is known better.
 pub fn found<'a>(context: &Context<'a>, used: &Used, places: &mut Places) -> (Kinds<'a>, HashSet<Key>) {
     let (kinds, revised) = (Kinds::new(context.filter), HashSet::new());
-    let mut handles = Handles { context, whole: &Whole::new(context), places, kinds, revised };
+    let mut handles = Handles { context, facts: &JobFacts::new(context), places, kinds, revised };
     let mut contexts = BTreeMap::new();
-    let ledger = &context.all.ledger;
     let freed = freed(context);
-    for entry in ledger.handles().iter().filter(|entry| !ledger.damage.is_of(entry)) {
+    for entry in context.all.ledger.undamaged() {
         handles.ended(entry, &mut contexts);
         handles.reused(entry, &freed);
         for import in &entry.imports {
@@ -44,10 +42,10 @@ pub fn found<'a>(context: &Context<'a>, used: &Used, places: &mut Places) -> (Ki
 
 struct Handles<'a, 'c, 'p, 'n> {
     context: &'c Context<'a>,
-    whole: &'c Whole<'a, 'c>,
+    facts: &'c JobFacts<'a, 'c>,
     places: &'p mut Places<'n>,
     kinds: Kinds<'a>,
-    /// What was inferred and does not stand.
+    /// Inferred findings that the handle table refutes.
     revised: HashSet<Key>,
 }
 
@@ -58,20 +56,20 @@ struct EndedOpen<'a> {
     by: FnId,
     at: u64,
     is_sure: bool,
-    /// Who had it open: those that are no cache first, and then the first one.
+    /// The processes that had it open: caches last, then in the order of their opens.
     open: Vec<(&'a Import, &'a Time)>,
     /// The cache that alone had.
     cache: Option<Cache>,
 }
 
-/// Who had something open, and the cache that alone had.
+/// The processes that had a handle open, and the cache if no other process had it open.
 type OpenAt<'a> = (Vec<(&'a Import, &'a Time)>, Option<Cache>);
 
-/// What a context took with it: by process, and when that began.
-type Contexts<'a> = BTreeMap<(u32, u64), Vec<EndedOpen<'a>>>;
+/// Handles that ended with a context, by process and time.
+type Contexts<'a> = BTreeMap<(usize, u64), Vec<EndedOpen<'a>>>;
 
 impl<'a> Handles<'a, '_, '_, '_> {
-    /// What was freed or destroyed while others had it open.
+    /// Finds handles that were freed or destroyed while others had them open.
     fn ended(&mut self, entry: &'a Entry, contexts: &mut Contexts<'a>) {
         let Some(export) = entry.export.as_deref().filter(|_| !entry.kind.outlives_its_maker()) else {
             return;
@@ -98,14 +96,15 @@ impl<'a> Handles<'a, '_, '_, '_> {
         }
     }
 
-    /// Who of the others had a handle open at a time, those that are no cache first; and the cache that alone had.
+    /// Returns the other processes that had a handle open at a time, caches last, and the cache if no other process had it
+    /// open.
     fn open_at(&mut self, entry: &'a Entry, export: &Export, at: u64) -> OpenAt<'a> {
         let others = entry.imports.iter().filter(|import| import.process != export.process);
         let open = others.filter_map(|import| {
-            // Of what has an end that nobody saw it is not known how long it was open.
-            let fate = &self.context.all.fates[import.process as usize];
+            // If the close was not recorded, the time of the end is unknown.
+            let fate = &self.context.all.fates[import.process];
             let until = |time: &Time| match time.ended {
-                // What a fault plan keeps open the importer has given up.
+                // A handle that only a fault plan keeps open was given up by the importer.
                 _ if time.kept.is_some() => time.kept.unwrap_or(0),
                 Some(_) => time.closed_at(fate).unwrap_or(0),
                 // The call that closed it may be missing.
@@ -128,29 +127,26 @@ impl<'a> Handles<'a, '_, '_, '_> {
     /// An address was exported anew while others had open what was exported from it before.
     fn reused(&mut self, entry: &'a Entry, freed: &Freed<'a>) {
         let Some(export) = entry.export.as_deref() else { return };
-        let (Some((function, site)), (_, at)) = (export.made, export.first) else { return };
+        let CallSite { function, site, at } = export.first;
         let process = export.process;
-        if entry.kind != Kind::Memory
-            || site.is_judged
-            || self.context.all.findings.was_checked(process as usize)
-        {
+        if entry.kind != Kind::Memory || site.is_judged || self.context.all.findings.was_checked(process) {
             return;
         }
         let key = (process, export.address);
         let before = freed.get(&key).into_iter().flatten().filter(|(_, _, ended)| *ended < at);
-        let before =
-            before.filter(|(other, ..)| other.fingerprint != entry.fingerprint && other.realm == entry.realm);
+        let before = before
+            .filter(|(other, ..)| other.fingerprint != entry.fingerprint && other.domain == entry.domain);
         let open = before.filter_map(|(other, export, ended)| {
             let (open, cache) = self.open_at(other, export, at);
             (!open.is_empty()).then_some((*other, *export, open, cache, *ended))
         });
         let Some((other, before, open, cache, _)) = open.max_by_key(|(.., ended)| *ended) else { return };
         let Some((import, time)) = open.first() else { return };
-        let first = (in_words(self.context.job, import.process), Thing::Opened(other, import.process, time));
+        let first = (self.context.who(import.process), ObjectRef::Opened(other, import.process, time));
         let mut world = self.world(entry, process, at, Current::default());
         let importers = Importers { running: open.len() as u64, unknown: 0, first, uses: (0, 0), cache };
         world.freed_before = Some(FreedBefore { export: world.export_of(other, before), importers });
-        let Some(mut found) = world.look(function, 0, site).pop() else { return };
+        let Some(mut found) = world.judge(function, 0, site).pop() else { return };
         freed::add(self.context.all, &mut found);
         self.kinds.push(found.with_cache(cache));
     }
@@ -161,7 +157,7 @@ impl<'a> Handles<'a, '_, '_, '_> {
         let any_sure = all.iter().any(|ended| ended.is_sure);
         let all: Vec<&EndedOpen> = all.iter().filter(|ended| ended.is_sure == any_sure).collect();
         let Some(first) = all.iter().min_by_key(|ended| ended.cache.is_some()) else { return };
-        let importers: HashSet<u32> =
+        let importers: HashSet<usize> =
             all.iter().flat_map(|ended| ended.open.iter().map(|(import, _)| import.process)).collect();
         self.while_open(first, all.len() as u64, importers.len() as u64);
     }
@@ -170,7 +166,7 @@ impl<'a> Handles<'a, '_, '_, '_> {
         let (Some(site), Some((import, time))) = (ended.ended.site, ended.open.first()) else { return };
         let &EndedOpen { entry, export, by, at, is_sure, cache, .. } = ended;
         let mut world = self.world(entry, export.process, at, Current::default());
-        let first = (in_words(self.context.job, import.process), Thing::Opened(entry, import.process, time));
+        let first = (self.context.who(import.process), ObjectRef::Opened(entry, import.process, time));
         world.ending = Some(Ending {
             kind: entry.kind,
             export: world.export_of(entry, export),
@@ -179,7 +175,7 @@ impl<'a> Handles<'a, '_, '_, '_> {
             importers: Importers { running: importers, unknown: 0, first, uses: time.uses(at), cache },
             is_sure,
         });
-        let Some(mut found) = world.look(by, 0, site).pop() else { return };
+        let Some(mut found) = world.judge(by, 0, site).pop() else { return };
         self.revise(export.process, by, 0, site.stack, About::Call(site.tid, site.seq));
         found.objects = vec![objects::export(self.context, entry, export)];
         let open = ended.open.iter().take(MOST_OBJECTS);
@@ -188,17 +184,17 @@ impl<'a> Handles<'a, '_, '_, '_> {
     }
 
     /// Takes back what a process had inferred.
-    fn revise(&mut self, process: u32, function: FnId, result: i32, stack: Stack, about: About) {
-        let inferred = self.context.all.findings.inferred(process as usize, function, result, stack, about);
+    fn revise(&mut self, process: usize, function: FnId, result: i32, stack: Stack, about: About) {
+        let inferred = self.context.all.findings.inferred(process, function, result, stack, about);
         self.revised.extend(inferred);
     }
 
-    fn world<'w>(&self, entry: &'a Entry, process: u32, at: u64, current: Current) -> Afterwards<'a, 'w>
+    fn world<'w>(&self, entry: &'a Entry, process: usize, at: u64, current: Current) -> PostMortem<'a, 'w>
     where
         Self: 'w,
     {
-        Afterwards {
-            whole: self.whole,
+        PostMortem {
+            facts: self.facts,
             entry,
             process,
             at,
@@ -210,17 +206,18 @@ impl<'a> Handles<'a, '_, '_, '_> {
     }
 
     fn failed(&mut self, entry: &'a Entry, import: &'a Import) {
-        for failing in import.failing.iter().filter(|f| !f.site.is_judged && !f.is_injected) {
-            let (process, Failing { function, result, site, .. }) = (import.process, failing);
-            let world = self.world(entry, process, failing.at, failing.current);
-            let found = world.look(*function, *result, *site).pop();
-            // Who was checked has looked at it, and knew what the driver says.
+        for failing in import.failing.iter().filter(|f| !f.call.site.is_judged && !f.is_injected) {
+            let (process, result, CallSite { function, site, at }) =
+                (import.process, failing.result, failing.call);
+            let world = self.world(entry, process, at, failing.current);
+            let found = world.judge(function, result, site).pop();
+            // A process that was checked has judged the call already, with the driver's answers.
             let is_guess = |found: &PendingFinding| found.confidence == Confidence::Inferred;
-            let was_checked = self.context.all.findings.was_checked(process as usize);
+            let was_checked = self.context.all.findings.was_checked(process);
             let found = found.filter(|found| !(was_checked && is_guess(found)));
             let findings = &self.context.all.findings;
             let about = About::Handle(entry.fingerprint);
-            let inferred = findings.inferred(process as usize, *function, *result, site.stack, about);
+            let inferred = findings.inferred(process, function, result, site.stack, about);
             if !inferred.is_empty() {
                 let is_known = found.as_ref().is_some_and(|found| !is_guess(found));
                 let denies =
@@ -242,13 +239,13 @@ impl<'a> Handles<'a, '_, '_, '_> {
         }
     }
 
-    /// What is worth knowing of a handle that was opened.
+    /// Finds violations by calls that opened a handle.
     fn opened(&mut self, entry: &'a Entry, import: &'a Import) {
         let process = import.process;
         for time in &import.times {
             if !time.site.is_judged {
                 let world = self.world(entry, process, time.opened, time.current);
-                self.opening(world.look(time.function, 0, time.site), time.opened, 1);
+                self.opening(world.judge(time.function, 0, time.site), time.opened, 1);
             }
             for again in time.again.iter().filter(|again| !again.site.is_judged) {
                 let Again { site, first, last, count, open, .. } = *again;
@@ -259,7 +256,7 @@ impl<'a> Handles<'a, '_, '_, '_> {
                 let found = {
                     let mut world = self.world(entry, process, first, time.current);
                     world.again = Some((&libraries[0], &libraries[1], open, time));
-                    world.look(time.function, 0, site)
+                    world.judge(time.function, 0, site)
                 };
                 self.opening(found, last, count);
             }
@@ -275,7 +272,7 @@ impl<'a> Handles<'a, '_, '_, '_> {
 }
 
 /// Memory that was exported and has ended for sure, with when that was, by process and address.
-type Freed<'a> = HashMap<(u32, u64), Vec<(&'a Entry, &'a Export, u64)>>;
+type Freed<'a> = HashMap<(usize, u64), Vec<(&'a Entry, &'a Export, u64)>>;
 
 fn freed<'a>(context: &Context<'a>) -> Freed<'a> {
     let mut all = Freed::new();
@@ -288,7 +285,7 @@ fn freed<'a>(context: &Context<'a>) -> Freed<'a> {
     all
 }
 
-/// Whether all others are known to have closed a handle before a time.
+/// Returns true if all other processes are known to have closed a handle before a time.
 fn was_closed(entry: &Entry, export: &Export, at: u64) -> bool {
     let others = entry.imports.iter().filter(|import| import.process != export.process);
     let is_over = |time: &Time| {

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::rc::Rc;
 
-/// What pending findings have in common that one row tells: the rule and how sure it is, the argument, function, result, processes,
-/// stack, cache, and the severity that a process has said.
+/// Key of pending findings that share a row: rule, confidence, argument, function, result, processes, stack, cache, and
+/// recorded severity.
 type Kind = (
     Rc<str>,
     &'static str,

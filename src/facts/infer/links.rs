@@ -6,7 +6,7 @@ use crate::follow::pending::PendingFinding;
 use cupeer_report::model::is_explanation;
 use cupeer_rules::{DRIVER_SAYS, NO_CAUSE, Rule, Severity, Tells};
 
-/// The most explanations that are looked at: each has a function, a result, and a place of its own.
+/// The most explanations that get a link: each has a function, a result, and a place of its own.
 const MOST: usize = 256;
 
 /// Rules about memory that makes kernels fault: no call of the table fails, but the process ends with an error.
@@ -15,9 +15,8 @@ const FAULTING: [Rule; 4] = [Rule::UseInKernel, Rule::UseInGraph, Rule::VmmNoAcc
 /// Raises notes about memory that makes kernels fault, if their process ended with an error.
 pub fn raise(context: &Context, all: &mut [PendingFinding]) {
     // The failure that a plan caused is one of the plan.
-    let has_failed = |process: &usize| {
-        context.all.fates[*process].has_failed && context.all.tallies[*process].injected == 0
-    };
+    let has_failed =
+        |process: &usize| context.all.fates[*process].has_failed && context.all.stats[*process].injected == 0;
     let is_one = |found: &&mut PendingFinding| {
         Rule::of(&found.rule).is_some_and(|rule| FAULTING.contains(&rule))
             && found.processes.first().is_some_and(has_failed)

@@ -7,17 +7,16 @@
 //! the numbers of its processes, until [`table`] has joined those of all processes.
 //!
 //! Findings follow from the handle table ([`handles`], [`unclosed`], [`freed`], [`replaced`]), from what piles up ([`piles`], by the
-//! criterion of [`growth`], with the uses of [`used`]), from mappings ([`space`]), from
+//! criterion of [`growth`], with the uses of [`touched`]), from mappings ([`space`]), from
 //! descriptors ([`mod@descriptors`], [`awaited`]), from what processes use up ([`exhausted`], [`shortage`]), from the devices that they use
 //! ([`placement`], [`staged`]), from forks ([`forks`]), from what is done again and again ([`waste`]), from exchanges ([`exchanges`]), from uses of shared memory
 //! that nothing orders ([`mod@order`]), from interprocess events ([`mod@events`]), from the bytes that processes use ([`mod@written`], with the uses of [`touched`]), and from all ranks together ([`ranks`]). [`links`] says which of them
 //! explains a failed call, and [`mod@clues`] lists facts that break no rule. [`kinds`] merges findings of one kind, [`device_memory`](mod@device_memory) builds the rows about
 //! the memory of devices, [`objects`]
-//! returns the objects involved, and [`mod@afterwards`] supplies the facts that the recording has for the rules.
+//! returns the objects involved, and [`mod@post_mortem`] supplies the facts that the recording has for the rules.
 //!
 //! [`PendingFinding`]: crate::follow::pending::PendingFinding
 
-mod afterwards;
 mod awaited;
 mod clues;
 mod context;
@@ -37,6 +36,7 @@ mod objects;
 mod order;
 mod piles;
 mod placement;
+mod post_mortem;
 mod ranks;
 mod replaced;
 mod row;
@@ -47,7 +47,6 @@ mod staged;
 mod table;
 mod touched;
 mod unclosed;
-mod used;
 mod waste;
 mod written;
 

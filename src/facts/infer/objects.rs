@@ -2,48 +2,53 @@
 
 use super::context::Context;
 use crate::follow::collect::{Identity, identities};
-use crate::follow::ledger::descriptors::Made;
 use crate::follow::ledger::live::uuid;
-use crate::follow::ledger::{Ended, Entry, Export, Site, Time};
+use crate::follow::ledger::{CallSite, Ended, Entry, Export, Time};
 use crate::follow::pending::{PendingAccess, PendingFinding, PendingObject};
 use crate::follow::uses::Use;
-use cupeer_record::{self as record, Clock, Job};
+use cupeer_record::{self as record, Clock};
 use cupeer_report::model::{Fingerprint, Object, Place, Proc, SharedUse, Uuid};
 use cupeer_report::places::{Places, Stack};
-use cupeer_rules::reason::{self, Ago};
+use cupeer_rules::reason::Ago;
 use cupeer_spec::effect::Object as Kind;
 use cupeer_spec::record::slot::finding::role;
 use std::collections::HashMap;
 
 pub fn export(context: &Context, entry: &Entry, export: &Export) -> PendingObject {
-    let Context { job, all, .. } = context;
     PendingObject {
-        role: role::EXPORT,
-        process: export.process as usize,
-        tid: Some(export.last.0),
-        at: Some(export.last.1),
-        stack: export.stack,
         device: export.device,
         address: export.address,
         bytes: export.bytes,
-        allocator: all.allocators.of(entry, &job.processes, &all.stacks),
+        allocator: context.allocator(entry),
         fingerprint: Some(entry.fingerprint),
+        ..PendingObject::new(role::EXPORT, export.process, export.last)
     }
 }
 
-pub fn opening(entry: &Entry, process: u32, time: &Time) -> PendingObject {
+pub fn opening(entry: &Entry, process: usize, time: &Time) -> PendingObject {
     PendingObject {
         device: time.device,
         fingerprint: Some(entry.fingerprint),
-        ..PendingObject::of(role::OPENING, process as usize, Some(time.site), Some(time.opened))
+        ..PendingObject::new(role::OPENING, process, time.call())
     }
 }
 
-/// Where a process closed what it had opened.
-pub fn closing(entry: &Entry, process: u32, ended: &Ended) -> PendingObject {
+/// The call that opened a handle, and the one that exported it.
+pub fn opening_and_export(
+    context: &Context,
+    entry: &Entry,
+    process: usize,
+    time: &Time,
+) -> Vec<PendingObject> {
+    let exported = entry.export.iter().map(|of| export(context, entry, of));
+    std::iter::once(opening(entry, process, time)).chain(exported).collect()
+}
+
+/// Returns the call by which a process closed a handle.
+pub fn closing(entry: &Entry, process: usize, ended: &Ended) -> PendingObject {
     PendingObject {
         fingerprint: Some(entry.fingerprint),
-        ..PendingObject::of(role::CLOSING, process as usize, ended.site, ended.at)
+        ..PendingObject::at(role::CLOSING, process, ended.site, ended.at)
     }
 }
 
@@ -55,14 +60,13 @@ pub fn freeing(entry: &Entry, export: &Export, ended: &Ended) -> PendingObject {
         address: export.address,
         bytes: export.bytes,
         fingerprint: Some(entry.fingerprint),
-        ..PendingObject::of(role, export.process as usize, ended.site, ended.at)
+        ..PendingObject::at(role, export.process, ended.site, ended.at)
     }
 }
 
 /// The first call of a process that exported or imported a descriptor.
-pub fn made(process: usize, made: &Made, is_export: bool) -> PendingObject {
-    let role = if is_export { role::EXPORT } else { role::OPENING };
-    PendingObject::of(role, process, Some(made.site), Some(made.at))
+pub fn made(process: usize, made: CallSite, is_export: bool) -> PendingObject {
+    PendingObject::new(if is_export { role::EXPORT } else { role::OPENING }, process, made)
 }
 
 /// The call of a process that copied something from the host.
@@ -71,13 +75,13 @@ pub fn copying(process: usize, copied: &Use) -> PendingObject {
         device: copied.device,
         address: copied.address,
         bytes: Some(copied.bytes),
-        ..PendingObject::of(role::COPYING, process, Some(copied.site), Some(copied.at))
+        ..PendingObject::new(role::COPYING, process, copied.call())
     }
 }
 
 /// The call of a process that used shared memory.
-pub fn using(process: usize, site: Site, at: u64, bytes: u64) -> PendingObject {
-    PendingObject { bytes: Some(bytes), ..PendingObject::of(role::USING, process, Some(site), Some(at)) }
+pub fn using(process: usize, call: CallSite, bytes: u64) -> PendingObject {
+    PendingObject { bytes: Some(bytes), ..PendingObject::new(role::USING, process, call) }
 }
 
 /// Puts the places of objects into words.
@@ -140,14 +144,14 @@ impl<'c, 'a> Objects<'c, 'a> {
             Some(Uuid(device.uuid))
         });
         let exported = known(what.fingerprint).filter(|_| what.role == role::EXPORT);
-        let entry = exported.and_then(|handle| all.ledger.any(all.realms[process], handle));
+        let entry = exported.and_then(|handle| all.ledger.any(all.domains[process], handle));
         let mut made = Object {
             rank: (what.rank != u32::MAX).then_some(what.rank),
             tid: (what.tid != 0).then_some(what.tid),
             device,
             address: known(what.address),
             bytes: known(what.bytes),
-            allocator: entry.and_then(|entry| all.allocators.of(entry, &job.processes, &all.stacks)),
+            allocator: entry.and_then(|entry| self.context.allocator(entry)),
             fingerprint: known(what.fingerprint).map(Fingerprint),
             time_ns: at.map(|at| self.called(object, index, at).unwrap_or(at)),
             ..self.object(what.role, index, stack)
@@ -172,23 +176,20 @@ impl<'c, 'a> Objects<'c, 'a> {
         if let [only] = &all[..] {
             return Some(*only);
         }
-        let (about, realm) = (about?, *self.context.all.realms.get(process)?);
+        let (about, domain) = (about?, *self.context.all.domains.get(process)?);
         let made = |kind: &Kind| {
-            let entry = self.context.all.ledger.handle(realm, *kind, object.what.fingerprint)?;
+            let entry = self.context.all.ledger.handle(domain, *kind, object.what.fingerprint)?;
             let is_export = object.what.role == role::EXPORT;
-            let export =
-                entry.export.as_ref().filter(|export| is_export && export.process as usize == process);
-            let first = export.and_then(|export| Some((export.first.1, export.made?.1.stack)));
-            let last = export.and_then(|export| Some((export.last.1, export.stack?)));
-            let opened =
-                entry.imports.iter().filter(|import| !is_export && import.process as usize == process);
+            let export = entry.export.as_ref().filter(|export| is_export && export.process == process);
+            let exported = export.into_iter().flat_map(|export| [export.first, export.last]);
+            let exported = exported.map(|call| (call.at, call.site.stack));
+            let opened = entry.imports.iter().filter(|import| !is_export && import.process == process);
             let times = opened.flat_map(|import| &import.times);
             let opened = times.clone().map(|time| (time.opened, time.site.stack));
             let closed = times.filter_map(|time| Some((time.ended?.at?, time.ended?.site?.stack)));
             let closed = closed.filter(|_| object.what.role == role::CLOSING);
             let opened = opened.filter(|_| object.what.role != role::CLOSING);
-            let calls = first.into_iter().chain(last).chain(opened).chain(closed);
-            let calls = calls.filter(|(_, stack)| all.contains(stack));
+            let calls = exported.chain(opened).chain(closed).filter(|(_, stack)| all.contains(stack));
             calls.min_by_key(|(call, _)| (*call > about, call.abs_diff(about)))
         };
         Kind::ALL.iter().find_map(made).map(|(_, stack)| stack)
@@ -198,22 +199,19 @@ impl<'c, 'a> Objects<'c, 'a> {
     /// not have all calls that it can be.
     fn called(&self, object: &record::Object, process: Option<usize>, about: u64) -> Option<u64> {
         let process = process?;
-        let realm = *self.context.all.realms.get(process)?;
+        let domain = *self.context.all.domains.get(process)?;
         let of_kind = |kind: &Kind| {
-            let entry = self.context.all.ledger.handle(realm, *kind, object.what.fingerprint)?;
+            let entry = self.context.all.ledger.handle(domain, *kind, object.what.fingerprint)?;
             match object.what.role {
                 role::EXPORT => {
-                    let export = entry.export.as_ref().filter(|export| export.process as usize == process)?;
-                    (export.times <= 2).then(|| vec![export.first.1, export.last.1])
+                    let export = entry.export.as_ref().filter(|export| export.process == process)?;
+                    (export.times <= 2).then(|| vec![export.first.at, export.last.at])
                 }
-                role::OPENING => {
-                    let import = entry.imports.iter().find(|import| import.process as usize == process)?;
-                    import.all_opened()
-                }
+                role::OPENING => entry.import_by(process)?.all_opened(),
                 role::CLOSING | role::FREEING | role::ENDING => {
-                    let of = entry.imports.iter().filter(|import| import.process as usize == process);
-                    let closed = of.flat_map(|import| &import.times).filter_map(|time| time.ended);
-                    let export = entry.export.iter().filter(|export| export.process as usize == process);
+                    let import = entry.import_by(process).into_iter();
+                    let closed = import.flat_map(|import| &import.times).filter_map(|time| time.ended);
+                    let export = entry.export.iter().filter(|export| export.process == process);
                     let ended = export
                         .flat_map(|it| it.ended.iter().chain(&it.ended_before).chain(&it.perhaps_ended));
                     Some(closed.chain(ended.copied()).filter_map(|ended| ended.at).collect())
@@ -240,7 +238,7 @@ impl<'c, 'a> Objects<'c, 'a> {
         };
         let ended = |object: &Object| {
             let entry =
-                self.context.all.ledger.any(self.context.all.realms[process], object.fingerprint?.0)?;
+                self.context.all.ledger.any(self.context.all.domains[process], object.fingerprint?.0)?;
             entry.export.as_ref()?.ended?.at.filter(|ended| *ended <= at)
         };
         let past = objects.iter().find(is_end).and_then(|object| object.time_ns);
@@ -269,16 +267,17 @@ impl<'c, 'a> Objects<'c, 'a> {
     /// Puts the places of uses of shared memory into words.
     pub fn accesses(&self, found: &PendingFinding, places: &mut Places) -> Vec<SharedUse> {
         let placed = |access: &PendingAccess| {
-            let (caller, _) = places.stack(&self.context.all.stacks, access.site.stack);
+            let CallSite { function, site, at } = access.call;
+            let (caller, _) = places.stack(&self.context.all.stacks, site.stack);
             SharedUse {
                 proc: self.context.all.fates[access.process].proc.clone(),
-                tid: access.site.tid,
-                function: access.function.spec().name(),
+                tid: site.tid,
+                function: function.spec().name(),
                 caller,
                 stream: access.stream.clone(),
                 bytes: access.bytes,
                 offset: access.offset,
-                time_ns: access.at,
+                time_ns: at,
             }
         };
         found.accesses.iter().map(placed).collect()
@@ -300,12 +299,6 @@ impl<'c, 'a> Objects<'c, 'a> {
             ..Object::default()
         }
     }
-}
-
-/// A process, as sentences have it.
-pub fn in_words(job: &Job, process: u32) -> reason::Process {
-    let process = &job.processes[process as usize];
-    reason::Process { pid: process.header.pid, rank: process.rank() }
 }
 
 /// When that was on the clock of the record.

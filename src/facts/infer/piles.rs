@@ -2,12 +2,12 @@
 //! events. [`growth`](super::growth) decides which of them pile up.
 
 use super::context::Context;
-use super::growth::Left;
+use super::growth::LeftObject;
+use super::touched::Used;
 use super::unclosed::growth;
-use super::used::Used;
 use crate::follow::collect::Collected;
 use crate::follow::contexts::Context as Created;
-use crate::follow::ledger::{Entry, Export, Realm, Site};
+use crate::follow::ledger::{CallSite, Entry, Export, HandleDomain};
 use crate::follow::marks::Repeated;
 use crate::follow::memory::{Birth, Histories, Memory, ReservationHistory};
 use crate::follow::pending::PendingFinding;
@@ -17,18 +17,17 @@ use cupeer_report::places::Stack;
 use cupeer_rules::Confidence;
 use cupeer_rules::reason::{Growth, Piled, Reason};
 use cupeer_spec::effect::Object as Kind;
-use cupeer_spec::function::FnId;
 use std::collections::{BTreeMap, HashMap};
 
-/// So many ranges of addresses a process may keep for later.
+/// The most ranges of addresses that a process may keep for later.
 const MOST_SPARE: u64 = 16;
 
 /// Objects that one place has made and not given up.
 pub struct Place {
-    function: FnId,
-    site: Site,
+    /// One of the calls that made them.
+    call: CallSite,
     made: u64,
-    pub left: Vec<Left>,
+    pub left: Vec<LeftObject>,
 }
 
 /// Places by what they make.
@@ -42,7 +41,7 @@ pub fn found(context: &Context, used: &Used) -> Vec<PendingFinding> {
         if !fate.shows_what_is_left() {
             continue;
         }
-        let memory = &context.all.virtual_memory.processes()[process];
+        let memory = &context.all.memories[process];
         let places = own(context.all, memory, used);
         let served = served(&places);
         for ((kind, is_served, stack), mut place) in places {
@@ -56,7 +55,7 @@ pub fn found(context: &Context, used: &Used) -> Vec<PendingFinding> {
                 Kind::Mapping => Piled::Mappings,
                 _ => Piled::Pools,
             };
-            // What serves still may be needed, unless it becomes more from one exchange or mark to the next.
+            // Objects that still serve may be needed, unless each exchange or mark adds one.
             let is_grown = |growth: &Growth| match (kind, growth) {
                 (Kind::Mapping, Growth::Marks { .. } | Growth::Steady) | (Kind::Pool, _) => true,
                 (Kind::Mapping, _) => false,
@@ -81,11 +80,11 @@ pub fn found(context: &Context, used: &Used) -> Vec<PendingFinding> {
 fn imports<'a>(pools: impl Iterator<Item = &'a OwnPool>) -> Vec<(Birth, u64, &'a OwnPool)> {
     let each = |own: &'a OwnPool| own.history.births.iter().zip(1..).map(move |(birth, n)| (*birth, n, own));
     let mut all: Vec<_> = pools.flat_map(each).collect();
-    all.sort_by_key(|(birth, ..)| birth.at.time);
+    all.sort_by_key(|(birth, ..)| birth.call.at);
     all
 }
 
-/// Which of the objects of each place serve something.
+/// Returns the numbers of the objects of each place that serve something.
 fn served(piles: &Piles) -> HashMap<(Kind, Stack), Vec<u64>> {
     let served = piles.iter().filter(|((_, is_served, _), _)| *is_served);
     let ordinals = served.map(|((kind, _, stack), place)| {
@@ -113,9 +112,9 @@ fn pending(
     marks: &Repeated,
     is_grown: impl Fn(&Growth) -> bool,
 ) -> Option<PendingFinding> {
-    let growth = growth(context, process as u32, (place.made, 0, &place.left), marks).filter(is_grown)?;
+    let growth = growth(context, process, (place.made, 0, &place.left), marks).filter(is_grown)?;
     let newest = place.left.last()?.at;
-    let is_counted = |left: &Left| growth != Growth::Idle || left.idle.is_some();
+    let is_counted = |left: &LeftObject| growth != Growth::Idle || left.idle.is_some();
     let counted = || place.left.iter().filter(|left| is_counted(left));
     let (left, bytes) = (counted().count() as u64, counted().map(|left| left.bytes).sum());
     // Spare addresses wait for the next use.
@@ -124,52 +123,52 @@ fn pending(
     }
     let reason = Reason::PilesUp { what, left, made: place.made, bytes, growth };
     let confidence = if growth == Growth::Idle { Confidence::Certain } else { Confidence::Inferred };
-    let (call, at) = ((place.function, 0), (place.site, place.left.first()?.at));
-    let found = PendingFinding::of(&reason, confidence, call, process as u32, at);
+    let call = CallSite { at: place.left.first()?.at, ..place.call };
+    let found = PendingFinding::new(&reason, confidence, process, call, 0);
     Some(PendingFinding { last: newest, count: left, ..found })
 }
 
 /// The memory objects that a process has, by place: allocations by whether they serve something.
 pub fn own(all: &Collected, memory: &Memory, used: &Used) -> Piles {
     let (state, mut piles) = (&memory.state, Piles::new());
-    let mut add = |kind: Kind, is_served: bool, birth: Option<Birth>, left: Left, bytes: u64| {
-        let Some(Birth { ordinal, at }) = birth else { return };
-        let made = state.keeper.made.get(&(kind, at.site.stack)).copied().unwrap_or(0);
-        let new = || Place { function: at.function, site: at.site, made, left: Vec::new() };
-        let place = piles.entry((kind, is_served, at.site.stack)).or_insert_with(new);
-        place.left.push(Left { ordinal, at: at.time, bytes, ..left });
+    let mut add = |kind: Kind, is_served: bool, birth: Option<Birth>, left: LeftObject, bytes: u64| {
+        let Some(Birth { ordinal, call }) = birth else { return };
+        let made = state.keeper.made.get(&(kind, call.site.stack)).copied().unwrap_or(0);
+        let new = || Place { call, made, left: Vec::new() };
+        let place = piles.entry((kind, is_served, call.site.stack)).or_insert_with(new);
+        place.left.push(LeftObject { ordinal, at: call.at, bytes, ..left });
     };
     let mut before = None;
     let mut allocations: Vec<_> =
         state.allocations.each().filter(|own| own.references > 0 && own.team.is_none()).collect();
-    allocations.sort_by_key(|own| own.history.since);
+    allocations.sort_by_key(|own| own.history.since());
     for own in allocations.into_iter().filter(|own| own.origin == Origin::Made) {
         let idle = state.keeper.idle.get(&own.id).filter(|_| own.mappings == 0).copied();
         let is_shared = !own.history.exports.is_empty() || own.history.unknown_exports > 0;
         let is_served = own.mappings > 0 || is_shared && idle.is_none();
-        let entries = entries(all, memory.realm, Kind::Allocation, &own.history.exports);
-        let left = shared(&entries, idle, used, &mut before, own.history.since);
+        let entries = entries(all, memory.domain, Kind::Allocation, &own.history.exports);
+        let left = shared(&entries, idle, used, &mut before, own.history.since());
         add(Kind::Allocation, is_served, own.history.birth, left, own.bytes);
     }
     for (own, idle) in reserved(state) {
-        let left = Left { idle, ..Left::default() };
+        let left = LeftObject { idle, ..LeftObject::default() };
         add(Kind::Reservation, idle.is_none(), own.history.birth, left, own.bytes);
     }
     let mut before = None;
     let mut mappings: Vec<_> = state.mappings.each().collect();
-    mappings.sort_by_key(|own| own.history.mapped.map(|at| at.time));
+    mappings.sort_by_key(|own| own.history.mapped().map(|call| call.at));
     for own in mappings {
-        let (Some(of), Some(at)) = (state.allocations.entry(own.of), own.history.mapped) else { continue };
-        let exports = entries(all, memory.realm, Kind::Allocation, &of.history.exports);
-        let left = shared(&exports, None, used, &mut before, at.time);
-        // What has a handle is told by that.
+        let (Some(of), Some(at)) = (state.allocations.entry(own.of), own.history.mapped()) else { continue };
+        let exports = entries(all, memory.domain, Kind::Allocation, &of.history.exports);
+        let left = shared(&exports, None, used, &mut before, at.at);
+        // Memory with a handle is reported as an allocation.
         if of.references == 0 && of.origin == Origin::Made {
             add(Kind::Mapping, true, own.history.birth, left, own.bytes);
         }
     }
     let mut before = None;
     for own in state.pools.each().filter(|own| own.origin == Origin::Made && !own.is_destroyed) {
-        let exports = entries(all, memory.realm, Kind::Pool, &own.history.exports);
+        let exports = entries(all, memory.domain, Kind::Pool, &own.history.exports);
         let left = shared(&exports, None, used, &mut before, own.history.since);
         add(Kind::Pool, true, own.history.births.first().copied(), left, 0);
     }
@@ -177,11 +176,11 @@ pub fn own(all: &Collected, memory: &Memory, used: &Used) -> Piles {
     for (birth, number, own) in imports(imported) {
         // As many as there are pointers may be needed.
         let is_again = number > state.pointers_of(own.name).max(1);
-        let entry = all.ledger.handle(memory.realm, Kind::Pool, own.history.imported_as);
-        let is_new = entry.is_some_and(|entry| entry.is_exported_between(before.unwrap_or(0), birth.at.time));
-        before = Some(birth.at.time);
+        let entry = all.ledger.handle(memory.domain, Kind::Pool, own.history.imported_as);
+        let is_new = entry.is_some_and(|entry| entry.is_exported_between(before.unwrap_or(0), birth.call.at));
+        before = Some(birth.call.at);
         let is_consumed = is_again || own.history.pointers_imported > 0;
-        let left = Left { is_exchanged: is_again || is_new, is_consumed, ..Left::default() };
+        let left = LeftObject { is_exchanged: is_again || is_new, is_consumed, ..LeftObject::default() };
         add(Kind::Pool, true, Some(birth), left, 0);
     }
     piles
@@ -190,14 +189,14 @@ pub fn own(all: &Collected, memory: &Memory, used: &Used) -> Piles {
 /// The addresses that a process has reserved, each with the time since when nothing is mapped there.
 fn reserved(state: &Process<Histories>) -> Vec<(&Known<Reservation, ReservationHistory>, Option<u64>)> {
     let mut all: Vec<_> = state.reservations.each().collect();
-    all.sort_by_key(|own| std::cmp::Reverse(own.history.birth.map(|birth| birth.at.time)));
+    all.sort_by_key(|own| std::cmp::Reverse(own.history.birth.map(|birth| birth.call.at)));
     let (mut next, given_up) = (HashMap::new(), &state.keeper.unreserved);
     let with_idle = all.into_iter().map(|own| {
         let since = state.keeper.asleep.since(own.name, own.bytes).or_else(|| {
             // One that nothing was mapped to, while others came and went.
-            let at = own.history.birth?.at;
-            let next = next.insert(at.site.stack, at.time)?;
-            (given_up.until(next) > given_up.until(at.time)).then_some(at.time)
+            let CallSite { site, at, .. } = own.history.birth?.call;
+            let next = next.insert(site.stack, at)?;
+            (given_up.until(next) > given_up.until(at)).then_some(at)
         });
         (own, since.filter(|_| state.mappings.touching((own.name, own.bytes)).is_none()))
     });
@@ -206,42 +205,48 @@ fn reserved(state: &Process<Histories>) -> Vec<(&Known<Reservation, ReservationH
 
 /// The contexts that a process created and did not destroy, by place. One that has memory is needed.
 fn contexts(all: &Collected, process: usize) -> BTreeMap<Stack, Place> {
-    let (tally, memory) = (&all.tallies[process], &all.virtual_memory.processes()[process]);
-    let mut alive: Vec<_> = tally.contexts.alive().collect();
-    alive.sort_by_key(|(_, known)| known.birth.at.time);
+    let (stats, memory) = (&all.stats[process], &all.memories[process]);
+    let mut alive: Vec<_> = stats.contexts.alive().collect();
+    alive.sort_by_key(|(_, known)| known.birth.call.at);
     let (mut places, mut before) = (BTreeMap::new(), HashMap::new());
-    for (handle, Created { birth: Birth { ordinal, at }, used }) in alive {
-        let steps = tally.steps.until(at.time);
-        let is_exchanged = before.insert(at.site.stack, steps).is_some_and(|before| steps > before + 1);
+    for (handle, Created { birth: Birth { ordinal, call }, used }) in alive {
+        let steps = stats.steps.until(call.at);
+        let is_exchanged = before.insert(call.site.stack, steps).is_some_and(|before| steps > before + 1);
         let is_consumed = used.is_some() && !memory.state.keeper.book.has_any_in(handle);
-        let made = tally.contexts.made[&at.site.stack];
-        let new = || Place { function: at.function, site: at.site, made, left: Vec::new() };
-        let left = Left {
+        let made = stats.contexts.made[&call.site.stack];
+        let new = || Place { call: *call, made, left: Vec::new() };
+        let left = LeftObject {
             ordinal: *ordinal,
-            at: at.time,
+            at: call.at,
             used: *used,
             is_exchanged,
             is_consumed,
-            ..Left::default()
+            ..LeftObject::default()
         };
-        places.entry(at.site.stack).or_insert_with(new).left.push(left);
+        places.entry(call.site.stack).or_insert_with(new).left.push(left);
     }
     places.values_mut().for_each(|place| place.left.sort_by_key(|left| left.ordinal));
     places
 }
 
-fn entries<'a>(all: &'a Collected, realm: Realm, kind: Kind, exports: &[u64]) -> Vec<&'a Entry> {
-    exports.iter().filter_map(|export| all.ledger.handle(realm, kind, *export)).collect()
+fn entries<'a>(all: &'a Collected, domain: HandleDomain, kind: Kind, exports: &[u64]) -> Vec<&'a Entry> {
+    exports.iter().filter_map(|export| all.ledger.handle(domain, kind, *export)).collect()
 }
 
 /// An object that may be shared: when it was used, and whether the one before was opened until it was made. `before` is when that was
 /// opened, and becomes when this one was.
-fn shared(entries: &[&Entry], idle: Option<u64>, used: &Used, before: &mut Option<u64>, at: u64) -> Left {
+fn shared(
+    entries: &[&Entry],
+    idle: Option<u64>,
+    used: &Used,
+    before: &mut Option<u64>,
+    at: u64,
+) -> LeftObject {
     let opened = entries.iter().filter_map(|entry| entry.first_opened()).min();
     let is_exchanged = std::mem::replace(before, opened).is_some_and(|opened| opened <= at);
     let used = entries.iter().filter_map(|entry| used.by_any(entry)).max();
     let is_closed = entries.iter().any(|entry| entry.kind == Kind::Event || entry.was_closed());
-    Left { idle, used, is_exchanged, is_consumed: used.is_some() || is_closed, ..Left::default() }
+    LeftObject { idle, used, is_exchanged, is_consumed: used.is_some() || is_closed, ..LeftObject::default() }
 }
 
 impl Entry {
@@ -252,37 +257,38 @@ impl Entry {
 
     /// Returns true if an importer has closed it.
     fn was_closed(&self) -> bool {
-        self.imports.iter().flat_map(|import| &import.times).any(|time| time.ended.is_some())
+        self.times().any(|(_, time)| time.ended.is_some())
     }
 
     fn first_opened(&self) -> Option<u64> {
-        self.imports.iter().flat_map(|import| &import.times).map(|time| time.opened).min()
+        self.times().map(|(_, time)| time.opened).min()
     }
 }
 
-/// Memory and events that processes exported, others opened, and nobody gave up.
+/// Memory and events that processes exported, others opened, and no process gave up.
 pub fn exports(all: &Collected, used: &Used) -> BTreeMap<(usize, Kind, Stack), Place> {
     let mut sites: BTreeMap<(usize, Kind, Stack), Vec<&Entry>> = BTreeMap::new();
     for (entry, export) in all.ledger.exports() {
-        if let (Kind::Memory | Kind::Event, Some((_, site))) = (entry.kind, export.made) {
-            sites.entry((export.process as usize, entry.kind, site.stack)).or_default().push(entry);
+        if let Kind::Memory | Kind::Event = entry.kind {
+            let stack = export.first.site.stack;
+            sites.entry((export.process, entry.kind, stack)).or_default().push(entry);
         }
     }
     let place = |(key, mut all): (_, Vec<&Entry>)| {
-        let since = |entry: &Entry| entry.export.as_ref().map_or(0, |export| export.first.1);
+        let since = |entry: &Entry| entry.export.as_ref().map_or(0, |export| export.first.at);
         // Memory that an importer still has open is that one's: neither left nor given up.
         all.retain(|entry| entry.first_opened().is_some() && entry.is_decided());
         all.sort_by_key(|entry| since(entry));
-        let (function, site) = all.first()?.export.as_ref()?.made?;
-        let mut place = Place { function, site, made: all.len() as u64, left: Vec::new() };
+        let call = all.first()?.export.as_ref()?.first;
+        let mut place = Place { call, made: all.len() as u64, left: Vec::new() };
         let mut before = None;
         for (entry, ordinal) in all.iter().zip(0..) {
             let left = shared(&[entry], None, used, &mut before, since(entry));
             let Some(export) = entry.export.as_ref().filter(|export| export.is_left(entry)) else { continue };
-            // What is exported once more is in use.
-            let again = Some(export.last.1).filter(|_| export.times > 1);
-            let (bytes, at) = (export.bytes.unwrap_or(0), export.first.1);
-            place.left.push(Left { ordinal, at, bytes, used: left.used.max(again), ..left });
+            // An object that is exported again is in use.
+            let again = Some(export.last.at).filter(|_| export.times > 1);
+            let (bytes, at) = (export.bytes.unwrap_or(0), export.first.at);
+            place.left.push(LeftObject { ordinal, at, bytes, used: left.used.max(again), ..left });
         }
         Some((key, place))
     };

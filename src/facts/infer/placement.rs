@@ -3,9 +3,8 @@
 
 use super::awaited::named;
 use super::context::Context;
-use super::objects::{Objects, export, in_words};
-use crate::follow::judged::ordinal;
-use crate::follow::ledger::{Entry, Realm, Time};
+use super::objects::{Objects, export};
+use crate::follow::ledger::{Entry, HandleDomain, Time};
 use crate::follow::pending::PendingFinding;
 use cupeer_report::model::{Place, Uuid};
 use cupeer_report::places::{Nameless, Places, Stack};
@@ -17,14 +16,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The fewest exports among which one that is opened in place of another one stands out.
 const FEWEST: usize = 3;
-/// The most exports of one place that are looked at.
+/// The most exports of one place that are compared.
 const MOST: usize = 1024;
 /// The most devices that are named of one process.
 const MOST_DEVICES: usize = 4;
 
-/// What one process opened in place of what all others make likely.
+/// An open of a process that differs from the pattern of all other processes.
 struct Crossed<'a> {
-    process: u32,
+    process: usize,
     time: &'a Time,
     opened: &'a Entry,
     missed: &'a Entry,
@@ -38,25 +37,25 @@ pub fn crossed(context: &Context) -> Vec<PendingFinding> {
     let mut unnamed = Places::new(&context.job.processes, &mut nameless);
     let mut known: BTreeMap<Place, usize> = BTreeMap::new();
     let mut callers: HashMap<Stack, usize> = HashMap::new();
-    let mut by_process: BTreeMap<(Kind, u32, Stack), Vec<&Entry>> = BTreeMap::new();
-    let mut by_place: BTreeMap<(Kind, Realm, usize), Vec<&Entry>> = BTreeMap::new();
+    let mut by_process: BTreeMap<(Kind, usize, Stack), Vec<&Entry>> = BTreeMap::new();
+    let mut by_place: BTreeMap<(Kind, HandleDomain, usize), Vec<&Entry>> = BTreeMap::new();
     for entry in context.all.ledger.handles() {
-        let made = entry.export.as_deref().and_then(|export| Some((export.process, export.made?.1.stack)));
+        let made = entry.export.as_deref().map(|export| (export.process, export.first.site.stack));
         let is_shared = matches!(entry.kind, Kind::Memory | Kind::Pointer | Kind::Allocation);
         let Some((process, stack)) = made.filter(|_| is_shared) else { continue };
         let place = *callers.entry(stack).or_insert_with(|| {
             let next = known.len();
             *known.entry(unnamed.stack(&context.all.stacks, stack).0.maker().clone()).or_insert(next)
         });
-        // Of one that is too long, one entry more is kept than is looked at.
+        // One entry more than the limit is kept, to recognize lists that are too long.
         let of_process = by_process.entry((entry.kind, process, stack)).or_default();
-        let of_place = by_place.entry((entry.kind, entry.realm, place)).or_default();
+        let of_place = by_place.entry((entry.kind, entry.domain, place)).or_default();
         for list in [of_process, of_place] {
             list.extend((list.len() <= MOST).then_some(entry));
         }
     }
     let is_one = |entries: &&Vec<&Entry>| {
-        (FEWEST..=MOST).contains(&entries.len()) && context.all.knows_all(entries[0].realm)
+        (FEWEST..=MOST).contains(&entries.len()) && context.all.knows_all(entries[0].domain)
     };
     for entries in by_process.values().filter(is_one) {
         all.extend(of_devices(context, entries));
@@ -71,11 +70,7 @@ pub fn crossed(context: &Context) -> Vec<PendingFinding> {
 fn of_devices(context: &Context, entries: &[&Entry]) -> Option<PendingFinding> {
     let label = |entry: &Entry| entry.export.as_deref()?.device;
     let found = find(entries, label, |_, device| device, |own: Uuid| own)?;
-    let process = &context.job.processes[found.process as usize];
-    let device = |entry| {
-        let uuid = label(entry)?.0;
-        Some(Device { ordinal: ordinal(process, uuid), uuid })
-    };
+    let device = |entry| Some(context.device(found.process, label(entry)?));
     let (here, there) = (device(found.missed)?, device(found.opened)?);
     Some(pending(context, &found, &Reason::RanksCrossedDevices { here, there }))
 }
@@ -83,21 +78,21 @@ fn of_devices(context: &Context, entries: &[&Entry]) -> Option<PendingFinding> {
 /// Each rank exported one buffer, and each importer but one opened that of the rank which is as far from its own.
 fn of_peers(context: &Context, entries: &[&Entry]) -> Option<PendingFinding> {
     let count = entries.len() as u32;
-    let rank = |process: u32| context.job.processes[process as usize].rank().filter(|rank| *rank < count);
+    let rank = |process: usize| context.job.processes[process].rank().filter(|rank| *rank < count);
     let label = |entry: &Entry| rank(entry.export.as_deref()?.process);
     let found = (1..count)
         .find_map(|far| find(entries, label, |process, _| rank(process), |own: u32| (own + far) % count))?;
-    let exporter = |entry: &Entry| Some(in_words(context.job, entry.export.as_deref()?.process));
+    let exporter = |entry: &Entry| Some(context.who(entry.export.as_deref()?.process));
     let reason = Reason::RanksCrossed { opened: exporter(found.opened)?, missed: exporter(found.missed)? };
     Some(pending(context, &found, &reason))
 }
 
-/// Finds the only importer that opened another entry than the expected one, which nobody opened. Each importer opened one
+/// Finds the only importer that opened another entry than the expected one, which no process opened. Each importer opened one
 /// entry, and all entries but that one were opened.
 fn find<'a, L: Copy + Ord>(
     entries: &[&'a Entry],
     label: impl Fn(&Entry) -> Option<L>,
-    own: impl Fn(u32, Option<Uuid>) -> Option<L>,
+    own: impl Fn(usize, Option<Uuid>) -> Option<L>,
     expected: impl Fn(L) -> L,
 ) -> Option<Crossed<'a>> {
     let by_label: BTreeMap<L, &'a Entry> =
@@ -107,7 +102,7 @@ fn find<'a, L: Copy + Ord>(
     let mut all = 0;
     for (of, opened) in &by_label {
         for import in &opened.imports {
-            // Who tried and failed wanted it.
+            // A process that tried another handle and failed intended to open that one.
             let [time] = &import.times[..] else { return None };
             let wanted = expected(own(import.process, import.device)?);
             let missed = *by_label.get(&wanted)?;
@@ -131,11 +126,10 @@ fn pending(context: &Context, found: &Crossed, reason: &Reason) -> PendingFindin
     let &Crossed { process, time, opened, missed } = found;
     let exports = [opened, missed].into_iter().filter_map(|entry| Some((entry, entry.export.as_deref()?)));
     let objects = exports.map(|(entry, of)| export(context, entry, of)).collect();
-    let (call, at) = ((time.function, 0), (time.site, time.opened));
-    PendingFinding { objects, ..PendingFinding::of(reason, Confidence::Inferred, call, process, at) }
+    PendingFinding { objects, ..PendingFinding::new(reason, Confidence::Inferred, process, time.call(), 0) }
 }
 
-/// What is known of a rank on a host. A device that is `None` is an unknown one.
+/// The devices of a rank on a host; `None` for an unknown device.
 #[derive(Default)]
 struct Rank {
     /// The devices of the memory that it exports.
@@ -163,15 +157,15 @@ pub fn contexts(context: &Context) -> Vec<PendingFinding> {
     let mut hosts: BTreeMap<[u8; 16], BTreeMap<u32, Rank>> = BTreeMap::new();
     let mut ranks: Vec<Option<([u8; 16], u32)>> = Vec::new();
     for (index, process) in context.job.processes.iter().enumerate() {
-        let rank = process.rank().filter(|_| all.knows_all(all.realms[index]));
+        let rank = process.rank().filter(|_| all.knows_all(all.domains[index]));
         ranks.push(rank.map(|rank| (process.header.boot_id, rank)));
         if let Some(rank) = rank {
             let rank = hosts.entry(process.header.boot_id).or_default().entry(rank).or_default();
-            rank.holders.extend(all.tallies[index].holding.map(|_| index));
+            rank.holders.extend(all.stats[index].holding.map(|_| index));
         }
     }
-    let mut note = |process: u32, device, of: fn(&mut Rank) -> &mut BTreeSet<Option<Uuid>>| {
-        if let Some((host, rank)) = &ranks[process as usize]
+    let mut note = |process: usize, device, of: fn(&mut Rank) -> &mut BTreeSet<Option<Uuid>>| {
+        if let Some((host, rank)) = &ranks[process]
             && let Some(rank) = hosts.get_mut(host).and_then(|ranks| ranks.get_mut(rank))
         {
             of(rank).insert(device);
@@ -207,20 +201,19 @@ fn of_host(context: &Context, ranks: &BTreeMap<u32, Rank>) -> Vec<PendingFinding
     }
     let pending = |((owner, device), holders): ((u32, Uuid), Vec<(u32, usize)>)| {
         let first = holders.first()?.1;
-        let seen = context.all.tallies[first].holding?;
+        let seen = context.all.stats[first].holding?;
         let its: BTreeSet<u32> = holders.iter().map(|(rank, _)| *rank).collect();
         let exports = its.iter().any(|rank| ranks[rank].exports.contains(&Some(device)));
-        let made = |(_, holder): &(u32, usize)| context.all.virtual_memory.made_on(*holder, device);
+        let made = |(_, holder): &(u32, usize)| context.all.memories[*holder].made_on(device);
         let allocated = holders.iter().map(made).fold(0, u64::saturating_add);
-        let device = Device { ordinal: ordinal(&context.job.processes[first], device.0), uuid: device.0 };
+        let device = context.device(first, device);
         let (count, named) = (its.len() as u64, named(its.iter().map(u32::to_string)));
         let reason = Reason::RanksHoldDevice { count, ranks: &named, device, owner, exports, allocated };
-        let (call, at) = ((seen.function, 0), (seen.site, seen.at));
-        let found = PendingFinding::of(&reason, Confidence::Inferred, call, first as u32, at);
+        let found = PendingFinding::new(&reason, Confidence::Inferred, first, seen.call, 0);
         let processes: Vec<usize> = holders.iter().map(|(_, holder)| *holder).collect();
-        // Of two ranks, either may be the one that does as it should; and memory may be placed there for the other rank. But all
-        // ranks that hold the device that CUDA uses by default have forgotten to select theirs, if the job fails.
-        let has_failed = context.all.fates.iter().any(|fate| fate.has_failed);
+        // Either of two ranks may be right, and memory may be placed there for the other rank. But if the job fails and all
+        // ranks hold the default device of CUDA, they forgot to select their own.
+        let has_failed = context.has_failed();
         let is_default = its.len() + 1 == ranks.len() && device.ordinal == 0;
         let may_be_right = ranks.len() < FEWEST || exports;
         let said = (may_be_right && !(has_failed && is_default)).then_some(Severity::Note);
@@ -231,7 +224,7 @@ fn of_host(context: &Context, ranks: &BTreeMap<u32, Rank>) -> Vec<PendingFinding
 
 /// The only device beside its home on which a process holds a context.
 fn other_device(context: &Context, process: usize, home: Uuid) -> Option<Uuid> {
-    let holding = context.all.tallies[process].holding?;
+    let holding = context.all.stats[process].holding?;
     let ordinals = (0..u64::BITS as i32).filter(|ordinal| holding.devices >> ordinal & 1 != 0);
     let device = |ordinal| context.job.processes[process].device(ordinal).map(|device| Uuid(device.uuid));
     let mut held: BTreeSet<Uuid> = ordinals.map(device).collect::<Option<_>>()?;
@@ -239,7 +232,7 @@ fn other_device(context: &Context, process: usize, home: Uuid) -> Option<Uuid> {
     held.pop_first().filter(|_| is_held && held.is_empty())
 }
 
-/// What adds to a finding about a device that the importer may not use: the devices that both processes see.
+/// Returns a clause about the devices that both processes see, for a finding about a device that the importer may not use.
 pub fn visible(context: &Context, found: &PendingFinding, objects: &Objects) -> Option<String> {
     let process = *found.processes.first()?;
     let export = found.recorded.iter().find(|object| object.what.role == role::EXPORT)?;
@@ -257,8 +250,5 @@ pub fn visible(context: &Context, found: &PendingFinding, objects: &Objects) -> 
         (!named.is_empty()).then(|| format!("sees {}{variable}", named.join(", ")))
     };
     let (there, here) = (sees(exporter)?, sees(process)?);
-    Some(format!(
-        "; {}, which exported it, {there}, and this process {here}",
-        in_words(context.job, exporter as u32)
-    ))
+    Some(format!("; {}, which exported it, {there}, and this process {here}", context.who(exporter)))
 }

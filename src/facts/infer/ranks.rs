@@ -3,25 +3,23 @@
 
 use super::context::Context;
 use super::row::{Member, Row};
-use crate::follow::judged::ordinal;
-use crate::follow::ledger::Failing;
+use crate::follow::ledger::{CallSite, Failing};
 use crate::follow::pending::PendingFinding;
-use cupeer_record::Process;
 use cupeer_report::model::Uuid;
 use cupeer_rules::Rule;
-use cupeer_rules::reason::{Device, Reason};
+use cupeer_rules::reason::Reason;
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::finding::Confidence;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// What a result is called that has no name.
+/// Word for a result without a name.
 const UNKNOWN: &str = "an unknown result";
-/// What may explain that something is different somewhere.
+/// Clause that explains a difference by a fault plan.
 const CHANGED: &str = "; a fault plan changed calls there";
 
-/// How calls of a function failed, by process: each with the first of its failures. Where the record is all there is, only those
-/// of functions that always fail in some ranks, and never in most.
+/// Returns the failures of functions, by process, each with the first one. Without other parts of the job, only functions
+/// that always fail in some ranks, and never in most.
 pub fn failing(context: &Context) -> Vec<PendingFinding> {
     Rule::RanksDiffer.spec().functions().iter().flat_map(|function| failing_of(context, *function)).collect()
 }
@@ -29,19 +27,19 @@ pub fn failing(context: &Context) -> Vec<PendingFinding> {
 fn failing_of(context: &Context, function: FnId) -> Vec<PendingFinding> {
     let all = context.all;
     let mut by_process: BTreeMap<usize, PendingFinding> = BTreeMap::new();
-    let mut groups: Vec<_> = all.failures.of(function as usize).collect();
+    let mut groups: Vec<_> = all.failures.of_function(function as usize).collect();
     groups.sort_by_key(|(process, _, group)| (group.first, *process));
     for (process, result, group) in groups {
         let found = by_process.entry(process).or_insert_with(|| {
-            // What it says is known when all ranks are.
+            // The numbers are filled in when all ranks are known.
             let reason = Reason::RanksDiffer {
                 function: function.spec().name(),
                 code: name_of(result),
                 failing: 0,
                 others: 0,
             };
-            let (call, at) = ((function, result), (group.site, group.first));
-            let found = PendingFinding::of(&reason, Confidence::Inferred, call, process as u32, at);
+            let call = CallSite { function, site: group.site, at: group.first };
+            let found = PendingFinding::new(&reason, Confidence::Inferred, process, call, result);
             PendingFinding { count: 0, ..found }
         });
         found.last = found.last.max(group.last);
@@ -122,7 +120,7 @@ pub fn fallbacks(context: &Context) -> Vec<PendingFinding> {
         all.peers.unmapped().map(|pair| (pair, Vec::new())).collect();
     for (import, export) in all.ledger.each_pair() {
         let devices = import.device.zip(export.and_then(|export| export.device));
-        let key = devices.map(|(from, to)| (import.process as usize, from, to));
+        let key = devices.map(|(from, to)| (import.process, from, to));
         if let Some(failing) = key.and_then(|key| pairs.get_mut(&key)) {
             failing.extend(import.failing.iter().filter(|failing| !failing.is_injected));
         }
@@ -135,25 +133,20 @@ fn fallback(
     (process, from, to): (usize, Uuid, Uuid),
     failing: &[&Failing],
 ) -> Option<PendingFinding> {
-    let first = failing.iter().min_by_key(|failing| failing.at)?;
+    let first = failing.iter().min_by_key(|failing| failing.call.at)?;
     let last = failing.iter().map(|failing| failing.last).max().unwrap_or(first.last);
     // A program that ends after a failure has not gone another way.
-    if context.all.tallies[process].last_call.is_none_or(|(_, _, at)| at <= last) {
+    if context.all.stats[process].last_call.as_ref().is_none_or(|call| call.at <= last) {
         return None;
     }
     let failed = failing.iter().map(|failing| failing.count).sum();
-    let of = &context.job.processes[process];
-    let (from, to, code) = (device(of, from), device(of, to), name_of(first.result));
-    let note = (context.all.tallies[process].injected > 0).then_some(CHANGED);
+    let [from, to] = [from, to].map(|device| context.device(process, device));
+    let code = name_of(first.result);
+    let note = (context.all.stats[process].injected > 0).then_some(CHANGED);
     let reason = Reason::IpcFallback { from, to, failed, code };
-    let (call, at) = ((first.function, first.result), (first.site, first.at));
-    let mut found = PendingFinding::of(&reason, Confidence::Inferred, call, process as u32, at);
+    let mut found = PendingFinding::new(&reason, Confidence::Inferred, process, first.call, first.result);
     found.message.extend(note);
     Some(PendingFinding { last, count: failed, driver_message: first.message.clone(), ..found })
-}
-
-fn device(process: &Process, uuid: Uuid) -> Device {
-    Device { ordinal: ordinal(process, uuid.0), uuid: uuid.0 }
 }
 
 fn name_of(result: i32) -> &'static str {

@@ -13,14 +13,14 @@ use cupeer_rules::reason::{Handle, Reason};
 use cupeer_spec::effect::Object as Kind;
 use std::collections::BTreeMap;
 
-/// What processes that failed had open, by process and address.
-type Opened<'a> = BTreeMap<(u32, u64), Vec<(&'a Entry, &'a Time)>>;
+/// Memory that failed processes had open, by process and address.
+type Opened<'a> = BTreeMap<(usize, u64), Vec<(&'a Entry, &'a Time)>>;
 
 /// Adds one for each place that opens such memory. Caches let go of their pointers, and get none.
 pub fn found(context: &Context, places: &mut Places, kinds: &mut Kinds) {
     let mut opened = Opened::new();
     for entry in context.all.ledger.handles().iter().filter(|entry| entry.kind == Kind::Memory) {
-        for import in entry.imports.iter().filter(|it| context.all.fates[it.process as usize].has_failed) {
+        for import in entry.imports.iter().filter(|it| context.all.fates[it.process].has_failed) {
             for time in &import.times {
                 opened.entry((import.process, time.address)).or_default().push((entry, time));
             }
@@ -36,8 +36,7 @@ pub fn found(context: &Context, places: &mut Places, kinds: &mut Kinds) {
             }
             let (handle, before_it) = (Handle(entry.fingerprint), Handle(before.fingerprint));
             let reason = Reason::IpcOpenedAtClosed { handle, address, before: before_it };
-            let (call, at) = ((time.function, 0), (time.site, time.opened));
-            let found = PendingFinding::of(&reason, Confidence::Inferred, call, process, at);
+            let found = PendingFinding::new(&reason, Confidence::Inferred, process, time.call(), 0);
             kinds.push(PendingFinding { objects: vec![closing(before, process, &ended)], ..found });
         }
     }

@@ -1,8 +1,7 @@
-//! A row of findings: one finding, with what it takes to join it to others.
+//! A row of findings: one finding, with the facts by which it is joined with others.
 
 use cupeer_report::model::{Finding, Proc};
-use cupeer_rules::Severity;
-use cupeer_spec::record::slot::finding::Confidence;
+use cupeer_rules::{Confidence, Severity};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 
@@ -12,7 +11,7 @@ pub struct Row {
     pub finding: Finding,
     /// The process of the first.
     pub process: usize,
-    /// Whether the report has found it, and no process.
+    /// True if the report found it, and no process recorded it.
     pub by_report: bool,
     /// All processes.
     pub(super) processes: Vec<usize>,
@@ -22,7 +21,7 @@ pub struct Row {
 pub struct Member {
     pub proc: Proc,
     pub rank: Option<u32>,
-    /// Whether a fault plan has changed its calls.
+    /// True if a fault plan changed its calls.
     pub has_injected: bool,
 }
 

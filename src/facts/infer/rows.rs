@@ -5,7 +5,7 @@ use super::context::Context;
 use super::objects::Objects;
 use super::row::{Member, Row};
 use super::table::{FindingRows, library};
-use super::used::Used;
+use super::touched::Used;
 use super::{
     awaited, descriptors, events, exchanges, exhausted, forks, freed, handles, links, order, piles,
     placement, ranks, space, staged, waste, written,
@@ -20,21 +20,21 @@ use cupeer_rules::{Basis, Confidence, Rule, Scope, Severity, Tells};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-/// What a finding says that a missing call might contradict.
+/// Clause of a finding that a missing call might contradict.
 const LACKS_CALLS: &str = "; the recording lacks calls, and one of them may show that this is not so";
 
 /// All that was found, before it is known what all processes together tell.
 pub fn found(context: &Context, places: &mut Places) -> FindingRows {
     places.learn(&context.all.stacks);
     let objects = Objects::new(context);
-    let used = Used::of(context);
+    let used = Used::new(context.all, context.ranges());
     let (mut kinds, revised) = handles::found(context, &used, places);
     for (_, kept) in context.all.findings.kept.iter().filter(|(key, _)| !revised.contains(key)) {
         kinds.push(context.completed(kept, &objects));
     }
     let mut all = kinds.into_all();
     let exhausted = exhausted::found(context, places);
-    // What used up the memory is told there, unless that is only a note.
+    // The finding about the failed call lists the memory already, unless it is only a note.
     let is_told = |found: &PendingFinding| {
         let is_same = |other: &PendingFinding| {
             other.site.stack == found.site.stack && other.processes == found.processes && !other.lacks_facts
@@ -124,7 +124,7 @@ impl<'a> Context<'a> {
         Member {
             proc: self.all.fates[index].proc.clone(),
             rank: self.job.processes[index].rank(),
-            has_injected: self.all.tallies[index].injected > 0,
+            has_injected: self.all.stats[index].injected > 0,
         }
     }
 
@@ -141,14 +141,14 @@ impl<'a> Context<'a> {
         found
     }
 
-    /// How bad a finding is in a call of a library, and how sure; `None` where nobody asks for it.
+    /// Returns the severity and the confidence of a finding for calls of a library; `None` if the settings exclude it.
     fn grade(
         &self,
         found: &PendingFinding,
         lacks_calls: bool,
         library: &str,
     ) -> Option<(Severity, Confidence)> {
-        let asked = &self.all.findings.asked[*found.processes.first()?];
+        let asked = &self.all.findings.settings[*found.processes.first()?];
         let severity = match (found.said, Rule::of(&found.rule)) {
             (Some(severity), _) => severity,
             (None, rule) => asked
@@ -161,8 +161,8 @@ impl<'a> Context<'a> {
         })
     }
 
-    /// The row of a finding, with the severity that a process has said; where the report has found it, as bad as it is in a call of
-    /// that library. `None` where nobody asks for it.
+    /// Returns the row of a finding: with the severity that a process recorded or, for a finding of the report, that of calls
+    /// of the calling library. `None` if the settings exclude it.
     fn row(
         &self,
         mut found: PendingFinding,
@@ -212,7 +212,7 @@ impl<'a> Context<'a> {
             source: basis.map(Basis::source),
             hint: found.hint,
             driver_message: found.driver_message.map(|text| String::from_utf8_lossy(&text).into_owned()),
-            runtime: all.made_by.of(process, found.site.tid, found.site.seq),
+            runtime: all.made_by.parent_of(process, found.site.tid, found.site.seq),
             caller,
             stack,
             objects: listed,

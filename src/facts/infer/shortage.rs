@@ -1,11 +1,11 @@
 //! Device memory at a call that failed because none was left: the holders, and the largest one among them.
 
 use super::context::Context;
-use crate::follow::exhausted_calls::Scarce;
 use crate::follow::holdings::{Holding, State};
 use crate::follow::judged::uuid;
 use crate::follow::memory::Location;
 use crate::follow::memory::book::Kind;
+use crate::follow::oom_calls::OomCall;
 use cupeer_report::model::{Place, Uuid};
 use cupeer_report::places::Places;
 use cupeer_spec::argument::ArgSpec;
@@ -19,7 +19,7 @@ const SAMPLED: u64 = 1_000_000;
 /// A call that found too little memory on a device, and the memory on it.
 pub struct Shortage<'a> {
     pub process: usize,
-    pub scarce: &'a Scarce,
+    pub oom: &'a OomCall,
     pub device: Uuid,
     /// The memory of the job, the largest first.
     pub rows: Vec<Holding>,
@@ -44,32 +44,32 @@ pub struct Group<'s> {
 
 /// Returns the shortages of a job.
 pub fn all<'a>(context: &Context<'a>) -> Vec<Shortage<'a>> {
-    let tallies = context.all.tallies.iter().enumerate();
-    let scarce = tallies.flat_map(|(process, tally)| tally.scarce.iter().map(move |one| (process, one)));
-    scarce.filter_map(|(process, scarce)| Shortage::of(context, process, scarce)).collect()
+    let stats = context.all.stats.iter().enumerate();
+    let oom = stats.flat_map(|(process, stats)| stats.oom.iter().map(move |one| (process, one)));
+    oom.filter_map(|(process, oom)| Shortage::new(context, process, oom)).collect()
 }
 
 impl<'a> Shortage<'a> {
     /// Returns the memory on the device of which a call asked; `None` if that is not known.
-    fn of(context: &Context<'a>, process: usize, scarce: &'a Scarce) -> Option<Self> {
+    fn new(context: &Context<'a>, process: usize, oom: &'a OomCall) -> Option<Self> {
         let holdings = context.holdings();
-        let known = scarce.left.filter(|left| {
+        let known = oom.left.filter(|left| {
             // The snapshot is about the device of the current context.
             left.total > 0
                 && left.device.is_some()
-                && (scarce.location == Location::Unknown || left.device == scarce.location.device())
+                && (oom.location == Location::Unknown || left.device == oom.location.device())
         });
-        let device = scarce.location.device().or(known.and_then(|left| left.device));
+        let device = oom.location.device().or(known.and_then(|left| left.device));
         let is_guess = device.is_none();
-        let guess = || holdings.most_kept(scarce.failed_at).filter(|_| scarce.location == Location::Unknown);
+        let guess = || holdings.most_kept(oom.failed_at).filter(|_| oom.location == Location::Unknown);
         let device = device.or_else(guess)?;
         let host = |process: usize| context.job.processes[process].header.boot_id;
-        let mut rows = holdings.at(device, scarce.failed_at, |other| host(other) == host(process));
+        let mut rows = holdings.at(device, oom.failed_at, |other| host(other) == host(process));
         let left = known.map(|left| (left.free, left.total));
         let is_here =
-            |other: usize| holdings.ran(other, scarce.failed_at).is_some() && host(other) == host(process);
+            |other: usize| holdings.ran(other, oom.failed_at).is_some() && host(other) == host(process);
         for other in (0..context.job.processes.len()).filter(|other| is_here(*other)) {
-            let told = scarce.left.filter(|left| other == process && left.device == Some(device));
+            let told = oom.left.filter(|left| other == process && left.device == Some(device));
             rows.extend(small(context, other, device, told.map(|left| left.small)));
         }
         // The recording does not show when a pool returns memory. It has at most what nothing else explains.
@@ -81,9 +81,9 @@ impl<'a> Shortage<'a> {
         }
         rows.retain(|row| row.bytes > 0 && (!is_guess || row.state == State::Kept));
         rows.sort_by_key(|row| Reverse(row.bytes));
-        let outside = outside(context, process, device, scarce.failed_at);
-        let wanted = scarce.wanted.filter(|_| makes_memory(scarce.function));
-        Some(Shortage { process, scarce, device, rows, wanted, outside, left, is_guess })
+        let outside = outside(context, process, device, oom.failed_at);
+        let wanted = oom.wanted.filter(|_| makes_memory(oom.first.function));
+        Some(Shortage { process, oom, device, rows, wanted, outside, left, is_guess })
     }
 
     /// Returns the bytes that lacked, as far as the recording shows.
@@ -111,7 +111,7 @@ impl<'a> Shortage<'a> {
             (Some((free, total)), None) => free < total / 64,
             // Only memory and contexts cannot fail for another reason.
             (None, Some(_)) => true,
-            (None, None) => self.scarce.function.spec().args().iter().any(ArgSpec::is_device),
+            (None, None) => self.oom.first.function.spec().args().iter().any(ArgSpec::is_device),
         }
     }
 
@@ -146,18 +146,7 @@ impl<'a> Shortage<'a> {
 /// Returns the small allocations that a process counted on a device: by place if they are as many as the failed call saw, whose
 /// numbers `told` has.
 fn small(context: &Context, process: usize, device: Uuid, told: Option<(u64, u64)>) -> Vec<Holding> {
-    let row = |address: Option<u64>, bytes: u64, count: u64, made: Option<u64>, is_sure: bool| Holding {
-        process,
-        kind: Kind::Small,
-        state: State::InUse,
-        stack: None,
-        address,
-        bytes,
-        count,
-        made,
-        holders: Vec::new(),
-        is_sure,
-    };
+    let empty = || Holding::new(process, Kind::Small, State::InUse);
     let of = &context.job.processes[process];
     let is_there = |ordinal: Option<i32>| Some(device) == ordinal.map(|ordinal| Uuid(uuid(of, ordinal)));
     let counted = of.counted();
@@ -165,20 +154,18 @@ fn small(context: &Context, process: usize, device: Uuid, told: Option<(u64, u64
     // The process may have gone on since.
     let sum = counted.clone().map(|row| row.live_bytes).sum::<u64>();
     match told {
-        Some((bytes, count)) if bytes != sum => {
-            if bytes > 0 {
-                vec![row(None, bytes, count, None, true)]
-            } else {
-                Vec::new()
-            }
-        }
+        Some((0, _)) if sum != 0 => Vec::new(),
+        Some((bytes, count)) if bytes != sum => vec![Holding { bytes, count, ..empty() }],
         _ => {
-            let address = |address: u64| (address != 0).then_some(address);
-            let is_sure = told.is_some();
-            let made = |made: u64| is_sure.then_some(made);
-            counted
-                .map(|it| row(address(it.address), it.live_bytes, it.live, made(it.made), is_sure))
-                .collect()
+            let rows = counted.map(|it| Holding {
+                address: (it.address != 0).then_some(it.address),
+                bytes: it.live_bytes,
+                count: it.live,
+                made: told.map(|_| it.made),
+                is_sure: told.is_some(),
+                ..empty()
+            });
+            rows.collect()
         }
     }
 }

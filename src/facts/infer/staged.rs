@@ -6,19 +6,18 @@
 //! copied directly in the other direction: the data may only come back.
 
 use super::context::Context;
-use super::objects::{copying, in_words, opening};
+use super::objects::{copying, opening};
 use super::touched::{Range, Ranges};
-use crate::follow::judged::ordinal;
-use crate::follow::ledger::Realm;
+use crate::follow::ledger::HandleDomain;
 use crate::follow::pending::PendingFinding;
 use crate::follow::uses::Use;
 use cupeer_record::Content;
 use cupeer_report::model::Uuid;
 use cupeer_rules::Confidence;
-use cupeer_rules::reason::{Ago, Device, Reason};
+use cupeer_rules::reason::{Ago, Reason};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// So many of the last copies to the host may be those that a copy from the host belongs to.
+/// Number of the latest copies to the host that a copy from the host may continue.
 const MOST: usize = 16;
 
 /// A copy of a process.
@@ -35,12 +34,12 @@ struct Detour<'a> {
     last: u64,
     count: u64,
     bytes: u64,
-    /// Who had the memory open at which the one end or the other was.
+    /// The process that had the memory at one end open.
     holder: usize,
     range: Range<'a>,
 }
 
-/// What is known of content with one hash.
+/// Copies of content with one hash.
 #[derive(Default)]
 struct Seen<'a> {
     to_host: Vec<Copied<'a>>,
@@ -51,22 +50,22 @@ struct Seen<'a> {
 }
 
 pub fn found(context: &Context) -> Vec<PendingFinding> {
-    let mut realms: BTreeMap<Realm, Vec<Copied>> = BTreeMap::new();
-    for (process, tally) in context.all.tallies.iter().enumerate() {
-        let all = tally.uses.all.iter();
+    let mut domains: BTreeMap<HandleDomain, Vec<Copied>> = BTreeMap::new();
+    for (process, stats) in context.all.stats.iter().enumerate() {
+        let all = stats.uses.all.iter();
         let all = all.filter_map(|copy| Some(Copied { process, copy, content: copy.content? }));
-        realms.entry(context.all.realms[process]).or_default().extend(all);
+        domains.entry(context.all.domains[process]).or_default().extend(all);
     }
-    realms.retain(|realm, all| {
+    domains.retain(|domain, all| {
         let goes = |to_host| all.iter().any(|copied| copied.copy.is_write != to_host);
-        goes(true) && goes(false) && context.all.knows_all(*realm)
+        goes(true) && goes(false) && context.all.knows_all(*domain)
     });
-    if realms.is_empty() {
+    if domains.is_empty() {
         return Vec::new();
     }
     let ranges = context.ranges();
     let mut found = Vec::new();
-    for mut all in realms.into_values() {
+    for mut all in domains.into_values() {
         all.sort_by_key(|copied| copied.copy.at);
         for ((from, to, ..), detour) in detours(context, &all, ranges) {
             found.push(pending(context, (from, to), &detour));
@@ -144,7 +143,7 @@ fn way<'a>(
         };
         let held = ranges.get(&other.process)?.iter().find(is_same).copied();
         let held = held.filter(|_| owner.process != other.process)?;
-        // Of an exporter and an importer, the importer has it open.
+        // The importer is the one that has it open.
         Some(if held.open.is_some() { (other.process, held) } else { (owner.process, range) })
     };
     let (holder, range) = held(written, target, source).or_else(|| held(read, source, target))?;
@@ -154,7 +153,7 @@ fn way<'a>(
         all.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     };
     let (copies_there, copied_there) = copies(from, to);
-    // What repeats one word may be the same by accident. Not so if other pieces of the same size were copied directly.
+    // Content that repeats one word may be equal by accident, unless other pieces of the same size were copied directly.
     let is_known = !source.content.is_constant
         || copies_there > 0 && copied_there == copies_there.saturating_mul(source.copy.bytes);
     (is_known && copies(to, from).0 == 0).then_some((from, to, holder, range))
@@ -162,8 +161,6 @@ fn way<'a>(
 
 fn pending(context: &Context, (from, to): (Uuid, Uuid), detour: &Detour) -> PendingFinding {
     let (source, target) = detour.first;
-    let process = &context.job.processes[source.process];
-    let device = |uuid: Uuid| Device { ordinal: ordinal(process, uuid.0), uuid: uuid.0 };
     let processes = BTreeSet::from([source.process, target.process]);
     let direct = processes.iter().map(|process| context.all.peers.copied(*process, from, to).1).sum::<u64>();
     let open = detour.range.open;
@@ -171,15 +168,15 @@ fn pending(context: &Context, (from, to): (Uuid, Uuid), detour: &Detour) -> Pend
     let reason = Reason::CopyThroughHost {
         bytes: detour.bytes,
         all: detour.bytes.saturating_add(direct),
-        from: device(from),
-        to: device(to),
-        holder: in_words(context.job, detour.holder as u32),
+        from: context.device(source.process, from),
+        to: context.device(source.process, to),
+        holder: context.who(detour.holder),
         since: Ago(target.copy.at.saturating_sub(opened)),
     };
     let mut objects = vec![copying(target.process, target.copy)];
     let entry = detour.range.entry;
-    objects.extend(open.map(|time| opening(entry, detour.holder as u32, time)));
-    let (call, at) = ((source.copy.function, 0), (source.copy.site, source.copy.at));
-    let found = PendingFinding::of(&reason, Confidence::Inferred, call, source.process as u32, at);
+    objects.extend(open.map(|time| opening(entry, detour.holder, time)));
+    let (process, call) = (source.process, source.copy.call());
+    let found = PendingFinding::new(&reason, Confidence::Inferred, process, call, 0);
     PendingFinding { last: detour.last, count: detour.count, objects, ..found }
 }

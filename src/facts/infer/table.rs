@@ -5,33 +5,33 @@
 
 use super::ranks;
 use super::row::{Member, Row};
-use cupeer_report::model::is_explanation;
-use cupeer_report::model::{Finding, MOST_PROCS, Place, SuppressedBy};
+use cupeer_report::model::{Finding, MOST_PROCS, Place, SuppressedBy, is_explanation};
 use cupeer_report::suppress::{Facts, Suppressions};
 use cupeer_rules::{Rule, Severity};
 use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// What was found, before all processes are seen together.
+/// Findings of one part of a job, before those of all processes are joined.
 #[derive(Serialize, Deserialize, Default)]
 pub struct FindingRows {
     pub rows: Vec<Row>,
-    /// Who went another way than IPC.
+    /// Pairs of devices that continued without IPC.
     pub fallbacks: Vec<Row>,
-    /// Whose calls failed, by function and process: for [`ranks::differing`].
+    /// Failures by function and process, for [`ranks::differing`].
     pub failing: Vec<Row>,
 }
 
 impl FindingRows {
     /// All rows: the worst first, then in the order of time. The calls of a function are by process.
     pub fn rows<'c>(self, members: &[Member], calls: impl Fn(&str) -> Option<&'c [u64]>) -> Vec<Row> {
-        let mut joined = Joined::default();
+        let mut joined = JoinedRows::default();
         joined.extend(self.rows);
-        // Where a rule is broken, that is said, and who goes another way is not the news.
+        // A fallback at a place that breaks a rule is no news.
         let fallbacks: Vec<Row> =
             self.fallbacks.into_iter().filter(|row| !joined.explains(row, Severity::Note)).collect();
-        // What libraries do on purpose, ranks may do differently.
+        // Ranks may differ in failures that libraries expect.
         let differing = ranks::differing(self.failing, members, calls).into_iter();
         let differing: Vec<Row> = differing.filter(|row| !joined.has_note_like(row)).collect();
         joined.extend(fallbacks);
@@ -65,7 +65,7 @@ impl FindingRows {
         }
     }
 
-    /// Whether rows name no other than so many processes, and severities that there are.
+    /// Returns true if all rows have valid process numbers and severities.
     pub fn is_sound(&self, processes: usize) -> bool {
         let is_one = |row: &Row| {
             row.processes.iter().chain([&row.process]).all(|process| *process < processes)
@@ -117,23 +117,23 @@ pub fn library(caller: &Place) -> &str {
 
 /// The rows by what they have in common: the rule, how bad it is there, the calls, and what suppresses them.
 #[derive(Default)]
-struct Joined(BTreeMap<(Rc<str>, Severity, Calls, Option<SuppressedBy>), Row>);
+struct JoinedRows(BTreeMap<(Rc<str>, Severity, Calls, Option<SuppressedBy>), Row>);
 
-impl Extend<Row> for Joined {
+impl Extend<Row> for JoinedRows {
     fn extend<I: IntoIterator<Item = Row>>(&mut self, rows: I) {
         rows.into_iter().for_each(|row| self.add(row));
     }
 }
 
-impl Joined {
-    /// Whether a rule at least this severe is broken in calls like those of a row.
+impl JoinedRows {
+    /// Returns true if calls like those of a row break a rule of at least this severity.
     fn explains(&self, row: &Row, least: Severity) -> bool {
         let places = places(row);
         let is_alike = |known: &Row| places.contains(&place(known)) && known.severity() >= least;
         self.0.values().any(|known| is_alike(known) && !is_explanation(&known.finding.rule))
     }
 
-    /// Whether calls of the same function with the same result are usual somewhere.
+    /// Returns true if a note covers calls of the same function with the same result.
     fn has_note_like(&self, row: &Row) -> bool {
         let is_note =
             |known: &&Row| known.severity() == Severity::Note && !is_explanation(&known.finding.rule);
@@ -152,7 +152,7 @@ impl Joined {
 
     fn finish(self, members: &[Member]) -> Vec<Row> {
         let mut rows: Vec<Row> = self.0.into_values().collect();
-        // What breaks a rule needs no other explanation.
+        // A violation explains the failures of its calls.
         let is_broken = |row: &&Row| {
             !is_explanation(&row.finding.rule) && Rule::of(&row.finding.rule) != Some(Rule::IpcFallback)
         };
@@ -181,7 +181,7 @@ impl Joined {
                 named.filter_map(|process| Some(members.get(*process)?.proc.clone())).collect();
             row.finding.procs_more = row.processes.len().saturating_sub(MOST_PROCS) as u64;
         }
-        rows.sort_by_key(|row| (std::cmp::Reverse(row.severity()), row.finding.time_ns, row.process));
+        rows.sort_by_key(|row| (Reverse(row.severity()), row.finding.time_ns, row.process));
         rows
     }
 }

@@ -40,7 +40,7 @@ pub struct Touched<'a> {
 }
 
 impl Range<'_> {
-    /// Whether it has so many bytes from an address on, at a time.
+    /// Returns true if it contains this many bytes from an address on, at a time.
     pub fn has(&self, address: u64, bytes: u64, at: u64) -> bool {
         self.start <= address
             && address - self.start <= self.bytes.saturating_sub(bytes)
@@ -58,12 +58,12 @@ pub fn ranges<'a>(all: &'a Collected) -> Ranges<'a> {
         let made = Range {
             start: export.address,
             bytes,
-            from: export.first.1,
+            from: export.first.at,
             until: ended(export.ended),
             entry,
             open: None,
         };
-        ranges.entry(export.process as usize).or_default().push(made);
+        ranges.entry(export.process).or_default().push(made);
         for import in &entry.imports {
             let of = |time: &'a Time| Range {
                 start: time.address,
@@ -72,7 +72,7 @@ pub fn ranges<'a>(all: &'a Collected) -> Ranges<'a> {
                 open: Some(time),
                 ..made
             };
-            ranges.entry(import.process as usize).or_default().extend(import.times.iter().map(of));
+            ranges.entry(import.process).or_default().extend(import.times.iter().map(of));
         }
     }
     ranges
@@ -85,7 +85,7 @@ pub fn there<'a>(
     process: usize,
     used: &Use,
 ) -> Option<(&'a Entry, u64)> {
-    let shared = |handle| all.ledger.handle(all.realms[process], Object::Allocation, handle);
+    let shared = |handle| all.handle(process, Object::Allocation, handle);
     used.handle.and_then(shared).map(|entry| (entry, used.offset)).or_else(|| {
         let at = |range: &&Range| range.has(used.address, used.bytes, used.at);
         let range = ranges.get(&process)?.iter().find(at)?;
@@ -111,23 +111,62 @@ impl Touch<'_> {
 impl Touched<'_> {
     /// Returns true if the recording has all copies and memsets that used the memory, and they are few enough to be compared.
     pub fn is_whole(&self, all: &Collected) -> bool {
-        let mut uses = all.tallies.iter().map(|tally| &tally.uses);
-        self.all.len() <= MOST && all.knows_all(self.entry.realm) && !uses.any(|it| it.is_cut)
+        let mut uses = all.stats.iter().map(|stats| &stats.uses);
+        self.all.len() <= MOST && all.knows_all(self.entry.domain) && !uses.any(|it| it.is_cut)
     }
 }
 
 /// Returns the shared memory that recorded copies used.
 pub fn touched<'a>(all: &'a Collected, ranges: &Ranges<'a>) -> Vec<Touched<'a>> {
     let mut memories: BTreeMap<_, Touched> = BTreeMap::new();
-    for (process, tally) in all.tallies.iter().enumerate() {
-        for used in &tally.uses.all {
+    for (process, stats) in all.stats.iter().enumerate() {
+        for used in &stats.uses.all {
             let Some((entry, offset)) = there(all, ranges, process, used) else { continue };
-            let Some(owner) = entry.export.as_ref().map(|export| export.process as usize) else { continue };
-            let key = (entry.realm, entry.fingerprint);
+            let Some(owner) = entry.export.as_ref().map(|export| export.process) else { continue };
+            let key = (entry.domain, entry.fingerprint);
             let memory = memories.entry(key).or_insert_with(|| Touched { entry, owner, all: Vec::new() });
             memory.all.push(Touch { process, used, offset });
         }
     }
     memories.values_mut().for_each(|memory| memory.all.sort_by_key(|touch| touch.used.at));
     memories.into_values().collect()
+}
+
+/// The last uses, by process and entry.
+#[derive(Default)]
+pub struct Used(HashMap<(usize, *const Entry), u64>);
+
+impl Used {
+    pub fn new(all: &Collected, ranges: &Ranges) -> Used {
+        let mut last_uses = Used::default();
+        for (process, stats) in all.stats.iter().enumerate() {
+            let mut known: Vec<&Range> = ranges.get(&process).into_iter().flatten().collect();
+            known.sort_by_key(|range| range.start);
+            for used in &stats.uses.all {
+                let shared = |handle| all.handle(process, Object::Allocation, handle);
+                let virtual_memory = used.handle.and_then(shared);
+                let until = known.partition_point(|range| range.start <= used.address);
+                let start = known[..until].last().map_or(0, |range| range.start);
+                let near = known[..until].iter().rev().take_while(|range| range.start == start);
+                let at = near.filter(|range| range.has(used.address, 1, used.at)).map(|range| range.entry);
+                for entry in at.chain(virtual_memory) {
+                    let last = last_uses.0.entry((process, std::ptr::from_ref(entry))).or_default();
+                    *last = used.at.max(*last);
+                }
+            }
+        }
+        last_uses
+    }
+
+    /// Returns the time when a process last used the memory of a handle.
+    pub fn by(&self, process: usize, entry: &Entry) -> Option<u64> {
+        self.0.get(&(process, std::ptr::from_ref(entry))).copied()
+    }
+
+    /// Returns the same of the exporter and all importers.
+    pub fn by_any(&self, entry: &Entry) -> Option<u64> {
+        let exporter = entry.export.iter().map(|export| export.process);
+        let all = exporter.chain(entry.imports.iter().map(|import| import.process));
+        all.filter_map(|process| self.by(process, entry)).max()
+    }
 }

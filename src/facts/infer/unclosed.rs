@@ -2,15 +2,15 @@
 //! also of virtual memory that they imported. [`growth`](super::growth) decides whether they do.
 
 use super::context::Context;
-use super::growth::{Left, Line, Marks};
-use super::objects::{closing, export, opening};
+use super::growth::{LeftObject, Line, Marks};
+use super::objects::{closing, opening_and_export};
 use super::table::library;
-use super::used::Used;
-use crate::follow::ledger::settle::Fate;
-use crate::follow::ledger::{Ended, Entry, Time};
+use super::touched::Used;
+use crate::follow::ledger::settle::ProcessEnd;
+use crate::follow::ledger::{CallSite, Ended, Entry, Time};
 use crate::follow::marks::Repeated;
 use crate::follow::pending::PendingFinding;
-use crate::follow::virtual_memory::Imported;
+use crate::follow::virtual_memory::AllocationImport;
 use cupeer_report::places::{Places, Stack};
 use cupeer_rules::reason::{Growth, Reason};
 use cupeer_rules::{Cache, Confidence, Rule};
@@ -23,13 +23,12 @@ const MOST_AGAIN: u64 = 64;
 /// Handles that were left open, by process, kind, and stack.
 type Unclosed<'a> = BTreeMap<Key, Vec<(&'a Entry, &'a Time)>>;
 /// Process, kind, and stack.
-type Key = (u32, Kind, Stack);
+type Key = (usize, Kind, Stack);
 
 /// Gives each finding to `add`.
 pub fn found(context: &Context, used: &Used, places: &mut Places, add: &mut dyn FnMut(PendingFinding)) {
-    let ledger = &context.all.ledger;
     let mut unclosed = Unclosed::new();
-    for entry in ledger.handles().iter().filter(|entry| !ledger.damage.is_of(entry)) {
+    for entry in context.all.ledger.undamaged() {
         never_closed(context, entry, &mut unclosed);
     }
     let (siblings, marks) = (siblings(context, &unclosed), context.all.marks.repeated());
@@ -43,7 +42,7 @@ pub fn found(context: &Context, used: &Used, places: &mut Places, add: &mut dyn 
 }
 
 /// The marks by which growth of a process is measured. One that sets none may go through the iterations of another.
-pub fn marks_of<'m>(marks: &'m Repeated, process: u32) -> impl Iterator<Item = Marks<'m>> {
+pub fn marks_of<'m>(marks: &'m Repeated, process: usize) -> impl Iterator<Item = Marks<'m>> {
     let has_own = marks.keys().any(|(of, _)| *of == process);
     let own = marks.iter().filter(move |((of, _), _)| !has_own || *of == process);
     own.map(|(_, (like, times))| (*like, &times[..]))
@@ -52,13 +51,13 @@ pub fn marks_of<'m>(marks: &'m Repeated, process: u32) -> impl Iterator<Item = M
 /// Returns the growth of objects of a process.
 pub fn growth<'m>(
     context: &Context,
-    process: u32,
-    (made, half, left): (u64, u64, &[Left]),
+    process: usize,
+    (made, half, left): (u64, u64, &[LeftObject]),
     marks: &'m Repeated,
 ) -> Option<Growth<'m>> {
-    let (fate, tally) = (&context.all.fates[process as usize], &context.all.tallies[process as usize]);
-    let is_whole = fate.is_full && !fate.has_lost && !fate.has_gaps;
-    let line = Line { made, half, left, steps: is_whole.then_some(&tally.steps), end: fate.last_seen };
+    let (fate, stats) = (&context.all.fates[process], &context.all.stats[process]);
+    let is_whole = fate.has_all_calls() && !fate.has_gaps;
+    let line = Line { made, half, left, steps: is_whole.then_some(&stats.steps), end: fate.last_seen };
     line.growth(marks_of(marks, process))
 }
 
@@ -66,48 +65,44 @@ pub fn growth<'m>(
 struct Import<'a> {
     entry: &'a Entry,
     time: &'a Time,
-    of: Imported,
+    of: AllocationImport,
 }
 
 /// Virtual memory that processes imported and did not give up. What a call released, only a whole record tells.
 fn imports(context: &Context, marks: &Repeated, used: &Used, add: &mut dyn FnMut(PendingFinding)) {
-    let joined = context.all.virtual_memory.joined();
     for (process, fate) in context.all.fates.iter().enumerate() {
         if !fate.shows_what_is_left() {
             continue;
         }
         let mut sites: BTreeMap<Stack, Vec<Import>> = BTreeMap::new();
-        for of in joined.imports(process) {
-            let realm = context.all.realms[process];
-            let Some(entry) = context.all.ledger.handle(realm, Kind::Allocation, of.fingerprint) else {
-                continue;
-            };
-            let own = entry.imports.iter().filter(|import| import.process as usize == process);
-            let time = own.flat_map(|import| &import.times).min_by_key(|time| time.opened.abs_diff(of.since));
+        for of in context.imports().imports(process) {
+            let Some(entry) = context.all.handle(process, Kind::Allocation, of.fingerprint) else { continue };
+            let times = entry.import_by(process).into_iter().flat_map(|import| &import.times);
+            let time = times.min_by_key(|time| time.opened.abs_diff(of.call.at));
             if let Some(time) = time {
-                sites.entry(of.birth.at.site.stack).or_default().push(Import { entry, time, of });
+                sites.entry(of.call.site.stack).or_default().push(Import { entry, time, of });
             }
         }
         for mut all in sites.into_values() {
-            all.sort_by_key(|import| import.of.since);
-            let lefts: Vec<Left> = lefts_of_imports(&all, process as u32, used);
+            all.sort_by_key(|import| import.of.call.at);
+            let lefts: Vec<LeftObject> = lefts_of_imports(&all, process, used);
             let left: Vec<&Import> = all.iter().filter(|import| import.of.ended.is_none()).collect();
             let Some(first) = left.first() else { continue };
-            let half = half(all.iter().map(|import| (import.of.since, import.of.ended)));
+            let half = half(all.iter().map(|import| (import.of.call.at, import.of.ended)));
             let all_made = (all.len() as u64, half, &lefts[..]);
-            let Some(growth) = growth(context, process as u32, all_made, marks) else { continue };
-            let sum = |is_counted: &dyn Fn(&Imported) -> bool| {
+            let Some(growth) = growth(context, process, all_made, marks) else { continue };
+            let sum = |is_counted: &dyn Fn(&AllocationImport) -> bool| {
                 let counted = left.iter().filter(|import| is_counted(&import.of));
                 counted.fold(0u64, |bytes, import| bytes.saturating_add(import.of.bytes))
             };
             let (handles, bytes, freed) =
                 (left.len() as u64, sum(&|_| true), sum(&|of| of.freed.is_some_and(|at| is_kept(fate, at))));
             let reason = Reason::VmmLeak { handles, opened: all.len() as u64, bytes, freed, growth };
-            let mut objects = vec![opening(first.entry, process as u32, first.time)];
-            objects.extend(first.entry.export.iter().map(|of| export(context, first.entry, of)));
-            let last = left.last().map_or(first.of.since, |import| import.of.since);
-            let (call, at) = ((first.time.function, 0), (first.of.birth.at.site, first.of.since));
-            let found = PendingFinding::of(&reason, Confidence::Certain, call, process as u32, at);
+            let objects = opening_and_export(context, first.entry, process, first.time);
+            let last = left.last().map_or(first.of.call.at, |import| import.of.call.at);
+            let (function, site) = (first.time.function, first.of.call.site);
+            let call = CallSite { function, site, at: first.of.call.at };
+            let found = PendingFinding::new(&reason, Confidence::Certain, process, call, 0);
             add(PendingFinding { last, count: handles, objects, ..found });
         }
     }
@@ -121,15 +116,15 @@ fn half(all: impl ExactSizeIterator<Item = (u64, Option<u64>)> + Clone) -> u64 {
     all.filter(is_there).count() as u64
 }
 
-fn lefts_of_imports(all: &[Import], process: u32, used: &Used) -> Vec<Left> {
+fn lefts_of_imports(all: &[Import], process: usize, used: &Used) -> Vec<LeftObject> {
     let mut before = 0;
     let left = all.iter().zip(0..).filter_map(|(import, ordinal)| {
-        let at = import.of.since;
+        let at = import.of.call.at;
         let is_exchanged = import.entry.is_exported_between(before, at);
         before = at;
         let is_before = |used: &u64| import.of.idle.is_none_or(|idle| *used < idle);
         let used = used.by(process, import.entry).filter(is_before);
-        import.of.ended.is_none().then_some(Left {
+        import.of.ended.is_none().then_some(LeftObject {
             bytes: import.of.bytes,
             idle: import.of.idle,
             is_consumed: used.is_some(),
@@ -149,9 +144,9 @@ fn never_closed<'a>(context: &Context<'a>, entry: &'a Entry, unclosed: &mut Uncl
     }
     for import in &entry.imports {
         let Some(time) = import.times.last().filter(|time| time.ended.is_none()) else { continue };
-        let fate = &context.all.fates[import.process as usize];
+        let fate = &context.all.fates[import.process];
         let is_left = fate.alive.is_some() && !fate.has_lost && !time.is_kept(fate);
-        if is_left && !context.all.findings.has(Rule::IpcNeverClosed, import.process as usize) {
+        if is_left && !context.all.findings.has(Rule::IpcNeverClosed, import.process) {
             unclosed
                 .entry((import.process, entry.kind, time.place(entry.kind).stack))
                 .or_default()
@@ -174,9 +169,7 @@ struct Sibling<'a> {
 fn siblings<'a>(context: &Context<'a>, unclosed: &Unclosed) -> HashMap<Key, Vec<Sibling<'a>>> {
     let mut all: HashMap<_, Vec<Sibling>> = unclosed.keys().map(|site| (*site, Vec::new())).collect();
     for entry in context.all.ledger.handles() {
-        for (import, time) in
-            entry.imports.iter().flat_map(|import| import.times.iter().map(move |time| (import, time)))
-        {
+        for (import, time) in entry.times() {
             let Some(known) = all.get_mut(&(import.process, entry.kind, time.place(entry.kind).stack)) else {
                 continue;
             };
@@ -213,11 +206,12 @@ impl Entry {
     /// Returns true if its exporter exported it after one time, and before another.
     pub fn is_exported_between(&self, from: u64, to: u64) -> bool {
         let export = self.export.as_ref();
-        export.is_some_and(|export| [export.first.1, export.last.1].iter().any(|at| from < *at && *at <= to))
+        export
+            .is_some_and(|export| [export.first.at, export.last.at].iter().any(|at| from < *at && *at <= to))
     }
 }
 
-fn lefts_of_opens(siblings: &[Sibling], process: u32, used: &Used) -> Vec<Left> {
+fn lefts_of_opens(siblings: &[Sibling], process: usize, used: &Used) -> Vec<LeftObject> {
     let mut before = 0;
     let left = siblings.iter().zip(0..).filter_map(|(sibling, ordinal)| {
         let Sibling { entry, time, opened: at, is_left, is_again } = *sibling;
@@ -229,7 +223,7 @@ fn lefts_of_opens(siblings: &[Sibling], process: u32, used: &Used) -> Vec<Left> 
         let used = used.by(process, entry);
         let is_consumed = used.is_some() || is_again || entry.kind == Kind::Event;
         let used = used.filter(|_| !is_again).max(closed_again);
-        is_left.then_some(Left { bytes: 0, idle: freed, ordinal, at, used, is_exchanged, is_consumed })
+        is_left.then_some(LeftObject { bytes: 0, idle: freed, ordinal, at, used, is_exchanged, is_consumed })
     });
     left.collect()
 }
@@ -238,25 +232,25 @@ fn lefts_of_opens(siblings: &[Sibling], process: u32, used: &Used) -> Vec<Left> 
 /// exported in one place.
 fn unlike(
     context: &Context,
-    process: u32,
-    (siblings, lefts): (&[Sibling], Vec<Left>),
+    process: usize,
+    (siblings, lefts): (&[Sibling], Vec<LeftObject>),
     marks: &Repeated,
 ) -> Option<Growth<'static>> {
     let origin = |entry: &Entry| {
         let export = entry.export.as_ref()?;
-        Some((entry.kind, export.process, export.made?.1.stack))
+        Some((entry.kind, export.process, export.first.site.stack))
     };
     let its = origin(siblings.first()?.entry).filter(|_| lefts.len() == siblings.len())?;
-    let program = |process: u32| context.job.processes[process as usize].program();
+    let program = |process: usize| context.job.processes[process].program();
     let mut others = vec![(Vec::new(), Vec::new()); context.all.fates.len()];
     for entry in context.all.ledger.handles().iter().filter(|entry| origin(entry) == Some(its)) {
         for import in entry.imports.iter().filter(|import| program(import.process) == program(process)) {
-            let (opened, closed) = &mut others[import.process as usize];
+            let (opened, closed) = &mut others[import.process];
             opened.extend(import.times.iter().map(|time| time.opened));
             closed.extend(import.times.iter().filter_map(|time| time.closed()?.at));
         }
     }
-    others.swap_remove(process as usize);
+    others.swap_remove(process);
     others.retain(|(opened, _)| !opened.is_empty());
     let closes_all_along = |(opened, closed): &(Vec<u64>, Vec<u64>)| {
         let newest = opened.iter().max();
@@ -273,23 +267,24 @@ fn unlike(
         let next = closed.partition_point(|at| *at < before);
         let is_exchanged = closed.get(next).is_some_and(|at| *at < left.at);
         before = left.at;
-        Left { is_exchanged, ..left }
+        LeftObject { is_exchanged, ..left }
     });
-    let lefts: Vec<Left> = exchanged.collect();
+    let lefts: Vec<LeftObject> = exchanged.collect();
     let grown = growth(context, process, (lefts.len() as u64, 0, &lefts), marks)?;
     matches!(grown, Growth::Steady).then_some(Growth::Unlike)
 }
 
-/// What a process had opened in one place and did not close: with the place of the export, and the one that closed others.
+/// Returns a finding about the handles that a process opened in one place and did not close, with the call that exported
+/// them, and one that closed others.
 fn of_site(
     context: &Context,
     places: &mut Places,
-    (process, open): (u32, &[(&Entry, &Time)]),
+    (process, open): (usize, &[(&Entry, &Time)]),
     siblings: &[Sibling],
     (marks, used): (&Repeated, &Used),
 ) -> Option<PendingFinding> {
     let (entry, time) = open.iter().min_by_key(|(_, time)| time.opened)?;
-    let fate = &context.all.fates[process as usize];
+    let fate = &context.all.fates[process];
     let exported = |entry: &Entry| entry.export.as_ref().and_then(|export| export.bytes).unwrap_or(0);
     let freed_at = |entry: &Entry| entry.export.as_ref()?.ended.as_ref()?.at;
     let is_freed = |entry: &Entry| freed_at(entry).is_some_and(|at| is_kept(fate, at));
@@ -311,18 +306,17 @@ fn of_site(
             let handles = open.iter().map(|(_, time)| time.count.max(1)).sum();
             Reason::IpcLeak { handles, opened, bytes, freed, growth }
         }
-        // What a process has open while it runs it may need.
+        // A running process may still need its open handles.
         None if fate.alive == Some(true) => return None,
         None => Reason::IpcNeverClosed { handles: open.len() as u64, bytes },
     };
-    let mut objects = vec![opening(entry, process, time)];
-    objects.extend(entry.export.iter().map(|of| export(context, entry, of)));
+    let mut objects = opening_and_export(context, entry, process, time);
     let closed = siblings.iter().rev().find_map(|sibling| Some((sibling.entry, sibling.time.closed()?)));
     if let (Reason::IpcLeak { .. }, Some((entry, ended))) = (&reason, closed) {
         objects.push(closing(entry, process, ended));
     }
     let cache = cache_of(context, places, time);
-    let (call, at) = ((time.function, 0), (time.place(entry.kind), time.opened));
+    let call = CallSite { site: time.place(entry.kind), ..time.call() };
     let count = match reason {
         Reason::IpcLeak { handles, .. } => handles,
         _ => open.len() as u64,
@@ -331,12 +325,12 @@ fn of_site(
         last: open.iter().map(|(_, time)| time.last).max().unwrap_or(time.opened),
         count,
         objects,
-        ..PendingFinding::of(&reason, Confidence::Certain, call, process, at).with_cache(cache)
+        ..PendingFinding::new(&reason, Confidence::Certain, process, call, 0).with_cache(cache)
     })
 }
 
-/// Whether a process kept what it left open beyond a time, when its owner gave it up.
-fn is_kept(fate: &Fate, at: u64) -> bool {
+/// Returns true if a process still had a handle open after its owner gave it up at a time.
+fn is_kept(fate: &ProcessEnd, at: u64) -> bool {
     fate.alive == Some(true) || at < fate.last_seen
 }
 

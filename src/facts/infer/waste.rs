@@ -2,7 +2,7 @@
 //! each message, and what goes through the host after one failed open.
 
 use super::context::Context;
-use super::objects::{export, in_words, opening};
+use super::objects::{opening, opening_and_export};
 use crate::follow::collect::Collected;
 use crate::follow::ledger::{Entry, Export, Failing, Import};
 use crate::follow::pending::PendingFinding;
@@ -13,14 +13,14 @@ use cupeer_rules::{Confidence, Severity};
 use cupeer_spec::effect::Object;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// So often, and so often per handle, handles are opened again before that is told.
+/// The least number of repeated opens, and of these per handle, for a finding.
 const LEAST: u64 = 32;
 const LEAST_EACH: u64 = 4;
-/// So often per object and importer, exports are told.
+/// The least number of exports per object and importer for a finding.
 const LEAST_EXPORTS: u64 = 16;
-/// So many handles that are opened once each are told.
+/// The least number of handles that are opened once each for a finding.
 const LEAST_ONCE: u64 = 1_000;
-/// So many are a warning. The time that they took is no measure, because it depends on the machine.
+/// The number that makes it a warning. The duration is no measure, because it depends on the machine.
 const MANY: u64 = 2_000;
 
 /// The handles that a process opened at one place.
@@ -37,7 +37,7 @@ struct Opened<'a> {
 
 /// Handles that were opened again and again.
 pub fn reopened(context: &Context) -> Vec<PendingFinding> {
-    let mut places: BTreeMap<(u32, Stack), Opened> = BTreeMap::new();
+    let mut places: BTreeMap<(usize, Stack), Opened> = BTreeMap::new();
     for entry in context.all.ledger.handles().iter().filter(|entry| !entry.kind.is_granted()) {
         for import in &entry.imports {
             let Some(time) = import.times.first() else { continue };
@@ -55,12 +55,12 @@ pub fn reopened(context: &Context) -> Vec<PendingFinding> {
     places.into_iter().filter_map(|((process, _), all)| again(context, process, &all)).collect()
 }
 
-fn again(context: &Context, process: u32, all: &Opened) -> Option<PendingFinding> {
-    let fate = &context.all.fates[process as usize];
-    let of = fate.last_seen.saturating_sub(began_at(context.job, &context.job.processes[process as usize]));
+fn again(context: &Context, process: usize, all: &Opened) -> Option<PendingFinding> {
+    let fate = &context.all.fates[process];
+    let of = fate.last_seen.saturating_sub(began_at(context.job, &context.job.processes[process]));
     let is_again = all.again >= LEAST && all.again >= all.handles.saturating_mul(LEAST_EACH);
     let is_once = all.again == 0 && all.handles >= LEAST_ONCE && all.opened == all.handles;
-    if fate.has_lost || !fate.is_full || !(is_again || is_once) {
+    if !fate.has_all_calls() || !(is_again || is_once) {
         return None;
     }
     let (entry, import) = all.first?;
@@ -68,10 +68,8 @@ fn again(context: &Context, process: u32, all: &Opened) -> Option<PendingFinding
     let within = is_again.then_some(Ago(all.longest));
     let (handles, opened, spent, of) = (all.handles, all.opened, Ago(all.spent), Ago(of));
     let reason = Reason::OpenedAgain { handles, opened, within, spent, of };
-    let mut objects = vec![opening(entry, process, time)];
-    objects.extend(entry.export.iter().map(|of| export(context, entry, of)));
-    let (call, at) = ((time.function, 0), (time.site, time.opened));
-    let found = PendingFinding::of(&reason, Confidence::Certain, call, process, at);
+    let objects = opening_and_export(context, entry, process, time);
+    let found = PendingFinding::new(&reason, Confidence::Certain, process, time.call(), 0);
     let raised = (all.again >= MANY).then_some(Severity::Warning);
     Some(PendingFinding { last: all.last, count: opened, objects, raised, ..found })
 }
@@ -92,53 +90,48 @@ struct Exported<'a> {
 
 /// Objects that were exported again and again, although processes had them.
 pub fn exported_again(context: &Context) -> Vec<PendingFinding> {
-    let Collected { ledger, virtual_memory, realms, .. } = context.all;
+    let Collected { ledger, memories, .. } = context.all;
     let mut objects: Vec<Vec<(&Entry, &Export)>> = Vec::new();
     // Pointers to different parts of an allocation are different buffers.
     let is_one = |entry: &Entry, export: &Export| !entry.kind.is_granted() && export.inside.len() <= 1;
     objects.extend(ledger.exports().filter(|(entry, export)| is_one(entry, export)).map(|one| vec![one]));
-    for (process, memory) in virtual_memory.processes().iter().enumerate() {
-        let entry = |export: &u64| ledger.handle(realms[process], Object::Allocation, *export);
+    for (process, memory) in memories.iter().enumerate() {
+        let entry = |export: &u64| context.all.handle(process, Object::Allocation, *export);
         let of = memory.allocations().map(|own| {
             let entries = own.history.exports.iter().filter_map(entry);
             let its = entries.filter_map(|entry| Some((entry, entry.export.as_deref()?)));
-            its.filter(|(_, export)| export.process as usize == process).collect()
+            its.filter(|(_, export)| export.process == process).collect()
         });
         objects.extend(of);
     }
-    let mut places: BTreeMap<(u32, Stack), Exported> = BTreeMap::new();
+    let mut places: BTreeMap<(usize, Stack), Exported> = BTreeMap::new();
     for exports in objects {
-        let Some((process, (_, site))) = exports.first().and_then(|(_, it)| Some((it.process, it.made?)))
-        else {
-            continue;
-        };
-        let all = places.entry((process, site.stack)).or_default();
+        let Some((_, first)) = exports.first() else { continue };
+        let all = places.entry((first.process, first.first.site.stack)).or_default();
         all.objects += 1;
         let imports = || exports.iter().flat_map(|(entry, _)| &entry.imports);
-        let importers: BTreeSet<u32> = imports().map(|import| import.process).collect();
+        let importers: BTreeSet<usize> = imports().map(|import| import.process).collect();
         all.importers = all.importers.max(importers.len() as u64);
         all.opened += imports().map(|import| import.opened).sum::<u64>();
         let times = || exports.iter().map(|(_, export)| *export);
         all.exports += times().map(|export| export.times).sum::<u64>();
-        // What is exported before any process has it may be for several of them.
+        // Exports before the first open may be for several processes.
         let had = imports().filter_map(|import| import.times.first()).map(|time| time.opened).min();
-        let is_after = |export: &&Export| had.is_some_and(|had| export.last.1 > had);
+        let is_after = |export: &&Export| had.is_some_and(|had| export.last.at > had);
         all.again += times().filter(is_after).map(|export| export.times).sum::<u64>();
-        all.last = times().map(|export| export.last.1).fold(all.last, u64::max);
+        all.last = times().map(|export| export.last.at).fold(all.last, u64::max);
         all.first = all.first.or(exports.first().copied());
     }
     places.into_iter().filter_map(|((process, _), all)| exported(process, &all)).collect()
 }
 
-fn exported(process: u32, all: &Exported) -> Option<PendingFinding> {
+fn exported(process: usize, all: &Exported) -> Option<PendingFinding> {
     let &Exported { objects, exports, again, opened, importers, .. } = all;
     // Each importer may need a descriptor of its own.
     let is_again = again >= LEAST && again >= objects.saturating_mul(LEAST_EXPORTS * importers);
     let (entry, export) = all.first.filter(|_| is_again && importers > 0)?;
-    let (function, site) = export.made?;
     let reason = Reason::ExportedAgain { what: entry.kind, objects, exports, opened };
-    let found =
-        PendingFinding::of(&reason, Confidence::Certain, (function, 0), process, (site, export.first.1));
+    let found = PendingFinding::new(&reason, Confidence::Certain, process, export.first, 0);
     let import = entry.imports.iter().find_map(|import| Some((import.process, import.times.first()?)));
     let objects = import.map(|(process, time)| opening(entry, process, time)).into_iter().collect();
     Some(PendingFinding { last: all.last, count: exports, objects, ..found })
@@ -146,7 +139,7 @@ fn exported(process: u32, all: &Exported) -> Option<PendingFinding> {
 
 /// Opens that failed and were not tried again, where the exporter or the process copied through the host since.
 pub fn through_host(context: &Context) -> Vec<PendingFinding> {
-    let mut first: BTreeMap<(u32, u32), (&Entry, &Export, &Failing, u64)> = BTreeMap::new();
+    let mut first: BTreeMap<(usize, usize), (&Entry, &Export, &Failing, u64)> = BTreeMap::new();
     for (entry, export) in context.all.ledger.exports().filter(|(entry, _)| entry.kind.is_memory()) {
         for import in
             entry.imports.iter().filter(|import| import.process != export.process && import.times.is_empty())
@@ -156,7 +149,7 @@ pub fn through_host(context: &Context) -> Vec<PendingFinding> {
             let Some(failing) = import.failing.iter().find(|failing| !failing.is_injected) else { continue };
             let known = first.entry((import.process, export.process)).or_insert((entry, export, failing, 0));
             known.3 += failed;
-            if failing.at < known.2.at {
+            if failing.call.at < known.2.call.at {
                 (known.0, known.1, known.2) = (entry, export, failing);
             }
         }
@@ -168,18 +161,18 @@ pub fn through_host(context: &Context) -> Vec<PendingFinding> {
             of.process == exporter && other.imports.iter().any(is_open)
         });
         let bytes =
-            [process, exporter].map(|one| copied_after(context, one, failing.at)).into_iter().max()?;
+            [process, exporter].map(|one| copied_after(context, one, failing.call.at)).into_iter().max()?;
         (bytes > 0 && !opens_others).then(|| {
             let code =
                 cupeer_spec::results::spec(failing.result).map_or("an unknown result", |spec| spec.name());
             let reason = Reason::HostAfterFailure {
-                exporter: in_words(context.job, exporter),
+                exporter: context.who(exporter),
                 code,
                 bytes: Bytes(bytes),
                 had_context: failing.current.context != Some(0),
             };
-            let (call, at) = ((failing.function, failing.result), (failing.site, failing.at));
-            let found = PendingFinding::of(&reason, Confidence::Inferred, call, process, at);
+            let found =
+                PendingFinding::new(&reason, Confidence::Inferred, process, failing.call, failing.result);
             let objects = vec![super::objects::export(context, entry, export)];
             PendingFinding { last: failing.last, count: failed, objects, ..found }
         })
@@ -188,7 +181,7 @@ pub fn through_host(context: &Context) -> Vec<PendingFinding> {
 }
 
 /// The bytes of the large copies of a process between device memory and the host after a time.
-fn copied_after(context: &Context, process: u32, at: u64) -> u64 {
-    let all = &context.all.tallies[process as usize].uses.all;
+fn copied_after(context: &Context, process: usize, at: u64) -> u64 {
+    let all = &context.all.stats[process].uses.all;
     all.iter().filter(|used| used.content.is_some() && used.at > at).map(|used| used.bytes).sum()
 }

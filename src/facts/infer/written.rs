@@ -2,9 +2,9 @@
 //! bytes that were read and never written, and one buffer that was exported in place of several.
 
 use super::context::Context;
-use super::objects::{export, in_words, opening, using};
+use super::objects::{export, opening, using};
 use super::touched::{Touch, Touched};
-use crate::follow::ledger::settle::Fate;
+use crate::follow::ledger::settle::ProcessEnd;
 use crate::follow::pending::PendingFinding;
 use cupeer_report::model::HandleAccess;
 use cupeer_rules::Confidence;
@@ -24,9 +24,10 @@ pub fn found(context: &Context) -> Vec<PendingFinding> {
     all
 }
 
-/// A read of bytes that nothing wrote since the export, if it is the first after another process wrote bytes that nobody had read by then.
+/// Finds a read of bytes that nothing wrote since the export, if it is the first after another process wrote bytes that were
+/// not yet read.
 fn unwritten(context: &Context, memory: &Touched) -> Option<PendingFinding> {
-    let exported = memory.entry.export.as_ref()?.first.1;
+    let exported = memory.entry.export.as_ref()?.first.at;
     let since: Vec<&Touch> = memory.all.iter().filter(|touch| touch.used.at > exported).collect();
     let (read, write) = since.iter().enumerate().find_map(|(number, read)| {
         if read.used.is_write || read.used.exec.is_some() || since.iter().any(|other| other.writes(read)) {
@@ -39,12 +40,12 @@ fn unwritten(context: &Context, memory: &Touched) -> Option<PendingFinding> {
         (!before.any(|it| !it.used.is_write && it.overlaps(write))).then_some((*read, *write))
     })?;
     let reason = Reason::UseUnwritten {
-        reader: in_words(context.job, read.process as u32),
+        reader: context.who(read.process),
         read: (read.offset, read.used.bytes),
         size: memory.entry.export.as_ref()?.bytes?,
         handle: Handle(memory.entry.fingerprint),
-        owner: (read.process != memory.owner).then(|| in_words(context.job, memory.owner as u32)),
-        writer: in_words(context.job, write.process as u32),
+        owner: (read.process != memory.owner).then(|| context.who(memory.owner)),
+        writer: context.who(write.process),
         wrote: (write.offset, write.used.bytes),
         before: Ago(read.used.at - write.used.at),
     };
@@ -56,10 +57,10 @@ fn unwritten(context: &Context, memory: &Touched) -> Option<PendingFinding> {
 fn one_for_several(context: &Context, memory: &Touched) -> Option<PendingFinding> {
     let of = memory.entry.export.as_ref().filter(|of| memory.entry.kind == Object::Memory && of.times > 1)?;
     let import = memory.entry.imports.iter().find(|import| import.opened == of.times)?;
-    let opened = import.times.first().filter(|time| of.last.1 <= time.opened)?.opened;
+    let opened = import.times.first().filter(|time| of.last.at <= time.opened)?.opened;
     let is_read = |it: &&Touch| !it.used.is_write && it.used.exec.is_none();
     let mut reads: Vec<&Touch> =
-        memory.all.iter().filter(|it| it.process == import.process as usize && is_read(it)).collect();
+        memory.all.iter().filter(|it| it.process == import.process && is_read(it)).collect();
     reads.sort_by_key(|read| (read.offset, read.used.bytes));
     let (first, last) =
         reads.chunk_by(|a, b| (a.offset, a.used.bytes) == (b.offset, b.used.bytes)).find_map(|reads| {
@@ -69,10 +70,10 @@ fn one_for_several(context: &Context, memory: &Touched) -> Option<PendingFinding
             (reads.len() as u64 == of.times && !meanwhile.any(|it| it.writes(first))).then_some((first, last))
         })?;
     let reason = Reason::IpcOneForSeveral {
-        owner: in_words(context.job, of.process),
+        owner: context.who(of.process),
         handle: Handle(memory.entry.fingerprint),
         exports: of.times,
-        reader: in_words(context.job, import.process),
+        reader: context.who(import.process),
         read: (first.offset, first.used.bytes),
     };
     let found = pending(context, memory, &reason, (first, last));
@@ -88,16 +89,14 @@ fn pending(
     reason: &Reason,
     (at, other): (&Touch, &Touch),
 ) -> PendingFinding {
-    let call = (at.used.function, 0);
-    let found =
-        PendingFinding::of(reason, Confidence::Inferred, call, at.process as u32, (at.used.site, at.used.at));
-    let mut objects = vec![using(other.process, other.used.site, other.used.at, other.used.bytes)];
+    let found = PendingFinding::new(reason, Confidence::Inferred, at.process, at.used.call(), 0);
+    let mut objects = vec![using(other.process, other.used.call(), other.used.bytes)];
     objects.extend(memory.entry.export.iter().map(|of| export(context, memory.entry, of)));
     PendingFinding { objects, about: vec![(memory.entry.fingerprint, 1)], ..found }
 }
 
 /// Returns what each process did with the bytes of each handle, by the number of the handle in the table, in that order.
-pub fn accesses(context: &Context, fates: &[Fate]) -> Vec<(usize, Vec<HandleAccess>)> {
+pub fn accesses(context: &Context, fates: &[ProcessEnd]) -> Vec<(usize, Vec<HandleAccess>)> {
     let by_entry: HashMap<_, _> =
         context.touched().iter().map(|it| (std::ptr::from_ref(it.entry), it)).collect();
     let handles = context.all.ledger.handles().iter().enumerate();
@@ -105,7 +104,7 @@ pub fn accesses(context: &Context, fates: &[Fate]) -> Vec<(usize, Vec<HandleAcce
     of.map(|(number, memory)| (number, of_memory(memory, fates))).collect()
 }
 
-fn of_memory(memory: &Touched, fates: &[Fate]) -> Vec<HandleAccess> {
+fn of_memory(memory: &Touched, fates: &[ProcessEnd]) -> Vec<HandleAccess> {
     let mut processes: BTreeMap<usize, [Vec<[u64; 2]>; 2]> = BTreeMap::new();
     for touch in &memory.all {
         let kinds = processes.entry(touch.process).or_default();

@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 
 #[derive(Args, Default)]
 pub struct CheckArgs {
-    /// Which rule violations to report, and in how much detail [--check alone: full; default: brief for 'run', off for 'env']
+    /// Select the rule violations to report, and the level of detail [--check alone: full; default: brief for 'run', off for 'env']
     #[arg(
         long, help_heading = "Checking",
         value_name = "LEVEL",
@@ -27,7 +27,7 @@ pub struct CheckArgs {
     pub stop_on: Option<String>,
 }
 
-/// Which findings are reported, and how.
+/// Selection of the findings to print, and their form.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
     /// Errors and warnings, one line each as they happen, and hints at the end

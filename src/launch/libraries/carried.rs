@@ -46,7 +46,7 @@ fn unpacked(parent: &Path, name: &str, bytes: &[u8]) -> Result<PathBuf> {
     }
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory);
     made.with_context(|| format!("failed to make '{shown}'"))?;
-    // What others may rename is not ours.
+    // A directory in which others may rename files is not safe.
     check(parent)?;
     check(&directory)?;
     ensure!(may_run_from(&directory), "'{shown}' is mounted noexec");
@@ -67,7 +67,7 @@ fn unpacked(parent: &Path, name: &str, bytes: &[u8]) -> Result<PathBuf> {
     Ok(library)
 }
 
-/// Whether the dynamic loader may map what lies there.
+/// Returns true if the dynamic loader may map files of a directory.
 fn may_run_from(directory: &Path) -> bool {
     let Ok(path) = CString::new(directory.as_os_str().as_bytes()) else { return false };
     // SAFETY: all-zero bytes are a valid statvfs, which the call fills; the path ends in NUL.
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_whole_stays_and_what_is_damaged_is_replaced() {
+    fn complete_files_stay_and_damaged_ones_are_replaced() {
         let place = place();
         let library = unpacked(place.path(), "a.so", b"right").unwrap();
         let first = library.metadata().unwrap().ino();

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 pub fn private_directory() -> Result<PathBuf> {
     if let Some(runtime) = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| Path::new(dir).is_absolute()) {
         let directory = Path::new(&runtime).join("cupeer");
-        // Where others may rename what is ours, nothing is.
+        // No file is stored in a directory in which others may rename it.
         match make_private(&directory).and_then(|()| check(&directory)) {
             Ok(()) => return Ok(directory),
             Err(error) => tracing::debug!("{error:#}"),

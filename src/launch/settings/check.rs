@@ -9,7 +9,7 @@ use cupeer_rules::RuleSet;
 use cupeer_spec::env;
 use std::ffi::{OsStr, OsString};
 
-/// What the options say. `is_by_default` is that the rules are checked where they say nothing.
+/// Returns the variables of these options. `is_by_default` is true if the rules are checked without an option.
 pub fn variables(options: &CheckArgs, is_by_default: bool) -> Result<Vec<(&'static str, OsString)>> {
     let sets = [
         ("--ignore", env::IGNORE, &options.ignore),
@@ -39,7 +39,7 @@ fn is_off(level: &OsStr) -> bool {
     level == word(Level::Off).as_str()
 }
 
-/// What a run that records sets where nobody says how to check.
+/// Returns the default of a run that records, if no option and no variable chooses a level.
 pub fn by_default(options: &CheckArgs) -> Option<(&'static str, OsString)> {
     let is_unsaid = options.check.is_none() && inherited(env::CHECK).is_none();
     is_unsaid.then(|| (env::CHECK, env::BRIEF.into()))
@@ -60,8 +60,8 @@ pub fn imply(options: &mut Options, option: &str) -> Result<()> {
     Ok(())
 }
 
-/// What holds where nothing is recorded: `--check` is refused. An inherited one gives way to `--record off`, or
-/// every process would complain that it cannot check.
+/// Returns the setting for a run without a recording: `--check` is refused. An inherited level gives way to `--record off`, or
+/// every process would report that it cannot check.
 pub fn without_record(options: &Options) -> Result<Option<(&'static str, OsString)>> {
     let is_off = options.record.as_deref() == Some(job::OFF);
     match options.check.check {

@@ -21,7 +21,7 @@ use tempfile::TempDir;
 /// The variable that says where vLLM keeps what it has found out.
 const VLLM_CACHE_ROOT: &str = "VLLM_CACHE_ROOT";
 
-/// What no mask of ours reaches.
+/// Note about accesses that a denied pair does not block.
 const UNMASKED: &str = "denied pairs: --deny-peer does not block copies between devices (cuMemcpyPeer; the driver \
 stages them), imported memory pools when nothing is recorded, or what tools read from sysfs; links to a switch are hidden entirely";
 
@@ -48,7 +48,8 @@ pub fn variables(options: &Options, is_here: bool) -> Result<Vec<(&'static str, 
     Ok(variables)
 }
 
-/// Where vLLM keeps its verdict on peers, which it would read in later runs, and those of earlier ones in this.
+/// The file in which vLLM keeps its verdict on peers: later runs would read the verdict of this one, and this run that of earlier
+/// ones.
 pub enum Verdicts {
     InJob(PathBuf),
     Temporary(TempDir),
@@ -160,7 +161,7 @@ fn name(word: &str, machine: &Machine, is_here: bool) -> Result<Name> {
 /// indices.
 fn of_file(path: &str, machine: &Machine, is_here: bool) -> Result<Denied> {
     let topology = Topology::parse(path).map_err(anyhow::Error::msg)?;
-    let own = topology.devices();
+    let own = &topology.devices;
     let by_uuid =
         |devices: &[Device]| own.iter().all(|device| devices.iter().any(|known| known.uuid == device.uuid));
     let names: Vec<Name> = match machine.devices() {
@@ -195,7 +196,7 @@ mod tests {
     use super::*;
 
     fn machine(text: &str) -> Machine {
-        Machine::Simulated(Topology::parse(text).unwrap().devices().iter().map(Device::of_topology).collect())
+        Machine::Simulated(Topology::parse(text).unwrap().devices.iter().map(Device::of_topology).collect())
     }
 
     fn uuid(index: u8) -> String {
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_place_and_what_there_is() {
+    fn errors_name_the_place_and_the_choices() {
         let two = machine("nvlink:2");
         for (text, error) in [
             (

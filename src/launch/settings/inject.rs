@@ -155,7 +155,7 @@ fn shown(text: &str) -> String {
     shown
 }
 
-/// What of a line is around a column, and below it a mark. The column counts bytes, the mark stands under a character.
+/// Returns the part of a line around a column, with a mark below it. The column counts bytes, and the mark is below a character.
 fn excerpt(line: &str, column: usize) -> String {
     let place = line.char_indices().take_while(|(at, _)| at + 1 < column).count();
     let from = (place + 20).saturating_sub(MOST_SHOWN);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_handed_on_means_what_was_written() {
+    fn plans_keep_their_meaning_when_they_are_passed_on() {
         let faults = of(&["@ipc:thread=a*:name=n;^@lookup:delay=1ms~1us"], Some(5));
         assert!(faults.is_err(), "a rule that does nothing");
         let faults = of(&["@ipc:thread=a*:name=n:hang;^@lookup:delay=1ms~1us"], Some(5)).unwrap();

@@ -1,8 +1,8 @@
-//! What NVML says of the devices of the machine and of their pairs.
+//! Queries NVML about the devices of the machine and their pairs.
 
-use super::{c_text, handles, kernel_address, uuid};
+use super::{c_text, handles, kernel_address, text};
 use crate::call;
-use crate::library::{Device, NVLINK, p2p_status, start};
+use crate::library::{Device, NVLINK, get, p2p_status, start};
 use cupeer_spec::abi::{nvmlGpuFabricInfoV_t, nvmlPciInfo_t};
 use libloading::os::unix::Library as Handle;
 use serde::{Deserialize, Serialize};
@@ -17,16 +17,16 @@ pub struct Nvml {
     pub pairs: Vec<NvmlPair>,
 }
 
-/// A device; what NVML refused to say is `None`.
+/// A device; a field that NVML refuses to report is `None`.
 #[derive(Serialize, Deserialize, Clone, Default, Debug)]
 pub struct NvmlDevice {
-    /// As the kernel writes it.
+    /// PCI address, as the kernel writes it.
     pub pci: String,
     pub uuid: String,
     pub name: String,
-    /// The bytes of its memory.
+    /// Size of its memory in bytes.
     pub memory: Option<u64>,
-    /// The bytes of its BAR1.
+    /// Size of its BAR1 in bytes.
     pub bar1: Option<u64>,
     pub persistence: Option<bool>,
     pub mig: Option<bool>,
@@ -35,18 +35,18 @@ pub struct NvmlDevice {
     pub fabric: Option<Fabric>,
 }
 
-/// Its part in a fabric.
+/// Membership of a device in a fabric.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 pub struct Fabric {
     /// 0: there is none; 1: not started; 2: in progress; 3: complete.
     pub state: u8,
-    /// What the registration ended in.
+    /// Result of the registration.
     pub status: i32,
     pub cluster: String,
     pub clique: u32,
 }
 
-/// Two devices by their places in `devices`, and `nvmlGpuP2PStatus_t` for some uses of the way between them.
+/// Two devices by their indexes in `devices`, and `nvmlGpuP2PStatus_t` for some uses of the link between them.
 #[derive(Serialize, Deserialize, Clone, Default, Debug)]
 pub struct NvmlPair {
     pub from: usize,
@@ -70,36 +70,22 @@ fn device(library: &Handle, device: Device) -> Result<NvmlDevice, String> {
     // SAFETY: all-zero bytes are valid for a structure of numbers and characters.
     let mut pci: nvmlPciInfo_t = unsafe { std::mem::zeroed() };
     call!(library, "nvmlDeviceGetPciInfo_v3", (device => Device, &mut pci => *mut nvmlPciInfo_t))?;
-    let uuid = uuid(library, device)?;
-    let mut text = [0u8; 96];
-    let name =
-        call!(library, "nvmlDeviceGetName", (device => Device, text.as_mut_ptr() => *mut u8, 96 => c_uint));
     // Total, reserved or free, and used.
-    let mut bar1 = [0u64; 3];
-    let has_bar1 =
-        call!(library, "nvmlDeviceGetBAR1MemoryInfo", (device => Device, bar1.as_mut_ptr() => *mut u64));
-    let mut memory = [0u64; 3];
-    let has_memory =
-        call!(library, "nvmlDeviceGetMemoryInfo", (device => Device, memory.as_mut_ptr() => *mut u64));
-    let number = |result: Result<(), String>, value: i32| result.ok().map(|()| value);
-    let mut mode = 0;
-    let persistence =
-        call!(library, "nvmlDeviceGetPersistenceMode", (device => Device, &mut mode => *mut i32));
-    let persistence = number(persistence, mode);
+    let bar1: Result<[u64; 3], _> = get(library, "nvmlDeviceGetBAR1MemoryInfo", device);
+    let memory: Result<[u64; 3], _> = get(library, "nvmlDeviceGetMemoryInfo", device);
+    let persistence: Result<i32, _> = get(library, "nvmlDeviceGetPersistenceMode", device);
     let (mut current, mut pending): (c_uint, c_uint) = (0, 0);
     let mig = call!(library, "nvmlDeviceGetMigMode",
         (device => Device, &mut current => *mut c_uint, &mut pending => *mut c_uint));
-    let mut mode = 0;
-    let compute = call!(library, "nvmlDeviceGetComputeMode", (device => Device, &mut mode => *mut i32));
     Ok(NvmlDevice {
         pci: kernel_address(&c_text(&pci.busId.map(|letter| letter.to_ne_bytes()[0]))),
-        uuid,
-        name: name.map(|()| c_text(&text)).unwrap_or_default(),
-        memory: has_memory.ok().map(|()| memory[0]),
-        bar1: has_bar1.ok().map(|()| bar1[0]),
-        persistence: persistence.map(|mode| mode == 1),
+        uuid: text(library, "nvmlDeviceGetUUID", device)?,
+        name: text(library, "nvmlDeviceGetName", device).unwrap_or_default(),
+        memory: memory.ok().map(|[total, ..]| total),
+        bar1: bar1.ok().map(|[total, ..]| total),
+        persistence: persistence.ok().map(|mode| mode == 1),
         mig: mig.ok().map(|()| current == 1),
-        compute_mode: number(compute, mode),
+        compute_mode: get(library, "nvmlDeviceGetComputeMode", device).ok(),
         fabric: fabric(library, device),
     })
 }

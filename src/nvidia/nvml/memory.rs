@@ -1,15 +1,15 @@
 //! Use of the memory of all devices, by process, as NVML reports it.
 
-use super::{handles, uuid};
+use super::{handles, text};
 use crate::call;
-use crate::library::{Device, start};
+use crate::library::{Device, get, start};
 use cupeer_record::{Holder, Sample, alive, host, sample};
 use libloading::os::unix::Library as Handle;
 use std::collections::BTreeMap;
 use std::ffi::c_uint;
 use std::mem::ManuallyDrop;
 
-/// How many processes a device may have: of more, NVML lists none.
+/// Maximum number of processes of a device: if there are more, NVML lists none.
 const MOST: usize = 4096;
 /// NVML_VALUE_NOT_AVAILABLE.
 const NOT_AVAILABLE: u64 = u64::MAX;
@@ -20,7 +20,7 @@ const KINDS: [&str; 3] = ["Compute", "Graphics", "MPSCompute"];
 /// Versions of the functions that list processes, with the words of each process: a pid, bytes, and a MIG instance.
 const VERSIONS: [(&str, usize); 3] = [("_v3", 3), ("_v2", 3), ("", 2)];
 
-/// NVML, ready to be asked.
+/// NVML, loaded and initialized.
 pub struct Nvml(ManuallyDrop<Handle>);
 
 impl Nvml {
@@ -33,7 +33,7 @@ impl Nvml {
         let boot_id = host::boot_id().unwrap_or_default();
         let devices = handles(&self.0)?.into_iter().flat_map(|device| self.instances(device));
         let sample = |device| {
-            let uuid = cupeer_spec::uuid::parse(&uuid(&self.0, device).ok()?)?;
+            let uuid = cupeer_spec::uuid::parse(&text(&self.0, "nvmlDeviceGetUUID", device).ok()?)?;
             let [total, used, free] = self.memory(device)?;
             let holder = |(pid, bytes): (u32, u64)| {
                 let (process, name) = alive::of_driver(pid).unzip();
@@ -48,9 +48,7 @@ impl Nvml {
 
     /// Returns the MIG instances of a device, or the device itself if it has none.
     fn instances(&self, device: Device) -> Vec<Device> {
-        let mut count: c_uint = 0;
-        let asked =
-            call!(&self.0, "nvmlDeviceGetMaxMigDeviceCount", (device => Device, &mut count => *mut c_uint));
+        let count: c_uint = get(&self.0, "nvmlDeviceGetMaxMigDeviceCount", device).unwrap_or(0);
         let instance = |index| {
             let mut instance = Device::NONE;
             call!(&self.0, "nvmlDeviceGetMigDeviceHandleByIndex",
@@ -58,7 +56,7 @@ impl Nvml {
             .ok()
             .map(|()| instance)
         };
-        let instances = (0..count).filter(|_| asked.is_ok()).filter_map(instance).collect::<Vec<_>>();
+        let instances = (0..count).filter_map(instance).collect::<Vec<_>>();
         if instances.is_empty() { vec![device] } else { instances }
     }
 
@@ -72,9 +70,7 @@ impl Nvml {
             let [_, total, _, free, used] = words;
             return Some([total, used, free]);
         }
-        let mut words = [0; 3];
-        call!(&self.0, "nvmlDeviceGetMemoryInfo", (device => Device, words.as_mut_ptr() => *mut u64)).ok()?;
-        let [total, free, used] = words;
+        let [total, free, used] = get(&self.0, "nvmlDeviceGetMemoryInfo", device).ok()?;
         Some([total, used, free])
     }
 

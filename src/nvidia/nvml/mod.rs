@@ -1,6 +1,7 @@
-//! NVML, asked by the command itself. All of it may be missing.
+//! NVML, loaded by the command itself. It may be missing.
 //!
-//! `machine` asks for what `doctor` examines, `memory` for the use of memory that `run` notes and `top` shows.
+//! `machine` reads the facts that `doctor` examines, and `memory` the use of memory that `run` records and `top`
+//! shows.
 
 pub mod machine;
 pub mod memory;
@@ -10,7 +11,7 @@ use crate::library::Device;
 use libloading::os::unix::Library as Handle;
 use std::ffi::c_uint;
 
-/// The devices of the machine in NVML's order.
+/// Returns the devices of the machine in NVML's order.
 fn handles(library: &Handle) -> Result<Vec<Device>, String> {
     let mut count: c_uint = 0;
     call!(library, "nvmlDeviceGetCount_v2", (&mut count => *mut c_uint))?;
@@ -22,14 +23,15 @@ fn handles(library: &Handle) -> Result<Vec<Device>, String> {
     (0..count).map(handle).collect()
 }
 
-/// The UUID of a device, as NVML writes it.
-fn uuid(library: &Handle, device: Device) -> Result<String, String> {
+/// Returns the text that a function of NVML writes about a device, such as its UUID.
+fn text(library: &Handle, name: &str, device: Device) -> Result<String, String> {
     let mut text = [0u8; 96];
-    call!(library, "nvmlDeviceGetUUID", (device => Device, text.as_mut_ptr() => *mut u8, 96 => c_uint))?;
+    call!(library, name, (device => Device, text.as_mut_ptr() => *mut u8, 96 => c_uint))?;
     Ok(c_text(&text))
 }
 
-/// A PCI address as the kernel writes it: NVML's domains have eight digits, and both libraries write capitals.
+/// Returns a PCI address as the kernel writes it: NVML's domains have eight digits, and both libraries write
+/// capitals.
 pub fn kernel_address(text: &str) -> String {
     let text = text.to_ascii_lowercase();
     match text.split_once(':') {
@@ -40,7 +42,7 @@ pub fn kernel_address(text: &str) -> String {
     }
 }
 
-/// The text in a buffer of C.
+/// Returns the text in a buffer of C.
 pub fn c_text(buffer: &[u8]) -> String {
     let end = buffer.iter().position(|byte| *byte == 0).unwrap_or(buffer.len());
     String::from_utf8_lossy(&buffer[..end]).into_owned()

@@ -1,37 +1,34 @@
-//! Keeps the last asynchronous copies and memsets, and notes those that use memory when this is exported: they came before that.
+//! Keeps the last asynchronous copies and memsets, so that those which use memory can be noted when this memory is exported: they came
+//! before the export.
 //!
-//! All are dropped when a call of any thread may wait for work, tell somebody that work is done, or put other work behind it, so that
-//! nothing is noted in doubt. Calls are looked at until [`traced::count_early`] has counted enough of them since the last export.
+//! A call of any thread that may wait for work, announce the end of work, or put other work behind it drops them all: only certain
+//! uses are noted. Calls are examined until [`traced::count_early`] counted enough of them since the last export.
 
-use super::order::{self, Stream, part_of, uses_shared};
-use super::{Arguments, Function, Noted, behind_patch, is_again};
-use crate::driver::questions;
+use super::order::{self, Role, Stream, uses_shared};
+use super::{Arguments, EntryState, Function, behind_patch, is_again};
+use crate::driver::queries;
+use crate::driver::shelf::Shelf;
 use crate::fault::{forward::ArgumentWords, inject};
 use crate::job;
 use crate::recorder::{self, Use, clock};
 use crate::resolve::{needs, traced};
 use crate::sys::arch::thread;
 use crate::sys::guard::guarded;
-use core::cell::UnsafeCell;
-use core::sync::atomic::{
-    AtomicBool, AtomicU32,
-    Ordering::{Acquire, Release, SeqCst},
-    fence,
-};
+use core::sync::atomic::{AtomicU32, Ordering::SeqCst, fence};
 use cupeer_model::Call;
 use cupeer_spec::effect::{AddressSpace, Effect};
-use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, FnId, FnSpec};
+use cupeer_spec::function::{FUNCTIONS, FnId, FnSpec};
 use cupeer_spec::record::slot::{MOST_ARGS, detail};
 
-/// So many are kept.
+/// Number of calls that are kept.
 const MOST: usize = 8;
 
-/// A copy or a memset.
-struct Kept {
+/// A copy or a memset before its memory is exported.
+struct EarlyUse {
     id: FnId,
     caller: usize,
     used: Use,
-    /// The start and the bytes of what it uses.
+    /// The start and the length of each range that it uses.
     ranges: [(u64, u64); 2],
     stream: u64,
     context: u64,
@@ -39,23 +36,23 @@ struct Kept {
     current: u64,
 }
 
-impl Kept {
+impl EarlyUse {
     fn uses(&self, start: u64, bytes: u64) -> bool {
         let end = start.saturating_add(bytes);
         self.ranges.iter().any(|&(at, length)| at < end && start < at.saturating_add(length))
     }
 }
 
-/// The last calls, the oldest first, and [`DROPPED`] when the last one was kept.
+/// The last calls, the oldest first, and the value of [`DROPPED`] when the last one was kept.
 struct Ring {
-    all: [Option<Kept>; MOST],
+    all: [Option<EarlyUse>; MOST],
     dropped: u32,
 }
 
 impl Ring {
     const NEW: Ring = Ring { all: [const { None }; MOST], dropped: 0 };
 
-    fn keep(&mut self, kept: Kept, dropped: u32) {
+    fn keep(&mut self, kept: EarlyUse, dropped: u32) {
         if self.dropped != dropped {
             *self = Ring { dropped, ..Ring::NEW };
         }
@@ -63,8 +60,8 @@ impl Ring {
         self.all[MOST - 1] = Some(kept);
     }
 
-    /// Takes those out that use some memory.
-    fn take(&mut self, (start, bytes): (u64, u64), dropped: u32) -> [Option<Kept>; MOST] {
+    /// Takes out the calls that use a range of memory.
+    fn take(&mut self, (start, bytes): (u64, u64), dropped: u32) -> [Option<EarlyUse>; MOST] {
         if self.dropped != dropped {
             return Ring::NEW.all;
         }
@@ -72,36 +69,30 @@ impl Ring {
     }
 }
 
-struct Shared(UnsafeCell<Ring>);
-
-// SAFETY: the ring is reached through `with_ring` alone, which lets one thread in.
-unsafe impl Sync for Shared {}
-
-static RING: Shared = Shared(UnsafeCell::new(Ring::NEW));
-static IS_HELD: AtomicBool = AtomicBool::new(false);
-/// How often all were dropped.
+static RING: Shelf<Ring> = Shelf::new(Ring::NEW);
+/// Count of the times that all were dropped.
 static DROPPED: AtomicU32 = AtomicU32::new(0);
 
-/// Does something with the ring. Drops all instead if another thread, or what a signal handler has interrupted, does.
+/// Runs `work` on the ring. If another thread uses the ring, or a call that this signal handler interrupted, drops all instead.
 fn with_ring(work: impl FnOnce(&mut Ring)) {
-    if IS_HELD.swap(true, Acquire) {
-        return drop_all();
+    match RING.take() {
+        Some(mut ring) => work(&mut ring),
+        None => drop_all(),
     }
-    // SAFETY: the thread that has found the flag unset is alone with the ring until it is unset again.
-    work(unsafe { &mut *RING.0.get() });
-    IS_HELD.store(false, Release);
 }
 
+#[cold]
+#[inline(never)]
 fn drop_all() {
     DROPPED.fetch_add(1, SeqCst);
 }
 
-/// Whether calls of a function have to do with this.
+/// True if calls of a function are examined.
 const fn concerns(function: &FnSpec) -> bool {
-    !matches!(part_of(function), order::Part::Nothing | order::Part::Ends(_))
+    !matches!(Role::of(function), Role::Nothing | Role::Ends(_))
 }
 
-/// Whether they are kept: their work may not be done when they return.
+/// True if calls of a function are kept: their work may be pending when they return.
 const fn keeps(function: &FnSpec) -> bool {
     let mut index = 0;
     while index < function.effects().len() {
@@ -116,30 +107,21 @@ const fn keeps(function: &FnSpec) -> bool {
     function.begins()[0].is_some() && function.host_copy().is_none()
 }
 
-/// Whether calls of each function are kept, and whether all are dropped nevertheless.
-static KEEPS: [(bool, bool); FUNCTION_COUNT] = {
-    let mut all = [(false, true); FUNCTION_COUNT];
-    let mut index = 0;
-    while index < FUNCTION_COUNT {
-        let function = &FUNCTIONS[index];
-        let drops = !keeps(function) || !function.is_asynchronous() || function.writes_to_host_later();
-        all[index] = (keeps(function), drops);
-        index += 1;
-    }
-    all
-};
+/// True if a call of a function drops all that were kept before it.
+const fn drops(function: &FnSpec) -> bool {
+    !keeps(function) || !function.is_asynchronous() || function.writes_to_host_later()
+}
 
-/// Looks at a call before it is forwarded: keeps it, or drops all.
+/// Examines a call before it is forwarded: keeps it, or drops all.
 #[cold]
 #[inline(never)]
-fn before(id: FnId, noted: Noted, arguments: &dyn Arguments) {
+fn before(id: FnId, entry: EntryState, arguments: &dyn Arguments, (keeps, drops): (bool, bool)) {
     traced::count_early();
-    let caller = noted.caller;
+    let caller = entry.caller;
     let mut words = ArgumentWords::default();
     arguments.words(&mut words);
     let is_planned = inject::may_concern(id, &|all| *all = words);
-    let (keeps, drops) = KEEPS[id as usize];
-    let is_kept = keeps && noted.entered == id as u32 + 1 && !is_planned;
+    let is_kept = keeps && entry.entered == id as u32 + 1 && !is_planned;
     if !is_kept || drops {
         drop_all();
     }
@@ -149,7 +131,7 @@ fn before(id: FnId, noted: Noted, arguments: &dyn Arguments) {
     let dropped = DROPPED.load(SeqCst);
     let caller = behind_patch(id, caller);
     guarded(|| {
-        let context = questions::context();
+        let context = queries::context();
         if context == 0 {
             return;
         }
@@ -160,7 +142,7 @@ fn before(id: FnId, noted: Noted, arguments: &dyn Arguments) {
         }
         used.take(arguments, false);
         let (ranges, stream) = (ranges(id, used.args()), stream.name(context));
-        let kept = Kept { id, caller, used, ranges, stream, context, current };
+        let kept = EarlyUse { id, caller, used, ranges, stream, context, current };
         with_ring(|ring| ring.keep(kept, dropped));
     });
 }
@@ -171,21 +153,12 @@ fn ranges(function: FnId, args: &[u8; MOST_ARGS]) -> [(u64, u64); 2] {
     [(); 2].map(|()| all.next().unwrap_or_default())
 }
 
-/// Whether calls of a function may wait for work that was kept since they began, or are kept.
+/// True if a call of a function may wait, before it returns, for work that was kept since it began; or if it is kept itself.
 const fn may_wait(function: &FnSpec) -> bool {
-    concerns(function) && !matches!(part_of(function), order::Part::Launches)
+    concerns(function) && !matches!(Role::of(function), Role::Launches)
 }
 
-/// Looks at a call after it has returned.
-#[cold]
-#[inline(never)]
-fn after(id: FnId, result: i32) {
-    if result != 0 || !KEEPS[id as usize].0 {
-        drop_all();
-    }
-}
-
-/// Looks at a call that changes what is there: one that allocates, opens, or ends something may wait for work.
+/// Examines a call that changes the objects of the process: one that allocates, opens, or ends something may wait for work.
 pub fn followed(id: FnId) {
     let may_wait = |effect: &Effect| matches!(effect, Effect::Ends(_) | Effect::Opens(_));
     if needs::is_early() && (id.spec().allocates().is_some() || id.spec().effects().iter().any(may_wait)) {
@@ -193,7 +166,7 @@ pub fn followed(id: FnId) {
     }
 }
 
-/// Notes what used memory that was exported by a call which began `at` a time. For use in `guarded`.
+/// Notes the kept calls that use memory which a call exports that began `at` a time. For use in `guarded`.
 pub fn exported(memory: (u64, u64), at: u64) {
     let mut taken = Ring::NEW.all;
     let dropped = DROPPED.load(SeqCst);
@@ -201,12 +174,12 @@ pub fn exported(memory: (u64, u64), at: u64) {
     if !needs::is_early() {
         drop_all();
     }
-    traced::look_early();
+    traced::watch_early();
     let mut all = taken.iter().flatten();
     if !all.clone().all(|kept| job::order::used(kept.stream, kept.context, at).is_some()) {
         return recorder::pause();
     }
-    // A call that waits for them from here on is noted, and an earlier one has dropped them.
+    // From here on, a call that waits for them is noted. An earlier one dropped them.
     fence(SeqCst);
     if DROPPED.load(SeqCst) == dropped && recorder::is_noting() {
         for kept in all.by_ref() {
@@ -215,16 +188,20 @@ pub fn exported(memory: (u64, u64), at: u64) {
     }
 }
 
-/// Runs a call, and looks at it before and after. Two loads later on.
+/// Runs a call, and examines it before and after. Two loads once no calls are kept any more.
 #[inline(always)]
-pub fn around<F: Function>(noted: Noted, arguments: &impl Fn() -> F, run: impl FnOnce() -> i32) -> i32 {
-    let is_looked_at = || (const { concerns(&FUNCTIONS[F::ID as usize]) }) && needs::is_early();
-    if is_looked_at() {
-        before(F::ID, noted, &arguments());
+pub fn around<F: Function>(entry: EntryState, arguments: &impl Fn() -> F, run: impl FnOnce() -> i32) -> i32 {
+    let is_examined = || (const { concerns(&FUNCTIONS[F::ID as usize]) }) && needs::is_early();
+    let keeps_and_drops = const { (keeps(&FUNCTIONS[F::ID as usize]), drops(&FUNCTIONS[F::ID as usize])) };
+    if is_examined() {
+        before(F::ID, entry, &arguments(), keeps_and_drops);
     }
     let result = run();
-    if (const { may_wait(&FUNCTIONS[F::ID as usize]) }) && needs::is_early() {
-        after(F::ID, result);
+    if (const { may_wait(&FUNCTIONS[F::ID as usize]) })
+        && needs::is_early()
+        && (result != 0 || !keeps_and_drops.0)
+    {
+        drop_all();
     }
     result
 }
@@ -233,9 +210,9 @@ pub fn around<F: Function>(noted: Noted, arguments: &impl Fn() -> F, run: impl F
 mod tests {
     use super::*;
 
-    fn kept(start: u64, caller: usize) -> Kept {
+    fn kept(start: u64, caller: usize) -> EarlyUse {
         let ranges = [(start, 16), (0, 0)];
-        Kept {
+        EarlyUse {
             id: FnId::cuMemsetD8Async,
             caller,
             used: Use::new(),
@@ -246,7 +223,7 @@ mod tests {
         }
     }
 
-    fn callers(all: &[Option<Kept>]) -> Vec<usize> {
+    fn callers(all: &[Option<EarlyUse>]) -> Vec<usize> {
         all.iter().flatten().map(|kept| kept.caller).collect()
     }
 

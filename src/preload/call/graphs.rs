@@ -1,12 +1,13 @@
-//! The steps after a call that made or changed an executable graph: read what its nodes use, and if that is gone, record the call,
-//! which is not recorded otherwise. A call that failed takes the steps of other failures ([`super::unseen`]).
+//! The steps after a call that made or changed an executable graph: reads the memory that its nodes use, and records the call only if
+//! some of that memory is gone. A call that failed takes the steps of other failures ([`super::untracked`]).
 
-use super::{Arguments, Entered, Rest, behind_patch};
+use super::after::{self, CompletedCall};
+use super::{Arguments, Entered, behind_patch};
 use crate::driver::graphs;
-use crate::driver::log::DriverLog;
 use crate::fault::forward::ArgumentWords;
-use crate::job::gone;
-use crate::recorder::Recorded;
+use crate::job::ledger::BeforeCall;
+use crate::job::tombstones;
+use crate::recorder::CallRecord;
 use crate::resolve::needs::{self, Needs};
 use crate::sys::guard::guarded;
 use cupeer_spec::function::FnId;
@@ -19,39 +20,29 @@ pub fn follow(id: FnId, entered: &Entered, arguments: &dyn Arguments, words: &Ar
     }
     let mut is_found = false;
     guarded(|| {
-        if gone::is_to_look_around() {
-            gone::look_around();
+        if tombstones::is_scan_due() {
+            tombstones::find_freed_by_owners();
         }
         // A graph that allocates has memory at these addresses when it runs, and so has one that runs after it.
-        let exec = graphs::after(id, words, &mut gone::is_back);
-        is_found = gone::has_any() && exec.is_some_and(|exec| gone::is_used_by_graph(exec, false));
+        let exec = graphs::after(id, words, &mut tombstones::note_back);
+        is_found =
+            tombstones::has_any() && exec.is_some_and(|exec| tombstones::is_used_by_graph(exec, false));
     });
     if is_found {
         record(id, entered, arguments);
     }
 }
 
-/// Records and judges the call, which has returned.
+/// Records and judges the call, which returned.
 #[cold]
 #[inline(never)]
 fn record(id: FnId, entered: &Entered, arguments: &dyn Arguments) {
     let caller = behind_patch(id, entered.caller);
-    let mut record = Recorded::new(id, arguments);
+    let mut record = CallRecord::new(id, arguments);
     record.begin(arguments, caller, true, false);
-    let has_more = record.finish(arguments, 0, true);
-    let rest = Rest {
-        id,
-        caller,
-        result: 0,
-        pointer: None,
-        fault: None,
-        has_more,
-        logged: false,
-        driver_log: &DriverLog::disabled(),
-        before: None,
-        is_judged: false,
-        started: 0,
-        duration: 0,
-    };
-    guarded(|| rest.follow(&record, arguments));
+    if record.finish(arguments, 0, true) {
+        let before = BeforeCall::default();
+        let call = CompletedCall::plain(id, caller, 0, arguments, &before);
+        guarded(|| after::follow(&record, &call));
+    }
 }

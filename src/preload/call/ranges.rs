@@ -1,4 +1,4 @@
-//! The device memory that copies of rows and batches of copies use, and whether copies between any addresses use that alone.
+//! The device memory that copies of rows and batches of copies use, and a test for copies that use only device memory.
 
 use super::Arguments;
 use crate::driver::batches::{self, Range};
@@ -14,16 +14,17 @@ use cupeer_spec::record::slot::detail;
 
 /// The most ranges of a batch that are recorded.
 const MOST: usize = 46;
-/// So many fit into a short detail.
+/// Number of ranges that fit into a short detail.
 const FEW: usize = 6;
 
-/// Where the rows begin that a copy writes, and those that it reads, if it says so in a structure there of so many bytes; else 0.
+/// Returns the start of the rows that a copy writes, and of those that it reads. `structure` is the address of the structure that
+/// describes them, and `bytes` its size. Returns zeros if there is none.
 #[inline]
 pub fn starts(structure: u64, bytes: usize) -> [u64; 2] {
     if !batches::may_be_there(structure) {
         return [0; 2];
     }
-    // SAFETY: as cuda.h says of copies of rows, such a structure lies there; the driver reads it as well.
+    // SAFETY: cuda.h demands that such a structure is there; the driver reads it as well.
     let touched = unsafe {
         if bytes == size_of::<CUDA_MEMCPY2D_v2>() {
             (structure as *const CUDA_MEMCPY2D_v2).read_unaligned().touched()
@@ -34,7 +35,7 @@ pub fn starts(structure: u64, bytes: usize) -> [u64; 2] {
     touched.map(|(start, _)| start)
 }
 
-/// Whether such a copy may use memory that is shared, by the addresses that the rows are counted from.
+/// Returns true if a copy of rows may use shared memory, by the base addresses in its structure: see [`starts`].
 #[inline(always)]
 pub fn may_be_shared(structure: u64, bytes: usize) -> bool {
     let offsets = if bytes == size_of::<CUDA_MEMCPY2D_v2>() {
@@ -47,7 +48,7 @@ pub fn may_be_shared(structure: u64, bytes: usize) -> bool {
     batches::may_be_there(structure) && offsets.into_iter().any(|offset| uses::may_be_shared(address(offset)))
 }
 
-/// The same of a batch, by its arguments.
+/// Returns true if a batch of copies may use shared memory, by its arguments.
 #[inline(never)]
 pub fn batch_may_be_shared(batch: Batch, to: u64, from: u64, count: u64) -> bool {
     batches::any(batch, to, from, count, uses::may_be_shared)
@@ -60,27 +61,27 @@ pub fn each(id: FnId, words: &ArgumentWords, work: &mut dyn FnMut(Range)) {
     }
 }
 
-/// Whether all that a copy reads and writes is memory of devices.
+/// Returns true if a copy reads and writes only device memory.
 pub fn is_of_devices(id: FnId, arguments: &dyn Arguments) -> bool {
     let spec = id.spec();
     let (mut all, mut count) = (true, 0);
-    let mut look = |start: u64| {
+    let mut examine = |start: u64| {
         let is_there = || places::device_of_memory(start, ledger::opened_device).is_some();
         (all, count) = (all && start != 0 && (uses::is_shared(start) || is_there()), count + 1);
     };
     let mut words = ArgumentWords::default();
     arguments.words(&mut words);
     if let Some(copied) = spec.copies() {
-        [copied.to, copied.from].iter().for_each(|by| look(words[*by]));
+        [copied.to, copied.from].iter().for_each(|by| examine(words[*by]));
     } else if let Some((by, bytes)) = spec.rows() {
-        starts(words[by], bytes).into_iter().for_each(&mut look);
+        starts(words[by], bytes).into_iter().for_each(&mut examine);
     } else {
-        each(id, &words, &mut |range| look(range.start));
+        each(id, &words, &mut |range| examine(range.start));
     }
     all && count > 0
 }
 
-/// Shared memory that a batch uses, as the record has it.
+/// Shared memory that a batch uses, in the form of the record.
 struct Ranges {
     all: [[u64; 2]; MOST],
     count: usize,
@@ -89,8 +90,8 @@ struct Ranges {
 impl Ranges {
     /// Adds a range. Returns false if there is no room for it.
     fn add(&mut self, new: Range) -> bool {
-        let how = u64::from(new.is_write) * detail::WRITTEN;
-        let is_like = |[_, bytes]: [u64; 2]| bytes & detail::WRITTEN == how;
+        let write_bit = u64::from(new.is_write) * detail::WRITTEN;
+        let is_like = |[_, bytes]: [u64; 2]| bytes & detail::WRITTEN == write_bit;
         let end = |[start, bytes]: [u64; 2]| start.saturating_add(bytes & detail::RANGE_BYTES);
         let (known, free) = self.all.split_at_mut(self.count);
         let is_last = |it: &[u64; 2]| is_like(*it) && it[1] & detail::GAPS == 0 && end(*it) == new.start;
@@ -99,22 +100,24 @@ impl Ranges {
             return true;
         }
         if let Some(place) = free.first_mut() {
-            *place =
-                [new.start, new.bytes & detail::RANGE_BYTES | how | (u64::from(new.has_gaps) * detail::GAPS)];
+            *place = [
+                new.start,
+                new.bytes & detail::RANGE_BYTES | write_bit | (u64::from(new.has_gaps) * detail::GAPS),
+            ];
             self.count += 1;
             return true;
         }
-        // What lies between two ranges of the same memory may be used.
+        // Merges it with another range of the same memory: the bytes between them may be used, or not.
         let known = known.iter_mut().rev().find(|it| is_like(**it) && uses::are_one(it[0], new.start));
         known.is_some_and(|it| {
             let (start, end) = (it[0].min(new.start), end(*it).max(new.start.saturating_add(new.bytes)));
-            *it = [start, (end - start) & detail::RANGE_BYTES | how | detail::GAPS];
+            *it = [start, (end - start) & detail::RANGE_BYTES | write_bit | detail::GAPS];
             true
         })
     }
 }
 
-/// Adds to the call with this number in the record which shared memory a batch used. Returns false if there is no room for that.
+/// Adds the shared memory that a batch used to the record of its call. Returns false if there is no room for all of it.
 #[inline(never)]
 pub fn record(id: FnId, number: u64, arguments: &dyn Arguments) -> bool {
     let mut words = ArgumentWords::default();

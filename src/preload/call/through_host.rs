@@ -1,25 +1,25 @@
 //! The steps of a copy between device memory and the host, whose content is recorded.
 
 use super::{Arguments, Entered, Function, behind_patch, order};
-use crate::driver::{places, questions};
+use crate::driver::{places, queries};
 use crate::fault::{forward::ArgumentWords, inject};
-use crate::job::{gone, ledger};
-use crate::recorder::{self, Recorded, content};
+use crate::job::{ledger, tombstones};
+use crate::recorder::{self, CallRecord, content};
 use crate::settings;
 use crate::sys::guard::guarded;
 use cupeer_spec::effect::HostCopy;
 use cupeer_spec::function::{FUNCTIONS, FnId};
 use cupeer_spec::record::slot::detail;
 
-/// What a call copies to or from the host, if that is so much that it is looked into once the process shares memory.
+/// The copy of a call to or from the host, if it is so large that its content is recorded once the process shares memory.
 #[inline(always)]
 pub fn large_copy<F: Function>(arguments: &F) -> Option<HostCopy> {
     let host_copy = const { FUNCTIONS[F::ID as usize].host_copy() };
     host_copy.filter(|copied| arguments.word(copied.size) >= content::SMALLEST)
 }
 
-/// A copy between device memory and the host in a process that shares memory: records what was copied if the call succeeds. Where the
-/// memory is gone, or a fault plan may change the copy, nothing is known of that.
+/// Runs a copy between device memory and the host in a process that shares memory, and records a hash of its content if it succeeds. If
+/// the memory is gone, or a fault plan may change the copy, the content is not recorded.
 #[cold]
 #[inline(never)]
 pub fn run(
@@ -36,45 +36,51 @@ pub fn run(
         && !entered.again
         && !ledger::shares_nothing()
         && !inject::may_concern(id, &|all| *all = words)
-        && gone::first(address, bytes).is_none();
+        && tombstones::first(address, bytes).is_none();
     let since = if entered.again { 0 } else { order::since(id, arguments) };
     let start = recorder::clock::now();
     let result = call();
-    let note = |record| {
-        if since != 0 {
-            order::note(id, entered.caller, arguments, since, record);
-        }
-        result
-    };
     if result != 0 {
         return result;
     }
-    if !is_noted {
-        return note(None);
+    let record = if is_noted { record_content(id, entered, arguments, copied, start) } else { None };
+    if since != 0 {
+        order::note(id, entered.caller, arguments, since, record.as_ref());
     }
+    result
+}
+
+/// Records a copy that began at `start` and returned, with a hash of its content. `None` if the content or its device is not known.
+fn record_content<'a>(
+    id: FnId,
+    entered: &Entered,
+    arguments: &'a dyn Arguments,
+    copied: HostCopy,
+    start: u64,
+) -> Option<CallRecord<'a>> {
+    let mut words = ArgumentWords::default();
+    arguments.words(&mut words);
     let (end, mut known) = (recorder::clock::now(), None);
     guarded(|| {
-        known = content::of(words[copied.host], bytes).and_then(|content| {
-            let device = questions::relaxed(|| places::device_of_memory(address, ledger::opened_device))?;
-            Some((device, content))
+        known = content::of(words[copied.host], words[copied.size]).and_then(|content| {
+            let device = || places::device_of_memory(words[copied.device], ledger::opened_device);
+            Some((queries::relaxed(device)?, content))
         });
     });
-    if let Some((device, content)) = known {
-        let mut record = Recorded::new(id, arguments);
-        let caller = behind_patch(id, entered.caller);
-        record.append(caller, start, end);
-        if !record.was_kept() {
-            return note(None);
-        }
-        let rest = u64::from(device as u32) | u64::from(content.is_constant) << 32;
-        let content = [content.hash, rest].map(u64::to_le_bytes);
-        guarded(|| {
-            record.add(|detail| {
-                detail.item(detail::CONTENT, 0, content.as_flattened());
-                detail.frames(caller);
-            });
-        });
-        return note(Some(&record));
+    let (device, content) = known?;
+    let mut record = CallRecord::new(id, arguments);
+    let caller = behind_patch(id, entered.caller);
+    record.append(caller, start, end);
+    if !record.is_recorded() {
+        return None;
     }
-    note(None)
+    let rest = u64::from(device as u32) | u64::from(content.is_constant) << 32;
+    let content = [content.hash, rest].map(u64::to_le_bytes);
+    guarded(|| {
+        record.add(|detail| {
+            detail.item(detail::CONTENT, 0, content.as_flattened());
+            detail.frames(caller);
+        });
+    });
+    Some(record)
 }

@@ -1,20 +1,23 @@
 //! Explains a call that failed without breaking a rule: the possible causes, the most likely first. Causes that were
 //! ruled out are omitted.
 
-use super::emit::{self, Heard};
+use super::emit::{Delivery, Emission, emit};
 use super::world::Call;
 use core::fmt;
-use cupeer_rules::decide::{Verdict, World, verdict};
+use cupeer_rules::decide::{World, verdict};
 use cupeer_rules::{DRIVER_SAYS, NO_CAUSE, RULES, Rule, RuleSpec, causes};
 use cupeer_spec::effect::Shared;
+use cupeer_spec::record::slot::finding::Confidence;
 use cupeer_spec::value::quoted_inside;
 
-/// The most bytes of the driver's words that stand for a cause.
+/// Maximum number of bytes of the driver's message in place of a cause.
 const MOST_SAID: usize = 160;
 
-pub fn failure(call: &Call, heard: Heard) {
+pub fn failure(call: &Call, delivery: Delivery) {
     let rule = if call.is_documented() { Rule::CallFailed } else { Rule::DriverUndocumented };
-    emit::explanation(call, rule, &Explanation(call), &Hint { call, rule }, heard);
+    let (reason, hint) = (&Explanation(call), &Hint { call, rule });
+    let (confidence, argument, objects) = (Confidence::Inferred, None, &[]);
+    emit(&Emission { call, rule, confidence, argument, objects, reason, hint, cache: None, delivery });
 }
 
 /// The hint of the rule, or for a failure whose result has a name, the command that lists all causes.
@@ -39,11 +42,11 @@ impl fmt::Display for Hint<'_> {
 struct Explanation<'a>(&'a Call<'a>);
 
 impl Explanation<'_> {
-    /// The rules that explain such a failure, and of which it is not known whether they are broken.
+    /// The rules that would explain the failure, but cannot be decided.
     fn undecided(&self) -> impl Iterator<Item = &'static RuleSpec> {
         let Explanation(call) = self;
         let explains = move |rule: &&RuleSpec| rule.explains(call.id, call.result);
-        let is_unknown = move |rule: &&RuleSpec| verdict(rule.id, &call.judged(), *call) == Verdict::Unknown;
+        let is_unknown = move |rule: &&RuleSpec| verdict(rule.id, &call.judged(), *call).is_none();
         RULES.iter().filter(explains).filter(is_unknown)
     }
 

@@ -8,29 +8,30 @@ use crate::sys::caller::Caller;
 use crate::sys::environment;
 use crate::sys::line::Line;
 use core::fmt::{self, Write};
+use cupeer_rules::decide::World;
 use cupeer_rules::reason::{Bytes, Handle};
 use cupeer_rules::{Basis, RuleSpec, Severity, Tells, label, meaning};
 use cupeer_spec::record::live::{Entry, library_name};
 use cupeer_spec::record::slot::finding::{Confidence, STALE, role};
 use cupeer_spec::value::{Format, quoted, quoted_inside};
 
-/// All that is said of a finding.
+/// A finding with its texts.
 pub struct FindingText<'a> {
     pub call: &'a Call<'a>,
     pub rule: &'static RuleSpec,
-    /// How bad it is in this library.
+    /// Severity in this library.
     pub severity: Severity,
     pub confidence: Confidence,
-    /// The argument that it is about, by its index.
+    /// Index of the argument that it is about.
     pub argument: Option<usize>,
     pub message: &'a str,
     pub hint: &'a str,
-    /// What it is about, each with its role.
+    /// The objects that it is about, each with its role.
     pub objects: &'a [(u32, Entry)],
     pub caller: &'a Caller,
-    /// The line of Python in which the call was made, where there is one.
+    /// The line of Python that made the call.
     pub python: Option<&'a SourceLine>,
-    /// Whether further findings of this rule and caller are only counted.
+    /// Further findings of this rule and caller are only counted.
     pub is_last: bool,
 }
 
@@ -51,7 +52,7 @@ fn say_line(path: &[u8], line: u32, function: &[u8], out: &mut Line) -> fmt::Res
     Ok(())
 }
 
-/// A line of source as JSON, or null.
+/// Writes a line of source as JSON, or null.
 fn json_line(line: Option<(&[u8], u32, &[u8])>, out: &mut Line) -> fmt::Result {
     let Some((file, line, function)) = line else { return out.write_str("null") };
     out.write_str("{\"file\":")?;
@@ -72,33 +73,32 @@ fn result(call: &Call, out: &mut Line) -> fmt::Result {
     }
 }
 
-/// How long a line about a finding may be after `cupeer: `; who and where come on top.
+/// Maximum length of a brief line after `cupeer: `, without the process and the place.
 const MOST_BRIEF: usize = 120;
 
-/// What it is, up to the end of the first clause of the sentence. Gives back the others.
+/// Writes the rule and the first clause of the message. Returns the other clauses.
 fn first_line<'a>(
-    said: &FindingText<'a>,
+    finding: &FindingText<'a>,
     out: &mut Line,
 ) -> Result<core::str::Split<'a, &'static str>, fmt::Error> {
-    let is_probable = said.confidence == Confidence::Inferred && !said.rule.is_explanation();
-    let mut clauses = said.message.split("; ");
-    write!(out, "cupeer: {} {}: ", said.severity.word(), said.rule.name())?;
+    let is_probable = finding.confidence == Confidence::Inferred && !finding.rule.is_explanation();
+    let mut clauses = finding.message.split("; ");
+    write!(out, "cupeer: {} {}: ", finding.severity.word(), finding.rule.name())?;
     write!(out, "{}{}", if is_probable { "probably, " } else { "" }, clauses.next().unwrap_or_default())?;
     Ok(clauses)
 }
 
-/// One line: what it is, who, and where.
-pub fn brief(said: &FindingText, out: &mut Line) -> fmt::Result {
-    first_line(said, out)?;
+/// Writes one line: the finding, the process, and the place.
+pub fn brief(finding: &FindingText, out: &mut Line) -> fmt::Result {
+    first_line(finding, out)?;
     out.cut("cupeer: ".len() + MOST_BRIEF);
     match environment::rank() {
-        // SAFETY: getpid has no preconditions.
-        u32::MAX => write!(out, " [process {}, ", unsafe { libc::getpid() })?,
+        u32::MAX => write!(out, " [process {}, ", std::process::id())?,
         rank => write!(out, " [rank {rank}, ")?,
     }
-    match said.python {
+    match finding.python {
         Some(line) => say_python(line, out)?,
-        None => said.place(said.caller.file_name(), 64, out)?,
+        None => finding.place(finding.caller.file_name(), 64, out)?,
     }
     out.write_str("]\n")
 }
@@ -111,15 +111,14 @@ impl FindingText<'_> {
     }
 }
 
-/// One paragraph: what it is and what to do come first.
-pub fn paragraph(said: &FindingText, out: &mut Line) -> fmt::Result {
-    // SAFETY: neither has preconditions.
-    let (pid, tid) = unsafe { (libc::getpid(), libc::syscall(libc::SYS_gettid)) };
-    let call = said.call;
-    for clause in first_line(said, out)? {
+/// Writes a paragraph. The message and the hint come first.
+pub fn paragraph(finding: &FindingText, out: &mut Line) -> fmt::Result {
+    let call = finding.call;
+    let (pid, tid) = (std::process::id(), call.thread());
+    for clause in first_line(finding, out)? {
         write!(out, "\n    {clause}")?;
     }
-    write!(out, "\n    hint: {}", said.hint)?;
+    write!(out, "\n    hint: {}", finding.hint)?;
     write!(out, "\n    call: {}(", call.id.spec().name())?;
     (call.print)(out, Format { json: false, fingerprint: key::fingerprint })?;
     out.write_str(") = ")?;
@@ -133,16 +132,16 @@ pub fn paragraph(said: &FindingText, out: &mut Line) -> fmt::Result {
         write!(out, " (rank {rank})")?;
     }
     write!(out, ", thread {tid}, ")?;
-    if let Some(line) = said.python {
+    if let Some(line) = finding.python {
         say_python(line, out)?;
         out.write_str(", ")?;
     }
-    said.place(said.caller.library, 512, out)?;
-    for (role, entry) in said.objects {
-        write!(out, "\n    {}: ", label(Some(said.rule.id), role_word(*role)))?;
+    finding.place(finding.caller.library, 512, out)?;
+    for (role, entry) in finding.objects {
+        write!(out, "\n    {}: ", label(Some(finding.rule.id), role_word(*role)))?;
         describe(call, entry, out)?;
     }
-    if said.confidence == Confidence::Stale && !said.rule.tells(Tells::ExporterEnded) {
+    if finding.confidence == Confidence::Stale && !finding.rule.tells(Tells::ExporterEnded) {
         write!(out, "\n    {STALE}")?;
     }
     if !call.driver_messages.is_empty() {
@@ -152,20 +151,20 @@ pub fn paragraph(said: &FindingText, out: &mut Line) -> fmt::Result {
             write!(out, " ({meaning})")?;
         }
     }
-    match said.rule.basis_at(Some(call.id)) {
+    match finding.rule.basis_at(Some(call.id)) {
         Basis::Documented(function, sentence) => {
             write!(out, "\n    documentation of {function}: \"{sentence}\"")?;
         }
         Basis::Observed(sentence) => write!(out, "\n    observed with driver 580: {sentence}")?,
         Basis::Practice(sentence) => write!(out, "\n    in practice: {sentence}")?,
     }
-    if said.is_last {
+    if finding.is_last {
         write!(out, "\n    (further findings of this rule at this place are only counted)")?;
     }
     out.write_str("\n")
 }
 
-/// Who made something, where, and when.
+/// Writes the process, place, and time of an object's creation.
 fn describe(call: &Call, entry: &Entry, out: &mut Line) -> fmt::Result {
     write!(out, "{}, thread {}, {}, {:#x}", process_of(entry), entry.tid, device_of(entry), entry.address)?;
     if entry.bytes > 0 {
@@ -190,18 +189,16 @@ fn describe(call: &Call, entry: &Entry, out: &mut Line) -> fmt::Result {
     Ok(())
 }
 
-pub fn json(said: &FindingText, out: &mut Line) -> fmt::Result {
-    let call = said.call;
-    write!(out, "{{\"rule\":\"{}\",\"severity\":\"{}\",", said.rule.name(), said.severity.word())?;
-    // SAFETY: neither has preconditions.
-    let (pid, tid) = unsafe { (libc::getpid(), libc::syscall(libc::SYS_gettid)) };
-    write!(out, "\"confidence\":\"{}\",\"pid\":{pid},\"tid\":{tid},\"rank\":", said.confidence.word())?;
-    match environment::rank() {
-        u32::MAX => out.write_str("null,")?,
-        rank => write!(out, "{rank},")?,
-    }
+/// Writes a JSON object with all of its keys.
+pub fn json(finding: &FindingText, out: &mut Line) -> fmt::Result {
+    let call = finding.call;
+    write!(out, "{{\"rule\":\"{}\",", finding.rule.name())?;
+    write!(out, "\"severity\":\"{}\",", finding.severity.word())?;
+    write!(out, "\"confidence\":\"{}\",", finding.confidence.word())?;
+    write!(out, "\"pid\":{},\"tid\":{},", std::process::id(), call.thread())?;
+    json_rank(Some(environment::rank()).filter(|rank| *rank != u32::MAX), out)?;
     write!(out, "\"function\":\"{}\",", call.id.spec().name())?;
-    match said.argument {
+    match finding.argument {
         None => out.write_str("\"argument\":null,")?,
         Some(index) => write!(out, "\"argument\":\"{}\",", call.id.spec().args()[index].name())?,
     }
@@ -210,39 +207,54 @@ pub fn json(said: &FindingText, out: &mut Line) -> fmt::Result {
     out.write_str("},\"result\":\"")?;
     result(call, out)?;
     out.write_str("\",\"message\":")?;
-    quoted(said.message.as_bytes(), 1024, out)?;
+    quoted(finding.message.as_bytes(), 1024, out)?;
     out.write_str(",\"hint\":")?;
-    quoted(said.hint.as_bytes(), 512, out)?;
+    quoted(finding.hint.as_bytes(), 512, out)?;
     out.write_str(",\"sentence\":")?;
-    let basis = said.rule.basis_at(Some(call.id));
+    let basis = finding.rule.basis_at(Some(call.id));
     quoted(basis.sentence().as_bytes(), 512, out)?;
     write!(out, ",\"source\":\"{}\",\"driver_message\":", basis.source())?;
     match call.driver_messages {
         "" => out.write_str("null")?,
         words => quoted(words.as_bytes(), 256, out)?,
     }
-    out.write_str(",\"caller\":\"")?;
-    quoted_inside(said.caller.library, 512, out)?;
-    write!(out, "+{:#x}\",\"python\":", said.caller.offset)?;
-    let python = said.python.map(|python| (python.file.text(), python.line, python.function.text()));
-    json_line(python.map(|(file, line, function)| (file.as_bytes(), line, function.as_bytes())), out)?;
+    let python = finding.python.map(|python| (python.file.text(), python.line, python.function.text()));
+    let python = python.map(|(file, line, function)| (file.as_bytes(), line, function.as_bytes()));
+    out.write_str(",")?;
+    json_place(finding.caller.library, 512, finding.caller.offset as u64, python, out)?;
     out.write_str(",\"objects\":[")?;
-    for (i, (role, entry)) in said.objects.iter().enumerate() {
+    for (i, (role, entry)) in finding.objects.iter().enumerate() {
         let comma = if i > 0 { "," } else { "" };
         let (role, pid, tid) = (role_word(*role), entry.pid, entry.tid);
         write!(out, "{comma}{{\"role\":\"{role}\",\"pid\":{pid},\"tid\":{tid},")?;
-        match process_of(entry).rank {
-            Some(rank) => write!(out, "\"rank\":{rank},")?,
-            None => out.write_str("\"rank\":null,")?,
-        }
+        json_rank(process_of(entry).rank, out)?;
         write!(out, "\"device\":\"{}\",\"address\":\"{:#x}\",", device_of(entry), entry.address)?;
         write!(out, "\"bytes\":{},\"fingerprint\":\"{}\",", entry.bytes, Handle(entry.fingerprint))?;
-        out.write_str("\"caller\":\"")?;
-        quoted_inside(library_name(&entry.library), 64, out)?;
-        write!(out, "+{:#x}\",\"python\":", entry.offset)?;
         let python = entry.python();
-        json_line(python.as_ref().map(|(file, line)| (library_name(file), *line, &[][..])), out)?;
+        let python = python.as_ref().map(|(file, line)| (library_name(file), *line, &[][..]));
+        json_place(library_name(&entry.library), 64, entry.offset, python, out)?;
         out.write_str("}")?;
     }
     out.write_str("]}")
+}
+
+fn json_rank(rank: Option<u32>, out: &mut Line) -> fmt::Result {
+    match rank {
+        Some(rank) => write!(out, "\"rank\":{rank},"),
+        None => out.write_str("\"rank\":null,"),
+    }
+}
+
+/// Writes the caller, and its line of Python.
+fn json_place(
+    library: &[u8],
+    most: usize,
+    offset: u64,
+    python: Option<(&[u8], u32, &[u8])>,
+    out: &mut Line,
+) -> fmt::Result {
+    out.write_str("\"caller\":\"")?;
+    quoted_inside(library, most, out)?;
+    write!(out, "+{offset:#x}\",\"python\":")?;
+    json_line(python, out)
 }

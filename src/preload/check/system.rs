@@ -1,10 +1,10 @@
-//! Facts about this process that the system tells, for the rules about virtual memory.
+//! Facts about this process from the system, for the rules about virtual memory.
 
 use crate::sys::files::{self, each_name};
 use crate::sys::line::Short;
 use cupeer_rules::decide::Ptrace;
 
-/// Whether this process may read a channel by which memory is shared between machines.
+/// Returns true if this process may read an IMEX channel, by which machines share memory.
 pub fn has_fabric_channel() -> bool {
     let mut has_one = false;
     each_name(c"/dev/nvidia-caps-imex-channels", |name| {
@@ -19,13 +19,13 @@ pub fn has_fabric_channel() -> bool {
     has_one
 }
 
-/// Whether a number is an open descriptor of this process.
+/// Returns true if a number is an open file descriptor of this process.
 pub fn is_descriptor(fd: i32) -> bool {
-    // SAFETY: asks about a number, whatever it is.
+    // SAFETY: takes any number.
     unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
 }
 
-/// What decides whether this process may take descriptors of another one.
+/// Returns the settings that decide whether this process may take file descriptors of another one.
 pub fn ptrace() -> Option<Ptrace> {
     let mut text = [0; 4];
     let length = files::read(c"/proc/sys/kernel/yama/ptrace_scope", &mut text).unwrap_or(0);

@@ -6,11 +6,11 @@ use crate::driver::contexts;
 use crate::driver::facts::DriverFacts;
 use crate::driver::graphs::{self, Label, Part};
 use crate::driver::model::{self, MODEL};
-use crate::driver::questions;
+use crate::driver::queries;
 use crate::driver::{batches, nodes, parameters, streams};
 use crate::job::importers::{has_died, importers, is_own, life_of, process_of};
 use crate::job::process::pid_namespace;
-use crate::job::{closed, gone, live};
+use crate::job::{closed, live, tombstones};
 use crate::settings::key;
 use crate::sys::caller::Caller;
 use crate::sys::clock;
@@ -34,51 +34,51 @@ use cupeer_spec::record::slot::MOST_ARGS;
 use cupeer_spec::record::slot::finding::Confidence;
 use cupeer_spec::value::{CHECKED, Format};
 
-/// A call that has returned.
+/// A call that returned.
 pub struct Call<'a> {
     pub id: FnId,
-    /// Its arguments as the record has them.
+    /// Its arguments in the form of the record.
     pub args: &'a [u8; MOST_ARGS],
-    /// What is known of each: [`cupeer_spec::record::slot::shape`].
+    /// Flags of each argument: [`cupeer_spec::record::slot::shape`].
     pub shape: u64,
     pub result: i32,
-    /// When it was first asked how long ago something was, in nanoseconds of CLOCK_MONOTONIC; 0 before that.
+    /// The present time for [`Call::ago`], in nanoseconds of CLOCK_MONOTONIC; 0 before its first use.
     pub now: Cell<u64>,
     /// Its return address.
     pub caller: usize,
     /// The number of its slot in the record.
     pub slot: u64,
-    /// The fingerprint under which what it frees or destroys was exported.
+    /// The fingerprint of the exported object that it frees or destroys.
     pub taken: Option<u64>,
-    /// Whether it closed something that was open, as far as is known.
+    /// It closed an open object, as far as is known.
     pub is_closing: bool,
-    /// Whether that is open no more.
+    /// The object is no longer open.
     pub is_closing_the_last: bool,
-    /// When a call that opens something was forwarded, in nanoseconds of CLOCK_MONOTONIC.
+    /// The time at which a call that opens an object was forwarded, in nanoseconds of CLOCK_MONOTONIC.
     pub begun: u64,
     /// The bytes of its handle.
     pub handle: Option<[u8; 64]>,
-    /// The first elements of its array argument, as the record has them.
+    /// The first elements of its array argument, in the form of the record.
     pub elements: &'a [u8],
     pub about: DriverFacts,
-    /// What the driver's log says of it.
+    /// The messages of the driver's log about it.
     pub driver_messages: &'a str,
     pub print: &'a dyn Fn(&mut dyn Write, Format) -> fmt::Result,
 }
 
 impl Call<'_> {
-    /// Whether the documentation lists what it returned.
+    /// Returns true if the documentation lists its result.
     pub fn is_documented(&self) -> bool {
         self.result == 0 || self.id.spec().results().contains(&self.result)
     }
 
-    /// The call as it is decided about.
+    /// The call in the form in which the rules decide about it.
     pub fn judged(&self) -> decide::Call<'_> {
         let &Call { id, args, shape, result, elements, .. } = self;
         decide::Call { function: id, result, args, shape, elements }
     }
 
-    /// How long before it came back something was; `None` where that is not known.
+    /// The time between an event and the return of the call; `None` if it is not known.
     pub fn ago(&self, monotonic: u64) -> Option<Ago> {
         if self.now.get() == 0 {
             self.now.set(clock::now());
@@ -107,7 +107,7 @@ impl Call<'_> {
         }
     }
 
-    /// What this process has open where the call has opened something.
+    /// The live table's place of the object that the call opened.
     fn place_of_opened(&self) -> Option<live::Place> {
         let call = self.judged();
         let (shared, fingerprint, _) = call.handle()?;
@@ -115,7 +115,7 @@ impl Call<'_> {
         live::find_where(key, |place| place.origin().0 == fingerprint)
     }
 
-    /// What was exported and has ended, with those who have it open; `None` where nobody has.
+    /// An exported object that ended, and the processes that have it open; `None` if there are none.
     fn ending_of(&self, place: &live::Place) -> Option<Ending<Entry>> {
         let entry = place.read().filter(|entry| entry.count != 0)?;
         let importers = importers(entry.kind, entry.fingerprint)?;
@@ -129,24 +129,23 @@ impl World for Call<'_> {
     type Object = Entry;
 
     fn process(&self) -> (u32, u64) {
-        // SAFETY: getpid has no preconditions.
-        (unsafe { libc::getpid() } as u32, pid_namespace())
+        (std::process::id(), pid_namespace())
     }
     fn thread(&self) -> u32 {
         // SAFETY: gettid has no preconditions.
         unsafe { libc::syscall(libc::SYS_gettid) as u32 }
     }
     fn initialized_before_fork(&self) -> Option<(Option<u32>, Confidence)> {
-        questions::was_initialized_before_fork()
+        queries::was_initialized_before_fork()
     }
     fn current(&self) -> Option<(i32, u64)> {
-        Some(questions::current())
+        Some(queries::current())
     }
     fn device(&self) -> i32 {
-        questions::device()
+        queries::device()
     }
     fn is_current_destroyed(&self) -> Option<bool> {
-        Some(questions::is_current_destroyed())
+        Some(queries::is_current_destroyed())
     }
     fn had_context(&self) -> HadContext {
         if let Some(context) = contexts::last() {
@@ -157,28 +156,28 @@ impl World for Call<'_> {
         if contexts::had_any() {
             return HadContext::InOtherThread;
         }
-        questions::device_with_primary().map_or(HadContext::Unknown, HadContext::Primary)
+        queries::device_with_primary().map_or(HadContext::Unknown, HadContext::Primary)
     }
     fn device_count(&self) -> Option<i32> {
-        questions::device_count()
+        queries::device_count()
     }
     fn uuid(&self, ordinal: i32) -> [u8; 16] {
-        questions::uuid(ordinal)
+        queries::uuid(ordinal)
     }
     fn ordinal(&self, uuid: [u8; 16]) -> i32 {
-        questions::ordinal(uuid).unwrap_or(-1)
+        queries::ordinal(uuid).unwrap_or(-1)
     }
     fn device_of(&self, context: u64) -> i32 {
-        questions::device_of(context)
+        queries::device_of(context)
     }
     fn can_access(&self, from: i32, to: i32) -> Option<bool> {
-        questions::can_access(from, to)
+        queries::can_access(from, to)
     }
     fn with_node(&self, uuid: &[u8; 16], work: &mut dyn FnMut(Option<Node>)) {
         nodes::with_node_of(uuid, work);
     }
     fn pointer(&self, address: u64) -> Option<Pointer> {
-        questions::pointer(address)
+        queries::pointer(address)
     }
     fn driver_message(&self) -> &str {
         self.driver_messages
@@ -211,15 +210,12 @@ impl World for Call<'_> {
     fn original(&self, object: Object, fingerprint: u64, checked: u64) -> Option<(Export<Entry>, bool)> {
         let head = self.handle.map_or(0, |handle| key::fingerprint(&handle[..CHECKED.start]));
         let (mut same, mut alike) = (None, None);
-        live::each(|place| {
-            if place.kind() == kind::exported(object) {
-                let Some(entry) = place.read() else { return };
-                if entry.checked == checked && entry.fingerprint != fingerprint {
-                    same = Some(entry);
-                } else if entry.head == head && head != 0 {
-                    // Which several handles of a process may have in common.
-                    alike = Some(entry);
-                }
+        each_exported(object, |entry| {
+            if entry.checked == checked && entry.fingerprint != fingerprint {
+                same = Some(entry);
+            } else if entry.head == head && head != 0 {
+                // Several handles of a process may have the same head.
+                alike = Some(entry);
             }
         });
         same.or(alike).map(|entry| (self.export_of(entry), same.is_some()))
@@ -235,10 +231,8 @@ impl World for Call<'_> {
     }
     fn exporter(&self, object: Object, pid: u32) -> Option<Process> {
         let mut found = None;
-        live::each(|place| {
-            if place.kind() == kind::exported(object)
-                && let Some(entry) = place.read().filter(|entry| entry.pid == pid)
-            {
+        each_exported(object, |entry| {
+            if entry.pid == pid {
                 found = Some(process_of(&entry));
             }
         });
@@ -257,7 +251,7 @@ impl World for Call<'_> {
         streams::device_of_stream(stream)
     }
     fn devices_with_contexts(&self) -> u64 {
-        questions::devices_with_contexts().unwrap_or(0)
+        queries::devices_with_contexts().unwrap_or(0)
     }
     fn opening(&self, object: Object, address: u64) -> Option<Opening<Entry>> {
         if let Some(entry) = live::read(own_key(live::own(), kind::opened(object), address, 0)) {
@@ -296,20 +290,18 @@ impl World for Call<'_> {
         found
     }
     fn closed(&self, address: u64) -> Option<Closed> {
-        let last = closed::find(address)?;
-        let closed::LastClose { fingerprint, monotonic, with_context, tid, offset, library, .. } = last;
-        let by = (tid != 0).then_some(ClosedBy { tid, library, offset });
-        Some(Closed { fingerprint, ago: self.ago(monotonic), with_context: with_context != 0, by })
+        let closed::LastClose { fingerprint, monotonic, with_context, by, .. } = closed::find(address)?;
+        Some(Closed { fingerprint, ago: self.ago(monotonic), with_context, by })
     }
     fn enabled(&self, from: u64, to: u64) -> Option<(Option<Ago>, Entry)> {
-        // One that another thread is switching off at this moment is not counted.
+        // Access that another thread is disabling now is not counted.
         let key = own_key(live::own(), kind::PEER, from, to);
         let entry = live::find_where(key, live::Place::is_open)?.read()?;
         Some((self.ago(entry.monotonic), entry))
     }
     fn peers(&self, device: &Device) -> Peers<Entry> {
         let mut peers = Peers { known: 0, processes: 0, is_certain: true, first: None };
-        // As many as a device can have peers, and more.
+        // More than a device can have peers.
         let mut seen = [0; 64];
         live::each(|place| {
             if place.kind() != kind::PEER {
@@ -341,7 +333,7 @@ impl World for Call<'_> {
         MODEL.is_whole(|model| !model.has_lost(family))
     }
     fn has_multicast(&self, device: i32) -> Option<bool> {
-        questions::has_multicast(device)
+        queries::has_multicast(device)
     }
     fn pool(&self, handle: u64) -> Option<Bare<Pool>> {
         model::pool(handle)
@@ -354,12 +346,10 @@ impl World for Call<'_> {
     }
     fn exporter_of_descriptor(&self, object: Object, fd: i32) -> Option<(Process, Entry)> {
         let mut found: Option<Entry> = None;
-        live::each(|place| {
-            if place.kind() == kind::exported(object)
-                && let Some(entry) = place.read()
-                && entry.head == descriptor_head(fd)
+        each_exported(object, |entry| {
+            if entry.head == descriptor_head(fd)
                 && !is_own(&entry)
-                // The last of several is the likeliest.
+                // The last one of several is the most likely.
                 && found.is_none_or(|found| found.monotonic < entry.monotonic)
             {
                 found = Some(entry);
@@ -379,7 +369,7 @@ impl World for Call<'_> {
     }
     fn open_already(&self, work: &mut dyn FnMut(Openers<Entry>)) -> bool {
         let Some(place) = self.place_of_opened() else { return false };
-        // One place in the runtime calls for everybody.
+        // All callers of the CUDA runtime share its call site.
         if place.origin().1 == self.caller as u64 && !Caller::at(self.caller).is_runtime() {
             return true;
         }
@@ -396,7 +386,7 @@ impl World for Call<'_> {
         self.is_closing
     }
     fn closed_for_good(&self, object: Object, address: u64) -> Option<Export<Entry>> {
-        // What is open still is told at its last close.
+        // Reported at the last close.
         let key = || own_key(live::own(), kind::opened(object), address, 0);
         let place = self.is_closing_the_last.then(|| live::find(key())).flatten()?;
         self.export(object, place.origin().0)
@@ -404,7 +394,7 @@ impl World for Call<'_> {
     fn freed_before(&self) -> Option<FreedBefore<Entry>> {
         let (shared, (address, _)) = (self.id.spec().exports()?, self.about.memory?);
         let kind = kind::exported(shared.object);
-        let fingerprint = questions::word(self.args, self.id.spec().place(shared.handle).start);
+        let fingerprint = queries::word(self.args, self.id.spec().place(shared.handle).start);
         let is_alive = |place: &live::Place| place.is_own() && place.uses().ended == 0;
         if live::find_where(handle_key(kind, fingerprint), is_alive).is_some() {
             return None;
@@ -424,10 +414,10 @@ impl World for Call<'_> {
         Some(FreedBefore { export: self.export_of(last), importers: importers(kind, last.fingerprint)? })
     }
     fn gone(&self, start: u64, bytes: u64) -> Option<decide::Gone<Entry>> {
-        let address = gone::first(start, bytes)?;
-        let gone::Gone { went, with_context, entry } = gone::find(address)?;
+        let address = tombstones::first(start, bytes)?;
+        let tombstones::Tombstone { end_kind: went, with_context, entry } = tombstones::find(address)?;
         let by = ClosedBy { tid: entry.tid, library: entry.library, offset: entry.offset };
-        // Of what another process has freed, the export is known, and when it ended.
+        // If another process freed the memory, its export is known, and the time of the free.
         let is_owners = went == EndKind::FreedByOwner;
         Some(decide::Gone {
             went,
@@ -442,13 +432,13 @@ impl World for Call<'_> {
         })
     }
     fn there(&self, address: u64) -> Option<Option<(u64, u64)>> {
-        questions::memory_at(address).map(|there| there.map(|range| (range.start, range.end - range.start)))
+        queries::memory_at(address).map(|there| there.map(|range| (range.start, range.end - range.start)))
     }
     fn access(&self, address: u64, device: i32) -> Option<u64> {
-        questions::access(address, device)
+        queries::access(address, device)
     }
     fn known_device(&self, context: u64) -> Option<i32> {
-        questions::known_device(context)
+        queries::known_device(context)
     }
     fn each_range(&self, work: &mut dyn FnMut(usize, u64, u64)) {
         let Some(batch) = self.id.spec().batch() else { return };
@@ -456,13 +446,13 @@ impl World for Call<'_> {
     }
     fn each_parameter(&self, work: &mut dyn FnMut(&str, usize, u64)) {
         let Some(launched) = self.id.spec().launches() else { return };
-        parameters::with_name(questions::number(self.id, self.args, launched.function), |name| {
+        parameters::with_name(queries::number(self.id, self.args, launched.function), |name| {
             parameters::each_word(self.id, self.args, launched, &mut |index, word| work(name, index, word));
         });
     }
     fn each_node(&self, work: &mut dyn FnMut(&NodeUse)) {
         let Some(exec) = self.id.spec().uses_graph() else { return };
-        let word = |argument| questions::number(self.id, self.args, argument);
+        let word = |argument| queries::number(self.id, self.args, argument);
         let mut hand_over = |it: &graphs::NodeUse| {
             let graphs::NodeUse { label: Label { index, within }, address, bytes, .. } = *it;
             let (what, parameter) = match it.part {
@@ -481,8 +471,8 @@ impl World for Call<'_> {
             let mut tell =
                 |kernel: Option<(&str, usize)>| work(&NodeUse { name: name.text(), kernel, address, bytes });
             match it.part {
-                // Its name is asked for only where it is needed.
-                Part::Parameter(index) if gone::first(address, bytes).is_some() => {
+                // The name of the kernel takes a query: only if it is needed.
+                Part::Parameter(index) if tombstones::first(address, bytes).is_some() => {
                     parameters::with_name(it.kernel, |name| tell(Some((name, index as usize))));
                 }
                 Part::Parameter(_) => {}
@@ -491,9 +481,9 @@ impl World for Call<'_> {
         };
         match self.result {
             0 => graphs::each_use(word(exec), &mut hand_over),
-            // The driver may have memory at the address again.
+            // The driver may have memory at this address again.
             _ => graphs::each_refused(self.id, word, &mut |it| {
-                if gone::is_used(it.address, it.bytes) {
+                if tombstones::is_used(it.address, it.bytes) {
                     hand_over(it);
                 }
             }),
@@ -501,7 +491,7 @@ impl World for Call<'_> {
     }
     fn ending(&self) -> Option<Ending<Entry>> {
         if !self.id.spec().ends()?.object.is_context() {
-            // A free ends memory, and that of a pool.
+            // A free ends memory of its own, or of a pool.
             return self.id.spec().effects().iter().find_map(|effect| {
                 let Effect::Ends(end) = effect else { return None };
                 let key = handle_key(kind::exported(end.object), self.taken?);
@@ -511,7 +501,7 @@ impl World for Call<'_> {
         if self.about.ended == 0 {
             return None;
         }
-        // Several handles may be open in the same processes: of these, no more are counted than one handle has.
+        // Several handles may be open in the same processes: counts the processes of one handle.
         let mut all: Option<Ending<Entry>> = None;
         live::each_own(|place| {
             let is_export = kind::exported_object(place.kind()).is_some();
@@ -531,12 +521,21 @@ impl World for Call<'_> {
     }
 }
 
+/// Hands over the entries of all exported objects of a kind.
+fn each_exported(object: Object, mut work: impl FnMut(Entry)) {
+    live::each(|place| {
+        if place.kind() == kind::exported(object) {
+            place.read().into_iter().for_each(&mut work);
+        }
+    });
+}
+
 fn opening_of(entry: Entry) -> Opening<Entry> {
     let Entry { fingerprint, address, peer, device, .. } = entry;
     Opening { fingerprint, address, context: peer, device, object: entry }
 }
 
-/// The device of an entry, as its process numbers it.
+/// The device of an entry, with its ordinal in the process of the entry.
 pub fn device_of(entry: &Entry) -> Device {
     Device { ordinal: entry.device, uuid: entry.uuid }
 }

@@ -1,12 +1,12 @@
-//! Reads what batches of copies use.
+//! Reads the memory that batches of copies use.
 
-use super::questions::number;
+use super::queries::number;
 use cupeer_spec::abi::CUDA_MEMCPY3D_BATCH_OP;
 use cupeer_spec::effect::Batch;
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::MOST_ARGS;
 
-/// So many copies of a batch are looked at.
+/// Number of copies of a batch that are examined.
 const MOST: usize = 4096;
 
 /// Memory that a copy of a batch reads or writes.
@@ -17,18 +17,18 @@ pub struct Range {
     pub start: u64,
     pub bytes: u64,
     pub is_write: bool,
-    /// It is of rows, which may not be all that lies between the first byte and the last one.
+    /// It consists of rows, with unused bytes between them.
     pub has_gaps: bool,
 }
 
-/// Hands over the ranges that a batch of copies uses: the argument that names each, where it begins, and its bytes.
+/// Hands over the ranges that a batch of copies uses: the argument that names each, its start, and its size.
 #[inline(never)]
 pub fn each_range(id: FnId, args: &[u8; MOST_ARGS], batch: Batch, work: &mut dyn FnMut(usize, u64, u64)) {
     let numbers = batch.arguments().map(|argument| number(id, args, argument));
     each(batch, numbers, &mut |range| work(range.argument, range.start, range.bytes));
 }
 
-/// The same, with what the batch does with each, by its [`Batch::arguments`].
+/// Hands over the ranges that a batch of copies uses, by its [`Batch::arguments`].
 #[inline(never)]
 pub fn each(batch: Batch, [to, from, sizes, count]: [u64; 4], work: &mut dyn FnMut(Range)) {
     let count = MOST.min(count as usize);
@@ -59,15 +59,14 @@ pub fn each(batch: Batch, [to, from, sizes, count]: [u64; 4], work: &mut dyn FnM
     }
 }
 
-/// Returns false for a number that cannot be an address: Linux maps nothing below its `mmap_min_addr`. The driver answers for such a
-/// number.
+/// Returns false for a number that cannot be an address: Linux maps nothing below its `mmap_min_addr`. The driver handles such a number.
 #[inline(always)]
 pub fn may_be_there(address: u64) -> bool {
     address >= 1 << 16
 }
 
-/// Whether something holds for an address of a batch, which is quicker than to hand over the ranges. For the 3D ones, also what is no
-/// address is asked about.
+/// Returns true if `is_it` holds for an address of a batch. Faster than to hand over the ranges. In a batch of 3D copies, the places of
+/// addresses may hold other numbers.
 #[inline]
 pub fn any(batch: Batch, to: u64, from: u64, count: u64, is_it: impl Fn(u64) -> bool) -> bool {
     if !may_be_there(to) || !may_be_there(from) {

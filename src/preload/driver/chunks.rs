@@ -1,7 +1,7 @@
 //! Keeps a word for each allocation, found by its address.
 //!
-//! Chunks of 2 MiB, which is the least that a driver maps, have a word for each place where an allocation can begin. Only the thread to
-//! which the driver gave an address, and the one that gives it back, use its word: they take no lock.
+//! Chunks of 2 MiB, the smallest unit that a driver maps, have a word for each place where an allocation can begin. Only the thread that got
+//! an address from the driver, and the one that frees it, use its word: they take no lock.
 
 use crate::sys::pages;
 use core::ptr;
@@ -11,24 +11,24 @@ use core::sync::atomic::{
 };
 
 const CHUNK_SHIFT: u32 = 21;
-/// Drivers align allocations to 256 bytes at the least.
+/// Drivers align allocations to at least 256 bytes.
 const GRANULE_SHIFT: u32 = 8;
 const WORDS: usize = 1 << (CHUNK_SHIFT - GRANULE_SHIFT);
-/// So many chunks are known: 64 GiB, if all of their memory is used.
+/// Number of chunks that are known: 64 GiB, if all of their memory is used.
 const MOST: usize = 1 << 15;
-/// In so many places a chunk is looked for.
+/// Number of places that a chunk may be in.
 const PLACES: usize = 64;
 
-/// What is known of a chunk. All zero is one of which nothing is known.
+/// A chunk. All zero is one that is not known.
 pub struct Chunk {
-    /// One more than the number of the chunk; 0 where there is none.
+    /// The number of the chunk, plus one; 0 for a free place.
     key: AtomicU64,
     words: AtomicPtr<AtomicU64>,
     /// The device as in the key of a row; 0 before it is known.
     pub device: AtomicU64,
     /// The context that its memory belongs to; 0 if it belongs to none.
     pub context: AtomicU64,
-    /// When the driver was asked for that.
+    /// When the driver returned both.
     pub asked: AtomicU64,
 }
 
@@ -46,22 +46,22 @@ fn places(key: u64) -> impl Iterator<Item = &'static Chunk> {
     (0..PLACES).map(move |place| &CHUNKS[(key as usize).wrapping_add(place) % MOST])
 }
 
-/// The chunk of an address, if it is known.
+/// Returns the chunk of an address, if it is known.
 #[inline(always)]
-pub fn of(address: u64) -> Option<&'static Chunk> {
+pub fn find(address: u64) -> Option<&'static Chunk> {
     let key = (address >> CHUNK_SHIFT) + 1;
     let first = &CHUNKS[key as usize % MOST];
-    if first.key.load(Acquire) == key { Some(first) } else { elsewhere(key) }
+    if first.key.load(Acquire) == key { Some(first) } else { find_elsewhere(key) }
 }
 
 #[inline(never)]
-fn elsewhere(key: u64) -> Option<&'static Chunk> {
+fn find_elsewhere(key: u64) -> Option<&'static Chunk> {
     let known = places(key).take_while(|chunk| chunk.key.load(Relaxed) != 0);
     known.into_iter().find(|chunk| chunk.key.load(Acquire) == key)
 }
 
-/// The same, where it is made known if there is room.
-pub fn make(address: u64) -> Option<&'static Chunk> {
+/// Returns the chunk of an address, and adds it first if needed. `None` if there is no room.
+pub fn find_or_add(address: u64) -> Option<&'static Chunk> {
     let key = (address >> CHUNK_SHIFT) + 1;
     for chunk in places(key) {
         let known = chunk.key.load(Acquire);
@@ -78,17 +78,17 @@ pub fn make(address: u64) -> Option<&'static Chunk> {
     None
 }
 
-/// Does something with all chunks that are known.
+/// Runs `work` on all known chunks.
 pub fn each(work: impl FnMut(&'static Chunk)) {
     CHUNKS.iter().filter(|chunk| chunk.key.load(Acquire) != 0).for_each(work);
 }
 
-/// Forgets all allocations. The chunks stay, because other threads may be looking at them.
+/// Forgets all allocations. The chunks stay, because other threads may be using them.
 pub fn forget() {
     each(|chunk| {
         let words = chunk.words.load(Acquire);
         if !words.is_null() {
-            // SAFETY: private memory of this size, mapped in `has_words` for good; what is read from here on is zero.
+            // SAFETY: private memory of this size, mapped in `has_words` and never unmapped; it reads as zeros from here on.
             unsafe { libc::madvise(words.cast(), WORDS * size_of::<AtomicU64>(), libc::MADV_DONTNEED) };
         }
         chunk.device.store(0, Relaxed);
@@ -96,7 +96,7 @@ pub fn forget() {
 }
 
 impl Chunk {
-    /// Whether it has room for words, which is made if there is none.
+    /// Maps its words, unless they are mapped. Returns false if there is no memory.
     fn has_words(&self) -> bool {
         let size = WORDS * size_of::<AtomicU64>();
         if self.words.load(Acquire).is_null()
@@ -114,11 +114,11 @@ impl Chunk {
     pub fn word(&self, address: u64) -> Option<&'static AtomicU64> {
         let words = self.words.load(Acquire);
         let index = (address >> GRANULE_SHIFT) as usize % WORDS;
-        // SAFETY: there are that many words, which are atomics, and they are mapped for good.
+        // SAFETY: there are that many words, which are atomics, and they are never unmapped.
         (!words.is_null()).then(|| unsafe { &*words.add(index) })
     }
 
-    /// Takes the words out of it whose addresses are chosen.
+    /// Takes out the words of the chosen addresses.
     pub fn take(&self, is_chosen: impl Fn(u64) -> bool, mut each: impl FnMut(u64)) {
         let start = self.key.load(Relaxed).wrapping_sub(1) << CHUNK_SHIFT;
         for address in (0..WORDS as u64).map(|index| start + (index << GRANULE_SHIFT)) {
@@ -139,19 +139,20 @@ mod tests {
     #[test]
     fn each_address_has_its_word() {
         let base = 0x7abc_4000_0000;
-        assert!(of(base).is_none());
-        // The same place for the first look.
+        assert!(find(base).is_none());
+        // The first place of both is the same.
         let other = base + ((MOST as u64) << CHUNK_SHIFT);
         for (number, address) in [base, base + 256, base + (2 << 20) - 256, other].into_iter().enumerate() {
-            make(address).unwrap().word(address).unwrap().store(number as u64 + 1, Relaxed);
+            find_or_add(address).unwrap().word(address).unwrap().store(number as u64 + 1, Relaxed);
         }
-        let read = |address| of(address).and_then(|chunk| chunk.word(address)).map(|word| word.load(Relaxed));
+        let read =
+            |address| find(address).and_then(|chunk| chunk.word(address)).map(|word| word.load(Relaxed));
         let all = [base, base + 256, base + (2 << 20) - 256, other, base + 512];
         assert_eq!(all.map(read), [Some(1), Some(2), Some(3), Some(4), Some(0)]);
         assert_eq!(read(base + (2 << 20)), None);
         let mut taken = Vec::new();
-        of(base).unwrap().take(|address| address != base + 256, |word| taken.push(word));
-        of(other).unwrap().take(|address| address == other, |word| taken.push(word));
+        find(base).unwrap().take(|address| address != base + 256, |word| taken.push(word));
+        find(other).unwrap().take(|address| address == other, |word| taken.push(word));
         assert_eq!((&taken[..], read(base), read(base + 256)), (&[1, 3, 4][..], Some(0), Some(2)));
         forget();
         assert_eq!([base + 256, other].map(read), [Some(0); 2]);

@@ -10,20 +10,20 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
-/// The record in which a thread was seen with a context.
+/// The epoch in which a thread had a context.
 static SEEN: AtomicU64 = AtomicU64::new(0);
 
-/// The last contexts that have ended, and of which none was seen alive since: their addresses are used again.
+/// The last contexts that ended. A context that appears at the same address later is removed, because drivers reuse addresses.
 static ENDED: [AtomicU64; 16] = [const { AtomicU64::new(0) }; 16];
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
-/// The primary contexts of the first devices, as far as they are known, and when the driver was asked; 0 for none.
+/// The primary contexts of the first devices, if they are known, and the times of the queries; 0 for none.
 static PRIMARY: [(AtomicU64, AtomicU64); 64] = [const { (AtomicU64::new(0), AtomicU64::new(0)) }; 64];
 
-/// The primary context of a device. Asks `ask` if it is not known, or has been for long: another thread may retain a new one while a
-/// release ends the old one.
+/// Returns the primary context of a device. Calls `ask` if it is not known, or the answer is old: another thread may retain a new context
+/// while a release ends the old one.
 pub fn primary(device: i32, ask: impl FnOnce() -> Option<u64>) -> Option<u64> {
-    /// So many nanoseconds.
+    /// In nanoseconds.
     const LONG: u64 = 100_000_000;
     let Some((place, since)) = PRIMARY.get(device as usize) else { return ask() };
     let (known, now) = (place.load(Relaxed), clock::roughly());
@@ -43,14 +43,14 @@ pub fn forget_primary(device: i32) {
     }
 }
 
-/// The last contexts whose devices were asked for, as [`with_device`] returns them, and when that was.
+/// The last contexts that [`with_device`] returned, and the times of the queries.
 static DEVICES: [(AtomicU64, AtomicU64); 16] = [const { (AtomicU64::new(0), AtomicU64::new(0)) }; 16];
 
-/// The address of a current context, and the ordinal of its device and one above these 48 bits. Asks `ask` for that if it is not known, or
-/// has been for long: another context may be at this address. `now` is on the clock of the record.
+/// Returns the address of a current context, and the ordinal of its device, plus one, above these 48 bits. Calls `ask` for the ordinal if it
+/// is not known, or the answer is old: another context may be at this address. `now` is on the clock of the record.
 #[inline(always)]
 pub fn with_device(context: u64, now: u64, ask: fn() -> i32) -> u64 {
-    /// So many ticks of the clock.
+    /// In ticks of the clock.
     const LONG: u64 = 1 << 28;
     const SHIFT: u32 = 48;
     #[cold]
@@ -76,7 +76,7 @@ pub fn is_current(context: u64) {
     let epoch = epoch();
     // SAFETY: only this thread and its signal handlers use the block.
     unsafe { (*thread()).context = (context, epoch) };
-    // All threads come by: what is written anew each time is fetched anew by all others.
+    // Written only if it changes: each write would evict the word from the caches of all other threads.
     if SEEN.load(Relaxed) != epoch {
         SEEN.store(epoch, Relaxed);
     }
@@ -85,12 +85,12 @@ pub fn is_current(context: u64) {
     }
 }
 
-/// The last contexts that the process has created, each with its device, which is one less than the number here; 0 is none. The primary
-/// contexts of devices are not among them: the driver knows these.
+/// The last contexts that the process created, each with its device, plus one; 0 is none. Primary contexts are not among them: the driver
+/// has a query for these.
 static CREATED: [(AtomicU64, AtomicU64); 64] = [const { (AtomicU64::new(0), AtomicU64::new(0)) }; 64];
 static NEXT_CREATED: AtomicUsize = AtomicUsize::new(0);
 
-/// Notes a context that the process has created on a device. `place` is where the driver has written it.
+/// Notes a context that the process created on a device. The driver wrote it to `place`.
 pub fn is_created(place: u64, device: i32) {
     let Some(context) = copy_value(place as *const u64) else { return };
     forget_created(context);
@@ -106,7 +106,7 @@ pub fn is_created(place: u64, device: i32) {
     its.store(u64::from(device as u32) + 1, Release);
 }
 
-/// In place of a device while the context is written.
+/// In place of a device while the context is being written.
 const TAKEN: u64 = u64::MAX;
 
 fn forget_created(context: u64) {
@@ -115,13 +115,13 @@ fn forget_created(context: u64) {
     }
 }
 
-/// The devices on which the process has created contexts, and not ended them since, as bits.
+/// Returns the devices on which the process created contexts that exist, as bits.
 pub fn devices_of_created() -> u64 {
     let all = CREATED.iter().map(|(_, its)| its.load(Acquire));
     all.filter(|its| (1..=64).contains(its)).fold(0, |all, its| all | 1 << (its - 1))
 }
 
-/// The device of a context that the process has created, and not ended since.
+/// Returns the device of a context that the process created, and that exists.
 pub fn device_of_created(context: u64) -> Option<i32> {
     let its = |(known, its): &(AtomicU64, AtomicU64)| {
         let device = its.load(Acquire);
@@ -131,7 +131,7 @@ pub fn device_of_created(context: u64) -> Option<i32> {
     CREATED.iter().find_map(its)
 }
 
-/// Notes that the process has ended a context.
+/// Notes that the process ended a context.
 pub fn has_ended(context: u64) {
     forget_created(context);
     ENDED[NEXT.fetch_add(1, Relaxed) % ENDED.len()].store(context, Relaxed);
@@ -141,19 +141,19 @@ pub fn has_ended(context: u64) {
     }
 }
 
-/// Whether the process has ended a context, and had none at its address since.
+/// Returns true if the process ended a context, and has had none at its address since.
 pub fn is_ended(context: u64) -> bool {
     ENDED.iter().any(|ended| ended.load(Relaxed) == context)
 }
 
-/// The last context that this thread was seen with.
+/// Returns the last context that was current in this thread.
 pub fn last() -> Option<u64> {
     // SAFETY: only this thread and its signal handlers use the block.
     let (context, seen) = unsafe { (*thread()).context };
     (context != 0 && seen == epoch()).then_some(context)
 }
 
-/// Whether any thread of this process was seen with a context.
+/// Returns true if any thread of this process had a context.
 pub fn had_any() -> bool {
     SEEN.load(Relaxed) == epoch()
 }

@@ -1,9 +1,9 @@
-//! Counts allocations in a table of the record, and knows what became of each: the part that every allocation and free goes through.
+//! Counts allocations in a table of the record, and tracks each of them: the code that every allocation and free goes through.
 //!
-//! `recorder::counted` makes the table. Each counter is an atomic; a thread has an array of its own for the number of allocations.
+//! `recorder::counted` creates the table. Each counter is an atomic; a thread has an array of its own for the number of allocations.
 
 use super::chunks::{self, Chunk};
-use super::{contexts, questions};
+use super::{contexts, queries};
 use crate::sys::arch::thread;
 use crate::sys::clock;
 use crate::sys::every_call::epoch;
@@ -17,11 +17,11 @@ use cupeer_spec::function::FnId;
 use cupeer_spec::record::counted::{ROW, ROWS, UNFOLLOWED, WORDS, live, of_key, of_live, row};
 use cupeer_spec::record::slot::MOST_ARGS;
 
-/// The words of an allocation: bits, its row, and its size above.
+/// The word of an allocation: bits, its row, and its size above.
 pub mod known {
-    /// There is one.
+    /// The allocation exists.
     pub const THERE: u64 = 1;
-    /// It is a call of the record, and not counted.
+    /// Its call is in the record, and it is not counted.
     pub const EVENT: u64 = 2;
     /// It was exported.
     pub const SHARED: u64 = 4;
@@ -32,19 +32,19 @@ pub mod known {
 /// The table, and the record that it is in.
 pub static TABLE: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
 pub static EPOCH: AtomicU64 = AtomicU64::new(0);
-/// Whether memory of several devices was seen.
+/// True once the process used memory of several devices.
 pub static HAS_SEVERAL: AtomicBool = AtomicBool::new(false);
-/// Whether all rows of places are taken.
+/// True if all rows are taken.
 pub static IS_FULL: AtomicBool = AtomicBool::new(false);
-/// Whether there was no room to note an allocation that is a call of the record.
+/// True if there was no room to note an allocation whose call is in the record.
 pub static HAS_LOST: AtomicBool = AtomicBool::new(false);
-/// An answer of the driver counts for so many nanoseconds, where the process uses several devices.
+/// Time for which an answer of the driver is valid if the process uses several devices, in nanoseconds.
 const LONG: u64 = 100_000_000;
 
-/// What the thread has in place of an array of its own.
+/// In place of the address of a thread's own array: it has none.
 pub const SHARED_CELLS: usize = 1;
 
-/// Whether this process has a table, so that its frees are looked at.
+/// Returns true if this process has a table, so that its frees are examined.
 #[inline(always)]
 pub fn is_on() -> bool {
     let own = EPOCH.load(Acquire);
@@ -55,7 +55,7 @@ pub fn is_on() -> bool {
 #[inline(always)]
 pub fn word(index: usize) -> &'static AtomicU64 {
     debug_assert!(index < WORDS);
-    // SAFETY: the table has that many words, is mapped for good, and is used only as atomics.
+    // SAFETY: the table has that many words, is never unmapped, and is used only as atomics.
     unsafe { &*TABLE.load(Acquire).add(index) }
 }
 
@@ -64,26 +64,26 @@ pub fn part(row: usize, part: usize) -> &'static AtomicU64 {
     word(UNFOLLOWED + row * ROW + part)
 }
 
-/// Whether the call that this thread forwards is about an allocation that is a call of the record.
+/// Returns true if this thread forwards a call about an allocation whose own call is in the record.
 pub fn is_known_event() -> bool {
     // SAFETY: only this thread and its signal handlers use the block, and the word is read at once.
     unsafe { (*thread()).memory & known::EVENT != 0 }
 }
 
-/// Whether it is known, and lately enough, on which device a chunk lies.
+/// Returns true if the device of a chunk is known, and the answer is recent enough.
 #[inline(always)]
 pub fn is_known(chunk: &Chunk) -> bool {
     let is_fresh = || clock::roughly().wrapping_sub(chunk.asked.load(Relaxed)) < LONG;
     chunk.device.load(Relaxed) != 0 && (!HAS_SEVERAL.load(Relaxed) || is_fresh())
 }
 
-/// The keys of a place on a device, and of all places there that have no row.
+/// The keys of a caller on a device, and of all callers there that have no row.
 #[inline(always)]
 pub fn keys(caller: usize, device: u64) -> [u64; 2] {
     [caller as u64 & ((1 << 48) - 1) | device << 48, device << 48]
 }
 
-/// The row of a place on a device, or of those that have none.
+/// The row of a caller on a device, or the row that the others share.
 #[inline(always)]
 pub fn row_of(caller: usize, device: u64) -> Option<usize> {
     let [own, others] = keys(caller, device);
@@ -109,7 +109,7 @@ pub fn find(key: u64) -> Option<usize> {
     None
 }
 
-/// Counts an allocation in a row. Says whether there is room for it.
+/// Counts an allocation in a row. Returns false if there is no room for it.
 #[inline(always)]
 pub fn count_in(row: usize, cells: usize, chunk: &'static Chunk, address: u64, bytes: u64) -> bool {
     let Some(place) = chunk.word(address) else { return false };
@@ -124,23 +124,29 @@ pub fn count_in(row: usize, cells: usize, chunk: &'static Chunk, address: u64, b
     if cells == SHARED_CELLS {
         part(row, row::MADE).fetch_add(1, Relaxed);
     } else {
-        // SAFETY: the thread's own array in the table, which is mapped for good; only this thread writes to it.
+        // SAFETY: the thread's own array in the table, which is never unmapped; only this thread writes to it.
         let cell = unsafe { &*(cells as *const AtomicU64).add(row) };
         cell.store(cell.load(Relaxed) + 1, Relaxed);
     }
     true
 }
 
-/// What is known of the allocation at an address; 0 if nothing is.
+/// The word of an address, if its chunk is known.
 #[inline(always)]
-pub fn at(address: u64) -> u64 {
-    chunks::of(address).and_then(|chunk| chunk.word(address)).map_or(0, |word| word.load(Relaxed))
+fn place(address: u64) -> Option<&'static AtomicU64> {
+    chunks::find(address)?.word(address)
 }
 
-/// Forgets the allocation at an address, which is about to be freed. Returns what was known of it.
+/// Returns the word of the allocation at an address; 0 if it is not known.
+#[inline(always)]
+pub fn at(address: u64) -> u64 {
+    place(address).map_or(0, |word| word.load(Relaxed))
+}
+
+/// Forgets the allocation at an address, which is about to be freed. Returns its word.
 #[inline(always)]
 pub fn take(address: u64) -> u64 {
-    let Some(place) = chunks::of(address).and_then(|chunk| chunk.word(address)) else { return 0 };
+    let Some(place) = place(address) else { return 0 };
     let known = place.load(Relaxed);
     if known != 0 {
         place.store(0, Relaxed);
@@ -149,13 +155,13 @@ pub fn take(address: u64) -> u64 {
     known
 }
 
-/// Takes an allocation out of its row.
+/// Removes an allocation from the count of its row.
 #[inline(always)]
 pub fn freed(known: u64) {
     if known & (known::THERE | known::EVENT) == known::THERE {
         let row = (known >> known::ROW_SHIFT) as usize % ROWS;
         let before = part(row, row::LIVE).fetch_sub(live(known >> known::SIZE_SHIFT, 1), Relaxed);
-        // What was alive at most was so before a free, or is now.
+        // The peak was reached right before a free, or is the present count.
         let (bytes, peak) = (of_live(before).0, part(row, row::PEAK));
         if bytes > peak.load(Relaxed) {
             peak.fetch_max(bytes, Relaxed);
@@ -163,14 +169,14 @@ pub fn freed(known: u64) {
     }
 }
 
-/// Puts back an allocation that could not be freed.
+/// Restores an allocation that the driver could not free.
 #[cold]
 #[inline(never)]
 pub fn put_back(address: u64, known: u64) {
     if known == 0 || !is_on() {
         return;
     }
-    if let Some(place) = chunks::of(address).and_then(|chunk| chunk.word(address)) {
+    if let Some(place) = place(address) {
         if known & known::EVENT == 0 {
             let row = (known >> known::ROW_SHIFT) as usize % ROWS;
             part(row, row::LIVE).fetch_add(live(known >> known::SIZE_SHIFT, 1), Relaxed);
@@ -180,17 +186,17 @@ pub fn put_back(address: u64, known: u64) {
 }
 
 /// Notes that an allocation was exported: its free matters to others.
-pub fn is_shared(address: u64) {
+pub fn note_export(address: u64) {
     if is_on()
-        && let Some(place) = chunks::of(address).and_then(|chunk| chunk.word(address))
+        && let Some(place) = place(address)
         && place.load(Relaxed) != 0
     {
         place.fetch_or(known::SHARED, Relaxed);
     }
 }
 
-/// The primary contexts that counted memory belongs to, of the first devices; 0 for none. A release asks for one of them: UCX has one for
-/// each message.
+/// The primary contexts that counted memory belongs to, of the first devices; 0 for none. Each release of a primary context reads this: UCX
+/// makes one per message.
 static PRIMARIES: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
 
 /// Notes the device and the context of counted memory.
@@ -202,24 +208,23 @@ pub fn belongs_to(device: i32, context: u64) {
     }
 }
 
-/// The context with counted memory that a call is about to end; 0 if it ends none. The driver is not asked: it may have failed.
+/// Returns the context with counted memory that a call is about to end; 0 if there is none. Makes no driver query, which could fail.
 pub fn to_be_ended(id: FnId, args: &[u8; MOST_ARGS]) -> u64 {
     let Some(end) = id.spec().ends_context().filter(|_| is_on()) else { return 0 };
-    let named = questions::number(id, args, end.by);
+    let named = queries::number(id, args, end.by);
     if end.object != Object::Primary {
         return named;
     }
     PRIMARIES.get(named as usize).map_or(0, |primary| primary.load(Relaxed))
 }
 
-/// Forgets the memory of a context that has ended: the driver knows none at its address any more.
+/// Forgets the memory of a context that ended: the driver has none at its addresses any more.
 pub fn context_ended(context: u64) {
     if is_on() && context != 0 {
         PRIMARIES.iter().for_each(|primary| _ = primary.compare_exchange(context, 0, Relaxed, Relaxed));
         chunks::each(|chunk| {
             let was_its_own = chunk.context.load(Relaxed) == context;
-            let is_gone =
-                |address| questions::memory_at(address).map_or(was_its_own, |range| range.is_none());
+            let is_gone = |address| queries::memory_at(address).map_or(was_its_own, |range| range.is_none());
             chunk.take(is_gone, freed);
             if was_its_own {
                 chunk.device.store(0, Relaxed);
@@ -228,7 +233,7 @@ pub fn context_ended(context: u64) {
     }
 }
 
-/// The bytes and the number of the counted allocations on a device that are alive.
+/// Returns the size and the number of the counted allocations that exist on a device.
 pub fn on_device(device: i32) -> (u64, u64) {
     if !is_on() {
         return (0, 0);

@@ -1,34 +1,34 @@
 //! Driver queries about a call that has returned, for its record.
 
-use super::questions::{
+use super::queries::{
     Allocation, allocation, context, device, device_of, device_of_allocation, has_ended, number,
     several_devices,
 };
-use super::{contexts, model, questions};
-use cupeer_spec::effect::{Named, Object, Shared};
+use super::{contexts, model, queries};
+use cupeer_spec::effect::{End, Named, Object, Shared};
 use cupeer_spec::function::{FnId, Library};
 use cupeer_spec::record::slot::{MOST_ARGS, detail};
 use cupeer_spec::results::Result;
 
-/// What the driver says of that which a call is about.
+/// The driver's answers about the object of a call.
 #[derive(Clone, Copy, Default)]
 pub struct DriverFacts {
-    /// The allocation, where the call succeeded: its start and size.
+    /// The allocation, if the call succeeded: its start and size.
     pub memory: Option<(u64, u64)>,
-    /// The context that it belongs to, with its device; or else the current one.
+    /// The context of the allocation, with its device; or the current context.
     pub context: u64,
     pub device: i32,
-    /// The device of an allocation that the call has imported.
+    /// The device of an allocation that the call imported.
     pub home: Option<i32>,
-    /// The context that the call has ended; 0 where it has ended none.
+    /// The context that the call ended; 0 if there is none.
     pub ended: u64,
 }
 
-/// Takes what the driver says of a call: which detail it is, and its bytes.
+/// Receives an answer: the kind of detail, and its bytes.
 pub type Note<'a> = &'a mut dyn FnMut(u8, &[u8]);
 
-/// Asks what the driver says of a call that has returned, and gives it to `note`. `context` is what it would end, and `ended` what it
-/// has ended.
+/// Queries the driver about a call that returned, and gives the answers to `note`. `context` is the context that the call would end, and
+/// `ended` the one that it ended.
 pub fn ask(
     id: FnId,
     args: &[u8; MOST_ARGS],
@@ -36,47 +36,15 @@ pub fn ask(
     (context, ended): (u64, u64),
     note: Note,
 ) -> DriverFacts {
-    if id.spec().library != Library::Cuda {
-        return DriverFacts::default();
-    }
     let mut about = DriverFacts::default();
     let function = id.spec();
-    if let Some(Shared { object, by, .. }) = function.exports().or(function.opens()) {
-        // Drivers take events of the current context only.
-        // A question that fails would stand in the driver's log.
-        let is_asked = result == 0 && object.is_memory();
-        let allocation = if is_asked { allocation(number(id, args, by)) } else { None };
-        if let Some(Allocation { range: (base, size), .. }) = allocation {
-            note(detail::MEMORY, [base, size].map(u64::to_le_bytes).as_flattened());
-        }
-        devices(note, -1, result, &mut about);
-        if let Some(several) = (result == 0).then(several_devices).flatten() {
-            note(detail::CONTEXTS, &several.to_le_bytes());
-        }
-        about.memory = allocation.map(|known| known.range);
-        // It need not lie on the device of the context.
-        let is_export = result == 0 && function.exports().is_some();
-        if is_export && matches!(object, Object::Allocation | Object::Pool) {
-            let name = number(id, args, by);
-            let own = match object {
-                Object::Pool => model::pool(name).and_then(|pool| pool.device),
-                _ => device_of_allocation(name),
-            };
-            let own = own.filter(|device| *device >= 0);
-            about.device = own.unwrap_or(about.device);
-        }
-        if result == 0 && !is_export && object == Object::Allocation {
-            about.home = device_of_allocation(number(id, args, by)).filter(|device| *device >= 0);
-            if let Some(device) = about.home {
-                note(detail::OWNER, [0, device as u64].map(u64::to_le_bytes).as_flattened());
-            }
-        }
-        if let Some(known) = allocation.filter(|_| function.exports().is_some()) {
-            (about.context, about.device) = (known.context, known.device);
-            note(detail::OWNER, [known.context, known.device as u64].map(u64::to_le_bytes).as_flattened());
-        }
+    if function.library != Library::Cuda {
+        return about;
+    }
+    if let Some(shared) = function.exports().or(function.opens()) {
+        ask_about_shared(id, args, result, shared, note, &mut about);
     } else if let Some(Named { by, .. }) = function.enables().or(function.disables()) {
-        // With any other result the context may be none.
+        // With any other result the context may be invalid.
         const WITH_CONTEXT: [Result; 5] = [
             Result::SUCCESS,
             Result::PEER_ACCESS_ALREADY_ENABLED,
@@ -89,43 +57,92 @@ pub fn ask(
         devices(note, peer, result, &mut about);
     } else if let Some(end) = function.ends_context() {
         about.ended = ended;
-        // What is destroyed by its name is gone, whether anything is known of it or not.
-        let is_named = result == 0 && end.object == Object::Context && !end.is_counted;
-        let gone = if is_named { number(id, args, end.by) } else { about.ended };
-        if gone != 0 {
-            contexts::has_ended(gone);
-        }
-        // Of a release this says that it was the last.
-        if end.object == Object::Primary && (result != 0 || about.ended != 0) {
-            let device = number(id, args, end.by) as i32;
-            note(detail::DEVICES, [device, -1].map(i32::to_le_bytes).as_flattened());
-        }
-        if about.ended != 0 || result != 0 && context != 0 {
-            note(detail::CONTEXT, &context.to_le_bytes());
-        }
+        note_ended(end, number(id, args, end.by), result, (context, ended), note);
     } else if function.records().is_some() || function.allocates().is_some() {
         devices(note, -1, result, &mut about);
     } else if function.closes().is_some() && result == Result::INVALID_CONTEXT as i32 {
-        about.context = questions::context();
+        about.context = queries::context();
         note(detail::CONTEXT, &about.context.to_le_bytes());
     }
     about
 }
 
-/// The context that a call has ended; 0 where it has ended none. `context` is what it would end, 0 where that is not known.
+/// Queries the driver about an object that a call exported or opened.
+fn ask_about_shared(
+    id: FnId,
+    args: &[u8; MOST_ARGS],
+    result: i32,
+    Shared { object, by, .. }: Shared,
+    note: Note,
+    about: &mut DriverFacts,
+) {
+    // An event has no allocation, and a query that fails would appear in the driver's log.
+    let has_allocation = result == 0 && object.is_memory();
+    let allocation = if has_allocation { allocation(number(id, args, by)) } else { None };
+    if let Some(Allocation { range: (base, size), .. }) = allocation {
+        note(detail::MEMORY, [base, size].map(u64::to_le_bytes).as_flattened());
+    }
+    devices(note, -1, result, about);
+    if result != 0 {
+        return;
+    }
+    if let Some(several) = several_devices() {
+        note(detail::CONTEXTS, &several.to_le_bytes());
+    }
+    about.memory = allocation.map(|known| known.range);
+    let is_export = id.spec().exports().is_some();
+    let mut note_owner = |owner: [u64; 2]| note(detail::OWNER, owner.map(u64::to_le_bytes).as_flattened());
+    // An object need not be on the device of the context.
+    let home = match object {
+        Object::Pool if is_export => model::pool(number(id, args, by)).and_then(|pool| pool.device),
+        Object::Allocation => device_of_allocation(number(id, args, by)),
+        _ => None,
+    };
+    match home.filter(|device| *device >= 0) {
+        Some(device) if is_export => about.device = device,
+        Some(device) => {
+            about.home = Some(device);
+            note_owner([0, device as u64]);
+        }
+        None => {}
+    }
+    if let Some(known) = allocation.filter(|_| is_export) {
+        (about.context, about.device) = (known.context, known.device);
+        note_owner([known.context, known.device as u64]);
+    }
+}
+
+/// Notes the end of a context, which the argument `named` names, or its device.
+fn note_ended(end: End, named: u64, result: i32, (context, ended): (u64, u64), note: Note) {
+    // A context that is destroyed by its handle ended, even if nothing is known about it.
+    let is_destroyed = result == 0 && end.object == Object::Context && !end.is_counted;
+    let gone = if is_destroyed { named } else { ended };
+    if gone != 0 {
+        contexts::has_ended(gone);
+    }
+    // In a recording, this detail of a release says that it was the last one.
+    if end.object == Object::Primary && (result != 0 || ended != 0) {
+        note(detail::DEVICES, [named as i32, -1].map(i32::to_le_bytes).as_flattened());
+    }
+    if ended != 0 || result != 0 && context != 0 {
+        note(detail::CONTEXT, &context.to_le_bytes());
+    }
+}
+
+/// Returns the context that a call ended; 0 if there is none. `context` is the context that it would end; 0 if that is not known.
 pub fn ended(id: FnId, args: &[u8; MOST_ARGS], result: i32, context: u64) -> u64 {
     let Some(end) = id.spec().ends_context() else { return 0 };
     let device = number(id, args, end.by) as i32;
     if end.object == Object::Primary && context == 0 {
         contexts::forget_primary(device);
     }
-    // Where nothing is known that could end, nothing is asked: no context may be current any more.
+    // Without a known context there is no query: it may be that no context is current any more.
     let is_gone = result == 0 && context != 0 && has_ended(end, device, context);
     if is_gone { context } else { 0 }
 }
 
 fn devices(note: Note, peer: i32, result: i32, about: &mut DriverFacts) {
-    // The same: of a context that is gone nothing is asked.
+    // A context that ended allows no queries.
     about.device = if result == Result::CONTEXT_IS_DESTROYED as i32 { -1 } else { device() };
     about.context = context();
     if result != Result::CONTEXT_IS_DESTROYED as i32 {

@@ -1,19 +1,20 @@
 //! Tracks the memory that executable graphs use: the addresses in their nodes, read from the driver when a graph is instantiated or
 //! changed in a process that shares memory.
 //!
-//! The driver is asked only about a graph that it has just accepted, or has refused as it refuses memory that is gone, and about the
-//! nodes that it returned. A graph belongs to one thread at a time, as cuda.h demands, so no other thread changes it. No lock is held
-//! while the driver is asked. What is known of a graph is forgotten before its handle can mean another one. A call that failed
-//! changes nothing here: [`each_refused`] reads what the graph would have used.
+//! The driver is queried only about a graph that it just accepted, or refused as it refuses memory that is gone, and about the nodes that
+//! it returned. A graph belongs to one thread at a time, as cuda.h demands, so no other thread changes it. No lock is held during a query.
+//! A graph is forgotten before its handle can mean another one. A call that failed changes nothing here: [`each_refused`] reads the
+//! memory that the graph would have used.
 //!
-//! Each launch of a process in which shared memory ended looks up its graph here. So readers take no lock and write nothing. The
-//! addresses are in a ring, which drops the oldest ones: each has the number of its graph, by which a reader knows it.
+//! Each launch of a process in which shared memory ended looks up its graph here. So readers take no lock and write nothing. The addresses
+//! are in a ring, which drops the oldest ones: each has the number of its graph, by which a reader recognizes it.
 
+mod node;
 pub mod shared;
 mod walk;
 
 use super::kernels;
-use super::questions::{self, GraphNode};
+use super::queries;
 use crate::sys::handles::{Blank, Handles, is_handle};
 use crate::sys::program_memory;
 use core::mem::{MaybeUninit, offset_of, size_of};
@@ -25,20 +26,21 @@ use core::sync::atomic::{
 use cupeer_spec::abi::{CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D_v2, CUDA_MEMSET_NODE_PARAMS, CUgraphNodeType};
 use cupeer_spec::effect::{Altered, Effect, End, NodeKind};
 use cupeer_spec::function::{Direction, FnId, MOST_ARGUMENTS};
+use node::GraphNode;
 use shared::Shared;
-use walk::{Nodes, each_of_node, walk};
+use walk::{each_of_node, walk};
 
-/// So many executable graphs are known at once.
+/// Number of executable graphs that are known at once.
 const MOST: usize = 1 << 12;
-/// So many addresses are known of all graphs together.
+/// Number of addresses that are known of all graphs together.
 const MOST_USES: usize = 1 << 15;
-/// So many nodes of a graph are looked at, with those of its child graphs.
+/// Number of nodes of a graph that are read, including those of its child graphs.
 const MOST_NODES: usize = 4096;
-/// After so many launches with memory that is gone, a graph is not looked at any more: all is said.
+/// Number of launches with memory that is gone after which a graph is no longer examined: everything is reported.
 const MOST_FOUND: u32 = 4;
-/// In place of a node of which it is not known how calls name it.
+/// In place of a node whose handle in calls is not known.
 const UNNAMED: u64 = 0;
-/// Words below the first granule that a driver maps are no addresses.
+/// Words below the first granule that a driver maps are not addresses.
 const LEAST_ADDRESS: u64 = 1 << 21;
 
 /// The arguments of a call.
@@ -46,14 +48,14 @@ type Words = [u64; MOST_ARGUMENTS];
 
 /// An executable graph.
 struct Place {
-    /// Its number, which no other graph had.
+    /// Its number, which is never reused.
     number: AtomicU64,
-    /// Where its first and its last use are in the ring, by the count of all that were put there.
+    /// The positions of its first use, and behind its last one, in the sequence of all uses ever put into the ring.
     first: AtomicU64,
     end: AtomicU64,
-    /// The version of the ranges that are gone in which none of them was used.
+    /// The last version of the ranges that are gone in which it used none of them.
     clean: AtomicU64,
-    /// How many calls used one that was.
+    /// Number of calls that used a range that is gone.
     found: AtomicU32,
     shared: Shared,
 }
@@ -74,18 +76,18 @@ static GRAPHS: Handles<Place, MOST> = Handles::new();
 /// The number of the last graph.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
-/// An address in a node.
+/// An address in a node, in the ring.
 struct KeptUse {
-    /// The number of its graph; 0 while it is written, or where there is none.
+    /// The number of its graph; 0 while it is written, or if there is none.
     number: AtomicU64,
     /// The node's handle.
     node: AtomicU64,
     address: AtomicU64,
-    /// How many bytes; of a kernel, its handle.
+    /// Number of bytes; for a parameter, the handle of the kernel.
     bytes: AtomicU64,
     /// See [`Label`] and [`Part`].
     about: AtomicU64,
-    /// What a memset writes, and one.
+    /// The value of a memset, plus one.
     value: AtomicU64,
 }
 
@@ -99,17 +101,17 @@ static RING: [KeptUse; MOST_USES] = [const {
         value: AtomicU64::new(0),
     }
 }; MOST_USES];
-/// How many were ever put into the ring.
+/// Number of uses ever put into the ring.
 static PUT: AtomicU64 = AtomicU64::new(0);
 
-/// Which node it is: its index in its graph, if that is known, and that of the node whose child graph this is, if there is one.
+/// Name of a node: its index in its graph, if that is known, and the index of the node whose child graph it is in.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Label {
     pub index: Option<u32>,
     pub within: Option<u32>,
 }
 
-/// What the address is in the node.
+/// Role of the address in the node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
     CopyTo,
@@ -126,18 +128,18 @@ pub struct NodeUse {
     pub part: Part,
     pub address: u64,
     pub bytes: u64,
-    /// The handle of the kernel; 0 where it is none.
+    /// The handle of the kernel; 0 for a copy or a memset.
     pub kernel: u64,
-    /// Whether it uses all of these bytes.
+    /// It uses all of these bytes.
     pub is_exact: bool,
-    /// Whether the address may be one of the host.
+    /// The address may be in host memory.
     pub may_be_host: bool,
-    /// What a memset writes.
+    /// The value of a memset.
     pub value: Option<u32>,
 }
 
 impl NodeUse {
-    /// Two numbers of 16 bits, each with 1 added, above a part and its index, or two flags.
+    /// Packs the label and the part: two numbers of 16 bits, each plus one, above a part and its index, or two flags.
     fn about(&self) -> u64 {
         let flags = u64::from(self.is_exact) | u64::from(self.may_be_host) << 1;
         let (part, index) = match self.part {
@@ -151,7 +153,7 @@ impl NodeUse {
         within << 48 | node << 32 | index << 2 | part
     }
 
-    fn of(about: u64, address: u64, bytes: u64, value: u64) -> NodeUse {
+    fn new(about: u64, address: u64, bytes: u64, value: u64) -> NodeUse {
         let part = match about & 3 {
             0 => Part::CopyTo,
             1 => Part::CopyFrom,
@@ -175,20 +177,28 @@ impl NodeUse {
     }
 }
 
-/// Whether the nodes of an executable graph may use memory that is gone: it is known, what is gone has changed since they were
-/// looked at, and it was not said often enough.
-pub fn is_to_look(handle: u64, version: u64) -> bool {
+impl KeptUse {
+    fn read(&self) -> NodeUse {
+        let [about, address, bytes, value] =
+            [&self.about, &self.address, &self.bytes, &self.value].map(|word| word.load(Relaxed));
+        NodeUse::new(about, address, bytes, value)
+    }
+}
+
+/// Returns true if the nodes of an executable graph must be examined: it is known, the memory that is gone has changed since the last
+/// time, and it was not reported often enough.
+pub fn is_to_examine(handle: u64, version: u64) -> bool {
     GRAPHS
         .find(handle)
         .is_some_and(|place| place.clean.load(Relaxed) != version && place.found.load(Relaxed) < MOST_FOUND)
 }
 
-/// Notes that none of its nodes used what was gone in this version.
+/// Notes that its nodes use nothing of the memory that is gone in this version.
 pub fn note_clean(handle: u64, version: u64) {
     GRAPHS.find(handle).into_iter().for_each(|place| place.clean.store(version, Relaxed));
 }
 
-/// Notes that one did.
+/// Notes that a node uses memory that is gone.
 pub fn note_found(handle: u64) {
     if let Some(place) = GRAPHS.find(handle) {
         place.found.fetch_add(1, Relaxed);
@@ -199,41 +209,47 @@ pub fn note_found(handle: u64) {
 pub fn each_use(handle: u64, work: &mut dyn FnMut(&NodeUse)) {
     let Some(place) = GRAPHS.find(handle) else { return };
     let number = place.number.load(Acquire);
-    each_kept(place, number, &mut |kept| {
-        let [address, bytes, about, value] =
-            [&kept.address, &kept.bytes, &kept.about, &kept.value].map(|word| word.load(Relaxed));
-        // If it was overwritten since, it is another graph's.
+    each_kept(place, number, &mut |_, kept| {
+        let it = kept.read();
+        // If it was overwritten since, it belongs to another graph.
         fence(Acquire);
         if kept.number.load(Relaxed) == number {
-            work(&NodeUse::of(about, address, bytes, value));
+            work(&it);
         }
     });
 }
 
-/// Hands over what the ring has of a graph.
-fn each_kept(place: &Place, number: u64, work: &mut dyn FnMut(&KeptUse)) {
-    let end = place.end.load(Relaxed);
-    let oldest = PUT.load(Relaxed).saturating_sub(MOST_USES as u64);
-    for at in place.first.load(Relaxed).max(oldest)..end {
-        let kept = &RING[at as usize % MOST_USES];
+/// Hands over the uses of a graph in the ring, each with its position in the sequence.
+fn each_kept(place: &Place, number: u64, work: &mut dyn FnMut(u64, &KeptUse)) {
+    for at in place.first.load(Relaxed).max(oldest())..place.end.load(Relaxed) {
+        let kept = kept_at(at);
         if kept.number.load(Acquire) == number {
-            work(kept);
+            work(at, kept);
         }
     }
 }
 
-/// The uses that an executable graph had before an update, by which its nodes are found again: calls name them by the nodes of
-/// the graph that it was made of, and not by those of the graph that it is updated to.
+/// The position of the oldest use that is still in the ring.
+fn oldest() -> u64 {
+    PUT.load(Relaxed).saturating_sub(MOST_USES as u64)
+}
+
+fn kept_at(position: u64) -> &'static KeptUse {
+    &RING[position as usize % MOST_USES]
+}
+
+/// The uses that an executable graph had before an update, to find its nodes again: calls name them by the nodes of the graph that it was
+/// created from, and not by those of the graph that it is updated to.
 struct Before {
     number: u64,
     first: u64,
     end: u64,
-    /// Where the last node was found. The nodes of both graphs come in the same order.
+    /// The position of the last node that was found. The nodes of both graphs have the same order.
     at: u64,
 }
 
 impl Before {
-    fn of(handle: u64) -> Option<Before> {
+    fn new(handle: u64) -> Option<Before> {
         let place = GRAPHS.find(handle)?;
         let (number, first, end) =
             (place.number.load(Relaxed), place.first.load(Relaxed), place.end.load(Relaxed));
@@ -242,15 +258,12 @@ impl Before {
 
     /// The handle of the node with a label.
     fn node(&mut self, label: Label) -> Option<u64> {
-        let oldest = PUT.load(Relaxed).saturating_sub(MOST_USES as u64);
-        let (first, at) = (self.first.max(oldest), self.at.max(oldest));
-        let found = (at..self.end).chain(first..at).find(|at| {
-            let kept = &RING[*at as usize % MOST_USES];
-            let its = NodeUse::of(kept.about.load(Relaxed), 0, 0, 0).label;
-            kept.number.load(Acquire) == self.number && its == label
+        let (first, at) = (self.first.max(oldest()), self.at.max(oldest()));
+        self.at = (at..self.end).chain(first..at).find(|at| {
+            let kept = kept_at(*at);
+            kept.number.load(Acquire) == self.number && kept.read().label == label
         })?;
-        self.at = found;
-        Some(RING[found as usize % MOST_USES].node.load(Relaxed))
+        Some(kept_at(self.at).node.load(Relaxed))
     }
 }
 
@@ -268,7 +281,7 @@ fn note(handle: u64, number: u64, (first, end): (u64, u64), kinds: u32) {
 }
 
 fn put(number: u64, node: u64, it: &NodeUse) {
-    let kept = &RING[PUT.fetch_add(1, Relaxed) as usize % MOST_USES];
+    let kept = kept_at(PUT.fetch_add(1, Relaxed));
     kept.number.store(0, Relaxed);
     fence(Release);
     kept.node.store(node, Relaxed);
@@ -279,12 +292,12 @@ fn put(number: u64, node: u64, it: &NodeUse) {
     kept.number.store(number, Release);
 }
 
-/// Whether any executable graph is known.
+/// Returns true if any executable graph is known.
 pub fn has_any() -> bool {
     GRAPHS.has_any()
 }
 
-/// Forgets what a call is about to end. For use in `guarded`.
+/// Forgets the graphs that a call is about to end. For use in `guarded`.
 pub fn before(id: FnId, words: &Words) {
     for effect in id.spec().effects() {
         match *effect {
@@ -297,8 +310,8 @@ pub fn before(id: FnId, words: &Words) {
     }
 }
 
-/// Reads the nodes of the graph that a call has made, or changed, and hands over the ranges that the graph allocates when it runs.
-/// Returns its handle. For use in `guarded`.
+/// Reads the nodes of the graph that a call created or changed, and hands over the ranges that the graph allocates when it runs. Returns
+/// its handle. For use in `guarded`.
 pub fn after(id: FnId, words: &Words, allocates: &mut dyn FnMut(u64, u64)) -> Option<u64> {
     match *id.spec().effects().first()? {
         Effect::Instantiates(exec, graph) => {
@@ -306,14 +319,14 @@ pub fn after(id: FnId, words: &Words, allocates: &mut dyn FnMut(u64, u64)) -> Op
             let handle = match id.spec().args()[exec].direction {
                 Direction::In => named,
                 _ if named == 0 => return None,
-                // SAFETY: not null, and after success the driver has written the handle there.
+                // SAFETY: not null, and after success the driver wrote the handle there.
                 _ => unsafe { (named as *const u64).read_unaligned() },
             };
             if !is_handle(handle) {
                 return None;
             }
             let (number, first) = (LAST.fetch_add(1, Relaxed) + 1, PUT.load(Relaxed));
-            let (mut before, is_update) = (Before::of(handle), handle == named);
+            let (mut before, is_update) = (Before::new(handle), handle == named);
             GRAPHS.forget(handle);
             let mut original = |label, node| match &mut before {
                 _ if !is_update => node,
@@ -321,7 +334,7 @@ pub fn after(id: FnId, words: &Words, allocates: &mut dyn FnMut(u64, u64)) -> Op
                 None => UNNAMED,
             };
             let mut kinds = 0;
-            let is_whole = questions::relaxed(|| {
+            let is_whole = queries::relaxed(|| {
                 walk(words[graph], &mut |_, node, label, it| {
                     kinds |= shared::kind_of(it);
                     match it {
@@ -343,33 +356,33 @@ pub fn after(id: FnId, words: &Words, allocates: &mut dyn FnMut(u64, u64)) -> Op
     }
 }
 
-/// Gives a node what a call has set.
+/// Replaces the uses of a node that a call changed.
 fn alter(words: &Words, Altered { kind, exec, node, parameters }: Altered) -> Option<u64> {
     let (place, node, parameters) = (GRAPHS.find(words[exec])?, words[node], words[parameters]);
     let number = place.number.load(Relaxed);
     let (mut is_known, mut is_any_unnamed) = (false, false);
-    each_kept(place, number, &mut |kept| {
+    each_kept(place, number, &mut |_, kept| {
         let its = kept.node.load(Relaxed);
         is_known |= its == node;
         is_any_unnamed |= its == UNNAMED;
     });
     if !is_known && is_any_unnamed {
-        // It may be any of them, and what that used may be used no more.
+        // It may be any of the unnamed nodes, whose uses may be outdated.
         GRAPHS.forget(words[exec]);
         return None;
     }
     let forget = |is_it: &dyn Fn(u64) -> bool| {
         let mut label = Label::default();
-        each_kept(place, number, &mut |kept| {
+        each_kept(place, number, &mut |_, kept| {
             if is_it(kept.node.load(Relaxed)) {
-                label = NodeUse::of(kept.about.load(Relaxed), 0, 0, 0).label;
+                label = kept.read().label;
                 kept.number.store(0, Release);
             }
         });
         label
     };
     let kinds = if kind == NodeKind::Child {
-        questions::relaxed(|| alter_child(node, parameters, number, &forget))
+        queries::relaxed(|| alter_child(node, parameters, number, &forget))
     } else {
         let label = forget(&|kept| kept == node);
         let it = set_node(kind, parameters);
@@ -383,15 +396,15 @@ fn alter(words: &Words, Altered { kind, exec, node, parameters }: Altered) -> Op
     Some(words[exec])
 }
 
-/// Forgets the nodes of a graph that a condition holds for. Returns the label of the last one.
+/// Forgets the nodes of a graph whose handles meet a condition. Returns the label of the last one.
 type Forget<'a> = dyn Fn(&dyn Fn(u64) -> bool) -> Label + 'a;
 
-/// Gives the node of a child graph the nodes of another graph. Calls go on to name them by the handles that they had.
-/// Returns what kinds these are of.
+/// Replaces the nodes of a child graph by those of another graph. Calls continue to name them by their previous handles. Returns the kinds
+/// of the new nodes.
 fn alter_child(node: u64, graph: u64, number: u64, forget: &Forget) -> Option<u32> {
-    let GraphNode::Graph(before) = questions::graph_node(node) else { return None };
-    let mut nodes = Nodes::take()?;
-    let (handles, _) = nodes.parts();
+    let GraphNode::Graph(before) = node::graph_node(node) else { return None };
+    let mut nodes = walk::take()?;
+    let handles = &mut nodes.handles;
     let mut count = 0;
     walk(before, &mut |at, handle, _, _| {
         handles[at] = handle;
@@ -408,9 +421,9 @@ fn alter_child(node: u64, graph: u64, number: u64, forget: &Forget) -> Option<u3
     is_whole.then_some(kinds)
 }
 
-/// The node that a call has set, or tried to set. `None` if its parameters cannot be read.
+/// Returns the node that a call set, or tried to set. `None` if its parameters cannot be read.
 fn set_node(kind: NodeKind, parameters: u64) -> Option<GraphNode> {
-    /// Copies so many bytes of a structure, or all; what is behind them is null.
+    /// Copies at most `bytes` bytes of a structure. The others are zero.
     fn copied<T: Plain>(at: u64, bytes: usize) -> Option<T> {
         let mut place = MaybeUninit::<T>::zeroed();
         // SAFETY: the bytes are those of the place, which are initialized.
@@ -421,7 +434,7 @@ fn set_node(kind: NodeKind, parameters: u64) -> Option<GraphNode> {
         (program_memory::copy(at as usize, copy) == wanted).then(|| unsafe { place.assume_init() })
     }
     let (kind, at, before_copy) = match kind {
-        // The structure begins with the type and three numbers; of a copy, flags and the context come before what it copies.
+        // The structure begins with the type and three numbers. For a copy, flags and the context follow before its parameters.
         NodeKind::Any => match CUgraphNodeType(copied::<i32>(parameters, 4)?) {
             CUgraphNodeType::KERNEL => (NodeKind::Kernel, parameters + 16, 0),
             CUgraphNodeType::MEMCPY => (NodeKind::Copy, parameters + 16, 16),
@@ -439,11 +452,11 @@ fn set_node(kind: NodeKind, parameters: u64) -> Option<GraphNode> {
     }
 }
 
-/// A structure of numbers and pointers, of which any bytes are a value.
+/// A structure of numbers and pointers, for which any bytes are a valid value.
 ///
 /// # Safety
 ///
-/// It has no other members, and no padding that anybody reads.
+/// It has no other members, and no padding that is read.
 unsafe trait Plain {}
 // SAFETY: all of them are numbers and pointers, as cuda.h declares them.
 unsafe impl Plain for i32 {}
@@ -454,7 +467,7 @@ unsafe impl Plain for CUDA_MEMSET_NODE_PARAMS {}
 // SAFETY: as above.
 unsafe impl Plain for CUDA_KERNEL_NODE_PARAMS {}
 
-/// Hands over the memory that copies and memsets would have used of a graph which a call failed to make, change, or launch.
+/// Hands over the memory that copies and memsets would have used in a graph that a call failed to create, change, or launch.
 pub fn each_refused(id: FnId, word: impl Fn(usize) -> u64, work: &mut dyn FnMut(&NodeUse)) {
     let Some(effect) = id.spec().effects().first() else { return };
     match *effect {
@@ -465,9 +478,9 @@ pub fn each_refused(id: FnId, word: impl Fn(usize) -> u64, work: &mut dyn FnMut(
         Effect::Alters(Altered { kind, exec, node, parameters }) => {
             let mut label = Label::default();
             if let Some(place) = GRAPHS.find(word(exec)) {
-                each_kept(place, place.number.load(Acquire), &mut |kept| {
+                each_kept(place, place.number.load(Acquire), &mut |_, kept| {
                     if kept.node.load(Relaxed) == word(node) {
-                        label = NodeUse::of(kept.about.load(Relaxed), 0, 0, 0).label;
+                        label = kept.read().label;
                     }
                 });
             }
@@ -480,10 +493,11 @@ pub fn each_refused(id: FnId, word: impl Fn(usize) -> u64, work: &mut dyn FnMut(
     }
 }
 
-/// The same of a graph that was given. The number need not be a handle: a driver may read what is there.
+/// Hands over the memory that copies and memsets use in a graph that a call named. The number need not be a handle: the driver would
+/// read the memory there.
 fn walk_refused(graph: u64, work: &mut dyn FnMut(&NodeUse)) {
     if is_handle(graph) && program_memory::is_mapped(graph) {
-        questions::relaxed(|| {
+        queries::relaxed(|| {
             walk(graph, &mut |_, _, label, it| match it {
                 GraphNode::Copy(_) | GraphNode::Fill(_) => each_of_node(it, label, work),
                 _ => {}

@@ -1,5 +1,12 @@
-//! Facts about the driver: driver queries (`questions`, `streams`, `nodes`), the driver's own log (`log`), facts that only
-//! the program's calls show (`model`, `contexts`, `counted` and its `chunks`), and answers that are remembered (`places`).
+//! Facts from the driver, and about its objects.
+//!
+//! - `queries`, `streams`: driver queries. `facts` makes the queries about one call, for its record.
+//! - `log`: the driver's own messages about a call.
+//! - `model`, `contexts`, `kernels`, `graphs`, `counted` (with its `chunks`): objects that only the program's calls show.
+//! - `places`: remembered answers about addresses.
+//! - `batches`, `parameters`: the memory that a call names in structures and kernel parameters.
+//! - `nodes`: the GPUs that the kernel module lists.
+//! - `shelf`: values that one thread at a time takes.
 //!
 //! `resolve` decides which function of the driver a call goes to.
 
@@ -15,5 +22,6 @@ pub mod model;
 pub mod nodes;
 pub mod parameters;
 pub mod places;
-pub mod questions;
+pub mod queries;
+pub mod shelf;
 pub mod streams;

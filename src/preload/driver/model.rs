@@ -3,7 +3,7 @@
 //! Pools are always followed, because the driver does not return the device of a pool. Virtual memory is followed if rules
 //! are checked.
 
-use super::questions;
+use super::queries;
 use crate::settings;
 use crate::sys::book::Book;
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -13,12 +13,12 @@ use cupeer_model::{
 };
 use cupeer_spec::effect::{Effect, End, Made, Object};
 
-/// So many allocations, mappings, reservations, and imported pointers are known at once.
+/// Number of allocations, mappings, reservations, and imported pointers that are known at once.
 const MOST: usize = 4096;
-/// So many pools.
+/// Number of pools that are known at once.
 const MOST_POOLS: usize = 256;
 
-/// Keeps a fixed number of entries, and nothing beside their state.
+/// Keeps a fixed number of entries, with nothing but their state.
 pub struct Fixed;
 
 impl Keeper for Fixed {
@@ -67,7 +67,7 @@ pub static MODEL: Book<Process<Fixed>> = Book::new(Process::new(
     Fixed,
 ));
 
-/// How many calls that release an allocation are in the driver. It may give the handle to another thread before they return.
+/// Number of calls in the driver that release an allocation. The driver may return the same handle to another thread before they return.
 static RELEASING: AtomicU32 = AtomicU32::new(0);
 
 fn releases(call: &Call) -> bool {
@@ -75,12 +75,12 @@ fn releases(call: &Call) -> bool {
     call.function.spec().effects().iter().any(is_one)
 }
 
-/// Notes a call that has returned, as the driver answered it, with the device of an allocation that it has imported. `is_own` says
-/// that the program got just that.
+/// Notes a call with the result of the driver, and the device of an allocation that it imported. `is_own` is true if the program got the
+/// outputs of the driver.
 pub fn note(call: &Call, home: Option<i32>, is_own: bool) {
     let spec = call.function.spec();
     if spec.changes_pools() || spec.is_virtual() && settings::get().check.is_some() {
-        // The release of a handle that this call has got may be noted after it.
+        // The release of the handle that this call returned may be noted later.
         let is_doubtful = RELEASING.load(SeqCst) > 0;
         let note = |model: &mut Process<Fixed>| {
             model.note(call, home, ());
@@ -99,7 +99,7 @@ pub fn note(call: &Call, home: Option<i32>, is_own: bool) {
     }
 }
 
-/// The addresses where a call has mapped memory that other processes can have.
+/// Returns the range in which a call mapped memory that can be exported.
 pub fn mapped_shareable(call: &Call) -> Option<(u64, u64)> {
     let mapped = call.function.spec().effects().iter().find_map(|effect| match *effect {
         Effect::Makes(Made { object: Object::Mapping, by, size: Some(size), of: Some(of), .. }) => {
@@ -112,12 +112,12 @@ pub fn mapped_shareable(call: &Call) -> Option<(u64, u64)> {
     known.filter(|it| it.is_shareable()).map(|_| (call.at(by), call.at(size)))
 }
 
-/// Notes that a pool was made, and on which device it is.
+/// Notes a pool that was created, with its device.
 pub fn made_pool(handle: u64, device: Option<i32>) {
     MODEL.with(|model| model.apply(&Delta::makes_pool(handle, device), ()));
 }
 
-/// The pool of a handle, also a default pool that the process never asked for.
+/// Returns the pool of a handle; also a default pool that no call returned.
 pub fn pool(handle: u64) -> Option<Bare<Pool>> {
     let known = MODEL.with(|model| model.pool(handle)).flatten();
     known.or_else(|| {
@@ -127,10 +127,9 @@ pub fn pool(handle: u64) -> Option<Bare<Pool>> {
     })
 }
 
-/// The device of which this is the default pool.
+/// Returns the device that has this default pool.
 fn default_of(handle: u64) -> Option<i32> {
-    (0..questions::device_count()?.min(questions::MOST_DEVICES))
-        .find(|device| questions::default_pool(*device) == Some(handle))
+    queries::devices()?.find(|device| queries::default_pool(*device) == Some(handle))
 }
 
 /// Notes that a call is about to be forwarded.
@@ -140,8 +139,8 @@ pub fn note_begin(call: &Call) {
     }
 }
 
-/// True if a call names a handle that was surely released as often as it was obtained, and is not mapped: drivers were seen to crash
-/// there.
+/// Returns true if a call names a handle that was certainly released as often as it was obtained, and is not mapped: drivers were observed to
+/// crash then.
 pub fn names_released(call: &Call) -> bool {
     let Some(by) = call.function.spec().allocation_handle() else { return false };
     MODEL.is_whole(|model| {

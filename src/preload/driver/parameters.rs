@@ -1,7 +1,7 @@
-//! Reads the parameters of kernels that are launched.
+//! Reads the parameters of launched kernels.
 
 use super::kernels::{self, offset_and_size};
-use super::questions::{self, number};
+use super::queries::{self, number};
 use core::ffi::CStr;
 use core::sync::atomic::AtomicU32;
 use cupeer_spec::effect::Launched;
@@ -10,11 +10,10 @@ use cupeer_spec::record::slot::MOST_ARGS;
 
 /// CU_LAUNCH_PARAM_BUFFER_POINTER: the address of all parameters follows.
 const BUFFER: usize = 1;
-/// A larger parameter is an array for any number of things, of which programs leave the rest as the stack had it: old addresses.
+/// A larger parameter is an array with unused elements, which have old values of the stack, such as addresses.
 const LARGEST: usize = 1024;
 
-/// Hands over each word of 8 bytes in the parameters of a launch, with the index of its parameter. Nothing if it is not known how
-/// large these are.
+/// Hands over each word of 8 bytes in the parameters of a launch, with the index of its parameter. Nothing if their sizes are not known.
 #[inline(never)]
 pub fn each_word(id: FnId, args: &[u8; MOST_ARGS], launched: Launched, work: &mut dyn FnMut(usize, u64)) {
     let argument = |index| number(id, args, index) as usize;
@@ -23,7 +22,7 @@ pub fn each_word(id: FnId, args: &[u8; MOST_ARGS], launched: Launched, work: &mu
     each_parameter(known, argument(launched.parameters) as *const *const u64, extra, work);
 }
 
-/// Hands over each word in parameters that are passed in one of two ways, as cuda.h says of launches and of the nodes of graphs.
+/// Hands over each word of parameters that are passed in one of the two ways that cuda.h defines for launches and graph nodes.
 #[inline(always)]
 pub fn each_parameter(
     known: &[AtomicU32],
@@ -31,7 +30,7 @@ pub fn each_parameter(
     extra: *const usize,
     mut work: impl FnMut(usize, u64),
 ) {
-    // SAFETY: as cuda.h says of launches, this is null, or leads to pairs of a number and a value.
+    // SAFETY: cuda.h demands that this is null, or points to pairs of a number and a value.
     let is_buffer = !extra.is_null() && unsafe { extra.read() } == BUFFER;
     // SAFETY: the value of the first pair.
     let buffer = if is_buffer { unsafe { extra.add(1).read() } } else { 0 };
@@ -41,23 +40,22 @@ pub fn each_parameter(
     for (index, parameter) in known.iter().enumerate() {
         let (offset, size) = offset_and_size(parameter);
         let place = match buffer {
-            // SAFETY: as cuda.h says of launches, there is a pointer for each parameter that the kernel has.
+            // SAFETY: cuda.h demands a pointer for each parameter of the kernel.
             0 => unsafe { parameters.add(index).read() },
             buffer => buffer.wrapping_add(offset) as *const u64,
         };
         let words = if place.is_null() || size > LARGEST { 0 } else { size / size_of::<u64>() };
         for word in 0..words {
-            // SAFETY: as cuda.h says of launches, the driver copies as many bytes from there as the parameter has.
+            // SAFETY: cuda.h demands as many bytes there as the parameter has, which the driver copies.
             work(index, unsafe { place.add(word).read_unaligned() });
         }
     }
 }
 
-/// Hands over the name of a kernel, which is empty if the driver does not say it.
+/// Hands over the name of a kernel; empty if the query fails.
 pub fn with_name(handle: u64, work: impl FnOnce(&str)) {
-    let name =
-        kernels::kind(handle).and_then(|kind| questions::relaxed(|| questions::kernel_name(handle, kind)));
-    // SAFETY: the name lives while the kernel is loaded, which it is as long as its kind is known.
+    let name = kernels::kind(handle).and_then(|kind| queries::relaxed(|| queries::kernel_name(handle, kind)));
+    // SAFETY: the name is valid while the kernel is loaded, which it is as long as its kind is known.
     let name = name.map_or(c"", |name| unsafe { CStr::from_ptr(name) });
     work(name.to_str().unwrap_or(""));
 }

@@ -1,9 +1,9 @@
-//! Remembers where memory lies, so that a program that copies often does not pay for a query for each copy.
+//! Remembers the devices of addresses, so that a program that copies often does not pay for a query per copy.
 //!
-//! An answer counts until a call maps, opens, closes, or frees memory, or ends a context, and for [`LONG`] at most: programs can also
-//! do so in ways that nobody sees. Readers take no lock and write nothing.
+//! An answer is valid until a call maps, opens, closes, or frees memory, or ends a context, and for [`LONG`] at most: programs can also change
+//! their memory in ways that cupeer does not see. Readers take no lock and write nothing.
 
-use super::questions::{DEVICE_MEMORY, attributes, number};
+use super::queries::{DEVICE_MEMORY, attributes, number};
 use crate::resolve::needs::{self, Needs};
 use crate::sys::clock;
 use crate::sys::guard::guarded;
@@ -16,30 +16,30 @@ use cupeer_spec::effect::Copied;
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::MOST_ARGS;
 
-/// So many nanoseconds, but for a few milliseconds.
+/// In nanoseconds, with an error of a few milliseconds.
 const LONG: u64 = 100_000_000;
-/// So many answers are remembered.
+/// Number of answers that are remembered.
 const MOST: usize = 256;
-/// Addresses in the same granule take the same place: 2 MiB, which is the least that a driver maps.
+/// Addresses in the same granule share a place: 2 MiB, the smallest unit that a driver maps.
 const GRANULE_SHIFT: u32 = 21;
 
-/// Where an address lies, as the driver says.
+/// The answer of the driver for an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answer {
-    /// What has the same answer: so many bytes from an address.
+    /// The range for which the answer is valid: its start and size.
     pub range: (u64, u64),
-    /// `None` for what is no memory of a device.
+    /// `None` if it is not device memory.
     pub device: Option<i32>,
 }
 
-/// What is remembered of an address: the device it lies on, as in [`Answer`], and when the driver said so.
+/// A remembered answer: the device, as in [`Answer`], and the time of the query.
 struct Known {
     device: Option<i32>,
     since: u64,
 }
 
 struct Place {
-    /// Odd while somebody writes.
+    /// Odd while a thread writes.
     version: AtomicU64,
     start: AtomicU64,
     bytes: AtomicU64,
@@ -47,7 +47,7 @@ struct Place {
     device: AtomicU64,
     /// The count of changes before the driver answered.
     changes: AtomicU64,
-    /// When the driver answered.
+    /// The time of the query.
     since: AtomicU64,
 }
 
@@ -62,38 +62,38 @@ static PLACES: [Place; MOST] = [const {
     }
 }; MOST];
 
-/// How often calls have done so.
+/// Count of the calls that may have changed memory.
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 
-/// Notes that a call may have changed where memory is.
+/// Notes that a call may have changed the devices of addresses.
 #[inline]
 pub fn have_changed() {
     CHANGES.fetch_add(1, Release);
 }
 
-/// Where the answer about an address is kept.
+/// Returns the place that stores the answer for an address.
 fn place(address: u64) -> &'static Place {
     let hash = (address >> GRANULE_SHIFT).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - MOST.ilog2());
     &PLACES[hash as usize]
 }
 
-/// Whether it is remembered that two addresses lie on one device. Asks nobody. Holds in a process that shares memory: see
+/// Returns true if two addresses are known to be on one device. Makes no query. Valid only in a process that shares memory: see
 /// [`device_of_memory`].
 #[inline(never)]
 pub fn are_on_one_device(one: u64, other: u64) -> bool {
     let changes = CHANGES.load(Acquire);
     let known = |address| place(address).read(address, changes).filter(|known| known.device.is_some());
     let both = known(one).zip(known(other)).filter(|(one, other)| one.device == other.device);
-    // The time takes longer than all of the rest.
+    // Last, because reading the clock takes longer than everything else here.
     both.is_some_and(|(one, other)| is_fresh(one.since.min(other.since), clock::roughly()))
 }
 
-/// Whether an answer from so long ago still counts.
+/// Returns true if an answer is still valid.
 fn is_fresh(since: u64, now: u64) -> bool {
     now.wrapping_sub(since) < LONG
 }
 
-/// Returns the device in whose memory an address lies. Asks the driver if nothing is remembered.
+/// Returns the device of an address. Calls `ask` if no answer is remembered.
 fn device(address: u64, ask: impl FnOnce() -> Option<Answer>) -> Option<i32> {
     let place = place(address);
     let (changes, now) = (CHANGES.load(Acquire), clock::roughly());
@@ -105,8 +105,8 @@ fn device(address: u64, ask: impl FnOnce() -> Option<Answer>) -> Option<i32> {
     answer.device
 }
 
-/// From which device's memory a copy goes to which other one's; `None` where it is the same, or the driver does not say.
-/// Of what was opened by a handle the driver says on which device it was opened: `opened` knows from its start where it lies.
+/// Returns the source and the destination device of a copy; `None` if they are the same, or not known. For memory that was opened by a
+/// handle, the driver returns the device that opened it: `opened` returns the device of the memory, by its start.
 pub fn copied(
     id: FnId,
     args: &[u8; MOST_ARGS],
@@ -118,9 +118,9 @@ pub fn copied(
     (from != to).then_some([from, to])
 }
 
-/// On which device memory is; `None` if it is none of a device. See [`copied`].
+/// Returns the device of an address; `None` if it is not device memory. See [`copied`].
 pub fn device_of_memory(address: u64, opened: impl Fn(u64) -> Option<i32>) -> Option<i32> {
-    /// What is known of one address of the host is so for its page.
+    /// The answer for an address of host memory is valid for its page.
     const PAGE: u64 = 4096;
     let ask = || {
         // CU_POINTER_ATTRIBUTE_ MEMORY_TYPE, DEVICE_ORDINAL, RANGE_START_ADDR and RANGE_SIZE.
@@ -138,12 +138,12 @@ pub fn device_of_memory(address: u64, opened: impl Fn(u64) -> Option<i32>) -> Op
         guarded(|| answer = ask());
         answer
     };
-    // Before a process shares memory, its frees go past us.
+    // Until a process shares memory, we do not see its frees.
     if needs::has_done(Needs::Shared) { device(address, ask) } else { ask()?.device }
 }
 
-/// What of a range lies in the granule of an address. Of virtual memory, the driver tells the range that was reserved, in which several
-/// devices may have memory.
+/// Returns the part of a range that is in the granule of an address. For virtual memory, the driver returns the reserved range, in which
+/// several devices may have memory.
 fn in_granule(address: u64, (start, bytes): (u64, u64)) -> (u64, u64) {
     let granule = address >> GRANULE_SHIFT << GRANULE_SHIFT;
     let first = start.max(granule);
@@ -163,7 +163,7 @@ impl Place {
             .then(|| Known { device: device.checked_sub(1).map(|device| device as i32), since })
     }
 
-    /// Writes an answer, unless somebody else writes: another thread, or the one that a signal handler interrupts.
+    /// Writes an answer, unless another thread writes, or the call that this signal handler interrupted.
     fn write(&self, Answer { range: (start, bytes), device }: Answer, changes: u64, now: u64) {
         let version = self.version.load(Relaxed);
         if version & 1 != 0 || self.version.compare_exchange(version, version + 1, Acquire, Relaxed).is_err()
@@ -186,7 +186,7 @@ mod tests {
     use core::ptr;
 
     #[test]
-    fn an_answer_about_a_reservation_counts_for_a_granule() {
+    fn an_answer_for_a_reservation_is_valid_in_one_granule() {
         let reserved = (0x7f00_0010_0000, 1 << 30);
         assert_eq!(in_granule(0x7f00_0010_0008, reserved), (0x7f00_0010_0000, 1 << 20));
         assert_eq!(in_granule(0x7f00_0020_0008, reserved), (0x7f00_0020_0000, 2 << 20));
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_driver_is_asked_again_once_memory_have_changed() {
+    fn the_driver_is_queried_again_after_a_change_of_memory() {
         let at = 0x7fff_0020_0000;
         let answer = |device| move || Some(Answer { range: (at, 4096), device });
         let unasked = || panic!("the answer is known");
@@ -207,13 +207,13 @@ mod tests {
         assert_eq!(device(at, unasked), None);
         have_changed();
         assert_eq!(device(at, answer(Some(2))), Some(2));
-        // What somebody is writing is not believed, nor written.
+        // A place that another thread is writing is neither read nor written.
         let place = PLACES.iter().find(|place| place.start.load(Relaxed) == at).unwrap();
         place.version.fetch_add(1, Relaxed);
         assert_eq!(device(at, answer(Some(5))), Some(5));
         place.version.fetch_add(1, Relaxed);
         assert_eq!(device(at, unasked), Some(2));
-        // On another place than that.
+        // An address with another place.
         let beside = (1..)
             .map(|granule| at + (granule << GRANULE_SHIFT))
             .find(|other| !ptr::eq(super::place(*other), place));

@@ -1,11 +1,11 @@
-//! Driver queries about a stream or an event that the driver has just refused in a call, and so has looked at.
+//! Driver queries about a stream or an event that the driver just refused in a call, so that a query is safe.
 
-use super::questions::{
+use super::queries::{
     cuEventQuery, cuStreamGetCtx, cuStreamGetFlags, cuStreamIsCapturing, device, device_of, relaxed,
 };
 use cupeer_spec::results::Result;
 
-/// Whether the driver knows an event.
+/// Returns true if the driver knows an event.
 pub fn is_event(event: u64) -> Option<bool> {
     if event == 0 {
         return Some(false);
@@ -14,9 +14,9 @@ pub fn is_event(event: u64) -> Option<bool> {
     Some(result == 0 || result == Result::NOT_READY as i32)
 }
 
-/// The device of the context of a stream.
+/// Returns the device of a stream's context.
 pub fn device_of_stream(stream: u64) -> Option<i32> {
-    /// The last stream that is of the current context by its number: the legacy default stream, and that of the thread.
+    /// The highest number of a default stream, which is in the current context.
     const LAST_DEFAULT: u64 = 2;
     let mut context = core::ptr::null_mut();
     let device = match stream {
@@ -27,14 +27,14 @@ pub fn device_of_stream(stream: u64) -> Option<i32> {
     (device >= 0).then_some(device)
 }
 
-/// Whether work that is given to a stream goes into a graph.
+/// Returns true if a stream is captured: its work goes into a graph.
 #[inline(always)]
 pub fn is_captured(stream: u64) -> bool {
     let mut status = 0;
     cuStreamIsCapturing(stream, &mut status) == Some(0) && status != 0
 }
 
-/// The flags with which a stream was created; 0 if the driver does not say.
+/// Returns the flags of a stream; 0 if the query fails.
 pub fn flags(stream: u64) -> u32 {
     let mut flags = 0;
     match relaxed(|| cuStreamGetFlags(stream, &mut flags)) {

@@ -3,40 +3,34 @@
 //! Whether it succeeds is unknown at that point. If it fails, the process continues, and its next call or its end
 //! shows that.
 
-use super::exit::name_escapes;
+use super::exit::report_bypasses;
 use crate::log::status;
 use crate::recorder;
-use crate::resolve::{escapes, loader};
+use crate::resolve::bypasses;
+use crate::resolve::loader::Next;
 use crate::sys::arch::noting_entry;
 use crate::sys::guard::guarded;
 use crate::sys::line::Short;
 use crate::sys::program_memory::copy_text;
-use core::ffi::{CStr, c_char, c_int};
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use core::ffi::{c_char, c_int};
 
-/// Finds the next definitions, because nothing may be looked up in a child of vfork.
+/// Finds the next definitions.
 pub fn begin() {
-    for (name, place) in NAMES.iter().zip(&NEXT) {
-        place.store(loader::look_up(libc::RTLD_NEXT, name), Relaxed);
-    }
+    NEXT.iter().for_each(Next::find);
 }
 
 /// The libc functions, interposed; each with the argument that names the program: 0 is the first.
 macro_rules! interposed {
-    ($($name:ident $note:ident $index:literal $argument:literal,)*) => {
-        const NAMES: [&CStr; [$($index),*].len()] = [$({
-            let name = concat!(stringify!($name), "\0").as_bytes();
-            match CStr::from_bytes_with_nul(name) { Ok(name) => name, Err(_) => c"" }
-        }),*];
+    ($($name:ident $name_for_c:literal $note:ident $index:literal $argument:literal,)*) => {
         #[unsafe(link_section = ".data.start")]
-        static NEXT: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];
+        static NEXT: [Next; [$($index),*].len()] = [$(Next::new($name_for_c)),*];
 
         $(
             /// The libc function, interposed.
             ///
             /// # Safety
             ///
-            /// That of libc's.
+            /// As for libc's function.
             #[unsafe(no_mangle)]
             #[unsafe(naked)]
             pub unsafe extern "C" fn $name() {
@@ -45,7 +39,7 @@ macro_rules! interposed {
 
             extern "C" fn $note(first: usize, second: usize) -> usize {
                 note(stringify!($name), [first, second][$argument]);
-                match NEXT[$index].load(Relaxed) {
+                match NEXT[$index].get() {
                     0 => fail as *const () as usize,
                     next => next,
                 }
@@ -54,18 +48,18 @@ macro_rules! interposed {
     };
 }
 interposed! {
-    execve note_execve 0 0,
-    execv note_execv 1 0,
-    execvp note_execvp 2 0,
-    execvpe note_execvpe 3 0,
-    execl note_execl 4 0,
-    execlp note_execlp 5 0,
-    execle note_execle 6 0,
-    fexecve note_fexecve 7 0,
-    execveat note_execveat 8 1,
+    execve c"execve" note_execve 0 0,
+    execv c"execv" note_execv 1 0,
+    execvp c"execvp" note_execvp 2 0,
+    execvpe c"execvpe" note_execvpe 3 0,
+    execl c"execl" note_execl 4 0,
+    execlp c"execlp" note_execlp 5 0,
+    execle c"execle" note_execle 6 0,
+    fexecve c"fexecve" note_fexecve 7 0,
+    execveat c"execveat" note_execveat 8 1,
 }
 
-/// Stands for a function that this libc does not have.
+/// Stands for a function that libc lacks.
 extern "C" fn fail() -> c_int {
     // SAFETY: __errno_location gives this thread's errno.
     unsafe { *libc::__errno_location() = libc::ENOSYS };
@@ -73,9 +67,9 @@ extern "C" fn fail() -> c_int {
 }
 
 fn note(function: &str, program: usize) {
-    name_escapes(escapes::has_unbound);
+    report_bypasses(bypasses::has_unbound);
     status::executes();
-    if !recorder::is_own() {
+    if !recorder::has_own_record() {
         return;
     }
     guarded(|| {
@@ -85,6 +79,6 @@ fn note(function: &str, program: usize) {
         let name = text.as_ref().map_or(by_descriptor.text().as_bytes(), |text| {
             text.split(|byte| *byte == 0).next().unwrap_or_default()
         });
-        recorder::becomes(name);
+        recorder::note_exec(name);
     });
 }

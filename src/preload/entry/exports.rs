@@ -67,13 +67,13 @@ macro_rules! print_argument {
     (out_handle $($rest:tt)*) => {
         print_argument!(@handle out_handle $($rest)*)
     };
-    // What went in is not looked at: a library may have refused it unread.
+    // The value before the call is not read, because a library may have refused it unread.
     (inout $($rest:tt)*) => {
         print_argument!(out $($rest)*)
     };
 }
 
-/// A shareable handle, by its direction, where it can be read.
+/// A shareable handle, by its direction, if it can be read.
 macro_rules! shareable {
     (in_handle [$kind:ident] $value:ident, $succeeded:ident, $known:ident) => {
         shareable::taken($value, $kind.0, $known)
@@ -84,7 +84,7 @@ macro_rules! shareable {
     };
 }
 
-/// Puts one argument into the record by its direction.
+/// Adds one argument to the record by its direction.
 macro_rules! store_argument {
     (in $value:ident, $succeeded:ident, $arguments:ident, $known:ident) => {
         $arguments.input($value)
@@ -114,25 +114,23 @@ macro_rules! store_argument {
     };
 }
 
-/// Adds what of an argument does not fit into a slot.
+/// Adds a text or an array, of which a slot has only the address, to the record.
 macro_rules! add_argument {
-    (in_handle [$kind:ident] $value:ident, $index:ident, $succeeded:ident, $detail:ident) => {};
-    (out_handle [$kind:ident] $value:ident, $index:ident, $succeeded:ident, $detail:ident) => {};
     (string $value:ident, $index:ident, $succeeded:ident, $detail:ident) => {
         $detail.text($index, $value)
     };
-    ($dir:ident $value:ident, $index:ident, $succeeded:ident, $detail:ident) => {};
     (in [$count:ident] $value:ident, $index:ident, $succeeded:ident, $detail:ident) => {
         $detail.elements($index, $value, $count as usize)
-    };
-    (inout $($rest:tt)*) => {
-        add_argument!(out $($rest)*)
     };
     (out [$count:ident] $value:ident, $index:ident, $succeeded:ident, $detail:ident) => {
         if $succeeded {
             $detail.elements($index, $value, $count as usize)
         }
     };
+    (inout [$count:ident] $($rest:tt)*) => {
+        add_argument!(out [$count] $($rest)*)
+    };
+    ($($others:tt)*) => {};
 }
 
 macro_rules! handed_out {
@@ -260,9 +258,9 @@ macro_rules! entries {
             }
         )*
 
-        /// Tells where the entries are that nobody is linked to.
+        /// Passes on the entries to which nothing is linked.
         pub fn provide() {
-            $(entries::provide(FnId::$name, $name::$name as *const () as usize);)*
+            $(entries::set_entry(FnId::$name, $name::$name as *const () as usize);)*
         }
     };
 }

@@ -8,32 +8,33 @@ use super::{exec, exit, exports, wait};
 use crate::check;
 use crate::fault::inject;
 use crate::log::status;
-use crate::resolve::{data_symbols, deep, dlclose, dlerror, escapes, loader, named, runtime};
+use crate::resolve::loader::Dlsym;
+use crate::resolve::{bypasses, data_symbols, deep, dlclose, dlerror, loader, reported, runtime};
 use crate::sys::elf;
 use crate::sys::{arch, descriptors, forks, stack};
 use crate::{log, recorder, settings};
 
-/// Takes a look round while nobody else runs, with a few system calls at most. Calls that come earlier find what they
+/// Examines the process while no other thread runs, with a few system calls at most. Earlier calls find what they
 /// need themselves.
 #[ctor::ctor(unsafe)]
 #[unsafe(link_section = ".text.startup")]
 fn at_load() {
     arch::find_cancel_type();
-    loader::dlsym();
+    Dlsym::of_libc();
     dlerror::find();
     dlclose::find();
-    elf::find_search(loader::next_of_version(c"_dl_find_object", c"GLIBC_2.35"));
+    elf::set_dl_find_object(loader::next_of_version(c"_dl_find_object", c"GLIBC_2.35"));
     stack::find(loader::next_of_version(c"__libc_stack_end", arch::FIRST_VERSION));
     forks::watch_forks();
     recorder::forked::watch();
     elf::count_start();
     inject::load();
     log::is_on();
-    named::tell(recorder::escaped);
-    data_symbols::mend_all();
+    reported::tell(recorder::note_bypass);
+    data_symbols::repair_all();
     exports::provide();
     if deep::begin() || inject::is_armed() {
-        runtime::look();
+        runtime::redirect_new();
     }
     exit::begin();
     exec::begin();
@@ -41,15 +42,15 @@ fn at_load() {
     status::loaded();
     let settings = settings::get();
     if settings.record.is_some() || settings.log.is_some() {
-        descriptors::make_room();
+        descriptors::enlarge_table();
     }
 }
 
 #[unsafe(link_section = ".text.startup")]
 extern "C" fn at_unload() {
-    check::say_held();
+    check::print_deferred();
     status::ended();
-    exit::name_escapes(escapes::may_be_any);
+    exit::report_bypasses(bypasses::may_be_any);
 }
 
 #[used]

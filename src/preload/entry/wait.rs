@@ -2,42 +2,33 @@
 //! waits for it learns the signal.
 
 use crate::job::ended_child;
-use crate::resolve::loader;
+use crate::resolve::loader::Next;
 use crate::settings;
 use crate::sys::guard::guarded;
 use core::ffi::{c_int, c_void};
 use core::ptr;
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use libc::{id_t, idtype_t, pid_t, siginfo_t};
 
 #[unsafe(link_section = ".data.start")]
-static WAIT: AtomicUsize = AtomicUsize::new(0);
+static WAIT: Next = Next::new(c"wait");
 #[unsafe(link_section = ".data.start")]
-static WAITPID: AtomicUsize = AtomicUsize::new(0);
+static WAITPID: Next = Next::new(c"waitpid");
 #[unsafe(link_section = ".data.start")]
-static WAIT3: AtomicUsize = AtomicUsize::new(0);
+static WAIT3: Next = Next::new(c"wait3");
 #[unsafe(link_section = ".data.start")]
-static WAIT4: AtomicUsize = AtomicUsize::new(0);
+static WAIT4: Next = Next::new(c"wait4");
 #[unsafe(link_section = ".data.start")]
-static WAITID: AtomicUsize = AtomicUsize::new(0);
+static WAITID: Next = Next::new(c"waitid");
 
 /// Finds the next definitions.
 pub fn begin() {
-    for (name, place) in [
-        (c"wait", &WAIT),
-        (c"waitpid", &WAITPID),
-        (c"wait3", &WAIT3),
-        (c"wait4", &WAIT4),
-        (c"waitid", &WAITID),
-    ] {
-        place.store(loader::look_up(libc::RTLD_NEXT, name), Relaxed);
-    }
+    [&WAIT, &WAITPID, &WAIT3, &WAIT4, &WAITID].into_iter().for_each(Next::find);
 }
 
 /// The next definition of a function.
 macro_rules! next {
     ($place:expr, $type:ty, $missing:expr) => {
-        match $place.load(Relaxed) {
+        match $place.get() {
             0 => return $missing,
             // SAFETY: the address of a function of this name, which has this type.
             address => unsafe { core::mem::transmute::<usize, $type>(address) },
@@ -45,7 +36,8 @@ macro_rules! next {
     };
 }
 
-/// Calls `work` with a place for a status, which is the program's own where it has one, and notes what came of it.
+/// Calls `work` with a place for a status, which is the program's own if it passed one, and notes a child that a
+/// signal killed.
 fn noting(status: *mut c_int, work: impl FnOnce(*mut c_int) -> pid_t) -> pid_t {
     let mut own = 0;
     let place = if status.is_null() { &raw mut own } else { status };
@@ -71,7 +63,7 @@ fn note(pid: pid_t, signal: c_int) {
 ///
 /// # Safety
 ///
-/// That of libc's.
+/// As for libc's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn wait(status: *mut c_int) -> pid_t {
     let next = next!(WAIT, extern "C-unwind" fn(*mut c_int) -> pid_t, -1);
@@ -82,7 +74,7 @@ pub unsafe extern "C-unwind" fn wait(status: *mut c_int) -> pid_t {
 ///
 /// # Safety
 ///
-/// That of libc's.
+/// As for libc's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn waitpid(pid: pid_t, status: *mut c_int, options: c_int) -> pid_t {
     let next = next!(WAITPID, extern "C-unwind" fn(pid_t, *mut c_int, c_int) -> pid_t, -1);
@@ -93,7 +85,7 @@ pub unsafe extern "C-unwind" fn waitpid(pid: pid_t, status: *mut c_int, options:
 ///
 /// # Safety
 ///
-/// That of libc's.
+/// As for libc's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn wait3(status: *mut c_int, options: c_int, usage: *mut c_void) -> pid_t {
     let next = next!(WAIT3, extern "C-unwind" fn(*mut c_int, c_int, *mut c_void) -> pid_t, -1);
@@ -104,7 +96,7 @@ pub unsafe extern "C-unwind" fn wait3(status: *mut c_int, options: c_int, usage:
 ///
 /// # Safety
 ///
-/// That of libc's.
+/// As for libc's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn wait4(
     pid: pid_t,
@@ -120,7 +112,7 @@ pub unsafe extern "C-unwind" fn wait4(
 ///
 /// # Safety
 ///
-/// That of libc's.
+/// As for libc's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn waitid(
     kind: idtype_t,

@@ -1,15 +1,15 @@
-//! A call as the steps see it that may change it: its function, the words of its arguments, and its caller.
+//! The view of a call that fault plans and denied pairs get: its function, the words of its arguments, and its caller.
 
 use crate::recorder::export_of;
 use cupeer_spec::effect::Shared;
 use cupeer_spec::function::{FnId, MOST_ARGUMENTS};
 use cupeer_spec::record::live::{Entry, kind};
 
-/// The arguments of a call in order: numbers without their sign, pointers and handles as they are; of an IPC handle by value
-/// the address of its bytes.
+/// The arguments of a call in order: numbers without their sign, pointers and handles unchanged, and the address of the bytes of an
+/// IPC handle that is passed by value.
 pub type ArgumentWords = [u64; MOST_ARGUMENTS];
 
-/// A call as the steps see it that may change it.
+/// The call that a fault plan may change.
 pub struct Forward<'a> {
     pub id: FnId,
     pub words: &'a ArgumentWords,
@@ -18,12 +18,12 @@ pub struct Forward<'a> {
 }
 
 impl Forward<'_> {
-    /// What the call is about to open, as its exporter told the job: see [`export_of`].
+    /// Returns the live table's entry of the object that the call is about to open: see [`export_of`].
     pub fn export(&self) -> Option<Entry> {
         export_of(kind::exported(self.id.spec().opens()?.object), self.handle()?)
     }
 
-    /// The handle that it is about to open.
+    /// Returns the handle that the call is about to open.
     pub fn handle(&self) -> Option<&[u8; 64]> {
         let function = self.id.spec();
         let Shared { handle, .. } =
@@ -33,11 +33,11 @@ impl Forward<'_> {
     }
 }
 
-/// The word of an argument: see [`Forward::words`].
+/// Returns the word of an argument: see [`ArgumentWords`].
 #[inline(always)]
 pub fn word<T: Copy>(argument: &T) -> u64 {
     let place = core::ptr::from_ref(argument);
-    // SAFETY: an argument of the program of as many bytes as are read.
+    // SAFETY: the argument has as many bytes as are read.
     unsafe {
         match size_of::<T>() {
             1 => u64::from(place.cast::<u8>().read()),

@@ -1,98 +1,74 @@
-//! Tracks what this process closed recently, to tell a second close from a wrong pointer.
+//! Remembers the mappings that this process closed last, to tell a second close from a wrong pointer.
 
+use crate::sys::book::Book;
 use crate::sys::caller::Caller;
 use crate::sys::clock;
-use core::sync::atomic::{
-    AtomicU64, AtomicUsize,
-    Ordering::{Acquire, Relaxed, Release},
-    fence,
-};
+use crate::sys::process::tid;
+use cupeer_rules::decide::ClosedBy;
 use cupeer_spec::record::live::Entry;
-use cupeer_spec::record::slot::finding::LIBRARY;
 
-/// So many are remembered, by their addresses.
+/// The number of closes that are remembered.
 const REMEMBERED: usize = 256;
 
-/// One mapping that was closed for good. The address is written last, and taken away first.
-struct ClosedMapping {
-    address: AtomicU64,
-    /// The rest, as [`LastClose`] has it.
-    words: [AtomicU64; WORDS],
-}
-
-const WORDS: usize = size_of::<LastClose>() / 8;
-
-static CLOSED: [ClosedMapping; REMEMBERED] =
-    [const { ClosedMapping { address: AtomicU64::new(0), words: [const { AtomicU64::new(0) }; WORDS] } };
-        REMEMBERED];
-static NEXT: AtomicUsize = AtomicUsize::new(0);
-
-/// What is remembered of an address.
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// A close of a mapping.
+#[derive(Clone, Copy)]
 pub struct LastClose {
+    address: u64,
     pub fingerprint: u64,
-    /// The context that it was open in.
-    pub context: u64,
-    /// When it was closed, in nanoseconds of CLOCK_MONOTONIC.
+    /// The context that the mapping was open in.
+    context: u64,
+    /// The time of the close, in nanoseconds of CLOCK_MONOTONIC.
     pub monotonic: u64,
-    /// Whether it went with its context: 0 or 1.
-    pub with_context: u32,
-    /// The thread that closed it, or ended its context; 0 where that was not seen.
-    pub tid: u32,
-    /// The offset in `library` of who called.
-    pub offset: u64,
-    pub library: [u8; LIBRARY],
+    /// True if the mapping ended with its context.
+    pub with_context: bool,
+    /// The call that closed it, or ended its context; `None` if no call was seen.
+    pub by: Option<ClosedBy>,
 }
 
-/// Remembers that a mapping was closed, or went `with_context`, in a call of this thread's by this caller, where it is known.
-pub fn note(entry: &Entry, with_context: bool, by: Option<&Caller>) {
-    // SAFETY: gettid has no preconditions.
-    let tid = by.map_or(0, |_| unsafe { libc::syscall(libc::SYS_gettid) } as u32);
-    let last = LastClose {
-        fingerprint: entry.fingerprint,
-        context: entry.peer,
-        monotonic: clock::now(),
-        with_context: with_context.into(),
-        tid,
-        offset: by.map_or(0, |by| by.offset as u64),
-        library: by.map_or([0; LIBRARY], Caller::file),
-    };
-    // SAFETY: as many words as it has, without padding.
-    let words = unsafe { core::mem::transmute::<LastClose, [u64; WORDS]>(last) };
-    let place = &CLOSED[NEXT.fetch_add(1, Relaxed) % REMEMBERED];
-    place.address.store(0, Relaxed);
-    // Who reads any of what follows sees that the address is gone.
-    fence(Release);
-    place.words.iter().zip(words).for_each(|(place, word)| place.store(word, Relaxed));
-    place.address.store(entry.address, Release);
+/// The last closes; the next one takes the place of the oldest.
+struct LastCloses {
+    all: [LastClose; REMEMBERED],
+    next: usize,
 }
 
-impl ClosedMapping {
-    /// What is remembered here of an address.
-    fn of(&self, address: u64) -> Option<LastClose> {
-        if address == 0 || self.address.load(Acquire) != address {
-            return None;
-        }
-        let words = self.words.each_ref().map(|word| word.load(Relaxed));
-        // Another mapping may have taken the place meanwhile.
-        fence(Acquire);
-        // SAFETY: numbers and bytes, of which all are values.
-        let last = unsafe { core::mem::transmute::<[u64; WORDS], LastClose>(words) };
-        (self.address.load(Relaxed) == address).then_some(last)
+impl LastCloses {
+    fn iter(&self) -> impl Iterator<Item = &LastClose> {
+        self.all.iter().filter(|close| close.address != 0)
     }
 }
 
-/// Whether an address was closed lately: the last time.
-pub fn find(address: u64) -> Option<LastClose> {
-    CLOSED.iter().filter_map(|place| place.of(address)).max_by_key(|last| last.monotonic)
+const NONE: LastClose =
+    LastClose { address: 0, fingerprint: 0, context: 0, monotonic: 0, with_context: false, by: None };
+
+/// All zero, so that it takes no room in the library's file.
+static CLOSES: Book<LastCloses> = Book::new(LastCloses { all: [NONE; REMEMBERED], next: 0 });
+
+/// Remembers that a mapping was closed, or ended `with_context`, in a call of this thread by this caller, if a call was seen.
+pub fn note(entry: &Entry, with_context: bool, by: Option<&Caller>) {
+    let by = by.map(|by| ClosedBy { tid: tid(), library: by.file(), offset: by.offset as u64 });
+    let Entry { address, fingerprint, peer: context, .. } = *entry;
+    let close = LastClose { address, fingerprint, context, monotonic: clock::now(), with_context, by };
+    CLOSES.with(|closes| {
+        closes.all[closes.next] = close;
+        closes.next = (closes.next + 1) % REMEMBERED;
+    });
 }
 
-/// Whether something that was open in a context went with it.
+/// Returns the last close at an address.
+pub fn find(address: u64) -> Option<LastClose> {
+    let last = |closes: &mut LastCloses| {
+        closes.iter().filter(|close| close.address == address).max_by_key(|close| close.monotonic).copied()
+    };
+    CLOSES.with(last).flatten()
+}
+
+/// Returns true if the last mapping that was closed in a context ended with it.
 pub fn has_gone_with(context: u64) -> bool {
-    let all = CLOSED.iter().filter_map(|place| place.of(place.address.load(Relaxed)));
-    all.max_by_key(|last| if last.context == context { last.monotonic } else { 0 })
-        .is_some_and(|last| last.context == context && last.with_context != 0)
+    let last = |closes: &mut LastCloses| {
+        let in_context = closes.iter().filter(|close| close.context == context);
+        in_context.max_by_key(|close| close.monotonic).is_some_and(|close| close.with_context)
+    };
+    CLOSES.with(last) == Some(true)
 }
 
 #[cfg(test)]
@@ -101,22 +77,19 @@ mod tests {
     use cupeer_spec::record::live;
 
     #[test]
-    fn the_last_ones_are_remembered() {
+    fn the_last_closes_are_remembered() {
         let mut entry = Entry::from_words([0; live::WORDS]);
         for address in 1..=REMEMBERED as u64 + 3 {
             (entry.address, entry.fingerprint) = (address << 12, address);
             note(&entry, false, Some(&Caller { library: b"/lib/liba.so", offset: 0x12 }));
         }
-        assert_eq!(find(3 << 12), None);
+        assert!(find(3 << 12).is_none());
         let last = REMEMBERED as u64 + 3;
         let found = find(last << 12).expect("the last one");
-        assert_eq!(
-            (found.fingerprint, found.offset, found.library.starts_with(b"liba.so\0")),
-            (last, 0x12, true)
-        );
-        // SAFETY: gettid has no preconditions.
-        assert_eq!(found.tid, unsafe { libc::gettid() } as u32);
-        assert_eq!(find(0), None);
+        let by = found.by.expect("its call");
+        assert_eq!((found.fingerprint, by.offset, by.library.starts_with(b"liba.so\0")), (last, 0x12, true));
+        assert_eq!(by.tid, tid());
+        assert!(find(0).is_none());
         (entry.address, entry.peer) = (1, 7);
         note(&entry, false, None);
         assert!(!has_gone_with(7) && !has_gone_with(8));

@@ -1,35 +1,35 @@
 //! Decides which of several threads that open and close the same object at once gives up its entry.
 //!
-//! An entry counts how often an object is open, and a call that closes takes one from the count before it is
-//! forwarded. While the last one is being closed, a new open gets another entry. So one address can have several
-//! entries, and a thread that looks for an open one must search all of them while other threads add more.
+//! An entry counts how often an object is open, and a call that closes it subtracts one before it is forwarded. While the
+//! last open is being closed, a new open gets another entry. So one address can have several entries, and a thread that
+//! looks for an open one must search all of them while other threads add more.
 
 use super::live;
 use core::cell::Cell;
 use cupeer_spec::function::FnSpec;
 use cupeer_spec::record::live::{Uses, own_key};
 
-/// What a call that is forwarded closes. Its count is less already.
+/// The object that a forwarded call closes. Its count is already reduced.
 #[derive(Clone, Copy, Default)]
 pub enum Closing {
-    /// Nothing that is open.
+    /// No open object.
     #[default]
     Nothing,
-    /// One of several openings.
+    /// One of several opens of an object.
     OneOf(live::Place),
-    /// The last one: the entry is this call's to give up.
+    /// The last open: this call gives up the entry.
     Last(live::Place),
-    /// It is not known: other threads opened and closed the same all the time.
+    /// Unknown, because other threads kept opening and closing the same object.
     Unknown,
 }
 
 impl Closing {
-    /// Counts one opening less, of what an entry of this process with these numbers tells of.
+    /// Subtracts one from the count of an entry of this process with this key.
     pub fn begin(function: &FnSpec, kind: u32, a: u64, b: u64) -> Closing {
-        /// What is open may be counted elsewhere while one looks.
+        /// Another thread may move the count to a new entry during the search.
         const ATTEMPTS: u32 = 16;
         let key = own_key(live::own(), kind, a, b);
-        // What is destroyed is closed, however often it was opened.
+        // Destroying an object closes it, however often it was opened.
         let closes_all = function.ends().is_some();
         for _ in 0..ATTEMPTS {
             let is_there = Cell::new(false);
@@ -53,7 +53,7 @@ impl Closing {
         Closing::Unknown
     }
 
-    /// The call has failed: it is open as it was.
+    /// Restores the count after the call failed.
     pub fn undo(&self) {
         match self {
             Closing::Last(place) => drop(place.change(|uses| Some(Uses { count: uses.count + 1, ..uses }))),
@@ -63,7 +63,7 @@ impl Closing {
     }
 }
 
-/// Counts one opening more, unless the last one is being closed. Says whether it did.
+/// Adds one to the count unless the last open is being closed. Returns true if it did.
 pub fn count_in(place: &live::Place) -> bool {
     place.change(|uses| (uses.count > 0).then(|| Uses { count: uses.count + 1, ..uses })).is_some()
 }
@@ -77,11 +77,11 @@ mod tests {
     use cupeer_spec::record::live::{Entry, WORDS, kind};
 
     #[test]
-    fn threads_that_open_and_close_the_same_never_miss_what_they_have_open() {
-        // Fewer than there are entries in a bucket, each of which may be one's that is being closed.
+    fn threads_that_open_and_close_one_object_always_find_it_open() {
+        // Fewer threads than entries in a bucket, because each may be closing one.
         const THREADS: u32 = 7;
         with_table(|| {
-            // What a process that has died was filling is taken from it.
+            // The pid must exist: entries that dead processes were filling are reclaimed.
             be(std::process::id());
             let (function, address) = (FnId::cuIpcCloseMemHandle.spec(), 0x1000);
             let key = own_key(live::own(), kind::OPENED_MEMORY, address, 0);

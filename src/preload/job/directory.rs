@@ -1,4 +1,4 @@
-//! The directory of the job, created if it does not exist, with the key of its fingerprints.
+//! The directory of the job, created if it does not exist, and the key of its fingerprints.
 
 use crate::settings::{self, key};
 use crate::sys::allocate::allocate;
@@ -8,16 +8,15 @@ use crate::sys::files::{self, PATH_MAX};
 use crate::sys::line::{Line, Short};
 use crate::sys::opened::{FileInfo, Opened};
 use crate::sys::process;
-use crate::sys::process::boot_id;
+use crate::sys::process::{boot_id, tid};
 use core::ffi::{CStr, c_int};
 use core::fmt::Write;
 use cupeer_spec::record::begun::Folder;
 use cupeer_spec::record::job;
 
-/// A path, on the stack of whoever makes a file: once a process.
+/// A path. It is large for the stack, but few functions have one, and they run once per process.
 pub type Path = [u8; PATH_MAX];
 
-/// The directory.
 pub struct Directory {
     pub path: Path,
     /// The mode of its files.
@@ -25,7 +24,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// The path of a file in it. `None` where that is too long.
+    /// Returns the path of a file in it. Fails if that is too long.
     pub fn file(&self, name: &str) -> Result<Path, c_int> {
         let length = self.path.iter().position(|byte| *byte == 0).unwrap_or(0);
         let mut path = self.path;
@@ -36,11 +35,13 @@ impl Directory {
         Ok(path)
     }
 
-    /// Does something in the folder of this host, which is made if it does not exist, and once more if somebody else has taken it
-    /// away meanwhile.
+    /// Runs `work` with the folder of this host, which is created if it does not exist, and again if another process removed it
+    /// meanwhile.
     pub fn in_folder<T>(&self, mut work: impl FnMut(&Directory) -> Result<T, c_int>) -> Result<T, c_int> {
         for _ in 0..8 {
-            match work(&self.of_host()?) {
+            let folder = self.folder_of_host()?;
+            create(&folder.path, self.mode != OWN);
+            match work(&folder) {
                 Err(libc::ENOENT) => {}
                 done => return done,
             }
@@ -48,20 +49,20 @@ impl Directory {
         Err(libc::ENOENT)
     }
 
-    /// The folder in it of this host, made if it does not exist.
-    fn of_host(&self) -> Result<Directory, c_int> {
+    /// Returns the folder of this host in it, which may not exist.
+    pub fn folder_of_host(&self) -> Result<Directory, c_int> {
         let path = self.file(Short::<24>::new(format_args!("{}", Folder(boot_id()))).text())?;
-        make(&path, self.mode != OWN);
         Ok(Directory { path, mode: self.mode })
     }
 
-    /// Opens a file in it for reading and writing, if its owner may be trusted.
+    /// Opens a file in it for reading and writing, if its owner is trusted.
     pub fn open(&self, path: &Path) -> Result<Opened, c_int> {
         let file = Opened::open(c_path(path), libc::O_RDWR)?;
-        if self.trusts(file.about().found.owner) { Ok(file) } else { Err(libc::EPERM) }
+        if self.trusts(file.about().ownership.owner) { Ok(file) } else { Err(libc::EPERM) }
     }
 
-    /// Adds a line to a file in it, which is made where it is not there. As a whole: others may add theirs at the same time.
+    /// Adds a line to a file in it, which is created if it does not exist. The line is written as a whole, because other processes may add
+    /// theirs at the same time.
     pub fn add_line(&self, name: &str, line: &[u8]) -> Result<(), c_int> {
         let path = self.file(name)?;
         for _ in 0..4 {
@@ -72,64 +73,61 @@ impl Directory {
                 }
                 found => found?,
             };
-            if !self.trusts(file.about().found.owner) {
+            if !self.trusts(file.about().ownership.owner) {
                 return Err(libc::EPERM);
             }
             files::write(file.descriptor(), line)?;
-            // Who reduces the record removes it, and then looks for the last time what is in it.
-            if FileInfo::of(file.descriptor()).is_none_or(|about| about.found.names != 0) {
+            // Reducing the recording removes the file, and then reads it a last time.
+            if FileInfo::of(file.descriptor()).is_none_or(|about| about.ownership.names != 0) {
                 return Ok(());
             }
         }
         Err(libc::ENOENT)
     }
 
-    /// Whether a file in it that belongs to this user is one of ours, or of somebody who may take part. What another user
-    /// may cut short is not mapped: to touch what is missing would end the program.
+    /// Returns true if a file of this owner can be mapped: it belongs to us, or to another user with whom the recording is shared. If
+    /// another user shortened a mapped file, reading it would end the program.
     pub fn trusts(&self, owner: u32) -> bool {
         let is_shared = settings::get().record.as_ref().is_some_and(|record| record.shared);
         is_shared || self.is_of_user(owner)
     }
 
-    /// Whether a file in it belongs to this user, whoever takes part.
+    /// Returns true if a file of this owner belongs to us, even if the recording is shared.
     pub fn is_of_user(&self, owner: u32) -> bool {
         // SAFETY: geteuid has no preconditions.
         owner == unsafe { libc::geteuid() } || owner == 0 || self.owner_of_new() == Some(owner)
     }
 
-    /// To whom a file belongs that we make here: over a network root is somebody else, and in containers whoever the
-    /// file system says.
+    /// Returns the owner of a file that we create here. A network file system can map root to another user, and containers map users.
     fn owner_of_new(&self) -> Option<u32> {
         let path = self.temporary(".owner").ok()?;
         let made = Opened::create(c_path(&path), self.mode).ok()?;
         // SAFETY: the path ends in NUL.
         unsafe { libc::unlink(c_path(&path).as_ptr()) };
-        Some(made.about().found.owner)
+        Some(made.about().ownership.owner)
     }
 
-    /// The path of a file that nobody else makes.
+    /// Returns the path of a file that no other thread creates.
     fn temporary(&self, prefix: &str) -> Result<Path, c_int> {
-        // SAFETY: gettid has no preconditions.
-        let tid = unsafe { libc::syscall(libc::SYS_gettid) };
-        self.file(Short::<64>::new(format_args!("{prefix}-{tid}-{:x}", clock::realtime())).text())
+        self.file(Short::<64>::new(format_args!("{prefix}-{}-{:x}", tid(), clock::realtime())).text())
     }
 }
 
-/// A path for C.
+/// Returns a path as C string.
 pub fn c_path(path: &Path) -> &CStr {
     CStr::from_bytes_until_nul(path).unwrap_or_default()
 }
 
-/// The directory of this process's record.
+/// Returns the directory of this process's record, after creating it and its key if they do not exist.
 pub fn directory() -> Result<Directory, c_int> {
     let record = settings::get().record.as_ref().ok_or(libc::ENOENT)?;
     let directory = named().ok_or(libc::ENAMETOOLONG)?;
-    make(&directory.path, record.shared);
+    create(&directory.path, record.shared);
     share_key(&directory)?;
     Ok(directory)
 }
 
-/// The same, whether or not it is there; `None` where none is asked for, or its path is too long.
+/// Returns the directory without creating it; `None` if the settings ask for no record, or if its path is too long.
 pub fn named() -> Option<Directory> {
     let record = settings::get().record.as_ref()?;
     let mut path = [0; PATH_MAX];
@@ -137,17 +135,17 @@ pub fn named() -> Option<Directory> {
     Some(Directory { path, mode: if record.shared { 0o660 } else { OWN } })
 }
 
-/// The mode of files that are only for the user.
+/// The mode of files that only the user can read and write.
 const OWN: libc::mode_t = 0o600;
 
-/// Makes a directory, if it is not there.
-fn make(path: &Path, shared: bool) {
+/// Creates a directory if it does not exist.
+fn create(path: &Path, shared: bool) {
     let mode = if shared { 0o2770 } else { 0o700 };
     // SAFETY: the path ends in NUL.
     if unsafe { libc::mkdir(c_path(path).as_ptr(), mode) } == 0 && shared {
-        // What umask has taken away; of the directory itself, in whose place somebody may have put a link.
+        // Restores the bits that umask cleared, through a descriptor, because another user may have put a link in its place.
         let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-        // SAFETY: the path ends in NUL; where it cannot be opened, the other calls fail.
+        // SAFETY: the path ends in NUL; if it cannot be opened, the other calls fail.
         unsafe {
             let made = libc::open(c_path(path).as_ptr(), flags);
             libc::fchmod(made, mode);
@@ -156,10 +154,9 @@ fn make(path: &Path, shared: bool) {
     }
 }
 
-/// Whether a directory lies on a file system of which several hosts, or caches of one, may show different
-/// content: a shared mapping is not one memory there.
+/// Returns true if a directory is on a network file system: there, shared mappings on several hosts are not the same memory.
 pub fn is_remote(directory: &Path) -> bool {
-    /// What statfs calls them: NFS, SMB (three of them), AFS, Ceph, GPFS, Lustre, BeeGFS, 9P and Coda.
+    /// The types of network file systems in statfs: NFS, SMB (three), AFS, Ceph, GPFS, Lustre, BeeGFS, 9P, and Coda.
     const REMOTE: &[i64] = &[
         0x6969,
         0x517b,
@@ -181,7 +178,7 @@ pub fn is_remote(directory: &Path) -> bool {
     }
 }
 
-/// Takes over the key of the job, or brings our own.
+/// Adopts the key of the job, or writes the key of this process if there is none.
 fn share_key(directory: &Directory) -> Result<(), c_int> {
     let file = directory.file(job::FILE)?;
     let mut text = [0; 512];
@@ -206,12 +203,12 @@ fn share_key(directory: &Directory) -> Result<(), c_int> {
     Ok(())
 }
 
-/// Reads what the directory's owner or we have put there, or with `--share` anybody.
+/// Reads the file of the job, if it belongs to the directory's owner or to us, or if the recording is shared.
 fn read_job(directory: &Directory, path: &Path, text: &mut [u8]) -> Result<usize, c_int> {
     let file = Opened::open(c_path(path), libc::O_RDONLY)?;
-    let owner = file.about().found.owner;
+    let owner = file.about().ownership.owner;
     let is_owners =
-        || FileInfo::at(c_path(&directory.path), 0).is_some_and(|about| about.found.owner == owner);
+        || FileInfo::at(c_path(&directory.path), 0).is_some_and(|about| about.ownership.owner == owner);
     if directory.trusts(owner) || is_owners() {
         files::read_from(file.descriptor(), text)
     } else {
@@ -225,8 +222,8 @@ fn take_key(text: &[u8]) {
     }
 }
 
-/// Makes a file of the directory, which `fill` fills by its descriptor, under a name of its own first: who finds the file
-/// finds it whole. Where another process was faster, its file stays.
+/// Creates a file in the directory and fills it under a temporary name first, so that other processes only ever see it complete. If
+/// another process was faster, its file stays.
 pub fn publish(
     directory: &Directory,
     path: &Path,
@@ -238,12 +235,12 @@ pub fn publish(
     let made = fill(&file);
     // SAFETY: the paths end in NUL; the descriptor was opened above.
     unsafe {
-        // What umask has taken away.
+        // Restores the bits that umask cleared.
         libc::fchmod(file.descriptor(), directory.mode);
         drop(file);
         let (from, to) = (c_path(&temporary).as_ptr(), c_path(path).as_ptr());
         if made.is_ok() && libc::link(from, to) != 0 && errno() != libc::EEXIST {
-            // A file system without links.
+            // The file system has no links.
             libc::rename(from, to);
         }
         libc::unlink(from);
@@ -251,7 +248,7 @@ pub fn publish(
     made
 }
 
-/// The same of a file of so many zeros, which `fill` finds mapped.
+/// The same for a file of so many zeros, which `fill` receives mapped.
 pub fn publish_mapped(
     directory: &Directory,
     path: &Path,

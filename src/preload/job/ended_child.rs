@@ -1,4 +1,4 @@
-//! Writes the end of a child of this process into the child's record, because a killed child cannot.
+//! Writes the end of a child of this process to the child's record, because a killed child cannot.
 
 use super::directory::{Directory, Path, c_path, named};
 use crate::sys::clock;
@@ -8,16 +8,15 @@ use crate::sys::opened::Opened;
 use crate::sys::process::boot_id;
 use core::mem::size_of;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use cupeer_spec::record::begun::Folder;
 use cupeer_spec::record::end::{self, End, Span};
 use cupeer_spec::record::{Header, MAGIC, SUFFIX};
 
-/// Says in the records of a child that a signal ended it, where nothing else is said there. Of several images of it, the ones
-/// before the last have become others, whatever they say.
+/// Notes in the records of a child that a signal ended it, unless they have another end. If the child executed several programs, each
+/// has a record, and all but the last have an end.
 pub fn killed(pid: u32, signal: u8) {
     let Some(directory) = named() else { return };
     let middle = Short::<16>::new(format_args!("-{pid}-"));
-    let look = |directory: &Directory| {
+    let search = |directory: &Directory| {
         files::each_name(c_path(&directory.path), |name| {
             if name.contains(middle.text()) && name.ends_with(SUFFIX) {
                 let _ = directory.file(name).map(|path| end_in(&path, pid, signal));
@@ -25,10 +24,10 @@ pub fn killed(pid: u32, signal: u8) {
             false
         });
     };
-    look(&directory);
-    // Those of large jobs are in a directory of their host.
-    if let Ok(path) = directory.file(Short::<24>::new(format_args!("{}", Folder(boot_id()))).text()) {
-        look(&Directory { path, ..directory });
+    search(&directory);
+    // The records of large jobs are in a folder of their host.
+    if let Ok(folder) = directory.folder_of_host() {
+        search(&folder);
     }
 }
 
@@ -36,21 +35,20 @@ fn end_in(path: &Path, pid: u32, signal: u8) {
     let Ok(file) = Opened::open(c_path(path), libc::O_RDWR) else { return };
     let Ok(mapped) = file.map(0, size_of::<Header>()) else { return };
     let header = mapped.cast::<Header>();
-    // SAFETY: mapped above with this size; other processes may write to it, so that its words are read as such. getpid has no
-    // preconditions.
+    // SAFETY: mapped above with this size; other processes may write to it, so its words are volatile or atomic.
     unsafe {
         let is_child = (&raw const (*header).magic).read_volatile() == MAGIC
             && (&raw const (*header).pid).read_volatile() == pid
-            && (&raw const (*header).parent).read_volatile() == libc::getpid() as u32
+            && (&raw const (*header).parent).read_volatile() == std::process::id()
             && (&raw const (*header).boot_id).read_volatile() == boot_id();
         if is_child {
             let end = AtomicU32::from_ptr(&raw mut (*header).end);
-            let told = end.load(Relaxed);
-            if matches!(told, end::UNSEEN | end::EXECUTED) {
+            let known = end.load(Relaxed);
+            if matches!(known, end::UNSEEN | end::EXECUTED) {
                 let ended = &raw mut (*header).ended;
                 let seen = Span { after: 0, before: clock::now() };
                 ended.write_volatile(ended.read_volatile().and(seen));
-                end.store(End::Signal(signal).seen_of(End::of(told)).word(), Relaxed);
+                end.store(End::Signal(signal).seen_of(End::of(known)).word(), Relaxed);
             }
         }
         libc::munmap(mapped.cast(), size_of::<Header>());

@@ -1,4 +1,4 @@
-//! Reads from entries of the live table whether their processes run, exited, or were killed.
+//! Finds out if the processes of live table entries run, exited, or were killed.
 
 use super::live;
 use super::process::pid_namespace;
@@ -10,53 +10,47 @@ use cupeer_spec::record::end::End;
 use cupeer_spec::record::live::{Entry, kind, library_name, opened, owner};
 use cupeer_spec::record::slot::finding::Confidence;
 
-/// The process of an entry.
+/// Returns the process of an entry.
 pub fn process_of(entry: &Entry) -> Process {
     Process { pid: entry.pid, rank: (entry.rank != u32::MAX).then_some(entry.rank) }
 }
 
-/// Whether the process of an entry is this one.
+/// Returns true if an entry belongs to this process.
 pub fn is_own(entry: &Entry) -> bool {
     owner(entry.word) == live::own()
 }
 
-/// Whether the process of an entry runs.
+/// Returns if the process of an entry runs.
 pub fn life_of(entry: &Entry) -> Life {
-    if is_own(entry) { Life::Runs } else { life::of(entry, pid_namespace()) }
+    if is_own(entry) { Life::Runs } else { life::of_entry(entry, pid_namespace()) }
 }
 
-/// How sure it is that the process of an entry was killed, or ended otherwise without returning; `None` where it did not.
+/// Returns how certain it is that the process of an entry was killed or crashed; `None` if it did not.
 pub fn has_died(entry: &Entry) -> Option<Confidence> {
     if life_of(entry) != Life::Gone || life::is_another_program(entry) {
         return None;
     }
     match live::end_of(entry)? {
         End::Signal(_) => Some(Confidence::Certain),
-        // It may have become another program, which has ended well since.
+        // It may have executed another program, which exited normally.
         End::Unseen => Some(Confidence::Inferred),
-        End::ExecutedSignal(_)
-        | End::ExecutedReturned(_)
-        | End::Executed
-        | End::Returned(_)
-        | End::Left(_)
-        | End::ReturnedSomething
-        | End::Untold => None,
+        _ => None,
     }
 }
 
-/// Who beside this process has something open that was exported; `None` where nobody has. Goes through the whole table:
-/// for when somebody may have.
+/// Returns the other processes that have an export open; `None` if none has. Searches the whole table, so callers first check if any
+/// can have it open.
 pub fn importers(export_kind: u32, fingerprint: u64) -> Option<Importers<Entry>> {
     let wanted = kind::exported_object(export_kind).map(kind::opened)?;
     let (mut running, mut unknown) = (0, 0);
-    // With how much it is worth being told of: who is no cache, and who runs, comes first.
+    // The importer that findings name, with its rank: one that is not a cache, then one that runs.
     let mut first: Option<((bool, bool), Entry)> = None;
     live::each(|place| {
         if place.kind() != wanted || place.is_own() {
             return;
         }
         let Some(entry) = place.read() else { return };
-        // What is being closed at this moment is open no more: whoever closes it says so when it is done.
+        // An object that is being closed counts as closed.
         if entry.fingerprint != fingerprint || entry.count == 0 {
             return;
         }
@@ -66,9 +60,9 @@ pub fn importers(export_kind: u32, fingerprint: u64) -> Option<Importers<Entry>>
             Life::Gone | Life::Silent => return,
         };
         *if runs { &mut running } else { &mut unknown } += 1;
-        let worth = (cache_of(&entry).is_none(), runs);
-        if first.is_none_or(|(known, _)| known < worth) {
-            first = Some((worth, entry));
+        let rank = (cache_of(&entry).is_none(), runs);
+        if first.is_none_or(|(known, _)| known < rank) {
+            first = Some((rank, entry));
         }
     });
     first.map(|(_, first)| {
@@ -79,7 +73,7 @@ pub fn importers(export_kind: u32, fingerprint: u64) -> Option<Importers<Entry>>
     })
 }
 
-/// The cache for which a process has something open; `None` where a library that has none has opened it, too.
+/// Returns the cache that opened the object of an entry; `None` if a library without a cache opened it, too.
 fn cache_of(entry: &Entry) -> Option<Cache> {
     Cache::of(library_name(&entry.library)).filter(|_| entry.ended & opened::BY_OTHERS == 0)
 }

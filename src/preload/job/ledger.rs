@@ -1,17 +1,17 @@
-//! Writes what a call opens and ends into the live table.
+//! Enters what calls open and end in the live table, and notes which memory is gone.
 
 use super::closed;
 use super::closing::{Closing, count_in};
-use super::gone;
 use super::importers::importers;
 use super::live;
 use super::order;
 use super::process::{self, Identity};
 use super::python_line::SourceLine;
 use super::reclaim;
+use super::tombstones;
 use super::uses;
 use crate::driver::facts::DriverFacts;
-use crate::driver::questions::{self, number, word};
+use crate::driver::queries::{self, number, word};
 use crate::driver::{contexts, counted};
 use crate::resolve::needs::{self, Needs};
 use crate::resolve::traced;
@@ -20,6 +20,7 @@ use crate::sys::caller::{Caller, each_frame};
 use crate::sys::clock;
 use crate::sys::every_call::{epoch, has_record};
 use crate::sys::forks::initialized_before_fork;
+use crate::sys::process::tid;
 use cupeer_rules::decide::EndKind;
 use cupeer_spec::effect::{Effect, End, Made, Named, Object, Shared};
 use cupeer_spec::function::FnId;
@@ -28,56 +29,56 @@ use cupeer_spec::record::slot::MOST_ARGS;
 use cupeer_spec::record::slot::detail::MOST_FRAMES;
 use cupeer_spec::results::Result;
 
-/// What a call is about to end, taken out of the table before it is forwarded: the address may be somebody else's
-/// as soon as the driver has it back.
+/// The objects that a call is about to end. They leave the table before the call is forwarded, because another thread may be given the
+/// address as soon as the driver has it back.
 #[derive(Clone, Copy, Default)]
 pub struct BeforeCall {
-    /// The fingerprint under which it was exported.
+    /// The fingerprint under which the object was exported, if it was.
     pub taken: Option<u64>,
-    /// What it closes, or switches off.
+    /// The object that it closes, or the access that it disables.
     closing: Closing,
-    /// The context that it would end; 0 where it would end none.
+    /// The context that it would end; 0 if none.
     pub context: u64,
-    /// Of a call that opens something, where rules are checked: when it was forwarded, in nanoseconds of CLOCK_MONOTONIC.
+    /// The time when a call that opens something was forwarded, in nanoseconds of CLOCK_MONOTONIC; 0 if no rules are checked.
     pub begun: u64,
 }
 
 impl BeforeCall {
-    /// Whether it closes something that is open, as far as is known.
+    /// Returns true if it closes something that is open, as far as is known.
     pub fn is_closing(&self) -> bool {
         !matches!(self.closing, Closing::Nothing) || !live::is_on()
     }
 
-    /// Whether something of it was taken out of the table, or marked there.
+    /// Returns true if it took an entry out of the table, or changed one.
     pub fn takes_out(&self) -> bool {
         self.taken.is_some() || !matches!(self.closing, Closing::Nothing)
     }
 
-    /// Whether it closes what is open no more after it.
+    /// Returns true if nothing has the object open after it.
     pub fn is_closing_the_last(&self) -> bool {
         matches!(self.closing, Closing::Last(_))
     }
 }
 
-/// From where and when a call was made.
+/// The place and the time of a call, and facts about it from the driver.
 #[derive(Clone, Copy, Default)]
 pub struct CallOrigin {
     /// Its return address.
     pub caller: usize,
-    /// On the record's clock.
+    /// The time when it was forwarded, on the record's clock.
     pub start: u64,
-    /// The fingerprint of the first bytes of its handle.
+    /// The fingerprint of the first bytes of its handle; 0 without a handle.
     pub head: u64,
     pub about: DriverFacts,
 }
 
-/// Whether a call that frees or destroys ends something that was shared, or may do so. Of what [`is_idle`] it is not asked.
-pub fn matters(id: FnId, args: &[u8; MOST_ARGS]) -> bool {
+/// Returns true if a call that frees or destroys may end something that was shared. Not for functions that are [`is_idle`].
+pub fn may_end_shared(id: FnId, args: &[u8; MOST_ARGS]) -> bool {
     let function = id.spec();
     let often = function.ends().filter(|end| function.ends_often() && !end.object.is_context());
     let Some(end) = often.filter(|_| live::is_on()) else { return true };
     let has = |kind| live::find(own_key(live::own(), kind, number(id, args, end.by), 0)).is_some();
-    // Where freeing what was opened changes nothing, it is looked at all the same if rules are checked.
+    // Freeing an opened object changes nothing in the table, but a rule may find it wrong.
     let closes = |effect: &Effect| match *effect {
         Effect::Closes(closed) => has(kind::opened(closed.object)),
         Effect::Ends(end) => is_checked() && has(kind::opened(end.object)),
@@ -90,14 +91,13 @@ fn is_checked() -> bool {
     settings::get().check.is_some()
 }
 
-/// Whether no call of a function can matter now, whatever its arguments are: the process shares nothing. So most programs
-/// free and copy.
+/// Returns true if no call of a function is relevant now, whatever its arguments: in most programs, frees and copies are not.
 #[inline(always)]
 pub fn is_idle(id: FnId) -> bool {
     match needs::needs(id) {
         Needs::Nothing => false,
-        Needs::Reach => !needs::has_done(Needs::Reach) && !gone::has_any(),
-        Needs::Gone => !gone::has_any(),
+        Needs::Reach => !needs::has_done(Needs::Reach) && !tombstones::has_any(),
+        Needs::Gone => !tombstones::has_any(),
         Needs::Event => !needs::has_done(Needs::Event),
         Needs::Shared => shares_nothing(),
         Needs::Made => !counted::is_on(),
@@ -105,28 +105,28 @@ pub fn is_idle(id: FnId) -> bool {
     }
 }
 
-/// Whether this process has nothing open or exported, as far as is known.
+/// Returns true if this process has nothing open or exported, as far as is known.
 pub fn shares_nothing() -> bool {
     !has_record() || live::is_on() && !live::has_exported() && !live::has_others()
 }
 
-/// Whether this process has opened the event that a call records.
+/// Returns true if this process may have opened an event from another one.
 pub fn has_opened(event: u64) -> bool {
     !live::is_on() || live::find(own_key(live::own(), kind::opened(Object::Event), event, 0)).is_some()
 }
 
-/// On which device the memory lies that this process has opened at an address, where it sees that device.
+/// Returns the device of memory that this process has opened at an address; `None` if it does not see that device.
 pub fn opened_device(address: u64) -> Option<i32> {
     if !live::is_on() || !live::has_others() {
         return None;
     }
     let opened = live::find(own_key(live::own(), kind::OPENED_MEMORY, address, 0))?;
     let export = live::read(handle_key(kind::EXPORTED_MEMORY, opened.origin().0))?;
-    questions::ordinal(export.uuid)
+    queries::ordinal(export.uuid)
 }
 
-/// The way from an address or event to the export that a call is about to end. `None` if something of another process was opened
-/// there since: while a context ends in one thread, the driver may already hand out its addresses to others.
+/// Returns the entry that leads from an address or event to the export that a call is about to end. `None` if something of another
+/// process was opened there since: while a context ends in one thread, the driver may already give its addresses to another one.
 fn to_be_ended(id: FnId, args: &[u8; MOST_ARGS]) -> Option<live::Place> {
     let function = id.spec();
     let end = function.ends().filter(|end| !end.object.is_context())?;
@@ -138,38 +138,57 @@ fn to_be_ended(id: FnId, args: &[u8; MOST_ARGS]) -> Option<live::Place> {
     opened.is_none_or(|opened| opened.is_older_than(&owned)).then_some(owned)
 }
 
-/// Looks at a call that is about to be forwarded.
+/// Takes the objects that a call is about to end out of the table.
 pub fn before(id: FnId, args: &[u8; MOST_ARGS]) -> BeforeCall {
     let function = id.spec();
     let taken = to_be_ended(id, args).and_then(|place| {
         let fingerprint = place.origin().0;
         place.free().then_some(fingerprint)
     });
-    // Another thread may be given the address for something else before the call comes back here.
+    // Before the call, because another thread may be given the address before it returns.
     let closing = match (function.closes(), function.disables()) {
         (Some(closed), _) if taken.is_none() => {
             Closing::begin(function, kind::opened(closed.object), number(id, args, closed.by), 0)
         }
         (_, Some(access)) => {
-            let (context, peer) = (questions::context(), number(id, args, access.by));
+            let (context, peer) = (queries::context(), number(id, args, access.by));
             Closing::begin(function, kind::opened(access.object), context, peer)
         }
         _ => Closing::Nothing,
     };
-    // Where nothing is in the table, nothing of it ends; created contexts are remembered in any case.
+    // A context matters if it may have entries in the table, or if a call created it.
     let is_created = || {
         let named = function.ends_context().filter(|end| end.object == Object::Context);
         named.is_some_and(|end| contexts::device_of_created(number(id, args, end.by)).is_some())
     };
     let is_known = !live::is_on() || live::has_exported() || live::has_others() || is_created();
-    let context = if is_known { questions::to_be_ended(id, args) } else { counted::to_be_ended(id, args) };
+    let context = if is_known { queries::to_be_ended(id, args) } else { counted::to_be_ended(id, args) };
     let begun = if is_checked() && function.opens().is_some() { clock::now() } else { 0 };
     BeforeCall { taken, closing, context, begun }
 }
 
-/// Looks at a call that has returned.
-pub fn after(id: FnId, args: &[u8; MOST_ARGS], result: i32, noted: &BeforeCall, made: &CallOrigin) {
-    let function = id.spec();
+/// Enters a call that has returned.
+pub fn after(id: FnId, args: &[u8; MOST_ARGS], result: i32, before: &BeforeCall, origin: &CallOrigin) {
+    let call = Returned { id, args, origin };
+    trace_uses_of_shared(&call, result);
+    if !live::is_on() {
+        return;
+    }
+    if result != 0 {
+        return call.enter_failure(result, before);
+    }
+    // First, because reading an entry as a whole costs more than all else here.
+    if let Closing::Last(place) = before.closing {
+        give_up(&place, false, Some(&call));
+    }
+    for effect in id.spec().effects() {
+        call.enter(effect, before);
+    }
+}
+
+/// Has the calls traced that matter once the process shares something.
+fn trace_uses_of_shared(call: &Returned, result: i32) {
+    let function = call.id.spec();
     let is_enabled = result == 0 || result == Result::PEER_ACCESS_ALREADY_ENABLED as i32;
     if is_enabled && function.shares() {
         traced::wake(Needs::Shared);
@@ -178,131 +197,308 @@ pub fn after(id: FnId, args: &[u8; MOST_ARGS], result: i32, noted: &BeforeCall, 
         }
     }
     let events = function.opens().or(function.exports()).filter(|shared| shared.object == Object::Event);
-    if let Some(Shared { by, .. }) = events.filter(|_| result == 0) {
-        order::is_shared(number(id, args, by));
+    if let Some(event) = events.filter(|_| result == 0) {
+        order::note_shared(call.number(event.by));
         traced::wake(Needs::Event);
     }
-    if !live::is_on() {
-        return;
+}
+
+/// A call that has returned.
+struct Returned<'a> {
+    id: FnId,
+    args: &'a [u8; MOST_ARGS],
+    origin: &'a CallOrigin,
+}
+
+impl Returned<'_> {
+    /// Returns an argument as a number.
+    fn number(&self, argument: usize) -> u64 {
+        number(self.id, self.args, argument)
     }
-    if result != 0 {
-        if let (Some(fingerprint), Some(end)) = (noted.taken, function.ends()) {
-            owned(number(id, args, end.by), fingerprint, made);
+
+    /// Returns the two fingerprints of its handle: of all bytes, and of those that the driver checks. `None` for a file descriptor of
+    /// unknown content, which cannot be told from others.
+    fn fingerprints(&self, handle: usize) -> Option<(u64, u64)> {
+        let at = self.id.spec().place(handle).start;
+        Some((word(self.args, at), word(self.args, at + 8))).filter(|(fingerprint, _)| *fingerprint != 0)
+    }
+
+    /// Enters again what a call that failed did not end, and access that was already enabled.
+    fn enter_failure(&self, result: i32, before: &BeforeCall) {
+        let function = self.id.spec();
+        if let (Some(fingerprint), Some(end)) = (before.taken, function.ends()) {
+            enter_owned(self.number(end.by), fingerprint, self.origin);
         }
-        noted.closing.undo();
+        before.closing.undo();
         if let Some(access) = function.enables()
             && result == Result::PEER_ACCESS_ALREADY_ENABLED as i32
         {
-            enabled(access.object, number(id, args, access.by), made);
+            self.enter_access(access);
         }
-        return;
     }
-    let by = Closer { id, made };
-    // Reading all of an entry costs more than all else here.
-    if let Closing::Last(place) = noted.closing {
-        give_up(&place, false, Some(&by));
-    }
-    // A descriptor of which it is not known what it refers to is not told from others.
-    let is_known = |handle| fingerprints(id, args, handle).0 != 0;
-    for effect in function.effects() {
+
+    /// Enters an effect of a call that succeeded.
+    fn enter(&self, effect: &Effect, before: &BeforeCall) {
         match *effect {
-            Effect::Exports(Shared { handle, .. }) | Effect::Opens(Shared { handle, .. })
-                if !is_known(handle) => {}
-            Effect::Exports(Shared { object, by, handle, .. }) => {
-                exported(kind::exported(object), fingerprints(id, args, handle), number(id, args, by), made);
-            }
-            Effect::Opens(Shared { object, by, handle, .. }) => {
-                let (fingerprints, address) = (fingerprints(id, args, handle), number(id, args, by));
-                opened(id, kind::opened(object), fingerprints, address, made);
-                gone::is_back(address, made.about.memory.map_or(1, |(_, size)| size));
-                if is_checked() && (object.is_memory() || object == Object::Allocation) {
-                    // Its owner may free it, and what uses it may go beyond it.
-                    traced::wake(Needs::Gone);
+            Effect::Exports(shared) => {
+                if let Some(fingerprints) = self.fingerprints(shared.handle) {
+                    self.enter_export(shared, fingerprints);
                 }
             }
-            Effect::Enables(Named { object, by }, _) => enabled(object, number(id, args, by), made),
-            Effect::Ends(_) if made.about.ended != 0 => all_ended(made.about.ended, &by),
-            Effect::Ends(End { object: Object::Mapping, by: at, size: Some(size), .. }) => {
-                uses::forget(number(id, args, at));
-                if is_checked() {
-                    let (address, bytes) = (number(id, args, at), number(id, args, size));
-                    gone(EndKind::Unmapped, false, &Entry { address, bytes, ..nothing() }, &by);
+            Effect::Opens(shared) => {
+                if let Some(fingerprints) = self.fingerprints(shared.handle) {
+                    self.enter_opened(shared, fingerprints);
                 }
             }
-            Effect::Ends(End { object: Object::Reservation, by: at, size: Some(size), .. }) => {
-                let (start, bytes) = (number(id, args, at), number(id, args, size));
-                if gone::first(start, bytes).is_some() {
-                    gone::unreserve(start, bytes, &ending(&nothing(), &by));
-                }
-            }
-            Effect::Ends(end) => {
-                noted
-                    .taken
-                    .iter()
-                    .for_each(|fingerprint| ended(kind::exported(end.object), *fingerprint, 0, &by));
-            }
+            Effect::Enables(access, _) => self.enter_access(access),
+            Effect::Ends(end) => self.enter_end(end, before),
             Effect::Makes(Made { object: Object::Mapping, by, size: Some(size), .. }) => {
-                gone::is_mapped(number(id, args, by), number(id, args, size));
+                tombstones::note_mapped(self.number(by), self.number(size));
             }
-            // What is there can be used before it is mapped, beyond its end, and by a device that has no access.
+            // A reservation can be used before anything is mapped there, beyond its end, and by a device without access.
             Effect::Makes(Made { object: Object::Reservation, .. }) if is_checked() => {
                 traced::wake(Needs::Gone);
             }
-            Effect::Closes(_)
-            | Effect::Disables(_)
-            | Effect::Asks(_)
-            | Effect::LooksUp(_)
-            | Effect::Begins
-            | Effect::Makes(_)
-            | Effect::Retains(_)
-            | Effect::Copies(_)
-            | Effect::Uses(_)
-            | Effect::UsesEach(_)
-            | Effect::Launches(_)
-            | Effect::Records(_)
-            | Effect::Completes(_)
-            | Effect::Follows(_)
-            | Effect::Drops(_)
-            | Effect::Awaits(_)
-            | Effect::Signals(_)
-            | Effect::Posts(_)
-            | Effect::Runs(_)
-            | Effect::Finds(_)
-            | Effect::Unloads(..)
-            | Effect::Instantiates(..)
-            | Effect::Replays(_)
-            | Effect::Alters(_)
-            | Effect::Discards(_)
-            | Effect::Grants(_)
-            | Effect::Gathers(_)
-            | Effect::Joins(_)
-            | Effect::Binds(_)
-            | Effect::Unbinds(_) => {}
+            // Closes and disabled access were entered before the call. The other effects do not change the table.
+            _ => {}
         }
+    }
+
+    /// Enters the end of an object.
+    fn enter_end(&self, end: End, before: &BeforeCall) {
+        let context = self.origin.about.ended;
+        match end {
+            _ if context != 0 => self.enter_end_of_context(context),
+            End { object: Object::Mapping, by, size: Some(size), .. } => {
+                let address = self.number(by);
+                uses::forget(address);
+                if is_checked() {
+                    let mapping = Entry { address, bytes: self.number(size), ..nothing() };
+                    self.add_tombstone(EndKind::Unmapped, false, &mapping);
+                }
+            }
+            End { object: Object::Reservation, by, size: Some(size), .. } => {
+                let (start, bytes) = (self.number(by), self.number(size));
+                if tombstones::first(start, bytes).is_some() {
+                    tombstones::note_unreserved(start, bytes, &self.entry_of_end(&nothing()));
+                }
+            }
+            End { object, .. } => {
+                if let Some(fingerprint) = before.taken {
+                    self.enter_end_of_export(kind::exported(object), fingerprint, 0);
+                }
+            }
+        }
+    }
+
+    /// Enters an export, or another one of the same allocation.
+    fn enter_export(&self, Shared { object, by, .. }: Shared, (fingerprint, checked): (u64, u64)) {
+        let (kind, given) = (kind::exported(object), self.number(by));
+        let (address, bytes) = self.origin.about.memory.unwrap_or((given, 0));
+        let key = handle_key(kind, fingerprint);
+        let known = live::find(key);
+        match known {
+            // The same allocation has the same handle when it is exported again.
+            Some(place) if place.is_own() && place.uses().ended == 0 => {
+                place.set_inside(given.wrapping_sub(address));
+            }
+            _ => {
+                // An export that ended would be found before the new one.
+                if let Some(old) = known.filter(|place| place.uses().ended != 0) {
+                    old.free();
+                }
+                let inside = given.wrapping_sub(address);
+                let new =
+                    Entry { fingerprint, checked, address, bytes, inside, ..entry(kind, key, self.origin) };
+                if object.is_memory() {
+                    uses::watch(address, bytes);
+                }
+                reclaim::insert(new);
+            }
+        }
+        enter_owned(address, fingerprint, self.origin);
+        counted::note_export(address);
+    }
+
+    /// Enters an object of another process that this one has opened, once or again.
+    fn enter_opened(&self, Shared { object, by, .. }: Shared, (fingerprint, checked): (u64, u64)) {
+        let (kind, address) = (kind::opened(object), self.number(by));
+        let bytes = self.origin.about.memory.map(|(_, size)| size);
+        tombstones::note_back(address, bytes.unwrap_or(1));
+        if is_checked() && (object.is_memory() || object == Object::Allocation) {
+            // Its owner may free it, and a use may go beyond its end.
+            traced::wake(Needs::Gone);
+        }
+        let key = own_key(live::own(), kind, address, 0);
+        // A damaged copy of a handle names the same mapping if the driver checks the same bytes.
+        if let Some(place) = live::find_where(key, |place| place.checked() == checked && count_in(place)) {
+            place.count_opening();
+            self.note_library(&place);
+            return;
+        }
+        // Any other open object here ended in a way that we did not see. One that is being closed belongs to its closer.
+        while let Some(place) = live::find_where(key, live::Place::is_open)
+            && place.checked() != checked
+        {
+            give_up(&place, false, None);
+        }
+        let bytes = bytes.unwrap_or(0);
+        if object.is_memory() {
+            uses::watch(address, bytes);
+        }
+        let base = entry(kind, key, self.origin);
+        reclaim::insert(Entry { fingerprint, checked, address, bytes, count: 1, inside: 1, ..base });
+        let export = kind::export_of(kind).and_then(|export| live::find(handle_key(export, fingerprint)));
+        if let Some(export) = export {
+            export.change(|uses| Some(Uses { count: uses.count + 1, ..uses }));
+        }
+    }
+
+    /// Notes in the entry of an object that another library than the first has opened it, if rules are checked.
+    fn note_library(&self, place: &live::Place) {
+        let caller = self.origin.caller;
+        // All libraries call the driver from one place in the runtime.
+        let is_same = || place.origin().1 == caller as u64 && !Caller::at(caller).is_runtime();
+        if !is_checked() || is_same() {
+            return;
+        }
+        if place.read().is_some_and(|first| first.library != Caller::of(caller, self.id, true).file()) {
+            let how = spec::opened::BY_OTHERS as u16;
+            place.change(|uses| Some(Uses { ended: uses.ended | how, ..uses }));
+        }
+    }
+
+    /// Enters the end of an export. Its entry stays while other processes have it open, and if rules are checked, which explain later
+    /// calls by it.
+    fn enter_end_of_export(&self, kind: u32, fingerprint: u64, how: u32) {
+        let Some(export) = live::find(handle_key(kind, fingerprint)) else { return };
+        let is_memory = kind::exported_object(kind).is_some_and(Object::is_memory);
+        let with_context = how & spec::ended::WITH_CONTEXT != 0;
+        if let Some(entry) = is_memory.then(|| export.read()).flatten() {
+            uses::forget(entry.address);
+            if is_checked() {
+                self.add_tombstone(EndKind::Freed, with_context, &entry);
+            }
+        }
+        // The count includes processes that ended without closing it.
+        let open = if export.is_open() { importers(kind, fingerprint) } else { None };
+        let (is_open, while_open) = (open.is_some(), open.is_some_and(|open| open.running > 0));
+        let how = how | spec::ended::ENDED | if while_open { spec::ended::WHILE_OPEN } else { 0 };
+        export.set_ended_at(clock::now());
+        export.change(|uses| Some(Uses { ended: how as u16, ..uses }));
+        if is_open && !with_context {
+            live::note_freed();
+        }
+        if !is_open && !is_checked() {
+            export.free();
+        }
+    }
+
+    /// Enters access to a peer context.
+    fn enter_access(&self, Named { object, by }: Named) {
+        let (context, peer, kind) = (queries::context(), self.number(by), kind::opened(object));
+        let key = own_key(live::own(), kind, context, peer);
+        // Access that is being disabled does not count.
+        if live::find_where(key, live::Place::is_open).is_some() {
+            return;
+        }
+        let peer_uuid = queries::uuid(queries::device_of(peer));
+        let base = entry(kind, key, self.origin);
+        reclaim::insert(Entry { address: context, peer, count: 1, peer_uuid, ..base });
+    }
+
+    /// Enters the end of all objects of this process that ended with a context.
+    fn enter_end_of_context(&self, context: u64) {
+        live::each_own(|place| {
+            let Some(entry) = place.read().filter(|_| place.ends_with(context)) else { return };
+            if kind::exported_object(entry.kind).is_some() {
+                // An export that ended with an earlier context at this address stays as it is.
+                if entry.ended == 0 {
+                    forget_owned(&entry);
+                    self.enter_end_of_export(entry.kind, entry.fingerprint, spec::ended::WITH_CONTEXT);
+                }
+            } else {
+                give_up(&place, true, Some(self));
+            }
+        });
+    }
+
+    /// Notes that a range of memory is gone because of this call.
+    fn add_tombstone(&self, end_kind: EndKind, with_context: bool, known: &Entry) {
+        let Entry { address, bytes, fingerprint, .. } = *known;
+        let entry = Entry { address, bytes, fingerprint, ..self.entry_of_end(known) };
+        tombstones::add(end_kind, with_context, entry);
+    }
+
+    /// Returns the entry of this call as the end of an object.
+    fn entry_of_end(&self, known: &Entry) -> Entry {
+        // The context may have ended with the object, so the driver is not asked for it.
+        let about = DriverFacts { context: known.peer, device: known.device, ..self.origin.about };
+        entry(0, 0, &CallOrigin { about, ..*self.origin })
     }
 }
 
-/// The two fingerprints of the handle of a call.
-fn fingerprints(id: FnId, args: &[u8; MOST_ARGS], handle: usize) -> (u64, u64) {
-    let at = id.spec().place(handle).start;
-    (word(args, at), word(args, at + 8))
+/// Enters the fingerprint under which an address or event is exported.
+fn enter_owned(address: u64, fingerprint: u64, origin: &CallOrigin) {
+    let key = own_key(live::own(), kind::OWNED, address, 0);
+    match live::find(key) {
+        Some(place) if place.origin().0 == fingerprint => return,
+        Some(old) => drop(old.free()),
+        None => {}
+    }
+    let base = entry(kind::OWNED, key, &CallOrigin { caller: 0, head: 0, ..*origin });
+    reclaim::insert(Entry { fingerprint, address, ..base });
 }
 
-/// An entry of this process, with nothing of its own yet.
-fn entry(kind: u32, key: u64, made: &CallOrigin) -> Entry {
+/// Removes the entry that leads to an export, which ended with its context.
+fn forget_owned(export: &Entry) {
+    let place = live::find(own_key(live::own(), kind::OWNED, export.address, 0));
+    if let Some(place) = place.filter(|place| place.origin().0 == export.fingerprint) {
+        place.free();
+    }
+}
+
+/// Removes the entry of an object that is no longer open, because of a call if one was seen.
+fn give_up(place: &live::Place, with_context: bool, by: Option<&Returned>) {
+    let Some(entry) = place.read() else { return };
+    let is_given_up = place.free();
+    let Some(export) = kind::export_of(entry.kind).filter(|_| is_given_up) else { return };
+    if is_checked() {
+        let end_kind = match entry.kind {
+            kind::OPENED_MEMORY => Some(EndKind::Closed),
+            kind::OPENED_POINTER => Some(EndKind::Freed),
+            _ => None,
+        };
+        if let (Some(end_kind), Some(by)) = (end_kind, by) {
+            by.add_tombstone(end_kind, with_context, &entry);
+        }
+        // Only legacy mappings are closed by an address, so only they can be closed twice.
+        if entry.kind == kind::OPENED_MEMORY {
+            let by = by.map(|by| Caller::of(by.origin.caller, by.id, false));
+            closed::note(&entry, with_context, by.as_ref());
+        }
+    }
+    if kind::opened_object(entry.kind).is_some_and(Object::is_memory) {
+        uses::forget(entry.address);
+    }
+    reclaim::let_go(export, entry.fingerprint);
+}
+
+/// Returns an entry of this process for a call, still without its object.
+fn entry(kind: u32, key: u64, origin: &CallOrigin) -> Entry {
     let Identity { pid, image, pid_ns, started } = process::identity();
     let mut frames = [0; MOST_FRAMES];
     let mut count = 0;
-    if made.caller != 0 {
-        each_frame(made.caller, MOST_FRAMES, |address| {
+    if origin.caller != 0 {
+        each_frame(origin.caller, MOST_FRAMES, |address| {
             frames[count] = address as u64;
             count += 1;
             true
         });
     }
-    let (device, context) = match made.about.context {
-        0 => (questions::device(), questions::context()),
-        context => (made.about.device, context),
+    let (device, context) = match origin.about.context {
+        0 => (queries::device(), queries::context()),
+        context => (origin.about.device, context),
     };
     let caller = if count > 0 { Caller::outside(&frames[..count]) } else { Caller::default() };
     let mut entry = Entry {
@@ -314,24 +510,23 @@ fn entry(kind: u32, key: u64, made: &CallOrigin) -> Entry {
         pid_ns,
         started,
         peer: context,
-        // As in the call's own slot, so that both are known for the same.
-        since: made.start,
+        // The same time as in the call's slot, which shows that both are of the same call.
+        since: origin.start,
         monotonic: clock::now(),
-        // SAFETY: gettid has no preconditions.
-        tid: unsafe { libc::syscall(libc::SYS_gettid) as u32 },
+        tid: tid(),
         frame_count: count as u32,
-        uuid: questions::uuid(device),
+        uuid: queries::uuid(device),
         rank: crate::sys::environment::rank(),
         stack: process::stack(),
         offset: caller.offset as u64,
         library: caller.file(),
-        head: made.head,
+        head: origin.head,
         frames,
         ..nothing()
     };
-    // Paragraphs of others name it; a line about a finding, and the report, do without.
+    // Paragraphs about findings of other processes name the Python line; one-line findings and the report do not.
     if count > 0 && settings::get().check.as_ref().is_some_and(|check| !check.level.is_brief) {
-        SourceLine::look(|line| {
+        SourceLine::with_user_line(|line| {
             let name = line.file.text().rsplit('/').next().unwrap_or_default();
             entry.set_python(name.as_bytes(), line.line);
         });
@@ -341,198 +536,6 @@ fn entry(kind: u32, key: u64, made: &CallOrigin) -> Entry {
 
 fn nothing() -> Entry {
     Entry::from_words([0; WORDS])
-}
-
-/// What was at some addresses ended by a call.
-fn gone(went: EndKind, with_context: bool, known: &Entry, by: &Closer) {
-    let Entry { address, bytes, fingerprint, .. } = *known;
-    gone::add(went, with_context, Entry { address, bytes, fingerprint, ..ending(known, by) });
-}
-
-/// The call that ended what was known.
-fn ending(known: &Entry, by: &Closer) -> Entry {
-    // Of a context that may have ended, the driver is not asked.
-    let about = DriverFacts { context: known.peer, device: known.device, ..by.made.about };
-    entry(0, 0, &CallOrigin { about, ..*by.made })
-}
-
-/// Something was exported, and given by this address or name.
-fn exported(kind: u32, (fingerprint, checked): (u64, u64), given: u64, made: &CallOrigin) {
-    let (address, bytes) = made.about.memory.unwrap_or((given, 0));
-    let key = handle_key(kind, fingerprint);
-    let known = live::find(key);
-    match known {
-        // The same allocation once more has the same handle.
-        Some(place) if place.is_own() && place.uses().ended == 0 => {
-            place.set_inside(given.wrapping_sub(address));
-        }
-        _ => {
-            // What is only remembered would be found before it.
-            if let Some(old) = known.filter(|place| place.uses().ended != 0) {
-                old.free();
-            }
-            let mut entry = entry(kind, key, made);
-            (entry.fingerprint, entry.checked, entry.address, entry.bytes) =
-                (fingerprint, checked, address, bytes);
-            entry.inside = given.wrapping_sub(address);
-            if [kind::EXPORTED_MEMORY, kind::EXPORTED_POINTER].contains(&kind) {
-                uses::watch(address, bytes);
-            }
-            reclaim::insert(entry);
-        }
-    }
-    owned(address, fingerprint, made);
-    counted::is_shared(address);
-}
-
-/// Remembers under which fingerprint an address or event is exported.
-fn owned(address: u64, fingerprint: u64, made: &CallOrigin) {
-    let key = own_key(live::own(), kind::OWNED, address, 0);
-    match live::find(key) {
-        Some(place) if place.origin().0 == fingerprint => return,
-        Some(old) => drop(old.free()),
-        None => {}
-    }
-    let mut entry = entry(kind::OWNED, key, &CallOrigin { caller: 0, head: 0, ..*made });
-    (entry.fingerprint, entry.address) = (fingerprint, address);
-    reclaim::insert(entry);
-}
-
-/// Forgets the way to what was exported, which ended with its context.
-fn forget_owned(export: &Entry) {
-    let place = live::find(own_key(live::own(), kind::OWNED, export.address, 0));
-    if let Some(place) = place.filter(|place| place.origin().0 == export.fingerprint) {
-        place.free();
-    }
-}
-
-/// Something of another process was opened.
-fn opened(id: FnId, kind: u32, (fingerprint, checked): (u64, u64), address: u64, made: &CallOrigin) {
-    let key = own_key(live::own(), kind, address, 0);
-    // A damaged copy of a handle is the same mapping by another name where the driver checks the same bytes.
-    if let Some(place) = live::find_where(key, |place| place.checked() == checked && count_in(place)) {
-        place.count_opening();
-        note_library(&place, id, made.caller);
-        return;
-    }
-    // What else is open there has ended without our seeing how; what is being closed, its closer gives up.
-    while let Some(place) = live::find_where(key, live::Place::is_open)
-        && place.checked() != checked
-    {
-        give_up(&place, false, None);
-    }
-    let mut entry = entry(kind, key, made);
-    (entry.fingerprint, entry.checked, entry.address, entry.count) = (fingerprint, checked, address, 1);
-    entry.bytes = made.about.memory.map_or(0, |(_, size)| size);
-    entry.inside = 1;
-    if [kind::OPENED_MEMORY, kind::OPENED_POINTER].contains(&kind) {
-        uses::watch(address, entry.bytes);
-    }
-    reclaim::insert(entry);
-    if let Some(export) = kind::export_of(kind).and_then(|export| live::find(handle_key(export, fingerprint)))
-    {
-        export.change(|uses| Some(Uses { count: uses.count + 1, ..uses }));
-    }
-}
-
-/// Notes where rules are checked that another library than the first has opened something.
-fn note_library(place: &live::Place, id: FnId, caller: usize) {
-    // One place in the runtime calls for everybody.
-    let is_same = || place.origin().1 == caller as u64 && !Caller::at(caller).is_runtime();
-    if !is_checked() || is_same() {
-        return;
-    }
-    if place.read().is_some_and(|first| first.library != Caller::of(caller, id, true).file()) {
-        let how = spec::opened::BY_OTHERS as u16;
-        place.change(|uses| Some(Uses { ended: uses.ended | how, ..uses }));
-    }
-}
-
-/// The call that closes or ends something.
-struct Closer<'a> {
-    id: FnId,
-    made: &'a CallOrigin,
-}
-
-/// Something that was opened is open no more, because of a call that was seen, or without one.
-fn give_up(place: &live::Place, with_context: bool, by: Option<&Closer>) {
-    let Some(entry) = place.read() else { return };
-    if place.free()
-        && let Some(export) = kind::export_of(entry.kind)
-    {
-        if is_checked() {
-            if let Some(by) = by {
-                let kinds = [(kind::OPENED_MEMORY, EndKind::Closed), (kind::OPENED_POINTER, EndKind::Freed)];
-                let went = kinds.iter().find(|(kind, _)| *kind == entry.kind);
-                went.iter().for_each(|(_, went)| gone(*went, with_context, &entry, by));
-            }
-            // Only legacy mappings are closed by an address, so only they can be closed twice.
-            if entry.kind == kind::OPENED_MEMORY {
-                let by = by.map(|by| Caller::of(by.made.caller, by.id, false));
-                closed::note(&entry, with_context, by.as_ref());
-            }
-        }
-        if [kind::OPENED_MEMORY, kind::OPENED_POINTER].contains(&entry.kind) {
-            uses::forget(entry.address);
-        }
-        reclaim::let_go(export, entry.fingerprint);
-    }
-}
-
-/// What was exported is gone: its entry stays while others have it open, and where rules are checked, which ask what
-/// became of it.
-fn ended(kind: u32, fingerprint: u64, how: u32, by: &Closer) {
-    let Some(export) = live::find(handle_key(kind, fingerprint)) else { return };
-    let is_memory = [kind::EXPORTED_MEMORY, kind::EXPORTED_POINTER].contains(&kind);
-    let entry = if is_memory { export.read() } else { None };
-    entry.iter().for_each(|entry| uses::forget(entry.address));
-    if is_checked()
-        && let Some(entry) = entry
-    {
-        gone(EndKind::Freed, how & spec::ended::WITH_CONTEXT != 0, &entry, by);
-    }
-    // Who has ended is counted as well.
-    let open = if export.is_open() { importers(kind, fingerprint) } else { None };
-    let (is_open, while_open) = (open.is_some(), open.is_some_and(|open| open.running > 0));
-    let how = how | spec::ended::ENDED | if while_open { spec::ended::WHILE_OPEN } else { 0 };
-    export.set_ended_at(clock::now());
-    export.change(|uses| Some(Uses { ended: how as u16, ..uses }));
-    if is_open && how & spec::ended::WITH_CONTEXT == 0 {
-        live::note_freed();
-    }
-    if !is_open && !is_checked() {
-        export.free();
-    }
-}
-
-/// Access to a peer context was switched on.
-fn enabled(object: Object, peer: u64, made: &CallOrigin) {
-    let (context, kind) = (questions::context(), kind::opened(object));
-    let key = own_key(live::own(), kind, context, peer);
-    // One that is being switched off is not counted.
-    if live::find_where(key, live::Place::is_open).is_some() {
-        return;
-    }
-    let mut entry = entry(kind, key, made);
-    (entry.address, entry.peer, entry.count) = (context, peer, 1);
-    entry.peer_uuid = questions::uuid(questions::device_of(peer));
-    reclaim::insert(entry);
-}
-
-/// Ends whatever of this process went with a context.
-fn all_ended(context: u64, by: &Closer) {
-    live::each_own(|place| {
-        let Some(entry) = place.read().filter(|_| place.ends_with(context)) else { return };
-        if kind::exported_object(entry.kind).is_some() {
-            // What had ended before, with another context at this address, stays as it is.
-            if entry.ended == 0 {
-                forget_owned(&entry);
-                ended(entry.kind, entry.fingerprint, spec::ended::WITH_CONTEXT, by);
-            }
-        } else {
-            give_up(&place, true, Some(by));
-        }
-    });
 }
 
 #[cfg(test)]

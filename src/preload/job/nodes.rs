@@ -1,10 +1,10 @@
-//! The shared memory that executable graphs use.
+//! Finds the shared memory that executable graphs use.
 
 use super::uses;
 use crate::driver::graphs::{Part, shared};
 use cupeer_spec::record::slot::nodes::{MOST, Range};
 
-/// Whether a node of an executable graph uses shared memory.
+/// Returns true if a node of an executable graph uses shared memory.
 #[inline]
 pub fn use_shared(exec: u64) -> bool {
     uses::has_any() && shared::uses_any(exec, uses::version(), uses::is_shared)
@@ -17,7 +17,7 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// `None` if there is no such memory, or the graph may do more than copies, memsets, and kernels.
+    /// Reads them from an executable graph. `None` if it uses no such memory, or if it may do more than copies, memsets, and kernels.
     pub fn of(exec: u64) -> Option<Nodes> {
         let mut all = Nodes { words: [0; 1 + 3 * MOST], length: 1 };
         all.words[0] = shared::each(exec, &mut |it| {
@@ -29,12 +29,12 @@ impl Nodes {
         Some(all)
     }
 
-    /// Whether nobody learns anything by its work.
+    /// Returns true if the graph has no flags.
     pub fn are_plain(&self) -> bool {
         self.words[0] == 0
     }
 
-    /// Hands them over as a record has them.
+    /// Passes them to `work` as a record stores them.
     pub fn with_bytes(&self, work: impl FnOnce(&[u8])) {
         work(self.words.map(u64::to_le_bytes)[..self.length].as_flattened());
     }

@@ -1,9 +1,9 @@
-//! Tracks which streams have used shared memory without anybody knowing yet that this is done, and which events were recorded behind
-//! such work. What orders other work behind that, or learns that it is done, is recorded.
+//! Tracks the streams with pending work on shared memory, and the events that were recorded behind such work. Calls that order other
+//! work behind it, or that wait for it, are recorded.
 //!
-//! Times are those of the record's clock. All that a stream was given before a synchronization began is done when that returns. So
-//! a stream has work pending if it was used after the start of the last call that waited for it. Nothing is locked on the way of a
-//! call, and only calls that are recorded write here, each to the line of its stream.
+//! Times are those of the record's clock. When a synchronization returns, all work that was given to the stream before it began is
+//! done. So a stream has pending work if it used shared memory after the start of the last call that waited for it. The path of a
+//! call takes no lock, and only recorded calls write here, each to the cache line of its stream.
 
 use crate::sys::arch::thread;
 use crate::sys::handles::{Blank, Handles};
@@ -12,34 +12,34 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
-/// So many streams are known at once.
+/// The most streams that are tracked at once.
 const MOST: usize = 128;
-/// So many events are.
+/// The most events that are tracked.
 const MOST_EVENTS: usize = 4096;
-/// In the place of a stream that has ended.
+/// The name in the place of a stream that has ended.
 const ENDED: u64 = 1;
-/// In a place that is being written.
+/// The name in a place that is being written.
 const TAKEN: u64 = 2;
 
-/// A stream.
+/// A stream that has used shared memory.
 #[repr(align(64))]
 pub struct Stream {
     context: AtomicU64,
     /// The thread that used it first.
     user: AtomicUsize,
-    /// When that thread last gave it what matters. By itself, because one that alone writes needs no locked instruction.
+    /// The time when that thread last gave it work on shared memory. Separate, because a single writer needs no locked instruction.
     used: AtomicU64,
-    /// When another thread did.
+    /// The time when another thread did.
     used_by_others: AtomicU64,
-    /// What it was given up to then is known to be done.
+    /// All work that it was given up to this time is done.
     done: AtomicU64,
-    /// Up to then it is recorded that a kernel came behind that.
+    /// The time of the last recorded kernel behind that work.
     launched: AtomicU64,
-    /// Its flags and one; 0 if nobody asked for them.
+    /// Its flags plus one; 0 before a query.
     flags: AtomicU32,
 }
 
-/// The names of the streams, by themselves because each call looks through them.
+/// The names of the streams, apart from the rest because each call searches them.
 static NAMES: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
 static STREAMS: [Stream; MOST] = [const {
     Stream {
@@ -52,16 +52,16 @@ static STREAMS: [Stream; MOST] = [const {
         flags: AtomicU32::new(0),
     }
 }; MOST];
-/// So many places were ever taken.
+/// The number of places that were ever taken.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// An event.
+/// An event that was recorded behind such work, or that is shared.
 struct Event {
-    /// When it was last recorded behind what matters; 0 if it was not.
+    /// The time when it was last recorded behind pending work; 0 if it was not.
     recorded: AtomicU64,
     /// The name of the stream.
     stream: AtomicU64,
-    /// Other processes have it, too.
+    /// True if other processes may have it, too.
     is_shared: AtomicBool,
 }
 
@@ -73,7 +73,7 @@ impl Blank for Event {
 
 static EVENTS: Handles<Event, MOST_EVENTS> = Handles::new();
 
-/// The name of the default stream of a context: the thread's own one, or the one of all threads. No handle is odd.
+/// Returns the name of the default stream of a context: that of a thread, or of all threads. It is odd, as no handle is.
 pub fn default_stream(context: u64, thread: Option<usize>) -> u64 {
     match thread {
         Some(thread) => context ^ (thread as u64).rotate_left(16) | 3,
@@ -81,21 +81,22 @@ pub fn default_stream(context: u64, thread: Option<usize>) -> u64 {
     }
 }
 
-/// Whether any stream was ever given what matters.
+/// Returns true if any stream ever used shared memory.
 #[inline(always)]
 pub fn has_any() -> bool {
     COUNT.load(Relaxed) != 0
 }
 
-/// The same of events.
+/// Returns true if any event is tracked.
 #[inline(always)]
 pub fn has_events() -> bool {
     EVENTS.has_any()
 }
 
 impl Stream {
-    /// If two threads come at once, the earlier time may stay: then more is recorded, and no instruction waits for all stores before it.
-    fn is_done(&self, since: u64) {
+    /// Notes that all work up to a time is done. If two threads do so at once, the earlier time may stay, and more calls are recorded. An
+    /// exact maximum would need an instruction that waits for all stores before it.
+    fn note_done(&self, since: u64) {
         if self.done.load(Relaxed) < since {
             self.done.store(since, Relaxed);
         }
@@ -110,7 +111,7 @@ impl Stream {
     }
 
     #[inline(always)]
-    fn is_used(&self, end: u64) {
+    fn note_use(&self, end: u64) {
         if self.user.load(Relaxed) != thread().addr() {
             self.used_by_others.fetch_max(end, Relaxed);
         } else if self.used.load(Relaxed) < end {
@@ -123,38 +124,39 @@ fn all() -> impl Iterator<Item = (&'static AtomicU64, &'static Stream)> {
     NAMES.iter().zip(&STREAMS).take(COUNT.load(Acquire))
 }
 
+/// Returns a stream that has used shared memory.
 #[inline]
-fn find(name: u64) -> Option<&'static Stream> {
+pub fn known(name: u64) -> Option<&'static Stream> {
     all().find(|(known, _)| known.load(Acquire) == name).map(|(_, stream)| stream)
 }
 
-/// Whether a stream has work pending.
+/// Returns true if a stream has pending work.
 #[inline]
 pub fn is_pending(name: u64) -> bool {
-    find(name).is_some_and(Stream::is_pending)
+    known(name).is_some_and(Stream::is_pending)
 }
 
-/// Whether any stream has.
+/// Returns true if any stream has pending work.
 pub fn is_any_pending() -> bool {
     all().any(|(name, stream)| name.load(Relaxed) > TAKEN && stream.is_pending())
 }
 
-/// Whether a stream has, and it is not recorded yet that a kernel came behind it.
+/// Returns true if a stream has pending work, and no kernel behind it is recorded yet.
 pub fn is_to_launch(name: u64) -> bool {
-    find(name).is_some_and(|it| it.is_pending() && it.launched.load(Relaxed) < it.last_used())
+    known(name).is_some_and(|it| it.is_pending() && it.launched.load(Relaxed) < it.last_used())
 }
 
-/// A kernel came behind it.
+/// Notes that a kernel behind the pending work of a stream is recorded.
 pub fn launched(name: u64, end: u64) {
-    find(name).into_iter().for_each(|stream| stream.launched.store(end, Relaxed));
+    known(name).into_iter().for_each(|stream| stream.launched.store(end, Relaxed));
 }
 
-/// A stream was given what matters. Returns nothing if there is no room for it.
+/// Notes that a stream was given work on shared memory. Returns the stream; `None` if there is no room for it.
 #[inline]
 pub fn used(name: u64, context: u64, end: u64) -> Option<&'static Stream> {
-    match find(name) {
+    match known(name) {
         Some(stream) => {
-            stream.is_used(end);
+            stream.note_use(end);
             Some(stream)
         }
         None => add(name, context, end),
@@ -183,17 +185,12 @@ fn add(name: u64, context: u64, end: u64) -> Option<&'static Stream> {
     None
 }
 
-/// A stream that was given what matters.
-pub fn known(name: u64) -> Option<&'static Stream> {
-    find(name)
-}
-
-/// The flags of a stream. `ask` is called if they are not known yet.
+/// Returns the flags of a stream, from `query` if they are not known yet.
 #[inline]
-pub fn flags(known: Option<&Stream>, ask: impl FnOnce() -> u32) -> u32 {
+pub fn flags(known: Option<&Stream>, query: impl FnOnce() -> u32) -> u32 {
     match known.map_or(0, |stream| stream.flags.load(Relaxed)) {
         0 => {
-            let flags = ask();
+            let flags = query();
             known.into_iter().for_each(|stream| stream.flags.store(flags + 1, Relaxed));
             flags
         }
@@ -201,48 +198,49 @@ pub fn flags(known: Option<&Stream>, ask: impl FnOnce() -> u32) -> u32 {
     }
 }
 
-/// What a stream was given before is done. Returns the stream.
+/// Notes that all work that a stream was given before is done. Returns the stream.
 #[inline]
 pub fn done(name: u64, since: u64) -> Option<&'static Stream> {
-    find(name).inspect(|stream| stream.is_done(since))
+    known(name).inspect(|stream| stream.note_done(since))
 }
 
-/// What all streams of a context were given before is done.
+/// Notes that all work that the streams of a context were given before is done.
 pub fn all_done(context: u64, since: u64) {
     let is_of = |stream: &&Stream| stream.context.load(Relaxed) == context;
-    all().map(|(_, stream)| stream).filter(is_of).for_each(|stream| stream.is_done(since));
+    all().map(|(_, stream)| stream).filter(is_of).for_each(|stream| stream.note_done(since));
 }
 
-/// A stream has ended.
+/// Notes that a stream has ended.
 pub fn ended(name: u64) {
     all().filter(|(known, _)| known.load(Relaxed) == name).for_each(|(known, _)| known.store(ENDED, Release));
 }
 
-/// Whether waiting for an event is waiting for what matters.
+/// Returns true if an event may be recorded behind work on shared memory.
 #[inline]
 pub fn is_event_pending(event: u64) -> bool {
     EVENTS.find(event).is_some_and(|it| it.is_shared.load(Relaxed) || it.recorded.load(Relaxed) != 0)
 }
 
-/// An event was recorded in a stream. Returns false if there is no room for it.
+/// Notes that an event was recorded in a stream. Returns false if there is no room for it.
 pub fn recorded(event: u64, stream: u64, is_pending: bool, since: u64) -> bool {
-    let time = if is_pending { since } else { 0 };
-    let write = |known: &Event| {
-        known.stream.store(stream, Relaxed);
-        known.recorded.store(time, Relaxed);
-    };
-    if let Some(known) = EVENTS.find(event) {
-        write(known);
-        return true;
-    }
-    EVENTS.note(event, |known| {
-        known.is_shared.store(false, Relaxed);
-        write(known);
-    });
-    EVENTS.find(event).is_some()
+    let Some(known) = find_or_add_event(event) else { return false };
+    known.stream.store(stream, Relaxed);
+    known.recorded.store(if is_pending { since } else { 0 }, Relaxed);
+    true
 }
 
-/// What came before the last record of an event is done.
+/// Returns an event, after adding it if it is new. `None` if there is no room for it.
+fn find_or_add_event(event: u64) -> Option<&'static Event> {
+    EVENTS.find(event).or_else(|| {
+        EVENTS.note(event, |known| {
+            known.recorded.store(0, Relaxed);
+            known.is_shared.store(false, Relaxed);
+        });
+        EVENTS.find(event)
+    })
+}
+
+/// Notes that all work before the last record of an event is done.
 pub fn event_done(event: u64) {
     let Some(known) = EVENTS.find(event) else { return };
     match known.recorded.swap(0, Relaxed) {
@@ -251,18 +249,14 @@ pub fn event_done(event: u64) {
     };
 }
 
-/// An event was exported, or opened.
-pub fn is_shared(event: u64) {
-    match EVENTS.find(event) {
-        Some(known) => known.is_shared.store(true, Relaxed),
-        None => EVENTS.note(event, |known| {
-            known.recorded.store(0, Relaxed);
-            known.is_shared.store(true, Relaxed);
-        }),
+/// Notes that an event was exported or opened.
+pub fn note_shared(event: u64) {
+    if let Some(known) = find_or_add_event(event) {
+        known.is_shared.store(true, Relaxed);
     }
 }
 
-/// An event is about to end.
+/// Notes that an event is about to end.
 pub fn event_ends(event: u64) {
     EVENTS.forget(event);
 }
@@ -272,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stream_is_pending_until_somebody_has_waited_for_it() {
+    fn a_stream_is_pending_until_a_call_waits_for_it() {
         let (stream, other, context) = (0x7000, 0x7100, 0x9000);
         assert!(used(stream, context, 10).is_some() && is_pending(stream) && !is_pending(other));
         done(stream, 5);
@@ -293,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_an_event_waits_for_the_stream_as_it_was() {
+    fn waiting_for_an_event_waits_for_the_work_before_it() {
         let (stream, event) = (0x7200, 0x8000);
         assert!(used(stream, 0x9100, 10).is_some() && recorded(event, stream, true, 15));
         assert!(used(stream, 0x9100, 20).is_some() && is_event_pending(event));
@@ -302,7 +296,7 @@ mod tests {
         assert!(recorded(event, stream, true, 25));
         event_done(event);
         assert!(!is_pending(stream));
-        is_shared(event);
+        note_shared(event);
         event_done(event);
         assert!(is_event_pending(event), "others record it, too");
         event_ends(event);

@@ -1,4 +1,4 @@
-//! The identity of this process for the other processes of its job.
+//! The identity of this process in the live table, for the other processes of its job.
 
 use super::directory::Directory;
 use crate::sys::line::Short;
@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use cupeer_spec::record::begun::{self, Begun};
 use cupeer_spec::record::{FileName, Header};
 
-/// What names it: see the fields of [`Header`].
+/// Identifies a process, like the fields of [`Header`] with these names.
 #[derive(Clone, Copy, Default)]
 pub struct Identity {
     pub pid: u32,
@@ -21,7 +21,7 @@ static IMAGE: AtomicU32 = AtomicU32::new(0);
 pub(super) static PID_NS: AtomicU64 = AtomicU64::new(0);
 static STARTED: AtomicU64 = AtomicU64::new(0);
 
-/// It; all zero before it has a record.
+/// Returns the identity of this process; all zero before it has a record.
 pub fn identity() -> Identity {
     Identity {
         pid: PID.load(Relaxed),
@@ -31,21 +31,21 @@ pub fn identity() -> Identity {
     }
 }
 
-/// Its pid namespace; 0 where that is not known.
+/// Returns the pid namespace of this process; 0 if that is not known.
 pub fn pid_namespace() -> u64 {
     PID_NS.load(Relaxed)
 }
 
-/// What tells this program of this process from later ones, for the live table.
+/// The start of this program's stack, which tells it from programs that this process executes later.
 static STACK: AtomicU32 = AtomicU32::new(0);
 
-/// Where the stack of this program began, as [`life::look`] sees it of others.
+/// Returns the start of this program's stack, as [`life::read_state`] reads it for other processes.
 pub fn stack() -> u32 {
     STACK.load(Relaxed)
 }
 
-/// Says in the folder of the host that this process has begun, whose record has no name yet. Where that cannot be said, a
-/// process that shares nothing is not counted.
+/// Adds this process, whose record has no name yet, to the list in the folder of the host. If that fails and the process shares
+/// nothing, it is not counted.
 pub fn announce(header: &Header, directory: &Directory) {
     let Header { boot_id, pid_ns, pid, started, image, uid, .. } = *header;
     let file = Short::<96>::new(format_args!("{}", FileName { boot_id, pid_ns, pid, started, image }));
@@ -58,12 +58,12 @@ pub fn announce(header: &Header, directory: &Directory) {
     let _ = directory.in_folder(|folder| folder.add_line(begun::FILE, line.text().as_bytes()));
 }
 
-/// Looks at what others shall know of this process, whose record begins with `header`.
+/// Reads the identity of this process for the live table. `header` is that of its record.
 pub fn introduce(header: &Header) {
     PID.store(header.pid, Relaxed);
     IMAGE.store(header.image, Relaxed);
     PID_NS.store(header.pid_ns, Relaxed);
     STARTED.store(header.started, Relaxed);
     environment::find_ranks();
-    STACK.store(life::look(header.pid).map_or(0, |seen| seen.stack), Relaxed);
+    STACK.store(life::read_state(header.pid).map_or(0, |seen| seen.stack), Relaxed);
 }

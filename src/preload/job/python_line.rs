@@ -1,4 +1,4 @@
-//! The line of Python that tells who made a call.
+//! Finds the Python line that made a call.
 
 use crate::settings;
 use crate::sys::line::Short;
@@ -15,11 +15,11 @@ pub struct SourceLine {
 }
 
 impl SourceLine {
-    /// Hands over that line, beside the program's stack, which may be small.
-    pub fn look(work: impl FnOnce(&SourceLine)) {
+    /// Passes the line of this thread's call to `work`. The lines are in memory of their own, because the program's stack may be small.
+    pub fn with_user_line(work: impl FnOnce(&SourceLine)) {
         let size = size_of::<[SourceLine; 2]>();
         let Ok(place) = pages::new(size, 0) else { return };
-        // SAFETY: new memory, all zero, which is two empty lines. It is unmapped when nobody uses it any more.
+        // SAFETY: new memory, all zero, which is two empty lines. It is unmapped after the last use.
         unsafe {
             if let Some(line) = SourceLine::of_user(&mut *place.cast()) {
                 work(line);
@@ -28,11 +28,11 @@ impl SourceLine {
         }
     }
 
-    /// The line of this thread that tells who made a call: the user's own before one of a library. The places are for it and
-    /// for the innermost one.
+    /// Returns the line of this thread that made a call: the user's own rather than one of a library. `places` holds it and the innermost
+    /// line.
     pub fn of_user(places: &mut [SourceLine; 2]) -> Option<&SourceLine> {
         let [best, innermost] = places;
-        let mut standing = None;
+        let mut best_rank = None;
         if settings::get().python {
             python::each_frame(
                 MOST_FRAMES,
@@ -45,18 +45,18 @@ impl SourceLine {
                         line: frame.line,
                     };
                     let this = line();
-                    if standing.is_none() {
+                    if best_rank.is_none() {
                         *innermost = line();
                     }
-                    let stands = Origin::of(this.file.text()).standing(Origin::of(innermost.file.text()));
-                    if standing.is_none_or(|before| before < stands) {
-                        standing = Some(stands);
+                    let rank = Origin::of(this.file.text()).standing(Origin::of(innermost.file.text()));
+                    if best_rank.is_none_or(|before| before < rank) {
+                        best_rank = Some(rank);
                         *best = this;
                     }
-                    standing < Some(Origin::BEST)
+                    best_rank < Some(Origin::BEST)
                 },
             );
         }
-        standing.map(|_| &*best)
+        best_rank.map(|_| &*best)
     }
 }

@@ -1,8 +1,7 @@
-//! Adds entries to the live table, and reclaims others before it grows: tombstones, and entries of processes that
-//! ended.
+//! Adds entries to the live table, and reclaims others before it grows: tombstones, and entries of processes that ended.
 //!
-//! This module decides which entries may be given up, and in which order. Entries that findings need go last: only
-//! they show that an exporter exited.
+//! This module decides which entries may be given up, and in which order. Entries that findings need go last, because
+//! only they show that an exporter exited.
 
 use super::live::{self, Place, Room};
 use super::process::pid_namespace;
@@ -11,52 +10,48 @@ use crate::sys::life::{self, Life};
 use cupeer_spec::record::Header;
 use cupeer_spec::record::live::{Entry, Uses, claimant, handle_key, kind, owner, pid_in};
 
-/// What may be given up, from the cheapest on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// The entries that may be given up, with the cheapest search first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
 pub enum Effort {
-    /// Nothing: where somebody has left a place, it is free.
+    /// None: only free places are used.
     Free,
-    /// What ended and nobody has open, which only explains why it can be opened no more.
+    /// Exports that ended and that no process has open. They only explain why a later open fails.
     Tombstones,
-    /// What processes had open or switched on that are certainly gone, and what they were filling or giving up when they
-    /// died.
-    Openings,
-    /// What they had exported, and nobody has open.
+    /// Opened objects and enabled access of processes that have certainly ended, and places that these had claimed.
+    Opened,
+    /// Exports of such processes that no process has open.
     Exports,
-    /// All that again, with a closer look at who has ended, and at who of those who had it open.
-    Looked,
+    /// All of these, after a closer check if their processes, and those that have the exports open, have ended.
+    Checked,
 }
 
 impl Effort {
-    /// All of these.
     pub const ALL: [Effort; 5] =
-        [Effort::Free, Effort::Tombstones, Effort::Openings, Effort::Exports, Effort::Looked];
+        [Effort::Free, Effort::Tombstones, Effort::Opened, Effort::Exports, Effort::Checked];
 
-    /// Gives up what is in a place, if that may be.
-    pub fn make(self, room: Room, own_pid_ns: u64) {
+    /// Gives up the entry in a place, if that is allowed.
+    pub fn clear(self, room: Room, own_pid_ns: u64) {
         if self == Effort::Free {
             return;
         }
         let Some(place) = room.entry() else {
-            if self != Effort::Tombstones {
+            if self >= Effort::Opened {
                 reclaim(room, own_pid_ns);
             }
             return;
         };
-        if place.is_own() && self != Effort::Tombstones {
-            return;
-        }
         let is_export = kind::exported_object(place.kind()).is_some();
         let (pid, pid_ns) = place.process();
         let is_gone = || pid_ns == own_pid_ns && own_pid_ns != 0 && !life::exists(pid);
         let may = match self {
             Effort::Free => false,
             Effort::Tombstones => place.is_tombstone(),
-            Effort::Openings => !is_export && is_gone(),
+            _ if place.is_own() => false,
+            Effort::Opened => !is_export && is_gone(),
             Effort::Exports => is_export && !place.is_open() && is_gone(),
-            Effort::Looked => {
+            Effort::Checked => {
                 let is_open = is_export && place.is_open() && has_importer(&place, own_pid_ns);
-                !is_open && place.read().is_some_and(|entry| life::of(&entry, own_pid_ns) == Life::Gone)
+                !is_open && place.read().is_some_and(|entry| life::of_entry(&entry, own_pid_ns) == Life::Gone)
             }
         };
         if may {
@@ -65,16 +60,16 @@ impl Effort {
     }
 }
 
-/// Gives up what a process was filling or giving up when it died. One of another pid namespace may be alive.
+/// Frees a place that a process had claimed when it died. A process of another pid namespace may be alive.
 fn reclaim(room: Room, own_pid_ns: u64) {
-    let Some(claimed) = room.claimed() else { return };
+    let Some(claimed) = room.0.claimed() else { return };
     let pid = pid_in(claimed);
     if own_pid_ns != 0 && owner(claimed) == claimant(own_pid_ns, pid) && !life::exists(pid) {
         room.reclaim(claimed);
     }
 }
 
-/// Gives an entry up.
+/// Gives up an entry, and counts its object as closed.
 fn give_up(place: &Place) {
     let Some(entry) = place.read() else { return };
     if place.free()
@@ -84,7 +79,7 @@ fn give_up(place: &Place) {
     }
 }
 
-/// One importer less.
+/// Subtracts one from the number of opens of an export.
 pub fn let_go(kind: u32, fingerprint: u64) {
     let Some(export) = live::find(handle_key(kind, fingerprint)) else { return };
     export.change(|uses| Some(Uses { count: uses.count.checked_sub(1)?, ..uses }));
@@ -93,31 +88,31 @@ pub fn let_go(kind: u32, fingerprint: u64) {
     }
 }
 
-/// Whether anybody who may run has an export open.
+/// Returns true if a process that may run has an export open.
 fn has_importer(export: &Place, own_pid_ns: u64) -> bool {
     let (export_kind, fingerprint) = (export.kind(), export.origin().0);
     let mut found = false;
     live::each(|place| {
-        let is_opening = kind::export_of(place.kind()) == Some(export_kind);
-        if !found && is_opening && place.origin().0 == fingerprint {
+        let is_opened = kind::export_of(place.kind()) == Some(export_kind);
+        if !found && is_opened && place.origin().0 == fingerprint {
             let entry = place.read().filter(|entry| {
                 kind::export_of(entry.kind) == Some(export_kind) && entry.fingerprint == fingerprint
             });
-            found = entry.is_some_and(|entry| life::of(&entry, own_pid_ns) != Life::Gone);
+            found = entry.is_some_and(|entry| life::of_entry(&entry, own_pid_ns) != Life::Gone);
         }
     });
     found
 }
 
-/// Gives up what programs had open that this process executed before this one, and what they were filling or giving up
-/// when they came to their end. That they had exported something stays.
+/// Gives up the opened objects of programs that this process executed before this one, and the places that these had claimed. Their
+/// exports stay.
 pub fn forget_earlier_images(header: &Header) {
     if header.image == 0 {
         return;
     }
     let own = claimant(header.pid_ns, header.pid);
     live::each_room(|room| {
-        if let Some(claimed) = room.claimed().filter(|claimed| owner(*claimed) == own) {
+        if let Some(claimed) = room.0.claimed().filter(|claimed| owner(*claimed) == own) {
             room.reclaim(claimed);
         }
     });
@@ -133,16 +128,16 @@ pub fn forget_earlier_images(header: &Header) {
     });
 }
 
-/// Adds an entry, whose word is filled in here. Says whether there was room.
+/// Adds an entry, after setting its word. Returns false if there is no room.
 pub fn insert(entry: Entry) -> bool {
     let own_pid_ns = pid_namespace();
     loop {
         let count = live::segment_count();
-        // What is of use to nobody makes room before the table grows.
+        // Useless entries are given up before the table grows.
         for (effort, k) in Effort::ALL.into_iter().flat_map(|effort| (0..count).map(move |k| (effort, k))) {
             let Some(segment) = live::segment(k) else { return false };
             for room in live::rooms(segment, k, entry.key) {
-                effort.make(room, own_pid_ns);
+                effort.clear(room, own_pid_ns);
                 if room.fill(&entry) {
                     return true;
                 }
@@ -166,12 +161,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_is_not_mistaken_for_what_came_after_it() {
+    fn an_entry_is_not_mistaken_for_a_later_one_in_its_place() {
         with_table(|| {
             assert!(insert(entry(7, 1000)));
             let found = live::find(7).expect("the entry");
             assert_eq!(found.read().map(|entry| (entry.pid, entry.count)), Some((1000, 1)));
-            // Its process gives it up, and another one takes the place, for the same key.
+            // Its process gives it up, and another one takes the place with the same key.
             assert!(found.free() && !found.free());
             be(1001);
             assert!(insert(entry(7, 1001)));
@@ -180,7 +175,7 @@ mod tests {
                     && !found.is_there()
                     && found.is_own() != live::find(7).unwrap().is_own()
             );
-            // Nor is anything counted there, or given up.
+            // Through the old place, nothing can be counted or given up.
             let more = |place: &Place| place.change(|uses| Some(Uses { count: uses.count + 1, ..uses }));
             assert!(more(&found).is_none() && !found.free());
             let now = live::find(7).expect("the other one");
@@ -190,18 +185,18 @@ mod tests {
     }
 
     #[test]
-    fn what_the_dead_have_claimed_is_taken_again() {
+    fn places_that_dead_processes_claimed_are_reclaimed() {
         let mut child = std::process::Command::new("true").spawn().expect("a child");
         let dead = child.id();
         child.wait().expect("its end");
-        // Alive, of another namespace, and dead.
+        // One alive, two of other namespaces, and one dead.
         for (pid_ns, pid, is_room) in
             [(1, std::process::id(), false), (2, dead, false), (0, dead, false), (1, dead, true)]
         {
             with_table(|| {
                 let segment = live::segment(0).expect("a segment");
                 for room in live::rooms(segment, 0, 7) {
-                    assert!(room.claim(claimant(pid_ns, pid)).is_some());
+                    assert!(room.0.claim(claimant(pid_ns, pid)).is_some());
                 }
                 assert_eq!(insert(entry(7, 1000)), is_room, "{pid_ns} {pid}");
                 assert_eq!(live::find(7).is_some(), is_room);

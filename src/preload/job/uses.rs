@@ -1,7 +1,7 @@
-//! Watches the memory that this process shares or has opened: what uses it is recorded, and what orders these uses.
+//! Watches the memory that this process shares or has opened. Calls that use it, or that order these uses, are recorded.
 //!
-//! Every copy asks [`may_be_shared`], which takes two loads. Nothing is locked: a range that is written while somebody reads it is
-//! found at the next use.
+//! Every copy calls [`may_be_shared`], which takes two loads. There is no lock: if a range is written during a read, the next use
+//! finds it.
 
 use crate::resolve::needs::Needs;
 use crate::resolve::traced;
@@ -10,9 +10,9 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// So many ranges are watched; the next one takes the place of the oldest.
+/// The most ranges that are watched; the next one takes the place of the oldest.
 const MOST: usize = 256;
-/// So many bits tell granules of 2 MiB apart, by their addresses.
+/// The number of bits for granules of 2 MiB.
 const GRANULES: usize = 1 << 15;
 const GRANULE_SHIFT: u32 = 21;
 
@@ -22,15 +22,15 @@ struct Range {
 }
 
 static RANGES: [Range; MOST] = [const { Range { start: AtomicU64::new(0), end: AtomicU64::new(0) } }; MOST];
-/// How many were ever watched.
+/// The number of ranges that were ever watched.
 static COUNT: AtomicU32 = AtomicU32::new(0);
 static HAS_ANY: AtomicBool = AtomicBool::new(false);
-/// Increases when a range is watched, or is not any more.
+/// Increases when a range is added or forgotten.
 static VERSION: AtomicU32 = AtomicU32::new(0);
-/// A bit for each granule that a range has an address in.
+/// A bit for each granule in which a range has an address.
 static BITS: [AtomicU64; GRANULES / 64] = [const { AtomicU64::new(0) }; GRANULES / 64];
 
-/// The range that was watched last in each granule, for a first look.
+/// The range that was added last in each granule, which is checked first.
 static LAST: [AtomicU8; 1024] = [const { AtomicU8::new(0) }; 1024];
 
 fn last(address: u64) -> &'static AtomicU8 {
@@ -46,7 +46,7 @@ fn ranges() -> &'static [Range] {
     &RANGES[..MOST.min(COUNT.load(Relaxed) as usize)]
 }
 
-/// Watches so many bytes from an address on.
+/// Watches so many bytes at an address.
 pub fn watch(start: u64, bytes: u64) {
     let end = start.saturating_add(bytes);
     if bytes == 0 || ranges().iter().any(|range| range.has(start) && range.end.load(Relaxed) == end) {
@@ -70,32 +70,33 @@ pub fn watch(start: u64, bytes: u64) {
     traced::wake(Needs::Event);
 }
 
-/// Does not watch any more what begins there: it is not shared now.
+/// Stops watching the range that begins at an address, because it is no longer shared.
 pub fn forget(start: u64) {
-    let is_it = |range: &&Range| range.start.load(Relaxed) == start;
-    ranges().iter().filter(is_it).for_each(|range| range.end.store(0, Relaxed));
+    for range in ranges().iter().filter(|range| range.start.load(Relaxed) == start) {
+        range.end.store(0, Relaxed);
+    }
     VERSION.fetch_add(1, Release);
 }
 
-/// A number that is another one when other ranges are watched.
+/// Returns a number that changes with the watched ranges.
 #[inline]
 pub fn version() -> u32 {
     VERSION.load(Acquire)
 }
 
-/// Whether any memory is watched, or was.
+/// Returns true if any memory is or was watched.
 #[inline(always)]
 pub fn has_any() -> bool {
     HAS_ANY.load(Relaxed)
 }
 
-/// Whether a use that begins at an address may be one of memory that is shared.
+/// Returns false if a use that begins at an address certainly does not use shared memory.
 #[inline(always)]
 pub fn may_be_shared(address: u64) -> bool {
     has_any() && has_bit(address)
 }
 
-/// The same of one or two addresses.
+/// The same for one or two addresses.
 #[inline(always)]
 pub fn may_any_be_shared(first: u64, second: Option<u64>) -> bool {
     has_any() && (has_bit(first) || second.is_some_and(has_bit))
@@ -113,7 +114,7 @@ impl Range {
     }
 }
 
-/// Whether memory at an address is shared.
+/// Returns true if the memory at an address is shared.
 #[inline(always)]
 pub fn is_shared(address: u64) -> bool {
     may_be_shared(address) && {
@@ -122,7 +123,7 @@ pub fn is_shared(address: u64) -> bool {
     }
 }
 
-/// Whether two addresses are of the same memory that is shared.
+/// Returns true if two addresses are in the same shared memory.
 pub fn are_one(one: u64, other: u64) -> bool {
     ranges().iter().any(|range| range.has(one) && range.has(other))
 }
@@ -132,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_is_watched_until_it_is_shared_no_more() {
+    fn a_range_is_watched_while_it_is_shared() {
         let (start, bytes) = (0x7abc_0000_0000, 3 << GRANULE_SHIFT);
         assert!(!may_be_shared(start));
         watch(start, bytes);

@@ -1,9 +1,8 @@
-//! The few messages that a program prints to stderr for cupeer: one line for each problem that would otherwise go
-//! unnoticed.
+//! Prints messages of cupeer to the program's stderr: one line for each problem that the user would not notice otherwise.
 
 use crate::settings;
 use crate::sys::files;
-use crate::sys::line::{LONGEST, Line, Tame};
+use crate::sys::line::{LONGEST, Line, Sanitized};
 use crate::sys::opened;
 use core::ffi::c_int;
 use core::fmt::{self, Write};
@@ -13,18 +12,18 @@ use core::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
 };
 
-/// Says one line, where stderr is still what it was when the program began.
+/// Prints one line, if stderr is still the same file as when the program began.
 #[cold]
 #[inline(never)]
 pub fn line(text: fmt::Arguments) {
-    let mut line = Tame(Cut(Line::new()));
+    let mut line = Sanitized(Cut(Line::new()));
     let _ = write!(line, "cupeer: {text}");
-    let Tame(Cut(mut line)) = line;
+    let Sanitized(Cut(mut line)) = line;
     let _ = line.push(b"\n");
     paragraph(line.bytes());
 }
 
-/// A line of which the end is left out where it is too long: better than no end of the line.
+/// A line that is cut if it is too long, so that it still ends in a newline.
 struct Cut(Line);
 
 impl Write for Cut {
@@ -34,7 +33,7 @@ impl Write for Cut {
     }
 }
 
-/// A text that may not be UTF-8: what is not, is a replacement character.
+/// A text with a replacement character in place of bytes that are not UTF-8.
 pub struct Text<'a>(pub &'a [u8]);
 
 impl fmt::Display for Text<'_> {
@@ -46,7 +45,7 @@ impl fmt::Display for Text<'_> {
     }
 }
 
-/// What an errno means, in the words of libc: asked itself, it would take the locks of translations.
+/// The description of an errno in the words of the C library, which itself would take the locks of translations.
 pub struct Reason(pub c_int);
 
 impl fmt::Display for Reason {
@@ -90,7 +89,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Says several lines, whole, under the same condition.
+/// Prints several lines at once, under the same condition.
 #[cold]
 #[inline(never)]
 pub fn paragraph(text: &[u8]) {
@@ -100,42 +99,43 @@ pub fn paragraph(text: &[u8]) {
     }
 }
 
-/// Whether this process has met a driver, and what is said when it does; others hear nothing of us.
-static HAS_MET: AtomicBool = AtomicBool::new(false);
+/// True once this process has reached a driver. Other processes print nothing.
+static HAS_REACHED_DRIVER: AtomicBool = AtomicBool::new(false);
+/// A line that is printed then.
 static WAITING: AtomicPtr<&'static str> = AtomicPtr::new(ptr::null_mut());
 
-/// Says one line when the process meets a driver, or at once where it has.
-pub fn when_met(text: &'static &'static str) {
+/// Prints one line when the process reaches a driver, or at once if it has.
+pub fn when_driver_is_reached(text: &'static &'static str) {
     WAITING.store(ptr::from_ref(text).cast_mut(), SeqCst);
-    if HAS_MET.load(SeqCst) {
-        say_what_waits();
+    if HAS_REACHED_DRIVER.load(SeqCst) {
+        print_waiting();
     }
 }
 
-fn say_what_waits() {
+fn print_waiting() {
     // SAFETY: a text that stays, or null.
     if let Some(text) = unsafe { WAITING.swap(ptr::null_mut(), SeqCst).as_ref() } {
         line(format_args!("{text}"));
     }
 }
 
-/// Says what of the settings was not understood, and what waits. Called when the process meets a driver.
+/// Prints the complaints about settings, and the line that waits. Called when the process reaches a driver.
 #[cold]
 #[inline(never)]
-pub fn met() {
+pub fn driver_reached() {
     for complaint in settings::get().complaints() {
         line(format_args!("{complaint}"));
     }
-    HAS_MET.store(true, SeqCst);
-    say_what_waits();
+    HAS_REACHED_DRIVER.store(true, SeqCst);
+    print_waiting();
 }
 
-/// Says one line, the first time that it is asked to say any.
+/// Prints one line the first time that it is called, whatever the line.
 #[cold]
 #[inline(never)]
 pub fn once(text: fmt::Arguments) {
-    static SAID: AtomicBool = AtomicBool::new(false);
-    if !SAID.swap(true, Relaxed) {
+    static IS_PRINTED: AtomicBool = AtomicBool::new(false);
+    if !IS_PRINTED.swap(true, Relaxed) {
         line(text);
     }
 }

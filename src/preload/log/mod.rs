@@ -1,8 +1,8 @@
 //! The log: one line per call.
 //!
-//! The lines travel as `tracing` events to a subscriber of our own (`subscriber`), which formats each into a buffer on
-//! the stack (`line`) and writes it at once (`sink`). We do not use tracing-subscriber's layer inside programs,
-//! because it keeps a buffer in a thread-local with a destructor, and a lock.
+//! The lines are `tracing` events. Our own subscriber (`subscriber`) formats each into a buffer on the stack (`line`) and
+//! writes it at once (`sink`). We do not use tracing-subscriber's layer inside programs, because it has a lock, and a
+//! buffer in a thread-local with a destructor.
 
 pub mod message;
 mod sink;
@@ -14,6 +14,7 @@ use crate::sys::aside::with_room;
 use crate::sys::caller::Caller;
 use crate::sys::clock;
 use crate::sys::line::Short;
+use crate::sys::process::tid;
 use core::fmt::{self, Display, Write};
 use core::sync::atomic::{
     AtomicU32,
@@ -24,36 +25,37 @@ use cupeer_spec::duration::Duration;
 use cupeer_spec::function::{FUNCTION_COUNT, FnId};
 use cupeer_spec::value::{Format, quoted, quoted_inside};
 
-/// A call that is to be logged.
+/// A call to log.
 pub struct Call<'a> {
     pub id: FnId,
-    /// Who called.
+    /// The library that made the call, and the offset in it.
     pub caller: Caller,
-    /// When it was forwarded, in nanoseconds of [`clock::now`].
+    /// The time when it was forwarded, in nanoseconds of [`clock::now`].
     pub started: u64,
-    /// How long the real function took, in nanoseconds.
+    /// The time that the real function took, in nanoseconds.
     pub duration: u64,
     pub result: i32,
+    /// Prints the arguments.
     pub print: &'a dyn Fn(&mut dyn Write, Format) -> fmt::Result,
-    /// What rules of faults have done to it, where one fired.
+    /// The faults that were injected into it.
     pub fault: Option<FaultSummary<'a>>,
 }
 
-/// What rules of faults have done to a call.
+/// The faults that were injected into a call.
 pub struct FaultSummary<'a> {
-    /// Whether the program sees something else than the driver gave.
+    /// True if the program does not see the driver's results.
     pub is_altered: bool,
-    pub deed: &'static str,
+    /// The verb for what they did.
+    pub verb: &'static str,
     pub names: &'a dyn Display,
 }
 
-/// [`BEGUN`] and [`DONE`]: whether the subscriber is in place.
+/// The state of the subscriber: 0, [`BEGUN`], or [`DONE`].
 static STARTED: AtomicU32 = AtomicU32::new(0);
 const BEGUN: u32 = 1;
 const DONE: u32 = 2;
 
-/// Whether there is a log. Who asks first, which is our constructor where no call comes before it, puts the subscriber in
-/// place.
+/// Returns true if there is a log. The first caller sets the subscriber: our constructor, or a call before it.
 pub fn is_on() -> bool {
     if settings::get().log.is_none() {
         return false;
@@ -63,8 +65,8 @@ pub fn is_on() -> bool {
         let _ = tracing::dispatcher::set_global_default(tracing::Dispatch::new(subscriber::Log));
         STARTED.store(DONE, Release);
     }
-    // Another thread may be putting the subscriber in place this very moment. Bounded, because a child
-    // that was forked in that moment would wait for nobody.
+    // Another thread may be setting the subscriber right now. The wait is bounded, because in a child that was forked at
+    // that moment, that thread does not exist.
     for _ in 0..10_000 {
         if STARTED.load(Acquire) == DONE {
             return true;
@@ -75,17 +77,8 @@ pub fn is_on() -> bool {
     false
 }
 
-/// Prints through a closure where `tracing` wants a value.
-struct Printed<'a>(&'a dyn Fn(&mut fmt::Formatter) -> fmt::Result);
-
-impl Display for Printed<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        (self.0)(f)
-    }
-}
-
-/// Sends a line about what happened `ago` nanoseconds ago: when and who, and then what `write` adds, fields in JSON and
-/// words in text. Does nothing where there is no log.
+/// Sends a line about an event `ago` nanoseconds ago: its time and its thread, and then the text that `write` adds, fields in JSON
+/// and words otherwise. Does nothing without a log.
 fn send(ago: u64, write: &dyn Fn(&mut fmt::Formatter, Format) -> fmt::Result) {
     if !is_on() {
         return;
@@ -94,11 +87,10 @@ fn send(ago: u64, write: &dyn Fn(&mut fmt::Formatter, Format) -> fmt::Result) {
     // SAFETY: only this thread and its signal handlers use the block, and the field is atomic, because a signal handler of the
     // thread may log as well.
     let seq = unsafe { (*crate::sys::arch::thread()).logged.fetch_add(1, Relaxed) } + 1;
-    // SAFETY: getpid and gettid have no preconditions. They are asked each time, because a child shares
-    // our memory of them.
-    let (pid, tid) = unsafe { (libc::getpid(), libc::syscall(libc::SYS_gettid)) };
+    // Both ids are read each time, because a child of vfork shares our memory.
+    let (pid, tid) = (std::process::id(), tid());
     let ts_ns = clock::realtime().saturating_sub(ago);
-    let line = Printed(&|f| {
+    let line = fmt::from_fn(|f| {
         if format.json {
             write!(f, "{{\"ts_ns\":{ts_ns},\"pid\":{pid},\"tid\":{tid},\"seq\":{seq},")?;
             write(f, format)?;
@@ -122,21 +114,21 @@ pub fn call(call: &Call) {
     let name = call.id.spec().name();
     let result = call.id.spec().result_name(call.result).unwrap_or(number.text());
     send(clock::now().saturating_sub(call.started), &|f, format| {
-        let args = Printed(&|f| (call.print)(f, format));
-        let caller = Printed(&|f| print_caller(call.caller, f));
+        let args = fmt::from_fn(|f| (call.print)(f, format));
+        let caller = fmt::from_fn(|f| print_caller(call.caller, f));
         if !format.json {
             write!(f, "{name}({args}) = {result} <{}> {caller}", Duration(call.duration))?;
-            return fault.map_or(Ok(()), |fault| write!(f, " ({} {})", fault.deed, fault.names));
+            return fault.map_or(Ok(()), |fault| write!(f, " ({} {})", fault.verb, fault.names));
         }
         let (duration, injected) = (call.duration, fault.is_some_and(|fault| fault.is_altered));
-        // Names of functions, results and rules: nothing in them needs escaping.
+        // Names of functions, results, and faults need no escaping.
         write!(f, "\"function\":\"{name}\",\"args\":{{{args}}},\"result\":\"{result}\",")?;
         write!(f, "\"duration_ns\":{duration},\"caller\":\"{caller}\",\"injected\":{injected}")?;
         fault.map_or(Ok(()), |fault| write!(f, ",\"fault\":\"{}\"", fault.names))
     });
 }
 
-/// Logs a text of the program's. Says whether the line was written.
+/// Logs a mark of the program. Returns true if the line was written.
 pub fn mark(text: &[u8]) -> bool {
     // SAFETY: only this thread and its signal handlers use the block.
     let written = || unsafe { (*crate::sys::arch::thread()).written };
@@ -148,17 +140,17 @@ pub fn mark(text: &[u8]) -> bool {
     written() != before
 }
 
-/// Logs what a rule of faults is about to do to a call that may not return, from wherever that is done.
-pub fn acts(text: fmt::Arguments) {
-    let acting = &|f: &mut fmt::Formatter, format: Format| match format.json {
+/// Logs a fault that is about to be injected into a call, which may not return.
+pub fn fault(text: fmt::Arguments) {
+    let write_fault = &|f: &mut fmt::Formatter, format: Format| match format.json {
         true => write!(f, "\"acts\":\"{text}\""),
         false => write!(f, "fault {text}"),
     };
-    with_room(&mut || send(0, acting));
+    with_room(&mut || send(0, write_fault));
 }
 
-/// Logs that a library's calls go past us.
-pub fn escaped(library: &[u8], way: Bypass) {
+/// Logs that the calls of a library bypass cupeer.
+pub fn bypass(library: &[u8], way: Bypass) {
     send(0, &|f, format| {
         f.write_str(if format.json { "\"escaped\":{\"library\":" } else { "escaped " })?;
         quoted(library, 2048, f)?;
@@ -170,10 +162,10 @@ pub fn escaped(library: &[u8], way: Bypass) {
     });
 }
 
-/// The most patched functions that a line names: a line has one write.
+/// The most patched functions that a line names, because a line is one write.
 const MOST_NAMED: usize = 64;
 
-/// Logs which of our entries a library has patched in place; the library is empty if it is unknown.
+/// Logs the entries of ours that a library patched in place. The library is empty if it is unknown.
 pub fn patched(library: &[u8], functions: &[bool; FUNCTION_COUNT]) {
     send(0, &|f, format| {
         f.write_str(if format.json { "\"patched\":{\"library\":" } else { "patched by " })?;
@@ -197,7 +189,7 @@ pub fn patched(library: &[u8], functions: &[bool; FUNCTION_COUNT]) {
     });
 }
 
-/// Logs what a rule has found: an object in JSON, a paragraph in text.
+/// Logs a finding: an object in JSON, a paragraph otherwise.
 pub fn finding(finding: &str) {
     send(0, &|f, format| {
         f.write_str(if format.json { "\"finding\":" } else { "" })?;
@@ -212,7 +204,7 @@ fn print_caller(caller: Caller, f: &mut fmt::Formatter) -> fmt::Result {
     write!(f, "+{:#x}", caller.offset)
 }
 
-/// The time of day in UTC. Local time would need a lock of libc's.
+/// Writes the time of day in UTC, because local time would need a lock of the C library.
 fn write_time(f: &mut impl Write, ts_ns: u64) -> fmt::Result {
     let seconds = ts_ns / 1_000_000_000;
     let (hours, minutes, seconds) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);

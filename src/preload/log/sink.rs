@@ -1,9 +1,9 @@
 //! The destination of the log lines: an append-only file descriptor that is written to at once, without a lock.
 //!
-//! The descriptor is only ours: for stderr it is a copy with a high number, because programs close and reuse the low
-//! ones. Before each line, the sink checks that the descriptor is still the same file. A forked child opens its own
-//! file if the file is named after the process. If the log cannot be written, the sink prints one message and gives
-//! up: no signal and no error reaches the program.
+//! The descriptor is our own: a copy with a high number, because programs close and reuse low ones. Before each line, the
+//! sink checks that the descriptor is still the same file. A forked child opens its own file if the file is named after
+//! the process. If the log cannot be written, the sink prints one message and gives up: no signal and no error reaches
+//! the program.
 
 use super::{message, status};
 use crate::settings;
@@ -22,29 +22,28 @@ use core::sync::atomic::{
 /// An open log.
 struct Sink {
     file: c_int,
-    /// What file that is: device and inode.
+    /// The device and the inode of the file.
     identity: (u64, u64),
-    /// The process that opened it; 0 where children go on with it.
+    /// The process that opened it; 0 if forked children use it, too.
     pid: u32,
 }
 
-/// The current one. Replaced, never freed: another thread may be writing to it.
+/// The current sink. It is replaced, but never freed, because another thread may be writing to it.
 static SINK: AtomicPtr<Sink> = AtomicPtr::new(ptr::null_mut());
 
 /// The process that gave the log up.
 static GIVEN_UP: AtomicU32 = AtomicU32::new(0);
 
-/// Writes a line, whole. Says whether it could.
+/// Writes a line as a whole. Returns false if that fails.
 pub fn write(line: &[u8]) -> bool {
-    // SAFETY: getpid has no preconditions.
-    let pid = unsafe { libc::getpid() } as u32;
+    let pid = std::process::id();
     if GIVEN_UP.load(Relaxed) == pid {
         return false;
     }
     let written = current(pid).and_then(|sink| match sink {
         Some(sink) => files::write(sink.file, line).map(|()| true),
         None => {
-            // stderr was closed, or is somebody else's file now: nobody is left to talk to.
+            // stderr was closed, or is another file now, so nothing is printed either.
             GIVEN_UP.store(pid, Relaxed);
             Ok(false)
         }
@@ -58,7 +57,7 @@ fn give_up(pid: u32, error: c_int) -> bool {
     if GIVEN_UP.swap(pid, Relaxed) == pid {
         return false;
     }
-    status::log_lost();
+    status::count(|status| &status.log_lost);
     let reason = message::Reason(error);
     match &settings::get().log_file {
         Some(path) => message::line(format_args!(
@@ -72,7 +71,7 @@ fn give_up(pid: u32, error: c_int) -> bool {
     false
 }
 
-/// The sink for this process, opened where there is none or the old one is not ours any more.
+/// Returns the sink of this process, opening one if there is none or the old one is no longer ours.
 fn current(pid: u32) -> Result<Option<&'static Sink>, c_int> {
     let old = SINK.load(Acquire);
     // SAFETY: sinks are never freed.
@@ -96,9 +95,9 @@ fn current(pid: u32) -> Result<Option<&'static Sink>, c_int> {
     }
 }
 
-/// Opens the log. `None` where it goes to stderr and that is closed.
+/// Opens the log. `None` if it goes to stderr and that is closed.
 fn open(pid: u32) -> Result<Option<Sink>, c_int> {
-    // Where stderr is closed, a file that is opened has its number.
+    // If the program closed a standard stream, a file that is opened gets its low number.
     let log_file = &settings::get().log_file;
     let (low, owner) = match log_file {
         Some(path) => {

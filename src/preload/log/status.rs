@@ -12,28 +12,26 @@ use core::sync::atomic::{
 use cupeer_spec::bypass::Bypass;
 use cupeer_spec::status::{ENDED, EXECUTES, MAGIC, NAME, SAID, Status};
 
-/// Counts this process as one that met a driver, once.
+/// Counts this process as one that reached a driver, once.
 pub fn reached() {
     static PID: AtomicU32 = AtomicU32::new(0);
-    // SAFETY: getpid has no preconditions.
-    let pid = unsafe { libc::getpid() } as u32;
+    let pid = std::process::id();
     if PID.swap(pid, Relaxed) != pid {
         count(|status| &status.reached);
     }
 }
 
-/// Counts a library whose calls go past us, or a process of which no call was seen.
-pub fn escaped(way: Bypass) {
+/// Counts a library whose calls bypass cupeer, or a process without any seen call.
+pub fn count_bypass(way: Bypass) {
     count(|status| if way == Bypass::Unseen { &status.unseen } else { &status.escaped });
 }
 
-/// Tells the launcher that we are in the process that it started, and who in front of us takes LD_PRELOAD away from what
-/// this process starts. Called by our constructor; all other processes pay a system call.
+/// Reports to the launcher that the library is in the process that it started, and the name of a process that starts others without
+/// LD_PRELOAD. The constructor calls it; in all other processes, it costs one system call.
 pub fn loaded() {
     let Some(path) = &settings::get().status else { return };
     let is_dropped = !is_preload_named();
-    // SAFETY: getppid has no preconditions.
-    let is_child = launcher(path.to_bytes()) == Some(unsafe { libc::getppid() } as u32);
+    let is_child = launcher(path.to_bytes()) == Some(std::os::unix::process::parent_id());
     if !is_dropped && !is_child {
         return;
     }
@@ -51,13 +49,12 @@ pub fn loaded() {
     });
 }
 
-/// Tells it that the process that it started comes to its end with us. Called when that is so; a process that ends without
-/// has nothing to tell.
+/// Reports that the process that the launcher started exits while the library is loaded.
 pub fn ended() {
     put_end(ENDED);
 }
 
-/// Tells it that the process is about to become another program.
+/// Reports that this process is about to execute another program.
 pub fn executes() {
     put_end(EXECUTES);
 }
@@ -72,30 +69,29 @@ fn put_end(end: u32) {
     }
 }
 
-/// Whether this process is the one that the launcher started, or was forked from it.
+/// True if this process is the one that the launcher started, or was forked from it.
 #[unsafe(link_section = ".data.start")]
 static IS_LAUNCHED: AtomicBool = AtomicBool::new(false);
 
 fn is_launched(status: &Status) -> bool {
-    // SAFETY: getpid has no preconditions.
-    status.launched.load(Relaxed) == unsafe { libc::getpid() } as u32
+    status.launched.load(Relaxed) == std::process::id()
 }
 
-/// The launcher's number, in the path of its page.
+/// Returns the pid of the launcher from the path of its page.
 fn launcher(path: &[u8]) -> Option<u32> {
     let digits = path.strip_prefix(b"/proc/")?.split(|byte| *byte == b'/').next()?;
     core::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// Whether the environment still has us in LD_PRELOAD.
+/// Returns true if LD_PRELOAD in the environment still has the library.
 fn is_preload_named() -> bool {
-    settings::found("LD_PRELOAD").is_some_and(|value| {
+    settings::variable("LD_PRELOAD").is_some_and(|value| {
         let mut elements = value.to_bytes().split(|byte| b" :".contains(byte));
         elements.any(|element| element.ends_with(b"libcupeer.so"))
     })
 }
 
-/// Writes the name of the program, as much of it as the kernel keeps for its process.
+/// Writes the name of the program, cut to the length that the kernel keeps for a process.
 fn put_name(place: &[AtomicU8; NAME]) {
     // SAFETY: the kernel's own text, which ends in NUL, or null.
     let path = unsafe {
@@ -107,19 +103,9 @@ fn put_name(place: &[AtomicU8; NAME]) {
     place.iter().zip(bytes).for_each(|(place, byte)| place.store(byte, Relaxed));
 }
 
-/// Counts a process that had to give up its log.
-pub fn log_lost() {
-    count(|status| &status.log_lost);
-}
-
-/// Counts a process that lost its record, or a part of it.
-pub fn record_lost() {
-    count(|status| &status.record_lost);
-}
-
-/// Returns true if no process of the run has said a line before, by its hash, or if that is unknown.
+/// Returns true if no process of the run has printed the line with this hash before, or if that is unknown.
 pub fn is_new(hash: u64) -> bool {
-    /// How many places are looked at.
+    /// The number of places in which a hash can be.
     const PLACES: usize = 16;
     let (hash, mut is_new) = (hash | 1, true);
     with(|status| {
@@ -138,25 +124,14 @@ pub fn is_new(hash: u64) -> bool {
     is_new
 }
 
-/// Counts a process that goes without a record.
-pub fn unrecorded() {
-    count(|status| &status.unrecorded);
-}
-
-/// Whether a process of this run lost its record, or a part of it.
+/// Returns true if a process of this run lost its record, or a part of it.
 pub fn is_record_lost() -> bool {
     let mut is_lost = false;
     with(|status| is_lost = status.record_lost.load(Relaxed) > 0);
     is_lost
 }
 
-/// Counts a finding that is a warning or an error. Not on the way of a call that is right: it costs some system
-/// calls.
-pub fn found() {
-    count(|status| &status.findings);
-}
-
-/// Counts a call that has failed for want of memory, and wakes the launcher, which looks who has it.
+/// Counts a call that failed because there was too little memory, and wakes the launcher, which finds out which processes have it.
 pub fn exhausted() {
     with(|status| {
         status.exhausted.fetch_add(1, Release);
@@ -166,15 +141,16 @@ pub fn exhausted() {
     });
 }
 
-/// The page; null before it was needed. Mapped for good, because there may be no memory later. No descriptor is kept:
-/// programs close what they do not know.
+/// The page; null before its first use. It stays mapped, because there may be no memory later. Its descriptor is closed, because
+/// programs close descriptors that they do not know.
 static PAGE: AtomicPtr<Status> = AtomicPtr::new(ptr::null_mut());
 
-fn count(which: impl FnOnce(&Status) -> &AtomicU32) {
+/// Adds one to a count of the page.
+pub fn count(which: impl FnOnce(&Status) -> &AtomicU32) {
     with(|status| _ = which(status).fetch_add(1, Relaxed));
 }
 
-/// Does something with the page, where there is one.
+/// Runs `work` with the page, if there is one.
 fn with(work: impl FnOnce(&Status)) {
     let mut page = PAGE.load(Acquire);
     if page.is_null() {

@@ -24,7 +24,7 @@ impl Subscriber for Log {
         let mut message = Message(Line::new());
         event.record(&mut message);
         let line = &mut message.0;
-        // What does not fit is noticed at the end.
+        // A line that does not fit is dropped below.
         let _ = line.write_str("\n");
         if !line.has_overflowed() && sink::write(line.bytes()) {
             // SAFETY: only this thread and its signal handlers use the block.
@@ -32,7 +32,7 @@ impl Subscriber for Log {
         }
     }
 
-    // This library makes no spans.
+    // This library has no spans.
     fn new_span(&self, _: &Attributes) -> Id {
         Id::from_u64(1)
     }
@@ -46,7 +46,7 @@ struct Message(Line);
 
 impl Visit for Message {
     fn record_debug(&mut self, _: &Field, value: &dyn Debug) {
-        // A line that is full refuses the rest, and is dropped at its end.
+        // A line that does not fit is dropped at its end.
         let _ = write!(self.0, "{value:?}");
     }
 }

@@ -3,44 +3,50 @@
 use super::current::{current, has_begun_anew};
 use super::file::{FIRST_ROOM, File};
 use super::{clock, stream};
-use crate::driver::questions::{Description, has_device_of_parent};
+use crate::driver::queries::{Description, has_device_of_parent};
 use crate::log::message;
+use crate::sys::book::Book;
 use crate::sys::caller;
 use crate::sys::environment;
 use crate::sys::files::{self, until_nul};
 use crate::sys::forks::{forked_from, initialized_before_fork};
 use crate::sys::line::Short;
-use crate::sys::lock::Lock;
 use crate::sys::object::Object;
 use crate::sys::program_memory;
 use crate::sys::python::Texts;
+use core::fmt::Display;
 use core::ops::Range;
 use core::ptr;
-use core::sync::atomic::{
-    AtomicPtr, AtomicU64, AtomicUsize,
-    Ordering::{Acquire, Relaxed, Release},
-    fence,
-};
+use core::sync::atomic::{AtomicU64, Ordering::Release, fence};
 use cupeer_spec::function::FnId;
 use cupeer_spec::proc::{Stat, StatPath};
 use cupeer_spec::record::counted::WORDS;
 use cupeer_spec::record::{BLOCK, BLOCK_MAGIC, BlockHeader, META_START, block, meta};
 
-/// The block that entries are appended to, and where in it; both of the record with this epoch.
-static BLOCK_START: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
-static NEXT: AtomicUsize = AtomicUsize::new(0);
-/// Up to where it has room in the file.
-static ROOM: AtomicUsize = AtomicUsize::new(0);
-static EPOCH: AtomicU64 = AtomicU64::new(0);
+/// The block that entries are appended to.
+struct Appender {
+    /// The epoch of its record.
+    epoch: u64,
+    /// The address of the block.
+    block: usize,
+    /// The offset of the next entry.
+    next: usize,
+    /// The end of the part of the block that is allocated in the file.
+    room: usize,
+    /// The number of blocks of a ring that entries took. These are never given back.
+    ring_blocks: u64,
+}
 
-static LOCK: Lock = Lock::new();
+static APPENDER: Book<Appender> =
+    Book::new(Appender { epoch: 0, block: 0, next: 0, room: 0, ring_blocks: 0 });
 
-/// Writes what is known when the file is made.
+/// Writes the entries that are known when the file is created.
 pub fn begin(file: &File) {
-    BLOCK_START.store(file.header.cast(), Relaxed);
-    NEXT.store(META_START, Relaxed);
-    ROOM.store(if file.ring.is_null() { FIRST_ROOM } else { BLOCK }, Relaxed);
-    EPOCH.store(file.epoch, Release);
+    let room = if file.ring.is_null() { FIRST_ROOM } else { BLOCK };
+    let block = file.header as usize;
+    APPENDER.with(|appender| {
+        *appender = Appender { epoch: file.epoch, block, next: META_START, room, ring_blocks: 0 };
+    });
     text(file, "cupeer", env!("CARGO_PKG_VERSION").as_bytes());
     text(file, "program", caller::program());
     text(file, "host", files::host(&mut [0; 65]));
@@ -50,11 +56,9 @@ pub fn begin(file: &File) {
         text(file, "directory", until_nul(&directory));
     }
     if let Some(parent) = initialized_before_fork(file.epoch) {
-        let pid = Short::<16>::new(format_args!("{parent}"));
-        text(file, meta::INITIALIZED_BY, pid.text().as_bytes());
+        number(file, meta::INITIALIZED_BY, parent);
     } else if !has_begun_anew() && has_device_of_parent() {
-        let pid = Short::<16>::new(format_args!("{}", forked_from().unwrap_or(0)));
-        text(file, meta::DEVICES_FROM, pid.text().as_bytes());
+        number(file, meta::DEVICES_FROM, forked_from().unwrap_or(0));
     }
     for id in FnId::all() {
         let (number, size) = (id as u16, id.spec().stored() as u16);
@@ -87,13 +91,13 @@ pub fn begin(file: &File) {
     });
 }
 
-/// Whether a command line is that of a process that Python's multiprocessing starts: it names no script.
+/// Returns true for the command line of a process that Python's multiprocessing started: it names no script.
 fn is_of_multiprocessing(line: &[u8]) -> bool {
     const MODULE: &[u8] = b"multiprocessing";
     line.windows(MODULE.len()).any(|part| part == MODULE)
 }
 
-/// Says which program is behind it: the nearest ancestor that is none of these processes.
+/// Adds the command line of the nearest ancestor that multiprocessing did not start: the program behind this process.
 fn started_by(file: &File, line: &mut [u8]) {
     const MOST: usize = 4;
     // SAFETY: getppid has no preconditions.
@@ -118,8 +122,13 @@ pub fn text(file: &File, name: &str, value: &[u8]) {
     entry(file, meta::TEXT, &[name.as_bytes(), b"\0", value]);
 }
 
-/// Says which program the process is about to become, and when.
-pub fn becomes(file: &File, program: &[u8]) {
+/// Adds a number as a text.
+pub fn number(file: &File, name: &str, value: impl Display) {
+    text(file, name, Short::<24>::new(format_args!("{value}")).text().as_bytes());
+}
+
+/// Adds the program that the process is about to execute, and when.
+pub fn exec(file: &File, program: &[u8]) {
     let now = Short::<24>::new(format_args!("{} ", clock::now()));
     entry(file, meta::TEXT, &[meta::BECAME.as_bytes(), b"\0", now.text().as_bytes(), program]);
 }
@@ -150,7 +159,7 @@ pub fn describe(description: Description) {
     let Some(file) = current() else { return };
     match description {
         Description::Driver(version) => {
-            text(file, "driver", Short::<16>::new(format_args!("{version}")).text().as_bytes());
+            number(file, "driver", version);
         }
         Description::Device { ordinal, uuid, pci, name } => {
             let pieces: [&[u8]; 5] = [&ordinal.to_le_bytes(), uuid, until_nul(pci), b"\0", until_nul(name)];
@@ -176,19 +185,19 @@ pub fn function_of_python(number: u32, first_line: u32, texts: &Texts) {
     entry(file, meta::PYTHON, &pieces);
 }
 
-/// Names a library whose calls go past us.
-pub fn escaped(library: &[u8], way: &str) {
+/// Adds a library whose calls bypass cupeer.
+pub fn bypass(library: &[u8], way: &str) {
     let Some(file) = current() else { return };
     entry(file, meta::ESCAPED, &[way.as_bytes(), b"\0", library]);
 }
 
-/// Makes the table of memory that is only counted: see [`cupeer_spec::record::counted`]. Its words are aligned to cache lines.
+/// Adds the table of memory that is only counted: see [`cupeer_spec::record::counted`]. Its words are aligned to cache lines.
 pub fn counted(file: &File) -> Option<*mut AtomicU64> {
     const LINE: usize = 64;
     static EMPTY: [u8; LINE + 8 * (WORDS + 1)] = [0; _];
     let body = entry(file, meta::COUNTED, &[&EMPTY])?;
     let begin = 8 + body.wrapping_add(8).align_offset(LINE);
-    // SAFETY: the bytes lie in the mapped block, which is never unmapped, and nobody else writes to them; they are aligned to
+    // SAFETY: the bytes are in the mapped block, which is never unmapped, and nobody else writes to them; they are aligned to
     // eight bytes, as all entries are.
     unsafe {
         body.cast::<u64>().write_volatile(begin as u64);
@@ -196,30 +205,17 @@ pub fn counted(file: &File) -> Option<*mut AtomicU64> {
     }
 }
 
-/// Appends an entry. What does not fit into a block is cut; what cannot be written is not there.
-/// Returns where its bytes are, for as long as the record is.
+/// Appends an entry, cut to the size of a block. Returns the address of its bytes, which stays valid as long as the record; `None` if
+/// there is no room.
 pub fn entry(file: &File, tag: u16, pieces: &[&[u8]]) -> Option<*mut u8> {
     const HEAD: usize = size_of::<meta::Head>();
     let most = BLOCK - size_of::<BlockHeader>() - HEAD - meta::ALIGN;
     let length = pieces.iter().map(|piece| piece.len()).sum::<usize>().min(most);
-    let taken = (HEAD + length).next_multiple_of(meta::ALIGN);
-    let mut written = None;
-    LOCK.with(|| {
-        if EPOCH.load(Acquire) != file.epoch {
-            return;
-        }
-        if NEXT.load(Relaxed) + taken > BLOCK && !next_block(file) {
-            return;
-        }
-        while NEXT.load(Relaxed) + taken > ROOM.load(Relaxed) {
-            // Only block 0 begins with less than all.
-            let Ok(room) = file.extend(0, ROOM.load(Relaxed)) else { return };
-            ROOM.store(room, Relaxed);
-        }
-        let at = NEXT.fetch_add(taken, Relaxed);
-        // SAFETY: the bytes from `at` on are in the mapped block, and we are alone.
+    let size = (HEAD + length).next_multiple_of(meta::ALIGN);
+    let write = |appender: &mut Appender| {
+        let place = appender.take(file, size)?;
+        // SAFETY: so many bytes in the mapped block, and the lock is held.
         unsafe {
-            let place = BLOCK_START.load(Relaxed).add(at);
             let mut body = place.add(HEAD);
             let mut left = length;
             for piece in pieces {
@@ -232,40 +228,53 @@ pub fn entry(file: &File, tag: u16, pieces: &[&[u8]]) -> Option<*mut u8> {
             ((*head).tag, (*head).length) = (tag, length as u32);
             fence(Release);
             (&raw mut (*head).magic).write_volatile(meta::MAGIC);
-            written = Some(place.add(HEAD));
+            Some(place.add(HEAD))
         }
-    });
-    written
+    };
+    APPENDER.with(write).flatten()
 }
 
-/// Goes on in another block. Says whether there is one.
-fn next_block(file: &File) -> bool {
-    /// The blocks of a ring that entries took, of the record with the epoch; they are never given back.
-    static TAKEN: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
-    if TAKEN[0].swap(file.epoch, Relaxed) != file.epoch {
-        TAKEN[1].store(0, Relaxed);
+impl Appender {
+    /// Takes so many bytes for an entry. Returns their address; `None` if there is no room.
+    fn take(&mut self, file: &File, size: usize) -> Option<*mut u8> {
+        if self.epoch != file.epoch {
+            return None;
+        }
+        if self.next + size > BLOCK {
+            self.begin_block(file)?;
+        }
+        while self.next + size > self.room {
+            // Only block 0 is not allocated as a whole at first.
+            self.room = file.extend(0, self.room).ok()?;
+        }
+        let at = self.next;
+        self.next += size;
+        Some((self.block + at) as *mut u8)
     }
-    if !file.ring.is_null() && TAKEN[1].fetch_add(1, Relaxed) >= file.ring_blocks / 4 {
-        return false;
+
+    /// Continues in another block. `None` if there is none.
+    fn begin_block(&mut self, file: &File) -> Option<()> {
+        let new = if file.ring.is_null() {
+            file.new_block().ok()?
+        } else {
+            self.ring_blocks += 1;
+            if self.ring_blocks > file.ring_blocks / 4 {
+                return None;
+            }
+            stream::take_ring_block(file).ok()?.cast()
+        };
+        // SAFETY: mapped, and only ours. The kind is 0 meanwhile, so that readers do not take the old bytes of a ring's block for
+        // entries.
+        unsafe {
+            let header = new.cast::<BlockHeader>();
+            (&raw mut (*header).kind).write_volatile(0);
+            fence(Release);
+            ptr::write_bytes(new.add(size_of::<BlockHeader>()), 0, BLOCK - size_of::<BlockHeader>());
+            (*header).magic = BLOCK_MAGIC;
+            fence(Release);
+            (&raw mut (*header).kind).write_volatile(block::META);
+        }
+        (self.block, self.next, self.room) = (new as usize, size_of::<BlockHeader>(), BLOCK);
+        Some(())
     }
-    let new = if file.ring.is_null() {
-        file.new_block()
-    } else {
-        stream::take_ring_block(file).map(|window| window.cast())
-    };
-    let Ok(new) = new else { return false };
-    // SAFETY: mapped, and only ours. What a ring's block held before must not be taken for entries.
-    unsafe {
-        let header = new.cast::<BlockHeader>();
-        (&raw mut (*header).kind).write_volatile(0);
-        fence(Release);
-        ptr::write_bytes(new.add(size_of::<BlockHeader>()), 0, BLOCK - size_of::<BlockHeader>());
-        (*header).magic = BLOCK_MAGIC;
-        fence(Release);
-        (&raw mut (*header).kind).write_volatile(block::META);
-    }
-    BLOCK_START.store(new, Relaxed);
-    NEXT.store(size_of::<BlockHeader>(), Relaxed);
-    ROOM.store(BLOCK, Relaxed);
-    true
 }

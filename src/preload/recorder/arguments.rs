@@ -9,23 +9,23 @@ use cupeer_spec::value::{CHECKED, Fingerprint, Shareable, Value};
 
 pub const FINGERPRINT: Fingerprint = settings::key::fingerprint;
 
-/// What puts the arguments of a call into the record. The hot way knows its type, and all else is there once for all functions.
+/// Stores the arguments of a call, for the record. The fast path knows the type; the slow paths exist once for all functions.
 pub trait Store {
-    /// `succeeded` says whether the call has.
+    /// `succeeded` is true after a call that succeeded: then its outputs can be read.
     fn store(&self, arguments: &mut Arguments, succeeded: bool);
 }
 
-/// Where the arguments of a call are put: their bytes, as many as there is room for, and what is known of each.
+/// A buffer for the arguments of a call: as many bytes as fit, and the shape of each argument.
 pub struct Arguments<'a> {
     bytes: &'a mut [u8],
     at: usize,
     index: usize,
     pub(super) shape: u64,
-    /// The handle that is among them.
+    /// The handle among the arguments, once its fingerprint is known.
     handle: &'a Cell<Option<Handle>>,
 }
 
-/// A handle, and what stands for it in the record: computed once for a call, because it is stored up to three times.
+/// A handle and its stored form, computed once per call because a call stores it up to three times.
 #[derive(Clone, Copy)]
 pub(super) struct Handle {
     pub(super) bytes: [u8; 64],
@@ -38,7 +38,7 @@ impl<'a> Arguments<'a> {
         Arguments { bytes, at: 0, index: 0, shape: 0, handle }
     }
 
-    /// Puts a value. By itself, because the stack may be small where the compiler does not optimize.
+    /// Puts a value. A function of its own, because unoptimized builds would need too much stack otherwise.
     #[inline]
     fn put_value<T: Value>(value: T, place: &mut [u8], known: &Cell<Option<Handle>>) {
         match value.handle() {
@@ -47,7 +47,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// Puts a handle, whose bytes are these.
+    /// Puts a handle that consists of these bytes.
     #[inline(never)]
     fn put_handle<T: Value>(value: T, bytes: [u8; 64], place: &mut [u8], known: &Cell<Option<Handle>>) {
         if let Some(known) = known.get().filter(|known| known.bytes == bytes) {
@@ -58,17 +58,17 @@ impl<'a> Arguments<'a> {
     }
 
     #[inline(always)]
-    fn put<T: Value>(&mut self, value: Option<T>, how: u64) {
+    fn put<T: Value>(&mut self, value: Option<T>, shape: u64) {
         if let (Some(value), Some(place)) = (value, self.bytes.get_mut(self.at..self.at + T::STORED)) {
             Self::put_value(value, place, self.handle);
         }
         self.at += T::STORED;
-        self.mark(how);
+        self.mark(shape);
     }
 
     #[inline(always)]
-    fn mark(&mut self, how: u64) {
-        self.shape |= how << shape::shift(self.index);
+    fn mark(&mut self, shape: u64) {
+        self.shape |= shape << shape::shift(self.index);
         self.index += 1;
     }
 
@@ -78,7 +78,7 @@ impl<'a> Arguments<'a> {
         self.put(Some(value), shape::VALUE);
     }
 
-    /// One that it writes. Read where it has `succeeded`.
+    /// An argument that the function writes; it is read only if the call `succeeded`.
     ///
     /// # Safety
     ///
@@ -112,12 +112,12 @@ impl<'a> Arguments<'a> {
         self.put(value, if value.is_some() { shape::VALUE } else { unknown });
     }
 
-    /// A shareable handle, where it can be read.
+    /// A shareable handle; `None` if it cannot be read.
     pub fn shareable(&mut self, handle: Option<Shareable>) {
         self.put(handle, if handle.is_some() { shape::VALUE } else { shape::UNREAD });
     }
 
-    /// An array or a text: its bytes are a detail.
+    /// An array or a text. Its bytes are a detail of the call.
     #[inline(always)]
     pub fn elsewhere<T>(&mut self, pointer: *const T) {
         self.mark(if pointer.is_null() { shape::NULL } else { shape::VALUE });
@@ -127,14 +127,14 @@ impl<'a> Arguments<'a> {
 /// The arguments of a call as they are stored.
 pub struct Stored {
     pub bytes: [u8; MOST_ARGS],
-    /// What is known of each.
+    /// The shape of each argument, as [`Arguments`] has it.
     pub shape: u64,
-    /// The bytes of a handle.
+    /// The bytes of the handle among them.
     pub handle: Option<[u8; 64]>,
 }
 
 impl Stored {
-    /// The fingerprint of those bytes of its handle that the driver does not check; 0 where it has none.
+    /// The fingerprint of the bytes of its handle that the driver does not check; 0 without a handle.
     pub fn head(&self) -> u64 {
         self.handle.map_or(0, |handle| FINGERPRINT(&handle[..CHECKED.start]))
     }
@@ -157,10 +157,10 @@ mod tests {
         let known = Cell::new(None);
         let first = stored(one, &known);
         assert_eq!(known.get().map(|handle| (handle.bytes, handle.stored)), Some(([1; 64], first)));
-        // What is known is not computed again.
+        // A known fingerprint is not computed again.
         known.set(Some(Handle { bytes: [1; 64], stored: [7; 16] }));
         assert_eq!(stored(one, &known), [7; 16]);
-        // Another handle in its place is.
+        // The fingerprint of another handle is computed.
         assert_eq!(stored(other, &known), stored(other, &Cell::new(None)));
         assert_ne!(stored(other, &known), first);
     }

@@ -14,7 +14,7 @@ pub fn now() -> u64 {
     if EVERY_CALL.by_counter.load(Relaxed) { arch::ticks() } else { system_clock::now() }
 }
 
-/// Chooses the clock as the kernel has chosen its own, and says which.
+/// Chooses the clock as the kernel chose its own, and returns its number in the header.
 pub fn choose() -> u32 {
     let mut source = [0; 32];
     let path = c"/sys/devices/system/clocksource/clocksource0/current_clocksource";
@@ -29,7 +29,7 @@ pub fn choose() -> u32 {
 pub fn moment() -> Moment {
     let ticks = now();
     let monotonic = system_clock::now();
-    // In between, as near to both as can be.
+    // The mean of two reads is as near as possible to the monotonic time between them.
     let ticks = ticks / 2 + now() / 2;
     Moment { ticks, monotonic, realtime: system_clock::realtime() }
 }

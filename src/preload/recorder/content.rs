@@ -1,37 +1,37 @@
-//! The content of copies between device memory and the host, as the report compares it: data that one process copies to the host and
-//! another one copies from there went between their devices on a detour.
+//! The content of copies between device memory and the host, as the report compares it: if one process copies
+//! data to the host and another one copies the same data from there, it took a detour between their devices.
 
 use crate::settings::key::fingerprint;
 use crate::sys::program_memory::copy;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Smaller copies are not worth a detour's finding.
+/// The size of the smallest copies that a finding about a detour counts.
 pub const SMALLEST: u64 = 64 << 10;
 
-/// The most copies of a process that are looked at.
+/// The most copies of a process that are read.
 const MOST: u32 = 1024;
 
-/// The pieces that are read, from the beginning to the end, and the bytes of each.
+/// The number of pieces that are read, evenly spaced over the buffer, and the bytes of each.
 const PIECES: u64 = 8;
 const PIECE: usize = 512;
 
-/// What was copied.
+/// The content of a copy.
 pub struct Content {
     pub hash: u64,
-    /// Whether the pieces repeat one word.
+    /// True if the pieces repeat one word.
     pub is_constant: bool,
 }
 
-/// Reads the content of a buffer that a call has just copied. `None` if it cannot be read, or all of it is 0: new memory often is. Another
-/// thread may have unmapped it. For use in `guarded`.
+/// Reads the content of a buffer that a call has just copied. `None` if it cannot be read, as another thread may have unmapped it, or
+/// if all of it is 0, as new memory often is. For use in `guarded`.
 pub fn of(host: u64, bytes: u64) -> Option<Content> {
-    static LOOKED: AtomicU32 = AtomicU32::new(0);
-    if LOOKED.load(Relaxed) >= MOST {
+    static READ: AtomicU32 = AtomicU32::new(0);
+    if READ.load(Relaxed) >= MOST {
         return None;
     }
-    LOOKED.fetch_add(1, Relaxed);
+    READ.fetch_add(1, Relaxed);
     let mut all = [0; PIECE * PIECES as usize];
-    // Whole words, so that one that is repeated is seen to be.
+    // The distance is a whole number of words, so that a repeated word looks the same in each piece.
     let step = (bytes - PIECE as u64) / (PIECES - 1) / 8 * 8;
     for (number, piece) in (0..).zip(all.chunks_exact_mut(PIECE)) {
         if copy((host + step * number) as usize, piece) != PIECE {

@@ -1,14 +1,14 @@
 //! Counts the memory that the process allocates, in its record: by the return address of the call, and by device.
 //!
-//! A counter changes with each small allocation and free, in memory of the file, which survives the end of the process. Large
-//! allocations are calls of the record; of these, a word by their address says that the free is one as well.
+//! Each small allocation and free changes a counter in mapped memory of the file, which survives the end of the process. Large
+//! allocations are recorded calls; a word per address marks them, so that their frees are recorded as well.
 
 use super::{about, current, libraries, process};
 use crate::driver::chunks::{self, Chunk};
 use crate::driver::counted::{
     self, EPOCH, HAS_SEVERAL, SHARED_CELLS, TABLE, count_in, is_on, known, part, word,
 };
-use crate::driver::questions;
+use crate::driver::queries;
 use crate::resolve::needs::Needs;
 use crate::resolve::traced;
 use crate::settings;
@@ -25,12 +25,13 @@ use core::sync::atomic::{
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::counted::{CELLS, ROW, ROWS, UNFOLLOWED, key, row};
 
-/// An allocation of so many bytes is a call of the record. A driver takes a hundred microseconds for it.
+/// Allocations of at least so many bytes are recorded: a driver takes a hundred microseconds for one.
 pub const LARGE: u64 = 1 << 20;
-/// One of a pool takes no time: after so many, only one of so many bytes is.
+/// The number of large allocations from pools that are recorded. Pools are fast, so a program can make many.
 const MOST_OF_POOLS: u32 = 4096;
+/// After that many, allocations from pools are recorded from this size on.
 const LARGE_OF_POOLS: u64 = 64 << 20;
-/// So many rows are of one place each; those behind them are of devices.
+/// The number of rows that count one place each; the rows after them count a whole device.
 const MOST_PLACES: u32 = 48;
 
 static THREADS: AtomicU32 = AtomicU32::new(0);
@@ -38,8 +39,8 @@ static PLACES: AtomicU32 = AtomicU32::new(0);
 static OF_POOLS: AtomicU32 = AtomicU32::new(0);
 static LOCK: Lock = Lock::new();
 
-/// Whether an allocation of so many bytes is a call of the record. `is_of_pool` says that it is one of a pool.
-pub fn is_event(id: FnId, bytes: u64, is_of_pool: bool) -> bool {
+/// Returns true if an allocation of so many bytes, from a pool or not, is recorded as a call.
+pub fn is_recorded(id: FnId, bytes: u64, is_of_pool: bool) -> bool {
     if settings::get().asks_for_allocations(id) {
         return true;
     }
@@ -47,25 +48,25 @@ pub fn is_event(id: FnId, bytes: u64, is_of_pool: bool) -> bool {
     settings::get().is_recorded(id) && bytes >= LARGE && is_due()
 }
 
-/// Counts an allocation that has succeeded.
+/// Counts an allocation that succeeded.
 #[inline(always)]
-pub fn made(caller: usize, address: u64, bytes: u64) {
+pub fn count(caller: usize, address: u64, bytes: u64) {
     let thread = thread();
     // SAFETY: only this thread and its signal handlers use the block, and each word is read at once.
     let (own, cells) = unsafe { ((*thread).epoch, (*thread).cells) };
     let is_joined = own == epoch() && cells != 0;
-    if let Some(chunk) = chunks::of(address).filter(|chunk| is_joined && counted::is_known(chunk))
+    if let Some(chunk) = chunks::find(address).filter(|chunk| is_joined && counted::is_known(chunk))
         && let Some(row) = counted::row_of(caller, chunk.device.load(Relaxed))
         && count_in(row, cells, chunk, address, bytes)
     {
         return;
     }
-    made_slowly(thread, caller, address, bytes);
+    count_slowly(thread, caller, address, bytes);
 }
 
 #[cold]
 #[inline(never)]
-fn made_slowly(thread: *mut Thread, caller: usize, address: u64, bytes: u64) {
+fn count_slowly(thread: *mut Thread, caller: usize, address: u64, bytes: u64) {
     guarded(|| {
         if !join(thread) {
             return;
@@ -83,20 +84,20 @@ fn made_slowly(thread: *mut Thread, caller: usize, address: u64, bytes: u64) {
     });
 }
 
-/// Notes an allocation that is a call of the record. If there is no room for that, all frees of unknown memory are.
-pub fn made_event(address: u64) {
+/// Notes the address of an allocation that is recorded as a call. If that does not fit, all frees of unknown memory are recorded.
+pub fn note_recorded(address: u64) {
     guarded(|| {
         if !join(thread()) {
             return;
         }
-        match chunks::make(address).and_then(|chunk| chunk.word(address)) {
+        match chunks::find_or_add(address).and_then(|chunk| chunk.word(address)) {
             Some(place) => counted::freed(place.swap(known::THERE | known::EVENT, AcqRel)),
             None => counted::HAS_LOST.store(true, Relaxed),
         }
     });
 }
 
-/// The row of a place on a device, which is made if there is none.
+/// Returns the row of a place on a device, adding it if there is none.
 fn make_row(caller: usize, device: u64) -> Option<usize> {
     if let row @ Some(_) = counted::row_of(caller, device) {
         return row;
@@ -115,13 +116,13 @@ fn make_row(caller: usize, device: u64) -> Option<usize> {
     })
 }
 
-/// The chunk of an address whose device is known, as far as the driver says.
+/// Returns the chunk of an address, after asking the driver for its device if that is not known.
 fn chunk_of(address: u64) -> Option<&'static Chunk> {
-    let chunk = chunks::make(address)?;
+    let chunk = chunks::find_or_add(address)?;
     if counted::is_known(chunk) {
         return Some(chunk);
     }
-    let (device, context) = questions::owner(address).unwrap_or((questions::device(), 0));
+    let (device, context) = queries::owner(address).unwrap_or((queries::device(), 0));
     let new = key(0, Some(device)) >> 48;
     static FIRST: AtomicU64 = AtomicU64::new(0);
     if FIRST.compare_exchange(0, new, Relaxed, Relaxed).is_err_and(|first| first != new) {
@@ -134,7 +135,7 @@ fn chunk_of(address: u64) -> Option<&'static Chunk> {
     Some(chunk)
 }
 
-/// Makes this thread one that counts, and the table if there is none. For use in `guarded`.
+/// Gives this thread counters, and the process a table if it has none. For use in `guarded`.
 fn join(thread: *mut Thread) -> bool {
     // SAFETY: only this thread and its signal handlers use the block.
     let is_joined = || unsafe { (*thread).epoch == epoch() && (*thread).cells != 0 };
@@ -156,13 +157,13 @@ fn join(thread: *mut Thread) -> bool {
     // SAFETY: only this thread and its signal handlers use the block.
     unsafe { (*thread).cells = cells };
     traced::wake(Needs::Made);
-    questions::describe_devices(about::describe);
+    queries::describe_devices(about::describe);
     true
 }
 
 fn make() {
     let Some(file) = current::current().filter(|_| !is_on()) else { return };
-    // Of a parent, or of the record before this one.
+    // The old chunks are those of a parent, or of an earlier record of this process.
     if EPOCH.swap(0, AcqRel) != 0 {
         chunks::forget();
     }

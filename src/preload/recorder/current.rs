@@ -12,16 +12,16 @@ use core::sync::atomic::{
 /// The record of this process, or of the one that it was forked from.
 pub static FILE: AtomicPtr<File> = AtomicPtr::new(ptr::null_mut());
 
-/// The record, where this process has one.
+/// Returns the record if this process has one.
 pub fn current() -> Option<&'static File> {
     // SAFETY: files are never freed.
     has_record().then(|| unsafe { FILE.load(Acquire).as_ref() }).flatten()
 }
 
-/// The process whose record has begun anew with a name, by its pid.
+/// The pid of the process whose record began anew with a name.
 pub static BEGAN_ANEW: AtomicU32 = AtomicU32::new(0);
 
-/// Whether the record of this process has begun anew: see `process::show_before_call`.
+/// Returns true if the record of this process began anew: see `process::show_before_call`.
 pub fn has_begun_anew() -> bool {
     BEGAN_ANEW.load(Relaxed) == owner()
 }

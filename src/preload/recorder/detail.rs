@@ -1,4 +1,4 @@
-//! The details of a call that do not fit into its slot: frames, arrays, texts, and results of driver queries.
+//! Stores the details of a call that do not fit in its slot: frames, arrays, texts, and results of driver queries.
 
 use super::{clock, functions_of_python, libraries, stream};
 use crate::settings::{self, key::fingerprint};
@@ -21,7 +21,7 @@ pub struct Detail {
     length: usize,
 }
 
-/// Adds items to the call whose slot has this number: those that fit into two slots. For calls that are frequent.
+/// Adds items to the call whose slot has this number, as many as fit in two slots. For frequent calls.
 pub fn short(number: u64, items: &[(u8, &[u8])]) {
     /// The tag, the argument, and the length.
     const HEAD: usize = 4;
@@ -33,32 +33,44 @@ pub fn short(number: u64, items: &[(u8, &[u8])]) {
         place[HEAD..].copy_from_slice(item);
         length = (length + HEAD + item.len()).next_multiple_of(4);
     }
-    let slots = (detail::START + length).div_ceil(size_of::<Slot>());
-    stream::append_slots(slot::DETAIL, u16::MAX, slots, |place| {
-        // SAFETY: that many slots, at most two, lie there, and are this thread's; they end with the items, or with zeros behind them.
-        unsafe {
-            (*place).start = number;
-            let room = slots * size_of::<Slot>() - detail::START;
-            core::ptr::copy_nonoverlapping(bytes.as_ptr(), place.cast::<u8>().add(detail::START), room);
-        }
-    });
+    append(slot::DETAIL, number, length, &[&bytes[..length]]);
 }
 
-/// How many slots [`current`] fills, with so many bytes of arguments.
+/// Puts items into the thread's stream, in slots that begin with `start` and have room for `room` bytes. Returns false if there is no
+/// room.
+fn append(state: u8, start: u64, room: usize, items: &[&[u8]]) -> bool {
+    let slots = (detail::START + room).div_ceil(size_of::<Slot>());
+    let taken = stream::append_slots(state, u16::MAX, slots, |place| {
+        // SAFETY: that many slots are there, and are this thread's. They have room for all items, and zeros after them end the items.
+        unsafe {
+            (*place).start = start;
+            let end = place.add(slots).cast::<u8>();
+            let mut next = place.cast::<u8>().add(detail::START);
+            for item in items {
+                core::ptr::copy_nonoverlapping(item.as_ptr(), next, item.len());
+                next = next.add(item.len());
+            }
+            core::ptr::write_bytes(next, 0, end.offset_from_unsigned(next));
+        }
+    });
+    taken.is_some()
+}
+
+/// Returns the number of slots that [`current`] fills with so many bytes of arguments.
 pub fn slots_of_current(stored: usize) -> usize {
     if stored <= NARROW { 1 } else { 2 }
 }
 
-/// So many bytes of arguments fit into one slot behind the context.
+/// The number of bytes of arguments that fit in one slot after the context.
 const NARROW: usize = size_of::<Slot>() - detail::START - 16;
 const _: () = assert!(2 * NARROW == MOST_ARGS);
 
-/// Writes with which current context and device the call with this number used shared memory, and `stored` bytes of its arguments, which
-/// are 0 where its slot has room for them.
+/// Writes the current context and device with which the call with this number used shared memory, and `stored` bytes of its arguments:
+/// 0 if they fit in its slot.
 ///
 /// # Safety
 ///
-/// As many slots as [`slots_of_current`] says lie there, and are this thread's.
+/// As many slots as [`slots_of_current`] returns are there, and are this thread's.
 pub unsafe fn current(place: *mut Slot, number: u64, current: u64, args: &[u8; MOST_ARGS], stored: usize) {
     let head = |tag: u8, length: usize| u64::from(tag) | (length as u64) << 16;
     let has_room = slots_of_current(stored) == 1;
@@ -84,41 +96,33 @@ pub unsafe fn current(place: *mut Slot, number: u64, current: u64, args: &[u8; M
 }
 
 impl Detail {
-    /// Makes a detail of the call whose slot has this number, and puts it into the thread's stream where it is
-    /// not empty.
-    pub fn about(number: u64, make: impl FnOnce(&mut Detail)) {
-        let mut detail = Detail { bytes: [0; ROOM], length: 0 };
-        make(&mut detail);
+    pub const EMPTY: Detail = Detail { bytes: [0; ROOM], length: 0 };
+
+    /// Adds the items that `fill` makes to the call whose slot has this number, if there are any. Returns them.
+    pub fn about(number: u64, fill: impl FnOnce(&mut Detail)) -> Detail {
+        let mut detail = Detail::EMPTY;
+        fill(&mut detail);
         detail.append(slot::DETAIL, number);
+        detail
     }
 
-    /// A text of the program's own.
+    /// The text of a mark.
     pub fn of_text(text: &[u8]) -> Detail {
-        let mut detail = Detail { bytes: [0; ROOM], length: 0 };
+        let mut detail = Detail::EMPTY;
         detail.item(detail::TEXT, 0, text);
         detail
     }
 
-    /// Puts it into the thread's stream where it is not empty. Says whether it could.
+    /// Puts the items into the thread's stream if there are any. Returns false if there is no room.
     pub fn append(&self, state: u8, start: u64) -> bool {
         if self.length == 0 {
             return true;
         }
-        let slots = (detail::START + self.length + 1).div_ceil(size_of::<Slot>()).min(SLOTS);
-        stream::append_slots(state, u16::MAX, slots, |place| {
-            // SAFETY: that many slots lie there, and are this thread's. Unused bytes of the last one are zero: the
-            // end of the items.
-            unsafe {
-                (*place).start = start;
-                let items = place.cast::<u8>().add(detail::START);
-                let room = slots * size_of::<Slot>() - detail::START;
-                core::ptr::copy_nonoverlapping(self.bytes.as_ptr(), items, room.min(ROOM));
-            }
-        })
-        .is_some()
+        // One more byte ends the items, if they leave room.
+        append(state, start, (self.length + 1).min(ROOM), &[&self.bytes[..self.length]])
     }
 
-    /// Adds an item, as much of it as there is room for.
+    /// Adds an item, or the start of it if there is too little room.
     pub fn item(&mut self, tag: u8, argument: usize, bytes: &[u8]) {
         let Some(room) = (ROOM - self.length).checked_sub(4) else { return };
         let bytes = &bytes[..bytes.len().min(room)];
@@ -130,7 +134,7 @@ impl Detail {
         self.length = (self.length + 4 + bytes.len()).next_multiple_of(4).min(ROOM);
     }
 
-    /// Adds the frames of a call, from the one that it returns to; and those of Python among them.
+    /// Adds the frames of a call, from the one that it returns to, and the Python frames among them.
     pub fn frames(&mut self, caller: usize) {
         let mut frames = [0; detail::MOST_FRAMES];
         let mut count = 0;
@@ -146,7 +150,7 @@ impl Detail {
         }
     }
 
-    /// Adds the frames of Python among those of a call.
+    /// Adds the Python frames of a call with these frames.
     fn python(&mut self, frames: &[u64]) {
         let Some(interpreter) = settings::get().python.then(python::native).flatten() else { return };
         let mut lines = [0; Line::SIZE * detail::MOST_PYTHON];
@@ -163,7 +167,7 @@ impl Detail {
         }
     }
 
-    /// Adds a text argument of the program, as much of it as is printed.
+    /// Adds a text argument of the program, cut to the length that is printed.
     pub fn text(&mut self, argument: usize, text: *const c_char) {
         if let Some(copy) = program_memory::copy_text(text) {
             let bytes = copy.map(|byte| byte as u8);
@@ -171,7 +175,7 @@ impl Detail {
         }
     }
 
-    /// Adds the first elements of an array of the program, where all of those can be read.
+    /// Adds the first elements of an array of the program, if all of them can be read.
     pub fn elements<T: Value>(&mut self, argument: usize, elements: *const T, count: usize) {
         let mut bytes = [0; MOST_ELEMENT * MOST_ELEMENTS];
         let count = if elements.is_null() { 0 } else { count.min(MOST_ELEMENTS) };
@@ -184,53 +188,21 @@ impl Detail {
         }
     }
 
-    /// The elements of the first array that was added.
-    pub fn array(&self) -> Elements {
+    /// The stored elements of the first array that was added.
+    pub fn array(&self) -> &[u8] {
         let array = detail::items(&self.bytes[..self.length]).find(|item| item.tag == detail::ELEMENTS);
-        let from = array.map_or(&[][..], |array| array.bytes);
-        let mut all = Elements::default();
-        all.length = from.len().min(all.bytes.len());
-        all.bytes[..all.length].copy_from_slice(&from[..all.length]);
-        all
+        array.map_or(&[], |array| array.bytes)
     }
 }
 
-/// Elements of an array, as a record has them.
-pub struct Elements {
-    bytes: [u8; MOST_ELEMENT * MOST_ELEMENTS],
-    length: usize,
-}
-
-impl Default for Elements {
-    fn default() -> Self {
-        Elements { bytes: [0; MOST_ELEMENT * MOST_ELEMENTS], length: 0 }
-    }
-}
-
-impl Elements {
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.length]
-    }
-}
-
-/// Adds one item to a call, of any length that is told from bytes elsewhere.
+/// Adds one item to a call. It can be longer than those of a [`Detail`], because its bytes are not copied first.
 pub fn item_of(number: u64, tag: u8, bytes: &[u8]) {
-    /// As many as a slot's word can count, and more than any item has.
+    /// The number of slots that a slot's word can count, and more than any item needs.
     const MOST: usize = 64;
     let room = MOST * size_of::<Slot>() - detail::START - 5;
     let bytes = &bytes[..bytes.len().min(room)];
-    let slots = (detail::START + 4 + bytes.len() + 1).div_ceil(size_of::<Slot>());
-    stream::append_slots(slot::DETAIL, u16::MAX, slots, |place| {
-        let length = (bytes.len() as u16).to_le_bytes();
-        // SAFETY: that many slots lie there, and are this thread's; what the item does not fill of them ends the items.
-        unsafe {
-            (*place).start = number;
-            let item = place.cast::<u8>().add(detail::START);
-            core::ptr::write_bytes(item, 0, slots * size_of::<Slot>() - detail::START);
-            core::ptr::copy_nonoverlapping([tag, 0, length[0], length[1]].as_ptr(), item, 4);
-            core::ptr::copy_nonoverlapping(bytes.as_ptr(), item.add(4), bytes.len());
-        }
-    });
+    let length = (bytes.len() as u16).to_le_bytes();
+    append(slot::DETAIL, number, 4 + bytes.len() + 1, &[&[tag, 0, length[0], length[1]], bytes]);
 }
 
 /// Puts a mark into the thread's stream.

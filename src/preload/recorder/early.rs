@@ -5,68 +5,68 @@
 
 use super::clock;
 use super::detail::Detail;
-use crate::sys::lock::Lock;
-use crate::sys::pages;
-use core::ptr;
+use crate::sys::book::Book;
 use core::sync::atomic::{
-    AtomicPtr,
+    AtomicBool,
     Ordering::{Acquire, Release},
 };
 use cupeer_spec::record::{Moment, slot};
 
-/// How many are kept.
+/// The most marks that are kept.
 const MOST: usize = 128;
 
-/// What is kept of one process. All zero is a value of it.
-struct Early {
-    /// Whose marks these are: a child of fork has made none.
+/// The marks of one process.
+struct EarlyMarks {
+    /// The process that set them. A forked child inherits the marks of its parent, which are not its own.
     pid: u32,
-    /// How many there were.
+    /// The number of marks that it set, including those that were overwritten.
     count: usize,
-    /// When the first was.
+    /// The moment of the first one.
     first: Moment,
-    /// When each was, and its text; in turn.
+    /// The time and the text of each; the next one takes the place of the oldest.
     marks: [(u64, Detail); MOST],
 }
 
-/// Held by who looks at what is behind [`EARLY`].
-static LOCK: Lock = Lock::new();
-static EARLY: AtomicPtr<Early> = AtomicPtr::new(ptr::null_mut());
+/// All zero, so that it takes no room in the library's file.
+static MARKS: Book<EarlyMarks> = Book::new(EarlyMarks {
+    pid: 0,
+    count: 0,
+    first: Moment { ticks: 0, monotonic: 0, realtime: 0 },
+    marks: [const { (0, Detail::EMPTY) }; MOST],
+});
 
-/// Keeps a mark. Says whether it could.
+/// True while there may be marks: most processes set none before their records begin.
+static HAS_MARKS: AtomicBool = AtomicBool::new(false);
+
+/// Keeps a mark. Returns false if another thread has the marks for too long.
 pub fn keep(text: &[u8]) -> bool {
-    let mut is_kept = false;
-    LOCK.with(|| {
-        if EARLY.load(Acquire).is_null() {
-            let Ok(new) = pages::new(size_of::<Early>(), 0) else { return };
+    let kept = MARKS.with(|early| {
+        if !HAS_MARKS.load(Acquire) {
             clock::choose();
-            EARLY.store(new.cast(), Release);
         }
-        // SAFETY: mapped above and not given back, as both happens under the lock; all of its bytes are values.
-        let Early { pid, count, first, marks } = unsafe { &mut *EARLY.load(Acquire) };
-        if *pid != own() {
-            (*pid, *count, *first) = (own(), 0, clock::moment());
+        let own = std::process::id();
+        if early.pid != own {
+            (early.pid, early.count, early.first) = (own, 0, clock::moment());
         }
-        marks[*count % MOST] = (clock::now(), Detail::of_text(text));
-        *count += 1;
-        is_kept = true;
+        early.marks[early.count % MOST] = (clock::now(), Detail::of_text(text));
+        early.count += 1;
+        HAS_MARKS.store(true, Release);
     });
-    is_kept
+    kept.is_some()
 }
 
-/// When the first mark of this process was, of those that are kept.
+/// Returns the moment of the first mark of this process, if it is still to be written.
 pub fn first() -> Option<Moment> {
-    let mut first = None;
-    if !EARLY.load(Acquire).is_null() {
-        LOCK.with(|| first = kept().map(|early| early.first));
+    if !HAS_MARKS.load(Acquire) {
+        return None;
     }
-    first
+    MARKS.with(|early| (early.pid == std::process::id()).then_some(early.first)).flatten()
 }
 
-/// Writes what is kept into the stream of this thread, which has joined the record.
+/// Writes the marks into the stream of this thread, which has joined the record.
 #[inline]
 pub fn flush() {
-    if !EARLY.load(Acquire).is_null() {
+    if HAS_MARKS.load(Acquire) {
         flush_all();
     }
 }
@@ -74,32 +74,17 @@ pub fn flush() {
 #[cold]
 #[inline(never)]
 fn flush_all() {
-    let mut taken: *mut Early = ptr::null_mut();
-    LOCK.with(|| taken = EARLY.swap(ptr::null_mut(), Acquire));
-    // SAFETY: taken above, so nobody else has it; mapped when it was put there, and unmapped only here.
-    let Some(early) = (unsafe { taken.as_ref() }) else { return };
-    if early.pid == own() {
-        let left_out = early.count.saturating_sub(MOST);
-        if left_out > 0 {
-            Detail::of_text(b"... earlier marks are left out").append(slot::MARK, early.first.ticks);
+    MARKS.with(|early| {
+        if HAS_MARKS.swap(false, Acquire) && early.pid == std::process::id() {
+            let left_out = early.count.saturating_sub(MOST);
+            if left_out > 0 {
+                Detail::of_text(b"... earlier marks are left out").append(slot::MARK, early.first.ticks);
+            }
+            for index in left_out..early.count {
+                let (time, text) = &early.marks[index % MOST];
+                text.append(slot::MARK, *time);
+            }
         }
-        for index in left_out..early.count {
-            let (time, text) = &early.marks[index % MOST];
-            text.append(slot::MARK, *time);
-        }
-    }
-    // SAFETY: the mapping is this thread's alone, and not used from here on.
-    unsafe { libc::munmap(taken.cast(), size_of::<Early>()) };
-}
-
-/// What is kept of this process. For use under the lock.
-fn kept() -> Option<&'static Early> {
-    // SAFETY: mapped for as long as it is there, and given back only by who has taken it away under the lock.
-    let early = unsafe { EARLY.load(Acquire).as_ref() };
-    early.filter(|early| early.pid == own())
-}
-
-fn own() -> u32 {
-    // SAFETY: getpid has no preconditions.
-    unsafe { libc::getpid() as u32 }
+        early.pid = 0;
+    });
 }

@@ -1,4 +1,4 @@
-//! The file of a process: its header, and the blocks that are allocated from it.
+//! The file of a process: its header, and the blocks that are allocated in it.
 //!
 //! Every byte that is written through a mapping was allocated before, because a write to a hole on a full disk raises
 //! SIGBUS. A failed allocation is an errno, and costs only recorded calls.
@@ -28,73 +28,73 @@ use cupeer_spec::record::{
     self, BLOCK, BlockHeader, CALLED_WORDS, FileName, Header, MAGIC, Moment, VERSION, mode,
 };
 
-/// The most windows whose threads are looked after, so that others can go on with them.
+/// The most windows that other threads can take over after theirs have ended.
 const WINDOWS: usize = 4096;
 
-/// The nanoseconds between a failed attempt to make a record, or to find a window, and the next.
+/// The nanoseconds between a failed attempt to begin a record, or to find a window, and the next.
 pub const REST: u64 = 100_000_000;
 
 pub struct File {
-    /// Its number in this process and its ancestors.
+    /// Its number among the records of this process and its ancestors.
     pub epoch: u64,
     /// Its first block, mapped.
     pub header: *mut Header,
-    /// Where the mapped blocks of a ring begin; null where there is no ring.
+    /// The start of the mapped blocks of a ring; null without a ring.
     pub ring: *mut u8,
-    /// How many blocks a ring has, the first one included.
+    /// The number of blocks of a ring, including the first one.
     pub ring_blocks: u64,
-    /// What is overwritten once the file has reached its limit, where it has one.
-    later: Option<Later>,
+    /// The chunks that are overwritten once the file has reached its limit, if it has a limit.
+    later: Option<LaterChunks>,
     pub windows: [AtomicPtr<BlockHeader>; WINDOWS],
     pub window_count: AtomicU32,
     descriptor: AtomicI32,
-    device: u64,
-    inode: u64,
+    /// Its device and its inode.
+    identity: (u64, u64),
     path: Path,
-    /// Whether no name leads to it yet.
+    /// True until the file gets its name.
     is_unnamed: AtomicBool,
     complained: AtomicBool,
-    /// When the next attempt is due to find a window after one has failed, on the monotonic clock.
+    /// After a failed attempt to find a window, the time of the next one, on the monotonic clock.
     rests_until: AtomicU64,
 }
 
 // SAFETY: the header and the ring are shared memory, whose fields are written as atomics or by one thread.
 unsafe impl Sync for File {}
 
-/// The chunks of a file that may not exceed a size: those in its first half stay, and the later ones take turns. The file has
-/// blocks besides, which are never given up: the first one, those with facts, and one for each thread that is running. An eighth
-/// is left for those that come later.
-struct Later {
-    /// How many blocks the file may have.
+/// The chunks in the later half of a file with a limited size: they take turns, and those in the first half stay. Other blocks are
+/// never overwritten: the first one, those with facts about the process, and one per running thread. An eighth of the file is left
+/// for more of them.
+struct LaterChunks {
+    /// The number of blocks that the file may have.
     blocks: u64,
-    /// The places of later chunks: the number of the block of each, 0 where it has none yet, and [`BUSY`] while a thread writes to it.
+    /// The number of the block of each later chunk: 0 if it has none yet, and [`BUSY`] while a thread writes to it.
     places: &'static [AtomicU32],
-    /// How many of them take turns; 0 before the first half is full.
+    /// The number of places that take turns; 0 before the first half is full.
     turns: AtomicU64,
-    /// How many chunks were written.
+    /// The number of chunks that were written.
     chunks: AtomicU64,
 }
 
-/// See [`Later::places`].
+/// See [`LaterChunks::places`].
 const BUSY: u32 = u32::MAX;
-/// The fewest chunks that take turns, where threads have most of the blocks.
+/// The fewest chunks that take turns, even if threads have most of the blocks.
 const FEWEST: u64 = 4;
 
-impl Later {
-    fn new(limit: u64) -> Result<Later, c_int> {
+impl LaterChunks {
+    fn new(limit: u64) -> Result<LaterChunks, c_int> {
         let blocks = limit / BLOCK as u64;
         let places = (blocks - blocks / 2).max(FEWEST) as usize;
         let memory = pages::new(places * size_of::<AtomicU32>(), 0)?.cast::<AtomicU32>();
         // SAFETY: new memory of that size, all zero, which are atomics; never unmapped.
         let places = unsafe { core::slice::from_raw_parts(memory, places) };
-        Ok(Later { blocks, places, turns: AtomicU64::new(0), chunks: AtomicU64::new(0) })
+        Ok(LaterChunks { blocks, places, turns: AtomicU64::new(0), chunks: AtomicU64::new(0) })
     }
 
-    /// The place of the next chunk, now this thread's, and the number of the block that it has, if any; `None` where the chunk is
-    /// one of the first. `used` is how many blocks the file has.
+    /// Takes the place of the next chunk for this thread. Returns it with the number of its block, if it has one; `None` if the chunk
+    /// belongs to the first half. `used` is the number of blocks that the file has.
     fn take(&self, used: u64) -> Option<(&AtomicU32, Option<u32>)> {
-        // Where a place is another thread's, who is late by a lap, the next one is as good. All are if there are many threads: then
-        // the file grows by a block.
+        // If another thread is a whole turn late and still has the place, take the next one. If many threads have them all, the file
+        // grows by a block.
         for _ in 0..self.places.len() {
             let later = self.chunks.fetch_add(1, Relaxed).checked_sub(self.blocks / 2)?;
             let left =
@@ -114,9 +114,9 @@ impl Later {
     }
 }
 
-/// What the record needs to know of this process before it can make a file.
+/// Facts about this process that the name and the header of its file need.
 pub struct Identity {
-    /// As bytes.
+    /// The boot id of the host, as bytes.
     pub boot_id: [u8; 16],
     /// The inode of the pid namespace.
     pub pid_ns: u64,
@@ -129,9 +129,8 @@ impl Identity {
     pub fn of_owner() -> Self {
         let mut text = [0u8; 1024];
         let pid = owner();
-        // SAFETY: neither has preconditions.
-        let (own, parent) = unsafe { (libc::getpid() as u32, libc::getppid() as u32) };
-        // /proc may be that of a namespace above.
+        let (own, parent) = (std::process::id(), std::os::unix::process::parent_id());
+        // /proc may belong to an outer pid namespace, with other numbers.
         let name = match core::str::from_utf8(files::link(format_args!("/proc/self\0"), &mut text)) {
             Ok(name) if pid == own => Short::<16>::new(format_args!("{name}")),
             _ => Short::new(format_args!("{pid}")),
@@ -154,8 +153,8 @@ impl Identity {
 }
 
 impl File {
-    /// Makes the file of this process, with one block: with its name at once, or without one. It begins with the first
-    /// mark, if there is one already.
+    /// Creates the file of this process with one block, named or not yet named. Its first moment is that of the first mark, if there
+    /// is one already.
     pub fn create(
         directory: &Directory,
         epoch: u64,
@@ -169,7 +168,7 @@ impl File {
             made.is_unnamed.store(!is_named, Relaxed);
             file.keep();
         } else if is_named {
-            // SAFETY: made by us; a file that says nothing is in the way of those who read.
+            // SAFETY: the path ends in NUL. An empty file would only disturb readers.
             unsafe { libc::unlink(c_path(&path).as_ptr()) };
         }
         made
@@ -181,7 +180,7 @@ impl File {
         is_named: bool,
     ) -> Result<(Opened, u32, Path), c_int> {
         for attempt in 0..64 + 8 {
-            // A process that executes one program after the other; who has done so often, takes the time.
+            // A process can execute one program after the other, and each has a number; after 64 of them, the time is the number.
             let image = if attempt < 64 { attempt } else { (system_clock::realtime() >> 10) as u32 | 64 };
             let Identity { boot_id, pid_ns, pid, started, .. } = *identity;
             let name =
@@ -199,7 +198,7 @@ impl File {
                 made => {
                     let file = made?;
                     if settings::get().record.as_ref().is_some_and(|record| record.shared) {
-                        // What umask has taken away.
+                        // Restores the bits that umask cleared.
                         // SAFETY: opened above.
                         unsafe { libc::fchmod(file.descriptor(), directory.mode) };
                     }
@@ -210,16 +209,15 @@ impl File {
         Err(libc::EEXIST)
     }
 
-    /// Whether no name leads to it yet.
+    /// Returns true until the file gets its name.
     pub fn is_unnamed(&self) -> bool {
         self.is_unnamed.load(Relaxed)
     }
 
-    /// Gives it its name, where it has none. It cannot get one where it lies in memory, or where the program has closed its
-    /// descriptor.
+    /// Gives the file its name if it has none. Fails if the file exists only in memory, or if the program closed its descriptor.
     pub fn name(&self) -> Result<(), c_int> {
         let descriptor = self.descriptor.load(Acquire);
-        if !self.is_under(descriptor) {
+        if !self.is_open_at(descriptor) {
             return Err(libc::EBADF);
         }
         let from = Short::<32>::new(format_args!("/proc/self/fd/{descriptor}\0"));
@@ -230,9 +228,8 @@ impl File {
             libc::linkat(at, from.as_ptr(), at, to.as_ptr(), libc::AT_SYMLINK_FOLLOW)
         };
         let error = errno();
-        // Where another thread was faster, it is there as well.
-        let is_there =
-            || FileInfo::at(to, 0).is_some_and(|about| about.identity == (self.device, self.inode));
+        // Another thread may have been faster.
+        let is_there = || FileInfo::at(to, 0).is_some_and(|about| about.identity == self.identity);
         if linked != 0 && !is_there() {
             return Err(error);
         }
@@ -240,6 +237,7 @@ impl File {
         Ok(())
     }
 
+    /// Writes the header, and keeps the file for as long as the process runs.
     fn fill(
         file: &Opened,
         image: u32,
@@ -248,10 +246,10 @@ impl File {
         epoch: u64,
         first_mark: fn() -> Option<Moment>,
     ) -> Result<&'static File, c_int> {
-        let ring = settings::get().record.as_ref().and_then(|record| record.ring);
+        let record = settings::get().record.as_ref();
+        let ring = record.and_then(|record| record.ring);
         let ring_blocks = ring.map_or(0, |size| size / BLOCK as u64);
-        let limit = settings::get().record.as_ref().and_then(|record| record.limit);
-        let later = limit.map(Later::new).transpose()?;
+        let later = record.and_then(|record| record.limit).map(LaterChunks::new).transpose()?;
         let descriptor = file.descriptor();
         let mapped = if ring.is_some() {
             allocate(descriptor, 0, ring_blocks * BLOCK as u64)?;
@@ -261,44 +259,15 @@ impl File {
             file.map(0, BLOCK)?
         };
         let header = mapped.cast::<Header>();
-        let clock = clock::choose();
-        let (now, early) = (clock::moment(), first_mark());
-        let key = key::get();
-        // SAFETY: mapped above, long enough, and nobody else's yet. getppid and getuid have no preconditions.
+        let mode = if ring.is_some() { mode::RING } else { mode::FULL };
+        let blocks = later.as_ref().map_or(ring_blocks, |later| later.blocks);
+        let new = Self::new_header(mode, blocks, image, &identity, first_mark);
+        // SAFETY: mapped above, long enough, and nobody else's yet. The magic is written last, because a file without it is no record.
         unsafe {
-            header.write(Header {
-                magic: [0; 8],
-                version: VERSION,
-                block: BLOCK as u32,
-                mode: if ring.is_some() { mode::RING } else { mode::FULL },
-                clock,
-                boot_id: identity.boot_id,
-                pid_ns: identity.pid_ns,
-                pid: identity.pid,
-                parent: identity.parent,
-                started: identity.started,
-                image,
-                uid: libc::getuid(),
-                first: early.unwrap_or(now),
-                last: now,
-                next_block: 1,
-                ring_blocks: later.as_ref().map_or(ring_blocks, |later| later.blocks),
-                lost: 0,
-                next_stream: 0,
-                ended_by: 0,
-                key_check: record::live::mix(u64::from_le_bytes(key[..8].try_into().unwrap_or_default()))
-                    ^ record::live::mix(u64::from_le_bytes(key[8..].try_into().unwrap_or_default())),
-                end: record::end::UNSEEN,
-                reserved: 0,
-                ended: Span::default(),
-                called: [0; CALLED_WORDS],
-            });
-            // Last: what has no magic is no record.
+            header.write(new);
             (&raw mut (*header).magic).write_volatile(MAGIC);
         }
-        let (device, inode) = file.about().identity;
-        let size = size_of::<File>();
-        let kept = pages::new(size, 0)?.cast::<File>();
+        let kept = pages::new(size_of::<File>(), 0)?.cast::<File>();
         // SAFETY: new memory of that size, all zero, which is what the windows begin with; never unmapped.
         unsafe {
             (&raw mut (*kept).epoch).write(epoch);
@@ -307,10 +276,49 @@ impl File {
             (&raw mut (*kept).ring_blocks).write(ring_blocks);
             (&raw mut (*kept).later).write(later);
             (&raw mut (*kept).descriptor).write(AtomicI32::new(descriptor));
-            (&raw mut (*kept).device).write(device);
-            (&raw mut (*kept).inode).write(inode);
+            (&raw mut (*kept).identity).write(file.about().identity);
             (&raw mut (*kept).path).write(path);
             Ok(&*kept)
+        }
+    }
+
+    /// The header of a new file, still without its magic.
+    fn new_header(
+        mode: u32,
+        ring_blocks: u64,
+        image: u32,
+        identity: &Identity,
+        first_mark: fn() -> Option<Moment>,
+    ) -> Header {
+        let clock = clock::choose();
+        let (now, early) = (clock::moment(), first_mark());
+        let [first_half, last_half] = key::words(key::get());
+        Header {
+            magic: [0; 8],
+            version: VERSION,
+            block: BLOCK as u32,
+            mode,
+            clock,
+            boot_id: identity.boot_id,
+            pid_ns: identity.pid_ns,
+            pid: identity.pid,
+            parent: identity.parent,
+            started: identity.started,
+            image,
+            // SAFETY: getuid has no preconditions.
+            uid: unsafe { libc::getuid() },
+            first: early.unwrap_or(now),
+            last: now,
+            next_block: 1,
+            ring_blocks,
+            lost: 0,
+            next_stream: 0,
+            ended_by: 0,
+            key_check: record::live::mix(first_half) ^ record::live::mix(last_half),
+            end: record::end::UNSEEN,
+            reserved: 0,
+            ended: Span::default(),
+            called: [0; CALLED_WORDS],
         }
     }
 
@@ -324,30 +332,30 @@ impl File {
         unsafe { AtomicU32::from_ptr(&raw mut (*self.header).next_stream) }
     }
 
-    /// The number of the next free block.
+    /// Takes the next block, and returns its number.
     pub fn next_block(&self) -> u64 {
         self.blocks().fetch_add(1, Relaxed)
     }
 
-    /// The number of the block that was taken last.
+    /// Returns the number of the block that was taken last.
     pub fn last_block(&self) -> u64 {
         self.blocks().load(Relaxed) - 1
     }
 
-    /// Whether no thread has an event in it.
+    /// Returns true if no thread has recorded a call.
     pub fn has_no_stream(&self) -> bool {
         self.streams().load(Relaxed) == 0
     }
 
-    /// The number of the next free stream.
+    /// Takes the next stream, and returns its number.
     pub fn next_stream(&self) -> u32 {
         self.streams().fetch_add(1, Relaxed)
     }
 
-    /// Says how the process ends, where it is this one: a child of vfork has our memory, and an end of its own.
-    pub fn ends(&self, end: End) {
+    /// Notes how the process ends. Does nothing in a child of vfork, which has our memory and an end of its own.
+    pub fn note_end(&self, end: End) {
         if self.is_own() {
-            // Another program may run on for long.
+            // The program that is executed may run for long.
             let now = if end == End::Executed { 0 } else { system_clock::now() };
             // SAFETY: fields of the header, which is mapped for good; this process alone writes them while it runs.
             unsafe {
@@ -357,10 +365,10 @@ impl File {
         }
     }
 
-    /// Whether it is this process's: a child of vfork has its parent's memory.
+    /// Returns true if it is the file of this process, and not of the parent that a child of vfork shares memory with.
     pub fn is_own(&self) -> bool {
-        // SAFETY: the header is mapped for good, and its number does not change; getpid has no preconditions.
-        unsafe { (*self.header).pid == libc::getpid() as u32 }
+        // SAFETY: the header is mapped for good, and its pid does not change.
+        unsafe { (*self.header).pid == std::process::id() }
     }
 
     /// [`Header::called`].
@@ -369,16 +377,10 @@ impl File {
         unsafe { &*(&raw const (*self.header).called).cast() }
     }
 
-    /// Counts events that could not be kept.
-    pub fn lose(&self, events: u64) {
+    /// The number of calls that could not be recorded.
+    pub fn lost(&self) -> &AtomicU64 {
         // SAFETY: a field of the header, which is mapped for good, aligned, and used only as an atomic.
-        unsafe { AtomicU64::from_ptr(&raw mut (*self.header).lost) }.fetch_add(events, Relaxed);
-    }
-
-    /// Whether events could not be kept.
-    pub fn has_losses(&self) -> bool {
-        // SAFETY: the header is mapped for good, and the field is aligned and only used as an atomic.
-        unsafe { AtomicU64::from_ptr(&raw mut (*self.header).lost) }.load(Relaxed) > 0
+        unsafe { AtomicU64::from_ptr(&raw mut (*self.header).lost) }
     }
 
     /// Maps a new block at the end of the file.
@@ -386,12 +388,12 @@ impl File {
         self.new_block_at(ptr::null_mut())
     }
 
-    /// The same in place of what lies at an address, where that is not null.
+    /// The same in place of the mapping at an address, if that is not null.
     pub fn new_block_at(&self, place: *mut u8) -> Result<*mut u8, c_int> {
         self.append(|descriptor, number| {
             let at = number * BLOCK as u64;
             allocate(descriptor, at, BLOCK as u64)?;
-            opened::map(place, descriptor, (self.device, self.inode), at, BLOCK)
+            opened::map(place, descriptor, self.identity, at, BLOCK)
         })
     }
 
@@ -400,7 +402,7 @@ impl File {
         self.append(|descriptor, number| {
             let at = number * BLOCK as u64;
             allocate_begin(descriptor, at)?;
-            let window = opened::map(ptr::null_mut(), descriptor, (self.device, self.inode), at, BLOCK)?;
+            let window = opened::map(ptr::null_mut(), descriptor, self.identity, at, BLOCK)?;
             let window = window.cast::<BlockHeader>();
             // SAFETY: mapped above, with room for its header, and nobody else's yet.
             unsafe { ((*window).number, (*window).room) = (number as u32, (FIRST_ROOM / 64 - 1) as u32) };
@@ -408,8 +410,8 @@ impl File {
         })
     }
 
-    /// Makes a block at the end of the file. The number of one that could not be had is given back, where it is still the
-    /// last: otherwise the file would grow with each attempt.
+    /// Adds a block at the end of the file. If that fails, gives its number back unless another block follows: otherwise the file would
+    /// grow with each attempt.
     fn append<T>(&self, mut make: impl FnMut(c_int, u64) -> Result<T, c_int>) -> Result<T, c_int> {
         let number = self.next_block();
         let made = self.with_descriptor(|descriptor| make(descriptor, number));
@@ -419,28 +421,27 @@ impl File {
         made
     }
 
-    /// Makes room in a block that has some up to `from`: the fourfold, as far as the block goes. Gives up to where.
+    /// Extends the allocated part of a block, which ends at `from`, to four times that or to the whole block. Returns its new end.
     pub fn extend(&self, number: u32, from: usize) -> Result<usize, c_int> {
         let to = (4 * from).min(BLOCK);
         self.with_descriptor(|descriptor| {
             allocate(descriptor, u64::from(number) * BLOCK as u64 + from as u64, (to - from) as u64)?;
-            if self.is_under(descriptor) { Ok(to) } else { Err(libc::ESTALE) }
+            if self.is_open_at(descriptor) { Ok(to) } else { Err(libc::ESTALE) }
         })
     }
 
-    /// No window is looked for until some time has passed: each attempt that fails costs the program a hundred
-    /// times what a call does.
+    /// Stops looking for windows for some time, because each attempt that fails costs the program as much as a hundred calls.
     pub fn rest(&self) {
         self.rests_until.store(system_clock::now() + REST, Relaxed);
     }
 
-    /// Whether it is too early for another attempt.
+    /// Returns true if it is too early for another attempt.
     pub fn is_resting(&self) -> bool {
         let until = self.rests_until.load(Relaxed);
         until != 0 && system_clock::now() < until
     }
 
-    /// Writes a chunk, in pieces: at the end of the file or, where that has reached its limit, in place of an old one.
+    /// Writes a chunk, given in pieces: at the end of the file or, if that has reached its limit, in place of an old one.
     pub fn add_chunk(&self, pieces: [libc::iovec; 3]) -> Result<(), c_int> {
         let append =
             || self.append(|descriptor, number| self.write(descriptor, number, pieces).map(|()| number));
@@ -461,41 +462,40 @@ impl File {
     fn write(&self, descriptor: c_int, number: u64, pieces: [libc::iovec; 3]) -> Result<(), c_int> {
         let (mut left, at) = (pieces, (number * BLOCK as u64) as i64);
         files::without_signals(|| write_all_at(descriptor, &mut left, at))?;
-        if self.is_under(descriptor) { Ok(()) } else { Err(libc::ESTALE) }
+        if self.is_open_at(descriptor) { Ok(()) } else { Err(libc::ESTALE) }
     }
 
-    /// Notes that events are overwritten.
+    /// Notes in the header that chunks are overwritten.
     fn overwrites(&self) {
         // SAFETY: the header is mapped for good, and the field is aligned and from here on only used as an atomic.
         unsafe { AtomicU32::from_ptr(&raw mut (*self.header).mode) }.store(mode::BOUNDED, Release);
     }
 
-    /// Does something with the descriptor, again where another thread of the program has put something else under it
-    /// meanwhile.
+    /// Runs `work` with the descriptor, and again if the program meanwhile used the number for another file.
     fn with_descriptor<T>(&self, mut work: impl FnMut(c_int) -> Result<T, c_int>) -> Result<T, c_int> {
         for _ in 0..16 {
             let descriptor = self.descriptor()?;
             match work(descriptor) {
-                Err(_) if !self.is_under(descriptor) => {}
+                Err(_) if !self.is_open_at(descriptor) => {}
                 done => return done,
             }
         }
         Err(libc::ESTALE)
     }
 
-    /// Whether the file is under a descriptor.
-    fn is_under(&self, descriptor: c_int) -> bool {
-        identity(descriptor) == Some((self.device, self.inode))
+    /// Returns true if a descriptor refers to this file.
+    fn is_open_at(&self, descriptor: c_int) -> bool {
+        identity(descriptor) == Some(self.identity)
     }
 
-    /// The descriptor, opened again where the program has closed it.
+    /// Returns the descriptor, opening the file again if the program closed it.
     fn descriptor(&self) -> Result<c_int, c_int> {
         let descriptor = self.descriptor.load(Acquire);
-        if self.is_under(descriptor) {
+        if self.is_open_at(descriptor) {
             return Ok(descriptor);
         }
         let file = Opened::open(c_path(&self.path), libc::O_RDWR)?;
-        if file.about().identity != (self.device, self.inode) {
+        if file.about().identity != self.identity {
             return Err(libc::ESTALE);
         }
         let new = file.keep();
@@ -509,16 +509,16 @@ impl File {
         }
     }
 
-    /// Called in a child for the file of its parent: what is ours of it is given back.
-    pub fn leave_to_parent(&self) {
+    /// Closes the descriptor that a forked child inherited with the file of its parent.
+    pub fn close_inherited(&self) {
         let descriptor = self.descriptor.load(Relaxed);
-        if self.is_under(descriptor) {
+        if self.is_open_at(descriptor) {
             // SAFETY: the child's own copy of a descriptor that nobody uses any more.
             unsafe { libc::close(descriptor) };
         }
     }
 
-    /// Says once that events are lost from here on, and why.
+    /// Prints once that calls are lost from here on, and why.
     #[cold]
     #[inline(never)]
     pub fn complain(&self, error: c_int) {
@@ -527,21 +527,21 @@ impl File {
         if self.complained.swap(true, Relaxed) {
             return;
         }
-        if !aside(|| self.say_why(error)) {
-            // The next one that is lost says it.
+        if !aside(|| self.print_why(error)) {
+            // The next call that is lost tries to print it again.
             self.complained.store(false, Relaxed);
         }
     }
 
-    fn say_why(&self, error: c_int) {
-        status::record_lost();
+    fn print_why(&self, error: c_int) {
+        status::count(|status| &status.record_lost);
         let reason = message::Reason(error);
         let path = message::Text(c_path(&self.path).to_bytes());
         if error == libc::EBUSY {
             let mut text = [0u8; 1024];
             let length = files::read(c"/proc/self/stat", &mut text).unwrap_or(0);
             let threads = Stat::parse(&text[..length]).map_or(0, |stat| stat.threads);
-            // The last calls of a thread that ended keep its block, so there are twice as many.
+            // A thread that ended keeps a block for its last calls, so there are twice as many.
             let blocks = (2 * (threads + 1)).max(2 * self.ring_blocks);
             let size = (blocks * BLOCK as u64).div_ceil(1 << 20);
             message::line(format_args!(
@@ -555,10 +555,10 @@ impl File {
     }
 }
 
-/// The bytes of a block that have room at first.
+/// The number of bytes of a block that are allocated at first.
 pub const FIRST_ROOM: usize = 16 * 1024;
 
-/// Allocates the start of a block. Its end first, so that the file ends with a block whenever the process is killed.
+/// Allocates the start of a block. It allocates the end first, so that the file consists of whole blocks even if the process is killed.
 fn allocate_begin(descriptor: c_int, at: u64) -> Result<(), c_int> {
     const END: usize = 4096;
     allocate(descriptor, at + (BLOCK - END) as u64, END as u64)?;

@@ -1,7 +1,7 @@
-//! The place at which a process was forked after its parent had initialized the driver.
+//! Records the code that forked this process after its parent had initialized the driver.
 //!
-//! The parent notes the place in its own memory right before the fork, and the child puts it into its record, where it has one.
-//! Forks before the driver is initialized cost nothing, and a child of vfork or `posix_spawn` never gets here.
+//! The parent notes its stack in its own memory right before the fork. The child copies that to its record, if it has one.
+//! Forks before the driver is initialized cost nothing. Children of vfork and `posix_spawn` never get here.
 
 use super::file::File;
 use super::{about, libraries};
@@ -20,44 +20,44 @@ use core::sync::atomic::{
 use cupeer_spec::record::meta;
 use cupeer_spec::record::slot::{Line, detail::MOST_FRAMES};
 
-/// The most lines of Python that are noted, and the longest text of one: its file and its function.
+/// The most Python lines that are noted, and the longest text of one: its file and its function.
 const MOST_PYTHON: usize = 8;
 const MOST_TEXT: usize = 384;
 
-/// A fork, in memory that the child has a copy of.
-struct Place {
-    at: u64,
+/// A fork, in memory that the child inherits.
+struct ForkSite {
+    time: u64,
     frames: [u64; MOST_FRAMES],
     count: usize,
     python: [(Line, u32, Short<MOST_TEXT>); MOST_PYTHON],
     lines: usize,
 }
 
-struct Noted(UnsafeCell<Place>);
+struct ForkSiteCell(UnsafeCell<ForkSite>);
 
-// SAFETY: of threads that fork at the same time, only the one that has `IS_NOTING` writes to it. A child reads it, and its own
-// thread was the last that wrote.
-unsafe impl Sync for Noted {}
+// SAFETY: if several threads fork at the same time, only the one that has set `IS_NOTING` writes to it. A child reads it only after the
+// fork of its own thread.
+unsafe impl Sync for ForkSiteCell {}
 
-static PLACE: Noted = Noted(UnsafeCell::new(Place {
-    at: 0,
+static SITE: ForkSiteCell = ForkSiteCell(UnsafeCell::new(ForkSite {
+    time: 0,
     frames: [0; MOST_FRAMES],
     count: 0,
     python: [const { (Line { function: 0, line: 0, frame: 0 }, 0, Short::EMPTY) }; MOST_PYTHON],
     lines: 0,
 }));
 
-/// Held by the thread that notes a place; another one that forks meanwhile goes without.
+/// True while a thread notes its fork. Another thread that forks at the same time notes nothing.
 static IS_NOTING: AtomicBool = AtomicBool::new(false);
-/// The thread that was the last to note a place, by its block.
+/// The block of the thread that noted its fork last.
 static NOTED_BY: AtomicUsize = AtomicUsize::new(0);
-/// Whether the place is that of the fork to which this process owes its being.
+/// True in a child if the noted fork is the one that made it.
 static IS_OURS: AtomicBool = AtomicBool::new(false);
 
-/// When the process that initialized the driver ended, on the monotonic clock: a page that its children share with it.
+/// A page that the process that initialized the driver shares with its children: the time when it ended, on the monotonic clock.
 pub static ENDED: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
 
-/// Notes forks from now on. Called by our constructor.
+/// Notes forks from now on. The constructor calls it.
 #[inline(always)]
 pub fn watch() {
     extern "C" fn before() {
@@ -66,7 +66,7 @@ pub fn watch() {
         }
     }
     extern "C" fn in_child() {
-        // The child of a child has nothing noted of its own, and keeps what it has inherited.
+        // A child of the child notes no fork of its own, so it keeps the answer.
         let by = NOTED_BY.swap(0, Relaxed);
         if by != 0 {
             IS_OURS.store(by == thread() as usize, Relaxed);
@@ -89,52 +89,52 @@ fn note_alone() {
         let page = pages::map(ptr::null_mut(), 4096, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1, 0);
         ENDED.store(page.map_or(ptr::null_mut(), <*mut u8>::cast), Release);
     }
-    // SAFETY: this thread has `IS_NOTING`, and nobody else writes.
-    let place = unsafe { &mut *PLACE.0.get() };
-    (place.at, place.count, place.lines) = (system_clock::now(), 0, 0);
-    // The frames of ours, and then those of libc that the fork goes through.
+    // SAFETY: this thread has set `IS_NOTING`, so nobody else writes.
+    let site = unsafe { &mut *SITE.0.get() };
+    (site.time, site.count, site.lines) = (system_clock::now(), 0, 0);
+    // Leave out our own frames, and those of libc that lead to the fork.
     let mut libc = None;
     unwind::each_frame_from_here(|address| {
         if elf::is_our_code(address) {
             return true;
         }
         let Some(object) = elf::containing(address) else { return false };
-        if place.count == 0 && *libc.get_or_insert(object.base) == object.base {
+        if site.count == 0 && *libc.get_or_insert(object.base) == object.base {
             return true;
         }
-        python::meet(&object);
-        place.frames[place.count] = address as u64;
-        place.count += 1;
-        place.count < MOST_FRAMES
+        python::note_interpreter(&object);
+        site.frames[site.count] = address as u64;
+        site.count += 1;
+        site.count < MOST_FRAMES
     });
-    let frames = &place.frames[..place.count];
+    let frames = &site.frames[..site.count];
     let Some(interpreter) = settings::get().python.then(python::native).flatten() else { return };
     python::each_frame(
         MOST_PYTHON,
         |_| false,
         |frame| {
             let Some(texts) = &frame.texts else { return false };
-            let function = meta::FORKED_PYTHON + place.lines as u32;
+            let function = meta::FORKED_PYTHON + site.lines as u32;
             let line = Line { function, line: frame.line, frame: interpreter.place(frames, frame.run) };
             let text = Short::new(format_args!("{}\0{}", texts.file, texts.function));
-            place.python[place.lines] = (line, frame.first_line, text);
-            place.lines += 1;
-            place.lines < MOST_PYTHON
+            site.python[site.lines] = (line, frame.first_line, text);
+            site.lines += 1;
+            site.lines < MOST_PYTHON
         },
     );
 }
 
-/// Puts the place into the record of this process, which has just begun.
+/// Adds the fork to the record of this process, which has just begun.
 pub fn describe(file: &File) {
     let first = forks::initializer();
     if !forks::is_forked() || first == 0 || forks::has_initialized() {
         return;
     }
     // SAFETY: nobody writes to it in a forked child, which has not initialized the driver.
-    let place = unsafe { &*PLACE.0.get() };
+    let site = unsafe { &*SITE.0.get() };
     let is_ours = usize::from(IS_OURS.load(Relaxed));
-    let (count, lines) = (place.count * is_ours, place.lines * is_ours);
-    let (frames, lines) = (&place.frames[..count], &place.python[..lines]);
+    let (count, lines) = (site.count * is_ours, site.lines * is_ours);
+    let (frames, lines) = (&site.frames[..count], &site.python[..lines]);
     frames.iter().for_each(|address| _ = libraries::know(*address as usize));
     let mut bytes = [[0; Line::SIZE]; MOST_PYTHON];
     for ((line, first_line, text), bytes) in lines.iter().zip(&mut bytes) {
@@ -142,10 +142,10 @@ pub fn describe(file: &File) {
         about::entry(file, meta::PYTHON, &[&line.function.to_le_bytes(), &first_line.to_le_bytes(), text]);
         *bytes = line.bytes();
     }
-    let addresses = place.frames.map(u64::to_le_bytes);
+    let addresses = site.frames.map(u64::to_le_bytes);
     let pieces: [&[u8]; 5] = [
         &first.to_le_bytes(),
-        &place.at.to_le_bytes(),
+        &site.time.to_le_bytes(),
         &[count as u8],
         addresses[..count].as_flattened(),
         bytes[..lines.len()].as_flattened(),

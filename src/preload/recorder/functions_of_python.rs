@@ -8,14 +8,14 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Release},
 };
 
-/// The most functions that have numbers; the frames of a call end before one of another.
+/// The most functions that have numbers. The Python frames of a call end before a function without one.
 const MOST: usize = 8192;
-/// How many places are looked at for one.
-const LOOKS: usize = 512;
+/// The number of places in which a function can be.
+const PLACES: usize = 512;
 
-/// A function by its key, and the record that knows it. Its number is its place, from 1 on.
+/// A function by its key, and the epoch of the record that knows it. Its number is its place, from 1 on.
 struct Numbered {
-    /// 0 where there is none.
+    /// 0 if the place is free.
     key: AtomicU64,
     epoch: AtomicU64,
 }
@@ -23,20 +23,23 @@ struct Numbered {
 static NUMBERED: [Numbered; MOST] =
     [const { Numbered { key: AtomicU64::new(0), epoch: AtomicU64::new(0) } }; MOST];
 
-/// Whether the record knows the function of a key.
+/// The places in which the function of a key can be.
+fn places(key: u64) -> impl Iterator<Item = usize> {
+    (0..PLACES).map(move |i| (key as usize).wrapping_add(i) % MOST)
+}
+
+/// Returns true if the record knows the function of a key.
 pub fn is_known(key: u64) -> bool {
     let key = key.max(1);
-    let places = (0..LOOKS).map(|look| &NUMBERED[(key as usize).wrapping_add(look) % MOST]);
-    let taken = places.map(|numbered| (numbered, numbered.key.load(Acquire)));
+    let taken = places(key).map(|place| (&NUMBERED[place], NUMBERED[place].key.load(Acquire)));
     let found = taken.take_while(|(_, taken)| *taken != 0).find(|(_, taken)| *taken == key);
     found.is_some_and(|(numbered, _)| numbered.epoch.load(Acquire) == epoch())
 }
 
-/// The number of the function of a frame, which the record knows then; `None` where there is no room.
+/// Returns the number of the function of a frame, after describing it in the record; `None` if all its places are taken.
 pub fn number(frame: &Frame) -> Option<u32> {
     let key = frame.key.max(1);
-    for look in 0..LOOKS {
-        let place = (key as usize).wrapping_add(look) % MOST;
+    for place in places(key) {
         let numbered = &NUMBERED[place];
         let taken = numbered.key.load(Acquire);
         let taken = match taken {
@@ -49,7 +52,7 @@ pub fn number(frame: &Frame) -> Option<u32> {
         let number = place as u32 + 1;
         let epoch = epoch();
         if numbered.epoch.load(Acquire) != epoch {
-            // Two threads may describe it at once; that says nothing wrong.
+            // Two threads may describe it at once, which does no harm.
             about::function_of_python(number, frame.first_line, frame.texts.as_ref()?);
             numbered.epoch.store(epoch, Release);
         }

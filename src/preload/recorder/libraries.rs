@@ -1,4 +1,4 @@
-//! The libraries that calls came from. Each is described in the record before an address in it is used.
+//! Tracks the libraries that calls came from. The record describes each before it has an address in it.
 
 use super::about;
 use crate::sys::arch::thread;
@@ -11,17 +11,17 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// The most libraries that are remembered; a call from any other is described each time it comes from a new one.
+/// The most libraries that are remembered. Any other is described whenever a thread calls from it after calling from another one.
 const MOST: usize = 256;
 
-/// One that the record of the process knows.
+/// A library that the record describes.
 struct KnownLibrary {
     start: AtomicUsize,
-    /// 0 where there is none.
+    /// 0 if the place is free, or the library was unloaded.
     length: AtomicUsize,
     /// A hash of its path.
     path: AtomicU64,
-    /// Its length, also when it is gone: it often comes again.
+    /// Its length, even after it was unloaded: plugins are often loaded again.
     size: AtomicUsize,
 }
 
@@ -36,45 +36,45 @@ static KNOWN: [KnownLibrary; MOST] = [const {
 
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// The record that these are of.
+/// The epoch of the record that describes them.
 static EPOCH: AtomicU64 = AtomicU64::new(0);
 
-/// The generation of libraries for which that was looked at.
+/// The generation of libraries that [`forget`] last looked at.
 static GENERATION: AtomicU32 = AtomicU32::new(1);
 
-/// Forgets what does not lie where it lay: after a library was unloaded, another one may have come in its place.
+/// Forgets libraries that are not where they were: after one was unloaded, another one may be in its place.
 fn forget() {
     let generation = libraries_generation();
     if GENERATION.load(Acquire) == generation {
         return;
     }
     let all = &KNOWN[..COUNT.load(Acquire).min(MOST)];
-    let mut is_there = [false; MOST];
-    // What is not on the way of this thread's own call may be unloaded at any moment, but not while the loader walks.
+    let mut is_loaded = [false; MOST];
+    // Any library outside the stack of this thread can be unloaded at any moment, except while the loader walks through them.
     elf::each(|object| {
-        for (known, is_there) in all.iter().zip(&mut is_there) {
+        for (known, is_loaded) in all.iter().zip(&mut is_loaded) {
             let start = known.start.load(Relaxed);
             let begins_there = || object.part(start).is_some_and(|part| part.start == start);
-            *is_there |= known.path.load(Relaxed) == object.path_hash() && begins_there();
+            *is_loaded |= known.path.load(Relaxed) == object.path_hash() && begins_there();
         }
         false
     });
-    for (known, _) in all.iter().zip(is_there).filter(|(_, is_there)| !is_there) {
+    for (known, _) in all.iter().zip(is_loaded).filter(|(_, is_loaded)| !is_loaded) {
         known.length.store(0, Relaxed);
     }
-    // Last: who sees it finds nothing that is not so any more. Several threads may do the same.
+    // Stored last, because a thread that reads it relies on the table. Several threads may do all this at once.
     GENERATION.store(generation, Release);
 }
 
-/// Makes sure that the library of the caller is known, and remembers it for this thread.
+/// Describes the library of the caller if that is new, and remembers it for this thread.
 #[cold]
 #[inline(never)]
 pub fn know_slowly(address: usize) {
     guarded(|| {
         let generation = libraries_generation();
         let range = know(address);
-        // SAFETY: the block belongs to this thread and its signal handlers. One that comes in between finds no library that has
-        // no length.
+        // SAFETY: the block belongs to this thread and its signal handlers. A handler that runs in between
+        // finds a length of 0, so no library.
         unsafe {
             let known = &raw mut (*thread()).known;
             (&raw mut (*known).1).write_volatile(0);
@@ -85,12 +85,12 @@ pub fn know_slowly(address: usize) {
     });
 }
 
-/// Makes sure that the library of an address is known. Gives where that begins, and its length.
+/// Describes the library of an address if that is new. Returns its start and its length.
 pub fn know(address: usize) -> (usize, usize) {
     forget();
     let epoch = epoch();
     if EPOCH.swap(epoch, Relaxed) != epoch {
-        // Another record, of a child: it knows nothing yet.
+        // The new record of a forked child describes no library yet.
         COUNT.store(0, Relaxed);
     }
     let count = COUNT.load(Acquire).min(MOST);
@@ -103,11 +103,11 @@ pub fn know(address: usize) -> (usize, usize) {
     let Some((object, part)) =
         elf::containing(address).and_then(|object| Some((object, object.part(address)?)))
     else {
-        // Code that was made at run time, as a JIT does: its page counts as known.
+        // Code that was generated at run time: its page counts as known.
         return (address & !0xfff, 0x1000);
     };
     let range = (part.start, part.len());
-    // One that was closed and lies where it lay, as plugins do that are opened again and again.
+    // A plugin that was unloaded and is loaded again, at the same address.
     let again = KNOWN[..count].iter().find(|known| {
         known.length.load(Relaxed) == 0
             && (known.start.load(Relaxed), known.size.load(Relaxed)) == range
@@ -118,8 +118,8 @@ pub fn know(address: usize) -> (usize, usize) {
         return range;
     }
     about::library(&object, &part);
-    python::meet(&object);
-    // Two threads may describe a library at once; that says nothing wrong.
+    python::note_interpreter(&object);
+    // Two threads may describe a library at once, which does no harm.
     let free = KNOWN[..count].iter().find(|known| known.length.load(Relaxed) == 0);
     if let Some(known) = free.or_else(|| KNOWN.get(COUNT.fetch_add(1, Relaxed))) {
         known.length.store(0, Relaxed);

@@ -1,11 +1,19 @@
 //! The record of this process, in the format of `cupeer_spec::record`, written so that it survives any end.
 //!
-//! The path of a call: [`Recorded::begin`] writes it into the thread's own window before it is forwarded, and
-//! [`Recorded::finish`] adds the result. Both write to memory that no other thread writes to, and make no system call.
-//! Everything else is off that path: the file and its windows (`file`, `stream`), facts about the process (`about`,
-//! `libraries`), driver queries (`questions`), and what is open in the whole job (`live`, `ledger`).
+//! The path of a call: [`CallRecord::begin`] writes it into the thread's own window before it is forwarded, and
+//! [`CallRecord::finish`] adds the result. Both write to memory that no other thread writes to, and make no system call.
+//! Everything else is off that path:
 //!
-//! Only PR_SET_TSC makes reading the clock fatal: for the processor's counter, and for the kernel's clock in the vDSO.
+//! - The file: `process` begins it, `file` has its header and its blocks, and `stream` the window of each thread.
+//! - The choice of calls: `relevance` decides on calls that are rarely recorded, `work` lists the steps per function, and
+//!   `repeats` finds failures that are only counted. `used` adds calls that turn out to matter after they returned, and
+//!   `counted` counts small allocations.
+//! - The parts of a call: `arguments`, `detail`, `content`, and the memory that was left (`exhausted`).
+//! - Facts about the process: `about` writes them; `libraries`, `functions_of_python`, `forked`, `outlived`, and `notes`
+//!   find them. `early` keeps marks until the record begins.
+//! - The time: `clock` and `speed`.
+//!
+//! Reading the clock is safe except under PR_SET_TSC, which makes both the processor's counter and the kernel's vDSO clock fatal.
 
 pub mod about;
 mod arguments;
@@ -20,28 +28,28 @@ pub mod file;
 pub mod forked;
 mod functions_of_python;
 mod libraries;
-mod matter;
+mod notes;
 pub mod outlived;
 pub mod process;
+mod relevance;
 mod repeats;
 pub mod speed;
 mod stream;
-mod told;
 mod used;
-mod weight;
+mod work;
 
 pub use arguments::{Arguments, Store, Stored};
-pub use detail::{Detail, Elements, item_of};
-pub use repeats::{listened, world_changed};
-pub use told::*;
+pub use detail::{Detail, item_of};
+pub use notes::*;
+pub use repeats::{listener_added, world_changed};
 pub use used::{Use, has_stream, is_noting, pause};
-pub use weight::is_tracked;
+pub use work::is_tracked;
 
 use self::arguments::Handle;
-use self::matter::{Matter, matter};
-use self::repeats::{Join, Joined, Left, Passed};
-use self::weight::WEIGHTS;
-use crate::driver::questions;
+use self::relevance::{Relevance, relevance};
+use self::repeats::{CallShape, RunExit, RunLookup, RunSlot};
+use self::work::EXTRA_WORK;
+use crate::driver::queries;
 use crate::sys::arch::{Thread, stack_height, thread};
 use crate::sys::every_call::{epoch, libraries_generation};
 use crate::sys::guard::guarded;
@@ -51,48 +59,50 @@ use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::hit::Hit;
 use cupeer_spec::record::slot::{self, ARGS, MOST_ARGS, Slot, word};
 
-/// The longest name of a rule of faults: longer ones are cut.
+/// The longest name of a fault: longer ones are cut.
 const MOST_NAME: usize = 160;
 /// The low 48 bits of a word: an address.
 const ADDRESS: u64 = (1 << 48) - 1;
 
-/// A call on its way through the record. Lives where it is made: moving it costs as much as recording it.
-pub struct Recorded<'a> {
+/// A call on its way through the record. It stays where it was constructed, because moving it costs as much as recording it.
+pub struct CallRecord<'a> {
     id: FnId,
     store: &'a dyn Store,
-    /// Null before it is in the record, and after it has returned.
+    /// The slot; null before the call is in the record, and after it has returned.
     slot: *mut Slot,
+    /// The first word of the slot while the call is pending.
     word: u64,
     /// The number of the slot in its stream.
     number: u64,
     epoch: u64,
-    /// When a weighty call was forwarded.
+    /// The time when it was forwarded, if steps ran before that.
     start: u64,
-    /// [`slot::INJECTED`] where the program sees something else than the driver gave.
+    /// [`slot::INJECTED`] if a fault changes what the program sees.
     injected: u8,
     caller: usize,
-    /// Where the stack stood.
+    /// The height of the stack.
     height: usize,
-    /// The run that it is counted in, while it is in flight there.
-    run: Option<Joined>,
-    stack: Stack,
-    /// It copies between memory that is there: if it succeeds, nobody has to look at it.
+    /// The run that it is in flight in.
+    run: Option<RunSlot>,
+    stack: StackState,
+    /// True for a copy between memory that exists: if it succeeds, no further steps run.
     is_plain: bool,
     handle: Cell<Option<Handle>>,
 }
 
-/// Whether a call has its stack in the record.
+/// The state of the stack of a call in the record.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stack {
-    /// Not yet. It gets one where its kind is due for one.
-    Open,
-    /// Not yet. It gets one in any case.
-    AllocProps,
-    Taken,
-    /// Neither that nor what is to be said of it before it is forwarded: it was in flight in a run.
-    Late,
+enum StackState {
+    /// Not recorded. It will be if a stack is due for calls of this kind.
+    IfDue,
+    /// Not recorded. It will be in any case.
+    Wanted,
+    Recorded,
+    /// Not recorded, and neither are the details that are added before a call is forwarded, because it was in flight in a run.
+    LeftRun,
 }
 
+/// Makes this thread one of the record, or counts the call as lost. Returns false without a record.
 #[cold]
 #[inline(never)]
 fn begin_slowly() -> bool {
@@ -106,11 +116,11 @@ fn begin_slowly() -> bool {
     attached
 }
 
-impl<'a> Recorded<'a> {
+impl<'a> CallRecord<'a> {
     /// A call that is not in the record.
     #[inline(always)]
     pub fn new(id: FnId, store: &'a dyn Store) -> Self {
-        Recorded {
+        CallRecord {
             id,
             store,
             slot: ptr::null_mut(),
@@ -122,30 +132,30 @@ impl<'a> Recorded<'a> {
             caller: 0,
             height: 0,
             run: None,
-            stack: Stack::Open,
+            stack: StackState::IfDue,
             is_plain: false,
             handle: Cell::new(None),
         }
     }
 
-    /// Whether it is in the record, and has not returned.
+    /// Returns true if it is in the record, and has not returned.
     #[inline(always)]
     pub fn has_begun(&self) -> bool {
         !self.slot.is_null() || self.run.is_some()
     }
 
-    /// Whether it is in the record, also after it has returned.
-    pub fn was_kept(&self) -> bool {
+    /// Returns true if it is in the record, even after it has returned.
+    pub fn is_recorded(&self) -> bool {
         self.number != 0 || self.word != 0
     }
 
-    /// Says that the program sees something else than the driver gave.
+    /// Notes that a fault changes what the program sees.
     pub fn mark_injected(&mut self) {
         self.injected = slot::INJECTED;
     }
 
-    /// Says what a rule of faults has done to it, or is about to do.
-    pub fn hit(&self, hit: &Hit, name: &str) {
+    /// Adds the fault that was injected into it, or is about to be.
+    pub fn add_hit(&self, hit: &Hit, name: &str) {
         let mut bytes = [0; 32 + MOST_NAME];
         let length = name.len().min(MOST_NAME);
         bytes[..32].copy_from_slice(cupeer_spec::record::bytes(hit));
@@ -153,45 +163,46 @@ impl<'a> Recorded<'a> {
         item_of(self.number, slot::detail::HIT, &bytes[..32 + length]);
     }
 
-    /// Puts it into the record. `store` is what `new` was given, by its type; `is_hit` says that it is one even where it ends
-    /// nothing that is shared, and `is_own` that nobody but the program has to do with it.
+    /// Puts it into the record. `store` is the argument of `new` by its type, `is_hit` means that it is recorded even if it is not
+    /// relevant, and `is_own` that no fault or denied pair concerns it.
     #[inline(always)]
     pub fn begin<S: Store + ?Sized>(&mut self, store: &S, caller: usize, is_hit: bool, is_own: bool) {
         let (thread, id) = (thread(), self.id);
-        // SAFETY: only this thread and its signal handlers use the block.
+        // SAFETY: only this thread and its signal handlers use the block, and the word is read at once.
         let own = || unsafe { (*thread).epoch };
         if own() != epoch() && !begin_slowly() {
             return;
         }
-        let matter =
-            if WEIGHTS[id as usize].rarely { matter(id, self.store, &self.handle) } else { Matter::Call };
-        if matter == Matter::Nothing && !is_hit {
+        let relevance = if EXTRA_WORK[id as usize].is_rare {
+            relevance(id, self.store, &self.handle)
+        } else {
+            Relevance::Call
+        };
+        if relevance == Relevance::None && !is_hit {
             return;
         }
-        // Neither this thread nor any other of the process has recorded a call.
+        // No thread of the process has recorded a call yet.
         if own() == 0 && !begin_slowly() {
             return;
         }
-        if (WEIGHTS[id as usize].shares || is_hit) && !process::show_before_call() {
+        if (EXTRA_WORK[id as usize].shares || is_hit) && !process::show_before_call() {
             return;
         }
         (self.caller, self.height) = (caller, stack_height());
         // SAFETY: only this thread and its signal handlers use the block, and the word is read at once.
         let runs = unsafe { (*thread).runs };
-        if runs >> (id as u32 % u32::BITS) & 1 != 0 && is_own && self.join(thread) {
+        if runs >> (id as u32 % u32::BITS) & 1 != 0 && is_own && self.join_run(thread) {
             return;
         }
         if is_hit {
-            self.stack = Stack::AllocProps;
+            self.stack = StackState::Wanted;
         }
-        know(thread, caller);
+        know_library(thread, caller);
         let Some(taken) = stream::take(thread, 1) else { return };
         let (slot, number) = (taken.place as *mut Slot, taken.number);
-        // SAFETY: only this thread and its signal handlers use the block, and the word is read at once.
-        let epoch = unsafe { (*thread).epoch };
         let word = word(slot::PENDING, 1, id as u16, number as u32);
-        (self.slot, self.word, self.number, self.epoch) = (slot, word, number, epoch);
-        // SAFETY: the slot lies in this thread's window, and nobody else was given it.
+        (self.slot, self.word, self.number, self.epoch) = (slot, word, number, own());
+        // SAFETY: the slot is in this thread's window, and nobody else was given it.
         unsafe {
             let mut arguments = Arguments::new(&mut (*slot).args, &self.handle);
             store.store(&mut arguments, false);
@@ -202,88 +213,83 @@ impl<'a> Recorded<'a> {
             stream::publish(slot, word);
         }
         stream::filled(thread, taken.before);
-        if let Matter::Copy { devices, is_gone } = matter {
+        if let Relevance::Copy { devices, is_gone } = relevance {
             self.is_plain = !is_gone;
             self.add_devices(devices);
         }
     }
 
-    /// Has it counted in a run, where it is as the calls of one.
-    #[inline(never)]
-    fn join(&mut self, thread: *mut Thread) -> bool {
-        let mut args = [0; MOST_ARGS];
-        let mut arguments = Arguments::new(&mut args, &self.handle);
-        self.store.store(&mut arguments, false);
+    /// Stores its arguments in so many bytes. Returns them with their shape.
+    fn stored<const N: usize>(&self, succeeded: bool) -> ([u8; N], u64) {
+        let mut bytes = [0; N];
+        let mut arguments = Arguments::new(&mut bytes, &self.handle);
+        self.store.store(&mut arguments, succeeded);
         let shape = arguments.shape;
-        let passed = Passed { id: self.id, caller: self.caller, height: self.height, args: &args, shape };
-        match repeats::join(thread, &passed) {
-            Join::Is(joined) => {
+        (bytes, shape)
+    }
+
+    /// Counts it in a run if it looks like the calls of one. Returns true if it does.
+    #[inline(never)]
+    fn join_run(&mut self, thread: *mut Thread) -> bool {
+        let (args, shape) = self.stored(false);
+        let call = CallShape { id: self.id, caller: self.caller, height: self.height, args: &args, shape };
+        match repeats::join(thread, &call) {
+            RunLookup::InRun(run) => {
                 // SAFETY: only this thread and its signal handlers use the block.
                 self.epoch = unsafe { (*thread).epoch };
-                (self.number, self.start) = (joined.number, joined.start);
-                self.run = Some(joined);
+                (self.number, self.start) = (run.number, run.start);
+                self.run = Some(run);
                 true
             }
-            Join::Example => {
-                self.stack = Stack::AllocProps;
+            RunLookup::Example => {
+                self.stack = StackState::Wanted;
                 false
             }
-            Join::Not => false,
+            RunLookup::None => false,
         }
     }
 
-    /// The end of a call that was in flight in a run. Says whether there is more to say about it: it did something else.
+    /// Ends a call that was in flight in a run. Returns true if it turned out to differ, and more steps must run for it.
     #[cold]
     #[inline(never)]
-    fn end_of_run(&mut self, run: Joined, result: i32, succeeded: bool) -> bool {
-        let (thread, end) = (thread(), clock::now());
-        match run.end(thread, result, end) {
-            Left::Counted => return false,
-            Left::Gone { is_alike } => {
+    fn finish_run(&mut self, run: RunSlot, result: i32, succeeded: bool) -> bool {
+        let end = clock::now();
+        match run.end(thread(), result, end) {
+            RunExit::Counted => return false,
+            RunExit::LostSlot { is_alike } => {
                 self.finish_late(result, succeeded, end);
                 if is_alike {
                     return false;
                 }
             }
-            Left::Apart => {
-                self.number = 0;
-                let Some(taken) = stream::take(thread, 1) else { return false };
-                let slot = taken.place as *mut Slot;
-                // SAFETY: the slot lies in this thread's window, and nobody else was given it.
-                unsafe {
-                    let mut arguments = Arguments::new(&mut (*slot).args, &self.handle);
-                    self.store.store(&mut arguments, succeeded);
-                    (*slot).caller = self.caller as u64 & ADDRESS | arguments.shape;
-                    ((*slot).start, (*slot).end, (*slot).result) = (run.start, end, result);
-                    stream::publish(slot, word(slot::RETURNED, 1, self.id as u16, taken.number as u32));
+            RunExit::Differs => {
+                let added = self.append_end(slot::RETURNED, self.caller, (run.start, end), result, succeeded);
+                self.number = added.unwrap_or(0);
+                if added.is_none() {
+                    return false;
                 }
-                stream::filled(thread, taken.before);
-                self.number = taken.number;
             }
         }
-        self.stack = Stack::Late;
-        let weight = WEIGHTS[self.id as usize];
-        weight.counts || weight.more || !succeeded
+        self.stack = StackState::LeftRun;
+        let work = EXTRA_WORK[self.id as usize];
+        work.is_tracked || work.has_details || !succeeded
     }
 
-    /// Whether it was counted in a run, and nothing else was done for it.
+    /// Returns true if it was only counted in a run.
     pub fn was_counted(&self) -> bool {
-        self.caller != 0 && self.word == 0 && self.number != 0 && self.stack != Stack::Late
+        self.caller != 0 && self.word == 0 && self.number != 0 && self.stack != StackState::LeftRun
     }
 
-    /// Adds between which devices it copies, and its arguments where the slot has no room for them and nobody else adds them.
+    /// Adds the devices of a copy, and its arguments if they do not fit in the slot and no later step adds them.
     #[cold]
     #[inline(never)]
     fn add_devices(&mut self, devices: [i32; 2]) {
         let bytes = devices.map(i32::to_le_bytes);
         let devices = (slot::detail::DEVICES, bytes.as_flattened());
-        if self.is_plain && WEIGHTS[self.id as usize].wide {
-            let mut args = [0; MOST_ARGS];
-            self.store.store(&mut Arguments::new(&mut args, &self.handle), false);
-            detail::short(
-                self.number,
-                &[devices, (slot::detail::ARGUMENTS, &args[..self.id.spec().stored()])],
-            );
+        let wide = EXTRA_WORK[self.id as usize].wide as usize;
+        if self.is_plain && wide != 0 {
+            let (args, _) = self.stored::<MOST_ARGS>(false);
+            detail::short(self.number, &[devices, (slot::detail::ARGUMENTS, &args[..wide])]);
         } else {
             detail::short(self.number, &[devices]);
         }
@@ -293,38 +299,40 @@ impl<'a> Recorded<'a> {
         }
     }
 
-    /// Looks at a weighty call before it is forwarded: adds its frames, and gives its arguments to `note`.
-    pub fn weigh(&mut self, caller: usize, note: impl FnOnce(FnId, &[u8; MOST_ARGS])) {
-        let weight = WEIGHTS[self.id as usize];
-        let mut args = [0; MOST_ARGS];
-        if let Some(run) = &mut self.run {
-            // One that releases nothing is looked at only if it turns out to be another.
-            if !self.id.spec().gives_back() {
-                return;
+    /// Runs the steps before a tracked call is forwarded: adds its stack, and passes its arguments to `note`.
+    pub fn before_call(&mut self, caller: usize, note: impl FnOnce(FnId, &[u8; MOST_ARGS])) {
+        if let Some(mut run) = self.run {
+            // A call that releases nothing needs these steps only if it turns out to differ from its run.
+            if self.id.spec().gives_back() {
+                let args = run.args().unwrap_or_else(|| self.stored(false).0);
+                guarded(|| note(self.id, &args));
+                run.restart(thread());
+                self.start = run.start;
+                self.run = Some(run);
             }
-            match run.args() {
-                Some(known) => args = known,
-                None => self.store.store(&mut Arguments::new(&mut args, &self.handle), false),
-            }
-            guarded(|| note(self.id, &args));
-            run.restart(thread());
-            self.start = run.start;
             return;
         }
-        if weight.wide {
-            self.store.store(&mut Arguments::new(&mut args, &self.handle), false);
+        let work = EXTRA_WORK[self.id as usize];
+        let wide = work.wide as usize;
+        let args = if wide != 0 {
+            self.stored(false).0
         } else {
-            // To store a handle takes two fingerprints, which the slot has.
+            let mut args = [0; MOST_ARGS];
+            // Storing the arguments again would take two fingerprints for a handle.
             // SAFETY: the slot is this call's.
             args[..ARGS].copy_from_slice(&unsafe { (*self.slot).args });
-        }
+            args
+        };
         guarded(|| {
-            self.take_stack(weight.frames && repeats::is_due(self.id, 0, self.number, (caller, self.height)));
-            let has_stack = self.stack == Stack::Taken;
-            if has_stack || weight.wide {
+            let is_due = work.frames && repeats::is_due(self.id, 0, self.number, (caller, self.height));
+            let has_stack = is_due || self.stack == StackState::Wanted && work.frames;
+            if has_stack {
+                self.stack = StackState::Recorded;
+            }
+            if has_stack || wide != 0 {
                 Detail::about(self.number, |detail| {
-                    if weight.wide {
-                        detail.item(slot::detail::ARGUMENTS, 0, &args[..self.id.spec().stored()]);
+                    if wide != 0 {
+                        detail.item(slot::detail::ARGUMENTS, 0, &args[..wide]);
                     }
                     if has_stack {
                         detail.frames(caller);
@@ -336,32 +344,21 @@ impl<'a> Recorded<'a> {
         self.restart();
     }
 
-    /// Notes that the stack is taken, where its kind is due for it or it is wanted.
-    fn take_stack(&mut self, is_due: bool) {
-        if is_due || self.stack == Stack::AllocProps && WEIGHTS[self.id as usize].frames {
-            self.stack = Stack::Taken;
-        }
-    }
-
-    /// What was done up to here is not the call's time.
+    /// Lets the time of the call begin now, after the steps before it.
     #[cold]
     #[inline(never)]
     fn restart(&mut self) {
         self.start = clock::now();
-        let before = stream::fill(thread());
-        if self.is_there(thread()) {
-            // SAFETY: the slot is this call's.
-            unsafe { (*self.slot).start = self.start };
-        }
-        stream::filled(thread(), before);
+        // SAFETY: the slot is this call's.
+        self.change_slot(|slot| unsafe { (*slot).start = self.start });
     }
 
-    /// Adds the result. Says whether there is more to say about the call.
+    /// Adds the result. Returns true if more steps must run for the call.
     #[inline(always)]
     pub fn finish<S: Store + ?Sized>(&mut self, store: &S, result: i32, succeeded: bool) -> bool {
         if self.slot.is_null() {
             let run = self.run.take().filter(|_| self.epoch == epoch());
-            return run.is_some_and(|run| self.end_of_run(run, result, succeeded));
+            return run.is_some_and(|run| self.finish_run(run, result, succeeded));
         }
         let end = clock::now();
         // A child that was forked in the call has another record.
@@ -369,20 +366,12 @@ impl<'a> Recorded<'a> {
             self.slot = ptr::null_mut();
             return false;
         }
-        let weight = WEIGHTS[self.id as usize];
-        let counts = weight.counts && !self.is_plain;
-        let has_more = counts || weight.more || !succeeded || !questions::has_described();
-        // What was added to the call, or a nested one, may have used the window up; no signal handler does from here on.
-        let (thread, slot) = (thread(), self.slot);
-        let before = stream::fill(thread);
-        if !self.is_there(thread) {
-            stream::filled(thread, before);
-            self.finish_late(result, succeeded, end);
-            return has_more;
-        }
+        let work = EXTRA_WORK[self.id as usize];
+        let is_tracked = work.is_tracked && !self.is_plain;
+        let has_more = is_tracked || work.has_details || !succeeded || !queries::has_described();
         // SAFETY: the slot is this call's.
-        unsafe {
-            if succeeded && weight.writes {
+        let is_finished = self.change_slot(|slot| unsafe {
+            if succeeded && work.writes {
                 let mut arguments = Arguments::new(&mut (*slot).args, &self.handle);
                 store.store(&mut arguments, true);
                 (*slot).caller = (*slot).caller & ADDRESS | arguments.shape;
@@ -390,84 +379,91 @@ impl<'a> Recorded<'a> {
             (*slot).end = end;
             (*slot).result = result;
             stream::publish(slot, self.word & !0xff | u64::from(slot::RETURNED | self.injected));
-        }
-        stream::filled(thread, before);
+        });
         self.slot = ptr::null_mut();
+        if !is_finished {
+            self.finish_late(result, succeeded, end);
+        }
         has_more
     }
 
-    /// Whether the call still has its slot: a window that was emptied holds its old bytes, and counts on.
+    /// Changes the slot, unless details of the call, or nested calls, have used up the window: an emptied window holds the old bytes, but
+    /// with later numbers. Signal handlers cannot use it up meanwhile. Returns false if the call has lost its slot.
     #[inline(always)]
-    fn is_there(&self, thread: *mut Thread) -> bool {
-        self.epoch == epoch()
+    fn change_slot(&self, change: impl FnOnce(*mut Slot)) -> bool {
+        let thread = thread();
+        let before = stream::fill(thread);
+        let has_slot = self.epoch == epoch()
             && (stream::window(thread).has(self.slot as usize, self.number)
-                || stream::is_in_ring(self.slot, self.number))
+                || stream::is_in_ring(self.slot, self.number));
+        if has_slot {
+            change(self.slot);
+        }
+        stream::filled(thread, before);
+        has_slot
     }
 
-    /// An exception or a cancellation goes through the call.
+    /// Ends a call that an exception or a cancellation passes through.
     #[cold]
     #[inline(never)]
     fn unwound(&mut self) {
-        let (thread, end) = (thread(), clock::now());
-        if let Some(run) = self.run.take() {
-            return self.unwound_of_run(run, end);
-        }
-        let before = stream::fill(thread);
-        if self.is_there(thread) {
-            // SAFETY: the slot is this call's.
-            unsafe {
-                (*self.slot).end = end;
-                stream::publish(self.slot, self.word & !0xff | u64::from(slot::UNWOUND));
+        let end = clock::now();
+        match self.run.take() {
+            Some(run) if self.epoch == epoch() => {
+                if matches!(run.leave(thread()), RunExit::Differs) {
+                    self.append_end(slot::UNWOUND, self.caller, (run.start, end), 0, false);
+                }
+            }
+            Some(_) => {}
+            None => {
+                // SAFETY: the slot is this call's.
+                self.change_slot(|slot| unsafe {
+                    (*slot).end = end;
+                    stream::publish(slot, self.word & !0xff | u64::from(slot::UNWOUND));
+                });
             }
         }
-        stream::filled(thread, before);
     }
 
-    fn unwound_of_run(&mut self, run: Joined, end: u64) {
-        if self.epoch != epoch() || !matches!(run.leave(thread()), Left::Apart) {
-            return;
-        }
-        let mut args = [0; ARGS];
-        let mut arguments = Arguments::new(&mut args, &self.handle);
-        self.store.store(&mut arguments, false);
-        let shape = arguments.shape;
-        guarded(|| {
-            stream::append(slot::UNWOUND, self.id as u16, |slot| {
-                (slot.start, slot.end, slot.result) = (run.start, end, 0);
-                (slot.args, slot.caller) = (args, self.caller as u64 & ADDRESS | shape);
-            });
-        });
-    }
-
-    /// The end of a call that has lost its slot.
+    /// Records the end of a call that has lost its slot.
     #[cold]
     #[inline(never)]
     fn finish_late(&mut self, result: i32, succeeded: bool, end: u64) {
-        self.slot = ptr::null_mut();
-        let mut args = [0; ARGS];
-        let mut arguments = Arguments::new(&mut args, &self.handle);
-        self.store.store(&mut arguments, succeeded);
-        let shape = arguments.shape;
-        guarded(|| {
-            stream::append(slot::LATE_END | self.injected, self.id as u16, |slot| {
-                (slot.start, slot.end, slot.result) = (self.number, end, result);
-                (slot.args, slot.caller) = (args, shape);
-            });
-        });
+        self.append_end(slot::LATE_END | self.injected, 0, (self.number, end), result, succeeded);
     }
 
-    /// Whether it is in the record, and is to be looked at before and after it.
+    /// Adds a slot for the end of a call that has none. Returns its number.
+    fn append_end(
+        &self,
+        state: u8,
+        caller: usize,
+        (start, end): (u64, u64),
+        result: i32,
+        succeeded: bool,
+    ) -> Option<u64> {
+        let (args, shape) = self.stored(succeeded);
+        let mut number = None;
+        guarded(|| {
+            number = stream::append(state, self.id as u16, |slot| {
+                (slot.start, slot.end, slot.result) = (start, end, result);
+                (slot.args, slot.caller) = (args, caller as u64 & ADDRESS | shape);
+            });
+        });
+        number
+    }
+
+    /// Returns true if it is in the record, and steps run before and after it.
     #[inline(always)]
     pub fn is_tracked(&self) -> bool {
         is_tracked(self.id) && self.has_begun() && !self.is_plain
     }
 
-    /// When a weighty call was forwarded, on the clock of the record.
+    /// Returns the time when a tracked call was forwarded, on the clock of the record.
     pub fn start(&self) -> u64 {
         self.start
     }
 
-    /// The low half of its slot's number, as the upper half of a word; 0 where it has no slot.
+    /// Returns the low half of its slot's number, as the upper half of a word; 0 without a slot.
     #[inline(always)]
     pub fn half(&self) -> u64 {
         self.word & !u64::from(u32::MAX)
@@ -481,63 +477,53 @@ impl<'a> Recorded<'a> {
         self.number
     }
 
-    /// Its arguments, as they are after it.
+    /// Returns its arguments as they are after the call.
     pub fn arguments(&self, succeeded: bool) -> Stored {
-        let mut stored = Stored { bytes: [0; MOST_ARGS], shape: 0, handle: None };
-        let mut arguments = Arguments::new(&mut stored.bytes, &self.handle);
-        self.store.store(&mut arguments, succeeded);
-        stored.shape = arguments.shape;
-        stored.handle = self.handle.get().map(|handle| handle.bytes);
-        stored
+        let (bytes, shape) = self.stored(succeeded);
+        Stored { bytes, shape, handle: self.handle.get().map(|handle| handle.bytes) }
     }
 
-    /// Adds what else there is to know of it: what `make` puts together. For use in `guarded`.
-    pub fn add(&self, make: impl FnOnce(&mut Detail)) {
-        Detail::about(self.number, make);
+    /// Adds the details that `fill` makes, and returns them. For use in `guarded`.
+    pub fn add(&self, fill: impl FnOnce(&mut Detail)) -> Detail {
+        Detail::about(self.number, fill)
     }
 
-    /// Adds what was left out before the call: its stack, where its kind is due for one and it has none yet, and arguments for
-    /// which the slot has no room. Says whether it has its stack now.
+    /// Adds the details that were left out before the call: its stack, if one is due and missing, and arguments that do not fit in the
+    /// slot. Returns true if the record has its stack now.
     pub fn add_rest(&self, result: i32, args: &[u8; MOST_ARGS], detail: &mut Detail) -> bool {
-        let weight = WEIGHTS[self.id as usize];
-        if self.stack == Stack::Late && weight.wide {
-            detail.item(slot::detail::ARGUMENTS, 0, &args[..self.id.spec().stored()]);
+        let work = EXTRA_WORK[self.id as usize];
+        if self.stack == StackState::LeftRun && work.wide != 0 {
+            detail.item(slot::detail::ARGUMENTS, 0, &args[..work.wide as usize]);
         }
         let due = |carries: bool| {
             carries && repeats::is_due(self.id, result, self.number, (self.caller, self.height))
         };
         let is_due = match self.stack {
-            // The call still counts in its kind.
-            Stack::Taken => {
+            // The call still counts as one of its kind.
+            StackState::Recorded => {
                 due(result != 0);
                 false
             }
-            Stack::AllocProps => true,
-            Stack::Late => due(weight.frames || result != 0),
-            Stack::Open => due(result != 0),
+            StackState::Wanted => true,
+            StackState::LeftRun => due(work.frames || result != 0),
+            StackState::IfDue => due(result != 0),
         };
         if is_due {
             detail.frames(self.caller);
         }
-        is_due || self.stack == Stack::Taken
+        is_due || self.stack == StackState::Recorded
     }
 
-    /// Says that it has failed, and all that there is to do for it is done: the next may be counted with it. For use in
-    /// `guarded`.
-    pub fn failed(&self, result: i32, args: &Stored) {
-        let passed = Passed {
-            id: self.id,
-            caller: self.caller,
-            height: self.height,
-            args: &args.bytes,
-            shape: args.shape,
-        };
-        repeats::failed(&passed, result, self.number);
+    /// Notes that it failed, after all steps: the next call like it may be counted in a run. For use in `guarded`.
+    pub fn note_failure(&self, result: i32, args: &Stored) {
+        let Stored { bytes: args, shape, .. } = args;
+        let call = CallShape { id: self.id, caller: self.caller, height: self.height, args, shape: *shape };
+        repeats::note_failure(&call, result, self.number);
     }
 }
 
-impl Drop for Recorded<'_> {
-    /// An exception or a cancellation goes through the call.
+impl Drop for CallRecord<'_> {
+    /// A call that is still in the record was left by an exception or a cancellation.
     #[inline(always)]
     fn drop(&mut self) {
         if self.has_begun() {
@@ -546,33 +532,26 @@ impl Drop for Recorded<'_> {
     }
 }
 
-/// Says that a call of this thread was left by a jump, where its slot is still there: the one of a function whose slot's number
-/// ends with `half`. It ended before now. If it goes on after all, because the program had only put its stack away, its end
-/// takes the place of this.
-pub fn left(function: u32, half: u32) {
-    let thread = thread();
+/// Ends a call of this thread that was left by a jump, if it still has its slot: the call of this function whose slot number has this low
+/// half. If the program had only switched stacks, and the call returns after all, its end replaces this one.
+pub fn left_by_jump(function: u32, half: u32) {
     let pending = word(slot::PENDING, 1, function as u16, half);
-    // SAFETY: only this thread and its signal handlers use the block.
-    if unsafe { (*thread).epoch } != epoch() {
+    if !has_stream() {
         return;
     }
     let end = clock::now();
-    let before = stream::fill(thread);
-    if let Some(slot) = stream::place_of(half) {
-        // SAFETY: the slot lies in this thread's window, which is mapped for good, and before the next one.
-        unsafe {
-            if (*slot).word == pending {
-                (*slot).end = end;
-                stream::publish(slot, pending & !0xff | u64::from(slot::UNWOUND));
-            }
+    // SAFETY: the slot is in this thread's window, which is mapped for good, and before the next one.
+    stream::change_slot(half, |slot| unsafe {
+        if (*slot).word == pending {
+            (*slot).end = end;
+            stream::publish(slot, pending & !0xff | u64::from(slot::UNWOUND));
         }
-    }
-    stream::filled(thread, before);
+    });
 }
 
-/// Makes sure that the record knows the library of a caller.
+/// Makes sure that the record describes the library of a caller.
 #[inline(always)]
-fn know(thread: *mut Thread, caller: usize) {
+fn know_library(thread: *mut Thread, caller: usize) {
     // SAFETY: the block belongs to this thread and its signal handlers. These may write to it at any time, so no reference to it is
     // made, and each word is read by itself.
     let (start, length, generation, again) = unsafe {
@@ -581,7 +560,7 @@ fn know(thread: *mut Thread, caller: usize) {
         let length = || (&raw const (*known).1).read_volatile();
         (start(), length(), (&raw const (*thread).known_generation).read_volatile(), start())
     };
-    // Where a handler came in between, the start and the length may be of two libraries.
+    // If a handler ran in between, the start and the length may belong to two libraries.
     if caller.wrapping_sub(start) >= length || generation != libraries_generation() || again != start {
         libraries::know_slowly(caller);
     }

@@ -1,8 +1,8 @@
-//! Tracks whether this process has a record, and starts a new one after a fork.
+//! Begins the record of this process, and a new one after a fork.
 //!
-//! A page that the kernel clears in a forked child holds the number of the record, its epoch. Each thread has a copy;
-//! if the two differ, the thread has no window in this record yet. A child of vfork shares our memory, and counts as
-//! this process.
+//! A page that the kernel clears in a forked child holds the number of the record, its epoch. Each thread has a copy. If
+//! the two differ, the thread has no window in this record yet. A child of vfork shares our memory, and counts as this
+//! process.
 
 use super::current::{BEGAN_ANEW, FILE, current, has_begun_anew};
 use super::file::{File, REST};
@@ -26,16 +26,15 @@ use core::sync::atomic::{
 };
 use cupeer_spec::record::{BLOCK, SLOTS};
 
-/// Whether a record is asked for and may still begin.
+/// Returns true if the settings ask for a record, and it may still begin.
 pub fn may_begin() -> bool {
     settings::get().record.is_some() && epoch() == 0
 }
 
-/// When the next attempt is due to make a record after one has failed for want of something that may come back, on the
-/// monotonic clock.
+/// The time of the next attempt to begin a record, on the monotonic clock, after one has failed for a reason that may pass.
 static RESTS_UNTIL: AtomicU64 = AtomicU64::new(0);
 
-/// How many calls were lost meanwhile, and above the pid of whose calls these are: what a parent has lost, the parent says.
+/// The number of calls that were lost meanwhile, and in the high half the pid of the process that made them: each process reports its own.
 static MISSED: AtomicU64 = AtomicU64::new(0);
 
 /// Counts a call for which there was no record yet.
@@ -44,43 +43,44 @@ pub fn miss() {
     let own = u64::from(owner()) << 32;
     let more = |missed| if missed & u64::from(u32::MAX) << 32 == own { missed + 1 } else { own + 1 };
     let _ = MISSED.fetch_update(AcqRel, Acquire, |missed| Some(more(missed)));
-    // Made in this moment.
+    // Another thread may have begun the record meanwhile.
     if let Some(file) = current() {
-        tell_missed(file);
+        add_missed(file);
     }
 }
 
-/// Tells the record of this process what was lost before it was there.
-fn tell_missed(file: &File) {
+/// Adds the calls that were lost before the record began to its losses.
+fn add_missed(file: &File) {
     let missed = MISSED.swap(0, AcqRel);
     if missed >> 32 == u64::from(owner()) {
-        file.lose(missed & u64::from(u32::MAX));
+        file.lost().fetch_add(missed & u64::from(u32::MAX), Relaxed);
     }
 }
 
-/// Held by who makes the record.
+/// Held by the thread that begins the record.
 static LOCK: Lock = Lock::new();
 
-/// The record, where it has no name yet.
+/// Returns the record if it has no name yet.
 fn unnamed() -> Option<&'static File> {
     current().filter(|file| file.is_unnamed())
 }
 
-/// Gives the record its name, where it has none yet and can get one. For what is found after a call that is in it.
+/// Gives the record of a process of a large job its name, if it has none yet and can get one: the process shares something, or
+/// there is a finding about it.
 pub fn show() {
     let _ = unnamed().map(File::name);
 }
 
-/// The same before a call is recorded that shares something, by a thread of the record. Where it cannot get one, the process
-/// has a new record from here on, and what was in the old one counts as lost: threads take to it as those of a child do to
-/// theirs. Says whether there is a record.
+/// The same before a thread of the record records a call that shares something. If the record cannot get a name, the process begins a
+/// new one, and the calls in the old one count as lost. Threads join the new one as those of a forked child do. Returns false if there
+/// is no record.
 #[inline]
 pub fn show_before_call() -> bool {
-    let mut has = true;
+    let mut has_record = true;
     if unnamed().is_some() {
-        guarded(|| has = show_or_begin_anew());
+        guarded(|| has_record = show_or_begin_anew());
     }
-    has
+    has_record
 }
 
 #[cold]
@@ -93,21 +93,21 @@ fn show_or_begin_anew() -> bool {
             is_over = unnamed().is_some_and(|file| ptr::eq(file, old));
             if is_over {
                 BEGAN_ANEW.store(owner(), Relaxed);
-                // Its devices are to be described once more; those that a parent has described stay its parent's.
+                // The new record describes the devices again, except those that a parent described.
                 let _ = EVERY_CALL.described.compare_exchange(old.epoch, 0, AcqRel, Relaxed);
                 // SAFETY: never unmapped.
                 unsafe { (*EVERY_CALL.page.load(Acquire)).store(0, Release) };
             }
         });
     });
-    let has = is_run && attach();
-    if is_over {
-        current().into_iter().for_each(|new| new.lose(calls_in_ring(old)));
+    let has_record = is_run && attach();
+    if let Some(new) = current().filter(|_| is_over) {
+        new.lost().fetch_add(calls_in_ring(old), Relaxed);
     }
-    has
+    has_record
 }
 
-/// How many calls a ring holds, and has held.
+/// Returns the number of calls in a ring, and of those that it has overwritten, about.
 fn calls_in_ring(file: &File) -> u64 {
     let block = |number: u64| file.ring.wrapping_add(number as usize * BLOCK);
     // SAFETY: blocks of the ring, which is mapped for good.
@@ -117,10 +117,10 @@ fn calls_in_ring(file: &File) -> u64 {
     (1..=used).map(|number| calls(block(number))).sum::<u64>() + older * SLOTS as u64
 }
 
-/// Makes the record of this process where there is none, and says whether there is one now. Every thread comes here
-/// at its first call.
+/// Begins the record of this process if there is none, and makes this thread one of it. Returns false without a record. Every thread
+/// comes here at its first call.
 pub fn attach() -> bool {
-    /// The process one of whose threads has waited in vain, by its pid: no other one does.
+    /// The pid of a process whose thread waited for another one without success: its other threads do not wait.
     static WAITED: AtomicU32 = AtomicU32::new(0);
     let attempts = if WAITED.load(Relaxed) == owner() { 1 } else { ATTEMPTS };
     for attempt in 0..attempts {
@@ -135,7 +135,7 @@ pub fn attach() -> bool {
         if system_clock::now() < RESTS_UNTIL.load(Relaxed) {
             return false;
         }
-        // Where no handler can interrupt it: one that jumps out of it would leave it half made.
+        // No signal handler can interrupt this: one that jumps out would leave the record half made.
         let is_run = aside(|| {
             LOCK.try_with(&mut Some(make));
         });
@@ -143,9 +143,9 @@ pub fn attach() -> bool {
             return without(libc::ENOMEM);
         }
         if epoch() == 0 {
-            // Another thread is at it, perhaps on a slow file system.
+            // Another thread is beginning the record, perhaps on a slow file system.
             let pause = libc::timespec { tv_sec: 0, tv_nsec: if attempt < 100 { 0 } else { 1_000_000 } };
-            // SAFETY: the time is valid, and nobody asks how much of it was left.
+            // SAFETY: the time is valid, and the time that remains is not written.
             unsafe { libc::nanosleep(&pause, ptr::null_mut()) };
         }
     }
@@ -153,11 +153,11 @@ pub fn attach() -> bool {
     without(libc::ETIMEDOUT)
 }
 
-/// So often a thread looks whether another one has made the record, a millisecond each: longer than a file system
-/// takes that works.
+/// The number of times that a thread looks if another one has begun the record, a millisecond each: longer than a working file system
+/// takes.
 const ATTEMPTS: u32 = 10_000;
 
-/// Makes a thread one of the record's. It has no window yet: the first slot will be asked for.
+/// Makes this thread one of the record. It gets its window with its first slot.
 fn join(file: &File) {
     let thread = thread();
     // SAFETY: only this thread and its signal handlers use the block.
@@ -165,9 +165,9 @@ fn join(file: &File) {
         if (*thread).epoch != file.epoch {
             ((*thread).next_slot, (*thread).window_end) = (0, 0);
             ((*thread).window, (*thread).kept) = (ptr::null_mut(), 0);
-            // Nor does the record know the library of its last call.
+            // The new record does not describe the library of its last call.
             (*thread).known = (0, 0);
-            // What it remembers may be taken by another thread of this process: its owner is one of the parent's.
+            // Its memory of repeated calls belongs to a thread of the parent, so another thread of this process may take it over.
             ((*thread).repeats, (*thread).runs) = (ptr::null_mut(), 0);
             (*thread).cells = 0;
             (*thread).epoch = file.epoch;
@@ -175,7 +175,7 @@ fn join(file: &File) {
     });
 }
 
-/// This process goes on without a record: for good, as do those that it forks, or until there is again what it lacks.
+/// Continues without a record: for ever, as do forked children, or until the next attempt if the reason may pass.
 fn without(error: i32) -> bool {
     if is_passing(error) {
         RESTS_UNTIL.store(system_clock::now() + REST, Relaxed);
@@ -187,26 +187,26 @@ fn without(error: i32) -> bool {
     false
 }
 
-/// Whether what is lacking may be there a moment later.
+/// Returns true if the reason of a failure may pass.
 fn is_passing(error: i32) -> bool {
     matches!(error, libc::ENOMEM | libc::EMFILE | libc::ENFILE | libc::EAGAIN | libc::ETIMEDOUT)
 }
 
-/// Makes the page and the record, or gives the record up.
+/// Makes the page and begins the record, or gives up.
 fn make() {
     static EPOCHS: AtomicU64 = AtomicU64::new(0);
     if current().is_some() || epoch() == GIVEN_UP {
         return;
     }
     let made = || {
-        // Where there is no page, children go without as well.
+        // Without a page, forked children have no record either.
         let page = page()?;
         let next = EPOCHS.fetch_add(1, Relaxed) + 1;
         let directory = directory::directory()?;
         let is_large = settings::get().record.as_ref().is_some_and(|record| record.is_large);
         let is_named = !is_large || has_begun_anew();
         let file = if is_large {
-            // Who reduces the record takes an empty folder away.
+            // Reducing the recording may remove the folder while it is empty.
             directory.in_folder(|folder| File::create(folder, next, is_named, early::first))?
         } else {
             File::create(&directory, next, is_named, early::first)?
@@ -221,14 +221,14 @@ fn make() {
         }
         // SAFETY: files are never freed.
         if let Some(parents) = unsafe { FILE.load(Acquire).as_ref() } {
-            parents.leave_to_parent();
+            parents.close_inherited();
         }
         about::begin(file);
         FILE.store(ptr::from_ref(file).cast_mut(), Release);
         page.store(next, Release);
         used::note_in(file.called());
         forked::describe(file);
-        tell_missed(file);
+        add_missed(file);
         Ok(())
     };
     if let Err(error) = made() {
@@ -236,7 +236,7 @@ fn make() {
     }
 }
 
-/// The page, which is made once: a child inherits it, cleared.
+/// Returns the page, making it if there is none. A forked child inherits it, cleared.
 fn page() -> Result<&'static AtomicU64, i32> {
     const PAGE_SIZE: usize = 4096;
     let old = EVERY_CALL.page.load(Acquire);
@@ -256,16 +256,16 @@ fn page() -> Result<&'static AtomicU64, i32> {
     }
 }
 
-/// Says that there is no record, once in a process and what it forks.
+/// Prints that there is no record, once for a process and its forked children.
 #[cold]
 #[inline(never)]
 fn give_up(error: i32) {
-    static SAID: AtomicBool = AtomicBool::new(false);
-    status::record_lost();
+    static IS_PRINTED: AtomicBool = AtomicBool::new(false);
+    status::count(|status| &status.record_lost);
     if !is_passing(error) {
-        status::unrecorded();
+        status::count(|status| &status.unrecorded);
     }
-    if SAID.swap(true, Relaxed) {
+    if IS_PRINTED.swap(true, Relaxed) {
         return;
     }
     let reason = message::Reason(error);

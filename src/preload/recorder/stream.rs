@@ -1,8 +1,8 @@
-//! The window of a thread: assigned at its first call, emptied when it is full, and taken over by another thread when
+//! The window of a thread: assigned at its first call, emptied when it is full, and taken over by another thread after
 //! its thread ended.
 //!
-//! In a full record, a window stays in place, and its contents are copied to the end of the file. In a ring, the
-//! thread continues in the next block that no thread writes to.
+//! In a full record, a window stays in place, and its contents are copied to the end of the file as a chunk. In a ring,
+//! the thread continues in the next block that no thread writes to.
 //!
 //! # Readers
 //!
@@ -24,6 +24,7 @@ use crate::sys::arch::{self, Thread, stack_height, thread};
 use crate::sys::aside;
 use crate::sys::every_call::epoch;
 use crate::sys::guard::guarded;
+use crate::sys::process::tid;
 use crate::sys::signals;
 use core::ffi::c_int;
 use core::sync::atomic::{
@@ -37,19 +38,19 @@ use cupeer_spec::record::{
     BLOCK, BLOCK_MAGIC, BlockHeader, SLOTS, TRAILER_MAGIC, Trailer, block, first_in_ring,
 };
 
-/// Added to [`Thread::kept`] where nobody writes there any more.
+/// Added to [`Thread::kept`] when no call writes to that block any more.
 const OVER: usize = 1;
-/// What a ring's block has as [`BlockHeader::used`] whose thread goes on in another one, where a call that was interrupted is
-/// about to write here: should the thread end then, nobody else goes on here, and the stream has one thread.
+/// [`BlockHeader::used`] of a ring's block that its thread left while an interrupted call may still write to it. No other thread takes
+/// such a block over, because its stream continues in another block.
 const LEFT: u32 = 1;
-/// How many windows are looked at in search of one whose thread is gone.
-const LOOKS: u32 = 64;
+/// The number of windows that are checked for one whose thread has ended.
+const CHECKED: u32 = 64;
 
 /// A word of a thread's own block.
 #[derive(Clone, Copy)]
-pub struct Own(*mut usize);
+pub struct OwnWord(*mut usize);
 
-impl Word for Own {
+impl Word for OwnWord {
     #[inline(always)]
     fn get(self) -> usize {
         // SAFETY: only this thread and its signal handlers use the block, and so is its window's word.
@@ -67,17 +68,17 @@ impl Word for Own {
     }
 }
 
-/// What this thread knows of its window.
+/// The words of this thread's block that describe its window.
 #[inline(always)]
-pub fn window(thread: *mut Thread) -> Window<Own, SLOTS> {
+pub fn window(thread: *mut Thread) -> Window<OwnWord, SLOTS> {
     // SAFETY: only this thread and its signal handlers use the block.
     unsafe {
         Window {
-            next: Own(&raw mut (*thread).next_slot),
-            end: Own(&raw mut (*thread).window_end),
-            bias: Own(&raw mut (*thread).slot_bias),
-            filling: Own(&raw mut (*thread).filling),
-            turn: Own(&raw mut (*thread).turn),
+            next: OwnWord(&raw mut (*thread).next_slot),
+            end: OwnWord(&raw mut (*thread).window_end),
+            bias: OwnWord(&raw mut (*thread).slot_bias),
+            filling: OwnWord(&raw mut (*thread).filling),
+            turn: OwnWord(&raw mut (*thread).turn),
         }
     }
 }
@@ -94,7 +95,7 @@ pub fn filled(thread: *mut Thread, before: usize) {
     window(thread).filled(before);
 }
 
-/// Takes slots of this thread's stream.
+/// Takes slots of this thread's stream. `None` if there is no room: the call is lost.
 #[inline(always)]
 pub fn take(thread: *mut Thread, slots: usize) -> Option<Taken> {
     let window = window(thread);
@@ -105,7 +106,7 @@ pub fn take(thread: *mut Thread, slots: usize) -> Option<Taken> {
     }
 }
 
-/// Writes a slot's first word, after all else of it.
+/// Writes a slot's first word, after the rest of the slot.
 ///
 /// # Safety
 ///
@@ -116,12 +117,12 @@ pub unsafe fn publish(slot: *mut Slot, word: u64) {
     unsafe { AtomicU64::from_ptr(&raw mut (*slot).word) }.store(word, Release);
 }
 
-/// A block that is mapped for good. Nobody makes a reference to it: other threads may own it, and look at it.
+/// A block that is mapped for good. No code makes a reference to it, because other threads may own it and read it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Mapped(*mut BlockHeader);
 
 impl Mapped {
-    /// What several threads look at.
+    /// The fields that several threads use.
     fn shared(self) -> Block<'static> {
         // SAFETY: fields of a mapped block, aligned, and only used as atomics.
         unsafe {
@@ -143,7 +144,7 @@ impl Mapped {
     }
 }
 
-/// Makes room in this thread's stream, and takes slots there. No signal handler's call comes in between.
+/// Makes room in this thread's stream, and takes slots there. Signals are held back, so that no handler's call runs in between.
 #[cold]
 #[inline(never)]
 fn renewed(slots: usize, before: usize) -> Option<Taken> {
@@ -167,9 +168,9 @@ fn renew(slots: usize) -> Option<Taken> {
             filled(thread, 0);
         }
         let must_rest = (*thread).window.is_null() && file.is_resting();
-        // A window that was taken over may have room for its new thread's name, and for nothing else.
+        // More than one attempt, because a window that was taken over may have room only for the id of its new thread.
         for _ in 0..if must_rest { 0 } else { 3 } {
-            // Who asks goes on when this has returned, on the program's stack.
+            // The height on the program's stack, where the caller continues.
             let (before, end) = window(thread).fill(aside::height());
             if let Some((place, number)) = window(thread).take(slots, end) {
                 return Some(Taken { place, number, before });
@@ -181,12 +182,12 @@ fn renew(slots: usize) -> Option<Taken> {
                 break;
             }
         }
-        file.lose(1);
+        file.lost().fetch_add(1, Relaxed);
         None
     }
 }
 
-/// Gives this thread an empty window, or one with what room there is in it.
+/// Gives this thread an empty window, or more room in its own.
 unsafe fn make_room(file: &File, thread: *mut Thread) -> Result<(), c_int> {
     // SAFETY: as promised; windows are mapped for good.
     unsafe {
@@ -209,7 +210,7 @@ unsafe fn make_room(file: &File, thread: *mut Thread) -> Result<(), c_int> {
         if file.ring.is_null() {
             return if must_leave { leave(file, thread) } else { empty(file, thread, extended.err()) };
         }
-        // Where all blocks are other threads', its own is as good as any.
+        // If all other blocks belong to other threads, the thread overwrites its own.
         let new = match take_ring_block(file) {
             Err(_) if !must_leave => old,
             new => Mapped(new?),
@@ -227,7 +228,7 @@ unsafe fn make_room(file: &File, thread: *mut Thread) -> Result<(), c_int> {
     }
 }
 
-/// How many slots of a window can be written to.
+/// Returns the number of slots of a window that are allocated in the file.
 unsafe fn room(window: Mapped) -> usize {
     // SAFETY: as promised.
     match unsafe { (*window.0).room } as usize {
@@ -236,8 +237,8 @@ unsafe fn room(window: Mapped) -> usize {
     }
 }
 
-/// Goes on in the same window, where more of it can be written to. Says whether that is so. What was taken of it, and what
-/// its slots are numbered by, stays as it is.
+/// Allocates more of this thread's window, and continues in it. Returns false if all of it is allocated. The slots that were taken, and
+/// their numbers, stay the same.
 unsafe fn extend(file: &File, thread: *mut Thread) -> Result<bool, c_int> {
     // SAFETY: windows are mapped for good, and this one is this thread's.
     unsafe {
@@ -256,11 +257,7 @@ unsafe fn extend(file: &File, thread: *mut Thread) -> Result<bool, c_int> {
     Ok(true)
 }
 
-/// Touches pages of a window before the calls do.
-///
-/// # Safety
-///
-/// They are mapped and have room in the file.
+/// Touches pages of a window, which must be allocated in the file, so that calls cause no page faults there.
 unsafe fn touch(window: Mapped, bytes: core::ops::Range<usize>) {
     for page in bytes.step_by(4096) {
         // SAFETY: as promised.
@@ -271,13 +268,13 @@ unsafe fn touch(window: Mapped, bytes: core::ops::Range<usize>) {
     }
 }
 
-/// Goes on in another window. What the full one holds is a chunk from here on, where it is.
+/// Continues in another window, and turns the full one into a chunk in place.
 unsafe fn leave(file: &File, thread: *mut Thread) -> Result<(), c_int> {
     // SAFETY: windows are mapped for good, and both are this thread's.
     unsafe {
         let (old, kept) = (Mapped((*thread).window), (*thread).kept);
         let (stream, base, used) = (old.stream().load(Relaxed), old.base().load(Relaxed), SLOTS as u32);
-        // Where one that was left lay before, another block of the file can lie: nobody is filling it any more.
+        // The new block can replace the mapping of the block that was left before, because no call writes there any more.
         let window = if kept & OVER != 0 {
             Mapped(file.new_block_at((kept & !OVER) as *mut u8)?.cast())
         } else {
@@ -296,7 +293,7 @@ unsafe fn leave(file: &File, thread: *mut Thread) -> Result<(), c_int> {
     Ok(())
 }
 
-/// Has others look for the end of this window's thread.
+/// Adds a window to those that other threads can take over.
 fn register(file: &File, window: Mapped) {
     let index = file.window_count.fetch_add(1, Relaxed) as usize;
     if let (true, Some(place)) = (file.ring.is_null(), file.windows.get(index)) {
@@ -304,25 +301,20 @@ fn register(file: &File, window: Mapped) {
     }
 }
 
-fn tid() -> u32 {
-    // SAFETY: gettid has no preconditions.
-    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
-}
-
-/// Whether a thread of the record's process is gone.
-fn is_gone(file: &File, tid: u32) -> bool {
-    // The process of the record, and not a child of vfork, which shares its memory.
-    // SAFETY: the header is mapped for good; signal 0 is sent to nobody.
+/// Returns true if a thread of the record's process has ended.
+fn has_ended(file: &File, tid: u32) -> bool {
+    // By the pid in the header, because a child of vfork, which shares this memory, has another one.
+    // SAFETY: the header is mapped for good; signal 0 is only a check.
     let found = unsafe { libc::syscall(libc::SYS_tgkill, (*file.header).pid, tid, 0) };
     found != 0 && crate::sys::errno::errno() == libc::ESRCH
 }
 
-/// Who this thread is as an owner. A child of vfork works in the place of a thread whose number it cannot know:
-/// the main thread's, which is there for as long as the process, keeps all others away.
-fn own_tid(file: &File) -> u32 {
-    // SAFETY: the header is mapped for good, and getpid has no preconditions.
-    let (process, pid) = unsafe { ((*file.header).pid, libc::getpid() as u32) };
-    if process == pid { tid() } else { process }
+/// Returns the thread id of this thread as an owner. A child of vfork works in place of a thread whose id it cannot know. It uses that
+/// of the main thread, which exists as long as the process, so that no other thread takes its window over.
+fn owner_tid(file: &File) -> u32 {
+    // SAFETY: the header is mapped for good.
+    let process = unsafe { (*file.header).pid };
+    if process == std::process::id() { tid() } else { process }
 }
 
 /// Gives this thread its first window.
@@ -343,7 +335,7 @@ unsafe fn begin(file: &File, thread: *mut Thread) -> Result<(), c_int> {
                 publish(slot, word(slot::THREAD, 1, u16::MAX, number as u32));
                 return Ok(());
             }
-            // Full to the last slot: what follows has a block of its own, which names the thread.
+            // The window is full to the last slot, so the thread needs another block, whose header has its id.
             return if file.ring.is_null() {
                 empty(file, thread, extended.err())
             } else {
@@ -354,21 +346,21 @@ unsafe fn begin(file: &File, thread: *mut Thread) -> Result<(), c_int> {
                 })
             };
         }
-        // First: so many threads may be making blocks that are not there yet, as a reader must know.
+        // The stream is counted before its block exists, so that a reader knows that blocks may be missing.
         let stream = file.next_stream();
         let (window, kind, first) = if file.ring.is_null() {
             (Mapped(file.new_window()?), block::WINDOW, 0)
         } else {
             (Mapped(take_ring_block(file)?), block::RING, first_in_ring(stream))
         };
-        window.shared().keep(own_tid(file));
+        window.shared().keep(owner_tid(file));
         enter(file, thread, window, stream, first, kind);
         register(file, window);
     }
     Ok(())
 }
 
-/// Begins a block for this thread, from slot `number` of a stream on.
+/// Begins a block for this thread, at slot `number` of a stream.
 unsafe fn enter(file: &File, thread: *mut Thread, window: Mapped, stream: u32, number: u64, kind: u16) {
     // SAFETY: mapped, and only ours.
     unsafe {
@@ -379,13 +371,13 @@ unsafe fn enter(file: &File, thread: *mut Thread, window: Mapped, stream: u32, n
             (*window.0).begun = clock::moment();
             window.stream().store(stream, Relaxed);
             window.base().store(number, Relaxed);
-            window.shared().keep(own_tid(file));
+            window.shared().keep(owner_tid(file));
         });
         place_in(thread, window, 0);
     }
 }
 
-/// Lets this thread go on at slot `next` of a window.
+/// Lets this thread continue at slot `next` of a window.
 unsafe fn place_in(thread: *mut Thread, window: Mapped, next: usize) {
     let first = window.0 as usize + size_of::<BlockHeader>();
     // SAFETY: as promised.
@@ -395,7 +387,7 @@ unsafe fn place_in(thread: *mut Thread, window: Mapped, next: usize) {
     }
 }
 
-/// How many slots of a window are written.
+/// Returns the number of slots of a window that are written.
 unsafe fn written(window: Mapped) -> usize {
     let (slots, base) = (window.0.wrapping_add(1).cast::<Slot>(), window.base().load(Relaxed));
     // SAFETY: as promised, and inside of it.
@@ -406,7 +398,7 @@ unsafe fn written(window: Mapped) -> usize {
         .map_or(0, |(i, word)| (i + usize::from((word >> 8) as u8).max(1)).min(SLOTS))
 }
 
-/// A window whose thread is gone, now ours.
+/// Takes over a window whose thread has ended.
 fn adopt(file: &File) -> Option<Mapped> {
     static START: AtomicU32 = AtomicU32::new(0);
     let count = if file.ring.is_null() {
@@ -417,8 +409,8 @@ fn adopt(file: &File) -> Option<Mapped> {
     if count == 0 {
         return None;
     }
-    let start = START.fetch_add(LOOKS, Relaxed);
-    (0..count.min(LOOKS)).find_map(|i| {
+    let start = START.fetch_add(CHECKED, Relaxed);
+    (0..count.min(CHECKED)).find_map(|i| {
         let index = (start.wrapping_add(i) % count) as usize;
         let window = if file.ring.is_null() {
             file.windows[index].load(Acquire)
@@ -428,13 +420,13 @@ fn adopt(file: &File) -> Option<Mapped> {
         let window = Some(Mapped(window)).filter(|window| !window.0.is_null())?;
         let block = window.shared();
         let old = block.owner();
-        let is_left = || matches!(block.kind(), block::WINDOW | block::RING) && is_gone(file, old);
-        if old == 0 || !is_left() || !block.take(old, own_tid(file)) {
+        let is_left = || matches!(block.kind(), block::WINDOW | block::RING) && has_ended(file, old);
+        if old == 0 || !is_left() || !block.take(old, owner_tid(file)) {
             return None;
         }
         // SAFETY: mapped, and this thread's by now.
         if unsafe { (*window.0).used } == LEFT {
-            // Its stream goes on in another block.
+            // Its stream continues in another block.
             block.leave_to(0);
             return None;
         }
@@ -442,11 +434,12 @@ fn adopt(file: &File) -> Option<Mapped> {
     })
 }
 
+/// Returns a block of the ring.
 fn ring_block(file: &File, index: u64) -> *mut BlockHeader {
     file.ring.wrapping_add(index as usize * BLOCK).cast()
 }
 
-/// Whether a slot that this thread has left with its block still holds what has this number in its stream.
+/// Returns true if a slot in a ring's block that this thread has left still holds the entry with this number.
 #[cold]
 #[inline(never)]
 pub fn is_in_ring(slot: *mut Slot, number: u64) -> bool {
@@ -462,43 +455,47 @@ pub fn is_in_ring(slot: *mut Slot, number: u64) -> bool {
         && block.base().load(Relaxed).wrapping_add(at as u64) == number
 }
 
-/// Where the slot lies in this thread's window whose number ends with `half`; `None` where it is not there any more.
-pub fn place_of(half: u32) -> Option<*mut Slot> {
-    let own = thread();
-    let window = window(own);
+/// Changes the slot of this thread's window whose number has this low half, if the window still has it.
+pub fn change_slot(half: u32, change: impl FnOnce(*mut Slot)) {
+    let thread = thread();
+    let before = fill(thread);
+    let window = window(thread);
     // SAFETY: only this thread and its signal handlers use the block.
-    let first = unsafe { (*own).window } as usize + SLOT;
+    let first = unsafe { (*thread).window } as usize + SLOT;
     let back = (window.number() as u32).wrapping_sub(half) as usize;
-    let place = window.next.get().min(window.end.get()).checked_sub(back.checked_mul(SLOT)?)?;
-    (back != 0 && place >= first).then_some(place as *mut Slot)
+    let next = window.next.get().min(window.end.get());
+    let place = back.checked_mul(SLOT).and_then(|bytes| next.checked_sub(bytes));
+    if let Some(place) = place.filter(|place| back != 0 && *place >= first) {
+        change(place as *mut Slot);
+    }
+    filled(thread, before);
 }
 
-/// The next block of the ring that nobody writes to, now ours.
+/// Takes the next block of the ring that no thread writes to.
 pub fn take_ring_block(file: &File) -> Result<*mut BlockHeader, c_int> {
     let count = file.ring_blocks - 1;
-    let mut looks = 0;
-    while looks < count {
+    let mut taken = 0;
+    while taken < count {
         let number = file.next_block();
         let window = ring_block(file, 1 + (number - 1) % count);
         let block = Mapped(window).shared();
         let old = block.owner();
-        let is_free = old == 0 || block.kind() == block::RING && is_gone(file, old);
-        if is_free && block.take(old, own_tid(file)) {
-            // Who was kept waiting since its number was drawn would take what others have just written, and leave the
-            // oldest.
+        let is_free = old == 0 || block.kind() == block::RING && has_ended(file, old);
+        if is_free && block.take(old, owner_tid(file)) {
+            // If this thread was descheduled since it drew the number, the block is no longer among the oldest: try again.
             if file.last_block() - number <= count / 2 {
                 return Ok(window);
             }
             block.leave_to(old);
         } else {
-            looks += 1;
+            taken += 1;
         }
     }
     Err(libc::EBUSY)
 }
 
-/// Copies a full window to the end of the file, and begins it anew. Where that fails, what it held is lost, and so it is
-/// where there is no room for more of it.
+/// Copies a full window to the end of the file, and begins it anew. Its calls are lost if that fails, or if the window could not be
+/// extended with the error `has_no_room`.
 unsafe fn empty(file: &File, thread: *mut Thread, has_no_room: Option<c_int>) -> Result<(), c_int> {
     // SAFETY: the window is mapped for good, and this thread's.
     unsafe {
@@ -528,19 +525,19 @@ unsafe fn empty(file: &File, thread: *mut Thread, has_no_room: Option<c_int>) ->
         };
         let result = has_no_room.map_or_else(append, Err);
         if let Err(error) = result {
-            file.lose(calls(window.0.cast(), used));
+            file.lost().fetch_add(calls(window.0.cast(), used), Relaxed);
             file.complain(error);
         }
         ((*window.0).tid, (*window.0).begun) = (tid(), clock::moment());
-        // What the chunk has is old from here on.
+        // From here on, the numbers show that the slots are old.
         renumber(|| window.base().store(header.base + used as u64, Relaxed));
         place_in(thread, window, 0);
     }
     Ok(())
 }
 
-/// How many calls there are in the first `room` slots of a block. The slots that an event takes after its first hold what it says,
-/// which can look like a call.
+/// Counts the calls in the first `room` slots of a block. An entry can take several slots, of which only the first is checked: the
+/// others hold data that can look like a call.
 ///
 /// # Safety
 ///
@@ -555,7 +552,7 @@ pub unsafe fn calls(block: *mut u8, room: usize) -> u64 {
     while slot < room {
         let first = word(slot, 0);
         if (first >> 32) as u32 != (base + slot as u64) as u32 {
-            // Of an earlier lap, or not written yet.
+            // The slot is from an earlier lap, or not written yet.
             slot += 1;
             continue;
         }
@@ -569,7 +566,7 @@ pub unsafe fn calls(block: *mut u8, room: usize) -> u64 {
     calls
 }
 
-/// Puts a slot other than a call's into this thread's stream, and returns its number. For use in `guarded`.
+/// Puts a slot other than a call's into this thread's stream. Returns its number. For use in `guarded`.
 pub fn append(state: u8, function: u16, fill: impl FnOnce(&mut Slot)) -> Option<u64> {
     append_slots(state, function, 1, |place| {
         // SAFETY: the slot is this thread's.
@@ -577,7 +574,7 @@ pub fn append(state: u8, function: u16, fill: impl FnOnce(&mut Slot)) -> Option<
     })
 }
 
-/// The same for several slots in a row, which lie in one block.
+/// The same for several slots in a row, in one block.
 pub fn append_slots(state: u8, function: u16, slots: usize, fill: impl FnOnce(*mut Slot)) -> Option<u64> {
     let thread = thread();
     // SAFETY: only this thread and its signal handlers use the block.
@@ -585,7 +582,7 @@ pub fn append_slots(state: u8, function: u16, slots: usize, fill: impl FnOnce(*m
         return None;
     }
     let taken = take(thread, slots)?;
-    // SAFETY: the slots lie in this thread's window, and nobody else was given them.
+    // SAFETY: the slots are in this thread's window, and nobody else was given them.
     unsafe {
         let first = taken.place as *mut Slot;
         fill(first);

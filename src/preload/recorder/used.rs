@@ -1,10 +1,11 @@
-//! Records calls that have returned already: those that used shared memory or order such uses, and large copies to and from the host.
+//! Records calls that have already returned: those that used shared memory or order such uses, and large copies to and from the host.
 //!
-//! Of the former, a thread notes [`MOST`] at first. Then none of the process is noted for a while, and [`FEW`] of each thread again,
-//! and so on; each pause is twice as long as the one before. Marks say between which of them some may be missing.
+//! Each thread notes up to [`MOST`] uses and orderings. Then the process pauses, each thread notes up to [`FEW`], and so on. Each
+//! pause is twice as long as the one before. Marks show between which notes some may be missing.
 
 use super::arguments::{Arguments, Store};
-use super::{ADDRESS, Recorded, clock, detail, know, process, stream};
+use super::work::EXTRA_WORK;
+use super::{ADDRESS, CallRecord, clock, detail, know_library, process, stream};
 use crate::sys::arch::thread;
 use crate::sys::clock::roughly;
 use crate::sys::every_call::epoch;
@@ -13,33 +14,33 @@ use core::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, FnId};
+use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::{self, ARGS, MOST_ARGS, Slot, used, word};
 
-/// So many notes of a thread come before the first pause.
+/// The most notes of a thread before the first pause.
 const MOST: u32 = 4096;
-/// So many before each later one.
+/// The most notes of a thread before each later pause.
 const FEW: u32 = 512;
-/// So many of all threads do.
+/// The most notes of all threads before a pause.
 const MOST_OF_ALL: u32 = 1 << 16;
-/// Threads count their notes for all so many at a time.
+/// The number of its notes after which a thread adds them to the count of all threads.
 const SOME: u32 = 64;
-/// So long is the first pause, in nanoseconds.
+/// The length of the first pause, in nanoseconds.
 const PAUSE: u64 = 1_000_000_000;
-/// Pauses are at most so often as long as the one before.
+/// The number of times that the length of pauses doubles.
 const MOST_PAUSES: u32 = 20;
 
-/// Whether calls are noted.
+/// False during a pause.
 static IS_ON: AtomicBool = AtomicBool::new(true);
-/// Whether the next note is the first one behind a pause.
+/// True until the first note after a pause.
 static IS_BEHIND_PAUSE: AtomicBool = AtomicBool::new(false);
-/// When a pause ends.
+/// The time at which the pause ends; 0 without a pause.
 static UNTIL: AtomicU64 = AtomicU64::new(0);
 static PAUSES: AtomicU32 = AtomicU32::new(0);
 /// The notes of all threads since the last pause.
 static ALL: AtomicU32 = AtomicU32::new(0);
 
-/// Whether calls are noted now.
+/// Returns true if calls are noted now.
 #[inline(always)]
 pub fn is_noting() -> bool {
     IS_ON.load(Acquire) || is_pause_over()
@@ -58,7 +59,7 @@ fn is_pause_over() -> bool {
     true
 }
 
-/// Begins a pause. What is not known cannot be judged.
+/// Begins a pause. The report does not judge what happens in it.
 pub fn pause() {
     if IS_ON.swap(false, AcqRel) {
         let pauses = PAUSES.fetch_add(1, Relaxed).min(MOST_PAUSES);
@@ -66,7 +67,7 @@ pub fn pause() {
     }
 }
 
-/// Counts a note of this thread. Says whether it is the last one before a pause.
+/// Counts a note of this thread. Returns true if it is the last one before a pause.
 fn count() -> bool {
     let pauses = PAUSES.load(Relaxed);
     // SAFETY: only this thread and its signal handlers use the block, and one that a handler counts may be missing.
@@ -80,27 +81,14 @@ fn count() -> bool {
     is_many || number >= if pauses == 0 { MOST } else { FEW }
 }
 
-/// How many bytes of arguments each function has whose slot has no room for them; else 0.
-static WIDE: [u8; FUNCTION_COUNT] = {
-    let mut wide = [0; FUNCTION_COUNT];
-    let mut index = 0;
-    while index < FUNCTION_COUNT {
-        if FUNCTIONS[index].is_wide() {
-            wide[index] = FUNCTIONS[index].stored() as u8;
-        }
-        index += 1;
-    }
-    wide
-};
-
-/// Whether this thread writes to the record already.
+/// Returns true if this thread has written to the record.
 #[inline(always)]
 pub fn has_stream() -> bool {
     // SAFETY: only this thread and its signal handlers use the block.
     unsafe { (*thread()).epoch == epoch() }
 }
 
-/// A call that has succeeded and is no call for anybody: it only used shared memory, or orders such uses.
+/// A call that succeeded, and only used shared memory or orders such uses.
 pub struct Use {
     args: [u8; MOST_ARGS],
     shape: u64,
@@ -112,7 +100,8 @@ impl Use {
         Use { args: [0; MOST_ARGS], shape: 0 }
     }
 
-    /// Takes the arguments, some time before they are written: copying at once what was just stored in parts takes long.
+    /// Takes the arguments, some time before [`append`](Use::append) writes them: a processor is slow to copy bytes that it has just
+    /// stored in smaller parts.
     #[inline(always)]
     pub fn take(&mut self, store: &dyn Store, has_returned: bool) {
         let handle = Cell::new(None);
@@ -125,24 +114,24 @@ impl Use {
         &self.args
     }
 
-    /// Puts it into the record, with this current context and device. Returns its number there.
+    /// Puts it into the record, with the current context and device. Returns the number of its slot.
     pub fn append(&self, id: FnId, caller: usize, (start, end): (u64, u64), current: u64) -> Option<u64> {
         let thread = thread();
         if !has_stream() && !process::attach() {
             return None;
         }
-        know(thread, caller);
+        know_library(thread, caller);
         let is_last = count();
         let mut marks = if is_last { used::LAST } else { 0 };
         if IS_BEHIND_PAUSE.load(Relaxed) && IS_BEHIND_PAUSE.swap(false, Relaxed) {
             marks |= used::RESUMED;
         }
-        let wide = WIDE[id as usize].into();
+        let wide = EXTRA_WORK[id as usize].wide.into();
         let slots = detail::slots_of_current(wide);
         let taken = stream::take(thread, 1 + slots);
         if let Some(taken) = &taken {
             let (first, number) = (taken.place as *mut Slot, taken.number);
-            // SAFETY: the slots lie in this thread's window, and nobody else was given them.
+            // SAFETY: the slots are in this thread's window, and nobody else was given them.
             unsafe {
                 ((*first).start, (*first).end) = (start, if is_last { clock::now() } else { end });
                 ((*first).caller, (*first).result) = (caller as u64 & ADDRESS | self.shape, marks);
@@ -161,15 +150,15 @@ impl Use {
     }
 }
 
-impl Recorded<'_> {
-    /// Adds with which current context and device a call that is in the record used shared memory, and returns its number. For use in
+impl CallRecord<'_> {
+    /// Adds the current context and device with which a recorded call used shared memory, and returns its number. For use in
     /// `guarded`.
     pub fn add_current(&self, current: u64) -> u64 {
         detail::short(self.number, &[(slot::detail::CURRENT, &current.to_le_bytes())]);
         self.number
     }
 
-    /// Puts a call into the record that has succeeded: when it was forwarded, and when it returned.
+    /// Records a call that succeeded, with the times when it was forwarded and when it returned.
     pub fn append(&mut self, caller: usize, start: u64, end: u64) {
         let store = self.store;
         self.begin(store, caller, true, false);
@@ -177,11 +166,9 @@ impl Recorded<'_> {
             return;
         }
         self.finish(store, 0, true);
-        let before = stream::fill(thread());
-        if let Some(slot) = stream::place_of(self.number as u32) {
-            // SAFETY: the slot is in this thread's window, which is mapped for good, and before the next one.
-            unsafe { ((*slot).start, (*slot).end) = (start, end) };
-        }
-        stream::filled(thread(), before);
+        // SAFETY: the slot is in this thread's window, which is mapped for good, and before the next one.
+        stream::change_slot(self.number as u32, |slot| unsafe {
+            ((*slot).start, (*slot).end) = (start, end)
+        });
     }
 }

@@ -3,9 +3,9 @@
 //! The loader binds a library with such a variable to our export instead. Its references are restored, because it would
 //! otherwise write into our code.
 
-use super::entries;
 use super::libraries::library_of;
-use super::named::FoundObjects;
+use super::reported::FoundObjects;
+use super::{entries, names};
 use crate::sys::elf;
 use crate::sys::object::{Object, Symbol};
 use core::ffi::CStr;
@@ -13,43 +13,43 @@ use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use cupeer_spec::bypass::Bypass;
 
-/// Puts the references of variables of our names back to them, in objects that came since the last look,
-/// and names those objects.
-pub fn look() {
+/// Restores the references to variables of our names in objects that were loaded since the last search, and reports
+/// those objects.
+pub fn repair_new() {
     static LOOKED: AtomicU64 = AtomicU64::new(0);
     let loads = elf::changes().0;
     if LOOKED.swap(loads, Relaxed) != loads {
         let mut found = FoundObjects::default();
         elf::each(|object| {
-            if mend(object) {
+            if repair(object) {
                 found.add(object, Bypass::DataSymbol);
             }
             false
         });
-        found.name_all();
+        found.report_all();
     }
 }
 
-/// The same for all objects that are there, in silence: for our constructor, which runs in processes that
-/// never meet a driver.
-pub fn mend_all() {
+/// Restores them in all objects without a report, for our constructor, which also runs in processes that never reach
+/// a driver.
+pub fn repair_all() {
     let mut program = None;
     elf::each(|object| {
-        mend(object);
+        repair(object);
         program.get_or_insert(*object);
         false
     });
-    // What it copies is mended.
+    // The variables that the program copies are repaired now.
     if let Some(program) = program {
-        mend_copies(&program);
+        repair_copies(&program);
     }
 }
 
-/// A program that refers to such a variable has a copy of it, which the loader made of our code.
-fn mend_copies(program: &Object) {
+/// Repairs the copy of such a variable in a program that refers to one: the loader made it from our code.
+fn repair_copies(program: &Object) {
     program.each_slot(|slot| {
         // Few references are copies, so names are compared last.
-        let Some(index) = slot.is_copy.then(|| entries::exported_as(slot.name())).flatten() else { return };
+        let Some(index) = slot.is_copy.then(|| names::exported_as(slot.name())).flatten() else { return };
         if let Some(own) = program.symbol(slot.name()).filter(|symbol| symbol.size <= 64)
             && let Some(origin) = data_behind_us(entries::name(index))
         {
@@ -63,7 +63,7 @@ fn mend_copies(program: &Object) {
     });
 }
 
-/// The first variable of a name behind the program itself.
+/// Returns the first variable with a name behind our library.
 fn data_behind_us(name: &CStr) -> Option<Symbol> {
     let mut is_behind = false;
     elf::find(|object| {
@@ -72,9 +72,9 @@ fn data_behind_us(name: &CStr) -> Option<Symbol> {
     })
 }
 
-/// Mends an object that defines data under one of our names. Says whether it does.
+/// Repairs an object that defines data under one of our names. Returns true if it does.
 #[unsafe(link_section = ".text.startup")]
-fn mend(object: &Object) -> bool {
+fn repair(object: &Object) -> bool {
     let data = |index| entries::symbol_in(object, index).filter(|symbol| symbol.is_data);
     let mut likely = entries::may_be_in(object).filter(|index| entries::is_exported(*index)).peekable();
     let is_exempt = || elf::is_ours(object) || library_of(object).is_some();
@@ -82,7 +82,7 @@ fn mend(object: &Object) -> bool {
         return false;
     }
     object.each_slot(|slot| {
-        let Some(index) = entries::exported_as(slot.name()).filter(|_| !slot.is_copy) else { return };
+        let Some(index) = names::exported_as(slot.name()).filter(|_| !slot.is_copy) else { return };
         let Some(own) = data(index) else { return };
         // SAFETY: the place is one that the loader filled.
         if unsafe { *slot.place } == entries::export(index) {

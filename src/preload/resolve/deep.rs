@@ -1,24 +1,25 @@
-//! Redirects `dlsym` in libraries that were opened with RTLD_DEEPBIND, as PHP opens its extensions: they are bound to
-//! libc's own `dlsym`, and calls of what they find with it would bypass cupeer.
+//! Redirects `dlsym` in libraries that were opened with RTLD_DEEPBIND, as PHP opens its extensions. They are bound to
+//! libc's own `dlsym`, whose results would bypass cupeer.
 //!
 //! The search runs when a program looks up a symbol in a library, which it must do before it can use the library.
-//! Calls by name from such a library are only reported, for which `escapes` looks at it at that time, too.
+//! Calls by name from such a library are only reported, for which `bypasses` looks at it at that time, too.
 
-use super::{escapes, loader, runtime};
+use super::loader::Dlsym;
+use super::{bypasses, loader, runtime};
 use crate::settings;
 use crate::sys::elf;
 use crate::sys::guard::guarded;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-/// Whether anything is switched on: else nobody misses anything.
+/// True if anything is switched on. Otherwise, nothing would miss a call that bypasses us.
 #[unsafe(link_section = ".data.start")]
 static IS_ON: AtomicBool = AtomicBool::new(false);
 
-/// The handles that were looked at last.
+/// The handles that were examined last.
 static LOOKED_AT: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
 
-/// Says whether anything is. Called by our constructor.
+/// Returns true if anything is switched on. Called by our constructor.
 pub fn begin() -> bool {
     let settings = settings::get();
     let is_told = settings.log.is_some() || settings.record.is_some();
@@ -27,9 +28,9 @@ pub fn begin() -> bool {
     is_on
 }
 
-/// Looks at the library of a handle, once.
+/// Examines the library of a handle, once.
 #[inline]
-pub fn look(handle: *mut c_void) {
+pub fn examine(handle: *mut c_void) {
     if handle == libc::RTLD_NEXT || handle == libc::RTLD_DEFAULT || !IS_ON.load(Relaxed) {
         return;
     }
@@ -37,24 +38,24 @@ pub fn look(handle: *mut c_void) {
     if place.load(Relaxed) != handle as usize {
         place.store(handle as usize, Relaxed);
         guarded(|| {
-            mend(handle);
-            runtime::look();
+            redirect_dlsym(handle);
+            runtime::redirect_new();
             // SAFETY: the program asks libc about this handle next, which reads the same.
-            escapes::opened(&unsafe { elf::object_of_handle(handle) });
+            bypasses::opened(&unsafe { elf::object_of_handle(handle) });
         });
     }
 }
 
 #[cold]
 #[inline(never)]
-fn mend(handle: *mut c_void) {
+fn redirect_dlsym(handle: *mut c_void) {
     // SAFETY: the program asks libc about this handle next, which reads the same.
     let (object, base) = unsafe { (elf::object_of_handle(handle), elf::base_of_handle(handle)) };
     if !object.refers_to(c"dlsym") {
         return;
     }
     let Some(object) = elf::at_base(base).filter(|object| !elf::is_of_start(object)) else { return };
-    let (libcs, everybodys) = (loader::dlsym(), loader::look_up(libc::RTLD_DEFAULT, c"dlsym"));
+    let (libcs, everybodys) = (Dlsym::of_libc().address(), loader::look_up(libc::RTLD_DEFAULT, c"dlsym"));
     if everybodys == 0 || object.symbol(c"dlsym").is_some() {
         return;
     }

@@ -9,7 +9,7 @@ use core::sync::atomic::AtomicUsize;
 #[unsafe(link_section = ".data.start")]
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
-/// The libc function, interposed. It does not ask who calls it.
+/// The libc function, interposed. It does not depend on its caller.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn dlclose(handle: *mut c_void) -> c_int {
     guarded(|| {
@@ -21,7 +21,7 @@ pub unsafe extern "C-unwind" fn dlclose(handle: *mut c_void) -> c_int {
     // SAFETY: the caller promises that the handle is one that `dlopen` gave; null is refused by libc.
     let result = unsafe { call(handle) };
     linked::closed();
-    guarded(elf::closed);
+    guarded(elf::note_closed);
     result
 }
 
@@ -31,7 +31,7 @@ pub fn find() -> usize {
     loader::once(&NEXT, || loader::look_up(libc::RTLD_NEXT, c"dlclose"))
 }
 
-/// The next dlclose itself: of the program's library, or for a use of our own by which nothing is unloaded.
+/// Calls the next dlclose: for the program, or for a reference of our own, which unloads nothing.
 ///
 /// # Safety
 ///

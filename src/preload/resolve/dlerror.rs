@@ -13,7 +13,7 @@ use core::sync::atomic::AtomicUsize;
 
 const MARKER: &CStr = c"cupeer, a marker";
 
-/// As long as the text of [`crate::sys::arch::Thread`].
+/// Length of the text of [`crate::sys::arch::Thread`].
 const LONGEST: usize = 800;
 
 #[unsafe(link_section = ".data.start")]
@@ -45,7 +45,7 @@ unsafe extern "C" fn decide(_: *mut c_void, _: *const c_char, _: usize) -> Decis
 /// Finds libc's own dlerror, once.
 #[unsafe(link_section = ".text.startup")]
 pub fn find() -> usize {
-    loader::own(c"dlerror", &REAL)
+    loader::libcs_own(c"dlerror", &REAL)
 }
 
 fn call_real() -> *mut c_char {
@@ -62,11 +62,11 @@ fn is_marker(message: *const c_char) -> bool {
     !message.is_null() && unsafe { CStr::from_ptr(message) }.to_bytes().ends_with(MARKER.to_bytes())
 }
 
-/// The loader's last message, which is cleared.
+/// Returns and clears the loader's last message.
 ///
 /// # Safety
 ///
-/// Not to be called where the program's own message must survive: see [`preserving`].
+/// The program's own message need not survive: see [`preserving`].
 pub unsafe fn real() -> impl fmt::Display {
     let message = call_real();
     let text = if message.is_null() {
@@ -78,7 +78,7 @@ pub unsafe fn real() -> impl fmt::Display {
     Text(text.to_bytes())
 }
 
-/// Runs work that calls the loader, and leaves the program's pending message as it was.
+/// Runs work that calls the loader, and restores the program's pending message.
 pub fn preserving<T>(work: impl FnOnce() -> T) -> T {
     let mut pending = [0; LONGEST];
     let mut message = call_real().cast_const();
@@ -99,7 +99,7 @@ pub fn preserving<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Makes `dlerror` say a text of several pieces, as if the loader had just failed with it.
+/// Makes `dlerror` return a text of several pieces, as if the loader had just failed with it.
 pub fn pretend(pieces: &[&[u8]]) {
     let mut text = [0; LONGEST];
     fill(&mut text, pieces);
@@ -113,7 +113,7 @@ fn pretend_text(text: &[c_char; LONGEST]) {
     unsafe { (*thread()).dlerror = *text };
 }
 
-/// Puts there what fits, so that a NUL stays.
+/// Copies as much as fits, and keeps the final NUL.
 fn fill(text: &mut [c_char; LONGEST], pieces: &[&[u8]]) {
     let bytes = pieces.iter().copied().flatten();
     text[..LONGEST - 1].iter_mut().zip(bytes).for_each(|(place, byte)| *place = *byte as c_char);

@@ -4,9 +4,9 @@
 //! belongs to any other library. RTLD_NEXT is never replaced: the library that asks is itself a wrapper of the
 //! function, and finds our export in its place in the order.
 
-use super::loader::{look_up, look_up_with};
+use super::loader::{Dlsym, look_up};
 use super::names::index_of;
-use super::{data_symbols, deep, dlclose, dlerror, driver, entries, escapes, loader, runtime, scope};
+use super::{bypasses, data_symbols, deep, dlclose, dlerror, driver, entries, loader, runtime, scope};
 use crate::sys::arch::{Decision, deciding_entry};
 use crate::sys::elf;
 use crate::sys::guard::guarded;
@@ -22,28 +22,29 @@ unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_v
     deciding_entry!(decide)
 }
 
-/// The same for who asks for libc's own: another tool's, which is preloaded behind us, is passed over.
+/// dlsym for callers that asked for libc's own: it skips another tool's dlsym, which is preloaded behind us.
 #[unsafe(naked)]
 unsafe extern "C" fn dlsym_of_libc(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     deciding_entry!(decide_as_libc)
 }
 
-/// The libc function, interposed. The driver's names have no versions, but `dlsym` has, and tools that replace it ask for
-/// libc's by its version. Calls of what they find with it would bypass cupeer.
+/// The libc function, interposed. The driver's names have no versions, but `dlsym` has, and tools that replace it
+/// look up libc's by its version. What they find with it would bypass cupeer.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 unsafe extern "C" fn dlvsym(handle: *mut c_void, name: *const c_char, version: *const c_char) -> *mut c_void {
     deciding_entry!(decide_version)
 }
 
-/// The functions of the loader in front of which we stand: its name, libc's own or the next one, and ours.
+/// Returns a function of the loader that we interpose: its name, the address of libc's or the next definition, and
+/// ours.
 pub fn function_of_loader(name: *const c_char) -> Option<(&'static CStr, usize, usize)> {
     if name.is_null() {
         return None;
     }
     type Function = (&'static CStr, fn() -> usize, usize);
     let functions: [Function; 4] = [
-        (c"dlsym", loader::dlsym, dlsym_of_libc as *const () as usize),
+        (c"dlsym", || Dlsym::of_libc().address(), dlsym_of_libc as *const () as usize),
         (c"dlvsym", loader::dlvsym, dlvsym as *const () as usize),
         (c"dlclose", dlclose::find, dlclose::dlclose as *const () as usize),
         (c"dlerror", dlerror::find, dlerror::dlerror as *const () as usize),
@@ -54,40 +55,39 @@ pub fn function_of_loader(name: *const c_char) -> Option<(&'static CStr, usize, 
     Some((wanted, find(), ours))
 }
 
-/// Our own function, where a program asks a library by its handle for one of the loader's that we interpose,
-/// and would get libc's: all that it finds with that would go past us.
-fn loader_function(next: usize, handle: *mut c_void, name: *const c_char) -> Option<usize> {
+/// Returns our own function if a program asks a library by its handle for a function of the loader that we interpose,
+/// and would get libc's. What it finds with libc's would bypass us.
+fn loader_function(next: Dlsym, handle: *mut c_void, name: *const c_char) -> Option<usize> {
     if handle == libc::RTLD_NEXT || handle == libc::RTLD_DEFAULT {
         return None;
     }
     let (wanted, libcs, ours) = function_of_loader(name)?;
-    // SAFETY: `next` is the address of a dlsym, or 0.
-    (unsafe { look_up_with(next, handle, wanted) } == libcs).then_some(ours)
+    (next.look_up(handle, wanted) == libcs).then_some(ours)
 }
 
 unsafe extern "C" fn decide(handle: *mut c_void, name: *const c_char, caller: usize) -> Decision {
-    decide_before(loader::next_dlsym(), handle, name, caller)
+    decide_before(Dlsym::behind_us(), handle, name, caller)
 }
 
 unsafe extern "C" fn decide_as_libc(handle: *mut c_void, name: *const c_char, caller: usize) -> Decision {
-    decide_before(loader::dlsym(), handle, name, caller)
+    decide_before(Dlsym::of_libc(), handle, name, caller)
 }
 
-/// What a look-up gives that goes on to the dlsym at `next`: the one that the program would have called without us.
-fn decide_before(next: usize, handle: *mut c_void, name: *const c_char, caller: usize) -> Decision {
-    let go_on = Decision { jump: next, value: 0 };
+/// Decides a lookup that would continue to the dlsym at `next`, which the program would have called without us.
+fn decide_before(next: Dlsym, handle: *mut c_void, name: *const c_char, caller: usize) -> Decision {
+    let go_on = Decision { jump: next.address(), value: 0 };
     let Some(index) = index_of(name) else {
         return match loader_function(next, handle, name) {
             Some(value) => Decision { jump: 0, value },
             None => {
-                deep::look(handle);
+                deep::examine(handle);
                 go_on
             }
         };
     };
     let mut answer = None;
     guarded(|| {
-        escapes::looked_up_by(caller);
+        bypasses::looked_up_by(caller);
         answer = match handle {
             libc::RTLD_NEXT => by_next(next, index, caller),
             libc::RTLD_DEFAULT => by_default(next, index, caller),
@@ -97,7 +97,7 @@ fn decide_before(next: usize, handle: *mut c_void, name: *const c_char, caller: 
     answer.map_or(go_on, |value| Decision { jump: 0, value })
 }
 
-/// What a look-up by version gives: our function where the caller would get the loader's.
+/// Decides a lookup by version: our function in place of one of the loader.
 unsafe extern "C" fn decide_version(
     handle: *mut c_void,
     name: *const c_char,
@@ -110,7 +110,7 @@ unsafe extern "C" fn decide_version(
     }
     let Some((name, libcs, ours)) = function_of_loader(name) else { return decision };
     guarded(|| {
-        // From before us, the next one is ours; from behind us, it is not.
+        // For a caller before us, the next one is ours; for one behind us, it is not.
         let is_behind = || {
             let next = elf::containing(caller).and_then(|object| elf::next_definer(&object, name));
             !next.is_some_and(|next| elf::is_ours(&next))
@@ -126,21 +126,20 @@ unsafe extern "C" fn decide_version(
     decision
 }
 
-/// What RTLD_NEXT gives; `None` where libc shall answer, which is always but where it would find our
-/// export and nothing lies behind that, or a driver that lies before us.
-fn by_next(next: usize, index: usize, caller: usize) -> Option<usize> {
+/// Returns the result of a lookup with RTLD_NEXT; `None` if libc must answer. It always must, unless it would find
+/// our export with nothing behind it, or a driver that is loaded before us.
+fn by_next(next: Dlsym, index: usize, caller: usize) -> Option<usize> {
     let name = entries::name(index);
     let object = elf::containing(caller)?;
     if !elf::is_before_us(&object) {
-        escapes::looked_up_next(&object, name);
+        bypasses::looked_up_next(&object, name);
         return None;
     }
-    // It is the caller's position from which the next one is asked, not ours; where a tool behind us replaces dlsym, its own.
+    // The order is that from the caller's position, not ours; if a tool behind us replaces dlsym, it is the tool's.
     let definer = elf::next_definer(&object, name)?;
-    let (is_ours, is_libcs) = (elf::is_ours(&definer), next == loader::dlsym());
+    let (is_ours, is_libcs) = (elf::is_ours(&definer), next == Dlsym::of_libc());
     let given = if is_ours || !is_libcs {
-        // SAFETY: `next` is the address of a dlsym, or 0.
-        unsafe { look_up_with(next, libc::RTLD_NEXT, name) }
+        next.look_up(libc::RTLD_NEXT, name)
     } else {
         definer.symbol(name)?.address
     };
@@ -152,8 +151,8 @@ fn by_next(next: usize, index: usize, caller: usize) -> Option<usize> {
     }
 }
 
-/// What RTLD_DEFAULT gives; `None` where libc shall answer.
-fn by_default(next: usize, index: usize, caller: usize) -> Option<usize> {
+/// Returns the result of a lookup with RTLD_DEFAULT; `None` if libc must answer.
+fn by_default(next: Dlsym, index: usize, caller: usize) -> Option<usize> {
     let name = entries::name(index);
     let ours = entries::export(index);
     let found = look_up(libc::RTLD_DEFAULT, name);
@@ -161,13 +160,12 @@ fn by_default(next: usize, index: usize, caller: usize) -> Option<usize> {
         // A driver that lies before us.
         return driver::handed_out(FUNCTIONS[index].library, found);
     }
-    // SAFETY: `next` is the address of a dlsym, or 0.
-    let given = unsafe { look_up_with(next, libc::RTLD_DEFAULT, name) };
+    let given = next.look_up(libc::RTLD_DEFAULT, name);
     if given != 0 && given != ours {
         return diverted(next, libc::RTLD_DEFAULT, index, given);
     }
-    // Our export is what the program finds. Without us it would find what lies behind it in the global
-    // scope, or else in the scope of the caller's own library.
+    // The program finds our export. Without us it would find the definition behind it in the global scope, or else in
+    // the scope of the caller's own library.
     if look_up(libc::RTLD_NEXT, name) != 0 {
         return Some(ours);
     }
@@ -178,28 +176,27 @@ fn by_default(next: usize, index: usize, caller: usize) -> Option<usize> {
     }
     // SAFETY: gives back the use that dlopen counted; the caller is running.
     unsafe { dlclose::call(handle) };
-    // Where this fails, the message names the caller's library, as it would without us.
+    // If this fails, the message names the caller's library, as it would without us.
     let found = look_up(handle, name);
     Some(driver::handed_out(FUNCTIONS[index].library, found).unwrap_or(found))
 }
 
-/// What a handle gives; `None` where libc shall answer.
-fn by_handle(next: usize, handle: *mut c_void, index: usize, caller: usize) -> Option<usize> {
+/// Returns the result of a lookup with a handle; `None` if libc must answer.
+fn by_handle(next: Dlsym, handle: *mut c_void, index: usize, caller: usize) -> Option<usize> {
     let name = entries::name(index);
     let ours = entries::export(index);
-    // SAFETY: `next` is the address of a dlsym, or 0.
-    let found = unsafe { look_up_with(next, handle, name) };
+    let found = next.look_up(handle, name);
     if found != ours {
-        data_symbols::look();
+        data_symbols::repair_new();
         let library = FUNCTIONS[index].library;
         if !entries::is_exported(index) {
-            runtime::look();
+            runtime::redirect_new();
             return Some(driver::handed_out(library, found).unwrap_or(found));
         }
         let handed_out = driver::handed_out(library, found).or_else(|| diverted(next, handle, index, found));
         driver::hold_pending(None);
         if handed_out.is_none() {
-            escapes::looked_up(found, caller);
+            bypasses::looked_up(found, caller);
         }
         return Some(handed_out.unwrap_or(found));
     }
@@ -212,26 +209,25 @@ fn by_handle(next: usize, handle: *mut c_void, index: usize, caller: usize) -> O
     if look_up(libc::RTLD_NEXT, name) != 0 { Some(ours) } else { Some(not_found(name, c"")) }
 }
 
-/// Our export, where the dlsym of a tool behind us gave its own function in place of the driver's, and a linked call of
-/// ours goes to that one as well. One that is the tool's secret is named.
-fn diverted(next: usize, handle: *mut c_void, index: usize, found: usize) -> Option<usize> {
-    if found == 0 || next == loader::dlsym() {
+/// Returns our export if the dlsym of a tool behind us returned the tool's function in place of the driver's, and our
+/// linked calls reach that function as well. A function that only the tool knows is reported.
+fn diverted(next: Dlsym, handle: *mut c_void, index: usize, found: usize) -> Option<usize> {
+    if found == 0 || next == Dlsym::of_libc() {
         return None;
     }
     let libcs = look_up(handle, entries::name(index));
     if libcs != entries::export(index) {
-        // Meets the driver behind it as well.
+        // Registers the driver behind it as well.
         driver::handed_out(FUNCTIONS[index].library, libcs)?;
     }
     let ours = scope::in_place_of(found);
     if ours.is_none() {
-        escapes::diverted(found);
+        bypasses::diverted(found);
     }
     ours
 }
 
-/// Answers that a name is not there, with the message that the loader has for a look-up in the scope of an
-/// object.
+/// Fails a lookup with the loader's message for a lookup in the scope of an object.
 fn not_found(name: &CStr, object: &CStr) -> usize {
     unsafe extern "C" {
         static program_invocation_name: *const c_char;

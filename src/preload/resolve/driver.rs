@@ -25,9 +25,9 @@ use cupeer_spec::function::{FUNCTION_COUNT, FnId, Library};
 struct Followed {
     /// Its base address, plus 1; 0 while there is none.
     base: AtomicUsize,
-    /// What keeps it loaded: 0 while nothing does that we know of, [`OF_START`] or [`BY_US`].
+    /// Reason why it stays loaded: [`OF_START`], [`BY_US`], or 0 if there is no known reason.
     held: AtomicU8,
-    /// Whether the tables below are filled.
+    /// True if the tables below are filled.
     ready: AtomicBool,
 }
 
@@ -45,12 +45,12 @@ fn followed(library: Library) -> &'static Followed {
 /// The libraries' own functions, in the order of the table; 0 where one is lacking.
 static REAL: [AtomicUsize; FUNCTION_COUNT] = [const { AtomicUsize::new(0) }; FUNCTION_COUNT];
 
-/// What look-ups hand out, in the order of the table: the export where a linked call leads straight to this
-/// library, so that a function has one address in the program as it has without us; else the entry for
-/// look-ups. Set before any is handed out.
+/// Addresses that lookups return, in the order of the table: the export if a linked call leads directly to this
+/// library, so that a function has one address in the program as it has without us; otherwise the entry for lookups.
+/// Set before any address is returned.
 static HANDED_OUT: [AtomicUsize; FUNCTION_COUNT] = [const { AtomicUsize::new(0) }; FUNCTION_COUNT];
 
-/// Where the entry for look-ups goes. Set before any is handed out.
+/// Targets of the entries for lookups. Set before any address is returned.
 pub static TARGETS: [AtomicUsize; FUNCTION_COUNT] = [const { AtomicUsize::new(0) }; FUNCTION_COUNT];
 
 #[inline]
@@ -58,21 +58,22 @@ pub fn real(id: FnId) -> usize {
     REAL[id as usize].load(Relaxed)
 }
 
-/// Makes an object the driver, or NVML, where there is none yet. Says whether it is that now.
+/// Follows an object as the driver, NVML, or runtime if no object is followed as that library yet. Returns true if
+/// this object is followed now.
 pub fn register(object: &Object) -> bool {
     let Some(library) = library_of(object) else { return false };
     let (mark, is_cuda) = (object.base + 1, library == Library::Cuda);
     match followed(library).base.compare_exchange(0, mark, Release, Acquire) {
-        Ok(_) if is_cuda => message::met(),
+        Ok(_) if is_cuda => message::driver_reached(),
         Ok(_) => {}
         Err(base) if base == mark => {}
         Err(_) => return false,
     }
-    // Whoever comes while another thread is doing this does it as well: both write the same.
+    // Another thread may be doing the same: both write the same values.
     for id in FnId::all().filter(|id| id.spec().library == library) {
         let index = id as usize;
         let Some(symbol) = entries::symbol_in(object, index) else { continue };
-        // Where nobody looks at it, a function of the runtime is its own.
+        // A function of the runtime that nothing intercepts has no entry.
         if !entries::is_exported(index) && !needs::is_wanted(id) {
             continue;
         }
@@ -87,11 +88,11 @@ pub fn register(object: &Object) -> bool {
     if is_cuda {
         status::reached();
     }
-    data_symbols::look();
+    data_symbols::repair_new();
     true
 }
 
-/// Lets looked-up calls of a function come to us, or go straight to the driver, as is needed now.
+/// Directs looked-up calls of a function to us or to the driver, as is needed now.
 pub fn trace(id: FnId) {
     let index = id as usize;
     let real = real(id);
@@ -105,15 +106,15 @@ pub fn trace(id: FnId) {
     }
 }
 
-/// Keeps the driver and NVML loaded, once. Not done where it is registered: that may be in a thread for which a
-/// constructor waits that holds the loader's lock. Called where the program itself has called the loader,
-/// and before a library is closed. `closing` is the base of that.
+/// Keeps the driver and NVML loaded, once. `register` cannot do it: it may run in a thread that a constructor waits
+/// for while it holds the loader's lock. Called in calls of the loader by the program, and before a library is
+/// closed, with the base of that library as `closing`.
 pub fn hold_pending(closing: Option<usize>) {
     FOLLOWED.iter().for_each(|followed| followed.hold(closing));
 }
 
 impl Followed {
-    /// The object, where there is one.
+    /// Returns the object that is followed.
     fn object(&self) -> Option<Object> {
         elf::at_base(self.base.load(Acquire).checked_sub(1)?)
     }
@@ -136,26 +137,26 @@ impl Followed {
     }
 }
 
-/// Keeps an object loaded. What is there from the start stays anyway, and must not be opened: the loader
-/// would run its constructors now, which may be too early.
+/// Keeps an object loaded. An object of the start stays anyway, and must not be opened: the loader would run its
+/// constructors now, which may be too early.
 pub fn hold(object: &Object) {
     if !elf::is_of_start(object) {
         open_again(object);
     }
 }
 
-/// Counts one more user of an object that is there. Gives its handle; null where it is not.
+/// Adds a reference to a loaded object. Returns its handle; null if it is not loaded.
 pub fn open_again(object: &Object) -> *mut c_void {
     open_loaded(object.path())
 }
 
-/// The same by its path.
+/// Adds a reference to a loaded object by its path.
 pub fn open_loaded(path: &CStr) -> *mut c_void {
     // SAFETY: the path ends in NUL; RTLD_NOLOAD loads nothing.
     forks::while_nobody_forks(|| unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) })
 }
 
-/// A function of the driver, in the table or not, which is kept at a place: 1 where the driver lacks it.
+/// Finds a function of the driver, in the table or not, and stores its address in `place`: 1 if the driver lacks it.
 #[cold]
 #[inline(never)]
 pub fn look_for(name: &CStr, place: &AtomicUsize) -> Option<usize> {
@@ -167,7 +168,8 @@ pub fn look_for(name: &CStr, place: &AtomicUsize) -> Option<usize> {
     Some(address)
 }
 
-/// A function of a library, in the table or not: `Some(0)` where it lacks it, `None` while it is not loaded.
+/// Returns the address of a function of a library, in the table or not: `Some(0)` if it lacks the function, `None` if
+/// it is not loaded.
 pub fn function(library: Library, name: &CStr) -> Option<usize> {
     if !find_loaded(library) {
         return None;
@@ -176,23 +178,22 @@ pub fn function(library: Library, name: &CStr) -> Option<usize> {
     Some(object.function(name).unwrap_or(0))
 }
 
-/// The driver that we follow, where there is one.
+/// Returns the driver that we follow.
 pub fn followed_driver() -> Option<Object> {
     followed(Library::Cuda).object()
 }
 
-/// Whether an object is the driver, or the NVML, that we follow.
+/// Returns true if we follow this object: the driver, NVML, or a runtime.
 pub fn is_followed(object: &Object) -> bool {
     FOLLOWED.iter().any(|followed| followed.base.load(Acquire) == object.base + 1)
 }
 
-/// Whether there is a driver, or an NVML, that we follow.
+/// Returns true if we follow an object as this library.
 pub fn is_any_followed(library: Library) -> bool {
     followed(library).base.load(Acquire) != 0
 }
 
-/// Whether any driver, or other library of which calls shall not go past us, is loaded, in any namespace, seen or not
-/// seen by us.
+/// Returns true if any library whose bypassing calls are missed is loaded, in any namespace, seen by us or not.
 pub fn is_anywhere() -> bool {
     let mut found =
         is_any_followed(Library::Cuda) || elf::find(|object| is_missed(object).then_some(())).is_some();
@@ -200,7 +201,7 @@ pub fn is_anywhere() -> bool {
     found
 }
 
-/// Registers a driver, or an NVML, that is loaded already, where nobody has reached one yet.
+/// Follows a library that is loaded already, if none is followed yet.
 pub fn find_loaded(library: Library) -> bool {
     let find = || elf::find(|object| (library_of(object) == Some(library)).then_some(*object));
     is_any_followed(library) || find().is_some_and(|object| register(&object))
@@ -231,13 +232,13 @@ pub fn load_named() -> bool {
     }
 }
 
-/// The address to hand out for an address of a library: ours, where the function is in the table.
-/// Registers the library when an address of one is seen first.
+/// Returns the address to return in place of a library's own if the function is in the table. Follows the library at
+/// its first address.
 pub fn handed_out(library: Library, address: usize) -> Option<usize> {
     if followed(library).ready.load(Acquire) {
         return known(address);
     }
-    // Which runtime is followed, `runtime` decides.
+    // The module `runtime` decides which runtime is followed.
     let object = elf::containing(address).filter(|_| library != Library::Cudart)?;
     (library_of(&object) == Some(library) && register(&object)).then(|| known(address)).flatten()
 }

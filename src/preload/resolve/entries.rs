@@ -13,7 +13,7 @@ pub const TRACED_EXPORT: usize = 224;
 /// The offset of the entry for looked-up calls that are traced.
 pub const TRACED_LOOKED_UP: usize = 288;
 
-/// The entries that are no exports, where they are known.
+/// The entries that are not exports; 0 if not known yet.
 #[unsafe(link_section = ".data.start")]
 static OTHERS: [AtomicUsize; FUNCTION_COUNT] = [const { AtomicUsize::new(0) }; FUNCTION_COUNT];
 
@@ -47,7 +47,7 @@ pub fn name(index: usize) -> &'static CStr {
 }
 
 /// The hashes of the names, for the tables of objects.
-static HASHES: [u32; FUNCTION_COUNT] = {
+pub static HASHES: [u32; FUNCTION_COUNT] = {
     let mut hashes = [0; FUNCTION_COUNT];
     let mut index = 0;
     while index < FUNCTION_COUNT {
@@ -57,49 +57,43 @@ static HASHES: [u32; FUNCTION_COUNT] = {
     hashes
 };
 
-/// The index of a function by its name, where we export it.
-pub fn exported_as(wanted: &CStr) -> Option<usize> {
-    let hash = gnu_hash(wanted.to_bytes());
-    (0..FUNCTION_COUNT).find(|index| HASHES[*index] == hash && name(*index) == wanted && is_exported(*index))
-}
-
-/// The functions whose names an object may define, as indexes.
+/// Returns the indexes of functions that an object may define.
 pub fn may_be_in(object: &Object) -> impl Iterator<Item = usize> {
     object.may_define(&HASHES)
 }
 
-/// What an object itself defines under the name of a function.
+/// Returns the definition of a function in an object itself.
 pub fn symbol_in(object: &Object, index: usize) -> Option<Symbol> {
     object.symbol_of_hash(|| name(index), HASHES[index])
 }
 
-/// Our entry of a function, which is our export of it where we have one; 0 where it is not known yet.
+/// Returns our entry of a function: our export if there is one; 0 if it is not known yet.
 #[inline]
 pub fn export(index: usize) -> usize {
     EXPORTS[index].map_or_else(|| OTHERS[index].load(Relaxed), |export| export as usize)
 }
 
-/// Whether the entry is an export, which the loader may bind others to.
+/// Returns true if the entry is an export, which the loader may bind other objects to.
 pub fn is_exported(index: usize) -> bool {
     EXPORTS[index].is_some()
 }
 
-/// Tells of an entry that is no export. Called by our constructor.
-pub fn provide(id: FnId, entry: usize) {
+/// Sets an entry that is not an export. Called by our constructor.
+pub fn set_entry(id: FnId, entry: usize) {
     OTHERS[id as usize].store(entry, Relaxed);
 }
 
-/// The address that look-ups hand out.
+/// Returns the address that lookups return.
 pub fn looked_up(index: usize) -> usize {
     export(index) + LOOKED_UP
 }
 
-/// Where a linked call of a function goes that is traced.
+/// Returns the entry for traced linked calls of a function.
 pub fn traced_export(id: FnId) -> usize {
     export(id as usize) + TRACED_EXPORT
 }
 
-/// Where a looked-up call of a function goes that is traced.
+/// Returns the entry for traced looked-up calls of a function.
 pub fn traced_looked_up(id: FnId) -> usize {
     export(id as usize) + TRACED_LOOKED_UP
 }

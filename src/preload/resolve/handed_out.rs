@@ -5,7 +5,7 @@ use super::{driver, scope};
 use cupeer_spec::abi::FunctionPointer;
 use cupeer_spec::function::Library;
 
-/// Puts our address in place of the driver's.
+/// Replaces the driver's address with ours.
 ///
 /// # Safety
 ///

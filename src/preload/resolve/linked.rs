@@ -25,19 +25,18 @@ use cupeer_shared::route::{self, Closings};
 use cupeer_spec::function::{FUNCTION_COUNT, FnId, Group, Library};
 use cupeer_spec::results;
 
-/// How many routes a function has: a caller's is chosen by the bits of its address above the lowest
-/// [`ROUTE_SHIFT`].
+/// Number of routes of a function. The bits of a caller's address above the lowest [`ROUTE_SHIFT`] choose one.
 pub const ROUTES_EACH: usize = 8;
 /// See [`ROUTES_EACH`].
 pub const ROUTE_SHIFT: usize = 16;
 
-/// Where calls from a range of addresses go. Never freed: a thread may be reading it.
+/// Target of calls from a range of addresses. Never freed, because a thread may be reading it.
 #[repr(C)]
 pub struct Route {
     low: usize,
     /// Its length; `usize::MAX` for every caller.
     length: usize,
-    /// Where the export jumps to: the next function, or our traced entry. Laid out as a usize.
+    /// Target of the export: the next function, or our traced entry. Laid out as a usize.
     target: AtomicUsize,
     real: usize,
 }
@@ -45,7 +44,7 @@ pub struct Route {
 /// The route of no caller.
 pub static NOWHERE: Route = Route { low: 0, length: 0, target: AtomicUsize::new(0), real: 0 };
 
-/// A place for a route: how far it is behind [`NOWHERE`]. An address would be relocated in each process, at each place.
+/// Place of a route: its distance from [`NOWHERE`]. An address would be relocated in each process.
 #[repr(transparent)]
 pub struct Place(AtomicUsize);
 
@@ -67,13 +66,13 @@ impl Place {
 pub static ROUTES: [[Place; ROUTES_EACH]; FUNCTION_COUNT] =
     [const { [const { Place(AtomicUsize::new(0)) }; ROUTES_EACH] }; FUNCTION_COUNT];
 
-/// Where the route for a caller is kept.
+/// Returns the place of the route for a caller.
 #[inline]
 fn place(id: FnId, caller: usize) -> &'static Place {
     &ROUTES[id as usize][(caller as u32 >> ROUTE_SHIFT) as usize % ROUTES_EACH]
 }
 
-/// The next function for a call that came through the export. Never 0.
+/// Returns the next function for a call that came through the export; never 0.
 #[inline]
 pub fn real(id: FnId, caller: usize) -> usize {
     known(id, caller).unwrap_or_else(|| {
@@ -83,14 +82,14 @@ pub fn real(id: FnId, caller: usize) -> usize {
     })
 }
 
-/// The same, where it was found before.
+/// Returns the next function if it was found before.
 #[inline(always)]
 pub fn known(id: FnId, caller: usize) -> Option<usize> {
     let route = place(id, caller).route();
     (caller.wrapping_sub(route.low) < route.length).then_some(route.real)
 }
 
-/// Called by an export that has no route for its caller: gives the address to jump to.
+/// Called by an export that has no route for its caller. Returns the address to jump to.
 pub unsafe extern "C" fn resolve(index: usize, caller: usize) -> usize {
     let id = FnId::at(index);
     let mut target = missing(id);
@@ -98,7 +97,7 @@ pub unsafe extern "C" fn resolve(index: usize, caller: usize) -> usize {
     target
 }
 
-/// What a call goes to behind which there is no library.
+/// Returns the function that stands for a library that is not loaded: it fails.
 fn missing(id: FnId) -> usize {
     unsafe extern "C" fn no_driver() -> i32 {
         results::Result::SHARED_OBJECT_INIT_FAILED as i32
@@ -114,10 +113,10 @@ fn missing(id: FnId) -> usize {
     missing as usize
 }
 
-/// What a caller's library is bound to: as the loader binds a library once, so do we.
+/// Binding of a caller's library: as the loader binds a library once, so do we.
 struct Binding {
     route: Route,
-    /// Whether the function is the caller's own, which may be something else altogether.
+    /// True if the function is the caller's own, which may be unrelated to the driver's.
     is_own: bool,
     /// The caller's library, and the one that defines the function.
     between: [(usize, u64); 2],
@@ -131,8 +130,8 @@ struct Binding {
 unsafe impl Sync for Binding {}
 
 impl Binding {
-    /// Whether it holds for a caller's library. After a library was closed, another may lie where one of
-    /// the two lay.
+    /// Returns true if the binding holds for a caller's library. After a library was closed, another one may be at
+    /// the address of either.
     fn holds(&self, library: (usize, u64), generation: u64) -> bool {
         if self.between[0] != library {
             return false;
@@ -156,12 +155,12 @@ static BINDINGS: [AtomicPtr<Binding>; FUNCTION_COUNT] =
 /// The closings of libraries, while which no route is kept.
 static CLOSINGS: Closings = Closings::new();
 
-/// Forgets what may not hold any more. Called before a library is closed.
+/// Removes routes that may not hold any longer. Called before a library is closed.
 pub fn closing() {
     CLOSINGS.begin(forget);
 }
 
-/// The same, after it was closed.
+/// Removes them again, after the library was closed.
 pub fn closed() {
     CLOSINGS.end(forget);
 }
@@ -203,7 +202,7 @@ fn find(id: FnId, caller: usize) -> (usize, usize) {
     let (low, length) = match object.and_then(|object| object.part(caller)) {
         _ if for_all => (0, usize::MAX),
         Some(part) => (part.start, part.len()),
-        // Code that was made at run time: as much of it as is surely the same.
+        // Code that was generated at run time: only the page of the caller surely belongs to it.
         None if is_real => (caller & !0xfff, 0x1000),
         None => return (target, real),
     };
@@ -225,15 +224,15 @@ fn find(id: FnId, caller: usize) -> (usize, usize) {
     (target, real)
 }
 
-/// Notes a linked call, after the first of which looked-up ones need not come to us, either.
+/// Notes a linked call. After the first one, looked-up calls need not come to us, either.
 fn note(id: FnId) {
     if used::note(id) {
-        needs::look_again(id);
+        needs::decide_again(id);
         driver::trace(id);
     }
 }
 
-/// Lets linked calls of a function come to us, or go straight on, as is needed now.
+/// Directs linked calls of a function to us or to the next function, as is needed now.
 pub fn trace(id: FnId) {
     for binding in bindings(id) {
         aim(id, binding);
@@ -247,7 +246,7 @@ fn aim(id: FnId, binding: &Binding) {
     }
 }
 
-/// Makes a route the current one of its callers.
+/// Stores a route for its callers.
 fn keep(id: FnId, caller: usize, route: &'static Route, generation: u64) {
     if route.length == usize::MAX {
         ROUTES[id as usize].iter().for_each(|place| place.keep(route));
@@ -267,10 +266,10 @@ fn bindings(id: FnId) -> impl Iterator<Item = &'static Binding> {
     core::iter::successors(first, |binding| unsafe { binding.earlier.as_ref() })
 }
 
-/// The next function for calls from an object, and whether it came with the program.
+/// Returns the next function for calls from an object, and true if it came with the program.
 fn next(id: FnId, object: Option<&Object>) -> Option<(usize, bool)> {
     let name = entries::name(id as usize);
-    // What came with the program is in front of everybody.
+    // Objects of the start come first in every scope.
     if let Some(real) = at_start(name) {
         return Some((real, true));
     }
@@ -286,19 +285,20 @@ fn next(id: FnId, object: Option<&Object>) -> Option<(usize, bool)> {
     in_scope.or_else(loaded).or_else(|| anywhere(name)).map(|real| (real, false))
 }
 
-/// Whether a linked call has come to us that was not a library's own, beside that of cuInit, which is seldom recorded.
+/// Returns true if a linked call came to us that was not a library's own, except those of cuInit, which are seldom
+/// recorded.
 pub fn was_called() -> bool {
     let mut watched = FnId::all().filter(|id| !id.spec().is_in(Group::Init));
     watched.any(|id| bindings(id).any(|binding| !binding.is_own))
 }
 
-/// Whether a linked call has come to us from the library with a base.
+/// Returns true if a linked call came to us from the library with this base.
 pub fn is_caller(base: usize) -> bool {
     FnId::all().any(|id| bindings(id).any(|binding| binding.between[0].0 == base && !binding.is_own))
 }
 
-/// What the loader finds behind us in the global scope, or else what the caller's own scope has. The definer
-/// is kept loaded, as the loader keeps it for those that it binds to it.
+/// Returns the definition that the loader finds behind us in the global scope, or else the one in the caller's own
+/// scope. The definer is kept loaded, as the loader keeps it for libraries that it binds to it.
 #[cold]
 #[inline(never)]
 fn by_the_loader(name: &CStr, own: Option<usize>) -> Option<usize> {

@@ -7,7 +7,7 @@ use crate::sys::elf;
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// A function's address, which is kept once it is found; 0 where there is none.
+/// Returns a function's address, which is stored once it is found; 0 if there is none.
 pub fn once(kept: &AtomicUsize, find: impl FnOnce() -> usize) -> usize {
     let mut address = kept.load(Relaxed);
     if address == 0 {
@@ -17,12 +17,35 @@ pub fn once(kept: &AtomicUsize, find: impl FnOnce() -> usize) -> usize {
     address
 }
 
-/// libc's function of a name; 0 where there is none. `kept` is where the caller keeps it.
+/// The next definition of a function that we interpose. It is found when we are loaded, because nothing may be looked up
+/// in a signal handler or in a child of vfork, from which programs call it.
+pub struct Next {
+    name: &'static CStr,
+    address: AtomicUsize,
+}
+
+impl Next {
+    pub const fn new(name: &'static CStr) -> Next {
+        Next { name, address: AtomicUsize::new(0) }
+    }
+
+    pub fn find(&self) {
+        self.address.store(look_up(libc::RTLD_NEXT, self.name), Relaxed);
+    }
+
+    /// Returns the address; 0 if there is none.
+    pub fn get(&self) -> usize {
+        self.address.load(Relaxed)
+    }
+}
+
+/// Returns libc's own function with a name; 0 if there is none. The caller keeps `kept`.
 #[unsafe(link_section = ".text.startup")]
-pub fn own(name: &CStr, kept: &AtomicUsize) -> usize {
+pub fn libcs_own(name: &CStr, kept: &AtomicUsize) -> usize {
     once(kept, || {
         let address = elf::find_without_lock(|object| {
-            // Others that define `dlsym` are tools in front of it, as we are; they leave this one alone.
+            // Other libraries that define `dlsym` are tools in front of libc, as we are; they do not define this
+            // name.
             object.symbol(c"dladdr1")?;
             Some(object.symbol(name)?.address)
         });
@@ -30,46 +53,52 @@ pub fn own(name: &CStr, kept: &AtomicUsize) -> usize {
     })
 }
 
-/// Finds libc's own dlsym, once.
-#[unsafe(link_section = ".text.startup")]
-pub fn dlsym() -> usize {
-    #[unsafe(link_section = ".data.start")]
-    static OWN: AtomicUsize = AtomicUsize::new(0);
-    own(c"dlsym", &OWN)
-}
+/// The address of a dlsym; 0 if there is none.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Dlsym(usize);
 
-/// Finds the next dlsym, once: libc's, or that of another tool which is preloaded behind us.
-pub fn next_dlsym() -> usize {
-    #[unsafe(link_section = ".data.start")]
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    once(&NEXT, || look_up(libc::RTLD_NEXT, c"dlsym"))
+impl Dlsym {
+    /// Finds libc's own dlsym, once.
+    #[unsafe(link_section = ".text.startup")]
+    pub fn of_libc() -> Dlsym {
+        #[unsafe(link_section = ".data.start")]
+        static OWN: AtomicUsize = AtomicUsize::new(0);
+        Dlsym(libcs_own(c"dlsym", &OWN))
+    }
+
+    /// Finds the next dlsym, once: libc's, or that of another tool that is preloaded behind us.
+    pub fn behind_us() -> Dlsym {
+        #[unsafe(link_section = ".data.start")]
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        Dlsym(once(&NEXT, || look_up(libc::RTLD_NEXT, c"dlsym")))
+    }
+
+    pub fn address(self) -> usize {
+        self.0
+    }
+
+    /// Looks a name up, with ourselves as the caller. Returns 0 if it is not found.
+    #[unsafe(link_section = ".text.startup")]
+    pub fn look_up(self, handle: *mut c_void, name: &CStr) -> usize {
+        if self.0 == 0 {
+            return 0;
+        }
+        type Function = unsafe extern "C" fn(*mut c_void, *const c_char) -> usize;
+        // SAFETY: the address is that of a dlsym, which has this type. The name ends in NUL, and the handle is one that the loader gave.
+        unsafe { core::mem::transmute::<usize, Function>(self.0)(handle, name.as_ptr()) }
+    }
 }
 
 /// Looks a name up with libc's own dlsym, with ourselves as the caller.
 pub fn look_up(handle: *mut c_void, name: &CStr) -> usize {
-    // SAFETY: the address is that of libc's own dlsym, or 0.
-    unsafe { look_up_with(dlsym(), handle, name) }
+    Dlsym::of_libc().look_up(handle, name)
 }
 
-/// Looks a name up with the dlsym at an address, with ourselves as the caller; finds nothing where that is 0.
-///
-/// # Safety
-///
-/// The address is 0 or that of a dlsym.
-#[unsafe(link_section = ".text.startup")]
-pub unsafe fn look_up_with(dlsym: usize, handle: *mut c_void, name: &CStr) -> usize {
-    if dlsym == 0 {
-        return 0;
-    }
-    type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> usize;
-    // SAFETY: as promised, the address is that of a dlsym, which has this type. The name ends in NUL, and the handle is one that the loader gave.
-    unsafe { core::mem::transmute::<usize, Dlsym>(dlsym)(handle, name.as_ptr()) }
-}
-
+/// Finds libc's own dlvsym, once.
 pub fn dlvsym() -> usize {
     #[unsafe(link_section = ".data.start")]
     static OWN: AtomicUsize = AtomicUsize::new(0);
-    own(c"dlvsym", &OWN)
+    libcs_own(c"dlvsym", &OWN)
 }
 
 /// Looks a name of a version up with libc's own dlvsym, with ourselves as the caller.

@@ -1,70 +1,55 @@
 //! Finds the function of the table that a program looks up by its name.
 
-use core::ffi::c_char;
-use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, FnSpec};
+use super::entries::{HASHES, is_exported, name};
+use crate::sys::object::{GNU_HASH_OF_NOTHING, gnu_hash_on, is_text};
+use core::ffi::{CStr, c_char};
+use cupeer_spec::function::FUNCTION_COUNT;
 
-/// The first bytes of each function's name, with zeros behind a shorter one. Most look-ups are of other names, and these tell
-/// them apart.
-static HEADS: [u64; FUNCTION_COUNT] = {
-    let mut heads = [0; FUNCTION_COUNT];
-    let mut index = 0;
-    while index < FUNCTION_COUNT {
-        let name = FUNCTIONS[index].name().as_bytes();
-        let mut i = 0;
-        while i < size_of::<u64>() && i < name.len() {
-            heads[index] |= (name[i] as u64) << (8 * i);
-            i += 1;
-        }
-        index += 1;
-    }
-    heads
-};
-
-/// A bit for each of these, by their hash: most other names have none.
-static HAS_HEAD: [u64; 32] = {
+/// A bit for each hash of a name of the table, by the number of [`bit_of`]. Most lookups are of other names, and most of
+/// those have no bit.
+static HAS_NAME: [u64; 32] = {
     let mut has = [0; 32];
     let mut index = 0;
     while index < FUNCTION_COUNT {
-        let bit = bit_of(HEADS[index]);
+        let bit = bit_of(HASHES[index]);
         has[bit / 64] |= 1 << (bit % 64);
         index += 1;
     }
     has
 };
 
-/// The number of a head's bit.
-const fn bit_of(head: u64) -> usize {
-    (head.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 53) as usize
+const fn bit_of(hash: u32) -> usize {
+    (hash.wrapping_mul(0x9e37_79b9) >> 21) as usize
 }
 
-/// Which function of the table a name is.
+/// Returns the index of the function of the table with a name.
 ///
-/// Called for every look-up in the process, also before libc is ready: reads byte by byte, so that no
-/// compiler makes a call of strlen or memcmp of it.
-pub fn index_of(name: *const c_char) -> Option<usize> {
-    if name.is_null() {
+/// It runs for every lookup in the process, also before libc is ready. So it reads byte by byte, and the compiler cannot
+/// turn that into a call of strlen or memcmp.
+pub fn index_of(wanted: *const c_char) -> Option<usize> {
+    if wanted.is_null() {
         return None;
     }
-    // SAFETY: the name ends in NUL, and no byte after that is read, because each is read only where the
-    // one before was not NUL.
-    let byte = |i: usize| unsafe { name.add(i).cast::<u8>().read_volatile() };
-    let mut head = 0;
-    for i in 0..size_of::<u64>() {
-        let byte = byte(i);
+    let (mut hash, mut next) = (GNU_HASH_OF_NOTHING, wanted.cast::<u8>());
+    loop {
+        // SAFETY: the name ends in NUL, and no byte after the NUL is read.
+        let byte = unsafe { next.read_volatile() };
         if byte == 0 {
             break;
         }
-        head |= u64::from(byte) << (8 * i);
+        (hash, next) = (gnu_hash_on(hash, byte), next.wrapping_add(1));
     }
-    let bit = bit_of(head);
-    if HAS_HEAD[bit / 64] >> (bit % 64) & 1 == 0 {
+    let bit = bit_of(hash);
+    if HAS_NAME[bit / 64] >> (bit % 64) & 1 == 0 {
         return None;
     }
-    let is_rest = |function: &FnSpec| {
-        let rest = || function.name().bytes().enumerate().skip(size_of::<u64>());
-        rest().all(|(i, wanted)| byte(i) == wanted) && byte(function.name().len()) == 0
-    };
-    (0..FUNCTION_COUNT).find(|index| HEADS[*index] == head && is_rest(&FUNCTIONS[*index]))
+    // SAFETY: the name ends in NUL.
+    (0..FUNCTION_COUNT).find(|index| HASHES[*index] == hash && unsafe { is_text(wanted, name(*index)) })
+}
+
+/// Returns the index of the function with a name if we export it.
+pub fn exported_as(wanted: &CStr) -> Option<usize> {
+    index_of(wanted.as_ptr()).filter(|index| is_exported(*index))
 }
 
 const _: () = assert!(FUNCTION_COUNT < 256, "index_of is linear: give it a hash table");

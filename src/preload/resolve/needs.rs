@@ -1,5 +1,5 @@
-//! Decides which functions' calls run through `call`: those that the settings name, those that armed fault plans test, and those
-//! that matter because of what the process has done. `traced` changes the last two.
+//! Decides which functions' calls run through `call`: functions that the settings name, functions that armed fault
+//! plans test, and functions that matter because of the history of the process. `traced` changes the last two.
 
 use super::{entries, used};
 use crate::settings;
@@ -11,18 +11,18 @@ use core::sync::atomic::{
 use cupeer_spec::effect::{AddressSpace, Effect};
 use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, FnId, Library};
 
-/// What a process must have done before a call of a function can matter that is recorded only then.
+/// Condition on the history of a process before which calls of a function cannot matter, and are not recorded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
     /// Nothing.
     Nothing,
     /// Got access to memory of another device or process: a copy goes from one device to another.
     Reach,
-    /// Shared something: what is freed was shared.
+    /// Shared something: freed memory may be shared.
     Shared,
     /// Been forked after the driver was initialized, which then does not work. Its calls are looked at to know of both.
     Fork,
-    /// Closed, unmapped, or freed memory that was shared: what is used may be gone.
+    /// Closed, unmapped, or freed shared memory: used memory may be gone.
     Gone,
     /// Shares memory, or an event.
     Event,
@@ -30,7 +30,7 @@ pub enum Needs {
     Made,
 }
 
-/// In the order of the table.
+/// The condition of each function, in the order of the table.
 static NEEDS: [Needs; FUNCTION_COUNT] = {
     let mut needs = [Needs::Nothing; FUNCTION_COUNT];
     let mut i = 0;
@@ -69,7 +69,7 @@ static NEEDS: [Needs; FUNCTION_COUNT] = {
     needs
 };
 
-/// What of that it has done, by its number.
+/// True for each condition that the process meets, by its number.
 pub(super) static DONE: [AtomicBool; 7] = [
     AtomicBool::new(true),
     AtomicBool::new(false),
@@ -86,8 +86,8 @@ pub fn needs(id: FnId) -> Needs {
     NEEDS[id as usize]
 }
 
-/// Whether the process has done what calls of a function need that they can matter. Before that they go straight to the
-/// driver.
+/// Returns true if calls of a function can matter, because of the history of the process. Until then, they go
+/// straight to the driver.
 #[inline(always)]
 pub fn is_awake(id: FnId) -> bool {
     let needs = needs(id);
@@ -98,17 +98,17 @@ pub fn is_awake(id: FnId) -> bool {
         || has_done(Needs::Made) && id.spec().frees().is_some()
 }
 
-/// Why calls of each function run through `call`.
+/// The reason why calls of each function run through `call`.
 static REASONS: [AtomicU8; FUNCTION_COUNT] = [const { AtomicU8::new(WANTED) }; FUNCTION_COUNT];
 /// For a log, a fault plan, a denied pair, or because it is the first call.
 const WANTED: u8 = 0;
-/// Only because the process has done what they need.
+/// Only because the history of the process makes it matter.
 const ONLY_AWAKE: u8 = 1;
-/// The same, and because plans may be armed while the job is running.
+/// For that, and because plans may be armed while the job is running.
 const FOLLOWING: u8 = 2;
 
-/// Whether nothing makes calls of a function matter but what the process has done: no log, denied pair, or fault plan, nor
-/// one that was armed a moment ago.
+/// Returns true if only the history of the process makes calls of a function matter: no log, denied pair, or fault
+/// plan, even if it was armed a moment ago.
 #[inline(always)]
 pub fn is_only_awake(id: FnId) -> bool {
     match REASONS[id as usize].load(Relaxed) {
@@ -117,12 +117,12 @@ pub fn is_only_awake(id: FnId) -> bool {
     }
 }
 
-/// Decides that anew. The first call of a function matters because it is the first one.
-pub(super) fn look_again(id: FnId) {
+/// Decides anew why calls of a function run through `call`. The first call matters because it is the first one.
+pub(super) fn decide_again(id: FnId) {
     let is_wanted = || {
         settings::get().is_traced(id, false) || PLANS[id as usize].load(SeqCst) > 0 || used::is_awaited(id)
     };
-    // Other threads do the same meanwhile: who writes last looks again.
+    // Other threads do the same: the last writer checks again.
     loop {
         let now = is_wanted();
         let other = if follows_plans() { FOLLOWING } else { ONLY_AWAKE };
@@ -133,27 +133,28 @@ pub(super) fn look_again(id: FnId) {
     }
 }
 
-/// Whether the process has done something that calls of some functions need.
+/// Returns true if the process meets a condition.
 #[inline(always)]
 pub fn has_done(done: Needs) -> bool {
     DONE[done as usize].load(Relaxed)
 }
 
-/// So many calls that use memory or order work are looked at before memory is shared, and as many after each export.
+/// Number of calls that use memory or order work that are examined before memory is shared, and again after each
+/// export.
 pub(super) const EARLY: i32 = 4096;
-/// How many of them are left.
+/// Number of those calls that remain.
 pub(super) static EARLY_LEFT: AtomicI32 = AtomicI32::new(EARLY);
 
-/// Whether such calls are looked at, although they may not matter: see `call::early`.
+/// Returns true if such calls are examined although they may not matter: see `call::early`.
 #[inline(always)]
 pub fn is_early() -> bool {
     EARLY_LEFT.load(Relaxed) > 0
 }
 
-/// How many plans that are armed look at each function.
+/// Number of armed plans that test each function.
 pub(super) static PLANS: [AtomicU32; FUNCTION_COUNT] = [const { AtomicU32::new(0) }; FUNCTION_COUNT];
 
-/// Whether calls of a function run through `call`.
+/// Returns true if calls of a function run through `call`.
 pub fn is_traced(id: FnId) -> bool {
     let settings = settings::get();
     // The kinds of handles are learned before there is anything to look for.
@@ -174,13 +175,13 @@ pub fn is_traced(id: FnId) -> bool {
         || PLANS[id as usize].load(SeqCst) > 0
 }
 
-/// Whether calls of a function of the runtime shall come to us, and our constructor has told where.
+/// Returns true if calls of a function of the runtime must come to us, and our constructor has set its entry.
 pub fn is_wanted(id: FnId) -> bool {
     entries::export(id as usize) != 0 && is_traced(id)
 }
 
-/// Whether calls that go past us are missed: of the driver always, of NVML where any of its functions is traced. Of the
-/// runtime never: the driver's calls behind it are seen.
+/// Returns true if calls that bypass us are missed: of the driver always, and of NVML if any of its functions is
+/// traced. For the runtime it is false, because the driver's calls behind it are seen.
 pub fn is_missed(library: Library) -> bool {
     let is_wanted = || FnId::all().any(|id| id.spec().library == library && is_traced(id));
     match library {

@@ -1,5 +1,5 @@
-//! Tracks the entries of ours that another library patched in place, as UCX and debuggers do with the driver's functions:
-//! which ones, who patched them, and who called behind the patch.
+//! Tracks our entries that another library patched in place, as UCX and debuggers do with the driver's functions: the
+//! entries, the libraries, and the callers behind the patch.
 //!
 //! A patch overwrites the first instructions of an entry with a jump to a hook. The hook runs instructions that it moved away,
 //! then jumps back behind them. `entry::arch` provides instructions that can be moved.

@@ -19,21 +19,21 @@ use core::ffi::CStr;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use cupeer_spec::function::{FUNCTION_COUNT, FnId, Library};
 
-/// The libraries that were looked at, by what tells them from others.
+/// The libraries that were examined, by their numbers: see [`mark`].
 static LOOKED_AT: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
 
-/// The most libraries that are taken up at a time.
+/// Limit of libraries that are redirected at a time.
 const MOST: usize = 64;
 /// The longest path of a runtime.
 const LONGEST: usize = 1024;
 
-/// What tells a library from others, as one number.
+/// Returns a number that identifies a library.
 fn mark(object: &Object) -> u64 {
     let (base, path) = object.identity();
     (base as u64 ^ path) | 1
 }
 
-/// Notes a library. Says whether it is new; where there is no room, that it is not.
+/// Notes a library. Returns true if it is new; false if there is no space for it.
 fn is_new(mark: u64) -> bool {
     for place in &LOOKED_AT {
         match place.compare_exchange(0, mark, Relaxed, Relaxed) {
@@ -45,13 +45,13 @@ fn is_new(mark: u64) -> bool {
     false
 }
 
-/// The functions of the runtime whose calls shall come to us.
+/// Returns the functions of the runtime whose calls must come to us.
 fn functions() -> impl Iterator<Item = FnId> {
     FnId::all().filter(|id| id.spec().library == Library::Cudart && is_wanted(*id))
 }
 
-/// Looks at the libraries that have come since the last time, where calls of the runtime are wanted.
-pub fn look() {
+/// Redirects the libraries that were loaded since the last time if calls of the runtime must come to us.
+pub fn redirect_new() {
     static LOADS: AtomicU64 = AtomicU64::new(0);
     if functions().next().is_none() {
         return;
@@ -60,7 +60,7 @@ pub fn look() {
     if LOADS.swap(loads, Relaxed) == loads || !follow() {
         return;
     }
-    // What only one object has, whoever asks for it gets there.
+    // A name that only one object defines is found there by every lookup.
     let mut definers = [0u8; FUNCTION_COUNT];
     let (mut found, mut count) = ([0; MOST], 0);
     elf::each(|object| {
@@ -73,17 +73,18 @@ pub fn look() {
         }
         false
     });
-    // Another thread may be opening one of them. A look-up waits until the loader has done that.
+    // Another thread may be opening one of them. A lookup waits until the loader is done with it.
     loader::look_up(libc::RTLD_DEFAULT, c"dlsym");
     elf::each(|object| {
         if found[..count].contains(&mark(object)) {
-            take_up(object, &definers);
+            redirect(object, &definers);
         }
         false
     });
 }
 
-/// Follows the first runtime that is there, and keeps it loaded: places and pointers of the program lead to it through us.
+/// Follows the first runtime that is loaded, and keeps it loaded, because slots and pointers of the program lead to
+/// it through us.
 fn follow() -> bool {
     if driver::is_any_followed(Library::Cudart) {
         return true;
@@ -119,8 +120,8 @@ fn needs_runtime(object: &Object) -> bool {
     needs
 }
 
-/// Puts our entries into the places of a library that lead to the runtime which we follow.
-fn take_up(object: &Object, definers: &[u8; FUNCTION_COUNT]) {
+/// Puts our entries into the slots of a library that lead to the followed runtime.
+fn redirect(object: &Object, definers: &[u8; FUNCTION_COUNT]) {
     object.each_slot(|slot| {
         // Most places are for other names.
         if slot.is_copy || !slot.name().to_bytes().starts_with(b"cuda") {

@@ -7,7 +7,7 @@ use crate::sys::object::Object;
 use core::ffi::CStr;
 use cupeer_spec::function::FUNCTION_COUNT;
 
-/// The next definition behind ours among the objects of the start, in their order.
+/// Returns the next definition behind ours among the objects of the start, in their order.
 pub fn at_start(name: &CStr) -> Option<usize> {
     let mut is_behind_us = false;
     elf::find_of_start(|object| {
@@ -17,7 +17,7 @@ pub fn at_start(name: &CStr) -> Option<usize> {
     })
 }
 
-/// Our export of which linked calls go on to a function of another library that came with the program, where there is one.
+/// Returns our export whose linked calls continue to this function of another library of the start.
 pub fn in_place_of(found: usize) -> Option<usize> {
     let object = elf::containing(found).filter(|object| library_of(object).is_none())?;
     let is_it = |name| object.symbol(name).is_some_and(|symbol| symbol.address == found);
@@ -26,7 +26,7 @@ pub fn in_place_of(found: usize) -> Option<usize> {
     index.map(entries::export)
 }
 
-/// What an object or its dependencies define, breadth first, as the loader searches them.
+/// Returns the definition of a name in an object or its dependencies, breadth first, as the loader searches them.
 pub fn in_scope_of(object: &Object, name: &CStr) -> Option<usize> {
     // The bases of the objects: the stack may be small.
     let mut scope = [0; 128];
@@ -53,14 +53,14 @@ pub fn in_scope_of(object: &Object, name: &CStr) -> Option<usize> {
     None
 }
 
-/// Whether another object than the one that was found defines a name, so that the order of search matters.
+/// Returns true if an object other than the one that was found defines a name, so that the search order matters.
 pub fn is_defined_elsewhere(name: &CStr, own: Option<usize>) -> bool {
     let other = |object: &Object| object.function(name).filter(|found| Some(*found) != own);
     elf::find(|object| other(object).filter(|_| !elf::is_ours(object))).is_some()
 }
 
-/// The first object that defines a name: a compiler may have made the caller's call its last, so that the
-/// return address lies in somebody else.
+/// Returns the first definition of a name: a compiler may have made the caller's call its last, so that the return
+/// address is in another object.
 pub fn anywhere(name: &CStr) -> Option<usize> {
     elf::find(|object| object.function(name).filter(|_| !elf::is_ours(object)))
 }

@@ -1,4 +1,4 @@
-//! Notes which functions a process has called, recorded or not, so that a report can name those that nobody looked at.
+//! Notes which functions a process has called, recorded or not, so that a report can list unrecorded ones.
 //!
 //! The first call of a function comes to us: a linked one to find its route, and a looked-up one because its target is the
 //! traced entry until then. Later calls go where they would without this. Without a record, the first call of all looks for plans
@@ -22,10 +22,10 @@ static CALLED: Called = [const { AtomicU64::new(0) }; CALLED_WORDS];
 /// A bit for each function, as `Header::called` has them.
 pub type Called = [AtomicU64; CALLED_WORDS];
 
-/// The same in the record of this process, or of the one that it was forked from.
+/// The bits in the recording of this process, or of the one that it was forked from.
 static IN_RECORD: AtomicPtr<Called> = AtomicPtr::new(ptr::null_mut());
 
-/// Whether the first call of a function is yet to be seen.
+/// Returns true if no call of the function was seen yet.
 #[inline(always)]
 pub fn is_awaited(id: FnId) -> bool {
     let (word, bit) = called_bit(id as usize);
@@ -56,7 +56,7 @@ fn note_first(id: FnId) {
     }
 }
 
-/// Notes what is called from now on, and what was called before, in a record that has just begun.
+/// Notes all functions that are called from now on, and those that were called before, in a new recording.
 pub fn note_in(recorded: &'static Called) {
     IN_RECORD.store(ptr::from_ref(recorded).cast_mut(), Release);
     for (recorded, called) in recorded.iter().zip(&CALLED) {

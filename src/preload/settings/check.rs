@@ -1,4 +1,4 @@
-//! The settings of the checks: which rules, what is reported, and what stops the program.
+//! The settings of the checks: the rules, the findings that are reported, and those that stop the program.
 
 use super::{read, read_text, value};
 use cupeer_rules::{Chosen, RuleSet, Severity};
@@ -6,23 +6,22 @@ use cupeer_spec::env::{self, Level};
 
 #[derive(Debug)]
 pub struct Check {
-    /// What is said, and how; all that is found is recorded.
+    /// The findings that are printed, and their form. All findings are recorded.
     pub level: Level,
-    /// What is not checked, even where `only` names it.
+    /// The rules that are not checked, even if `only` has them.
     pub ignore: RuleSet,
-    /// What alone is checked; `None` for everything.
+    /// The only rules that are checked; `None` for all.
     pub only: Option<RuleSet>,
-    /// What counts as an error, in what is said; `None` for the severity of each rule.
+    /// The findings that are printed as errors; `None` for the severity of each rule.
     pub error_on: Option<Chosen>,
-    /// What ends the program with SIGABRT.
+    /// The rules that end the program with SIGABRT.
     pub abort_on: RuleSet,
-    /// What stops the program for a debugger.
+    /// The rules that stop the program for a debugger.
     pub stop_on: RuleSet,
 }
 
 impl Check {
-    /// Reads the variables. Findings, and what processes know of each other, stand in the record: without one,
-    /// nothing is checked.
+    /// Reads the variables. Without a record, nothing is checked, because findings and the live table are in its directory.
     pub(super) fn from_environment(has_record: bool, complaints: &mut Vec<String>) -> Option<Check> {
         value(env::CHECK)?;
         let level = read(complaints, env::CHECK, "using warnings", |level| {

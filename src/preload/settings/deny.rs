@@ -6,16 +6,16 @@ use cupeer_spec::effect::Object;
 use cupeer_spec::env;
 use cupeer_spec::function::FnId;
 
-/// What is denied, where anything is.
+/// The denied pairs and the limit of peers, of which at least one is set.
 #[derive(Debug, Default)]
 pub struct Deny {
     pub pairs: Option<Denied>,
-    /// How many peers a context can be given access to.
+    /// The most peers that a context can have access to.
     pub limit: Option<u32>,
 }
 
 impl Deny {
-    /// Reads the variables. What is not understood denies nothing.
+    /// Reads the variables. One that is not understood denies nothing.
     pub(super) fn from_environment(complaints: &mut Vec<String>) -> Option<Deny> {
         let pairs = read_text(complaints, env::DENY_PEER, "nothing is denied", Denied::parse);
         let limit = read(complaints, env::PEER_LIMIT, "there is no limit", |value| {
@@ -25,10 +25,10 @@ impl Deny {
         (pairs.is_some() || limit.is_some()).then_some(Deny { pairs, limit })
     }
 
-    /// Whether calls of a function must be examined.
+    /// Returns true if calls of a function must be examined.
     pub fn concerns(&self, id: FnId) -> bool {
         let function = id.spec();
-        // What is imported as virtual memory, or with a pool, is reached once access is granted.
+        // Imported virtual memory and pools can be used only after access is granted, which is examined instead.
         let opens = function.opens().filter(|shared| !shared.object.is_granted());
         let makes_pool = function.makes().is_some_and(|made| made.object == Object::Pool);
         let tries = opens.is_some()

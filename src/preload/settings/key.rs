@@ -1,30 +1,33 @@
-//! The key of the job's fingerprints, from the environment or from the job's directory.
+//! The key of the job's fingerprints, from the environment or the job's directory.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use cupeer_spec::value::Shareable;
 
-/// The key of the fingerprints, where the job's directory has another than the environment.
+/// The key that the job's directory has; 0 while the key of the environment applies.
 static KEY: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 /// Uses the key of the job's directory from here on.
 pub fn adopt(key: [u8; 16]) {
-    for (word, bytes) in KEY.iter().zip(key.chunks(8)) {
-        word.store(u64::from_le_bytes(bytes.try_into().unwrap_or_default()), Relaxed);
-    }
+    KEY.iter().zip(words(key)).for_each(|(place, word)| place.store(word, Relaxed));
 }
 
+/// Returns the two words of a key.
+pub fn words(key: [u8; 16]) -> [u64; 2] {
+    let key = u128::from_le_bytes(key);
+    [key as u64, (key >> 64) as u64]
+}
+
+/// Returns the key of the job's directory if there is one, or else that of the environment.
 pub fn get() -> [u8; 16] {
-    let words = [KEY[0].load(Relaxed), KEY[1].load(Relaxed)];
-    if words == [0, 0] {
-        return super::get().job;
+    let [low, high] = KEY.each_ref().map(|word| word.load(Relaxed));
+    if (low, high) == (0, 0) {
+        super::get().job
+    } else {
+        (u128::from(high) << 64 | u128::from(low)).to_le_bytes()
     }
-    let mut key = [0; 16];
-    key[..8].copy_from_slice(&words[0].to_le_bytes());
-    key[8..].copy_from_slice(&words[1].to_le_bytes());
-    key
 }
 
-/// Stands for the bytes of an IPC handle.
+/// Returns the number that stands for the bytes of an IPC handle in records and logs.
 pub fn fingerprint(handle: &[u8]) -> u64 {
     Shareable::of_ipc(siphasher::sip::SipHasher24::new_with_key(&get()).hash(handle))
 }

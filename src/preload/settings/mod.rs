@@ -31,65 +31,76 @@ pub use check::Check;
 pub use deny::Deny;
 
 pub struct Settings {
-    /// The form of the log, where there is one.
+    /// The form of the log; `None` without a log.
     pub log: Option<LogForm>,
-    /// The file of the log, as it was named; stderr where there is none.
+    /// The file of the log as the variable names it; `None` for stderr.
     pub log_file: Option<CString>,
+    /// True if only failed calls are logged.
     pub failed: bool,
     /// The key of the fingerprints.
     pub job: [u8; 16],
-    /// The driver for calls behind which there is none.
+    /// The driver for calls that no other library takes.
     pub driver: Option<CString>,
     pub record: Option<Record>,
-    /// Whether lines of Python are told.
+    /// True if stacks include Python lines.
     pub python: bool,
-    /// What is checked, where anything is; never without a record.
+    /// The settings of the checks; always `None` without a record.
     pub check: Option<Check>,
-    /// The plan of faults, where there is one.
+    /// The fault plan.
     pub inject: Option<Plan>,
-    /// Whether it puts something else into a handle.
+    /// True if the plan changes bytes of handles.
     pub damages_handles: bool,
-    /// Whether its rules only say when they would fire.
+    /// True for a dry run: its faults are only reported, and not injected.
     pub is_dry: bool,
-    /// Whether plans are armed from outside, too.
+    /// True if other processes can arm plans.
     pub allows_faults: bool,
-    /// Where processes count together what its rules did, where that is not the record's directory.
+    /// The directory of the shared counts of injected faults, if it is not that of the record.
     pub faults: Option<CString>,
-    /// When the library was loaded, in nanoseconds of CLOCK_MONOTONIC.
+    /// The time when the library was loaded, in nanoseconds of CLOCK_MONOTONIC.
     pub began: AtomicU64,
-    /// What is denied, where anything is.
+    /// The denied pairs and the limit of peers.
     pub deny: Option<Deny>,
     /// The page that the launcher shares with us.
     pub status: Option<CString>,
-    /// What stderr is when the program begins, where we may have to write there.
+    /// The device and the inode of stderr when the program begins, if messages are possible.
     pub stderr: Option<(u64, u64)>,
+    /// The functions whose calls are logged.
     logged: FunctionSet,
+    /// The functions whose calls are recorded.
     recorded: FunctionSet,
-    /// The allocating functions of which all calls are traced.
+    /// The allocating functions whose calls are all recorded, even small ones.
     allocations: FunctionSet,
+    /// The functions that the fault plan looks at.
     injected: FunctionSet,
+    /// The messages about values that were not understood.
     complaints: Vec<String>,
 }
 
-/// What is recorded, and where.
+/// The settings of the record.
 pub struct Record {
-    /// The directory, as it was named.
+    /// The directory as the variable names it.
     pub directory: CString,
-    /// The size of a ring; `None` where everything is kept.
+    /// The size of the ring; `None` for a full record.
     pub ring: Option<u64>,
-    /// The size at which a file that keeps everything begins to overwrite its later half.
+    /// The size at which a full record begins to overwrite its later half.
     pub limit: Option<u64>,
-    /// Whether the group may read and write it.
+    /// True if the group can read and write it.
     pub shared: bool,
-    /// Whether the job is so large that files lie in a folder a host, and only those of processes that share something.
+    /// True for a large job, whose files are in one folder per host. Only processes that share something have one.
     pub is_large: bool,
 }
 
 impl Record {
-    fn new(directory: CString, mode: RecordMode, shared: bool) -> Option<Record> {
-        let number = |name: &str| found(name)?.to_str().ok()?.parse::<u32>().ok();
-        let is_large = |most| rank::SIZE_NAMES.all().find_map(number).is_some_and(|ranks| ranks > most);
-        let (ring, limit, is_large) = match mode {
+    /// Reads the variables. `None` if nothing is recorded.
+    fn from_environment(complaints: &mut Vec<String>) -> Option<Record> {
+        let mode = read_text(complaints, env::RECORD, "using auto", RecordMode::parse);
+        let shared = read(complaints, env::SHARE, "the recording is only for the user", |value| {
+            (value.to_bytes() == b"group").then_some(true).ok_or("must be group")
+        });
+        let (directory, shared) = (value(env::OUT)?.to_owned(), shared.unwrap_or(false));
+        let number = |name: &str| variable(name)?.to_str().ok()?.parse::<u32>().ok();
+        let is_large = |most| rank::SIZE.iter().copied().find_map(number).is_some_and(|ranks| ranks > most);
+        let (ring, limit, is_large) = match mode.unwrap_or(RecordMode::Auto(env::AUTO_RANKS)) {
             RecordMode::Off => return None,
             RecordMode::Auto(most) if is_large(most) => (Some(env::AUTO_RING), None, true),
             RecordMode::Auto(_) => (None, Some(env::AUTO_LIMIT), false),
@@ -108,7 +119,7 @@ pub enum LogForm {
     Json,
 }
 
-/// The settings. Several threads may read them first at the same time; one reading stays.
+/// Returns the settings. If several threads read them first at the same time, all get those of one.
 #[inline]
 pub fn get() -> &'static Settings {
     let settings = EVERY_CALL.settings.load(Acquire).cast::<Settings>();
@@ -126,171 +137,157 @@ fn read_all() -> &'static Settings {
     match EVERY_CALL.settings.compare_exchange(ptr::null_mut(), settings.cast(), Release, Acquire) {
         // SAFETY: published, and never freed.
         Ok(_) => unsafe { &*settings },
-        // SAFETY: the first one never is freed; neither is ours, whose memory another thread may not give back.
+        // SAFETY: the first one is never freed. Neither is ours, because another thread's memory may not be given back.
         Err(first) => unsafe { &*first.cast() },
     }
 }
 
-/// The most bytes of a value that is read: fewer where there is no memory for all of them.
+/// The most bytes of a value that is read. It is reduced if there is too little memory.
 static LONGEST: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// Makes the settings, in as much memory as they may need. Where that cannot be had, what is long counts as not set.
+/// Makes the settings.
 fn make() -> *mut Settings {
     if !is_any_set() {
-        NOTHING.began.store(clock::now(), Relaxed);
-        return ptr::from_ref(&NOTHING).cast_mut();
+        DEFAULTS.began.store(clock::now(), Relaxed);
+        return ptr::from_ref(&DEFAULTS).cast_mut();
     }
     read_environment()
 }
 
-/// The settings where no variable of ours is set, as in most processes that meet us: they take no memory, and no time.
+/// The settings without any variable of ours, as in most processes that load the library. They take no memory and no time.
 #[unsafe(link_section = ".data.start")]
-static NOTHING: Settings = Settings {
-    log: None,
-    log_file: None,
-    failed: false,
-    job: [0; 16],
-    driver: None,
-    record: None,
-    python: true,
-    check: None,
-    inject: None,
-    damages_handles: false,
-    is_dry: false,
-    allows_faults: false,
-    faults: None,
-    began: AtomicU64::new(0),
-    deny: None,
-    status: None,
-    stderr: None,
-    logged: FunctionSet::all(false),
-    recorded: FunctionSet::all(false),
-    allocations: FunctionSet::all(false),
-    injected: FunctionSet::all(false),
-    complaints: Vec::new(),
-};
+static DEFAULTS: Settings = Settings::defaults();
 
+/// Reads the environment with as much memory as the settings may need. Without that, long values count as not set.
 #[inline(never)]
 fn read_environment() -> *mut Settings {
-    /// What is known without a variable, and the messages.
+    /// The bytes for the settings themselves and for messages.
     const ALWAYS: usize = 32 * 1024;
-    /// What can be had in any case is enough for so many bytes of each.
+    /// The length of values for which the memory that is always available is enough.
     const SHORT: usize = 512;
     let make = || (Box::into_raw(Box::new(Settings::from_environment())), true);
-    let need = env::NAMES.all().map(|name| match found(name).map_or(0, CStr::count_bytes) {
+    let need = env::NAMES.iter().copied().map(|name| match variable(name).map_or(0, CStr::count_bytes) {
         0 => 0,
         length if name == env::INJECT => inject::memory_of(length),
         length => 8 * length,
     });
     memory::within(ALWAYS + need.sum::<usize>(), make).unwrap_or_else(|| {
         LONGEST.store(SHORT, Relaxed);
-        // Where another thread has come first and taken it, there is the arena.
-        memory::within(memory::FIRST, make).unwrap_or_else(|| make().0)
+        // If another thread took that memory first, the allocator's arena is left.
+        memory::within(memory::INITIAL_SIZE, make).unwrap_or_else(|| make().0)
     })
 }
 
 impl Settings {
-    fn from_environment() -> Self {
-        let mut complaints = Vec::new();
-        let is_short = LONGEST.load(Relaxed) != usize::MAX;
-        let left_out = |name: &&str| is_short && found(name).is_some() && value(name).is_none();
-        for name in env::NAMES.all().filter(left_out) {
-            complaints.push(format!("out of memory for {name}: it counts as not set"));
+    const fn defaults() -> Self {
+        Settings {
+            log: None,
+            log_file: None,
+            failed: false,
+            job: [0; 16],
+            driver: None,
+            record: None,
+            python: true,
+            check: None,
+            inject: None,
+            damages_handles: false,
+            is_dry: false,
+            allows_faults: false,
+            faults: None,
+            began: AtomicU64::new(0),
+            deny: None,
+            status: None,
+            stderr: None,
+            logged: FunctionSet::all(false),
+            recorded: FunctionSet::all(false),
+            allocations: FunctionSet::all(false),
+            injected: FunctionSet::all(false),
+            complaints: Vec::new(),
         }
-        let log = read(&mut complaints, env::LOG, "there is no log", |value| match value.to_bytes() {
+    }
+
+    fn from_environment() -> Self {
+        let path = |name| value(name).map(CStr::to_owned);
+        let mut new = Settings { complaints: left_out(), ..Settings::defaults() };
+        new.began = AtomicU64::new(clock::now());
+        new.log = read(&mut new.complaints, env::LOG, "there is no log", |value| match value.to_bytes() {
             b"text" => Ok(LogForm::Text),
             b"json" => Ok(LogForm::Json),
             _ => Err("must be text or json"),
         });
-        let failed = read_flag(&mut complaints, env::FAILED, false);
-        let job = read(&mut complaints, env::JOB, "the key is zero", |value| {
+        new.log_file = path(env::LOG_FILE);
+        new.failed = read_flag(&mut new.complaints, env::FAILED, false);
+        let job = read(&mut new.complaints, env::JOB, "the key is zero", |value| {
             job::key(value.to_bytes()).ok_or("must be 32 hexadecimal digits")
         });
+        new.job = job.unwrap_or_default();
         let otherwise = format!("logging the default set, {}", FunctionSet::DEFAULT);
-        let trace = read_text(&mut complaints, env::TRACE, &otherwise, FunctionSet::parse);
-        let mode = read_text(&mut complaints, env::RECORD, "using auto", RecordMode::parse);
-        let shared = read(&mut complaints, env::SHARE, "the recording is only for the user", |value| {
-            (value.to_bytes() == b"group").then_some(true).ok_or("must be group")
-        });
-        let shared = shared.unwrap_or(false);
-        let mode = mode.unwrap_or(RecordMode::Auto(env::AUTO_RANKS));
-        let record = value(env::OUT).and_then(|directory| Record::new(directory.to_owned(), mode, shared));
-        let python = value(env::PYTHON).is_none() || read_flag(&mut complaints, env::PYTHON, true);
-        let check = Check::from_environment(record.is_some(), &mut complaints);
-        let (inject, is_dry) = inject::from_environment(&mut complaints);
-        let allows_faults = read_flag(&mut complaints, env::ALLOW_FAULTS, false);
-        let deny = Deny::from_environment(&mut complaints);
-        let driver = value(env::DRIVER).map(CStr::to_owned);
-        let speaks = log.is_some()
-            || record.is_some()
-            || inject.is_some()
-            || deny.is_some()
-            || driver.is_some()
-            || !complaints.is_empty();
-        // Another copy of us is loaded before, and sees everything.
-        let is_first = !elf::is_second_copy();
-        let (log, record) = (log.filter(|_| is_first), record.filter(|_| is_first));
-        let (check, inject) = (check.filter(|_| is_first), inject.filter(|_| is_first));
-        let deny = deny.filter(|_| is_first);
-        // The record has all but the look-ups, of which there are hundreds at the start of a program, and what is
-        // asked all the time, unless somebody wants to trace them.
-        let mut recorded = FunctionSet::all(record.is_some());
-        let mut allocations = FunctionSet::all(false);
-        for id in FnId::all().filter(|id| id.spec().is_plentiful()) {
-            let wanted = trace.as_ref().is_some_and(|trace| trace.contains(id as usize));
-            // An allocation is recorded if it is large, and counted if it is small. Contexts are few and expensive.
-            let is_context = check.is_some() && id.spec().creates_context().is_some();
-            let is_kept = wanted || is_context || id.spec().allocates().is_some();
-            recorded.set(id as usize, record.is_some() && is_kept);
-            allocations.set(id as usize, wanted);
+        let trace = read_text(&mut new.complaints, env::TRACE, &otherwise, FunctionSet::parse);
+        new.record = Record::from_environment(&mut new.complaints);
+        new.python = value(env::PYTHON).is_none() || read_flag(&mut new.complaints, env::PYTHON, true);
+        new.check = Check::from_environment(new.record.is_some(), &mut new.complaints);
+        (new.inject, new.is_dry) = inject::from_environment(&mut new.complaints);
+        new.allows_faults = read_flag(&mut new.complaints, env::ALLOW_FAULTS, false);
+        new.faults = path(env::FAULTS);
+        new.deny = Deny::from_environment(&mut new.complaints);
+        new.driver = path(env::DRIVER);
+        new.status = path(env::STATUS);
+        let has_setting = new.log.is_some() || new.record.is_some() || new.driver.is_some();
+        if has_setting || new.inject.is_some() || new.deny.is_some() || !new.complaints.is_empty() {
+            new.stderr = opened::identity(libc::STDERR_FILENO);
         }
-        let default = || FunctionSet::parse(FunctionSet::DEFAULT).unwrap_or(FunctionSet::all(true));
-        Settings {
-            log,
-            stderr: if speaks { opened::identity(libc::STDERR_FILENO) } else { None },
-            log_file: value(env::LOG_FILE).map(CStr::to_owned),
-            failed,
-            job: job.unwrap_or_default(),
-            driver,
-            record,
-            python,
-            check,
-            deny,
-            recorded,
-            allocations,
-            injected: inject.as_ref().map_or(FunctionSet::all(false), inject::functions),
-            damages_handles: inject.as_ref().is_some_and(Plan::damages_handles),
-            inject,
-            is_dry,
-            allows_faults: allows_faults && is_first,
-            faults: value(env::FAULTS).map(CStr::to_owned),
-            began: AtomicU64::new(clock::now()),
-            status: value(env::STATUS).map(CStr::to_owned),
-            logged: if log.is_some() { trace.unwrap_or_else(default) } else { FunctionSet::all(false) },
-            complaints,
+        if elf::is_second_copy() {
+            // The first copy of this library sees all calls.
+            (new.log, new.record, new.check, new.inject, new.deny) = (None, None, None, None, None);
+            new.allows_faults = false;
+        }
+        new.set_functions(trace);
+        new
+    }
+
+    /// Sets the functions whose calls are logged, recorded, or examined for faults. `trace` has those that the user named.
+    fn set_functions(&mut self, trace: Option<FunctionSet>) {
+        if let Some(plan) = &self.inject {
+            self.injected = inject::functions(plan);
+            self.damages_handles = plan.damages_handles();
+        }
+        let has_record = self.record.is_some();
+        self.recorded = FunctionSet::all(has_record);
+        // Lookups, of which there are hundreds at the start of a program, and frequent queries are recorded only if they are named.
+        for id in FnId::all().filter(|id| id.spec().is_plentiful()) {
+            let is_named = trace.as_ref().is_some_and(|trace| trace.contains(id as usize));
+            // An allocation is recorded if it is large, and counted if it is small. Contexts are few and expensive.
+            let is_context = self.check.is_some() && id.spec().creates_context().is_some();
+            let is_wanted = is_named || is_context || id.spec().allocates().is_some();
+            self.recorded.set(id as usize, has_record && is_wanted);
+            self.allocations.set(id as usize, is_named);
+        }
+        if self.log.is_some() {
+            let default = || FunctionSet::parse(FunctionSet::DEFAULT).unwrap_or(FunctionSet::all(true));
+            self.logged = trace.unwrap_or_else(default);
         }
     }
 
-    /// Whether a call of this function is logged, should it fail where only those are.
+    /// Returns true if calls of this function are logged, or failed ones if only those are.
     #[inline(always)]
     pub fn is_logged(&self, id: FnId) -> bool {
         self.logged.contains(id as usize)
     }
 
-    /// Whether a call of this function is recorded.
+    /// Returns true if calls of this function are recorded.
     #[inline(always)]
     pub fn is_recorded(&self, id: FnId) -> bool {
         self.recorded.contains(id as usize)
     }
 
-    /// Whether somebody wants to trace all allocations of this function, also small ones.
+    /// Returns true if all allocations of this function are recorded, even small ones.
     #[inline(always)]
     pub fn asks_for_allocations(&self, id: FnId) -> bool {
         self.allocations.contains(id as usize)
     }
 
-    /// Whether calls of this function run through `call`: it is logged or recorded, or its outputs must be
-    /// looked at. What is only recorded may need no look yet: it `is_awake` where it does.
+    /// Returns true if calls of this function run through `call`: they are logged, recorded, or changed, or return functions. A function
+    /// that is only recorded may not need that yet; `is_awake` is true if it does.
     pub fn is_traced(&self, id: FnId, is_awake: bool) -> bool {
         id.spec().hands_out().is_some()
             || self.is_logged(id)
@@ -299,19 +296,27 @@ impl Settings {
             || self.deny.as_ref().is_some_and(|deny| deny.concerns(id))
     }
 
-    /// Whether the processes of the job share a directory: that of the record, or one for the counts of plans.
+    /// Returns true if the processes of the job share a directory: that of the record, or one for the counts of faults.
     #[inline(always)]
     pub fn has_directory(&self) -> bool {
         self.record.is_some() || self.faults.is_some()
     }
 
-    /// What was not understood. For a process that has met a driver; all others hear nothing of us.
+    /// Returns the messages about values that were not understood. They are printed when the process reaches a driver.
     pub fn complaints(&self) -> &[String] {
         &self.complaints
     }
 }
 
-/// What a variable asks for, where it is set. What is not understood is complained of, and `otherwise` is done.
+/// Returns messages about the variables that are too long for the available memory.
+fn left_out() -> Vec<String> {
+    let is_short = LONGEST.load(Relaxed) != usize::MAX;
+    let is_left_out = |name: &&str| is_short && variable(name).is_some() && value(name).is_none();
+    let message = |name| format!("out of memory for {name}: it counts as not set");
+    env::NAMES.iter().copied().filter(is_left_out).map(message).collect()
+}
+
+/// Reads a variable; `None` if it is not set. If it is not valid, adds a message, which says that the default `otherwise` applies.
 fn read<T, E: Display>(
     complaints: &mut Vec<String>,
     name: &str,
@@ -323,7 +328,7 @@ fn read<T, E: Display>(
     parse(value).map_err(|why| complaints.push(refuse(why))).ok()
 }
 
-/// The same of one that must be text.
+/// The same for a variable that must be UTF-8.
 fn read_text<T, E: Display>(
     complaints: &mut Vec<String>,
     name: &str,
@@ -336,7 +341,7 @@ fn read_text<T, E: Display>(
     })
 }
 
-/// Whether a variable says yes; `otherwise` where it says neither that nor no.
+/// Reads a variable that is 0 or 1; false if it is not set, and `otherwise` if it is not valid.
 fn read_flag(complaints: &mut Vec<String>, name: &str, otherwise: bool) -> bool {
     let using = if otherwise { "using 1" } else { "using 0" };
     let flag = read(complaints, name, using, |value| match value.to_bytes() {
@@ -347,19 +352,19 @@ fn read_flag(complaints: &mut Vec<String>, name: &str, otherwise: bool) -> bool 
     flag.unwrap_or(otherwise && value(name).is_some())
 }
 
-/// A variable of the environment that is not empty, and not too long for the memory that there is.
+/// Returns a variable of the environment that is not empty, and not too long for the available memory.
 fn value(name: &str) -> Option<&'static CStr> {
-    found(name).filter(|value| value.count_bytes() <= LONGEST.load(Relaxed))
+    variable(name).filter(|value| value.count_bytes() <= LONGEST.load(Relaxed))
 }
 
 unsafe extern "C" {
     static environ: *const *const c_char;
 }
 
-/// Whether the environment has any variable of ours. Where the C library does not have it yet, it may.
+/// Returns true if the environment may have a variable of ours: if it has one, or if the C library is not initialized yet.
 fn is_any_set() -> bool {
-    // SAFETY: see `found`. Each entry ends in NUL, and null ends them; what comes behind another byte than the prefix's is
-    // not read.
+    // SAFETY: see `variable`. Each entry ends in NUL, and null ends them. Reading an entry stops at the first byte that differs from the
+    // prefix.
     unsafe {
         let is_ours = |entry: *const c_char| {
             (0..).zip(env::PREFIX.bytes()).all(|(i, byte)| *entry.add(i) as u8 == byte)
@@ -372,8 +377,8 @@ fn is_any_set() -> bool {
     }
 }
 
-/// A variable of the environment that is not empty, read as the C library has it, without Rust's lock. For our constructor.
-pub fn found(name: &str) -> Option<&'static CStr> {
+/// Returns a variable of the environment that is not empty, from the C library and without Rust's lock, for our constructor.
+pub fn variable(name: &str) -> Option<&'static CStr> {
     unsafe extern "C" {
         fn secure_getenv(name: *const c_char) -> *const c_char;
     }
@@ -381,19 +386,18 @@ pub fn found(name: &str) -> Option<&'static CStr> {
     for (place, byte) in c_name.iter_mut().zip(name.bytes().take(31)) {
         *place = byte as c_char;
     }
-    // SAFETY: set by the C library, which is not the case yet where a call comes before all constructors.
+    // SAFETY: the C library sets it; it is null if a call comes before all constructors.
     if unsafe { environ.is_null() } {
         return early_value(name);
     }
-    // SAFETY: the name ends in NUL. Read when the library is loaded, before the program can change its
-    // environment; where a call comes even earlier, its constructors have not started threads that do.
-    // Nothing in a program with more rights than its user.
+    // SAFETY: the name ends in NUL. This runs when the library is loaded, before the program can change its environment. If a call comes
+    // even earlier, no constructor has started threads that could. A program with more rights than its user gets null.
     let value = unsafe { secure_getenv(c_name.as_ptr()) };
     // SAFETY: not null, and ends in NUL.
     (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) }).filter(|value| !value.is_empty())
 }
 
-/// The same, as the system has it.
+/// The same from the system, before the C library is initialized.
 fn early_value(name: &str) -> Option<&'static CStr> {
     // SAFETY: getauxval has no preconditions.
     if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
@@ -405,7 +409,7 @@ fn early_value(name: &str) -> Option<&'static CStr> {
         environment = Box::into_raw(Box::new(std::fs::read("/proc/self/environ").unwrap_or_default()));
         ENVIRONMENT.store(environment, Release);
     }
-    // SAFETY: never freed. Nobody else runs yet.
+    // SAFETY: never freed, and no other thread runs yet.
     let environment = unsafe { &*environment };
     let wanted = |entry: &&[u8]| entry.starts_with(name.as_bytes()) && entry.get(name.len()) == Some(&b'=');
     let entry = environment.split_inclusive(|byte| *byte == 0).find(wanted)?;
@@ -417,8 +421,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_nothing_is_set_the_environment_is_not_read() {
-        assert!(env::NAMES.all().all(|name| name.starts_with(env::PREFIX) && found(name).is_none()));
+    fn without_variables_the_settings_are_the_defaults() {
+        assert!(
+            env::NAMES.iter().copied().all(|name| name.starts_with(env::PREFIX) && variable(name).is_none())
+        );
         assert!(!is_any_set());
         let texts = |of: &Settings| [&of.log_file, &of.driver, &of.faults, &of.status].map(Clone::clone);
         let sets = |of: &Settings| [&of.logged, &of.recorded, &of.injected].map(Clone::clone);
@@ -428,6 +434,6 @@ mod tests {
             let rest = (of.deny.is_some(), of.stderr, of.job, of.complaints.clone());
             (texts(of), sets(of), flags(of), is_there, rest)
         };
-        assert_eq!(all(&NOTHING), all(&Settings::from_environment()));
+        assert_eq!(all(&DEFAULTS), all(&Settings::from_environment()));
     }
 }

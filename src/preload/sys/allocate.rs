@@ -24,7 +24,7 @@ pub fn allocate(descriptor: c_int, at: u64, size: u64) -> Result<(), c_int> {
     })
 }
 
-/// The same on a file system that cannot allocate.
+/// Writes zeros, on a file system that cannot allocate.
 fn write_zeros(descriptor: c_int, at: u64, size: u64) -> Result<(), c_int> {
     static ZEROS: [u8; 4096] = [0; 4096];
     // SAFETY: all-zero bytes are a statvfs, and the call writes to a variable of ours.
@@ -32,7 +32,7 @@ fn write_zeros(descriptor: c_int, at: u64, size: u64) -> Result<(), c_int> {
         let mut about: libc::statvfs = core::mem::zeroed();
         (libc::fstatvfs(descriptor, &mut about) == 0).then(|| about.f_bavail.saturating_mul(about.f_frsize))
     };
-    // Not until the disk is full: others need it as well.
+    // Leave space for others on a disk that is nearly full.
     if room.is_some_and(|room| room < size) {
         return Err(libc::ENOSPC);
     }

@@ -13,21 +13,21 @@ const CHUNK: usize = 64 * 1024;
 
 #[repr(C, align(16))]
 struct Chunk {
-    /// How many of the bytes behind it are taken.
+    /// Number of bytes behind it that are taken.
     used: AtomicUsize,
 }
 
-/// The first one, which is there however short the memory is.
+/// The first chunk, which exists however short memory is.
 #[repr(C, align(16))]
-struct First(Chunk, UnsafeCell<[u8; CHUNK - size_of::<Chunk>()]>);
+struct FirstChunk(Chunk, UnsafeCell<[u8; CHUNK - size_of::<Chunk>()]>);
 // SAFETY: each byte has one owner, who was given it by `take`.
-unsafe impl Sync for First {}
-static FIRST: First =
-    First(Chunk { used: AtomicUsize::new(0) }, UnsafeCell::new([0; CHUNK - size_of::<Chunk>()]));
+unsafe impl Sync for FirstChunk {}
+static FIRST: FirstChunk =
+    FirstChunk(Chunk { used: AtomicUsize::new(0) }, UnsafeCell::new([0; CHUNK - size_of::<Chunk>()]));
 
 static CURRENT: AtomicPtr<Chunk> = AtomicPtr::new(ptr::from_ref(&FIRST).cast_mut().cast());
 
-/// Keeps a value for as long as the process runs. `None` where there is no memory.
+/// Stores a value for the rest of the process. `None` if there is no memory.
 pub fn keep<T: Sync>(value: T) -> Option<&'static T> {
     const { assert!(align_of::<T>() <= ALIGN && size_of::<T>() <= 4096 && !core::mem::needs_drop::<T>()) };
     let place = take(size_of::<T>(), align_of::<T>()).cast::<T>();
@@ -41,10 +41,10 @@ pub fn keep<T: Sync>(value: T) -> Option<&'static T> {
     }
 }
 
-/// How everything here is aligned.
+/// Alignment of everything here.
 const ALIGN: usize = 16;
 
-/// Takes bytes for good. Null where there is no memory.
+/// Takes bytes permanently. Null if there is no memory.
 pub fn take(size: usize, align: usize) -> *mut u8 {
     if size > CHUNK / 4 || align > ALIGN {
         // The kernel aligns by pages.

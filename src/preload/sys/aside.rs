@@ -14,23 +14,24 @@ use core::sync::atomic::{
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The bytes of another stack; what is not touched costs nothing.
+/// Size of another stack. Untouched pages cost nothing.
 const SIZE: usize = 256 * 1024;
 /// Its lowest bytes cannot be touched.
 const GUARD: usize = arch::LARGEST_PAGE;
-/// More than any work of ours needs: in a library that was not optimized, checking, logging, and plans together need 67 KiB.
+/// Free bytes that our work needs at most: in an unoptimized library, checking, logging, and plans together need 67
+/// KiB.
 const ROOM: usize = if cfg!(debug_assertions) { 96 } else { 64 } * 1024;
 
 struct SpareStack {
     is_taken: AtomicBool,
-    /// 0 while it was never needed.
+    /// 0 before the first use.
     start: AtomicUsize,
 }
 
-static KEPT: [SpareStack; 32] =
+static STACKS: [SpareStack; 32] =
     [const { SpareStack { is_taken: AtomicBool::new(false), start: AtomicUsize::new(0) } }; 32];
 
-/// The memory of one that is there however short the memory is.
+/// Memory of a stack that exists however short memory is.
 #[repr(align(64))]
 struct StackMemory(UnsafeCell<[u8; SIZE]>);
 // SAFETY: used by the one thread that has taken it.
@@ -38,64 +39,65 @@ unsafe impl Sync for StackMemory {}
 static MEMORY: StackMemory = StackMemory(UnsafeCell::new([0; SIZE]));
 static SPARE: SpareStack = SpareStack { is_taken: AtomicBool::new(false), start: AtomicUsize::new(0) };
 
-/// Does something while no signal is delivered, so that no handler finds it half done, nor leaves it by a jump; on another
-/// stack where that of the thread may be too small. Says whether there was memory for one.
+/// Does something while no signal is delivered, so that no handler finds it half done or leaves it by a jump. It runs
+/// on another stack if that of the thread may be too small. Returns true if there was memory for one.
 pub fn aside(work: impl FnOnce()) -> bool {
     if room() >= ROOM {
         signals::held_back(work);
         return true;
     }
     let mut work = Some(work);
-    elsewhere(&mut || work.take().into_iter().for_each(|work| work()))
+    on_other_stack(&mut || work.take().into_iter().for_each(|work| work()))
 }
 
-/// Does something where there is room for it: here, or aside. Not generic, so that the library has it once.
+/// Does something on a stack with enough space: this one, or another. Not generic, so that the library has it once.
 pub fn with_room(work: &mut dyn FnMut()) {
     // Without memory for another stack, this one may do.
-    if room() >= ROOM || !elsewhere(work) {
+    if room() >= ROOM || !on_other_stack(work) {
         work();
     }
 }
 
-/// What is left of the stack; 0 where that is not known.
+/// Returns the free bytes of the stack; 0 if they are unknown.
 #[inline]
 fn room() -> usize {
     let height = stack_height();
-    let (start, _) = others(height);
+    let (start, _) = other_stack(height);
     if start != 0 { (height - start).saturating_sub(GUARD) } else { stack::below(height) }
 }
 
-/// Where the program's stack stands, also when called aside.
+/// Returns the height of the program's stack, also when called aside.
 pub fn height() -> usize {
     let height = stack_height();
-    let (start, before) = others(height);
+    let (start, before) = other_stack(height);
     if start != 0 { before } else { height }
 }
 
-/// Whether what was begun at a height of the stack was left by a jump, as who stands deeper than its own begin would be
-/// can tell: what a signal handler has interrupted stands above it, or the handler has a stack of its own.
+/// Returns true if work that began at this height of the stack was left by a jump: the caller is not deeper on the
+/// stack. The frames that a signal handler interrupted are above it, unless the handler has a stack of its own.
 pub fn has_jumped_over(height: usize) -> bool {
     let own = self::height();
     own >= height && !signals::is_on_signal_stack(own)
 }
 
-/// What the thread's block says of the stack that a height is on, where that is another than the program's.
+/// Returns the range of the other stack that a height is on, from the thread's block; zeros on the program's own
+/// stack.
 #[inline]
-fn others(height: usize) -> (usize, usize) {
+fn other_stack(height: usize) -> (usize, usize) {
     // SAFETY: only this thread and its signal handlers use the block.
     let aside = unsafe { (*thread()).aside };
     if height.wrapping_sub(aside.0) < SIZE { aside } else { (0, 0) }
 }
 
-/// Forgets who was on another stack. Called in a child, where nobody else is.
-pub fn is_alone() {
-    KEPT.iter().chain([&SPARE]).for_each(|kept| kept.is_taken.store(false, Relaxed));
+/// Frees all other stacks. Called in a child, which has no other threads.
+pub fn free_all() {
+    STACKS.iter().chain([&SPARE]).for_each(|kept| kept.is_taken.store(false, Relaxed));
 }
 
-/// Does something on another stack. Says whether there was one.
+/// Does something on another stack. Returns true if there was one.
 #[cold]
 #[inline(never)]
-fn elsewhere(mut work: &mut dyn FnMut()) -> bool {
+fn on_other_stack(mut work: &mut dyn FnMut()) -> bool {
     extern "C" fn run(work: *mut c_void) {
         // SAFETY: the place below, which nobody else uses meanwhile.
         let work = unsafe { &mut *work.cast::<&mut dyn FnMut()>() };
@@ -105,7 +107,7 @@ fn elsewhere(mut work: &mut dyn FnMut()) -> bool {
     let mut start = 0;
     signals::held_back(|| {
         let take = |kept: &&SpareStack| !kept.is_taken.swap(true, Acquire);
-        let mut kept = KEPT.iter().find(take);
+        let mut kept = STACKS.iter().find(take);
         start = match kept.map_or(0, |kept| kept.start.load(Relaxed)) {
             0 => make(),
             start => start,
@@ -139,7 +141,7 @@ fn elsewhere(mut work: &mut dyn FnMut()) -> bool {
     start != 0
 }
 
-/// A new stack; 0 where there is no memory.
+/// Creates a stack. Returns its address; 0 if there is no memory.
 fn make() -> usize {
     let Ok(start) = pages::new(SIZE, libc::MAP_STACK | libc::MAP_NORESERVE) else { return 0 };
     // SAFETY: mapped above, and nobody has used it yet.

@@ -21,7 +21,7 @@ impl<T> Book<T> {
         Book { entries: UnsafeCell::new(entries), lock: Lock::new(), has_missed: AtomicBool::new(false) }
     }
 
-    /// Does something with the entries; `None` where another thread has them for too long.
+    /// Does something with the entries; `None` if another thread uses them for too long.
     pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         let mut done = None;
         self.lock.with(|| {
@@ -38,12 +38,12 @@ impl<T> Book<T> {
         }
     }
 
-    /// Notes that something has happened of which is not known what.
+    /// Notes that a fact was lost.
     pub fn miss(&self) {
         self.has_missed.store(true, Relaxed);
     }
 
-    /// Whether nothing was missed, and the entries have room for all, which they tell.
+    /// Returns true if nothing was missed, and the entries have space for everything, which `has_all` tells.
     pub fn is_whole(&self, has_all: impl FnOnce(&mut T) -> bool) -> bool {
         !self.has_missed.load(Relaxed) && self.with(has_all) == Some(true)
     }
@@ -54,7 +54,7 @@ mod tests {
     use super::Book;
 
     #[test]
-    fn what_cannot_be_noted_is_missed() {
+    fn facts_that_cannot_be_noted_are_missed() {
         let book = Book::new(0);
         book.note(|entries| *entries += 1);
         assert!(book.is_whole(|entries| *entries == 1) && !book.is_whole(|entries| *entries == 2));

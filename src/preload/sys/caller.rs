@@ -20,13 +20,13 @@ const MOST_OF_OURS: usize = 4;
 
 #[derive(Clone, Copy, Default)]
 pub struct Caller {
-    /// Its path; empty where it is unknown.
+    /// Path of the library; empty if it is unknown.
     pub library: &'static [u8],
     pub offset: usize,
 }
 
 impl Caller {
-    /// The caller of a call that returns to an address.
+    /// Returns the caller of a call that returns to an address.
     pub fn of(address: usize, id: FnId, succeeded: bool) -> Self {
         let caller = Caller::at(address);
         if caller.is_runtime() && (!succeeded || id.spec().shares()) {
@@ -35,20 +35,20 @@ impl Caller {
         caller
     }
 
-    /// The first of some frames outside of the runtime, or else the first.
+    /// Returns the first frame outside of the runtime, or else the first frame.
     pub fn outside(frames: &[u64]) -> Self {
         let all = || frames.iter().map(|address| Caller::at(*address as usize));
         all().find(|caller| !caller.is_runtime()).or_else(|| all().next()).unwrap_or_default()
     }
 
-    /// The file name of the library, as much of it as the live table keeps.
+    /// Returns the file name of the library, as much of it as the live table keeps.
     pub fn file(&self) -> [u8; LIBRARY] {
         let mut file = [0; LIBRARY];
         file.iter_mut().zip(self.file_name()).for_each(|(place, byte)| *place = *byte);
         file
     }
 
-    /// The library and the offset of a return address.
+    /// Returns the library and the offset of a return address.
     pub fn at(address: usize) -> Self {
         elf::containing(address).map_or(Caller { library: b"", offset: address }, |object| Caller {
             library: path(&object),
@@ -56,18 +56,18 @@ impl Caller {
         })
     }
 
-    /// Whether this is the CUDA runtime as a shared library.
+    /// Returns true if this is the CUDA runtime as a shared library.
     pub fn is_runtime(&self) -> bool {
         runtime::is_library(self.library)
     }
 
-    /// The file name of the library.
+    /// Returns the file name of the library.
     pub fn file_name(&self) -> &'static [u8] {
         self.library.rsplit(|byte| *byte == b'/').next().unwrap_or(self.library)
     }
 }
 
-/// The path of an object.
+/// Returns the path of an object.
 pub fn path(object: &Object) -> &'static [u8] {
     match object.path().to_bytes() {
         b"" => program(),
@@ -75,8 +75,8 @@ pub fn path(object: &Object) -> &'static [u8] {
     }
 }
 
-/// The path of the program. Read by a system call of our own into memory of our own: ThreadSanitizer sees
-/// what libc's functions touch, and not that threads have agreed on it.
+/// Returns the path of the program. It is read by a direct system call into our own memory, because ThreadSanitizer
+/// sees accesses by libc's functions, but not the synchronization of the threads here.
 pub fn program() -> &'static [u8] {
     const LONGEST: usize = 1024;
     static PATH: [AtomicU8; LONGEST] = [const { AtomicU8::new(0) }; LONGEST];
@@ -130,7 +130,7 @@ pub fn behind(hook: usize, caller: usize) -> usize {
     found.or(outside.filter(|_| is_of_library)).unwrap_or(caller)
 }
 
-/// The first frame outside of the runtime, above the frame that returns to `address`.
+/// Returns the first frame outside of the runtime, above the frame that returns to `address`.
 fn behind_runtime(address: usize) -> Option<Caller> {
     let mut found = None;
     each_frame(address, MOST_FRAMES, |address| {

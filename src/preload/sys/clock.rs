@@ -4,7 +4,7 @@ pub fn now() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// The same as [`now`], but for a few milliseconds, in a fraction of the time.
+/// Returns the time of [`now`] within a few milliseconds, at a fraction of the cost.
 pub fn roughly() -> u64 {
     read(libc::CLOCK_MONOTONIC_COARSE)
 }

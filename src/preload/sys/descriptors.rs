@@ -7,11 +7,11 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 /// Descriptors of ours are at least this high: programs close and reuse the low numbers.
 pub const HIGH: c_int = 900;
 
-/// How many numbers in a row their copies get in turn.
+/// Number of descriptors in a row that are used in turn for the copies.
 const COPIES: c_int = 64;
 
-/// A copy of a descriptor, far up where the limit allows it; negative where there is none. Each time under another number:
-/// who sees its file there before and after something that was done with it knows that it was there meanwhile.
+/// Duplicates a descriptor to a high number if the limit allows it; negative if that fails. The number differs each
+/// time, so a caller that sees its file there before and after some work knows that it was there during the work.
 pub fn duplicate_high(low: c_int) -> c_int {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let lowest = HIGH + (NEXT.fetch_add(1, Relaxed) % COPIES as u32) as c_int;
@@ -20,7 +20,7 @@ pub fn duplicate_high(low: c_int) -> c_int {
     if file >= 0 {
         return file;
     }
-    // The limit may be low: the first free number then.
+    // If the limit is low, take the first free number.
     // SAFETY: copies a descriptor to a free number.
     unsafe { libc::fcntl(low, libc::F_DUPFD_CLOEXEC, 3) }
 }
@@ -46,9 +46,9 @@ pub fn reached_limit() -> Option<u64> {
     is_known.then_some(limit.rlim_cur)
 }
 
-/// Makes room among the descriptors for those of ours. A process with several threads would wait for it in the kernel, on a busy
-/// machine for seconds: to enlarge the table of descriptors takes a grace period of RCU then.
-pub fn make_room() {
+/// Enlarges the table of descriptors for ours while the process has one thread. With several threads, this waits for
+/// a grace period of RCU in the kernel, which takes seconds on a busy machine.
+pub fn enlarge_table() {
     // SAFETY: the path ends in NUL; each descriptor is closed once, and nobody else knows its number.
     unsafe {
         let low = libc::open(c"/".as_ptr(), libc::O_PATH | libc::O_CLOEXEC);

@@ -27,7 +27,7 @@ pub fn each(mut found: impl FnMut(&Object) -> bool) {
     while_nobody_forks(|| unsafe { libc::dl_iterate_phdr(Some(one), (&raw mut found).cast()) });
 }
 
-/// What is found first among the objects of our namespace, in load order.
+/// Returns the first result of `look` among the objects of our namespace, in load order.
 pub fn find<T>(mut look: impl FnMut(&Object) -> Option<T>) -> Option<T> {
     let mut found = None;
     each(|object| {
@@ -37,7 +37,7 @@ pub fn find<T>(mut look: impl FnMut(&Object) -> Option<T>) -> Option<T> {
     found
 }
 
-/// The same without the loader's lock, and without calling anything: for those of the start, which stay.
+/// Searches without the loader's lock, and without a call: for objects of the start, which stay.
 pub fn find_without_lock<T>(mut look: impl FnMut(&Object) -> Option<T>) -> Option<T> {
     unsafe extern "C" {
         static _r_debug: Debug;
@@ -50,7 +50,7 @@ pub fn find_without_lock<T>(mut look: impl FnMut(&Object) -> Option<T>) -> Optio
     }
 }
 
-/// How many objects were ever loaded, and unloaded; changes when one is.
+/// Returns the numbers of objects that were ever loaded and unloaded.
 pub fn changes() -> (u64, u64) {
     unsafe extern "C" fn first(info: *mut dl_phdr_info, _: usize, changes: *mut c_void) -> c_int {
         // SAFETY: `info` is valid for this callback and `changes` are the numbers below.
@@ -63,8 +63,8 @@ pub fn changes() -> (u64, u64) {
     changes
 }
 
-/// Called when a library was closed: what is known of libraries may be wrong where that has unloaded one.
-pub fn closed() {
+/// Called after a library was closed: if that unloaded one, cached facts about libraries may be wrong.
+pub fn note_closed() {
     static UNLOADED: AtomicU64 = AtomicU64::new(0);
     let unloaded = changes().1;
     if UNLOADED.swap(unloaded, Relaxed) != unloaded {
@@ -72,12 +72,12 @@ pub fn closed() {
     }
 }
 
-/// An address in our own library.
+/// Returns an address in our own library.
 pub fn own_address() -> usize {
     own_address as *const () as usize
 }
 
-/// Whether an address lies in our own library, which stays where it is.
+/// Returns true if an address is in our own library, which is never moved.
 pub fn is_our_code(address: usize) -> bool {
     static LOW: AtomicUsize = AtomicUsize::new(0);
     static HIGH: AtomicUsize = AtomicUsize::new(0);
@@ -93,20 +93,20 @@ pub fn is_ours(object: &Object) -> bool {
     object.holds(own_address())
 }
 
-/// Whether another copy of our library is loaded before us.
+/// Returns true if another copy of our library is loaded before us.
 pub fn is_second_copy() -> bool {
     find(|object| (is_ours(object) || object.symbol(c"cupeer_version").is_some()).then(|| !is_ours(object)))
         == Some(true)
 }
 
-/// Whether an object was loaded before us: the program, and what is preloaded before us.
+/// Returns true if an object was loaded before us: the program, and libraries that are preloaded before us.
 pub fn is_before_us(object: &Object) -> bool {
     let is_it = |other: &Object| other.base == object.base;
     find(|other| (is_it(other) || is_ours(other)).then(|| !is_ours(other))) == Some(true)
 }
 
-/// The object in which the next definition of a name is found, as an object that came before us asks for it: the first
-/// behind that in the order of the start.
+/// Returns the object with the next definition of a name for an object that was loaded before us: the first one
+/// behind that object in the order of the start.
 pub fn next_definer(object: &Object, name: &CStr) -> Option<Object> {
     let mut is_behind = false;
     find_of_start(|other| {
@@ -116,7 +116,7 @@ pub fn next_definer(object: &Object, name: &CStr) -> Option<Object> {
     })
 }
 
-/// How many objects there were when our constructor ran: those of the start of the program.
+/// Number of objects when our constructor ran: the objects of the start of the program.
 #[unsafe(link_section = ".data.start")]
 static OF_START: AtomicUsize = AtomicUsize::new(usize::MAX);
 
@@ -130,7 +130,7 @@ pub fn count_start() {
     OF_START.store(count, Relaxed);
 }
 
-/// What is found first among the objects of the start, in load order.
+/// Returns the first result of `look` among the objects of the start, in load order.
 pub fn find_of_start<T>(mut look: impl FnMut(&Object) -> Option<T>) -> Option<T> {
     let mut left = OF_START.load(Relaxed);
     find(|object| {
@@ -140,12 +140,12 @@ pub fn find_of_start<T>(mut look: impl FnMut(&Object) -> Option<T>) -> Option<T>
     })?
 }
 
-/// Whether an object was loaded with the program. It is never unloaded, and its scope is the global one.
+/// Returns true if an object was loaded with the program. It is never unloaded, and its scope is the global one.
 pub fn is_of_start(object: &Object) -> bool {
     find_of_start(|other| (other.base == object.base).then_some(())).is_some()
 }
 
-/// The handle of an object, by which the loader's functions know it: its link map.
+/// Returns the base of the object with a handle.
 ///
 /// # Safety
 ///
@@ -155,7 +155,7 @@ pub unsafe fn base_of_handle(handle: *mut c_void) -> usize {
     unsafe { (*handle.cast::<LinkMap>()).base }
 }
 
-/// The object of a handle, but for where it lies.
+/// Returns the object of a handle, without its address range.
 ///
 /// # Safety
 ///
@@ -170,8 +170,8 @@ pub unsafe fn object_of_handle(handle: *mut c_void) -> Object {
 #[unsafe(link_section = ".data.start")]
 static FIND_OBJECT: AtomicUsize = AtomicUsize::new(0);
 
-/// Looks for `_dl_find_object`. Called by our constructor.
-pub fn find_search(address: usize) {
+/// Sets the address of `_dl_find_object`. Called by our constructor.
+pub fn set_dl_find_object(address: usize) {
     FIND_OBJECT.store(address, Relaxed);
 }
 
@@ -182,12 +182,12 @@ struct DlFindObject {
     start: usize,
     end: usize,
     link_map: *const LinkMap,
-    /// Where .eh_frame_hdr begins.
+    /// Address of .eh_frame_hdr.
     unwind: usize,
     rest: [u64; 7],
 }
 
-/// What `_dl_find_object` says of an address; `Err` where there is no such function.
+/// Returns the result of `_dl_find_object` for an address; `Err` if there is no such function.
 fn dl_find_object(address: usize) -> Result<Option<DlFindObject>, ()> {
     let find_object = FIND_OBJECT.load(Relaxed);
     if find_object == 0 {
@@ -213,7 +213,8 @@ pub fn containing(address: usize) -> Option<Object> {
     }
 }
 
-/// Where the unwind information (.eh_frame_hdr) of the object that holds an address begins; nothing of it is read here.
+/// Returns the address of the unwind information (.eh_frame_hdr) of the object that contains an address. It is not
+/// read here.
 pub fn unwind_table(address: usize) -> Option<usize> {
     let table = match dl_find_object(address) {
         Ok(found) => found?.unwind,
@@ -222,7 +223,7 @@ pub fn unwind_table(address: usize) -> Option<usize> {
     (table != 0).then_some(table)
 }
 
-/// The object of our namespace with a base.
+/// Returns the object of our namespace with a base.
 pub fn at_base(base: usize) -> Option<Object> {
     find(|object| (object.base == base).then_some(*object))
 }
@@ -232,7 +233,7 @@ pub fn is_of_program(address: usize) -> bool {
     containing(address).zip(find(|first| Some(first.base))).is_some_and(|(object, base)| object.base == base)
 }
 
-/// Whether two addresses lie in one object.
+/// Returns true if two addresses are in one object.
 pub fn is_same_object(a: usize, b: usize) -> bool {
     containing(a).zip(containing(b)).is_some_and(|(a, b)| a.base == b.base)
 }

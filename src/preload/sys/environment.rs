@@ -5,19 +5,19 @@ use core::ffi::c_char;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use cupeer_spec::rank::Ranks;
 
-/// The longest entry that is looked at.
+/// Bytes of an entry that are read.
 const LONGEST: usize = 2048;
 const MOST: usize = 4096;
 
 static RANK: AtomicU32 = AtomicU32::new(u32::MAX);
 static LOCAL_RANK: AtomicU32 = AtomicU32::new(u32::MAX);
 
-/// The rank of this process in the job, as it was found last; `u32::MAX` where no launcher gave it one.
+/// Returns the rank of this process in the job, as it was found last; `u32::MAX` if no launcher set one.
 pub fn rank() -> u32 {
     RANK.load(Relaxed)
 }
 
-/// Its rank on its host; `u32::MAX` for none.
+/// Returns its rank on its host; `u32::MAX` if there is none.
 pub fn local_rank() -> u32 {
     LOCAL_RANK.load(Relaxed)
 }
@@ -33,7 +33,7 @@ pub fn find_ranks() {
     LOCAL_RANK.store(ranks.host().unwrap_or(u32::MAX), Relaxed);
 }
 
-/// Calls `found` with each `NAME=value` of the environment; what is longer than [`LONGEST`] is cut.
+/// Calls `found` with each `NAME=value` of the environment, cut to [`LONGEST`] bytes.
 pub fn each(mut found: impl FnMut(&[u8])) {
     unsafe extern "C" {
         static environ: *const *const c_char;

@@ -2,7 +2,7 @@
 
 use core::ffi::c_int;
 
-/// What the last failing call of libc's said.
+/// Returns the error of the last failing call of libc.
 pub fn errno() -> c_int {
     // SAFETY: __errno_location gives this thread's errno.
     unsafe { *libc::__errno_location() }

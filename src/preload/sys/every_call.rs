@@ -7,33 +7,34 @@ use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// See [`EVERY_CALL`]. Who writes a field says what it means, and what type it points to.
+/// See [`EVERY_CALL`]. The module that writes a field defines its meaning, and the type that it points to.
 #[repr(C, align(64))]
 pub struct EveryCall {
     /// The settings, once they are read: `settings`.
     pub settings: AtomicPtr<c_void>,
-    /// The rules of faults that are armed; null where none is, and [`UNREAD`] before those of the environment are:
+    /// The faults that are armed; null if there are none, and [`UNREAD`] before those of the environment are read:
     /// `fault::inject`.
     pub armed: AtomicPtr<c_void>,
     /// The page with the number of the process's record; [`NO_PAGE`] while there is none: [`epoch`].
     pub page: AtomicPtr<AtomicU64>,
-    /// The record whose devices are described: `driver::questions`.
+    /// The record whose devices are described: `driver::queries`.
     pub described: AtomicU64,
-    /// Changes when what is known of libraries may be wrong, because one was unloaded: `elf`.
+    /// Changes when a library was unloaded, so that cached facts about libraries may be wrong: `elf`.
     pub libraries: AtomicU32,
-    /// How often plans were armed and disarmed in the job; [`NO_PAGE`] where nobody looks: `fault::inject`.
+    /// Number of times that plans were armed and disarmed in the job; [`NO_PAGE`] if this process does not follow
+    /// plans: `fault::inject`.
     pub generation: AtomicPtr<AtomicU64>,
-    /// How often that was when this process looked last; [`UNSEEN`] before it has.
+    /// Value of that number when this process read it last; [`UNSEEN`] before.
     pub seen: AtomicU64,
-    /// Whether the processor's counter is the clock of the record, decided when the process's file is made:
+    /// True if the processor's counter is the clock of the recording, decided when the process's file is created:
     /// `recorder::clock`.
     pub by_counter: AtomicBool,
 }
 
-/// No pointer: before it is known whether there are any.
+/// Not a pointer: the faults were not read yet.
 pub const UNREAD: *mut c_void = ptr::without_provenance_mut(1);
 
-/// What stands for the page while there is none.
+/// Stands for the page while there is none.
 pub static NO_PAGE: AtomicU64 = AtomicU64::new(0);
 
 /// The fields. None is written on the way of a call.
@@ -48,36 +49,36 @@ pub static EVERY_CALL: EveryCall = EveryCall {
     by_counter: AtomicBool::new(false),
 };
 
-/// Whether this process looks at each call whether plans were armed.
+/// Returns true if this process checks at each call for newly armed plans.
 pub fn follows_plans() -> bool {
     !ptr::eq(EVERY_CALL.generation.load(Relaxed), &NO_PAGE)
 }
 
-/// No number of [`EveryCall::generation`].
+/// Not a value of [`EveryCall::generation`].
 pub const UNSEEN: u64 = u64::MAX;
 
-/// Whether plans were armed or disarmed in the job since this process looked.
+/// Returns true if plans were armed or disarmed in the job since this process checked.
 #[inline(always)]
 pub fn is_behind() -> bool {
     // SAFETY: the page is never unmapped.
     unsafe { (*EVERY_CALL.generation.load(Relaxed)).load(Relaxed) != EVERY_CALL.seen.load(Relaxed) }
 }
 
-/// The number of this process's record; 0 where there is none yet.
+/// Returns the number of this process's recording; 0 if there is none yet.
 #[inline(always)]
 pub fn epoch() -> u64 {
     // SAFETY: the page is never unmapped.
     unsafe { (*EVERY_CALL.page.load(Relaxed)).load(Relaxed) }
 }
 
-/// The epoch of a process that has given its record up: not that of any thread.
+/// Epoch of a process that gave its recording up: no thread has it.
 pub const GIVEN_UP: u64 = u64::MAX;
 
 pub fn has_record() -> bool {
     !matches!(epoch(), 0 | GIVEN_UP)
 }
 
-/// The process that described its devices, by its pid; 0 where none has.
+/// The process that described its devices, by its pid; 0 if none did.
 pub static DESCRIBED_BY: AtomicU32 = AtomicU32::new(0);
 
 /// See [`EveryCall::libraries`].

@@ -1,6 +1,6 @@
 //! Files, as a guest may use them: without signals, and only by system calls.
 //!
-//! It contains what both the log and the record need.
+//! It contains functions that both the log and the recorder need.
 
 use super::errno::errno;
 use super::line::{Line, Short};
@@ -21,7 +21,7 @@ pub fn each_name(directory: &CStr, mut found: impl FnMut(&str) -> bool) {
     let descriptor =
         unsafe { libc::open(directory.as_ptr(), libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC) };
     let mut entries = [0u8; 2048];
-    // Where nothing was opened, the kernel refuses to read.
+    // If the directory could not be opened, the kernel refuses to read.
     'all: loop {
         // SAFETY: the kernel writes at most that many bytes, to an array of ours.
         let read =
@@ -46,10 +46,10 @@ pub fn each_name(directory: &CStr, mut found: impl FnMut(&str) -> bool) {
     }
 }
 
-/// The longest path that the system takes, with its NUL.
+/// Greatest length of a path, with its NUL.
 pub const PATH_MAX: usize = 4096;
 
-/// Fills in what stands for something of the process's own. `None` where the result is longer than a path may be.
+/// Expands the placeholders of a path. `None` if the result is longer than a path may be.
 pub fn expand<'a>(path: &CStr, pid: u32, place: &'a mut [u8; PATH_MAX]) -> Option<&'a CStr> {
     let mut out = Line::new();
     for piece in pieces(path.to_bytes()) {
@@ -81,12 +81,12 @@ pub fn host(place: &mut [u8; 65]) -> &[u8] {
     until_nul(place)
 }
 
-/// What stands before the first NUL.
+/// Returns the bytes before the first NUL.
 pub fn until_nul(bytes: &[u8]) -> &[u8] {
     bytes.split(|byte| *byte == 0).next().unwrap_or(&[])
 }
 
-/// Where a link leads, as much of it as there is room for; empty where that is not known. The path ends in NUL.
+/// Returns the target of a link, as much of it as fits; empty if it is unknown. The path ends in NUL.
 pub fn link<'a>(path: fmt::Arguments, place: &'a mut [u8]) -> &'a [u8] {
     let path = Short::<48>::new(path);
     let path = path.c_text().unwrap_or_default().as_ptr();
@@ -95,8 +95,8 @@ pub fn link<'a>(path: fmt::Arguments, place: &'a mut [u8]) -> &'a [u8] {
     &place[..length.max(0) as usize]
 }
 
-/// Does something with files during which SIGPIPE and SIGXFSZ, which a closed pipe and a size limit raise in the
-/// calling thread, are held back and taken away again; those that were pending before stay.
+/// Does something with files while SIGPIPE and SIGXFSZ are blocked, which a closed pipe and a size limit raise in the
+/// calling thread. A signal that the work raised is removed; signals that were pending before stay.
 pub fn without_signals<T>(work: impl FnOnce() -> Result<T, c_int>) -> Result<T, c_int> {
     let before = change_mask(libc::SIG_BLOCK, bit(libc::SIGPIPE) | bit(libc::SIGXFSZ));
     let mut pending = 0;
@@ -153,13 +153,13 @@ fn write_all(file: c_int, mut bytes: &[u8]) -> Result<(), c_int> {
     Ok(())
 }
 
-/// Reads the start of a file of the system, as much as there is room for.
+/// Reads the start of a file of the system, as much as fits.
 pub fn read(path: &CStr, place: &mut [u8]) -> Result<usize, c_int> {
     let file = Opened::behind_link(path, libc::O_RDONLY)?;
     read_from(file.descriptor(), place)
 }
 
-/// The same of an open one.
+/// Reads from an open file until its end or until the buffer is full.
 pub fn read_from(file: c_int, place: &mut [u8]) -> Result<usize, c_int> {
     let mut length = 0;
     while length < place.len() {

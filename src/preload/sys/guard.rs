@@ -6,8 +6,8 @@ use core::ffi::c_int;
 use core::ptr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs work of ours that must leave no trace in the program: its panic is dropped, `errno` is kept, and a
-/// cancellation of the thread waits until it is done. It has as much stack as it needs.
+/// Runs our own work so that it leaves no trace in the program: a panic is dropped, `errno` is restored, and a
+/// cancellation of the thread waits until the work is done. The work has as much stack as it needs.
 pub fn guarded(work: impl FnOnce()) {
     /// Once for all that is done so.
     #[inline(never)]
@@ -27,12 +27,12 @@ unsafe extern "C" {
 
 const PTHREAD_CANCEL_DISABLE: c_int = 1;
 
-/// Whether a thread of the program can be cancelled: see [`with_cancellation_restored`].
+/// Cancellation state of a thread of the program: see [`with_cancellation_restored`].
 #[derive(Clone, Copy)]
 pub struct Cancelling(c_int);
 
-/// Does what a handler of the program may leave by siglongjmp, within `guarded_waiting`: then the thread can be cancelled
-/// as before. Nothing may be done here that a cancellation ends.
+/// Does work that a handler of the program may leave by siglongjmp, within `guarded_waiting`: meanwhile, the thread
+/// can be cancelled as before. The work must not call a cancellation point.
 pub fn with_cancellation_restored(Cancelling(before): Cancelling, work: impl FnOnce()) {
     let (mut kind, mut state) = (0, 0);
     // SAFETY: both are writable. Of the deferred type, nothing ends the thread before it calls something that may.
@@ -49,14 +49,14 @@ pub fn with_cancellation_restored(Cancelling(before): Cancelling, work: impl FnO
     }
 }
 
-/// The same as [`guarded`] for work that waits, which is told how the thread can be cancelled.
+/// Like [`guarded`], for work that waits. The work receives the cancellation state of the thread.
 pub fn guarded_waiting(work: impl FnOnce(Cancelling)) {
     let before = begin();
     let _ = catch_unwind(AssertUnwindSafe(|| work(before.0)));
     end(before);
 }
 
-/// How the thread can be cancelled, and `errno`. By itself, because the stack may be small.
+/// Disables cancellation. Returns the state before, and `errno`. A separate function, because the stack may be small.
 fn begin() -> (Cancelling, c_int) {
     let mut cancelling = 0;
     // SAFETY: __errno_location gives this thread's errno, always valid; `cancelling` is writable.

@@ -1,4 +1,4 @@
-//! Tracks handles of the driver, with what is known of each.
+//! Tracks handles of the driver, with data about each.
 //!
 //! Readers take no lock and write nothing. Those that change the table take turns; if one cannot, no handle is known from then
 //! on. If there is no room for a handle, it is not known.
@@ -9,12 +9,12 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// So many places are looked at for one handle.
+/// Number of places that are searched for one handle.
 const WINDOW: usize = 32;
-/// In a place that was used and is no more. No handle: drivers return addresses.
+/// Marks a place that was used before and is free. Not a handle: drivers return addresses.
 const FREE: u64 = 1;
 
-/// What a table keeps of a handle, as long as nothing is known of it.
+/// Initial value of the data of a handle, before anything is known of it.
 pub trait Blank {
     const BLANK: Self;
 }
@@ -30,9 +30,9 @@ pub struct Handles<T, const N: usize> {
     places: [Place<T>; N],
     /// For those that change the places.
     writer: Book<()>,
-    /// Whether any was noted.
+    /// True if any handle was noted.
     has_any: AtomicBool,
-    /// Whether a change was missed.
+    /// True if a change was missed.
     is_lost: AtomicBool,
 }
 
@@ -47,7 +47,7 @@ impl<T: Blank, const N: usize> Handles<T, N> {
         }
     }
 
-    /// Whether any handle was ever noted.
+    /// Returns true if any handle was ever noted.
     pub fn has_any(&self) -> bool {
         self.has_any.load(Relaxed)
     }
@@ -65,7 +65,7 @@ impl<T: Blank, const N: usize> Handles<T, N> {
         self.window(handle).take_while(is_used).find(|place| place.handle.load(Acquire) == handle)
     }
 
-    /// Returns what is known of a handle.
+    /// Returns the data of a handle.
     #[inline]
     pub fn find(&self, handle: u64) -> Option<&T> {
         self.place(handle).map(|place| &place.known)
@@ -77,7 +77,7 @@ impl<T: Blank, const N: usize> Handles<T, N> {
         }
     }
 
-    /// Writes what is known of a handle, while nobody finds it.
+    /// Writes the data of a handle. Meanwhile, lookups do not find it.
     pub fn note(&self, handle: u64, write: impl FnOnce(&T)) {
         self.change(|| {
             let known = self.window(handle).find(|place| place.handle.load(Relaxed) == handle);
@@ -99,9 +99,9 @@ impl<T: Blank, const N: usize> Handles<T, N> {
         }
     }
 
-    /// Forgets the handles of which something is known.
+    /// Forgets the handles for whose data `is_over` returns true.
     pub fn forget_all(&self, is_over: impl Fn(&T) -> bool) {
-        // A process that exits unloads by the hundred what it never looked for.
+        // A process that exits unloads hundreds of handles that were never noted.
         if !self.has_any() {
             return;
         }

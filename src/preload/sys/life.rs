@@ -12,26 +12,26 @@ pub use cupeer_rules::decide::Life;
 use cupeer_spec::proc::{self, Stat};
 use cupeer_spec::record::live::Entry;
 
-/// What the system says of a process.
+/// State of a process, as the system reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProcessState {
-    /// When it was started, in ticks of the system since boot.
+    /// Start time, in ticks of the system since boot.
     pub started: u64,
     /// The process that started it, or adopted it.
     pub parent: u32,
-    /// Where the stack of its program begins, folded to 32 bits: another one after it has executed another program. 0
-    /// where the system does not say.
+    /// Start of the stack of its program, folded to 32 bits: it changes when the process executes another program. 0
+    /// if the system does not report it.
     pub stack: u32,
-    /// Whether it is ending, or has ended and nobody has waited for it.
+    /// True if it is ending, or has ended and nobody waited for it.
     pub is_ending: bool,
 }
 
-/// Whether /proc shows the processes of our pid namespace: where another one's is mounted, its pids are others'.
+/// Returns true if /proc shows the processes of our pid namespace. If that of another namespace is mounted, its pids
+/// are other processes'.
 fn shows_ours() -> bool {
-    /// The process that has seen so; it cannot change its namespace.
+    /// The process that checked this; it cannot change its namespace.
     static SEEN: AtomicU32 = AtomicU32::new(0);
-    // SAFETY: getpid has no preconditions.
-    let pid = unsafe { libc::getpid() } as u32;
+    let pid = std::process::id();
     let mut name = [0u8; 16];
     let name = core::str::from_utf8(files::link(format_args!("/proc/self\0"), &mut name)).unwrap_or("");
     if name.parse() != Ok(pid) {
@@ -49,7 +49,7 @@ fn shows_ours() -> bool {
     true
 }
 
-/// Whether a process has the clock that we have: in another time namespace, it was started at another time.
+/// Returns true if a process has our clock: in another time namespace, start times differ.
 fn has_our_clock(pid: u32) -> bool {
     let (mut ours, mut theirs) = ([0u8; 32], [0u8; 32]);
     let ours = files::link(format_args!("/proc/self/ns/time\0"), &mut ours);
@@ -57,8 +57,8 @@ fn has_our_clock(pid: u32) -> bool {
     ours.is_empty() || ours == files::link(format_args!("/proc/{pid}/ns/time\0"), &mut theirs)
 }
 
-/// Looks at a process of our pid namespace. `None` where there is none, or the system does not show it.
-pub fn look(pid: u32) -> Option<ProcessState> {
+/// Reads the state of a process of our pid namespace. `None` if there is none, or the system does not show it.
+pub fn read_state(pid: u32) -> Option<ProcessState> {
     let stat = stat(format_args!("{}\0", proc::StatPath(pid)))?;
     // A process goes on without its first thread.
     let is_ending = stat.is_ending && !(stat.threads > 1 && has_running_thread(pid));
@@ -66,7 +66,7 @@ pub fn look(pid: u32) -> Option<ProcessState> {
     Some(ProcessState { started, parent, stack: (stat.stack >> 4) as u32, is_ending })
 }
 
-/// Whether a thread of a process is not ending.
+/// Returns true if a thread of a process is not ending.
 fn has_running_thread(pid: u32) -> bool {
     let path = Short::<48>::new(format_args!("/proc/{pid}/task\0"));
     let mut found = false;
@@ -86,12 +86,12 @@ fn stat(path: fmt::Arguments) -> Option<Stat> {
     Stat::parse(&text[..length])
 }
 
-/// Whether the process of an entry of the live table runs.
-pub fn of(entry: &Entry, own_pid_ns: u64) -> Life {
+/// Returns the state of the process of an entry of the live table.
+pub fn of_entry(entry: &Entry, own_pid_ns: u64) -> Life {
     if entry.pid_ns != own_pid_ns || own_pid_ns == 0 {
         return Life::Unknown;
     }
-    let Some(seen) = shows_ours().then(|| look(entry.pid)).flatten() else {
+    let Some(seen) = shows_ours().then(|| read_state(entry.pid)).flatten() else {
         return if exists(entry.pid) { Life::Unknown } else { Life::Gone };
     };
     if seen.started != entry.started {
@@ -101,12 +101,12 @@ pub fn of(entry: &Entry, own_pid_ns: u64) -> Life {
     if seen.is_ending || is_another { Life::Gone } else { Life::Runs }
 }
 
-/// Whether a process that made an entry goes on as another program.
+/// Returns true if the process of an entry continues as another program.
 pub fn is_another_program(entry: &Entry) -> bool {
-    look(entry.pid).is_some_and(|seen| seen.started == entry.started && !seen.is_ending)
+    read_state(entry.pid).is_some_and(|seen| seen.started == entry.started && !seen.is_ending)
 }
 
-/// Whether there is a process of this pid, whoever's it is.
+/// Returns true if there is a process with this pid, of any user.
 pub fn exists(pid: u32) -> bool {
     // SAFETY: signal 0 is none; the kernel only looks.
     pid != 0 && unsafe { libc::kill(pid as i32, 0) == 0 || errno() == libc::EPERM }
@@ -118,12 +118,12 @@ mod tests {
 
     #[test]
     fn this_process_runs_and_a_child_that_was_waited_for_does_not() {
-        let own = look(std::process::id()).expect("this process");
+        let own = read_state(std::process::id()).expect("this process");
         assert!(shows_ours() && has_our_clock(std::process::id()));
         assert!(!own.is_ending && own.started > 0 && own.stack > 0);
         let mut child = std::process::Command::new("true").spawn().expect("a child");
         let pid = child.id();
         child.wait().expect("its end");
-        assert!(look(pid).is_none() && !exists(pid));
+        assert!(read_state(pid).is_none() && !exists(pid));
     }
 }

@@ -20,13 +20,13 @@ impl Line {
         Line { bytes: [const { MaybeUninit::uninit() }; LONGEST], length: 0, overflowed: false }
     }
 
-    /// What was written so far.
+    /// Returns the bytes that were written so far.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: the first `length` bytes were written by `push`.
         unsafe { core::slice::from_raw_parts(self.bytes.as_ptr().cast(), self.length) }
     }
 
-    /// Shortens the line to so many bytes, at the end of a word, where it is longer.
+    /// Cuts a longer line to `most` bytes, at the end of a word.
     pub fn cut(&mut self, most: usize) {
         const MARK: &[u8] = b" ...";
         if self.length > most {
@@ -36,7 +36,7 @@ impl Line {
         }
     }
 
-    /// Whether something did not fit. A line that lacks a piece is worse than none.
+    /// Returns true if something did not fit. An incomplete line is worse than none.
     pub fn has_overflowed(&self) -> bool {
         self.overflowed
     }
@@ -62,7 +62,7 @@ pub struct Short<const N: usize> {
 impl<const N: usize> Short<N> {
     pub const EMPTY: Self = Short { bytes: [0; N], length: 0 };
 
-    /// Makes a text; cut where it does not fit.
+    /// Formats a text; cut if it does not fit.
     pub fn new(text: fmt::Arguments) -> Self {
         let mut short = Self::EMPTY;
         let _ = fmt::Write::write_fmt(&mut short, text);
@@ -73,7 +73,7 @@ impl<const N: usize> Short<N> {
         core::str::from_utf8(&self.bytes[..self.length]).unwrap_or("")
     }
 
-    /// The text for C, which it is where a NUL ends it.
+    /// Returns the text for C if it ends in NUL.
     pub fn c_text(&self) -> Option<&CStr> {
         CStr::from_bytes_with_nul(&self.bytes[..self.length]).ok()
     }
@@ -88,11 +88,11 @@ impl<const N: usize> fmt::Write for Short<N> {
     }
 }
 
-/// Writes a text on, with a question mark for each control character: of what a program or its user has put there, none
-/// reaches a terminal or ends a line.
-pub struct Tame<W: fmt::Write>(pub W);
+/// Writes a text with a question mark for each control character, so that no text of a program or its user controls a
+/// terminal or ends a line.
+pub struct Sanitized<W: fmt::Write>(pub W);
 
-impl<W: fmt::Write> fmt::Write for Tame<W> {
+impl<W: fmt::Write> fmt::Write for Sanitized<W> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         text.split_inclusive(is_wild).try_for_each(|part| match part.strip_suffix(is_wild) {
             Some(tame) => self.0.write_str(tame).and_then(|()| self.0.write_str("?")),
@@ -129,14 +129,14 @@ mod tests {
     #[test]
     fn nothing_wild_reaches_a_terminal() {
         let mut text = String::new();
-        write!(Tame(&mut text), "a\x1b[31m\"\nb\u{202e}\t").unwrap();
+        write!(Sanitized(&mut text), "a\x1b[31m\"\nb\u{202e}\t").unwrap();
         assert_eq!(text, "a?[31m\"?b??");
         assert_eq!(Short::<4>::new(format_args!("ab\0")).c_text(), Some(c"ab"));
         assert_eq!(Short::<2>::new(format_args!("ab\0")).c_text(), None);
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_whole() {
+    fn text_that_does_not_fit_is_refused_whole() {
         let mut line = Line::new();
         assert!(line.push(&[b'a'; LONGEST - 1]).is_ok());
         assert!(line.write_str("bc").is_err());

@@ -25,8 +25,8 @@ impl Lock {
         Lock(AtomicU32::new(0))
     }
 
-    /// Does something alone. Does nothing where another thread does not let go for long: it may stand on a file system
-    /// that has stopped.
+    /// Does something alone. Does nothing if another thread holds the lock for long: it may wait for a file system
+    /// that stopped.
     pub fn with(&self, work: impl FnOnce()) {
         let mut work = Some(work);
         for _ in 0..10_000 {
@@ -38,11 +38,10 @@ impl Lock {
         }
     }
 
-    /// Does something alone, where nobody else is at it. Says whether.
+    /// Does something alone if nobody else holds the lock. Returns true if it did.
     pub fn try_with(&self, work: &mut Option<impl FnOnce()>) -> bool {
         signals::held_back(|| {
-            // SAFETY: getpid has no preconditions.
-            let pid = unsafe { libc::getpid() } as u32;
+            let pid = std::process::id();
             let holder = self.0.load(Acquire);
             let is_taken = holder == pid || holder != 0 && shares_memory_with(holder);
             if is_taken || self.0.compare_exchange(holder, pid, AcqRel, Acquire).is_err() {
@@ -63,12 +62,12 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     #[test]
-    fn who_panics_or_is_gone_does_not_keep_it() {
+    fn panics_and_dead_processes_release_the_lock() {
         let lock = Lock::new();
         assert!(catch_unwind(AssertUnwindSafe(|| lock.with(|| panic!("a fault of ours")))).is_err());
         let mut times = 0;
         lock.with(|| times += 1);
-        // As a child inherits it whose parent was at it: no process has this number.
+        // A child can inherit the lock of a parent that held it. No process has this number.
         lock.0.store(i32::MAX as u32, Release);
         lock.with(|| times += 1);
         assert_eq!(times, 2);

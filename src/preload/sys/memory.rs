@@ -17,7 +17,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What takes the place of malloc for all of this library.
+/// Allocator of this library, in place of malloc.
 struct Collections;
 
 #[global_allocator]
@@ -25,15 +25,14 @@ static COLLECTIONS: Collections = Collections;
 
 /// Pieces up to this size are of one of a few sizes, and used again.
 const SMALL: usize = 4096;
-/// How many sizes there are: 16 bytes, and each the double of the one before.
+/// Number of sizes: 16 bytes, each twice the size before.
 const SIZES: usize = (SMALL / SMALLEST).ilog2() as usize + 1;
 const SMALLEST: usize = 16;
 
-/// The bytes that a process has without asking for them: enough for the settings of most. Those that are not touched cost
-/// nothing.
-pub const FIRST: usize = 192 * 1024;
+/// Bytes that a process has from the start, enough for the settings of most. Untouched pages cost nothing.
+pub const INITIAL_SIZE: usize = 192 * 1024;
 
-/// Memory that one thread takes pieces of. Stands at its own begin.
+/// Memory from which one thread takes pieces. This header is at its start.
 pub struct Region {
     next: usize,
     end: usize,
@@ -45,8 +44,8 @@ struct Free {
     next: *mut Free,
 }
 
-/// Does work whose collections take no more than this many bytes, and says with `true` whether what it made is kept; all of
-/// it is given back where not. `None` where so much memory cannot be had, and where the work has panicked.
+/// Does work whose collections take no more than this many bytes. The work returns true if its result is kept;
+/// otherwise all of its memory is freed. `None` if there is not so much memory, or the work panicked.
 pub fn within<T>(bytes: usize, work: impl FnOnce() -> (T, bool)) -> Option<T> {
     let thread = thread();
     let size = (size_of::<Region>() + bytes).next_multiple_of(page_size());
@@ -64,7 +63,7 @@ pub fn within<T>(bytes: usize, work: impl FnOnce() -> (T, bool)) -> Option<T> {
         (*thread).region = outer;
         let is_kept = made.as_ref().is_none_or(|(_, is_kept)| *is_kept);
         let kept = if is_kept { ((*region).next - start as usize).next_multiple_of(page_size()) } else { 0 };
-        if kept < size && !is_first(start) {
+        if kept < size && !is_initial(start) {
             libc::munmap(start.add(kept).cast::<c_void>(), size - kept);
         }
     }
@@ -72,26 +71,26 @@ pub fn within<T>(bytes: usize, work: impl FnOnce() -> (T, bool)) -> Option<T> {
 }
 
 #[repr(align(64))]
-struct First(UnsafeCell<[u8; FIRST]>);
+struct InitialMemory(UnsafeCell<[u8; INITIAL_SIZE]>);
 // SAFETY: used by the one thread that has taken it.
-unsafe impl Sync for First {}
-static FIRST_MEMORY: First = First(UnsafeCell::new([0; FIRST]));
+unsafe impl Sync for InitialMemory {}
+static INITIAL_MEMORY: InitialMemory = InitialMemory(UnsafeCell::new([0; INITIAL_SIZE]));
 
-fn is_first(start: *mut u8) -> bool {
-    start == FIRST_MEMORY.0.get().cast()
+fn is_initial(start: *mut u8) -> bool {
+    start == INITIAL_MEMORY.0.get().cast()
 }
 
-/// The region that this thread is in; null where it is in none.
+/// Returns the region of this thread; null if there is none.
 fn own() -> *mut Region {
     // SAFETY: only this thread and its signal handlers use the block.
     unsafe { (*thread()).region.cast() }
 }
 
-/// Memory for a region: what the process has from the start, once, or new.
+/// Returns memory for a region: that from the start, once, or new memory.
 fn begin(size: usize) -> Option<*mut u8> {
     static IS_TAKEN: AtomicBool = AtomicBool::new(false);
-    if size <= FIRST && !IS_TAKEN.swap(true, Relaxed) {
-        return Some(FIRST_MEMORY.0.get().cast());
+    if size <= INITIAL_SIZE && !IS_TAKEN.swap(true, Relaxed) {
+        return Some(INITIAL_MEMORY.0.get().cast());
     }
     pages::new(size, 0).ok()
 }
@@ -144,19 +143,19 @@ fn rounded(layout: Layout) -> usize {
     if size <= SMALL { size.next_power_of_two() } else { size.next_multiple_of(SMALLEST) }
 }
 
-/// Which of the lists a piece goes to when it is given back.
+/// Returns the list for a piece of this size.
 fn list_of(size: usize, layout: Layout) -> Option<usize> {
     let is_usual = size <= SMALL && layout.align() <= SMALLEST;
     is_usual.then(|| (size / SMALLEST).ilog2() as usize)
 }
 
-/// A piece for whoever is in no region: a panic of ours. There is hardly any need, and none of it comes back.
+/// Allocates outside of a region, for a panic of ours. It is rarely needed, and is never freed.
 #[cfg(not(test))]
 fn outside(layout: Layout) -> *mut u8 {
     arena::take(rounded(layout), layout.align())
 }
 
-/// In a test, all that is not about regions.
+/// Allocates everything of a test that is not about regions.
 #[cfg(test)]
 fn outside(layout: Layout) -> *mut u8 {
     // SAFETY: the layout is an allocator's, whose sizes are not 0.
@@ -207,7 +206,7 @@ unsafe impl GlobalAlloc for Collections {
     }
 }
 
-/// How much of its region this thread has taken.
+/// Returns the number of bytes of its region that this thread took.
 #[cfg(test)]
 pub fn taken() -> usize {
     // SAFETY: the region is this thread's.
@@ -221,7 +220,7 @@ mod tests {
     use crate::sys::program_memory;
 
     #[test]
-    fn what_a_region_does_not_need_is_given_back() {
+    fn unused_memory_of_a_region_is_given_back() {
         for is_kept in [true, false] {
             let made = within(1 << 20, || {
                 let bytes = vec![7u8; 100_000];
@@ -229,7 +228,7 @@ mod tests {
                 let mut text = String::new();
                 (0..1000).for_each(|_| text.push_str("word "));
                 drop(text);
-                // What was given back is taken again.
+                // Freed pieces are taken again.
                 let took = taken();
                 core::mem::forget(bytes);
                 ((first as usize, took), is_kept)

@@ -3,13 +3,13 @@
 //! Nothing here knows CUDA or imports another module of the crate. The modules, from the lowest layer up; `tests/rooms.rs`
 //! checks this:
 //!
-//! - `arch`, `clock`, `errno`, `every_call`, `line`, `signals`: the processor, and what needs nothing else.
+//! - `arch`, `clock`, `errno`, `every_call`, `line`, `signals`: the processor, and modules that need no other.
 //! - `pages`, `valgrind`, `stack`, `arena`, `program_memory`, `aside`: memory and stacks.
-//! - `memory`, `repeats`, `guard`: what work of ours may take and leave behind.
+//! - `memory`, `repeats`, `guard`: memory for our work, and a guard around it that leaves no trace.
 //! - `descriptors`, `opened`, `files`, `allocate`, `shareable`: files.
 //! - `environment`, `process`, `life`, `neighbour`: this process and others.
 //! - `forks`, `object`, `elf`, `lock`, `panics`: forks and loaded objects.
-//! - `unwind`, `python`, `caller`, `book`, `handles`: who calls, and what is known of handles.
+//! - `unwind`, `python`, `caller`, `book`, `handles`: callers, and facts about handles.
 
 pub mod allocate;
 pub mod arch;

@@ -11,7 +11,7 @@ use cupeer_spec::env;
 /// The name of our library.
 const LIBRARY: &[u8] = b"/libcupeer.so";
 
-/// Whether a process has our library, and another record than this one.
+/// Returns true if a process has our library, and another recording than this one.
 pub fn is_recorded_elsewhere(pid: u32) -> bool {
     let (mut own, mut length) = ([0u8; 1024], 0);
     environment::each(|variable| {
@@ -40,7 +40,7 @@ fn value_of(variable: &[u8]) -> Option<&[u8]> {
     variable.strip_prefix(env::OUT.as_bytes())?.strip_prefix(b"=")
 }
 
-/// Calls `found` with what stands before each separator in a file of the system; what is too long comes in pieces.
+/// Calls `found` with each piece of a file of the system, split at a separator. Long pieces are passed in parts.
 fn each_piece(path: fmt::Arguments, separator: u8, mut found: impl FnMut(&[u8])) {
     let path = Short::<48>::new(path);
     let Some(path) = path.c_text() else { return };

@@ -27,24 +27,24 @@ const STT_GNU_IFUNC: u8 = 10;
 
 #[derive(Clone, Copy)]
 pub struct Object {
-    /// What is added to its addresses.
+    /// Value that is added to the object's addresses.
     pub base: usize,
     /// Its first mapped byte.
     pub low: usize,
     /// The byte after its last.
     pub high: usize,
-    /// Where its unwind information begins; 0 where there is none, or that is not known.
+    /// Address of its unwind information; 0 if there is none, or it is unknown.
     pub unwind: usize,
-    /// The part that the loader made read-only after filling it, where it is known.
+    /// The part that the loader made read-only after filling it, if it is known.
     read_only: (usize, usize),
-    /// Its program headers, where they are known.
+    /// Its program headers, if they are known.
     headers: (*const Elf64_Phdr, usize),
     /// Its path; empty for the program itself.
     name: *const c_char,
     dynamic: Dynamic,
 }
 
-/// The parts of a dynamic section that we read, as addresses in memory; 0 where there is none.
+/// The parts of a dynamic section that we read, as addresses in memory; 0 if there is none.
 #[derive(Clone, Copy, Default)]
 struct Dynamic {
     start: usize,
@@ -68,9 +68,9 @@ pub struct Symbol {
 /// A place where an object keeps the address of a name.
 pub struct Slot {
     name: *const c_char,
-    /// Where the address is kept; or, for a copy, the bytes.
+    /// Place of the address; for a copy, of the bytes.
     pub place: *mut usize,
-    /// Whether this is not an address but a copy of another object's data.
+    /// True if the place has a copy of another object's data instead of an address.
     pub is_copy: bool,
 }
 
@@ -85,7 +85,7 @@ impl Slot {
 /// The start of glibc's `struct link_map`, which is public.
 #[repr(C)]
 pub struct LinkMap {
-    /// What is added to the object's addresses.
+    /// Value that is added to the object's addresses.
     pub base: usize,
     pub name: *const c_char,
     pub dynamic: usize,
@@ -121,7 +121,7 @@ impl Object {
         Object { base, low, high, unwind, read_only, headers, name: info.dlpi_name, dynamic }
     }
 
-    /// An object by its entry in the loader's list, and its range, where that is known.
+    /// Returns an object by its entry in the loader's list, and its range if that is known.
     ///
     /// # Safety
     ///
@@ -133,8 +133,8 @@ impl Object {
         Object { base: map.base, low, high, unwind: 0, read_only: (0, 0), headers, name: map.name, dynamic }
     }
 
-    /// Its part in which an address lies: all of it, where no page is missing between its segments. Another object may lie
-    /// where one is: the kernel leaves them unmapped in what it loads itself, which is the program and the loader.
+    /// Returns the part of the object that contains an address: all of it if no page is missing between its segments.
+    /// A missing page may belong to another object: the kernel leaves gaps unmapped in the program and the loader.
     #[unsafe(link_section = ".text.startup")]
     pub fn part(&self, address: usize) -> Option<Range<usize>> {
         const PAGE: usize = 4096;
@@ -148,7 +148,7 @@ impl Object {
         for header in headers.iter().filter(|header| header.p_type == PT_LOAD) {
             let start = self.base.wrapping_add(header.p_vaddr as usize);
             let end = start.wrapping_add(header.p_memsz as usize);
-            // They are in the order of their addresses.
+            // Segments are in the order of their addresses.
             if start / PAGE <= part.end.div_ceil(PAGE) {
                 part.end = part.end.max(end);
             } else if part.contains(&address) {
@@ -160,12 +160,12 @@ impl Object {
         part.contains(&address).then_some(part)
     }
 
-    /// Whether an address lies in it.
+    /// Returns true if an address is in the object.
     pub fn holds(&self, address: usize) -> bool {
         self.part(address).is_some()
     }
 
-    /// What tells it from other objects, also from one that comes to lie in its place.
+    /// Returns a value that identifies the object, also if another one is loaded at its address later.
     pub fn identity(&self) -> (usize, u64) {
         (self.base, self.path_hash())
     }
@@ -192,7 +192,7 @@ impl Object {
         }
     }
 
-    /// Whether the loader has made a place of it read-only.
+    /// Returns true if the loader made a place of the object read-only.
     pub fn is_read_only(&self, place: *const usize) -> bool {
         (self.read_only.0..self.read_only.1).contains(&(place as usize))
     }
@@ -210,14 +210,14 @@ impl Object {
         }
     }
 
-    /// Whether other objects know it by a name.
+    /// Returns true if other objects refer to it by a name.
     pub fn is_called(&self, name: &CStr) -> bool {
         let path = self.path().to_bytes();
         let file = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
         self.soname() == Some(name) || path == name.to_bytes() || file == name.to_bytes()
     }
 
-    /// Its build id, found by its program headers, which lie where its first bytes are mapped.
+    /// Returns its build id, found by its program headers, which are in its first mapped bytes.
     pub fn build_id<'a>(&self, place: &'a mut [u8; 64]) -> &'a [u8] {
         const NT_GNU_BUILD_ID: u32 = 3;
         let size = self.high - self.low;
@@ -262,7 +262,7 @@ impl Object {
         &[]
     }
 
-    /// Its path, empty for the program itself.
+    /// Returns its path; empty for the program itself.
     pub fn path(&self) -> &'static CStr {
         if self.name.is_null() {
             return c"";
@@ -278,7 +278,7 @@ impl Object {
         })
     }
 
-    /// The name by which other objects ask for it.
+    /// Returns the name by which other objects refer to it.
     #[unsafe(link_section = ".text.startup")]
     pub fn soname(&self) -> Option<&'static CStr> {
         let offset = self.dynamic.soname?;
@@ -298,31 +298,31 @@ impl Object {
     ///
     /// # Safety
     ///
-    /// It has so many.
+    /// The table has this index.
     unsafe fn entry(&self, index: usize) -> &Elf64_Sym {
         // SAFETY: as promised.
         unsafe { &*(self.dynamic.symtab as *const Elf64_Sym).add(index) }
     }
 
-    /// Whether an entry of its symbol table has this name.
+    /// Returns true if an entry of its symbol table has this name.
     fn is_named(&self, entry: &Elf64_Sym, wanted: &CStr) -> bool {
         // SAFETY: an offset into the object's string table, whose texts end in NUL.
         unsafe { is_text((self.dynamic.strtab + entry.st_name as usize) as *const c_char, wanted) }
     }
 
-    /// Where the loader's `r_debug` is, for the program itself; else 0.
+    /// Returns the address of the loader's `r_debug` for the program itself; otherwise 0.
     pub fn debug(&self) -> usize {
         self.dynamic.debug
     }
 
-    /// What the object itself defines under a name.
+    /// Returns the definition of a name in the object itself.
     #[inline(never)]
     #[unsafe(link_section = ".text.startup")]
     pub fn symbol(&self, name: &CStr) -> Option<Symbol> {
         self.symbol_of_hash(|| name, gnu_hash(name.to_bytes()))
     }
 
-    /// The same where the [`gnu_hash`] of the name is known.
+    /// Returns the definition of a name whose [`gnu_hash`] is known.
     #[inline]
     pub fn symbol_of_hash<'a>(&self, name: impl Fn() -> &'a CStr, hash: u32) -> Option<Symbol> {
         if self.dynamic.symtab == 0 || self.dynamic.strtab == 0 {
@@ -337,7 +337,7 @@ impl Object {
         }
     }
 
-    /// The indexes of those of some hashes whose names it may define. Of most objects, none.
+    /// Returns the indexes of the hashes whose names it may define; for most objects, none.
     pub fn may_define<'a>(&self, hashes: &'a [u32]) -> impl Iterator<Item = usize> + 'a {
         let table = self.dynamic.gnu_hash;
         // SAFETY: the object's own table.
@@ -345,7 +345,7 @@ impl Object {
         hashes.iter().enumerate().filter(move |(_, hash)| may(**hash)).map(|(index, _)| index)
     }
 
-    /// Where the function is that the object itself defines under a name.
+    /// Returns the address of the function that the object itself defines under a name.
     pub fn function(&self, name: &CStr) -> Option<usize> {
         self.symbol(name).filter(|symbol| !symbol.is_data).map(|symbol| symbol.address)
     }
@@ -386,7 +386,7 @@ impl Object {
         None
     }
 
-    /// The same with the table of old linkers, which has a chain for each symbol: looked through one by one.
+    /// Searches the table of old linkers, symbol by symbol.
     fn symbol_by_hash(&self, table: usize, name: &CStr) -> Option<Symbol> {
         // SAFETY: the second word of DT_HASH is the number of symbols.
         let count = unsafe { *(table as *const u32).add(1) };
@@ -394,7 +394,7 @@ impl Object {
         (1..count).find_map(|index| unsafe { self.definition(index, name) })
     }
 
-    /// The symbol of an index, where it defines a name.
+    /// Returns the symbol at an index if it defines a name.
     ///
     /// # Safety
     ///
@@ -410,14 +410,14 @@ impl Object {
         if symbol.st_info & 0xf == STT_GNU_IFUNC {
             // SAFETY: such a symbol is a function that gives the address of the one to use, and the loader
             // has called it for others.
-            address = unsafe { arch::by_resolver(address) };
+            address = unsafe { arch::resolve_indirect(address) };
         }
         let is_data = symbol.st_info & 0xf == STT_OBJECT;
         Some(Symbol { address, is_data, size: symbol.st_size as usize })
     }
 
-    /// Whether it refers to a name that others define. Without reading its relocations, of which there may be many: its
-    /// hash table begins behind what it does not define.
+    /// Returns true if it refers to a name that other objects define. It reads no relocations, of which there may be
+    /// many: the hash table begins after the undefined names.
     pub fn refers_to(&self, name: &CStr) -> bool {
         if self.dynamic.symtab == 0 || self.dynamic.strtab == 0 || self.dynamic.gnu_hash == 0 {
             return false;
@@ -446,7 +446,8 @@ impl Object {
             };
             for relocation in relocations {
                 let (symbol, kind) = ((relocation.r_info >> 32) as usize, relocation.r_info as u32);
-                let Some(kept) = arch::kept_by(kind).filter(|_| symbol != 0 && relocation.r_addend == 0)
+                let Some(kept) =
+                    arch::relocation_of(kind).filter(|_| symbol != 0 && relocation.r_addend == 0)
                 else {
                     continue;
                 };
@@ -460,7 +461,7 @@ impl Object {
     }
 }
 
-/// Whether the Bloom filter of a hash table lets a name of a hash through. Most names end here.
+/// Returns true if the Bloom filter of a hash table may contain a hash. Most names end here.
 ///
 /// # Safety
 ///
@@ -481,7 +482,7 @@ unsafe fn may_have(table: usize, wanted: u32) -> bool {
 impl Dynamic {
     /// # Safety
     ///
-    /// A loaded object's dynamic section lies at `start`, and the object in `range`, where that is known.
+    /// A loaded object's dynamic section is at `start`, and the object in `range` if that is known.
     #[unsafe(link_section = ".text.startup")]
     unsafe fn read(start: usize, base: usize, range: Range<usize>) -> Self {
         let mut dynamic = Dynamic { start, ..Dynamic::default() };
@@ -522,14 +523,14 @@ impl Dynamic {
 
 /// # Safety
 ///
-/// So many program headers lie there, for as long as they are used.
+/// `count` program headers are there for as long as they are used.
 unsafe fn program_headers<'a>((start, count): (*const Elf64_Phdr, usize)) -> &'a [Elf64_Phdr] {
     // SAFETY: as promised.
     if count == 0 { &[] } else { unsafe { core::slice::from_raw_parts(start, count) } }
 }
 
-/// Whether a text is this one. Byte by byte, so that no compiler makes a call of strlen or memcmp of it: see
-/// `resolve::loader`.
+/// Returns true if a text is this one. It compares byte by byte, so that the compiler cannot turn it into a call of
+/// strlen or memcmp: see `resolve::loader`.
 ///
 /// # Safety
 ///
@@ -543,21 +544,29 @@ pub unsafe fn is_text(text: *const c_char, wanted: &CStr) -> bool {
 
 /// The hash of a name in DT_GNU_HASH.
 pub const fn gnu_hash(name: &[u8]) -> u32 {
-    let (mut hash, mut index) = (5381u32, 0);
+    let (mut hash, mut index) = (GNU_HASH_OF_NOTHING, 0);
     while index < name.len() {
-        hash = hash.wrapping_mul(33).wrapping_add(name[index] as u32);
+        hash = gnu_hash_on(hash, name[index]);
         index += 1;
     }
     hash
+}
+
+/// The hash of an empty name.
+pub const GNU_HASH_OF_NOTHING: u32 = 5381;
+
+/// Returns the hash of a name that has one more byte.
+pub const fn gnu_hash_on(hash: u32, byte: u8) -> u32 {
+    hash.wrapping_mul(33).wrapping_add(byte as u32)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// As the loader of Ubuntu 16.04 lies in memory, whose hole the next library may fill.
+    /// The loader of Ubuntu 16.04 lies in memory like this; the next library may fill its gap.
     #[test]
-    fn what_lies_between_the_segments_of_an_object_is_not_its_own() {
+    fn gaps_between_the_segments_of_an_object_are_not_its_own() {
         const BASE: usize = 0x7000_0000_0000;
         // SAFETY: all zeros are a program header, and what describes an object.
         let (header, mut info) = unsafe { core::mem::zeroed::<(Elf64_Phdr, dl_phdr_info)>() };

@@ -13,11 +13,11 @@ use cupeer_spec::trust::{self, Ownership};
 
 #[derive(Clone, Copy)]
 pub struct FileInfo {
-    /// What file it is: device and inode.
+    /// Identity of the file: device and inode.
     pub identity: (u64, u64),
     pub size: u64,
-    /// Whose it is.
-    pub found: Ownership,
+    /// Owner, mode, and number of names.
+    pub ownership: Ownership,
 }
 
 fn about(ask: impl FnOnce(*mut libc::stat) -> c_int) -> Option<FileInfo> {
@@ -30,29 +30,29 @@ fn about(ask: impl FnOnce(*mut libc::stat) -> c_int) -> Option<FileInfo> {
     Some(FileInfo {
         identity: (about.st_dev, about.st_ino),
         size: about.st_size as u64,
-        found: Ownership { owner: about.st_uid, mode: about.st_mode, names: about.st_nlink as _ },
+        ownership: Ownership { owner: about.st_uid, mode: about.st_mode, names: about.st_nlink as _ },
     })
 }
 
 impl FileInfo {
-    /// What is under a descriptor.
+    /// Reads the information about a descriptor.
     pub fn of(file: c_int) -> Option<FileInfo> {
         // SAFETY: the pointer is that of a stat.
         about(|about| unsafe { libc::fstat(file, about) })
     }
 
-    /// What is at a path.
+    /// Reads the information about a path.
     pub fn at(path: &CStr, flags: c_int) -> Option<FileInfo> {
         // SAFETY: the path ends in NUL, and the pointer is that of a stat.
         about(|about| unsafe { libc::fstatat(libc::AT_FDCWD, path.as_ptr(), about, flags) })
     }
 
     fn is_plain(&self) -> bool {
-        self.found.mode & libc::S_IFMT == libc::S_IFREG
+        self.ownership.mode & libc::S_IFMT == libc::S_IFREG
     }
 }
 
-/// What file a descriptor is: device and inode.
+/// Returns the identity of the file of a descriptor: device and inode.
 pub fn identity(file: c_int) -> Option<(u64, u64)> {
     FileInfo::of(file).map(|about| about.identity)
 }
@@ -64,17 +64,17 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Makes a file that was not there.
+    /// Creates a file that does not exist.
     pub fn create(path: &CStr, mode: libc::mode_t) -> Result<Opened, c_int> {
         Opened::open_with(path, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW, mode)
     }
 
-    /// Makes a file that has no name in a directory yet, and can be given one by linking its descriptor.
+    /// Creates a file without a name in a directory. It can be given one by linking its descriptor.
     pub fn create_unnamed(directory: &CStr, mode: libc::mode_t) -> Result<Opened, c_int> {
         Opened::open_with(directory, libc::O_RDWR | libc::O_TMPFILE, mode)
     }
 
-    /// Makes a file in memory, where a file system has none without a name. It gets none.
+    /// Creates a file in memory, for file systems without unnamed files. It never gets a name.
     pub fn create_in_memory() -> Result<Opened, c_int> {
         Opened::raised(|| {
             // By the number of the call, because glibc has a function for it only since 2.27.
@@ -83,12 +83,12 @@ impl Opened {
         })
     }
 
-    /// Opens a file that is there; `access` is how.
+    /// Opens an existing file with the flags `access`.
     pub fn open(path: &CStr, access: c_int) -> Result<Opened, c_int> {
         Opened::open_with(path, access | libc::O_NOFOLLOW, 0)
     }
 
-    /// The same of a path that the user or the launcher has named.
+    /// Opens a file by a path of the user or the launcher, which may be a link.
     pub fn behind_link(path: &CStr, access: c_int) -> Result<Opened, c_int> {
         Opened::open_with(path, access, 0)
     }
@@ -99,7 +99,7 @@ impl Opened {
         Opened::raised(|| {
             // SAFETY: the path ends in NUL.
             let low = unsafe { libc::open(path.as_ptr(), flags & !made, libc::c_uint::from(mode)) };
-            // What is made is made once.
+            // The file is created only once.
             made = libc::O_CREAT | libc::O_EXCL;
             low
         })
@@ -119,8 +119,8 @@ impl Opened {
             }
             let high = descriptors::duplicate_high(low);
             if high < 0 {
-                // As low as it is, it does; but what the program writes to a standard stream that it has closed must not come
-                // here.
+                // A low descriptor will do, except a standard stream: what the program writes to a stream that it
+                // closed must not come here.
                 return if low > libc::STDERR_FILENO { Ok(opened) } else { Err(libc::EMFILE) };
             }
             let moved = Opened { descriptor: high, about };
@@ -135,17 +135,17 @@ impl Opened {
         self.about
     }
 
-    /// The descriptor, for a call that is made at once.
+    /// Returns the descriptor, for a call that is made at once.
     pub fn descriptor(&self) -> c_int {
         self.descriptor
     }
 
-    /// Whether it is still under our descriptor.
+    /// Returns true if our descriptor still refers to the file.
     fn is_unchanged(&self) -> bool {
         identity(self.descriptor) == Some(self.about.identity)
     }
 
-    /// The descriptor, for good.
+    /// Returns the descriptor, and never closes it.
     pub fn keep(self) -> c_int {
         let descriptor = self.descriptor;
         core::mem::forget(self);
@@ -167,8 +167,8 @@ impl Drop for Opened {
     }
 }
 
-/// Maps bytes of a file, shared, where these are bytes of this file; in place of what lies at an address, where that is not
-/// null. [`libc::ESTALE`] says that another one has come under the descriptor.
+/// Maps bytes of a file, shared, if the descriptor still refers to this file; at an address in place of its contents
+/// if that is not null. [`libc::ESTALE`] means that the descriptor refers to another file.
 pub fn map(
     place: *mut u8,
     descriptor: c_int,
@@ -178,7 +178,8 @@ pub fn map(
 ) -> Result<*mut u8, c_int> {
     let fixed = if place.is_null() { 0 } else { libc::MAP_FIXED };
     let mapped = pages::map(place.cast(), size, libc::MAP_SHARED | fixed, descriptor, at)?;
-    // Not before: what is mapped is what was there at that moment, and to touch what a file lacks is a SIGBUS.
+    // The checks must follow the mapping, which has the file of that moment. Touching bytes that the file lacks
+    // raises SIGBUS.
     let error = match FileInfo::of(descriptor) {
         Some(now) if now.identity != identity => libc::ESTALE,
         Some(now) if now.size < at + size as u64 => libc::EIO,
@@ -189,14 +190,15 @@ pub fn map(
         // SAFETY: mapped above with this size, and nobody else's yet.
         unsafe { libc::munmap(mapped.cast(), size) };
     } else {
-        // Others may still look at what was there: they find zeros.
+        // Other threads may still read the address: they find zeros.
         let _ = pages::map(place.cast(), size, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | fixed, -1, 0);
     }
     Err(error)
 }
 
-/// Opens the file of a log for adding to it, and makes it where it is not there. It is what the user has named, a link,
-/// a pipe or a terminal as well: only what somebody else may have put there is refused. Gives a low descriptor.
+/// Opens the file of a log for appending, and creates it if it does not exist. The user named it, so it may be a
+/// link, a pipe, or a terminal; only a file that another user may have put there is refused. Returns a low
+/// descriptor.
 pub fn for_log(path: &mut [u8]) -> Result<c_int, c_int> {
     let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK;
     // SAFETY: geteuid has no preconditions.
@@ -216,14 +218,14 @@ pub fn for_log(path: &mut [u8]) -> Result<c_int, c_int> {
             },
             Err(libc::ELOOP) => {
                 let link = FileInfo::at(path, libc::AT_SYMLINK_NOFOLLOW).ok_or(libc::ELOOP)?;
-                if !trust::may_follow(link.found, directory, user) {
+                if !trust::may_follow(link.ownership, directory, user) {
                     return Err(libc::ELOOP);
                 }
                 return open(flags | libc::O_CREAT);
             }
             other => other?,
         };
-        if FileInfo::of(file).is_some_and(|about| trust::may_append(about.found, directory, user)) {
+        if FileInfo::of(file).is_some_and(|about| trust::may_append(about.ownership, directory, user)) {
             return Ok(file);
         }
         // SAFETY: opened above.
@@ -233,15 +235,15 @@ pub fn for_log(path: &mut [u8]) -> Result<c_int, c_int> {
     Err(libc::EEXIST)
 }
 
-/// What is known of the directory around a path.
+/// Returns the owner and mode of the directory of a path.
 fn around(path: &mut [u8]) -> Option<Ownership> {
     let end = path.iter().position(|byte| *byte == 0)?;
     let Some(slash) = path[..end].iter().rposition(|byte| *byte == b'/') else {
-        return FileInfo::at(c".", 0).map(|about| about.found);
+        return FileInfo::at(c".", 0).map(|about| about.ownership);
     };
     // The path is long, and the stack may be small: it is cut for a moment, behind the slash.
     let first = core::mem::replace(&mut path[slash + 1], 0);
     let found = CStr::from_bytes_until_nul(path).ok().and_then(|path| FileInfo::at(path, 0));
     path[slash + 1] = first;
-    found.map(|about| about.found)
+    found.map(|about| about.ownership)
 }

@@ -7,7 +7,7 @@ use super::errno::errno;
 use core::ffi::{c_int, c_long, c_void};
 use core::ptr;
 
-/// Maps memory that can be read and written, at `place` where that is not null, of a file where `descriptor` is one.
+/// Maps readable and writable memory, at `place` if that is not null, and of a file if `descriptor` is one.
 pub fn map(
     place: *mut c_void,
     size: usize,
@@ -22,7 +22,7 @@ pub fn map(
     if mapped == -1 { Err(errno()) } else { Ok(mapped as *mut u8) }
 }
 
-/// New memory of this process's, all zero.
+/// Maps new memory of this process, all zero.
 pub fn new(size: usize, flags: c_int) -> Result<*mut u8, c_int> {
     map(ptr::null_mut(), size, flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
 }

@@ -33,7 +33,7 @@ functions! {
     13 _Unwind_SetIP,
 }
 
-/// Where each is; 0 before its first call.
+/// Address of each function; 0 before its first call.
 static FOUND: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];
 
 /// Finds a function at its first call.
@@ -52,7 +52,7 @@ extern "C" fn find(number: usize) -> usize {
     function
 }
 
-/// Stands for each where there is no libgcc_s: a panic cannot be caught then.
+/// Stands for each function if there is no libgcc_s: no panic can be caught then.
 extern "C" fn absent() -> ! {
     // SAFETY: abort has no preconditions.
     unsafe { libc::abort() }

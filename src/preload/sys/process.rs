@@ -4,15 +4,15 @@ use super::files;
 use core::ffi::c_long;
 use cupeer_spec::uuid;
 
-/// The process whose record this is: where our memory is our parent's, as in a child of vfork, we count as that one. Where
-/// the system does not tell, it is not.
+/// Returns the process that this recording belongs to: in a child of vfork, which shares our memory, that is its
+/// parent. If the system does not tell, it is this process.
 pub fn owner() -> u32 {
     // SAFETY: neither has preconditions.
     let (pid, parent) = unsafe { (libc::getpid() as u32, libc::getppid() as u32) };
     if shares_memory_with(parent) { parent } else { pid }
 }
 
-/// Whether another process has our memory. Where the system does not tell, the answer is no.
+/// Returns true if another process shares our memory. If the system does not tell, it is false.
 pub fn shares_memory_with(pid: u32) -> bool {
     const KCMP_VM: c_long = 1;
     // SAFETY: asks the kernel to compare two processes; no memory is involved.
@@ -21,10 +21,16 @@ pub fn shares_memory_with(pid: u32) -> bool {
     }
 }
 
-/// The boot id of the host; zero where it is not known.
+/// Returns the boot id of the host; zero if it is unknown.
 pub fn boot_id() -> [u8; 16] {
     let mut text = [0u8; 64];
     let length = files::read(c"/proc/sys/kernel/random/boot_id", &mut text).unwrap_or(0);
     let text = core::str::from_utf8(&text[..length]).unwrap_or_default();
     uuid::parse(text.trim_end()).unwrap_or_default()
+}
+
+/// Returns the id of this thread.
+pub fn tid() -> u32 {
+    // SAFETY: gettid has no preconditions.
+    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
 }

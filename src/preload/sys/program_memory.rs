@@ -11,26 +11,26 @@ use cupeer_stacks::Memory;
 
 /// The memory of this process.
 #[derive(Clone, Copy)]
-pub struct Own;
+pub struct OwnMemory;
 
-impl Memory for Own {
+impl Memory for OwnMemory {
     #[inline]
     fn copy(self, address: usize, place: &mut [u8]) -> usize {
         copy(address, place)
     }
 }
 
-/// Why the system refuses process_vm_readv, an errno, as filters of containers do; 0 where it does not.
+/// Error by which the system refuses process_vm_readv, as filters of containers do; 0 if it does not.
 static REFUSED: AtomicI32 = AtomicI32::new(0);
 
-/// Copies memory of the program, found out without the risk of a fault. Gives how many bytes could be read.
+/// Copies memory of the program without the risk of a fault. Returns the number of bytes that could be read.
 pub fn copy(address: usize, place: &mut [u8]) -> usize {
     let read = if REFUSED.load(Relaxed) == 0 { by_call(address, place) } else { by_file(address, place) };
     if let Ok(read @ 1..) = read {
         return read;
     }
-    // Not one byte where the range leaves the mapped memory in its first page; up to the end of that page it
-    // may be there.
+    // The call reads nothing if the first page of the range contains its end of mapped memory. Bytes up to the end of
+    // that page may exist.
     const PAGE: usize = 4096;
     let to_end = PAGE - address % PAGE;
     if to_end < place.len() { copy(address, &mut place[..to_end]) } else { 0 }
@@ -50,7 +50,7 @@ fn by_call(address: usize, place: &mut [u8]) -> Result<usize, c_int> {
     })
 }
 
-/// The same through a file, which costs three system calls. It is opened each time, because programs close descriptors
+/// Copies through a file, which costs three system calls. It is opened each time, because programs close descriptors
 /// that they do not know.
 fn by_file(address: usize, place: &mut [u8]) -> Result<usize, c_int> {
     // SAFETY: the path ends in NUL.
@@ -67,15 +67,15 @@ fn by_file(address: usize, place: &mut [u8]) -> Result<usize, c_int> {
     }
 }
 
-/// Copies pieces of memory, one behind the other, in one system call, which costs hardly more for many than for one: they
-/// are what it writes, and the place is what it writes to. Gives how many bytes could be read before one that is not
-/// there; `None` where the system refuses that.
+/// Copies pieces of memory into one buffer, in one system call, which costs little more for many pieces than for one:
+/// the call writes from the pieces to the buffer. Returns the number of bytes before the first piece that does not
+/// exist; `None` if the system refuses the call.
 pub fn gather(pieces: &[libc::iovec], place: &mut [MaybeUninit<u8>]) -> Option<usize> {
     static IS_REFUSED: AtomicBool = AtomicBool::new(false);
     if IS_REFUSED.load(Relaxed) {
         return None;
     }
-    // It would complain of what it takes for freed, or for never written.
+    // valgrind would report reads of memory that it believes freed or uninitialized.
     if valgrind::is_here() {
         return Some(0);
     }
@@ -102,7 +102,7 @@ pub fn gather(pieces: &[libc::iovec], place: &mut [MaybeUninit<u8>]) -> Option<u
     })
 }
 
-/// Why no memory of the program can be read, where that is so: what process_vm_readv answers, and what /proc/self/mem.
+/// Returns the errors of process_vm_readv and of /proc/self/mem if no memory of the program can be read.
 pub fn refusal() -> Option<(c_int, c_int)> {
     static THERE: u8 = 1;
     let (address, mut byte) = (ptr::from_ref(&THERE) as usize, [0]);
@@ -112,7 +112,7 @@ pub fn refusal() -> Option<(c_int, c_int)> {
     Some((REFUSED.load(Relaxed), by_file(address, &mut byte).err().unwrap_or(0)))
 }
 
-/// Whether memory of the program can be read, found out without the risk of a fault.
+/// Returns true if memory of the program can be read, without the risk of a fault.
 pub fn is_readable<T>(pointer: *const T, count: usize) -> bool {
     let mut scratch = [0u8; 1024];
     let size = count.saturating_mul(size_of::<T>());
@@ -132,7 +132,7 @@ pub fn is_mapped(address: u64) -> bool {
     }
 }
 
-/// A copy of a value of the program. `None` where it cannot be read.
+/// Copies a value of the program. `None` if it cannot be read.
 pub fn copy_value<T: Value>(pointer: *const T) -> Option<T> {
     let mut value = MaybeUninit::<T>::uninit();
     // SAFETY: the bytes are the value's own; what is written there is read by nobody before it is whole.
@@ -145,7 +145,7 @@ pub fn copy_value<T: Value>(pointer: *const T) -> Option<T> {
     is_whole.then(|| unsafe { value.assume_init() })
 }
 
-/// A copy of a text of the program, as much of it as is printed. `None` where it cannot be read.
+/// Copies a text of the program, as much of it as is printed. `None` if it cannot be read.
 pub fn copy_text(text: *const c_char) -> Option<[c_char; MOST_TEXT + 2]> {
     let mut bytes = [0u8; MOST_TEXT + 2];
     if text.is_null() || copy(text as usize, &mut bytes[..=MOST_TEXT]) == 0 {

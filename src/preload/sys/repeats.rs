@@ -17,43 +17,43 @@ use core::sync::atomic::{
 /// Calls of one function and result from one place.
 #[repr(C)]
 pub struct Kind {
-    /// A hash of what they have in common; 0 where there is none.
+    /// Hash of their common properties; 0 if the entry is free.
     pub key: u64,
-    /// What tells the part of the record to which the last stack was written, and its height.
+    /// Identity and height of the part of the recording to which the last stack was written.
     pub part: u64,
-    /// How many there were.
+    /// Number of calls.
     pub count: u64,
-    /// How often it was met, halved each time that another one needed room.
+    /// Number of recent calls, halved each time that another entry needed space.
     pub heat: u64,
 }
 
 /// Calls that fail in the same way, which are one event of the record.
 #[repr(C)]
 pub struct Run {
-    /// A hash of what they have in common; 0 where there is none.
+    /// Hash of their common properties; 0 if the entry is free.
     pub key: u64,
-    /// Where their event lies, once they have one, and its number.
+    /// Address and number of their event, once they have one.
     pub place: usize,
     pub number: u64,
-    /// The record that it lies in.
+    /// The recording that it is in.
     pub epoch: u64,
-    /// What was known of the world when one of them was last judged.
+    /// State of the rules' facts when one of them was last judged.
     pub world: u64,
-    /// When one is to be judged again, on the clock of the record.
+    /// Time of the next judgment, on the clock of the recording.
     pub due: u64,
-    /// How many there were.
+    /// Number of calls.
     pub count: u64,
     pub result: i32,
-    /// How often it was met, as above.
+    /// Number of recent calls, as above.
     pub heat: u32,
     /// The arguments of the one that is in flight.
     pub args: [u8; 64],
 }
 
-/// Both, of a thread: in sets, in each of which anything with the same low bits of its hash may stand.
+/// Repeated calls of a thread, in sets: an entry may be anywhere in the set of its hash.
 #[repr(C)]
 pub struct Repeats {
-    /// How often an entry was replaced.
+    /// Number of times that an entry was replaced.
     pub turn: u64,
     pub kinds: [[Kind; WAYS]; SETS],
     pub runs: [[Run; WAYS]; SETS],
@@ -62,19 +62,20 @@ pub struct Repeats {
 pub const SETS: usize = 4;
 pub const WAYS: usize = 4;
 
-/// The most threads that remember at once; others do without.
+/// Limit of threads that remember repeats at once.
 const THREADS: usize = 4096;
 
-/// What a thread has, and the thread's number.
-struct Shelf {
+/// The repeats of a thread, and the thread's number.
+struct ThreadRepeats {
     owner: AtomicU32,
     repeats: AtomicPtr<Repeats>,
 }
 
-static SHELVES: [Shelf; THREADS] =
-    [const { Shelf { owner: AtomicU32::new(0), repeats: AtomicPtr::new(ptr::null_mut()) } }; THREADS];
+static ALL: [ThreadRepeats; THREADS] =
+    [const { ThreadRepeats { owner: AtomicU32::new(0), repeats: AtomicPtr::new(ptr::null_mut()) } }; THREADS];
 
-/// What this thread has; `None` where there is no more for anybody. Nothing of a thread that is gone is left in it.
+/// Returns the repeats of this thread; `None` if the process has no more. Nothing of a thread that ended is left in
+/// them.
 pub fn of(thread: *mut Thread) -> Option<&'static mut Repeats> {
     // SAFETY: only this thread and its signal handlers use the block, and what it points to is this thread's, and never unmapped.
     unsafe {
@@ -85,11 +86,11 @@ pub fn of(thread: *mut Thread) -> Option<&'static mut Repeats> {
     }
 }
 
-/// Takes what nobody has, or who has it is gone.
+/// Takes repeats that no running thread has.
 #[cold]
 #[inline(never)]
 fn take() -> Option<*mut Repeats> {
-    /// How many are looked at for one whose thread is gone.
+    /// Number of shelves that are searched for one whose thread ended.
     const LOOKS: usize = 16;
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     static START: AtomicUsize = AtomicUsize::new(0);
@@ -101,28 +102,28 @@ fn take() -> Option<*mut Repeats> {
     let count = COUNT.load(Relaxed).min(THREADS);
     let start = START.fetch_add(LOOKS, Relaxed);
     for i in 0..count.min(LOOKS) {
-        let shelf = &SHELVES[start.wrapping_add(i) % count];
-        let (old, repeats) = (shelf.owner.load(Relaxed), shelf.repeats.load(Acquire));
+        let place = &ALL[start.wrapping_add(i) % count];
+        let (old, repeats) = (place.owner.load(Relaxed), place.repeats.load(Acquire));
         let is_free = !repeats.is_null() && is_gone(old);
-        if is_free && shelf.owner.compare_exchange(old, own, AcqRel, Relaxed).is_ok() {
+        if is_free && place.owner.compare_exchange(old, own, AcqRel, Relaxed).is_ok() {
             // SAFETY: taken above; all zero is one.
             unsafe { ptr::write_bytes(repeats, 0, 1) };
             return Some(repeats);
         }
     }
-    let shelf = SHELVES
-        .get(COUNT.fetch_update(Relaxed, Relaxed, |count| (count < THREADS).then_some(count + 1)).ok()?)?;
+    let place =
+        ALL.get(COUNT.fetch_update(Relaxed, Relaxed, |count| (count < THREADS).then_some(count + 1)).ok()?)?;
     let repeats = pages::new(size_of::<Repeats>(), 0).ok()?.cast::<Repeats>();
-    shelf.owner.store(own, Relaxed);
-    shelf.repeats.store(repeats, Release);
+    place.owner.store(own, Relaxed);
+    place.repeats.store(repeats, Release);
     Some(repeats)
 }
 
-/// What has room where something else may stand.
+/// An entry that another one may replace.
 pub trait Entry {
     fn key(&self) -> u64;
 
-    /// Halves how often it was met, and gives that.
+    /// Halves its number of recent calls, and returns that.
     fn cool(&mut self) -> u64;
 }
 
@@ -146,19 +147,19 @@ impl Entry for Run {
     }
 }
 
-/// The set of a hash.
+/// Returns the set of a hash.
 #[inline(always)]
 pub fn set<T>(sets: &mut [[T; WAYS]; SETS], key: u64) -> &mut [T; WAYS] {
     &mut sets[key as usize % SETS]
 }
 
-/// The entry of a hash.
+/// Returns the entry of a hash.
 #[inline(always)]
 pub fn find<T: Entry>(sets: &mut [[T; WAYS]; SETS], key: u64) -> Option<&mut T> {
     set(sets, key).iter_mut().find(|entry| entry.key() == key)
 }
 
-/// The one in its set to give up for another: what stays hot is kept, and what was once hot is not for ever.
+/// Returns the entry of a set to replace: entries that stay in use are kept, and others cool down.
 pub fn coldest<T: Entry>(sets: &mut [[T; WAYS]; SETS], key: u64) -> &mut T {
     let set = set(sets, key);
     let heats = set.each_mut().map(|entry| if entry.key() == 0 { 0 } else { 1 + entry.cool() });

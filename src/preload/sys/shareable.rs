@@ -19,11 +19,11 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use cupeer_spec::record::live::mix;
 use cupeer_spec::value::Shareable;
 
-/// The number of an open file description that was found in a call, so that it is looked for once.
+/// Number of an open file description that was found in a call, so that it is read once.
 #[derive(Default)]
 pub struct Known(Cell<Option<u64>>);
 
-/// A handle that the program passes, by its type. `None` where it cannot be read.
+/// Returns a handle that the program passes, by its type. `None` if it cannot be read.
 pub fn taken(handle: *mut c_void, kind: i32, known: &Known) -> Option<Shareable> {
     match kind {
         // The descriptor is passed in place of the pointer.
@@ -36,7 +36,7 @@ pub fn taken(handle: *mut c_void, kind: i32, known: &Known) -> Option<Shareable>
     }
 }
 
-/// A handle that the driver has given, by its type.
+/// Returns a handle that the driver returned, by its type.
 ///
 /// # Safety
 ///
@@ -76,7 +76,7 @@ impl Known {
     }
 }
 
-/// Gives the open file description behind a descriptor a number, and gives that; 0 where it cannot have one.
+/// Gives the open file description of a descriptor a number. Returns the number; 0 if it cannot have one.
 fn numbered(fd: c_int) -> u64 {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     // SAFETY: gettid has no preconditions.
@@ -90,7 +90,7 @@ fn numbered(fd: c_int) -> u64 {
     if unsafe { libc::fcntl(fd, libc::F_OFD_SETLK, &raw const lock) } == 0 { number } else { 0 }
 }
 
-/// The number of the open file description behind a descriptor; 0 where it has none, or that cannot be seen.
+/// Returns the number of the open file description of a descriptor; 0 if it has none, or it cannot be read.
 fn number(fd: c_int) -> u64 {
     let path = Short::<64>::new(format_args!("/proc/thread-self/fdinfo/{fd}\0"));
     let mut bytes = [0u8; 1024];
@@ -98,7 +98,8 @@ fn number(fd: c_int) -> u64 {
     in_info(&bytes[..read.map_or(0, |read| read.unwrap_or(0))])
 }
 
-/// The number in what the system says of a descriptor: `lock:\t1: OFDLCK ADVISORY  READ -1 00:06:174 START END`.
+/// Returns the number in the information about a descriptor: `lock:\t1: OFDLCK ADVISORY  READ -1 00:06:174 START
+/// END`.
 fn in_info(info: &[u8]) -> u64 {
     let text = core::str::from_utf8(info).unwrap_or_default();
     let locks = text.lines().filter(|line| line.starts_with("lock:") && line.contains("OFDLCK"));
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_descriptor_has_none() {
+    fn invalid_descriptors_have_no_number() {
         assert_eq!((number(-1), number(987_654), numbered(987_654)), (0, 0, 0));
         let known = Known::default();
         assert!(taken((-1isize) as *mut c_void, 1, &known) == Some(Shareable::Descriptor(-1, 0)));

@@ -4,9 +4,9 @@
 use core::ffi::c_int;
 use core::ptr;
 
-/// The signals of the kernel, a bit each, but for those by which the C library cancels threads and changes their user, and
-/// for those that work may raise by itself: who handles these, as a sandbox does with forbidden system calls, does so now,
-/// because the system ends a process in which one of them waits.
+/// The signals to block, a bit each. It leaves out those by which the C library cancels threads and changes their
+/// user, and those that work may raise itself: a handler for them, such as that of a sandbox for forbidden system
+/// calls, must run at once, because the system ends a process that blocks them.
 const HELD: u64 = {
     let of_work = bit(libc::SIGSEGV) | bit(libc::SIGBUS) | bit(libc::SIGFPE) | bit(libc::SIGILL);
     !(bit(32) | bit(33) | of_work | bit(libc::SIGTRAP) | bit(libc::SIGSYS))
@@ -17,7 +17,7 @@ pub const fn bit(signal: c_int) -> u64 {
     1 << (signal - 1)
 }
 
-/// The signals that were held back before; lets go of the others when dropped, also where work of ours has panicked.
+/// The signals that were blocked before; restores them when dropped, also if our work panicked.
 struct HeldBack(u64);
 
 impl Drop for HeldBack {
@@ -26,7 +26,8 @@ impl Drop for HeldBack {
     }
 }
 
-/// By the system call itself: the C library's sets are sixteen times as large, and the stack may be small.
+/// Changes the signal mask by a direct system call: the C library's sets are sixteen times as large, and the stack
+/// may be small. Returns the mask before.
 pub fn change_mask(how: c_int, mask: u64) -> u64 {
     let mut before = 0;
     // SAFETY: both are as long as is said, and the second is writable.
@@ -36,13 +37,13 @@ pub fn change_mask(how: c_int, mask: u64) -> u64 {
     before
 }
 
-/// Does something while signals wait. Two system calls: not for what every call does.
+/// Does something while signals are blocked. It costs two system calls, too much for each call.
 pub fn held_back<T>(work: impl FnOnce() -> T) -> T {
     let _before = HeldBack(change_mask(libc::SIG_BLOCK, HELD));
     work()
 }
 
-/// Whether a height may be on the stack that this thread's signal handlers have for themselves.
+/// Returns true if a height may be on the alternate stack of this thread's signal handlers.
 pub fn is_on_signal_stack(height: usize) -> bool {
     // SAFETY: all-zero bytes are a stack_t, and the call writes to a variable of ours.
     unsafe {

@@ -8,13 +8,13 @@ use super::arch::{self, BEHIND_DESCRIPTION, thread, thread_description};
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// The first thread's block, and where its stack begins, which is its end.
+/// The block of the first thread, and the end of its stack.
 #[unsafe(link_section = ".data.start")]
 static FIRST: AtomicUsize = AtomicUsize::new(0);
 #[unsafe(link_section = ".data.start")]
 static END: AtomicUsize = AtomicUsize::new(0);
 
-/// Learns where the first thread's stack is: `place` is the address of the loader's `__libc_stack_end`. Called by our
+/// Finds the first thread's stack: `place` is the address of the loader's `__libc_stack_end`. Called by our
 /// constructor, in that thread.
 pub fn find(place: usize) {
     if place != 0 {
@@ -24,26 +24,26 @@ pub fn find(place: usize) {
     }
 }
 
-/// What lies above an address on this thread's own stack, up to its end: it is there for as long as the thread runs. Empty
-/// where the thread runs on another one.
+/// Returns the addresses from a height to the end of this thread's own stack, which exist for as long as the thread
+/// runs. Empty on another stack.
 pub fn above(height: usize) -> Range<usize> {
     let own = own();
     if own.contains(&height) { height..own.end } else { 0..0 }
 }
 
-/// How much is left of this thread's own stack below an address on it; 0 on another one.
+/// Returns the free bytes of this thread's own stack below a height; 0 on another stack.
 pub fn below(height: usize) -> usize {
     let own = own();
     if own.contains(&height) { height - own.start } else { 0 }
 }
 
-/// The addresses of this thread's own stack; empty where they are not known.
+/// Returns the addresses of this thread's own stack; empty if they are unknown.
 fn own() -> Range<usize> {
     let thread = thread();
     // SAFETY: only this thread and its signal handlers use the block; a signal handler of the thread finds out the same.
     unsafe {
         if (*thread).stack.1 == 0 {
-            (*thread).stack = look().map_or((1, 1), |own| (own.start, own.end));
+            (*thread).stack = find_own().map_or((1, 1), |own| (own.start, own.end));
         }
         (*thread).stack.0..(*thread).stack.1
     }
@@ -51,15 +51,15 @@ fn own() -> Range<usize> {
 
 #[cold]
 #[inline(never)]
-fn look() -> Option<Range<usize>> {
+fn find_own() -> Option<Range<usize>> {
     if thread() as usize == FIRST.load(Relaxed) {
         return first();
     }
     /// No C library describes a thread in less.
     const DESCRIPTION: usize = 2048;
-    /// No pointer is one, but where valgrind hands out addresses.
+    /// No pointer is so small, except under valgrind.
     const SIZES: Range<usize> = 4096..1 << 36;
-    /// No small number, such as a thread's, is an address.
+    /// Smaller numbers, such as that of a thread, are not addresses.
     const LOWEST: usize = 1 << 22;
     let description = thread_description();
     // SAFETY: so much of libc's description of this thread lies there, for as long as it runs. Others may write to some of
@@ -75,9 +75,10 @@ fn look() -> Option<Range<usize>> {
     })
 }
 
-/// The first thread's stack grows down to a limit, of which what stands above its end is a part.
+/// Returns the addresses of the first thread's stack, which grows down to a limit. The limit includes the bytes above
+/// its end.
 fn first() -> Option<Range<usize>> {
-    /// The kernel keeps more free below.
+    /// The kernel keeps more free below it.
     const MOST: usize = 8 << 20;
     let end = END.load(Relaxed);
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

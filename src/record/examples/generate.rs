@@ -24,13 +24,7 @@ fn main() -> io::Result<()> {
     let counts = &arguments[..arguments.len() - usize::from(is_uneven)];
     let streams = counts.get(3).map_or(Ok(1), number)?.max(1) as u32;
     let hosts = counts.get(4).map_or(Ok(1), number)?.max(1);
-    let mut drawn = 1u64;
-    let mut draw = |most: u64| {
-        drawn ^= drawn << 13;
-        drawn ^= drawn >> 7;
-        drawn ^= drawn << 17;
-        drawn % most
-    };
+    let mut random = Random(1);
     let dir = Path::new(dir);
     for process in 0..processes {
         let host = process * hosts / processes;
@@ -49,27 +43,50 @@ fn main() -> io::Result<()> {
         writer.text("host", &name)?;
         writer.variable("RANK", &process.to_string())?;
         let streams: Vec<u32> = (0..streams).map(|i| writer.stream(100 + i)).collect::<io::Result<_>>()?;
-        let mut open = writer::call(FnId::cuIpcOpenMemHandle_v2, 0, 0);
-        // The documentation requires this value.
-        writer::set(&mut open, "Flags", &1u32.to_le_bytes());
-        let mut close = writer::call(FnId::cuIpcCloseMemHandle, 0, 0);
-        for i in 0..events / processes {
-            let call = if i % 2 == 0 { &mut open } else { &mut close };
-            let address = 0x7f00_0000_0000 + ((i / 2 % 1000) << 21);
-            writer::set(call, if i % 2 == 0 { "pdptr" } else { "dptr" }, &address.to_le_bytes());
-            (call.start, call.end) = (first + 1000 * i, first + 1000 * i + 700);
-            if is_uneven {
-                (call.start, call.end) = (call.start + draw(400), call.end - draw(300));
-                call.caller = 0x55_0000 + 16 * draw(40);
-                let mut handle = [0; 16];
-                handle[..8].copy_from_slice(&(1 + draw(2000)).to_le_bytes());
-                if i % 2 == 0 {
-                    writer::set(call, "handle", &handle);
-                }
-            }
-            writer.call(streams[(i / 2 % streams.len() as u64) as usize], call)?;
-        }
+        calls(&mut writer, &streams, (first, events / processes), is_uneven.then_some(&mut random))?;
         writer.finish()?;
+    }
+    Ok(())
+}
+
+/// Numbers that look random.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
+
+/// Writes the calls of a process, from the time `first` on. They differ if there are random numbers.
+fn calls(
+    writer: &mut Writer,
+    streams: &[u32],
+    (first, count): (u64, u64),
+    mut random: Option<&mut Random>,
+) -> io::Result<()> {
+    let mut open = writer::call(FnId::cuIpcOpenMemHandle_v2, 0, 0);
+    // The documentation requires this value.
+    writer::set(&mut open, "Flags", &1u32.to_le_bytes());
+    let mut close = writer::call(FnId::cuIpcCloseMemHandle, 0, 0);
+    for i in 0..count {
+        let call = if i % 2 == 0 { &mut open } else { &mut close };
+        let address = 0x7f00_0000_0000 + ((i / 2 % 1000) << 21);
+        writer::set(call, if i % 2 == 0 { "pdptr" } else { "dptr" }, &address.to_le_bytes());
+        (call.start, call.end) = (first + 1000 * i, first + 1000 * i + 700);
+        if let Some(random) = &mut random {
+            (call.start, call.end) = (call.start + random.below(400), call.end - random.below(300));
+            call.caller = 0x55_0000 + 16 * random.below(40);
+            let mut handle = [0; 16];
+            handle[..8].copy_from_slice(&(1 + random.below(2000)).to_le_bytes());
+            if i % 2 == 0 {
+                writer::set(call, "handle", &handle);
+            }
+        }
+        writer.call(streams[(i / 2 % streams.len() as u64) as usize], call)?;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! The items of details, as bytes.
 
-use crate::event::{Content, Details, Left};
+use crate::event::{Content, Details, MemoryLeft};
 use crate::finding::{Finding, Object};
 use cupeer_spec::record;
 use cupeer_spec::record::slot::detail;
@@ -10,61 +10,11 @@ use cupeer_spec::record::slot::finding::NO_ARGUMENT;
 pub fn items(details: &Details) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut add = |tag, argument, body: &[u8]| bytes.extend(item(tag, argument, body));
-    if !details.frames.is_empty() {
-        let frames: Vec<u8> = details.frames.iter().flat_map(|frame| frame.to_le_bytes()).collect();
-        add(detail::FRAMES, 0, &frames);
-    }
-    if !details.python.is_empty() {
-        let lines: Vec<u8> = details.python.iter().flat_map(|line| line.bytes()).collect();
-        add(detail::PYTHON, 0, &lines);
-    }
+    let bodies = bodies(details);
+    bodies.iter().filter(|(_, body)| !body.is_empty()).for_each(|(tag, body)| add(*tag, 0, body));
     details.elements.iter().for_each(|(argument, body)| add(detail::ELEMENTS, *argument, body));
     details.texts.iter().for_each(|(argument, body)| add(detail::TEXT, *argument, body));
-    if !details.arguments.is_empty() {
-        add(detail::ARGUMENTS, 0, &details.arguments);
-    }
-    if let Some((address, size)) = details.memory {
-        add(detail::MEMORY, 0, &[address.to_le_bytes(), size.to_le_bytes()].concat());
-    }
-    if details.devices != (None, None) {
-        let device = |device: Option<i32>| device.unwrap_or(-1).to_le_bytes();
-        add(detail::DEVICES, 0, &[device(details.devices.0), device(details.devices.1)].concat());
-    }
-    if let Some(context) = details.context {
-        add(detail::CONTEXT, 0, &context.to_le_bytes());
-    }
-    if let Some((context, device)) = details.owner {
-        add(detail::OWNER, 0, &[context.to_le_bytes(), i64::from(device).to_le_bytes()].concat());
-    }
-    if let Some(current) = details.current {
-        add(detail::CURRENT, 0, &current.to_le_bytes());
-    }
-    if !details.ranges.is_empty() {
-        let words: Vec<u8> = details
-            .ranges
-            .iter()
-            .flat_map(|(at, how)| [at.to_le_bytes(), how.to_le_bytes()])
-            .flatten()
-            .collect();
-        add(detail::RANGES, 0, &words);
-    }
-    if !details.nodes.is_empty() {
-        add(detail::NODES, 0, &details.nodes);
-    }
-    if let Some(contexts) = details.contexts {
-        add(detail::CONTEXTS, 0, &contexts.to_le_bytes());
-    }
-    if let Some(Content { hash, device, is_constant }) = details.content {
-        let rest = [device.to_le_bytes(), i32::from(is_constant).to_le_bytes()].concat();
-        add(detail::CONTENT, 0, &[&hash.to_le_bytes()[..], &rest].concat());
-    }
-    if let Some(Left { device, free, total, counted_bytes, counted }) = details.left {
-        let words = [device as u64, free, total, counted_bytes, counted].map(u64::to_le_bytes);
-        add(detail::LEFT, 0, words.as_flattened());
-    }
-    if let Some(message) = &details.message {
-        add(detail::MESSAGE, 0, message);
-    }
+    details.message.iter().for_each(|message| add(detail::MESSAGE, 0, message));
     for finding in &details.findings {
         add(detail::FINDING, 0, &of_finding(finding));
         finding.objects.iter().for_each(|object| add(detail::OBJECT, 0, &of_object(object)));
@@ -73,6 +23,39 @@ pub fn items(details: &Details) -> Vec<u8> {
         add(detail::HIT, 0, &[record::bytes(&hit.what), hit.rule.as_bytes()].concat());
     }
     bytes
+}
+
+/// Returns the bytes of the items that a call has one of. Those of an item that it has not are empty.
+fn bodies(details: &Details) -> [(u8, Vec<u8>); 13] {
+    let words = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+    let pair = |(low, high): (i32, i32)| u64::from(low as u32) | u64::from(high as u32) << 32;
+    let devices = Some(details.devices).filter(|devices| *devices != (None, None));
+    let devices = devices.map(|(current, peer)| pair((current.unwrap_or(-1), peer.unwrap_or(-1))));
+    let owner = details.owner.map(|(context, device)| [context, device as u64]);
+    let ranges: Vec<[u64; 2]> = details.ranges.iter().copied().map(Into::into).collect();
+    let content = details.content.map(|content| {
+        let Content { hash, device, is_constant } = content;
+        [hash, pair((device, is_constant.into()))]
+    });
+    let left = details.left.map(|left| {
+        let MemoryLeft { device, free, total, counted_bytes, counted } = left;
+        [device as u64, free, total, counted_bytes, counted]
+    });
+    [
+        (detail::FRAMES, words(&details.frames)),
+        (detail::PYTHON, details.python.iter().flat_map(|line| line.bytes()).collect()),
+        (detail::ARGUMENTS, details.arguments.clone()),
+        (detail::MEMORY, words(details.memory.map(<[u64; 2]>::from).as_slice().as_flattened())),
+        (detail::DEVICES, words(devices.as_slice())),
+        (detail::CONTEXT, words(details.context.as_slice())),
+        (detail::OWNER, words(owner.as_slice().as_flattened())),
+        (detail::CURRENT, words(details.current.as_slice())),
+        (detail::RANGES, words(ranges.as_flattened())),
+        (detail::NODES, details.nodes.clone()),
+        (detail::CONTEXTS, words(details.contexts.as_slice())),
+        (detail::CONTENT, words(content.as_slice().as_flattened())),
+        (detail::LEFT, words(left.as_slice().as_flattened())),
+    ]
 }
 
 /// Returns the bytes of one item, with the padding before the next one.

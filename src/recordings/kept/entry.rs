@@ -1,4 +1,4 @@
-//! One entry at home: whether it is cupeer's, how large it is, and whether anybody still writes to it.
+//! One entry of the default directory: its owner, its size, and its state.
 
 use crate::home::{LAST, names, number, recognisable};
 use crate::{job, sweeps};
@@ -12,18 +12,18 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Where nobody can know whether a process runs, as on another host: after so long without a change it does not.
+/// If no one can know whether a process is running, as on another host, it counts as ended after this time without a change.
 const IDLE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// What one job has recorded.
+    /// The recording of one job.
     Record,
-    /// What a sweep keeps.
+    /// The directory of a sweep.
     Sweep,
 }
 
-/// A record or a sweep at home.
+/// A recording or a sweep in the default directory.
 pub struct Entry {
     pub name: String,
     pub path: PathBuf,
@@ -32,7 +32,7 @@ pub struct Entry {
     pub number: Option<u64>,
     /// The space that it takes.
     pub bytes: u64,
-    /// Whether a run of it ended with something to look at.
+    /// True if a run of it ended with a problem.
     pub is_notable: bool,
     /// When something in it was last changed.
     changed: SystemTime,
@@ -75,7 +75,7 @@ impl Entry {
         Some(Entry { number: number(&name), name, path, kind, bytes, is_notable, changed })
     }
 
-    /// Whether a run of it is in progress, or a process of it runs; `None` where that cannot be known.
+    /// Returns true if a run of it is in progress, or a process of it is running; `None` if unknown.
     pub fn is_running(&self) -> Option<bool> {
         let answers = match self.kind {
             Kind::Sweep => vec![Some(sweeps::is_in_progress(&self.path))],
@@ -107,7 +107,7 @@ fn text_of_record(path: &Path) -> Option<String> {
     entries.all(|entry| job::is_own(&entry.file_name())).then_some(text)
 }
 
-/// Whether the launchers and the processes of a record run.
+/// Returns the states of the launchers and processes of a recording: true if running, `None` if unknown.
 fn of_record(path: &Path) -> Vec<Option<bool>> {
     let mut answers = launcher::running(&job::read(&path.join(FILE)).unwrap_or_default());
     if let Ok(job) = Job::open(path) {

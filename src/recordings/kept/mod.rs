@@ -1,6 +1,6 @@
-//! What is kept at home.
+//! The default directory for recordings.
 //!
-//! What an entry there is, and whether it is still written to, is [`entry`]'s; which ones go is [`mod@prune`]'s.
+//! [`entry`] describes one entry, and [`mod@prune`] removes old ones.
 
 mod entry;
 pub mod ours;

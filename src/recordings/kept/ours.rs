@@ -11,9 +11,9 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// What all of cupeer's files begin with that are not text.
+/// First bytes of all binary files of cupeer.
 const BEGIN: &[u8] = b"cupeer";
-/// What a file begins with that keeps what processes waited in: the schema of `cupeer why`.
+/// First bytes of a file that `cupeer run --on-hang` keeps: the schema of `cupeer why`.
 pub const HANG: &str = "{\n  \"schema\": \"cupeer-why/";
 
 /// Removes a record. Returns whether nothing is left.
@@ -100,7 +100,8 @@ fn remove_file(path: &Path, name: &str) -> io::Result<bool> {
     Ok(is_ours)
 }
 
-/// Whether a name without its suffix is that of a process's file: BOOT-NAMESPACE-PID-START, and the image behind the first.
+/// Returns true if a name without its suffix is that of a process's file: BOOT-NAMESPACE-PID-START, and the number of its
+/// image if that is not the first.
 fn is_process(name: &str) -> bool {
     let mut parts = name.split('-');
     let is_of_boot = parts.next().is_some_and(is_boot);
@@ -116,7 +117,7 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Whether a name is that of what processes waited in: hang-BOOT-LAUNCHER-NUMBER.json.
+/// Returns true if a name is that of a hang file: hang-BOOT-LAUNCHER-NUMBER.json.
 fn is_hang(name: &str) -> bool {
     let word = name.strip_prefix(job::HANG).and_then(|name| name.strip_suffix(job::HANG_SUFFIX));
     let parts: Vec<&str> = word.unwrap_or_default().split('-').collect();
@@ -127,14 +128,14 @@ fn is_folder(name: &str) -> bool {
     name.strip_prefix(begun::FOLDER).is_some_and(is_boot)
 }
 
-/// Whether a name is that of a run of a sweep.
+/// Returns true if a name is that of a run of a sweep.
 fn is_run(name: &str) -> bool {
     let number = |word: &str| name.strip_prefix(word)?.strip_prefix('-');
     let trial = number("trial").map(|rest| rest.strip_suffix("-again").unwrap_or(rest));
     number("baseline").or(trial).is_some_and(is_number)
 }
 
-/// Whether a name is that of a file in the making: `.WORD-THREAD-TIME`.
+/// Returns true if a name is that of an unfinished file: `.WORD-THREAD-TIME`.
 fn is_temporary(name: &str) -> bool {
     let parts: Vec<&str> = name.strip_prefix('.').unwrap_or_default().split('-').collect();
     matches!(parts[..], [word, thread, time] if !word.is_empty() && is_number(thread)
@@ -149,7 +150,7 @@ fn is_file(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|about| about.is_file())
 }
 
-/// Whether a file begins as those of cupeer do. Of one that was left in the making that may be nothing, or zeros.
+/// Returns true if a file begins as those of cupeer do. An unfinished one may be empty, or all zeros.
 fn begins_as_ours(path: &Path) -> bool {
     let begin = beginning(path, BEGIN.len());
     begin.is_some_and(|begin| begin == BEGIN || begin.iter().all(|byte| *byte == 0))
@@ -159,7 +160,7 @@ fn is_text(path: &Path, first_line: &str) -> bool {
     beginning(path, first_line.len()).is_some_and(|begin| begin == first_line.as_bytes())
 }
 
-/// Whether the first line of a file is one of `begun`, or there is none.
+/// Returns true if a file is empty, or its first line is one of `begun`.
 fn is_begun(path: &Path) -> bool {
     let begin = beginning(path, 4096).unwrap_or_default();
     let text = String::from_utf8_lossy(&begin);

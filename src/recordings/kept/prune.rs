@@ -1,4 +1,4 @@
-//! What is removed at home: the oldest records beyond a number and a size.
+//! Removes the oldest recordings of the default directory, beyond a number and a size.
 
 use super::{Entry, Kind, entries, ours};
 use crate::home::{path, standing};
@@ -6,11 +6,11 @@ use cupeer_report::moments::bytes;
 use std::io;
 use std::path::Path;
 
-/// How many records are kept.
+/// Number of recordings that are kept.
 const KEPT: usize = 20;
-/// How many besides of runs that ended with something to look at: trivial runs do not displace them.
+/// Number of recordings with a problem that are kept besides: trivial runs do not displace them.
 const NOTABLE_KEPT: usize = 100;
-/// How many bytes all of them may take.
+/// Number of bytes that all of them may take.
 const MOST_KEPT: u64 = 1 << 30;
 
 /// Removes the oldest records beyond what is kept; neither `new`, which has just been made, nor any that may still be
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_notable_outlasts_the_rest() {
+    fn recordings_with_a_problem_outlast_the_others() {
         let home = tempfile::tempdir().unwrap();
         for number in [1, 2, 3, 4, 5, 6] {
             let path = record(home.path(), &format!("app-{number}"), 100_000);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_run_has_removed_is_removed() {
+    fn a_recording_that_another_run_removed_counts_as_removed() {
         let home = tempfile::tempdir().unwrap();
         let path = record(home.path(), "app-1", 10);
         let all = entries(home.path());
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_link_in_a_record_leads_to_stays() {
+    fn the_target_of_a_link_in_a_recording_stays() {
         let (home, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         fs::write(folder.path().join("thesis.tex"), "").unwrap();
         let path = record(home.path(), "app-1", 10);

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// Durations of calls that returned.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub struct Durations {
-    /// Sum of all.
+    /// Sum of the durations.
     pub total_ns: u64,
     max_ns: u64,
     #[serde(rename = "durations")]
@@ -16,36 +16,37 @@ pub struct Durations {
 }
 
 impl Durations {
-    /// Adds one.
+    /// Adds a duration.
     #[inline]
     pub fn add(&mut self, ns: u64) {
         self.total_ns = self.total_ns.saturating_add(ns);
         self.max_ns = self.max_ns.max(ns);
-        self.spread.add(ns);
+        // The histogram grows as needed. It cannot fail for 64-bit values.
+        let _ = self.spread.0.record(ns);
     }
 
     /// Adds several durations of which only the sum and the longest are known.
     pub fn add_run(&mut self, count: u64, total_ns: u64, longest_ns: u64) {
         self.total_ns = self.total_ns.saturating_add(total_ns);
         self.max_ns = self.max_ns.max(longest_ns);
-        // Each counts as their mean.
+        // Each counts as the mean.
         let _ = self.spread.0.record_n(total_ns / count.max(1), count);
     }
 
-    /// Adds all of others.
+    /// Adds all durations of another process.
     pub fn merge(&mut self, other: &Durations) {
         self.total_ns = self.total_ns.saturating_add(other.total_ns);
         self.max_ns = self.max_ns.max(other.max_ns);
-        self.spread.merge(&other.spread);
+        let _ = self.spread.0.add(&other.spread.0);
     }
 
     /// Returns the duration that a share of the durations does not exceed; `None` without durations.
     pub fn quantile(&self, share: f64) -> Option<u64> {
         // The result stands for all durations within a hundredth of it, so it can exceed the longest.
-        Some(self.spread.quantile(share)?.min(self.max_ns))
+        self.longest().map(|longest| self.spread.0.value_at_quantile(share).min(longest))
     }
 
-    /// The longest.
+    /// Returns the longest duration; `None` without durations.
     pub fn longest(&self) -> Option<u64> {
         (!self.spread.0.is_empty()).then_some(self.max_ns)
     }
@@ -60,22 +61,6 @@ impl Default for Sketch {
         let mut histogram = Histogram::new(2).unwrap_or_else(|_| unreachable!());
         histogram.auto(true);
         Sketch(histogram)
-    }
-}
-
-impl Sketch {
-    #[inline]
-    fn add(&mut self, ns: u64) {
-        // The histogram grows as needed. It cannot fail for 64-bit values.
-        let _ = self.0.record(ns);
-    }
-
-    fn merge(&mut self, other: &Sketch) {
-        let _ = self.0.add(&other.0);
-    }
-
-    fn quantile(&self, share: f64) -> Option<u64> {
-        (!self.0.is_empty()).then(|| self.0.value_at_quantile(share))
     }
 }
 
@@ -106,11 +91,12 @@ mod tests {
     fn reports_survive_writing_and_reading() {
         let mut sketch = Sketch::default();
         for ns in (0..100_000).map(|i: u64| i * i % 9_999_991).chain([u64::MAX, 0]) {
-            sketch.add(ns);
+            sketch.0.record(ns).unwrap();
         }
         let text = serde_json::to_string(&sketch).unwrap();
         let read: Sketch = serde_json::from_str(&text).unwrap();
-        let quantiles = |sketch: &Sketch| [0.0, 0.5, 0.99, 1.0].map(|share| sketch.quantile(share));
+        let quantiles =
+            |sketch: &Sketch| [0.0, 0.5, 0.99, 1.0].map(|share| sketch.0.value_at_quantile(share));
         assert_eq!(quantiles(&read), quantiles(&sketch));
         assert_eq!(serde_json::to_string(&read).unwrap(), text);
         assert!(serde_json::from_str::<Sketch>("[[1]]").is_err());
@@ -118,13 +104,13 @@ mod tests {
 
     #[test]
     fn two_together_are_as_one_of_all() {
-        let (mut all, mut one, mut other) = (Sketch::default(), Sketch::default(), Sketch::default());
+        let [mut all, mut one, mut other] = [(); 3].map(|()| Durations::default());
         for ns in 0..10_000 {
             all.add(ns * 7);
             if ns % 3 == 0 { one.add(ns * 7) } else { other.add(ns * 7) }
         }
         one.merge(&other);
-        assert!(one.0 == all.0);
-        assert_eq!(Sketch::default().quantile(0.5), None);
+        assert!(one.spread.0 == all.spread.0);
+        assert_eq!(Durations::default().quantile(0.5), None);
     }
 }

@@ -124,7 +124,7 @@ pub struct SuppressedBy {
 }
 
 /// Entry of a file given with --suppressions, and its effect.
-#[derive(Serialize, Deserialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone)]
 pub struct Suppression {
     /// Path of the file, as it was given.
     pub file: Rc<str>,

@@ -97,7 +97,7 @@ pub struct Process {
 }
 
 /// End of a process, or that it is running.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Exit {
     /// Kind of end.
     pub kind: ExitKind,
@@ -111,7 +111,7 @@ pub struct Exit {
 }
 
 /// Kind of end of a process.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[serde(rename_all = "lowercase")]
 pub enum ExitKind {
     /// The process is running.
@@ -127,6 +127,7 @@ pub enum ExitKind {
     /// The process ended, and the recording does not show how, because an older version made it.
     Gone,
     /// It is unknown whether the process has ended.
+    #[default]
     Unseen,
 }
 
@@ -134,7 +135,7 @@ impl Exit {
     /// Returns the end of a process from whether it runs, from the end in its record, and from whether it became
     /// another program.
     pub fn of(alive: Option<bool>, end: End, is_another: bool) -> Exit {
-        let of = |kind| Exit { kind, code: None, signal: None, immediate: false };
+        let of = |kind| Exit { kind, ..Exit::default() };
         match (alive, end) {
             (Some(true), _) => of(ExitKind::Running),
             _ if is_another => of(ExitKind::Executed),

@@ -8,7 +8,7 @@ use crate::model::{Allocations, Proc, Report};
 use crate::selection::mark_times::Moments;
 use crate::selection::suppress::Suppressions;
 use crate::words::{lives, names};
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail, ensure};
 use cupeer_record::{Call, Job, Outcome, Process};
 use cupeer_rules::Chosen;
 use cupeer_spec::effect::Object;
@@ -19,7 +19,7 @@ use std::collections::{BTreeSet, HashSet};
 /// Filters in the form of the command line. The fields are the options of `cupeer report`.
 #[derive(Default)]
 #[allow(missing_docs)]
-pub struct Asked<'a> {
+pub struct Selection<'a> {
     pub process: Option<&'a str>,
     pub rank: Option<&'a str>,
     pub function: Option<&'a str>,
@@ -44,6 +44,28 @@ pub struct Filter {
     pub suppressions: Suppressions,
     /// Findings that count as errors; without a choice, each run's own applies.
     pub error_on: Option<Chosen>,
+}
+
+impl Selection<'_> {
+    /// Returns the options as they were given.
+    fn given(&self) -> Vec<String> {
+        let given = |(option, text): (&str, Option<&str>)| match text? {
+            "" => Some(option.to_owned()),
+            text if text.contains(' ') => Some(format!("{option} '{text}'")),
+            text => Some(format!("{option} {text}")),
+        };
+        let options = [
+            ("--process", self.process),
+            ("--rank", self.rank),
+            ("--function", self.function),
+            ("--failed", self.failed.then_some("")),
+            ("--since", self.since),
+            ("--until", self.until),
+            ("--since-mark", self.since_mark),
+            ("--until-mark", self.until_mark),
+        ];
+        options.into_iter().filter_map(given).collect()
+    }
 }
 
 impl Filter {
@@ -76,77 +98,75 @@ impl Filter {
     /// # Errors
     ///
     /// A filter is malformed, or selects no process. The error is a message for the user.
-    pub fn new(asked: &Asked, job: &Job) -> Result<Self> {
+    pub fn new(selection: &Selection, job: &Job) -> Result<Self> {
+        let mut filter = Filter { failed: selection.failed, given: selection.given(), ..Filter::all(job) };
+        if let Some(text) = selection.process {
+            filter.keep_named(job, text)?;
+        }
+        if let Some(text) = selection.rank {
+            filter.keep_ranks(job, text)?;
+        }
+        filter.functions = selection.function.map(functions).transpose()?;
+        filter.set_times(job, selection)?;
+        Ok(filter)
+    }
+
+    fn keep_named(&mut self, job: &Job, text: &str) -> Result<()> {
+        self.processes = job.processes.iter().map(|process| is_called(process, text)).collect();
+        ensure!(
+            self.processes.contains(&true),
+            "no process of the recording is called '{text}': --process takes a pid, a name as in --format json, or NAME=VALUE of a variable"
+        );
+        Ok(())
+    }
+
+    fn keep_ranks(&mut self, job: &Job, text: &str) -> Result<()> {
+        let ranks = ranks(text)?;
+        self.keep(job, |process| process.rank().is_some_and(|rank| ranks.iter().any(|r| r.contains(&rank))));
+        if self.processes.contains(&true) {
+            return Ok(());
+        }
+        let ranks: BTreeSet<u32> = job.processes.iter().filter_map(|process| process.rank()).collect();
+        match ranks.is_empty() {
+            true => bail!("--rank: the processes of the recording have no ranks"),
+            false => bail!(
+                "no process of the recording has a rank in '{text}'; it has {}",
+                names::ranks(ranks.into_iter())
+            ),
+        }
+    }
+
+    /// Sets the first and the last time, by times and by marks.
+    fn set_times(&mut self, job: &Job, selection: &Selection) -> Result<()> {
         let began = lives::began(job);
-        let mut filter = Filter { failed: asked.failed, ..Filter::all(job) };
-        if let Some(text) = asked.process {
-            filter.processes = job.processes.iter().map(|process| is_called(process, text)).collect();
-            if !filter.processes.contains(&true) {
-                bail!(
-                    "no process of the recording is called '{text}': --process takes a pid, a name as in --format json, or NAME=VALUE of a variable"
-                );
-            }
-        }
-        if let Some(text) = asked.rank {
-            let ranks = ranks(text)?;
-            for (chosen, process) in filter.processes.iter_mut().zip(&job.processes) {
-                *chosen &= process.rank().is_some_and(|rank| ranks.iter().any(|r| r.contains(&rank)));
-            }
-            if !filter.processes.contains(&true) {
-                let ranks: BTreeSet<u32> =
-                    job.processes.iter().filter_map(|process| process.rank()).collect();
-                match ranks.is_empty() {
-                    true => bail!("--rank: the processes of the recording have no ranks"),
-                    false => bail!(
-                        "no process of the recording has a rank in '{text}'; it has {}",
-                        names::ranks(ranks.into_iter())
-                    ),
-                }
-            }
-        }
-        filter.functions = asked.function.map(functions).transpose()?;
         let moment = |text| moments::parse(text, began);
-        filter.since = asked.since.map(moment).transpose()?;
-        filter.until = asked.until.map(moment).transpose()?;
-        if asked.since_mark.or(asked.until_mark).is_some() {
-            let marks = Moments::read(job, |index| filter.process(index))?;
+        self.since = selection.since.map(moment).transpose()?;
+        self.until = selection.until.map(moment).transpose()?;
+        if selection.since_mark.or(selection.until_mark).is_some() {
+            let marks = Moments::read(job, |index| self.process(index))?;
             // Marks of one name span from the first to the last, over all ranks.
             let first = |text| marks.named(text).map(|times| *times.start());
             let last = |text| marks.named(text).map(|times| *times.end());
-            filter.since = asked.since_mark.map(first).transpose()?.or(filter.since);
-            filter.until = asked.until_mark.map(last).transpose()?.or(filter.until);
+            self.since = selection.since_mark.map(first).transpose()?.or(self.since);
+            self.until = selection.until_mark.map(last).transpose()?.or(self.until);
         }
-        if let Some(until) = filter.until {
+        if let Some(until) = self.until {
             // A process that had not begun was not running.
-            for (chosen, process) in filter.processes.iter_mut().zip(&job.processes) {
-                *chosen &= lives::began_at(job, process) <= until;
+            self.keep(job, |process| lives::began_at(job, process) <= until);
+            if self.since > Some(until) {
+                let since = if selection.since_mark.is_some() { "--since-mark" } else { "--since" };
+                let until = if selection.until_mark.is_some() { "--until-mark" } else { "--until" };
+                bail!("{since} is after {until}");
             }
         }
-        let given = |(option, text): (&str, Option<&str>)| match text? {
-            "" => Some(option.to_owned()),
-            text if text.contains(' ') => Some(format!("{option} '{text}'")),
-            text => Some(format!("{option} {text}")),
-        };
-        let options = [
-            ("--process", asked.process),
-            ("--rank", asked.rank),
-            ("--function", asked.function),
-            ("--failed", asked.failed.then_some("")),
-            ("--since", asked.since),
-            ("--until", asked.until),
-            ("--since-mark", asked.since_mark),
-            ("--until-mark", asked.until_mark),
-        ];
-        filter.given = options.into_iter().filter_map(given).collect();
-        if let (Some(since), Some(until)) = (filter.since, filter.until)
-            && since > until
-        {
-            let option =
-                |mark: Option<_>, name: &str| format!("{name}{}", if mark.is_some() { "-mark" } else { "" });
-            let [since, until] = [option(asked.since_mark, "--since"), option(asked.until_mark, "--until")];
-            bail!("{since} is after {until}");
+        Ok(())
+    }
+
+    /// Deselects the processes that do not meet a condition.
+    fn keep(&mut self, job: &Job, is_kept: impl Fn(&Process) -> bool) {
+        for (chosen, process) in self.processes.iter_mut().zip(&job.processes) {
+            *chosen &= is_kept(process);
         }
-        Ok(filter)
     }
 
     /// Returns true if the process with this index is selected.

@@ -24,20 +24,9 @@ use std::rc::Rc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Entries of some files, in their order.
+/// Entries of some files, in their order. They count no findings yet.
 #[derive(Clone, Default)]
-pub struct Suppressions(Vec<Entry>);
-
-#[derive(Clone)]
-struct Entry {
-    file: Rc<str>,
-    line: u64,
-    rule: String,
-    library: Option<String>,
-    caller: Option<String>,
-    program: Option<String>,
-    reason: Option<Rc<str>>,
-}
+pub struct Suppressions(Vec<Suppression>);
 
 /// Error in a file, with its position: line and column, from 1.
 #[derive(Debug)]
@@ -110,18 +99,10 @@ impl Suppressions {
 
     /// Returns the entries, each with the number of findings that it suppresses.
     pub fn rows<'a>(&self, found: impl Iterator<Item = (&'a SuppressedBy, u64)> + Clone) -> Vec<Suppression> {
-        let row = |entry: &Entry| {
+        let row = |entry: &Suppression| {
             let is_its = |by: &SuppressedBy| (&by.file, by.line) == (&entry.file, entry.line);
-            Suppression {
-                file: entry.file.clone(),
-                line: entry.line,
-                rule: entry.rule.clone(),
-                library: entry.library.clone(),
-                caller: entry.caller.clone(),
-                program: entry.program.clone(),
-                reason: entry.reason.clone(),
-                findings: found.clone().filter(|(by, _)| is_its(by)).map(|(_, count)| count).sum(),
-            }
+            let findings = found.clone().filter(|(by, _)| is_its(by)).map(|(_, count)| count).sum();
+            Suppression { findings, ..entry.clone() }
         };
         self.0.iter().map(row).collect()
     }
@@ -134,7 +115,7 @@ fn place(text: &str, at: usize) -> (usize, usize) {
     (before.matches('\n').count() + 1, before[begin..].chars().count() + 1)
 }
 
-fn entries(file: &Rc<str>, text: &str) -> Result<Vec<Entry>, At> {
+fn entries(file: &Rc<str>, text: &str) -> Result<Vec<Suppression>, At> {
     let document = DeTable::parse(text).map_err(|error| {
         (error.span().map_or(0, |span| span.start), error.message().trim().replace('\n', "; "))
     })?;
@@ -150,7 +131,7 @@ fn entries(file: &Rc<str>, text: &str) -> Result<Vec<Entry>, At> {
     tables.iter().map(entry).collect()
 }
 
-fn entry(file: &Rc<str>, text: &str, (at, table): (usize, &DeTable)) -> Result<Entry, At> {
+fn entry(file: &Rc<str>, text: &str, (at, table): (usize, &DeTable)) -> Result<Suppression, At> {
     check_keys(table, &KEYS)?;
     let value = |key: &str| {
         let Some(value) = table.get(key) else { return Ok(None) };
@@ -165,7 +146,7 @@ fn entry(file: &Rc<str>, text: &str, (at, table): (usize, &DeTable)) -> Result<E
     let rule = value("rule")?.ok_or_else(|| (at, format!("this [[{LIST}]] lacks 'rule'")))?;
     let at_rule = table.get("rule").map_or(at, |rule| rule.span().start);
     known_rule(&rule).map_err(|message| (at_rule, message))?;
-    Ok(Entry {
+    Ok(Suppression {
         file: file.clone(),
         line: place(text, at).0 as u64,
         rule,
@@ -173,6 +154,7 @@ fn entry(file: &Rc<str>, text: &str, (at, table): (usize, &DeTable)) -> Result<E
         caller: value("caller")?,
         program: value("program")?,
         reason: value("reason")?.map(Into::into),
+        findings: 0,
     })
 }
 
@@ -189,7 +171,7 @@ fn check_keys(table: &DeTable, known: &[&str]) -> Result<(), At> {
     Err((key.span().start, format!("unknown key '{name}'; {hint}")))
 }
 
-impl Entry {
+impl Suppression {
     fn means(&self, facts: &Facts) -> bool {
         let is_named = |pattern: &str, text: &str| matches(pattern.as_bytes(), text.as_bytes());
         let is_caller = |pattern: &str, place: &Place| {

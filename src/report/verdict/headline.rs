@@ -58,22 +58,31 @@ impl<'a> Verdict<'a> {
     pub fn headline(&self, shown: &str) -> Vec<Line<'a>> {
         let mut groups = self.alike();
         groups.sort_by_key(Alike::place);
-        let rest = |text: String| Line { text, about: About::Rest };
         let dead: Vec<&Process> = self.died.iter().flat_map(Problem::processes).collect();
+        let mut lines = self.problems_in_short(&groups, &dead);
+        if lines.is_empty() {
+            return lines;
+        }
+        let commands = self.commands(shown, dead.first().copied(), &groups);
+        let room = MOST_LINES - usize::from(!commands.is_empty());
+        if let Some(left_out @ 1..) = lines.len().checked_sub(room) {
+            lines.truncate(room - 1);
+            lines.push(rest(format!("and {} below", counted(left_out as u64 + 1, "more problem"))));
+        }
+        if !commands.is_empty() {
+            lines.push(Line { text: format!("more: {}", commands.join("; ")), about: About::More });
+        }
+        lines
+    }
+
+    /// Returns a line for each problem; none without problems.
+    fn problems_in_short(&self, groups: &[Alike<'a>], dead: &[&'a Process]) -> Vec<Line<'a>> {
         let mut lines: Vec<Line> = self.hung.iter().map(Problem::line).collect();
         let hung = lines.len();
-        lines.extend(self.deaths_in_short(&dead));
-        lines.extend(
-            self.deaths_not_shown().map(|text| Line { text, about: About::Problem(Severity::Error) }),
-        );
-        // Failures without an error or a warning that explains them come before warnings, with the causes
-        // that were ruled out.
-        let failed = self.of_kind(&FAILED);
-        let is_about =
-            |group: &Alike| failed.iter().flat_map(|it| it.processes()).any(|it| group.concerns(&it.proc));
-        let is_cause = |group: &Alike| group.place() == 0 || group.place() == 3 && is_about(group);
-        let ends: Vec<&Problem> = failed.into_iter().chain(self.of_kind(&UNEXPLAINED)).collect();
-        let ends = if groups.iter().any(is_cause) { &[][..] } else { &ends };
+        lines.extend(self.deaths_in_short(dead));
+        let not_shown = self.deaths_not_shown();
+        lines.extend(not_shown.map(|text| Line { text, about: About::Problem(Severity::Error) }));
+        let ends = self.ends_without_cause(groups);
         lines.extend(ends.iter().map(|problem| problem.line()));
         lines.extend(groups.iter().map(|group| self.line(group)));
         if lines.is_empty() && self.others.is_empty() {
@@ -92,30 +101,29 @@ impl<'a> Verdict<'a> {
         };
         lines.extend(self.others.iter().filter(is_new).map(Problem::line));
         if lines.is_empty() {
-            // Filters have left out the problems that were to say it.
-            lines.extend(
-                self.others.iter().map(|problem| Line { text: problem.what.clone(), ..problem.line() }),
-            );
+            // Filters left out the problems that would say it.
+            let others = self.others.iter();
+            lines.extend(others.map(|problem| Line { text: problem.what.clone(), ..problem.line() }));
         }
         let is_asked = |problem: &Problem| problem.kind.is_some_and(|kind| kind.id == ASKED.id);
-        if self.hung.is_none()
-            && self.died.is_none()
-            && self.told.is_empty()
-            && self.others.iter().all(is_asked)
-        {
+        let has_none = self.hung.is_none() && self.died.is_none() && self.told.is_empty();
+        if has_none && self.others.iter().all(is_asked) {
             lines.extend(self.seen().into_iter().map(rest));
         }
-        let commands = self.commands(shown, dead.first().copied(), &groups);
-        let room = MOST_LINES - usize::from(!commands.is_empty());
-        let left_out = if lines.len() > room { lines.len() - (room - 1) } else { 0 };
-        lines.truncate(lines.len() - left_out);
-        if left_out > 0 {
-            lines.push(rest(format!("and {} below", counted(left_out as u64, "more problem"))));
-        }
-        if !commands.is_empty() {
-            lines.push(Line { text: format!("more: {}", commands.join("; ")), about: About::More });
-        }
         lines
+    }
+
+    /// Returns the failed processes and calls, if no error, and no warning about these processes, explains them.
+    /// They come before warnings, with the causes that were ruled out.
+    fn ends_without_cause(&self, groups: &[Alike]) -> Vec<&Problem<'a>> {
+        let failed = self.of_kind(&FAILED);
+        let is_about =
+            |group: &Alike| failed.iter().flat_map(|it| it.processes()).any(|it| group.concerns(&it.proc));
+        let is_cause = |group: &Alike| group.place() == 0 || group.place() == 3 && is_about(group);
+        if groups.iter().any(is_cause) {
+            return Vec::new();
+        }
+        failed.into_iter().chain(self.of_kind(&UNEXPLAINED)).collect()
     }
 
     /// The commands that show more about these processes and findings.
@@ -196,7 +204,11 @@ impl<'a> Verdict<'a> {
     }
 }
 
-/// The option that shows one process alone.
+fn rest<'a>(text: String) -> Line<'a> {
+    Line { text, about: About::Rest }
+}
+
+/// Returns the option that shows only one process.
 fn option(process: &Process) -> String {
     match process.rank {
         Some(rank) => format!("--rank {rank}"),

@@ -19,9 +19,9 @@ pub enum Standing {
     #[default]
     Unexpected,
     /// A negative answer to a probe, if the thread follows it up.
-    Open(Probe, Question),
+    Open(&'static Probe, Question),
     /// A negative answer to a probe.
-    Expected(Probe),
+    Expected(&'static Probe),
 }
 
 impl Standing {
@@ -36,7 +36,7 @@ impl Standing {
         let asked = judged(function, result, &args, call);
         match Probe::of(&asked, || caller(process, call).as_bytes()) {
             None => Standing::Unexpected,
-            Some(probe) => match probe.follow_up() {
+            Some(probe) => match probe.follow_up {
                 None => Standing::Expected(probe),
                 Some(follow_up) => Standing::Open(probe, (call.tid, follow_up, follow_up.about(&asked))),
             },
@@ -52,7 +52,7 @@ impl Standing {
 /// Returns why a failure with this result is expected, if the call alone shows it.
 pub fn why(process: &Process, call: &Call) -> Option<&'static str> {
     match Standing::of(process, call.function?, call) {
-        Standing::Expected(probe) => Some(probe.why()),
+        Standing::Expected(probe) => Some(probe.why),
         Standing::Open(..) | Standing::Unexpected => None,
     }
 }

@@ -8,40 +8,40 @@ use cupeer_spec::effect::{Object, Subject};
 use cupeer_spec::results::Result;
 
 impl<W: World> Judge<'_, W> {
-    pub(super) fn used_after_fork(&mut self) -> Verdict {
-        let Some((parent, confidence)) = self.world.initialized_before_fork() else { return Verdict::Held };
+    pub(super) fn used_after_fork(&mut self) -> Option<Verdict> {
+        let Some((parent, confidence)) = self.world.initialized_before_fork() else {
+            return Some(Verdict::Held);
+        };
         let (pid, _) = self.world.process();
         self.broken(Reason::UsedAfterFork { pid, parent }, confidence, None, &[])
     }
 
-    pub(super) fn not_initialized(&mut self) -> Verdict {
+    pub(super) fn not_initialized(&mut self) -> Option<Verdict> {
         let is_so = self.world.current().is_some_and(|(result, _)| result == Result::NOT_INITIALIZED as i32);
         self.when(is_so, None, Reason::NotInitialized)
     }
 
-    pub(super) fn driver_shutting_down(&mut self) -> Verdict {
+    pub(super) fn driver_shutting_down(&mut self) -> Option<Verdict> {
         self.when(true, None, Reason::DriverShuttingDown)
     }
 
-    pub(super) fn context_destroyed(&mut self) -> Verdict {
+    pub(super) fn context_destroyed(&mut self) -> Option<Verdict> {
         let spec = self.call.function.spec();
         // If the call names no other context, an invalid context can only be the current one.
         let is_only = spec.enables().is_none() && spec.disables().is_none();
-        match self.world.current() {
-            Some((0, context)) if context != 0 => {
-                let is_gone = if is_only { Some(true) } else { self.world.is_current_destroyed() };
-                let Some(is_gone) = is_gone else { return Verdict::Unknown };
+        match self.world.current()? {
+            (0, context) if context != 0 => {
+                let is_gone = is_only || self.world.is_current_destroyed()?;
                 self.when(is_gone, None, Reason::ContextDestroyed { context })
             }
-            Some(_) => Verdict::Held,
-            None => Verdict::Unknown,
+            _ => Some(Verdict::Held),
         }
     }
 
-    pub(super) fn no_current_context(&mut self) -> Verdict {
-        let Some(current) = self.world.current() else { return Verdict::Unknown };
+    pub(super) fn no_current_context(&mut self) -> Option<Verdict> {
+        let current = self.world.current()?;
         if current != (0, 0) {
-            return Verdict::Held;
+            return Some(Verdict::Held);
         }
         let (tid, had) = (self.world.thread(), self.world.had_context());
         self.broken(Reason::NoCurrentContext { tid, had }, Confidence::Certain, None, &[])
@@ -49,28 +49,27 @@ impl<W: World> Judge<'_, W> {
 
     /// Too many open files. If the call creates no file descriptor, only the driver knows which file it could
     /// not open.
-    pub(super) fn descriptors_exhausted(&mut self) -> Verdict {
-        let Some(limit) = self.world.reached_limit() else { return Verdict::Unknown };
-        let Some(limit) = limit else { return Verdict::Held };
+    pub(super) fn descriptors_exhausted(&mut self) -> Option<Verdict> {
+        let limit = self.world.reached_limit()?;
+        let Some(limit) = limit else { return Some(Verdict::Held) };
         let creates = self.call.function.spec().exports().is_some_and(|shared| shared.object.is_granted());
-        let is_sure = creates || self.call.is(Result::OPERATING_SYSTEM);
-        let confidence = if is_sure { Confidence::Certain } else { Confidence::Inferred };
+        let confidence = Confidence::certain_if(creates || self.call.is(Result::OPERATING_SYSTEM));
         self.broken(Reason::DescriptorsExhausted { limit }, confidence, None, &[])
     }
 
     /// A pointer is NULL. Another rule covers pointers to memory.
-    pub(super) fn null_argument(&mut self) -> Verdict {
+    pub(super) fn null_argument(&mut self) -> Option<Verdict> {
         let event = self.call.function.spec().exports().filter(|shared| shared.object == Object::Event);
         let event = event.map(|shared| shared.by).filter(|event| self.call.at(*event) == 0);
         match self.call.null().or(event) {
             Some(null) => self.when(true, null, Reason::NullArgument { name: self.call.name(null) }),
-            None => Verdict::Held,
+            None => Some(Verdict::Held),
         }
     }
 
-    pub(super) fn device_out_of_range(&mut self) -> Verdict {
-        let Some(count) = self.world.device_count() else { return Verdict::Unknown };
-        let Some((from, to)) = self.asked() else { return Verdict::Held };
+    pub(super) fn device_out_of_range(&mut self) -> Option<Verdict> {
+        let count = self.world.device_count()?;
+        let Some((from, to)) = self.asked() else { return Some(Verdict::Held) };
         for index in [from, to] {
             let (device, name) = (self.call.at(index) as i32, self.call.name(index));
             if !(0..count).contains(&device) {
@@ -79,30 +78,28 @@ impl<W: World> Judge<'_, W> {
                     let reason = Reason::DeviceOutOfRange { name, device, count, visible };
                     self.broken(reason, Confidence::Certain, index, &[]);
                 });
-                return Verdict::Broken;
+                return Some(Verdict::Broken);
             }
         }
-        Verdict::Held
+        Some(Verdict::Held)
     }
 
-    /// The arguments that name the two devices of a question about both.
+    /// The arguments that name the two devices of a query about both.
     pub(super) fn asked(&self) -> Option<(usize, usize)> {
-        let question = self.call.function.spec().asks().filter(|asked| asked.subject != Subject::Device)?;
-        Some((question.device, question.peer?))
+        let query = self.call.function.spec().asks().filter(|asked| asked.subject != Subject::Device)?;
+        Some((query.device, query.peer?))
     }
 
-    pub(super) fn attribute_unknown(&mut self) -> Verdict {
-        let choice = self.call.function.spec().asks().and_then(|question| question.choice);
-        let Some((choice, _)) = self.in_table(choice) else { return Verdict::Unknown };
+    pub(super) fn attribute_unknown(&mut self) -> Option<Verdict> {
+        let choice = self.call.function.spec().asks().and_then(|query| query.choice);
+        let (choice, _) = self.in_table(choice)?;
         let attribute = self.call.at(choice) as i32;
         let is_unknown = CUdevice_P2PAttribute(attribute).name().is_none();
         self.when(is_unknown, choice, Reason::PeerAttributeUnknown { attribute })
     }
 
-    pub(super) fn atomic_operations(&mut self) -> Verdict {
-        let Some((operations, all)) = self.in_table(self.call.function.spec().array()) else {
-            return Verdict::Unknown;
-        };
+    pub(super) fn atomic_operations(&mut self) -> Option<Verdict> {
+        let (operations, all) = self.in_table(self.call.function.spec().array())?;
         let numbers = self.call.elements.chunks_exact(4).filter_map(|bytes| bytes.first_chunk());
         let mut numbers = numbers.map(|bytes| i32::from_le_bytes(*bytes));
         let operation = numbers.find(|number| CUatomicOperation(*number).name().is_none());

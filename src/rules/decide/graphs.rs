@@ -7,7 +7,7 @@ use crate::reason::Reason;
 impl<W: World> Judge<'_, W> {
     /// Checks a graph that the driver refused. Some drivers check addresses when a graph is created or
     /// changed. Memory that its owner freed is still mapped then.
-    pub(super) fn graph_refused(&mut self) -> Verdict {
+    pub(super) fn graph_refused(&mut self) -> Option<Verdict> {
         self.first_node(false, |node, gone| {
             (gone.went != EndKind::FreedByOwner).then(|| (in_graph(node, gone), Confidence::Inferred))
         })
@@ -15,7 +15,7 @@ impl<W: World> Judge<'_, W> {
 
     /// Checks a graph that was launched, created, or changed. The call succeeds if it does not check
     /// addresses: a launch never does.
-    pub(super) fn graph_used(&mut self) -> Verdict {
+    pub(super) fn graph_used(&mut self) -> Option<Verdict> {
         let copied = self.first_node(false, |node, gone| {
             // Memory that its owner freed is still mapped, so a graph uses it as surely as a copy does.
             Some(match gone.went == EndKind::FreedByOwner {
@@ -23,7 +23,7 @@ impl<W: World> Judge<'_, W> {
                 false => (in_graph(node, gone), Confidence::Inferred),
             })
         });
-        if copied == Verdict::Broken {
+        if copied == Some(Verdict::Broken) {
             return copied;
         }
         self.first_node(true, |node, gone| {
@@ -41,14 +41,14 @@ impl<W: World> Judge<'_, W> {
         &mut self,
         is_of_kernels: bool,
         tell: impl for<'a> Fn(&'a NodeUse<'a>, &'a Gone<W::Object>) -> Option<(Reason<'a>, Confidence)>,
-    ) -> Verdict {
+    ) -> Option<Verdict> {
         let (world, call) = (self.world, self.call);
         // A refusal depends on the current memory, even if other memory appears there later.
         let is_now = call.function.spec().replays().is_some() || call.result != 0;
         let argument = call.function.spec().uses_graph();
-        let mut verdict = Verdict::Held;
+        let mut verdict = Some(Verdict::Held);
         world.each_node(&mut |node| {
-            if verdict == Verdict::Broken || node.kernel.is_some() != is_of_kernels {
+            if verdict == Some(Verdict::Broken) || node.kernel.is_some() != is_of_kernels {
                 return;
             }
             let gone = world.gone(node.address, node.bytes);

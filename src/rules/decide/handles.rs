@@ -46,16 +46,16 @@ impl<W: World> Judge<'_, W> {
         export: &Export<W::Object>,
         reason: Reason,
         confidence: Confidence,
-    ) -> Verdict {
+    ) -> Option<Verdict> {
         self.broken(reason, confidence, self.handle(), &[(role::EXPORT, export.object)])
     }
 
-    pub(super) fn ipc_flags(&mut self) -> Verdict {
+    pub(super) fn ipc_flags(&mut self) -> Option<Verdict> {
         self.flags(|flags| Reason::IpcFlags { flags, is_taken: false })
     }
 
-    pub(super) fn exported_here(&mut self) -> Verdict {
-        let Some(export) = self.export().filter(|export| export.is_own) else { return Verdict::Held };
+    pub(super) fn exported_here(&mut self) -> Option<Verdict> {
+        let Some(export) = self.export().filter(|export| export.is_own) else { return Some(Verdict::Held) };
         let reason = Reason::IpcOpenInExportingProcess {
             handle: Handle(export.fingerprint),
             pid: export.owner.pid,
@@ -66,36 +66,36 @@ impl<W: World> Judge<'_, W> {
         self.with_export(&export, reason, Confidence::Certain)
     }
 
-    pub(super) fn equal_pids(&mut self) -> Verdict {
+    pub(super) fn equal_pids(&mut self) -> Option<Verdict> {
         let ((pid, own_ns), export) = (self.world.process(), self.export());
         // A handle of memory has the pid that its exporter knows itself by.
         let named = self.world.named_pid().or(export.map(|export| export.owner.pid));
         if named != Some(pid) || export.is_some_and(|export| export.is_own) {
-            return Verdict::Held;
+            return Some(Verdict::Held);
         }
         let other_ns = export.map(|export| export.pid_ns);
         let reason = Reason::IpcEqualPids { pid, own_ns, other_ns };
         match export {
             Some(export) => self.with_export(&export, reason, Confidence::Certain),
             None if self.world.knows_all() => self.broken(reason, Confidence::Inferred, self.handle(), &[]),
-            None => Verdict::Unknown,
+            None => None,
         }
     }
 
-    pub(super) fn other_kind(&mut self) -> Verdict {
+    pub(super) fn other_kind(&mut self) -> Option<Verdict> {
         let is_event = self.call.is_event();
         let other = if is_event { Object::Memory } else { Object::Event };
-        let Some(export) = self.world.export(other, self.fingerprint()) else { return Verdict::Held };
+        let Some(export) = self.world.export(other, self.fingerprint()) else { return Some(Verdict::Held) };
         let reason = Reason::IpcHandleKind { handle: Handle(export.fingerprint), is_memory: is_event };
         self.with_export(&export, reason, self.world.trust(&export))
     }
 
-    pub(super) fn after_free(&mut self) -> Verdict {
-        let Some(export) = self.export() else { return Verdict::Unknown };
-        let Some(ended) = export.ended else { return Verdict::Held };
+    pub(super) fn after_free(&mut self) -> Option<Verdict> {
+        let export = self.export()?;
+        let Some(ended) = export.ended else { return Some(Verdict::Held) };
         if !ended.is_before {
             // Perhaps too late to be the cause.
-            return Verdict::Unknown;
+            return None;
         }
         let reason = Reason::IpcOpenAfterFree {
             handle: Handle(export.fingerprint),
@@ -107,14 +107,16 @@ impl<W: World> Judge<'_, W> {
         self.with_export(&export, reason, self.world.trust(&export))
     }
 
-    pub(super) fn exporter_gone(&mut self) -> Verdict {
-        let Some(export) = self.export() else { return Verdict::Unknown };
+    pub(super) fn exporter_gone(&mut self) -> Option<Verdict> {
+        let export = self.export()?;
         let confidence = match self.world.life(&export) {
-            Life::Runs => return Verdict::Held,
-            Life::Unknown => return Verdict::Unknown,
+            Life::Runs => return Some(Verdict::Held),
+            Life::Unknown => return None,
             // If the current context explains the failure for sure, that explanation is better.
-            Life::Silent if Judge { report: &mut |_| {}, ..*self }.second_context() == Verdict::Broken => {
-                return Verdict::Unknown;
+            Life::Silent
+                if Judge { report: &mut |_| {}, ..*self }.second_context() == Some(Verdict::Broken) =>
+            {
+                return None;
             }
             Life::Silent => Confidence::Inferred,
             Life::Gone => Confidence::Stale,
@@ -124,10 +126,8 @@ impl<W: World> Judge<'_, W> {
     }
 
     /// Another context of this device has memory of the same exporter open.
-    pub(super) fn second_context(&mut self) -> Verdict {
-        let (Some(export), Some((_, context))) = (self.export(), self.world.current()) else {
-            return Verdict::Unknown;
-        };
+    pub(super) fn second_context(&mut self) -> Option<Verdict> {
+        let (export, (_, context)) = (self.export()?, self.world.current()?);
         let (world, own) = (self.world, self.world.device());
         let mut other = None;
         world.each_opening(Object::Memory, &mut |opening| {
@@ -141,14 +141,14 @@ impl<W: World> Judge<'_, W> {
                 other = Some(*opening);
             }
         });
-        let Some(other) = other else { return Verdict::Held };
+        let Some(other) = other else { return Some(Verdict::Held) };
         let (device, owner) = (self.device(own), export.owner);
         let reason = Reason::IpcSecondContext { context, other: other.context, device, owner };
         let objects = [(role::OPENING, other.object), (role::EXPORT, export.object)];
         self.broken(reason, Confidence::Certain, self.handle(), &objects)
     }
 
-    pub(super) fn already_mapped(&mut self) -> Verdict {
+    pub(super) fn already_mapped(&mut self) -> Option<Verdict> {
         let fingerprint = self.fingerprint();
         let mut known = None;
         self.world.each_opening(Object::Memory, &mut |opening| {
@@ -156,22 +156,22 @@ impl<W: World> Judge<'_, W> {
         });
         let address = known.map(|opening| opening.address);
         let reason = Reason::IpcAlreadyMapped { handle: Handle(fingerprint), address };
-        let confidence = if known.is_some() { Confidence::Certain } else { Confidence::Inferred };
+        let confidence = Confidence::certain_if(known.is_some());
         let object = known.map(|opening| (role::OPENING, opening.object));
         self.broken(reason, confidence, self.handle(), object.as_slice())
     }
 
-    pub(super) fn device_hidden(&mut self) -> Verdict {
-        let Some(export) = self.export() else { return Verdict::Unknown };
+    pub(super) fn device_hidden(&mut self) -> Option<Verdict> {
+        let export = self.export()?;
         let (world, to) = (self.world, self.seen(&export.device));
         if to.ordinal >= 0 {
-            return Verdict::Held;
+            return Some(Verdict::Held);
         }
-        let mut verdict = Verdict::Unknown;
+        let mut verdict = None;
         let sees = self.sees();
         world.with_node(&to.uuid, &mut |node| {
             verdict = match node {
-                Some(Node { is_usable: true, .. }) => Verdict::Held,
+                Some(Node { is_usable: true, .. }) => Some(Verdict::Held),
                 Some(Node { path: node, .. }) => {
                     self.with_export(&export, Reason::IpcDeviceHidden { to, node }, Confidence::Certain)
                 }
@@ -179,7 +179,7 @@ impl<W: World> Judge<'_, W> {
                     let reason = Reason::IpcDeviceUnseen { to, sees };
                     self.with_export(&export, reason, Confidence::Inferred)
                 }
-                None => Verdict::Unknown,
+                None => None,
             };
         });
         verdict
@@ -190,27 +190,27 @@ impl<W: World> Judge<'_, W> {
         (self.world.device_count().unwrap_or(0), [0, 1].map(|ordinal| self.world.uuid(ordinal)))
     }
 
-    pub(super) fn devices_apart(&mut self) -> Verdict {
-        let Some(export) = self.export() else { return Verdict::Unknown };
+    pub(super) fn devices_apart(&mut self) -> Option<Verdict> {
+        let export = self.export()?;
         let (from, to) = (self.device(self.world.device()), self.seen(&export.device));
         if from.ordinal >= 0 && from.ordinal == to.ordinal {
-            return Verdict::Held;
+            return Some(Verdict::Held);
         }
         let (is_asked, to, confidence) = match self.world.can_access(from.ordinal, to.ordinal) {
-            Some(true) => return Verdict::Held,
+            Some(true) => return Some(Verdict::Held),
             Some(false) => (true, to, Confidence::Certain),
             // A process with one visible device cannot query access. The result itself names this reason.
             None if self.call.is(Result::PEER_ACCESS_UNSUPPORTED) => (false, to, Confidence::Inferred),
-            None => return Verdict::Unknown,
+            None => return None,
         };
         self.with_export(&export, Reason::IpcDevicesApart { from, to, is_asked }, confidence)
     }
 
-    pub(super) fn damaged(&mut self) -> Verdict {
+    pub(super) fn damaged(&mut self) -> Option<Verdict> {
         if self.export().is_some() {
-            return Verdict::Held;
+            return Some(Verdict::Held);
         }
-        let Some((export, is_exact)) = self.original() else { return Verdict::Unknown };
+        let (export, is_exact) = self.original()?;
         let reason = Reason::IpcDamagedHandle {
             handle: Handle(self.fingerprint()),
             original: Handle(export.fingerprint),
@@ -222,16 +222,16 @@ impl<W: World> Judge<'_, W> {
         self.with_export(&export, reason, confidence)
     }
 
-    pub(super) fn unknown_handle(&mut self) -> Verdict {
+    pub(super) fn unknown_handle(&mut self) -> Option<Verdict> {
         if self.export().is_some() {
-            return Verdict::Held;
+            return Some(Verdict::Held);
         }
         if !self.world.knows_all() {
-            return Verdict::Unknown;
+            return None;
         }
         let (handle, flaw) = (Handle(self.fingerprint()), self.flaw());
         let reason = Reason::IpcUnknownHandle { handle, flaw, is_event: self.call.is_event() };
-        let confidence = if flaw == HandleFlaw::Zero { Confidence::Certain } else { Confidence::Inferred };
+        let confidence = Confidence::certain_if(flaw == HandleFlaw::Zero);
         self.broken(reason, confidence, self.handle(), &[])
     }
 

@@ -20,7 +20,7 @@ impl<W: World> Judge<'_, W> {
         }
     }
 
-    pub(super) fn multicast_unsupported(&mut self) -> Verdict {
+    pub(super) fn multicast_unsupported(&mut self) -> Option<Verdict> {
         let spec = self.call.function.spec();
         let devices = match spec.joins() {
             Some(joined) => self.call.at(joined.device) as i32..self.call.at(joined.device) as i32 + 1,
@@ -32,12 +32,12 @@ impl<W: World> Judge<'_, W> {
             return self.broken(reason, Confidence::Certain, None, &[]);
         }
         if devices.clone().any(|device| world.has_multicast(device).is_some()) {
-            return Verdict::Held;
+            return Some(Verdict::Held);
         }
         self.broken(Reason::MulticastUnsupported { device: None }, Confidence::Inferred, None, &[])
     }
 
-    pub(super) fn multicast_granularity(&mut self) -> Verdict {
+    pub(super) fn multicast_granularity(&mut self) -> Option<Verdict> {
         let known = self.world.model(|model| model.granularity(Subject::Team));
         let granularity = known.unwrap_or(GRANULARITY);
         let (call, spec) = (self.call, self.call.function.spec());
@@ -46,9 +46,7 @@ impl<W: World> Judge<'_, W> {
         });
         let unbound = spec.unbinds().map(|Unbound { size, at, .. }| [Some(size), Some(at), None, None]);
         let (parts, properties) = (bound.or(unbound), spec.gathers());
-        if self.in_table(parts.map(drop).or(properties.map(drop))).is_none() {
-            return Verdict::Unknown;
-        }
+        self.in_table(parts.map(drop).or(properties.map(drop)))?;
         // The last two are of the memory.
         let parts = parts.into_iter().flatten().enumerate();
         let values =
@@ -58,64 +56,55 @@ impl<W: World> Judge<'_, W> {
             .zip(call.multicast_props())
             .map(|(made, wanted)| (made.of, "size", wanted.bytes, false));
         let odd = whole.into_iter().chain(values).find(|(_, _, value, _)| !value.is_multiple_of(granularity));
-        let Some((argument, name, value, is_memory)) = odd else { return Verdict::Held };
+        let Some((argument, name, value, is_memory)) = odd else { return Some(Verdict::Held) };
         // Later devices take memory from any multiple of 256 on.
-        let is_sure = known.is_some() && !(is_memory && value.is_multiple_of(256));
-        let confidence = if is_sure { Confidence::Certain } else { Confidence::Inferred };
+        let confidence = Confidence::certain_if(known.is_some() && !(is_memory && value.is_multiple_of(256)));
         self.broken(Reason::MulticastGranularity { name, value, granularity }, confidence, argument, &[])
     }
 
-    pub(super) fn multicast_device(&mut self) -> Verdict {
-        let Some(joined) = self.in_table(self.call.function.spec().joins()) else { return Verdict::Unknown };
+    pub(super) fn multicast_device(&mut self) -> Option<Verdict> {
+        let joined = self.in_table(self.call.function.spec().joins())?;
         let ordinal = self.call.at(joined.device) as i32;
-        let Some(team) = self.allocation(self.call.at(joined.team)).and_then(|it| it.team) else {
-            return Verdict::Unknown;
-        };
+        let team = self.allocation(self.call.at(joined.team)).and_then(|it| it.team)?;
         let device = self.device(ordinal);
         let reason = if team.has(ordinal) {
             Reason::MulticastDevice { device, wanted: None }
         } else if team.is_whole() {
             Reason::MulticastDevice { device, wanted: Some(team.wanted) }
         } else {
-            return Verdict::Unknown;
+            return None;
         };
-        let confidence = self.space_trust();
-        self.broken(reason, confidence, joined.device, &[])
+        self.broken(reason, self.space_trust(), joined.device, &[])
     }
 
-    pub(super) fn multicast_memory(&mut self) -> Verdict {
-        let Some(bound) = self.in_table(self.call.function.spec().binds()) else { return Verdict::Unknown };
-        let Some(home) = self.bound(bound).and_then(|memory| memory.device) else { return Verdict::Unknown };
+    pub(super) fn multicast_memory(&mut self) -> Option<Verdict> {
+        let bound = self.in_table(self.call.function.spec().binds())?;
+        let home = self.bound(bound).and_then(|memory| memory.device)?;
         let named = bound.device.map(|device| (self.call.at(device) as i32, device));
         let confidence = self.space_trust();
         if let Some((named, argument)) = named.filter(|(named, _)| *named != home) {
             let reason = Reason::MulticastOtherMemory { device: self.device(named), home: self.device(home) };
             return self.broken(reason, confidence, argument, &[]);
         }
-        let Some(team) = self.allocation(self.call.at(bound.team)).and_then(|it| it.team) else {
-            return Verdict::Unknown;
-        };
+        let team = self.allocation(self.call.at(bound.team)).and_then(|it| it.team)?;
         if team.has(home) {
-            return Verdict::Held;
+            return Some(Verdict::Held);
         }
         let reason = Reason::MulticastMemory { device: self.device(home) };
         match self.call.is(Result::INVALID_DEVICE) {
             _ if team.is_whole() => self.broken(reason, confidence, bound.by, &[]),
             // Another process may have added it.
             true => self.broken(reason, Confidence::Inferred, bound.by, &[]),
-            false => Verdict::Unknown,
+            false => None,
         }
     }
 
-    pub(super) fn multicast_handle_type(&mut self) -> Verdict {
-        let Some(bound) = self.in_table(self.call.function.spec().binds()) else { return Verdict::Unknown };
-        let (Some(team), Some(memory)) = (self.allocation(self.call.at(bound.team)), self.bound(bound))
-        else {
-            return Verdict::Unknown;
-        };
+    pub(super) fn multicast_handle_type(&mut self) -> Option<Verdict> {
+        let bound = self.in_table(self.call.function.spec().binds())?;
+        let (team, memory) = (self.allocation(self.call.at(bound.team))?, self.bound(bound)?);
         let leaves = team.is_shareable();
         if !leaves || memory.is_imported() || memory.types.is_none_or(|types| types != 0) {
-            return Verdict::Held;
+            return Some(Verdict::Held);
         }
         let confidence = self.space_trust();
         self.broken(

@@ -25,7 +25,7 @@ impl<W: World> Judge<'_, W> {
         (self.device(self.world.device()), self.device(peer))
     }
 
-    pub(super) fn same_device(&mut self) -> Verdict {
+    pub(super) fn same_device(&mut self) -> Option<Verdict> {
         if let Some((from, to)) = self.asked() {
             let (device, other) = (self.call.at(from) as i32, self.call.at(to) as i32);
             let reason =
@@ -38,32 +38,28 @@ impl<W: World> Judge<'_, W> {
         let is_context =
             self.call.is(Result::PEER_ACCESS_UNSUPPORTED) || self.call.is(Result::PEER_ACCESS_NOT_ENABLED);
         if !is_current && !is_context {
-            return Verdict::Unknown;
+            return None;
         }
         let is_same = is_current || own >= 0 && self.world.device_of(peer) == own;
         let reason = Reason::PeerSameDevice { device: self.device(own), context: Some(peer), is_current };
         self.when(is_same, self.peer(), reason)
     }
 
-    pub(super) fn peer_flags(&mut self) -> Verdict {
+    pub(super) fn peer_flags(&mut self) -> Option<Verdict> {
         self.flags(|flags| Reason::PeerFlags { flags })
     }
 
     /// The peer context is none, or has been destroyed.
-    pub(super) fn peer_context_invalid(&mut self) -> Verdict {
+    pub(super) fn peer_context_invalid(&mut self) -> Option<Verdict> {
         let (_, context) = self.contexts();
         // Querying an invalid context pointer crashes. If one of two contexts was destroyed, and it is not
         // the current one, it is the peer.
         let is_living = || self.world.is_current_destroyed() == Some(false);
         let is_known = context == 0 || self.call.is(Result::CONTEXT_IS_DESTROYED) && is_living();
-        if is_known {
-            self.when(true, self.peer(), Reason::PeerContextInvalid { context })
-        } else {
-            Verdict::Unknown
-        }
+        is_known.then(|| self.when(true, self.peer(), Reason::PeerContextInvalid { context }))?
     }
 
-    pub(super) fn already_enabled(&mut self) -> Verdict {
+    pub(super) fn already_enabled(&mut self) -> Option<Verdict> {
         let ((from, to), (context, peer)) = (self.both(), self.contexts());
         let known = self.world.enabled(context, peer);
         let ago = known.and_then(|(ago, _)| ago);
@@ -72,13 +68,13 @@ impl<W: World> Judge<'_, W> {
         self.broken(reason, Confidence::Certain, self.peer(), object.as_slice())
     }
 
-    pub(super) fn not_enabled(&mut self) -> Verdict {
+    pub(super) fn not_enabled(&mut self) -> Option<Verdict> {
         let ((from, to), (context, peer)) = (self.both(), self.contexts());
         let reverse = self.world.enabled(peer, context).is_some();
         self.when(true, self.peer(), Reason::PeerNotEnabled { from, to, reverse })
     }
 
-    pub(super) fn unreachable(&mut self) -> Verdict {
+    pub(super) fn unreachable(&mut self) -> Option<Verdict> {
         let (from, to) = self.both();
         let reason = Reason::PeerUnreachable { from, to };
         match self.world.can_access(from.ordinal, to.ordinal) {
@@ -87,16 +83,16 @@ impl<W: World> Judge<'_, W> {
             None if from.ordinal >= 0 && to.ordinal >= 0 => {
                 self.broken(reason, Confidence::Inferred, self.peer(), &[])
             }
-            None => Verdict::Unknown,
+            None => None,
         }
     }
 
     /// Checks a device that can have no further peer. The world knows the processes that have the others.
-    pub(super) fn peer_limit(&mut self) -> Verdict {
+    pub(super) fn peer_limit(&mut self) -> Option<Verdict> {
         let device = self.device(self.world.device());
         let peers = self.world.peers(&device);
         let reason = Reason::PeerLimit { device, known: peers.known, processes: peers.processes };
-        let confidence = if peers.is_certain { Confidence::Certain } else { Confidence::Inferred };
+        let confidence = Confidence::certain_if(peers.is_certain);
         let first = peers.first.map(|object| (role::ENABLING, object));
         self.broken(reason, confidence, None, first.as_slice())
     }

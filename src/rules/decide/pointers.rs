@@ -55,11 +55,11 @@ impl<W: World> Judge<'_, W> {
         (address, index, self.world.opening(self.call.object(), address))
     }
 
-    pub(super) fn memory_kind(&mut self) -> Verdict {
+    pub(super) fn memory_kind(&mut self) -> Option<Verdict> {
         let (address, argument, opening) = self.opening();
-        let Some(pointer) = self.world.pointer(address) else { return Verdict::Unknown };
+        let pointer = self.world.pointer(address)?;
         if !pointer.is_known || pointer.is_exportable || opening.is_some() || pointer.is_import() {
-            return Verdict::Held;
+            return Some(Verdict::Held);
         }
         let (kind, world, mut because) = (pointer.kind(), self.world, None);
         for text in settings(kind) {
@@ -72,12 +72,12 @@ impl<W: World> Judge<'_, W> {
         self.when(true, argument, reason)
     }
 
-    pub(super) fn pointer_unknown(&mut self) -> Verdict {
+    pub(super) fn pointer_unknown(&mut self) -> Option<Verdict> {
         let (address, argument, _) = self.opening();
         let is_unknown = match self.world.pointer(address) {
             _ if address == 0 => true,
             Some(pointer) => !pointer.is_known,
-            None => return Verdict::Unknown,
+            None => return None,
         };
         self.when(is_unknown, argument, Reason::IpcPointerUnknown { address })
     }
@@ -88,11 +88,11 @@ impl<W: World> Judge<'_, W> {
         Some((export.owner, export.object))
     }
 
-    pub(super) fn reexport(&mut self) -> Verdict {
+    pub(super) fn reexport(&mut self) -> Option<Verdict> {
         let ((address, argument, opening), is_event) = (self.opening(), self.call.is_event());
         let is_import = || self.world.pointer(address).is_some_and(|pointer| pointer.is_import());
         if opening.is_none() && (is_event || !is_import()) {
-            return Verdict::Held;
+            return Some(Verdict::Held);
         }
         let export = opening.and_then(|opening| self.owner(&opening));
         let reason = Reason::IpcReexport { address, is_event, owner: export.map(|(owner, _)| owner) };
@@ -105,53 +105,47 @@ impl<W: World> Judge<'_, W> {
         }
     }
 
-    pub(super) fn event_flags(&mut self) -> Verdict {
+    pub(super) fn event_flags(&mut self) -> Option<Verdict> {
         let (event, argument, _) = self.opening();
         // The driver's message tells this from an invalid event.
         let message = self.world.driver_message();
         let is_said = message.contains("interprocess");
         if !is_said && !message.is_empty() {
-            return Verdict::Held;
+            return Some(Verdict::Held);
         }
-        let confidence = if is_said { Confidence::Certain } else { Confidence::Inferred };
+        let confidence = Confidence::certain_if(is_said);
         self.broken(Reason::IpcEventFlags { event }, confidence, argument, &[])
     }
 
-    pub(super) fn event_context(&mut self) -> Verdict {
+    pub(super) fn event_context(&mut self) -> Option<Verdict> {
         /// Largest number of a stream that belongs to the current context: the legacy default stream is 1,
         /// the thread's is 2.
         const LAST_DEFAULT: u64 = 2;
         let spec = self.call.function.spec();
-        let (Some(by), Some(stream)) = (self.in_table(spec.records()), self.in_table(spec.stream())) else {
-            return Verdict::Unknown;
-        };
+        let (by, stream) = (self.in_table(spec.records())?, self.in_table(spec.stream())?);
         let event = self.call.at(by);
         let opening = self.world.opening(Object::Event, event).filter(|opening| opening.context != 0);
-        let (Some(opening), Some((_, current))) = (opening, self.world.current()) else {
-            return Verdict::Unknown;
-        };
+        let (opening, (_, current)) = (opening?, self.world.current()?);
         let is_default = self.call.at(stream) <= LAST_DEFAULT;
         if is_default && (current == opening.context || current == 0) {
-            return Verdict::Held;
+            return Some(Verdict::Held);
         }
         let (home, current) = (self.device(opening.device), self.device(self.world.device()));
         let reason = Reason::IpcEventContext { event, home, current: is_default.then_some(current) };
-        let confidence = if is_default { Confidence::Certain } else { Confidence::Inferred };
+        let confidence = Confidence::certain_if(is_default);
         self.broken(reason, confidence, by, &[(role::OPENING, opening.object)])
     }
 
     /// The driver knows both: then only their contexts can differ.
-    pub(super) fn other_context(&mut self) -> Verdict {
+    pub(super) fn other_context(&mut self) -> Option<Verdict> {
         let spec = self.call.function.spec();
-        let (Some(by), Some(stream)) = (self.in_table(spec.records()), self.in_table(spec.stream())) else {
-            return Verdict::Unknown;
-        };
+        let (by, stream) = (self.in_table(spec.records())?, self.in_table(spec.stream())?);
         let (event, stream) = (self.call.at(by), self.call.at(stream));
-        let Some(current) = self.world.device_of_stream(stream) else { return Verdict::Unknown };
+        let current = self.world.device_of_stream(stream)?;
         match self.world.is_event(event) {
             Some(true) => {}
-            Some(false) => return Verdict::Held,
-            None => return Verdict::Unknown,
+            Some(false) => return Some(Verdict::Held),
+            None => return None,
         }
         let others = self.world.devices_with_contexts() & !(1 << (current & 63));
         let home = others.is_power_of_two().then(|| self.device(others.trailing_zeros() as i32));
@@ -159,23 +153,25 @@ impl<W: World> Judge<'_, W> {
         self.broken(reason, Confidence::Certain, by, &[])
     }
 
-    pub(super) fn closed_twice(&mut self) -> Verdict {
+    pub(super) fn closed_twice(&mut self) -> Option<Verdict> {
         let (address, argument, opening) = self.opening();
         let is_open = opening.is_some_and(|opening| opening.address == address);
-        let Some(closed) = self.world.closed(address).filter(|_| !is_open) else { return Verdict::Held };
+        let Some(closed) = self.world.closed(address).filter(|_| !is_open) else {
+            return Some(Verdict::Held);
+        };
         let Closed { fingerprint, ago, with_context, by } = closed;
         let by = by.as_ref().map(ClosedBy::site);
         let reason = Reason::IpcClosedTwice { address, ago, handle: Handle(fingerprint), with_context, by };
         self.when(true, argument, reason)
     }
 
-    pub(super) fn close_address(&mut self) -> Verdict {
+    pub(super) fn close_address(&mut self) -> Option<Verdict> {
         let (address, argument, opening) = self.opening();
         if !self.world.knows_all() {
-            return Verdict::Unknown;
+            return None;
         }
         if opening.is_some_and(|opening| opening.address == address) {
-            return Verdict::Held;
+            return Some(Verdict::Held);
         }
         let is_exportable = || self.world.pointer(address).is_some_and(|pointer| pointer.is_exportable);
         let is_own = opening.is_none() && is_exportable();
@@ -191,10 +187,10 @@ impl<W: World> Judge<'_, W> {
         self.broken(reason, Confidence::Certain, argument, object.as_slice())
     }
 
-    pub(super) fn free_import(&mut self) -> Verdict {
+    pub(super) fn free_import(&mut self) -> Option<Verdict> {
         let (address, argument, opening) = self.opening();
         let Some(opening) = opening.filter(|_| self.call.object() == Object::Memory) else {
-            return Verdict::Held;
+            return Some(Verdict::Held);
         };
         let owner = self.owner(&opening).map(|(owner, _)| owner);
         let reason = Reason::IpcFreeImport { address, owner, handle: Handle(opening.fingerprint) };

@@ -11,24 +11,21 @@ use cupeer_spec::record::slot::finding::role;
 impl<W: World> Judge<'_, W> {
     /// Returns the confidence of conclusions from the process's pools.
     fn pools_trust(&self) -> Confidence {
-        if self.world.knows(Family::Pools) { Confidence::Certain } else { Confidence::Inferred }
+        Confidence::certain_if(self.world.knows(Family::Pools))
     }
 
-    pub(super) fn pool_handle_type(&mut self) -> Verdict {
+    pub(super) fn pool_handle_type(&mut self) -> Option<Verdict> {
         let spec = self.call.function.spec();
-        let (Some(shared), Some(kind)) = (self.in_table(spec.exports()), self.in_table(spec.handle_kind()))
-        else {
-            return Verdict::Unknown;
-        };
+        let (shared, kind) = (self.in_table(spec.exports())?, self.in_table(spec.handle_kind())?);
         let (pool, wanted) = (self.call.at(shared.by), self.call.at(kind));
         let is_a_type = wanted != 0 && CUmemAllocationHandleType(wanted as i32).name().is_some();
-        let Some(known) = self.world.pool(pool).filter(|_| is_a_type) else { return Verdict::Unknown };
+        let known = self.world.pool(pool).filter(|_| is_a_type)?;
         let fault = match (known.is_destroyed, known.origin, known.types) {
             (true, ..) => PoolFault::Destroyed,
             (_, Origin::Imported, _) => PoolFault::Imported,
             (_, Origin::Found, _) => PoolFault::Default,
-            (.., None) => return Verdict::Unknown,
-            (.., Some(types)) if types as u64 & wanted != 0 => return Verdict::Held,
+            (.., None) => return None,
+            (.., Some(types)) if types as u64 & wanted != 0 => return Some(Verdict::Held),
             (.., Some(types)) => PoolFault::Types(types as u64),
         };
         // The handle of a destroyed pool may belong to another pool by now.
@@ -36,14 +33,10 @@ impl<W: World> Judge<'_, W> {
         self.broken(Reason::PoolHandleType { wanted, fault }, confidence, shared.by, &[])
     }
 
-    pub(super) fn pool_pointer(&mut self) -> Verdict {
-        let Some(Shared { by, .. }) = self.in_table(self.call.function.spec().exports()) else {
-            return Verdict::Unknown;
-        };
+    pub(super) fn pool_pointer(&mut self) -> Option<Verdict> {
+        let Shared { by, .. } = self.in_table(self.call.function.spec().exports())?;
         let address = self.call.at(by);
-        let Some(pointer) = self.world.pointer(address).filter(|pointer| pointer.is_known) else {
-            return Verdict::Unknown;
-        };
+        let pointer = self.world.pointer(address).filter(|pointer| pointer.is_known)?;
         let pool = pointer.pool;
         let known = self.world.pool(pool);
         let (fault, confidence) = match known {
@@ -53,49 +46,42 @@ impl<W: World> Judge<'_, W> {
             _ if self.world.driver_message().contains("base address") => {
                 (PointerFault::Inside, Confidence::Certain)
             }
-            Some(_) => return Verdict::Held,
-            None => return Verdict::Unknown,
+            Some(_) => return Some(Verdict::Held),
+            None => return None,
         };
         self.broken(Reason::PoolPointer { address, fault }, confidence, by, &[])
     }
 
-    pub(super) fn pool_wrong_pool(&mut self) -> Verdict {
+    pub(super) fn pool_wrong_pool(&mut self) -> Option<Verdict> {
         let of = self.call.function.spec().opens().and_then(|shared| shared.of);
-        let Some(of) = self.in_table(of) else { return Verdict::Unknown };
+        let of = self.in_table(of)?;
         let pool = self.call.at(of);
-        let Some(known) = self.world.pool(pool) else { return Verdict::Unknown };
+        let known = self.world.pool(pool)?;
         if known.is_destroyed || known.origin != Origin::Imported {
             let (is_destroyed, confidence) = (known.is_destroyed, self.pools_trust());
             return self.broken(Reason::PoolNotImported { pool, is_destroyed }, confidence, of, &[]);
         }
-        let Some((_, fingerprint, _)) = self.call.handle() else { return Verdict::Unknown };
+        let (_, fingerprint, _) = self.call.handle()?;
         let opening = self.world.opening(Object::Pool, pool);
         let of_pool = opening.and_then(|opening| self.world.export(Object::Pool, opening.fingerprint));
-        let (Some(of_pool), Some(export)) = (of_pool, self.world.export(Object::Pointer, fingerprint)) else {
-            return Verdict::Unknown;
-        };
+        let (of_pool, export) = (of_pool?, self.world.export(Object::Pointer, fingerprint)?);
         if of_pool.who == export.who {
-            return Verdict::Unknown;
+            return None;
         }
         let reason = Reason::PoolWrongPool { pool, of_pool: of_pool.owner, of_pointer: export.owner };
         self.broken(reason, Confidence::Certain, of, &[(role::EXPORT, export.object)])
     }
 
-    pub(super) fn pool_import_in_use(&mut self) -> Verdict {
-        let Some(End { by, .. }) = self.in_table(self.call.function.spec().ends()) else {
-            return Verdict::Unknown;
-        };
+    pub(super) fn pool_import_in_use(&mut self) -> Option<Verdict> {
+        let End { by, .. } = self.in_table(self.call.function.spec().ends())?;
         let pool = self.call.at(by);
-        let Some(known) = self.world.pool(pool) else { return Verdict::Unknown };
+        let known = self.world.pool(pool)?;
         if known.is_destroyed || known.origin != Origin::Imported {
-            return Verdict::Unknown;
+            return None;
         }
         match self.world.model(|model| Some(model.pointers_of(pool))).unwrap_or(0) {
-            0 => Verdict::Held,
-            pointers => {
-                let confidence = self.pools_trust();
-                self.broken(Reason::PoolImportInUse { pool, pointers }, confidence, by, &[])
-            }
+            0 => Some(Verdict::Held),
+            pointers => self.broken(Reason::PoolImportInUse { pool, pointers }, self.pools_trust(), by, &[]),
         }
     }
 }

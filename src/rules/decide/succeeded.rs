@@ -8,12 +8,12 @@ use cupeer_spec::record::slot::finding::role;
 
 impl<W: World> Judge<'_, W> {
     /// Checks a call that succeeded, before the world takes account of it.
-    pub(super) fn succeeded(&mut self) -> Verdict {
+    pub(super) fn succeeded(&mut self) -> Option<Verdict> {
         let spec = self.call.function.spec();
         if self.call.object().outlives_its_maker() {
             // A process may import such an object any number of times, including in the process that created
             // it.
-            Verdict::Held
+            Some(Verdict::Held)
         } else if spec.uses_memory() {
             self.used()
         } else if spec.launches().is_some() {
@@ -25,7 +25,7 @@ impl<W: World> Judge<'_, W> {
         } else if let Some(shared) = spec.opens().filter(|shared| shared.object == Object::Pointer) {
             self.pointer_imported(shared)
         } else if self.call.object().is_granted() {
-            Verdict::Held
+            Some(Verdict::Held)
         } else if let Some(shared) = spec.exports() {
             self.exported(shared)
         } else if spec.opens().is_some() {
@@ -35,16 +35,16 @@ impl<W: World> Judge<'_, W> {
         } else if let Some(closed) = spec.closes() {
             self.closed(closed)
         } else {
-            Verdict::Held
+            Some(Verdict::Held)
         }
     }
 
-    fn exported(&mut self, Shared { by, handle, object, .. }: Shared) -> Verdict {
+    fn exported(&mut self, Shared { by, handle, object, .. }: Shared) -> Option<Verdict> {
         if object != Object::Memory {
-            return Verdict::Held;
+            return Some(Verdict::Held);
         }
         let address = self.call.at(by);
-        let mut verdict = Verdict::Held;
+        let mut verdict = Some(Verdict::Held);
         if let Some((base, bytes)) = self.world.memory().filter(|(base, _)| *base != address) {
             verdict = self.when(true, by, Reason::IpcInteriorPointer { address, base, bytes });
         }
@@ -56,17 +56,16 @@ impl<W: World> Judge<'_, W> {
                 importers: importers.running + importers.unknown,
                 first: importers.first.0,
             };
-            let is_certain = importers.running > 0;
-            let confidence = if is_certain { Confidence::Certain } else { Confidence::Inferred };
+            let confidence = Confidence::certain_if(importers.running > 0);
             let objects = [(role::EXPORT, before.object), (role::OPENING, importers.first.1)];
             verdict = self.broken_for(reason, confidence, Some(by), &objects, importers.cache);
         }
         verdict
     }
 
-    fn opened(&mut self) -> Verdict {
+    fn opened(&mut self) -> Option<Verdict> {
         let mut verdict = match self.call.is_event() {
-            true => Verdict::Held,
+            true => Some(Verdict::Held),
             false => self.flags(|flags| Reason::IpcFlags { flags, is_taken: true }),
         };
         // A handle that was open before was checked when it was first opened.
@@ -92,8 +91,8 @@ impl<W: World> Judge<'_, W> {
     }
 
     /// An event that its exporter destroyed can still be opened.
-    fn opened_event(&mut self, export: &Export<W::Object>) -> Verdict {
-        let Some(ended) = export.ended.filter(|ended| ended.is_before) else { return Verdict::Held };
+    fn opened_event(&mut self, export: &Export<W::Object>) -> Option<Verdict> {
+        let Some(ended) = export.ended.filter(|ended| ended.is_before) else { return Some(Verdict::Held) };
         let reason = Reason::IpcEventOpenedLate {
             handle: Handle(export.fingerprint),
             owner: export.owner,
@@ -105,17 +104,17 @@ impl<W: World> Judge<'_, W> {
     }
 
     /// The driver returns the address of the first import, and counts nothing.
-    fn pointer_imported(&mut self, Shared { by, handle, .. }: Shared) -> Verdict {
+    fn pointer_imported(&mut self, Shared { by, handle, .. }: Shared) -> Option<Verdict> {
         let (address, fingerprint) = (self.call.at(by), self.call.fingerprint(handle));
         let known = self.world.opening(Object::Pointer, address);
         let is_same =
             |known: &Opening<W::Object>| (known.address, known.fingerprint) == (address, fingerprint);
-        let Some(known) = known.filter(is_same) else { return Verdict::Held };
+        let Some(known) = known.filter(is_same) else { return Some(Verdict::Held) };
         let reason = Reason::PoolPointerTwice { address, handle: Handle(fingerprint) };
         self.broken(reason, Confidence::Certain, handle, &[(role::OPENING, known.object)])
     }
 
-    fn opened_memory(&mut self, export: &Export<W::Object>, mut verdict: Verdict) -> Verdict {
+    fn opened_memory(&mut self, export: &Export<W::Object>, mut verdict: Option<Verdict>) -> Option<Verdict> {
         let (owner, objects) = (export.owner, [(role::EXPORT, export.object)]);
         if export.inside != 0 {
             let handle = Handle(export.fingerprint);
@@ -133,41 +132,41 @@ impl<W: World> Judge<'_, W> {
         verdict
     }
 
-    fn closed(&mut self, Named { object, by }: Named) -> Verdict {
+    fn closed(&mut self, Named { object, by }: Named) -> Option<Verdict> {
         let address = self.call.at(by);
         if self.world.closed_something() {
             return self.closed_what_the_dead_exported(object, address, by);
         }
         if self.world.closed(address).is_none() {
-            return Verdict::Held;
+            return Some(Verdict::Held);
         }
         self.broken(Reason::DriverContradictsClose { address }, Confidence::Inferred, by, &[])
     }
 
     /// An exporter may return before its importers close: that the memory stays until then is seen of drivers. One that was
     /// killed has left them in the middle of something.
-    fn closed_what_the_dead_exported(&mut self, object: Object, address: u64, by: usize) -> Verdict {
-        let Some(export) = self.world.closed_for_good(object, address) else { return Verdict::Held };
+    fn closed_what_the_dead_exported(&mut self, object: Object, address: u64, by: usize) -> Option<Verdict> {
+        let Some(export) = self.world.closed_for_good(object, address) else { return Some(Verdict::Held) };
         if export.ended.is_some() {
-            return Verdict::Held;
+            return Some(Verdict::Held);
         }
-        let Some(confidence) = self.world.has_died(&export) else { return Verdict::Held };
+        let Some(confidence) = self.world.has_died(&export) else { return Some(Verdict::Held) };
         let reason = Reason::IpcExporterDied { handle: Handle(export.fingerprint), owner: export.owner };
         self.broken(reason, confidence, by, &[(role::EXPORT, export.object)])
     }
 
-    fn enabled(&mut self) -> Verdict {
+    fn enabled(&mut self) -> Option<Verdict> {
         let (context, peer) = self.contexts();
-        let Some((_, object)) = self.world.enabled(context, peer) else { return Verdict::Held };
+        let Some((_, object)) = self.world.enabled(context, peer) else { return Some(Verdict::Held) };
         let (from, to) = self.both();
         let reason = Reason::DriverContradictsEnable { from, to };
         self.broken(reason, Confidence::Inferred, self.peer(), &[(role::ENABLING, object)])
     }
 
     /// Something ended that others have open.
-    fn ended(&mut self) -> Verdict {
+    fn ended(&mut self) -> Option<Verdict> {
         let (Some(ending), Some(end)) = (self.world.ending(), self.call.function.spec().ends()) else {
-            return Verdict::Held;
+            return Some(Verdict::Held);
         };
         let Ending { kind, export, bytes, handles, importers, is_sure } = ending;
         let (handle, (first, _)) = (Handle(export.fingerprint), importers.first);
@@ -189,8 +188,7 @@ impl<W: World> Judge<'_, W> {
             Reason::IpcFreedWhileOpen { address, bytes, handle, importers: importing, first, uses }
         };
         let argument = (!end.object.is_context()).then_some(end.by);
-        let is_certain = is_sure && importers.running > 0;
-        let confidence = if is_certain { Confidence::Certain } else { Confidence::Inferred };
+        let confidence = Confidence::certain_if(is_sure && importers.running > 0);
         let objects = [(role::EXPORT, export.object), (role::OPENING, importers.first.1)];
         // Caches hold no events: a process that has one open waits for it.
         let cache = importers.cache.filter(|_| kind != Object::Event);

@@ -55,10 +55,10 @@ impl<O> Present<O> {
 
 impl<W: World> Judge<'_, W> {
     /// Checks a launch by its parameters. The memory accesses of the kernel itself are unknown.
-    pub(super) fn launched(&mut self) -> Verdict {
+    pub(super) fn launched(&mut self) -> Option<Verdict> {
         let (world, argument) = (self.world, self.call.function.spec().launches());
         let argument = argument.map(|launched| launched.parameters);
-        let mut verdict = Verdict::Held;
+        let mut verdict = Some(Verdict::Held);
         world.each_parameter(&mut |kernel, parameter, address| {
             let Some(Gone { went, range, ago, ref by, object, .. }) = world.gone(address, 1) else { return };
             let by = by.as_ref().map(ClosedBy::site);
@@ -72,16 +72,16 @@ impl<W: World> Judge<'_, W> {
     /// Checks a call that succeeded. Memory that its owner freed can still be used. With any other memory
     /// that is gone, the call would have failed. If it succeeded, the driver has new memory there, or will
     /// have it when the work runs, as in a graph that allocates.
-    pub(super) fn used(&mut self) -> Verdict {
+    pub(super) fn used(&mut self) -> Option<Verdict> {
         self.each_gone(|went| went == EndKind::FreedByOwner)
     }
 
-    pub(super) fn used_what_is_gone(&mut self, rule: Rule) -> Verdict {
+    pub(super) fn used_what_is_gone(&mut self, rule: Rule) -> Option<Verdict> {
         self.each_gone(|went| went.rule() == rule)
     }
 
-    fn each_gone(&mut self, is_meant: impl Fn(EndKind) -> bool) -> Verdict {
-        let mut verdict = Verdict::Held;
+    fn each_gone(&mut self, is_meant: impl Fn(EndKind) -> bool) -> Option<Verdict> {
+        let mut verdict = Some(Verdict::Held);
         let (world, call) = (self.world, self.call);
         let mut look = |argument, start, bytes| {
             let gone = world.gone(start, bytes).filter(|gone| is_meant(gone.went));
@@ -107,11 +107,11 @@ impl<W: World> Judge<'_, W> {
     }
 
     /// Checks a failed call with an address in open or mapped memory, or shortly behind it.
-    pub(super) fn used_what_is_there(&mut self, rule: Rule) -> Verdict {
+    pub(super) fn used_what_is_there(&mut self, rule: Rule) -> Option<Verdict> {
         let (world, call) = (self.world, self.call);
-        let mut verdict = Verdict::Held;
+        let mut verdict = Some(Verdict::Held);
         let mut look = |argument, start: u64, bytes: u64| {
-            if verdict != Verdict::Held {
+            if verdict != Some(Verdict::Held) {
                 return;
             }
             let Some(there) = self.present(start) else {
@@ -160,7 +160,7 @@ impl<W: World> Judge<'_, W> {
     }
 
     /// Checks a failed call with an address in a reservation where nothing was ever mapped.
-    pub(super) fn used_before_map(&mut self) -> Verdict {
+    pub(super) fn used_before_map(&mut self) -> Option<Verdict> {
         let (world, call) = (self.world, self.call);
         let mut found = None;
         let mut look = |argument, address, _| {
@@ -170,16 +170,15 @@ impl<W: World> Judge<'_, W> {
         };
         call.used().for_each(|(argument, start, bytes)| look(argument, start, bytes));
         world.each_range(&mut look);
-        let Some((argument, address, known)) = found else { return Verdict::Held };
+        let Some((argument, address, known)) = found else { return Some(Verdict::Held) };
         let (name, range) = (call.name(argument), (known.name, known.bytes));
-        let confidence = self.space_trust();
-        self.broken(Reason::UseBeforeMap { name, address, range }, confidence, argument, &[])
+        self.broken(Reason::UseBeforeMap { name, address, range }, self.space_trust(), argument, &[])
     }
 
     /// Checks a use that begins in unmapped addresses, shortly behind another process's memory. Most likely,
     /// that memory is one of several allocations of a buffer. The address may be wrong for another reason.
-    fn used_what_is_behind(&mut self, argument: usize, start: u64) -> Verdict {
-        let Some(there) = self.just_before(start) else { return Verdict::Held };
+    fn used_what_is_behind(&mut self, argument: usize, start: u64) -> Option<Verdict> {
+        let Some(there) = self.just_before(start) else { return Some(Verdict::Held) };
         let (name, range) = (self.call.name(argument), there.range);
         let (behind, handle) = (start - there.end(), there.handle());
         let reason = Reason::UseBehindEnd { name, start, behind, range, handle };

@@ -17,7 +17,7 @@ const GRANULARITY: u64 = 2 << 20;
 impl<W: World> Judge<'_, W> {
     /// Returns the confidence of conclusions from the process's virtual memory.
     pub(super) fn space_trust(&self) -> Confidence {
-        if self.world.knows(Family::VirtualMemory) { Confidence::Certain } else { Confidence::Inferred }
+        Confidence::certain_if(self.world.knows(Family::VirtualMemory))
     }
 
     /// Returns the range of addresses of the call, and the arguments with its start and its size.
@@ -53,49 +53,39 @@ impl<W: World> Judge<'_, W> {
         self.world.model(|model| model.of(mapping))
     }
 
-    pub(super) fn vmm_handle_released(&mut self) -> Verdict {
+    pub(super) fn vmm_handle_released(&mut self) -> Option<Verdict> {
         let by = self.call.function.spec().allocation_handle();
-        let Some(by) = self.in_table(by) else { return Verdict::Unknown };
+        let by = self.in_table(by)?;
         let handle = self.call.at(by);
-        let Some(known) = self.allocation(handle) else { return Verdict::Unknown };
+        let known = self.allocation(handle)?;
         if !known.is_past() {
-            return Verdict::Held;
+            return Some(Verdict::Held);
         }
-        let is_sure = known.is_counted && self.world.knows(Family::VirtualMemory);
-        let confidence = if is_sure { Confidence::Certain } else { Confidence::Inferred };
+        let confidence = Confidence::certain_if(known.is_counted && self.world.knows(Family::VirtualMemory));
         self.broken(Reason::VmmHandleReleased { handle }, confidence, by, &[])
     }
 
-    pub(super) fn vmm_handle_type(&mut self) -> Verdict {
+    pub(super) fn vmm_handle_type(&mut self) -> Option<Verdict> {
         let spec = self.call.function.spec();
-        let (Some(shared), Some(kind)) = (self.in_table(spec.exports()), self.in_table(spec.handle_kind()))
-        else {
-            return Verdict::Unknown;
-        };
+        let (shared, kind) = (self.in_table(spec.exports())?, self.in_table(spec.handle_kind())?);
         let (handle, wanted) = (self.call.at(shared.by), self.call.at(kind) as i32);
         let is_a_type = wanted != 0 && CUmemAllocationHandleType(wanted).name().is_some();
-        let Some(known) = self.allocation(handle).filter(|_| is_a_type) else {
-            return Verdict::Unknown;
-        };
+        let known = self.allocation(handle).filter(|_| is_a_type)?;
         let types = match known.types {
             // The handle was released, whatever handle types it was created with.
-            _ if known.is_past() => return Verdict::Unknown,
+            _ if known.is_past() => return None,
             _ if known.is_imported() => None,
-            None => return Verdict::Unknown,
-            Some(types) if types & wanted != 0 => return Verdict::Held,
+            None => return None,
+            Some(types) if types & wanted != 0 => return Some(Verdict::Held),
             types => types,
         };
         let reason = Reason::VmmHandleType { wanted: wanted as u64, types: types.map(|types| types as u64) };
-        let confidence = self.space_trust();
-        self.broken(reason, confidence, kind, &[])
+        self.broken(reason, self.space_trust(), kind, &[])
     }
 
-    pub(super) fn vmm_unreachable_device(&mut self) -> Verdict {
-        let (Some(((start, bytes), ..)), Some((by, all))) =
-            (self.range(), self.in_table(self.call.function.spec().array()))
-        else {
-            return Verdict::Unknown;
-        };
+    pub(super) fn vmm_unreachable_device(&mut self) -> Option<Verdict> {
+        let (((start, bytes), ..), (by, all)) =
+            (self.range()?, self.in_table(self.call.function.spec().array())?);
         let count = self.world.device_count();
         let is_none = |device: &i32| count.is_some_and(|count| !(0..count).contains(device));
         if let Some(device) = self.call.devices().find(is_none) {
@@ -104,7 +94,7 @@ impl<W: World> Judge<'_, W> {
             return self.broken(reason, Confidence::Certain, by, &[]);
         }
         if !self.call.is(Result::INVALID_DEVICE) {
-            return Verdict::Held;
+            return Some(Verdict::Held);
         }
         // The mappings in the range may be on several devices.
         let (world, mut homes) = (self.world, [None; 16]);
@@ -141,35 +131,32 @@ impl<W: World> Judge<'_, W> {
         self.broken(Reason::VmmUnreachableDevice { from, to }, Confidence::Inferred, by, &[])
     }
 
-    pub(super) fn vmm_fabric_without_channel(&mut self) -> Verdict {
+    pub(super) fn vmm_fabric_without_channel(&mut self) -> Option<Verdict> {
         let by = self.in_table(self.call.function.spec().describes());
-        let (Some(by), Some(wanted)) = (by, self.call.wanted()) else { return Verdict::Unknown };
+        let (by, wanted) = (by?, self.call.wanted()?);
         if wanted.types & Shareable::FABRIC == 0 {
-            return Verdict::Held;
+            return Some(Verdict::Held);
         }
         let has_channel = self.world.has_fabric_channel();
         let confidence = match has_channel {
-            Some(true) => return Verdict::Held,
+            Some(true) => return Some(Verdict::Held),
             // The device may have no fabric handles at all.
             Some(false) if self.call.is(Result::NOT_PERMITTED) => Confidence::Certain,
             Some(false) => Confidence::Inferred,
             None if self.call.is(Result::NOT_PERMITTED) => Confidence::Inferred,
-            None => return Verdict::Unknown,
+            None => return None,
         };
         let reason = Reason::VmmFabricWithoutChannel { is_known: has_channel.is_some() };
         self.broken(reason, confidence, by, &[])
     }
 
-    pub(super) fn vmm_descriptor(&mut self) -> Verdict {
+    pub(super) fn vmm_descriptor(&mut self) -> Option<Verdict> {
         let kind = self.in_table(self.call.function.spec().handle_kind());
-        let (Some(kind), Some((Shared { object, handle, .. }, number, _))) = (kind, self.call.handle())
-        else {
-            return Verdict::Unknown;
-        };
+        let (kind, (Shared { object, handle, .. }, number, _)) = (kind?, self.call.handle()?);
         let (name, is_pool) = (self.call.name(handle), object == Object::Pool);
-        let Some(fd) = alloc_props::number(self.call.bytes(handle), 16) else { return Verdict::Unknown };
+        let fd = alloc_props::number(self.call.bytes(handle), 16)?;
         if self.call.at(kind) != Shareable::DESCRIPTOR as u64 {
-            return Verdict::Held;
+            return Some(Verdict::Held);
         }
         // An object with a number was exported in this job, but the driver expects one of the other kind.
         if number != 0 {
@@ -179,7 +166,7 @@ impl<W: World> Judge<'_, W> {
                 return self.broken(reason, Confidence::Certain, handle, &[(role::EXPORT, export.object)]);
             }
             if !self.call.is(Result::NOT_SUPPORTED) || self.world.export(object, number).is_some() {
-                return Verdict::Held;
+                return Some(Verdict::Held);
             }
         }
         // The driver returns this for one kind in place of the other.
@@ -190,20 +177,18 @@ impl<W: World> Judge<'_, W> {
         let ptrace = if fd < 0 { self.world.ptrace() } else { None };
         let is_open = if fd < 0 { Some(false) } else { self.world.is_descriptor(fd) };
         let owner = if fd < 0 { None } else { self.world.exporter_of_descriptor(object, fd) };
-        let confidence = if is_open == Some(false) { Confidence::Certain } else { Confidence::Inferred };
+        let confidence = Confidence::certain_if(is_open == Some(false));
         let reason =
             Reason::VmmDescriptor { name, fd, is_open, owner: owner.map(|(owner, _)| owner), ptrace };
         let object = owner.map(|(_, object)| (role::EXPORT, object));
         self.broken(reason, confidence, handle, object.as_slice())
     }
 
-    pub(super) fn vmm_granularity(&mut self) -> Verdict {
-        let Some(Made { by, size, at, .. }) = self.in_table(self.call.function.spec().makes()) else {
-            return Verdict::Unknown;
-        };
+    pub(super) fn vmm_granularity(&mut self) -> Option<Verdict> {
+        let Made { by, size, at, .. } = self.in_table(self.call.function.spec().makes())?;
         // Other memory than a device's has another one.
         if self.call.wanted().is_some_and(|wanted| wanted.device.is_none()) {
-            return Verdict::Unknown;
+            return None;
         }
         let known = self.world.model(|model| model.granularity(Subject::Memory));
         let granularity = known.unwrap_or(GRANULARITY);
@@ -214,72 +199,61 @@ impl<W: World> Judge<'_, W> {
             let (name, value) = (self.call.name(index), self.call.at(index));
             if !value.is_multiple_of(granularity) {
                 let reason = Reason::VmmGranularity { name, value, granularity };
-                let is_sure = known.is_some() || is_said;
-                let confidence = if is_sure { Confidence::Certain } else { Confidence::Inferred };
+                let confidence = Confidence::certain_if(known.is_some() || is_said);
                 return self.broken(reason, confidence, index, &[]);
             }
         }
-        Verdict::Held
+        Some(Verdict::Held)
     }
 
-    pub(super) fn vmm_partial_mapping(&mut self) -> Verdict {
+    pub(super) fn vmm_partial_mapping(&mut self) -> Option<Verdict> {
         let made = self.call.function.spec().makes().and_then(|made| Some((made.size?, made.of?, made.at?)));
-        let Some((by, of, at)) = self.in_table(made) else { return Verdict::Unknown };
+        let (by, of, at) = self.in_table(made)?;
         let (handle, offset, size) = (self.call.at(of), self.call.at(at), self.call.at(by));
         let whole = self.allocation(handle).map(|known| known.bytes).filter(|bytes| *bytes != 0);
         let reason = Reason::VmmPartialMapping { offset, size, whole };
         match whole {
             _ if offset != 0 => self.when(true, at, reason),
-            Some(whole) if whole != size => {
-                let confidence = self.space_trust();
-                self.broken(reason, confidence, by, &[])
-            }
-            Some(_) => Verdict::Held,
+            Some(whole) if whole != size => self.broken(reason, self.space_trust(), by, &[]),
+            Some(_) => Some(Verdict::Held),
             // An importer is not told the size, but the driver knows it.
             None => {
-                let is_said = self.world.driver_message().contains("than handle");
-                let confidence = if is_said { Confidence::Certain } else { Confidence::Inferred };
+                let confidence = Confidence::certain_if(self.world.driver_message().contains("than handle"));
                 self.broken(reason, confidence, by, &[])
             }
         }
     }
 
-    pub(super) fn vmm_mapped_twice(&mut self) -> Verdict {
-        let Some(((start, size), by, _)) = self.range() else { return Verdict::Unknown };
-        let Some(mapping) = self.mapping((start, size), |_| true) else { return Verdict::Held };
+    pub(super) fn vmm_mapped_twice(&mut self) -> Option<Verdict> {
+        let ((start, size), by, _) = self.range()?;
+        let Some(mapping) = self.mapping((start, size), |_| true) else { return Some(Verdict::Held) };
         let (mapped, bytes) = (mapping.name, mapping.bytes);
-        let confidence = self.space_trust();
-        self.broken(Reason::VmmMappedTwice { start, size, mapped, bytes }, confidence, by, &[])
+        self.broken(Reason::VmmMappedTwice { start, size, mapped, bytes }, self.space_trust(), by, &[])
     }
 
-    pub(super) fn vmm_reservation_in_use(&mut self) -> Verdict {
-        let Some(((start, size), by, _)) = self.range() else { return Verdict::Unknown };
-        let Some(mapping) = self.mapping((start, size), |_| true) else { return Verdict::Held };
+    pub(super) fn vmm_reservation_in_use(&mut self) -> Option<Verdict> {
+        let ((start, size), by, _) = self.range()?;
+        let Some(mapping) = self.mapping((start, size), |_| true) else { return Some(Verdict::Held) };
         let (mapped, bytes) = (mapping.name, mapping.bytes);
-        let confidence = self.space_trust();
-        self.broken(Reason::VmmReservationInUse { start, size, mapped, bytes }, confidence, by, &[])
+        self.broken(Reason::VmmReservationInUse { start, size, mapped, bytes }, self.space_trust(), by, &[])
     }
 
-    pub(super) fn vmm_part_of_mapping(&mut self) -> Verdict {
-        let Some(((start, size), _, by)) = self.range() else { return Verdict::Unknown };
+    pub(super) fn vmm_part_of_mapping(&mut self) -> Option<Verdict> {
+        let ((start, size), _, by) = self.range()?;
         let is_cut = |mapping: &Bare<Mapping>| !mapping.is_within((start, size));
-        let Some(mapping) = self.mapping((start, size), is_cut) else { return Verdict::Held };
+        let Some(mapping) = self.mapping((start, size), is_cut) else { return Some(Verdict::Held) };
         let (mapped, bytes) = (mapping.name, mapping.bytes);
-        let confidence = self.space_trust();
-        self.broken(Reason::VmmPartOfMapping { start, size, mapped, bytes }, confidence, by, &[])
+        self.broken(Reason::VmmPartOfMapping { start, size, mapped, bytes }, self.space_trust(), by, &[])
     }
 
-    pub(super) fn vmm_released_twice(&mut self) -> Verdict {
-        let Some(End { by, .. }) = self.in_table(self.call.function.spec().ends()) else {
-            return Verdict::Unknown;
-        };
+    pub(super) fn vmm_released_twice(&mut self) -> Option<Verdict> {
+        let End { by, .. } = self.in_table(self.call.function.spec().ends())?;
         let handle = self.call.at(by);
-        let Some(known) = self.allocation(handle) else { return Verdict::Unknown };
+        let known = self.allocation(handle)?;
         if known.references != 0 {
-            return Verdict::Held;
+            return Some(Verdict::Held);
         }
-        let is_sure = known.is_counted && self.world.knows(Family::VirtualMemory);
-        let confidence = if is_sure { Confidence::Certain } else { Confidence::Inferred };
+        let confidence = Confidence::certain_if(known.is_counted && self.world.knows(Family::VirtualMemory));
         let reason = Reason::VmmReleasedTwice { handle, is_imported: known.is_imported() };
         self.broken(reason, confidence, by, &[])
     }

@@ -7,7 +7,7 @@ rule IpcMemoryKind "ipc-memory-kind" {
     says: "Memory exported with cuIpcGetMemHandle must come from cuMemAlloc or cudaMalloc.",
     functions: [cuIpcGetMemHandle], results: [INVALID_VALUE],
     decided_by: memory_kind,
-    reasons: [IpcMemoryKind { address: u64, kind: MemoryKind, handle_types: u64, because: Option<&'a str> }: (in ipc::memory_kind)],
+    reasons: [IpcMemoryKind { address: u64, kind: MemoryKind, handle_types: u64, because: Option<&'a str> }: (in memory_kind)],
     severity: Error, scope: Call, found: InFailures, tells: [],
     rests_on: Documented("cuIpcGetMemHandle", "Takes a pointer to the base of an existing device memory allocation created with cuMemAlloc and exports it for use in another process."),
     costs: "The call fails with CUDA_ERROR_INVALID_VALUE; programs that exit when the check fails print nothing else.",
@@ -23,7 +23,8 @@ rule IpcPointerUnknown "ipc-pointer-unknown" {
     says: "An exported pointer must be in an allocation that the driver knows.",
     functions: [cuIpcGetMemHandle], results: [INVALID_VALUE],
     decided_by: pointer_unknown,
-    reasons: [IpcPointerUnknown { address: u64 }: (in ipc::pointer_unknown)],
+    reasons: [IpcPointerUnknown { address: u64 }: (if address == 0 => "dptr is NULL";
+            "{address:#x} is not in any allocation that the driver knows; it was freed, is past the end of an allocation, or came from malloc")],
     severity: Error, scope: Call, found: InFailures, tells: [],
     rests_on: Documented("cuIpcGetMemHandle", "dptr - Base pointer to previously allocated device memory"),
     cause: "the pointer is not in any allocation",
@@ -35,7 +36,8 @@ rule IpcReexport "ipc-reexport" {
     says: "Only the process that allocated memory, or created an event, can export it.",
     functions: [cuIpcGetMemHandle, cuIpcGetEventHandle], results: [INVALID_VALUE, INVALID_HANDLE],
     decided_by: reexport,
-    reasons: [IpcReexport { address: u64, is_event: bool, owner: Option<Process> }: (in ipc::reexport)],
+    reasons: [IpcReexport { address: u64, is_event: bool, owner: Option<Process> }: (if is_event => "event {address:#x} cannot be exported: it was opened with cuIpcOpenEventHandle{}", Clause("; it belongs to ", owner, "");
+            "{address:#x} cannot be exported: it was opened with cuIpcOpenMemHandle{}", Clause("; it belongs to ", owner, ""))],
     severity: Error, scope: Process, found: InFailures, tells: [],
     rests_on: Observed("cuIpcGetMemHandle of memory from cuIpcOpenMemHandle returns CUDA_ERROR_INVALID_VALUE, cuIpcGetEventHandle of an event from cuIpcOpenEventHandle CUDA_ERROR_INVALID_HANDLE."),
     costs: "The call fails with CUDA_ERROR_INVALID_VALUE or CUDA_ERROR_INVALID_HANDLE.",
@@ -72,7 +74,8 @@ rule IpcEventContext "ipc-event-context" {
     functions: [cuEventRecord, cuEventRecord_ptsz, cuEventRecordWithFlags, cuEventRecordWithFlags_ptsz],
     results: [INVALID_HANDLE],
     decided_by: event_context,
-    reasons: [IpcEventContext { event: u64, home: Device, current: Option<Device> }: (in ipc::event_context)],
+    reasons: [IpcEventContext { event: u64, home: Device, current: Option<Device> }: (if let Some(current) = current => "event {event:#x} is of {home}, but {current} is current; it can be recorded only in a stream of the context in which it was opened";
+            "hStream is of another context than event {event:#x}; the event is of {home}; it can be recorded only in a stream of the context in which it was opened")],
     severity: Error, scope: Process, found: InFailures, tells: [],
     rests_on: Documented("cuEventRecord", "hEvent and hStream must be from the same context otherwise CUDA_ERROR_INVALID_HANDLE is returned."),
     cause: "the event was opened in another context than that of the stream",
@@ -82,7 +85,7 @@ rule IpcEventContext "ipc-event-context" {
 rule IpcOneForSeveral "ipc-one-for-several" {
     says: "Each buffer that a process exports must keep its memory until its importers are done.",
     functions_of: USES,
-    reasons: [IpcOneForSeveral { owner: Process, handle: Handle, exports: u64, reader: Process, read: (u64, u64) }: (in ipc::one_for_several)],
+    reasons: [IpcOneForSeveral { owner: Process, handle: Handle, exports: u64, reader: Process, read: (u64, u64) }: ("{owner} exported {handle} {exports} times before any process opened it; {reader} opened it as often, and read {} each time, with no recorded write in between; if these were several buffers, they are one block now", Part(read))],
     severity: Note, scope: Processes, found: InRecordings, tells: [],
     rests_on: Practice("A caching allocator takes the block of a released buffer back, and gives it out again. No driver function is called: addresses that were noted of several buffers can be one block when they are exported."),
     costs: "No call fails: the importer reads one buffer in place of several. Its content is that of the last owner of the block.",
@@ -94,7 +97,8 @@ rule EventContext "event-context" {
     functions: [cuEventRecord, cuEventRecord_ptsz, cuEventRecordWithFlags, cuEventRecordWithFlags_ptsz],
     results: [INVALID_HANDLE],
     decided_by: other_context,
-    reasons: [EventContext { event: u64, current: Device, home: Option<Device> }: (in ipc::other_context)],
+    reasons: [EventContext { event: u64, current: Device, home: Option<Device> }: (if let Some(home) = home => "event {event:#x} cannot be recorded in a stream of {current}; the event is of {home}, the only other device on which this process has a context";
+            "event {event:#x} cannot be recorded in a stream of {current}; the event is of another context")],
     severity: Error, scope: Call, found: AtTheCall, tells: [],
     rests_on: Documented("cuEventRecord", "hEvent and hStream must be from the same context otherwise CUDA_ERROR_INVALID_HANDLE is returned."),
     cause: "the event was created in another context than that of the stream",
@@ -106,7 +110,9 @@ rule IpcFlags "ipc-flags" {
     says: "The Flags of cuIpcOpenMemHandle must be CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, which is 1.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2], results: [INVALID_VALUE],
     decided_by: ipc_flags,
-    reasons: [IpcFlags { flags: u32, is_taken: bool }: (in ipc::flags)],
+    reasons: [IpcFlags { flags: u32, is_taken: bool }: (if is_taken => "Flags must be 1 (is {flags}); this driver accepted it";
+            if flags >= POINTERS => "Flags must be 1 (is {flags}): the handle is probably passed by pointer, and must be passed by value; the driver then takes the pointer for Flags";
+            "Flags must be 1 (is {flags})")],
     severity: Error, scope: Arguments, found: InSuccesses, tells: [Unknown],
     rests_on: Documented("cuIpcOpenMemHandle", "Flags - Flags for this operation. Must be specified as CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS"),
     costs: "An even number makes the call fail with CUDA_ERROR_INVALID_VALUE. Current drivers accept odd numbers other than 1.",
@@ -130,7 +136,7 @@ rule IpcEqualPids "ipc-equal-pids" {
     says: "An exporter and an importer in different pid namespaces must have different pids.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2], results: [INVALID_CONTEXT],
     decided_by: equal_pids,
-    reasons: [IpcEqualPids { pid: u32, own_ns: u64, other_ns: Option<u64> }: (in ipc::equal_pids)],
+    reasons: [IpcEqualPids { pid: u32, own_ns: u64, other_ns: Option<u64> }: ("the exporter and this process both have pid {pid}, in two pid namespaces; this process is in {own_ns}, the exporter in {}; the driver compares only pids, so it rejects the handle as one that this process exported itself", Or(other_ns, "another one"))],
     severity: Error, scope: Processes, found: Afterwards, tells: [NotExported],
     rests_on: Observed("Processes of different pid namespaces can share memory as long as their pids are different numbers; with equal pids the opening returns CUDA_ERROR_INVALID_CONTEXT, as in the exporting process."),
     cause: "the exporter, in another pid namespace, has the pid of this process",
@@ -142,7 +148,8 @@ rule IpcHandleKind "ipc-handle-kind" {
     says: "Memory handles must be opened as memory, event handles as events.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcOpenEventHandle], results: [INVALID_VALUE, MAP_FAILED],
     decided_by: other_kind,
-    reasons: [IpcHandleKind { handle: Handle, is_memory: bool }: (in ipc::handle_kind)],
+    reasons: [IpcHandleKind { handle: Handle, is_memory: bool }: (if is_memory => "{handle} is a memory handle (cuIpcGetMemHandle), opened as an event handle";
+            "{handle} is an event handle (cuIpcGetEventHandle), opened as a memory handle")],
     severity: Error, scope: CallElsewhere, found: Afterwards, tells: [Unknown],
     rests_on: Observed("cuIpcOpenEventHandle with a memory handle returns CUDA_ERROR_MAP_FAILED, cuIpcOpenMemHandle with an event handle CUDA_ERROR_INVALID_VALUE."),
     costs: "The call fails with CUDA_ERROR_INVALID_VALUE or CUDA_ERROR_MAP_FAILED.",
@@ -155,7 +162,8 @@ rule IpcOpenAfterFree "ipc-open-after-free" {
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcOpenEventHandle],
     results: [NOT_PERMITTED, INVALID_HANDLE, INVALID_VALUE, MAP_FAILED],
     decided_by: after_free,
-    reasons: [IpcOpenAfterFree { handle: Handle, owner: Process, ago: Option<Ago>, is_event: bool, with_context: bool }: (in ipc::open_after_free)],
+    reasons: [IpcOpenAfterFree { handle: Handle, owner: Process, ago: Option<Ago>, is_event: bool, with_context: bool }: (if with_context => "{owner} destroyed or reset the context of {} of {handle}{}, before this call", if is_event { "the event" } else { "the memory" }, When(ago);
+            "{owner} {} of {handle}{}, before this call", if is_event { "destroyed the event" } else { "freed the memory" }, When(ago))],
     severity: Error, scope: Processes, found: Afterwards, tells: [FreedBefore],
     rests_on: Observed("After the exporter's cuMemFree, cuIpcOpenMemHandle returns CUDA_ERROR_NOT_PERMITTED, which the documentation does not list, and the driver says \"Failed to allocate physical memory\"."),
     costs: "The call fails; its result and the driver's message point elsewhere.",
@@ -206,7 +214,8 @@ rule IpcAlreadyMapped "ipc-already-mapped" {
     says: "All users of a handle in a process should share one mapping.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2], results: [ALREADY_MAPPED],
     decided_by: already_mapped,
-    reasons: [IpcAlreadyMapped { handle: Handle, address: Option<u64> }: (in ipc::already_mapped)],
+    reasons: [IpcAlreadyMapped { handle: Handle, address: Option<u64> }: (if let Some(address) = address => "{handle} is already open in this process, at {address:#x}";
+            "the driver reports {handle} as open in this process, but cupeer saw no call that opened it; another thread may be opening it right now, or calls bypass cupeer")],
     severity: Error, scope: Process, found: Afterwards, tells: [],
     rests_on: Practice("Drivers before CUDA 11.2 return CUDA_ERROR_ALREADY_MAPPED if a handle is already open. Newer ones count how often it is open, but were observed to return this result when two threads open one handle at the same time."),
     costs: "The call fails with CUDA_ERROR_ALREADY_MAPPED, which the documentation does not list.",
@@ -232,7 +241,7 @@ rule IpcDeviceHidden "ipc-device-hidden" {
     decided_by: device_hidden,
     reasons: [
         IpcDeviceHidden { to: Device, node: &'a str }: ("the memory is on {to}, but this process has no access to {node}; a device cgroup or the container excludes that GPU"),
-        IpcDeviceUnseen { to: Device, sees: (i32, [[u8; 16]; 2]) }: (in ipc::device_unseen),
+        IpcDeviceUnseen { to: Device, sees: (i32, [[u8; 16]; 2]) }: (in device_unseen),
     ],
     severity: Error, scope: CallElsewhere, found: Afterwards, tells: [],
     rests_on: Practice("A container, or a job with a device cgroup, that leaves out the exporter's GPU makes cuIpcOpenMemHandle fail; CUDA_VISIBLE_DEVICES, which only hides it, does not."),
@@ -248,7 +257,9 @@ rule IpcDevicesApart "ipc-devices-apart" {
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2],
     results: [PEER_ACCESS_UNSUPPORTED, INVALID_DEVICE, MAP_FAILED, INVALID_VALUE],
     decided_by: devices_apart,
-    reasons: [IpcDevicesApart { from: Device, to: Device, is_asked: bool }: (in ipc::devices_apart)],
+    reasons: [IpcDevicesApart { from: Device, to: Device, is_asked: bool }: (if is_asked => "{from} cannot reach the memory on {to}; cuDeviceCanAccessPeer is 0 for the current device";
+            if to.ordinal >= 0 => "{from} cannot reach the memory on {to}";
+            "{from} cannot reach the memory on {to}; this process does not see that device, so it cannot ask cuDeviceCanAccessPeer")],
     severity: Error, scope: CallElsewhere, found: Afterwards, tells: [],
     rests_on: Documented("cuIpcOpenMemHandle", "cuDeviceCanAccessPeer can determine if a mapping is possible."),
     costs: "The call fails, mostly with CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, which the documentation does not list for it.",
@@ -262,7 +273,7 @@ rule IpcDamagedHandle "ipc-damaged-handle" {
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcOpenEventHandle],
     results: [INVALID_VALUE, INVALID_HANDLE, MAP_FAILED, NOT_PERMITTED],
     decided_by: damaged,
-    reasons: [IpcDamagedHandle { handle: Handle, original: Handle, owner: Process, is_opened: bool, cut: Option<u8> }: (in ipc::damaged_handle)],
+    reasons: [IpcDamagedHandle { handle: Handle, original: Handle, owner: Process, is_opened: bool, cut: Option<u8> }: ("{handle} is a damaged copy of {original}; {owner} exported the original{}{}", Clause("; ", cut.map(Cut), ""), if is_opened { "; the driver opened it anyway" } else { "" })],
     severity: Error, scope: Processes, found: Afterwards, tells: [Unknown, Damaged, NotExported],
     rests_on: Observed("The driver checks some of the 64 bytes. If others are changed, it opens the handle anyway, or returns CUDA_ERROR_INVALID_VALUE."),
     costs: "The call fails, or maps memory other than what was exported.",
@@ -277,7 +288,7 @@ rule IpcUnknownHandle "ipc-unknown-handle" {
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcOpenEventHandle],
     results: [INVALID_VALUE, INVALID_HANDLE, MAP_FAILED, NOT_PERMITTED],
     decided_by: unknown_handle,
-    reasons: [IpcUnknownHandle { handle: Handle, flaw: HandleFlaw, is_event: bool }: (in ipc::unknown_handle)],
+    reasons: [IpcUnknownHandle { handle: Handle, flaw: HandleFlaw, is_event: bool }: (in unknown_handle)],
     severity: Error, scope: Processes, found: Afterwards, tells: [Unknown, NotExported],
     rests_on: Practice("Programs have opened handles that were cut or moved on their way, and 64 bytes that no process had filled in, because the export had failed or been skipped."),
     costs: "The call fails with CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_HANDLE or CUDA_ERROR_MAP_FAILED.",
@@ -299,7 +310,7 @@ rule IpcOffsetNotAdded "ipc-offset-not-added" {
 rule IpcDeviceOrder "ipc-device-order" {
     says: "Processes should name a device by its UUID, because its number means another device where CUDA_VISIBLE_DEVICES differs.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2],
-    reasons: [IpcDeviceOrder { ordinal: i32, here: [u8; 16], there: [u8; 16], owner: Process }: (in ipc::device_order)],
+    reasons: [IpcDeviceOrder { ordinal: i32, here: [u8; 16], there: [u8; 16], owner: Process }: ("device {ordinal} is {} here, and {} in {owner}; that process exported the memory, and this process opened it on its own device {ordinal}, so each access goes from one GPU to the other", gpu(here), gpu(there))],
     severity: Note, scope: Processes, found: Afterwards, tells: [],
     rests_on: Documented("cuIpcOpenMemHandle", "For contexts on different devices cuIpcOpenMemHandle can attempt to enable peer access between the devices as if the user called cuCtxEnablePeerAccess."),
     costs: "Nothing if the importer meant to use another device; otherwise every access goes over the link between two GPUs.",
@@ -310,7 +321,9 @@ rule IpcClosedTwice "ipc-closed-twice" {
     says: "An open handle must be closed as often as it was opened, and no more.",
     functions: [cuIpcCloseMemHandle], results: [INVALID_VALUE],
     decided_by: closed_twice,
-    reasons: [IpcClosedTwice { address: u64, ago: Option<Ago>, handle: Handle, with_context: bool, by: Option<Site<'a>> }: (in ipc::closed_twice)],
+    reasons: [IpcClosedTwice { address: u64, ago: Option<Ago>, handle: Handle, with_context: bool, by: Option<Site<'a>> }: (if with_context => "{address:#x} ({handle}) is already closed; it was closed when its context was destroyed or reset{}", Past(ago, by);
+            if ago.is_some() || by.is_some() => "{address:#x} ({handle}) is already closed; this process closed it as often as it had opened it; the last close was{}", Past(ago, by);
+            "{address:#x} ({handle}) is already closed; this process closed it as often as it had opened it")],
     severity: Error, scope: Process, found: InFailures, tells: [],
     rests_on: Documented("cuIpcCloseMemHandle", "When the reference count reaches 0, this API unmaps the memory."),
     costs: "The call fails with CUDA_ERROR_INVALID_VALUE; one close too many, while another part of the process has it open, unmaps that part's memory.",
@@ -324,7 +337,11 @@ rule IpcCloseAddress "ipc-close-address" {
     says: "A pointer passed to cuIpcCloseMemHandle must be one that cuIpcOpenMemHandle returned.",
     functions: [cuIpcCloseMemHandle], results: [INVALID_VALUE],
     decided_by: close_address,
-    reasons: [IpcCloseAddress { address: u64, inside: Option<u64>, is_own: bool, elsewhere: Option<Process> }: (in ipc::close_address)],
+    reasons: [IpcCloseAddress { address: u64, inside: Option<u64>, is_own: bool, elsewhere: Option<Process> }: (if address == 0 => "dptr is NULL";
+            if let Some(base) = inside => "{address:#x} is {} bytes past the address that cuIpcOpenMemHandle returned; close {base:#x}", address.wrapping_sub(base);
+            if is_own => "{address:#x} was allocated by this process, not opened";
+            if let Some(process) = elsewhere => "this process has not opened {address:#x}: {process} has it open; addresses are per process";
+            "this process has not opened {address:#x}")],
     severity: Error, scope: Process, found: InFailures, tells: [],
     rests_on: Documented("cuIpcCloseMemHandle", "dptr - Device pointer returned by cuIpcOpenMemHandle"),
     costs: "The call fails with CUDA_ERROR_INVALID_VALUE, and what was opened stays open.",
@@ -336,7 +353,7 @@ rule IpcFreeImport "ipc-free-import" {
     says: "Memory of another process must be closed, not freed.",
     functions: [cuMemFree, cuMemFree_v2, cuMemFreeAsync, cuMemFreeAsync_ptsz], results: [INVALID_VALUE],
     decided_by: free_import,
-    reasons: [IpcFreeImport { address: u64, owner: Option<Process>, handle: Handle }: (in ipc::free_import)],
+    reasons: [IpcFreeImport { address: u64, owner: Option<Process>, handle: Handle }: ("{address:#x} must be closed, not freed: it was opened with cuIpcOpenMemHandle; its handle is {handle}{}", Clause("; it belongs to ", owner, ""))],
     severity: Error, scope: Process, found: InFailures, tells: [],
     rests_on: Documented("cuIpcOpenMemHandle", "Memory returned from cuIpcOpenMemHandle must be freed with cuIpcCloseMemHandle."),
     costs: "The call fails with CUDA_ERROR_INVALID_VALUE, and the memory stays mapped.",

@@ -6,7 +6,8 @@ macro_rules! job_rules {
 rule IpcFreedWhileOpen "ipc-freed-while-open" {
     says: "Free exported memory only after all importers have closed it.",
     functions: [cuMemFree, cuMemFree_v2, cuMemFreeAsync, cuMemFreeAsync_ptsz],
-    reasons: [IpcFreedWhileOpen { address: u64, bytes: u64, handle: Handle, importers: u64, first: Process, uses: (u64, u64) }: (in ipc::freed_while_open)],
+    reasons: [IpcFreedWhileOpen { address: u64, bytes: u64, handle: Handle, importers: u64, first: Process, uses: (u64, u64) }: (if let (opened, closed @ 1..) = uses => "{}; {first} opened it {} and closed it {}; using it is now undefined", Freed(address, bytes, handle, Importers(importers, first)), Times(opened), Times(closed);
+            "{}; using it is now undefined", Freed(address, bytes, handle, Importers(importers, first)))],
     severity: Error, scope: Processes, found: Afterwards, tells: [FreedWhileOpen, ClosedLate],
     rests_on: Documented("cuIpcOpenMemHandle", "Calling cuMemFree on an exported memory region before calling cuIpcCloseMemHandle in the importing context will result in undefined behavior."),
     costs: "Undefined behavior. Driver 580 keeps the memory until the importers close it, so cudaFree returns nothing to the device, and importers continue to read old data.",
@@ -19,7 +20,8 @@ rule IpcContextEndedWhileOpen "ipc-context-ended-while-open" {
     says: "Destroy, reset, or release a context only after all importers have closed what was exported from it.",
     functions: [cuCtxDestroy, cuCtxDestroy_v2, cuCtxDetach, cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2,
                 cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2],
-    reasons: [IpcContextEndedWhileOpen { what: &'a str, handles: u64, importers: u64, first: Process, address: u64, handle: Handle, kind: Object }: (in ipc::context_ended_while_open)],
+    reasons: [IpcContextEndedWhileOpen { what: &'a str, handles: u64, importers: u64, first: Process, address: u64, handle: Handle, kind: Object }: (if handles != 1 => "{what} freed the memory or events behind {}, still open in {}", Count(handles, "handle"), Importers(importers, first);
+            "{what} {} {address:#x}, open in {}; its handle is {handle}; using it is now undefined", if kind == Object::Event { "destroyed event" } else { "freed" }, Importers(importers, first))],
     severity: Error, scope: Processes, found: Afterwards, tells: [FreedWhileOpen, ClosedLate],
     rests_on: Documented("cuCtxDestroy", "These resources also include memory allocations by cuMemAlloc(), cuMemAllocHost(), cuMemAllocManaged() and cuMemAllocPitch()."),
     costs: "Undefined behavior, as when memory is freed while other processes have it open.",
@@ -30,7 +32,7 @@ rule IpcContextEndedWhileOpen "ipc-context-ended-while-open" {
 rule IpcEventDestroyedWhileOpen "ipc-event-destroyed-while-open" {
     says: "Destroy an exported event only after all importers have destroyed theirs.",
     functions: [cuEventDestroy, cuEventDestroy_v2],
-    reasons: [IpcEventDestroyedWhileOpen { event: u64, handle: Handle, importers: u64, first: Process }: (in ipc::event_destroyed_while_open)],
+    reasons: [IpcEventDestroyedWhileOpen { event: u64, handle: Handle, importers: u64, first: Process }: ("event {event:#x} was destroyed while open in {}; its handle is {handle}; using it is now undefined", Importers(importers, first))],
     severity: Error, scope: Processes, found: Afterwards, tells: [FreedWhileOpen],
     rests_on: Documented("cuIpcGetEventHandle", "Performing operations on the imported event after the exported event has been freed with cuEventDestroy will result in undefined behavior."),
     costs: "Undefined behavior if an importer records, waits for, or queries its event afterwards: a wait may never end, or return immediately.",
@@ -41,7 +43,8 @@ rule IpcEventDestroyedWhileOpen "ipc-event-destroyed-while-open" {
 rule IpcEventUnwaited "ipc-event-unwaited" {
     says: "A process that opens an event should wait for it before it uses the work in front of the event.",
     functions: [cuIpcOpenEventHandle],
-    reasons: [IpcEventUnwaited { handle: Handle, owner: Process, recorder: Process, records: u64, user: Option<Process>, after: Option<Ago> }: (in ipc::event_unwaited)],
+    reasons: [IpcEventUnwaited { handle: Handle, owner: Process, recorder: Process, records: u64, user: Option<Process>, after: Option<Ago> }: (if let (Some(user), Some(after)) = (user, after) => "no process waited for {handle}, the event of {owner}; {recorder} recorded it {}, and {user} used memory of {owner} {after} after that without a wait for the event", Times(records);
+            "no process waited for {handle}, the event of {owner}; {recorder} recorded it {}", Times(records))],
     severity: Note, scope: Processes, found: InRecordings, tells: [],
     rests_on: Documented("cuStreamWaitEvent", "Makes all future work submitted to hStream wait for all work captured in hEvent."),
     costs: "No call fails: the work of the other process can run before the work that the event stands for is done, and reads old or partial data.",
@@ -51,7 +54,7 @@ rule IpcEventUnwaited "ipc-event-unwaited" {
 rule IpcEventRecordedAgain "ipc-event-recorded-again" {
     says: "An event should not be recorded again before the other process waited for its last record.",
     functions: [cuEventRecord, cuEventRecord_ptsz, cuEventRecordWithFlags, cuEventRecordWithFlags_ptsz],
-    reasons: [IpcEventRecordedAgain { handle: Handle, importer: Process, apart: Ago, late: Ago }: (in ipc::event_recorded_again)],
+    reasons: [IpcEventRecordedAgain { handle: Handle, importer: Process, apart: Ago, late: Ago }: ("{handle} is recorded again {apart} after its last record, for which {importer} had not waited; its next wait returned {late} later, and takes the later record")],
     severity: Note, scope: Processes, found: InRecordings, tells: [],
     rests_on: Documented("cuStreamWaitEvent", "Makes all future work submitted to hStream wait for all work captured in hEvent."),
     costs: "No call fails: a wait takes the last record that was made before the call. It waits for more than it was meant to, and if that work waits for the same process, both hang.",
@@ -60,7 +63,7 @@ rule IpcEventRecordedAgain "ipc-event-recorded-again" {
 rule IpcEventOpenedLate "ipc-event-opened-after-destroy" {
     says: "Keep an exported event until all importers have opened and destroyed theirs.",
     functions: [cuIpcOpenEventHandle],
-    reasons: [IpcEventOpenedLate { handle: Handle, owner: Process, ago: Option<Ago>, with_context: bool }: (in ipc::event_opened_late)],
+    reasons: [IpcEventOpenedLate { handle: Handle, owner: Process, ago: Option<Ago>, with_context: bool }: ("{owner} {} the event{}, before this call; a wait for it may never end, or end too early; its handle is {handle}", if with_context { "ended the context of" } else { "destroyed" }, When(ago))],
     severity: Error, scope: Processes, found: Afterwards, tells: [FreedBefore],
     rests_on: Documented("cuIpcGetEventHandle", "Performing operations on the imported event after the exported event has been freed with cuEventDestroy will result in undefined behavior."),
     costs: "Undefined behavior, although the open may succeed: a wait for the event may never end, or return before the work is done.",
@@ -71,7 +74,7 @@ rule IpcEventOpenedLate "ipc-event-opened-after-destroy" {
 rule IpcAddressReused "ipc-address-reused" {
     says: "An address should be exported again only after all importers have closed what was exported from it before.",
     functions: [cuIpcGetMemHandle],
-    reasons: [IpcAddressReused { address: u64, handle: Handle, before: Handle, importers: u64, first: Process }: (in ipc::address_reused)],
+    reasons: [IpcAddressReused { address: u64, handle: Handle, before: Handle, importers: u64, first: Process }: ("freed memory at {address:#x} ({before}) is still open in {}; this call exports new memory at the same address ({handle}); an importer that caches mappings by address still uses the freed memory", Importers(importers, first))],
     severity: Warning, scope: Processes, found: Afterwards, tells: [FreedBefore, ClosedLate],
     rests_on: Documented("cuIpcGetMemHandle", "If a region of memory is freed with cuMemFree and a subsequent call to cuMemAlloc returns memory with the same device address, cuIpcGetMemHandle will return a unique handle for the new memory."),
     costs: "Nothing by itself. An importer that recognizes a mapping by the exporter's address continues to use the freed allocation in place of the new one.",
@@ -92,7 +95,7 @@ rule IpcOpenedAtClosed "ipc-opened-at-closed-address" {
 rule IpcNeverClosed "ipc-never-closed" {
     says: "A process should close what it opened before it ends.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcOpenEventHandle],
-    reasons: [IpcNeverClosed { handles: u64, bytes: u64 }: (in ipc::never_closed)],
+    reasons: [IpcNeverClosed { handles: u64, bytes: u64 }: ("the process exits without closing {}{}", Count(handles, "handle"), Clause(" (", some(bytes), " of other processes' memory)"))],
     severity: Note, scope: Process, found: InRecordings, tells: [OpenAtExit, ClosedLate],
     rests_on: Documented("cuIpcOpenMemHandle", "Memory returned from cuIpcOpenMemHandle must be freed with cuIpcCloseMemHandle."),
     costs: "Until the process ends, the exporter's memory is not returned to the device, even after cudaFree.",
@@ -102,7 +105,7 @@ rule IpcNeverClosed "ipc-never-closed" {
 rule IpcLeak "ipc-leak" {
     says: "A program should close what it opens on every path.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcOpenEventHandle],
-    reasons: [IpcLeak { handles: u64, opened: u64, bytes: u64, freed: u64, growth: Growth<'a> }: (in ipc::leak)],
+    reasons: [IpcLeak { handles: u64, opened: u64, bytes: u64, freed: u64, growth: Growth<'a> }: ("{handles} of {} opened at this place were never closed{growth}{}", Count(opened, "handle"), Kept(bytes, freed))],
     severity: Warning, scope: Process, found: InRecordings, tells: [OpenAtExit, ClosedLate],
     rests_on: Documented("cuIpcOpenMemHandle", "Memory returned from cuIpcOpenMemHandle must be freed with cuIpcCloseMemHandle."),
     costs: "Open handles pile up while the process runs. Each keeps the exporter's memory, which is not returned to the device even after cudaFree.",
@@ -113,7 +116,7 @@ rule PilesUp "piles-up" {
     says: "A program that goes on should give up what it makes when that serves nothing any more.",
     functions: [cuMemCreate, cuMemMap, cuMemAddressReserve, cuMemPoolCreate, cuMemPoolImportFromShareableHandle, cuIpcGetMemHandle,
                 cuIpcGetEventHandle, cuMemExportToShareableHandle, cuMemImportFromShareableHandle, cuMemPoolExportToShareableHandle],
-    reasons: [PilesUp { what: Piled, left: u64, made: u64, bytes: u64, growth: Growth<'a> }: (in vmm::piles_up)],
+    reasons: [PilesUp { what: Piled, left: u64, made: u64, bytes: u64, growth: Growth<'a> }: (in piles_up)],
     severity: Warning, scope: Process, found: InRecordings, tells: [],
     rests_on: Documented("cuMemRelease", "The memory allocation will be freed when all outstanding mappings to the memory are unmapped and when all outstanding references to the handle (including it's shareable counterparts) are also released."),
     rests_on_at: [
@@ -144,7 +147,8 @@ rule IpcFallback "ipc-fallback" {
 rule OpenedAgain "opened-again" {
     says: "A program should keep open what it opens again for each message.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcOpenEventHandle],
-    reasons: [OpenedAgain { handles: u64, opened: u64, within: Option<Ago>, spent: Ago, of: Ago }: (in ipc::opened_again)],
+    reasons: [OpenedAgain { handles: u64, opened: u64, within: Option<Ago>, spent: Ago, of: Ago }: (if let Some(within) = within => "the same {} opened {opened} times, each at most {within} after its last close; the calls took {spent} of the {of} that the process ran", Same(handles);
+            "{} were opened once each, and closed; the calls took {spent} of the {of} that the process ran", Count(handles, "handle"))],
     severity: Note, scope: Process, found: InRecordings, tells: [Waste],
     rests_on: Observed("The first open of a handle takes about 54 microseconds on an H200, and 0.14 if it is open already. A close of the last reference waits for pending work."),
     costs: "Speed: each open maps the memory anew, and each close waits for pending work.",
@@ -154,7 +158,7 @@ rule OpenedAgain "opened-again" {
 rule ExportedAgain "exported-again" {
     says: "A program should export a buffer once, and not for each message.",
     functions: [cuIpcGetMemHandle, cuIpcGetEventHandle, cuMemExportToShareableHandle],
-    reasons: [ExportedAgain { what: Object, objects: u64, exports: u64, opened: u64 }: (in ipc::exported_again)],
+    reasons: [ExportedAgain { what: Object, objects: u64, exports: u64, opened: u64 }: (in exported_again)],
     severity: Note, scope: Process, found: InRecordings, tells: [Waste],
     rests_on: Practice("The handle of an allocation is the same at each export, and a descriptor refers to the same memory."),
     costs: "Speed: each export, and often each import, is work for every message.",
@@ -164,7 +168,7 @@ rule ExportedAgain "exported-again" {
 rule HostAfterFailure "host-after-failed-open" {
     says: "A transport should not stay on the host path after an open that failed for a cause that passes.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2],
-    reasons: [HostAfterFailure { exporter: Process, code: &'a str, bytes: Bytes, had_context: bool }: (in ipc::host_after_failure)],
+    reasons: [HostAfterFailure { exporter: Process, code: &'a str, bytes: Bytes, had_context: bool }: ("this open failed ({code}){}; it was not repeated, and {bytes} went through the host since, of {exporter} or of this process", if had_context { "" } else { " because the thread had no current context" })],
     severity: Note, scope: Processes, found: InRecordings, tells: [Waste],
     rests_on: Practice("Libraries try IPC once, and continue through host memory for the rest of the run."),
     costs: "Speed: the data goes through the host.",
@@ -174,7 +178,7 @@ rule HostAfterFailure "host-after-failed-open" {
 rule ExchangeDiffers "exchange-differs" {
     says: "In an exchange of handles, each process should open the newest handles of all others.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcOpenEventHandle, cuMemImportFromShareableHandle],
-    reasons: [ExchangeDiffers { process: Process, opened: u64, of: u64, lacks: u64, newest: (Handle, Process), older: Option<Handle>, exported: Option<(u64, u64)> }: (in ranks::exchange_differs)],
+    reasons: [ExchangeDiffers { process: Process, opened: u64, of: u64, lacks: u64, newest: (Handle, Process), older: Option<Handle>, exported: Option<(u64, u64)> }: (in exchange_differs)],
     severity: Note, scope: Processes, found: InRecordings, tells: [Waste],
     rests_on: Practice("A process that lacks a handle, or has an old one, reads other data than the others, or waits."),
     costs: "The process reads stale data, or hangs in the next collective operation.",
@@ -214,7 +218,7 @@ rule MemoryKept "memory-kept-by-importers" {
     functions: [cuMemCreate, cuMemAlloc, cuMemAlloc_v2, cuMemAllocPitch, cuMemAllocPitch_v2, cuMemAllocAsync, cuMemAllocAsync_ptsz,
                 cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync_ptsz], results: [OUT_OF_MEMORY],
     decided_by: shown_by_recordings,
-    reasons: [MemoryKept { bytes: u64, allocations: u64, owner: Option<Process>, holders: u64, first: Process, unmaps_nothing: bool }: (in vmm::memory_kept)],
+    reasons: [MemoryKept { bytes: u64, allocations: u64, owner: Option<Process>, holders: u64, first: Process, unmaps_nothing: bool }: ("{} still kept {} that {} had released, so the call returned CUDA_ERROR_OUT_OF_MEMORY{}; the memory is in {}; the device gets an allocation back only when all its importers have unmapped and released it (cuMemUnmap, cuMemRelease), or closed it (cuIpcCloseMemHandle)", Importers(holders, first), Bytes(bytes), Or(owner, "this process"), Clause("; ", unmaps_nothing.then_some(first), " unmapped nothing"), Count(allocations, "allocation"))],
     severity: Error, scope: Processes, found: InRecordings, tells: [],
     rests_on: Documented("cuMemRelease", "The memory allocation will be freed when all outstanding mappings to the memory are unmapped and when all outstanding references to the handle (including it's shareable counterparts) are also released."),
     costs: "The device runs out of memory that its owner believes to be free.",
@@ -231,9 +235,9 @@ rule MemoryExhausted "memory-exhausted" {
                 cuIpcOpenMemHandle_v2], results: [OUT_OF_MEMORY],
     decided_by: shown_by_recordings,
     reasons: [
-        MemoryExhausted { holder: &'a str, wanted: Option<u64>, left: Option<(u64, u64)>, device: Device }: (in memory::exhausted),
-        MemoryTooLarge { wanted: u64, total: u64, device: Device }: (in memory::too_large),
-        MemoryRefused { wanted: u64, left: (u64, u64), device: Device }: (in memory::refused),
+        MemoryExhausted { holder: &'a str, wanted: Option<u64>, left: Option<(u64, u64)>, device: Device }: (in memory_exhausted),
+        MemoryTooLarge { wanted: u64, total: u64, device: Device }: (in memory_too_large),
+        MemoryRefused { wanted: u64, left: (u64, u64), device: Device }: ("the call asked for {}, and no range of free memory was that large: the free memory is fragmented, or a limit applies; {} of {} were free on {device}", Size(wanted), Size(left.0), Size(left.1)),
         MemoryLimited { wanted: u64, used: u64, most: u64, place: &'a str }: ("its pool has {} of at most {} in use, and the call asked for {}; the limit is maxSize of cuMemPoolCreate at {place}", Size(used), Size(most), Size(wanted)),
     ],
     severity: Error, scope: Processes, found: InRecordings, tells: [],
@@ -260,7 +264,7 @@ rule RanksWaitForDescriptor "ranks-wait-for-descriptor" {
     says: "Each rank of a job should send the descriptors that the others wait for.",
     functions: [cuMemExportToShareableHandle, cuMemPoolExportToShareableHandle],
     reasons: [
-        RanksWaitForDescriptor { waiting: u64, missing: u64, senders: &'a str, least: u64, most: u64 }: (in ranks::wait_for_descriptor),
+        RanksWaitForDescriptor { waiting: u64, missing: u64, senders: &'a str, least: u64, most: u64 }: (in wait_for_descriptor),
         RanksWaitForFailed { waiting: u64, senders: &'a str, function: &'a str, code: &'a str }: ("{} {} for a file descriptor from {senders}, whose export failed; {function} returned {code} there, and no process imported the last descriptor that was exported here", Count(waiting, "process"), if waiting == 1 { "waits" } else { "wait" }),
     ],
     severity: Warning, scope: Processes, found: InRecordings, tells: [],
@@ -286,7 +290,7 @@ rule RanksHoldDevice "ranks-hold-another-device" {
     functions: [cuIpcGetMemHandle, cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcGetEventHandle, cuIpcOpenEventHandle,
                 cuMemExportToShareableHandle, cuMemImportFromShareableHandle, cuMemPoolExportToShareableHandle,
                 cuMemPoolImportFromShareableHandle, cuMemPoolExportPointer, cuMemPoolImportPointer],
-    reasons: [RanksHoldDevice { count: u64, ranks: &'a str, device: Device, owner: u32, exports: bool, allocated: u64 }: (in ranks::hold_device)],
+    reasons: [RanksHoldDevice { count: u64, ranks: &'a str, device: Device, owner: u32, exports: bool, allocated: u64 }: (in hold_device)],
     severity: Warning, scope: Processes, found: InRecordings, tells: [],
     rests_on: Practice("CUDA uses device 0 until a thread selects another device. A call before that creates a context on device 0, which remains there."),
     costs: "Memory: each context takes about 500 MiB of the other rank's device, which runs out of memory first. Work that runs there slows down that rank.",

@@ -7,7 +7,7 @@ rule MulticastUnsupported "multicast-unsupported" {
     says: "Multicast objects must be created only for, and joined only by, devices that support multicast.",
     functions: [cuMulticastCreate, cuMulticastAddDevice], results: [NOT_SUPPORTED],
     decided_by: multicast_unsupported,
-    reasons: [MulticastUnsupported { device: Option<Device> }: (in vmm::multicast_unsupported)],
+    reasons: [MulticastUnsupported { device: Option<Device> }: ("{} does not support multicast; CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED is 0", Or(device, "a device"))],
     severity: Error, scope: Call, found: InFailures, tells: [],
     rests_on: Documented("cuMulticastCreate", "Support for multicast on a specific device can be queried using the device attribute CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED"),
     cause: "a device does not support multicast",
@@ -31,7 +31,8 @@ rule MulticastDevice "multicast-device" {
     says: "A device must be added to a multicast object once, and no more devices than the object was created for.",
     functions: [cuMulticastAddDevice], results: [INVALID_VALUE, ILLEGAL_STATE],
     decided_by: multicast_device,
-    reasons: [MulticastDevice { device: Device, wanted: Option<u32> }: (in vmm::multicast_device)],
+    reasons: [MulticastDevice { device: Device, wanted: Option<u32> }: (if let Some(wanted) = wanted => "the multicast object was created for {}, which this process has already added; {device} is one too many", Count(u64::from(wanted), "device");
+            "this process has added {device} to the multicast object already")],
     severity: Error, scope: Process, found: InFailures, tells: [],
     rests_on: Documented("cuMulticastAddDevice", "The association of the device to the multicast object is permanent during the life time of the multicast object."),
     costs: "The call fails; if another device is missing because this one was added twice, every process that binds memory waits forever.",

@@ -16,9 +16,9 @@ rule UsedAfterFork "used-after-fork" {
     results: [NOT_INITIALIZED],
     decided_by: used_after_fork,
     reasons: [
-        UsedAfterFork { pid: u32, parent: Option<u32> }: (in devices::used_after_fork),
+        UsedAfterFork { pid: u32, parent: Option<u32> }: ("process {pid} cannot use CUDA: its parent{} initialized CUDA before the fork", Clause(" ", parent, "")),
         ForkedAndFailed { pid: u32, parent: u32, code: u8 }: ("process {pid} was forked after process {parent} had initialized CUDA, and exited with status {code}; CUDA does not work in it, and it made no call that cupeer records"),
-        ForkedAndKept { pid: u32, parent: u32, ago: Option<Ago>, allocations: u64, bytes: u64 }: (in devices::forked_and_kept),
+        ForkedAndKept { pid: u32, parent: u32, ago: Option<Ago>, allocations: u64, bytes: u64 }: (in forked_and_kept),
     ],
     severity: Error, scope: EarlierCall, found: InFailures, tells: [],
     rests_on: Observed("In a child forked after cuInit, all calls return CUDA_ERROR_NOT_INITIALIZED, even cuInit."),
@@ -79,7 +79,7 @@ rule NoCurrentContext "no-current-context" {
                 cuIpcOpenMemHandle_v2, cuIpcCloseMemHandle, cuIpcGetEventHandle, cuIpcOpenEventHandle],
     results: [INVALID_CONTEXT],
     decided_by: no_current_context,
-    reasons: [NoCurrentContext { tid: u32, had: HadContext }: (in devices::no_current_context)],
+    reasons: [NoCurrentContext { tid: u32, had: HadContext }: (in no_current_context)],
     severity: Error, scope: Call, found: InFailures, tells: [],
     rests_on: Documented("CUDA_ERROR_INVALID_CONTEXT", "This most frequently indicates that there is no context bound to the current thread."),
     cause: "no context is current in this thread",
@@ -106,7 +106,7 @@ rule DeviceOutOfRange "device-out-of-range" {
     functions: [cuDeviceCanAccessPeer, cuDeviceGetP2PAttribute, cuDeviceGetP2PAtomicCapabilities],
     results: [INVALID_DEVICE],
     decided_by: device_out_of_range,
-    reasons: [DeviceOutOfRange { name: &'a str, device: i32, count: i32, visible: Option<&'a str> }: (in devices::device_out_of_range)],
+    reasons: [DeviceOutOfRange { name: &'a str, device: i32, count: i32, visible: Option<&'a str> }: ("{name} is {device}, but this process sees {}{}", Devices(count), Clause(" (CUDA_VISIBLE_DEVICES=", visible, ")"))],
     severity: Error, scope: Call, found: InFailures, tells: [],
     rests_on: Documented("CUDA_ERROR_INVALID_DEVICE", "This indicates that the device ordinal supplied by the user does not correspond to a valid CUDA device or that the action requested is invalid for the specified device."),
     cause: "this process does not see one of the devices",
@@ -119,7 +119,9 @@ rule PeerSameDevice "peer-same-device" {
     functions: [cuDeviceGetP2PAttribute, cuDeviceGetP2PAtomicCapabilities, cuCtxEnablePeerAccess, cuCtxDisablePeerAccess],
     results: [INVALID_DEVICE, PEER_ACCESS_UNSUPPORTED, PEER_ACCESS_NOT_ENABLED, INVALID_CONTEXT],
     decided_by: same_device,
-    reasons: [PeerSameDevice { device: Device, context: Option<u64>, is_current: bool }: (in devices::peer_same_device)],
+    reasons: [PeerSameDevice { device: Device, context: Option<u64>, is_current: bool }: (if let (Some(context), true) = (context, is_current) => "peerContext {context:#x} is the current context itself, on {device}; a context cannot be its own peer";
+            if let Some(context) = context => "peerContext {context:#x} is on {device}, as the current context is";
+            "both devices are {device}, but a link connects two different devices")],
     severity: Error, scope: Call, found: InFailures, tells: [],
     rests_on: Documented("cuDeviceGetP2PAttribute", "Returns CUDA_ERROR_INVALID_DEVICE if srcDevice or dstDevice are not valid or if they represent the same device."),
     rests_on_at: [
@@ -147,7 +149,9 @@ rule AtomicOperations "atomic-operations-invalid" {
     says: "count must not be 0, and every operation must be a CUatomicOperation.",
     functions: [cuDeviceGetP2PAtomicCapabilities], results: [INVALID_VALUE],
     decided_by: atomic_operations,
-    reasons: [AtomicOperations { count: u32, operation: Option<i32> }: (in devices::atomic_operations)],
+    reasons: [AtomicOperations { count: u32, operation: Option<i32> }: (if count == 0 => "count is 0";
+            if let Some(operation) = operation => "operations must be 0 to 12, as documented (has {operation})";
+            "one of the {count} operations is not an operation this driver knows")],
     severity: Error, scope: Call, found: InFailures, tells: [],
     rests_on: Documented("cuDeviceGetP2PAtomicCapabilities", "Returns CUDA_ERROR_INVALID_VALUE if *capabilities or *operations is NULL, if count is 0, or if any of *operations is not valid."),
     cause: "count is 0, or an operation is invalid",
@@ -169,7 +173,7 @@ rule PeerContextInvalid "peer-context-invalid" {
     says: "peerContext must be a context that has not been destroyed.",
     functions: [cuCtxEnablePeerAccess, cuCtxDisablePeerAccess], results: [INVALID_CONTEXT, CONTEXT_IS_DESTROYED],
     decided_by: peer_context_invalid,
-    reasons: [PeerContextInvalid { context: u64 }: (in devices::peer_context_invalid)],
+    reasons: [PeerContextInvalid { context: u64 }: (if context == 0 => "peerContext is NULL"; "peerContext {context:#x} was destroyed, reset, or released")],
     severity: Error, scope: Call, found: InFailures, tells: [],
     rests_on: Observed("cuCtxEnablePeerAccess and cuCtxDisablePeerAccess with a context that was destroyed or reset return CUDA_ERROR_CONTEXT_IS_DESTROYED; the documentation says CUDA_ERROR_INVALID_CONTEXT, for whatever is not a valid context."),
     costs: "The call fails with CUDA_ERROR_INVALID_CONTEXT or CUDA_ERROR_CONTEXT_IS_DESTROYED; drivers crash on a pointer that is not a context at all.",
@@ -197,7 +201,8 @@ rule PeerNotEnabled "peer-not-enabled" {
     says: "Access must be disabled in the context and the direction in which it was enabled.",
     functions: [cuCtxDisablePeerAccess], results: [PEER_ACCESS_NOT_ENABLED],
     decided_by: not_enabled,
-    reasons: [PeerNotEnabled { from: Device, to: Device, reverse: bool }: (in devices::peer_not_enabled)],
+    reasons: [PeerNotEnabled { from: Device, to: Device, reverse: bool }: (if reverse => "access from {from} to {to} is not enabled; only the opposite direction is enabled";
+            "access from {from} to {to} is not enabled; the current context is on {from}, and peerContext on {to}")],
     severity: Warning, scope: Process, found: InStates, tells: [],
     rests_on: Documented("cuCtxDisablePeerAccess", "Returns CUDA_ERROR_PEER_ACCESS_NOT_ENABLED if direct peer access has not yet been enabled from peerContext to the current context."),
     costs: "The call fails with CUDA_ERROR_PEER_ACCESS_NOT_ENABLED and changes nothing.",
@@ -223,7 +228,8 @@ rule PeerLimit "peer-limit" {
     says: "A device must not have more peers than its hardware allows, counted over all processes.",
     functions: [cuCtxEnablePeerAccess, cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2], results: [TOO_MANY_PEERS],
     decided_by: peer_limit,
-    reasons: [PeerLimit { device: Device, known: u64, processes: u64 }: (in devices::peer_limit)],
+    reasons: [PeerLimit { device: Device, known: u64, processes: u64 }: (if known == 0 => "{device} has reached its limit of peers";
+            "{device} has reached its limit of peers; this job has enabled {known} of them, in {}", Count(processes, "process"))],
     severity: Error, scope: Processes, found: InFailures, tells: [],
     rests_on: Documented("cuCtxEnablePeerAccess", "Returns CUDA_ERROR_TOO_MANY_PEERS if direct peer access is not possible because hardware resources required for peer access have been exhausted."),
     cause: "the device has reached its limit of peers",

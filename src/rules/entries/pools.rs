@@ -7,7 +7,7 @@ rule PoolHandleType "pool-handle-type" {
     says: "A pool must be exported by the process that created it, as a handle type that it was created with.",
     functions: [cuMemPoolExportToShareableHandle], results: [INVALID_VALUE],
     decided_by: pool_handle_type,
-    reasons: [PoolHandleType { wanted: u64, fault: PoolFault }: (in pools::handle_type)],
+    reasons: [PoolHandleType { wanted: u64, fault: PoolFault }: (in pool_handle_type)],
     severity: Error, scope: Process, found: InFailures, tells: [],
     rests_on: Observed("cuMemPoolExportToShareableHandle of a pool that was created without the handle type, of a default pool, of an imported pool, and of a destroyed pool returns CUDA_ERROR_INVALID_VALUE."),
     cause: "the pool was not created with this handle type, or not by this process",
@@ -18,7 +18,7 @@ rule PoolPointer "pool-pointer" {
     says: "A pointer exported from a pool must be the start of an allocation of this process, from a pool that was exported before.",
     functions: [cuMemPoolExportPointer], results: [INVALID_VALUE],
     decided_by: pool_pointer,
-    reasons: [PoolPointer { address: u64, fault: PointerFault }: (in pools::pointer)],
+    reasons: [PoolPointer { address: u64, fault: PointerFault }: (in pool_pointer)],
     severity: Error, scope: Process, found: InFailures, tells: [],
     rests_on: Documented("cuMemPoolExportPointer", "Constructs shareData_out for sharing a specific allocation from an already shared memory pool."),
     cause: "the pointer is not the start of an allocation from an exported pool",
@@ -31,7 +31,8 @@ rule PoolWrongPool "pool-wrong-pool" {
     functions: [cuMemPoolImportPointer], results: [INVALID_VALUE],
     decided_by: pool_wrong_pool,
     reasons: [
-        PoolNotImported { pool: u64, is_destroyed: bool }: (in pools::not_imported),
+        PoolNotImported { pool: u64, is_destroyed: bool }: (if is_destroyed => "pool {pool:#x} is destroyed";
+            "pool {pool:#x} belongs to this process; pointers can only be imported into an imported pool"),
         PoolWrongPool { pool: u64, of_pool: Process, of_pointer: Process }: ("the pointer is not from pool {pool:#x}; {of_pointer} exported the pointer, but {of_pool} exported the pool"),
     ],
     severity: Error, scope: Processes, found: InFailures, tells: [],
@@ -66,7 +67,7 @@ rule PoolImportInUse "pool-import-in-use" {
 rule PoolFreedWhileOpen "pool-freed-while-open" {
     says: "All importers must free memory of a pool before its owner frees it.",
     functions: [cuMemFree, cuMemFree_v2, cuMemFreeAsync, cuMemFreeAsync_ptsz],
-    reasons: [PoolFreedWhileOpen { address: u64, bytes: u64, handle: Handle, importers: u64, first: Process }: (in pools::freed_while_open)],
+    reasons: [PoolFreedWhileOpen { address: u64, bytes: u64, handle: Handle, importers: u64, first: Process }: ("{}; using it is now undefined", Freed(address, bytes, handle, Importers(importers, first)))],
     severity: Error, scope: Processes, found: Afterwards, tells: [FreedWhileOpen, ClosedLate],
     rests_on: Documented("cuMemPoolImportPointer", "The imported memory must be freed from all importing processes before being freed in the exporting process."),
     costs: "The free succeeds, and the pool can reuse the memory: importers read and overwrite other data.",
@@ -76,7 +77,7 @@ rule PoolFreedWhileOpen "pool-freed-while-open" {
 rule PoolDestroyedWhileOpen "pool-destroyed-while-open" {
     says: "A pool should be destroyed only when no process has it imported.",
     functions: [cuMemPoolDestroy],
-    reasons: [PoolDestroyedWhileOpen { pool: u64, handle: Handle, importers: u64, first: Process }: (in pools::destroyed_while_open)],
+    reasons: [PoolDestroyedWhileOpen { pool: u64, handle: Handle, importers: u64, first: Process }: ("pool {pool:#x} was destroyed while open in {}; memory from it stays valid there, but no process can get new memory from it; its handle is {handle}", Importers(importers, first))],
     severity: Warning, scope: Processes, found: Afterwards, tells: [FreedWhileOpen, ClosedLate],
     rests_on: Observed("cuMemPoolDestroy of a pool that other processes imported succeeds. From then on, nothing can be allocated from it, and it cannot be exported."),
     costs: "Importers cannot get new memory from the pool. Its memory stays until all of them have freed theirs.",

@@ -21,7 +21,8 @@ rule VmmHandleType "vmm-handle-type" {
     says: "Memory must be exported as a handle type that it was created with.",
     functions: [cuMemExportToShareableHandle], results: [INVALID_VALUE],
     decided_by: vmm_handle_type,
-    reasons: [VmmHandleType { wanted: u64, types: Option<u64> }: (in vmm::handle_type)],
+    reasons: [VmmHandleType { wanted: u64, types: Option<u64> }: (if let Some(types) = types => "handleType is {}, but the allocation has handle types {}", HandleTypes(wanted), HandleTypes(types);
+            "an imported allocation cannot be exported again, with any handle type; this call asks for {}", HandleTypes(wanted))],
     severity: Error, scope: Process, found: InFailures, tells: [],
     rests_on: Documented("cuMemExportToShareableHandle", "The implementation of what this handle is and how it can be transferred is defined by the requested handle type in handleType"),
     cause: "the allocation was not created with this handle type",
@@ -34,8 +35,8 @@ rule VmmUnreachableDevice "vmm-unreachable-device" {
     functions: [cuMemSetAccess], results: [INVALID_DEVICE, INVALID_VALUE],
     decided_by: vmm_unreachable_device,
     reasons: [
-        VmmNoSuchDevice { device: i32, count: i32 }: (in vmm::no_such_device),
-        VmmUnreachableDevice { from: Device, to: Option<Device> }: (in vmm::unreachable_device),
+        VmmNoSuchDevice { device: i32, count: i32 }: ("desc names device {device}, but this process sees {}", Devices(count)),
+        VmmUnreachableDevice { from: Device, to: Option<Device> }: (if let Some(to) = to => "{from} cannot reach the memory on {to}"; "{from} cannot reach the device where the memory is"),
         VmmSomeUnreachable { count: u64 }: ("one of {} in desc cannot reach the device where the memory is", Count(count, "device")),
     ],
     severity: Error, scope: Process, found: InFailures, tells: [],
@@ -50,7 +51,8 @@ rule VmmFabricWithoutChannel "vmm-fabric-without-channel" {
     says: "A process that shares memory by fabric handles must be able to read an IMEX channel.",
     functions: [cuMemCreate], results: [NOT_PERMITTED, NOT_SUPPORTED],
     decided_by: vmm_fabric_without_channel,
-    reasons: [VmmFabricWithoutChannel { is_known: bool }: (in vmm::fabric_without_channel)],
+    reasons: [VmmFabricWithoutChannel { is_known: bool }: (if is_known => "requestedHandleTypes has FABRIC, but this process cannot open an IMEX channel; there is no /dev/nvidia-caps-imex-channels/channel* that it can open; the device's attribute does not show this";
+            "requestedHandleTypes has FABRIC, which fails this way if the process cannot open any /dev/nvidia-caps-imex-channels/channel*")],
     severity: Error, scope: Call, found: InFailures, tells: [],
     rests_on: Documented("cuMemCreate", "Applications that intend to use CU_MEM_HANDLE_TYPE_FABRIC based memory sharing must ensure: (1) nvidia-caps-imex-channels character device is created by the driver and is listed under /proc/devices (2) have at least one IMEX channel file accessible by the user launching the application."),
     costs: "The allocation fails, although CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED may be 1.",
@@ -64,8 +66,9 @@ rule VmmDescriptor "vmm-descriptor" {
     functions: [cuMemImportFromShareableHandle, cuMemPoolImportFromShareableHandle], results: [UNKNOWN, NOT_SUPPORTED, INVALID_VALUE],
     decided_by: vmm_descriptor,
     reasons: [
-        VmmDescriptor { name: &'static str, fd: i32, is_open: Option<bool>, owner: Option<Process>, ptrace: Option<Ptrace> }: (in vmm::descriptor),
-        VmmDescriptorKind { fd: i32, is_pool: bool, owner: Option<Process> }: (in vmm::descriptor_kind),
+        VmmDescriptor { name: &'static str, fd: i32, is_open: Option<bool>, owner: Option<Process>, ptrace: Option<Ptrace> }: (in descriptor),
+        VmmDescriptorKind { fd: i32, is_pool: bool, owner: Option<Process> }: (if is_pool => "file descriptor {fd} is a pool{}; cuMemPoolImportFromShareableHandle imports it", Clause(" that ", owner, " exported");
+            "file descriptor {fd} is memory of cuMemCreate{}; cuMemImportFromShareableHandle imports it", Clause(" that ", owner, " exported")),
     ],
     severity: Error, scope: Processes, found: InFailures, tells: [NotExported],
     rests_on: Observed("cuMemImportFromShareableHandle and cuMemPoolImportFromShareableHandle of a number that is not a descriptor of exported memory in the calling process return CUDA_ERROR_UNKNOWN. If the number is the descriptor of a pool in place of memory, or of memory in place of a pool, they return CUDA_ERROR_NOT_SUPPORTED."),
@@ -79,7 +82,8 @@ rule VmmGranularity "vmm-granularity" {
     says: "Sizes and addresses of virtual memory must be multiples of the granularity.",
     functions: [cuMemAddressReserve, cuMemCreate, cuMemMap], results: [INVALID_VALUE],
     decided_by: vmm_granularity,
-    reasons: [VmmGranularity { name: &'a str, value: u64, granularity: u64 }: (in vmm::granularity)],
+    reasons: [VmmGranularity { name: &'a str, value: u64, granularity: u64 }: (if name == "size" => "size is {value}, which is not a multiple of the granularity ({})", Bytes(granularity);
+            "{name} is {value:#x}, which is not a multiple of the granularity ({})", Bytes(granularity))],
     severity: Error, scope: Call, found: InFailures, tells: [],
     rests_on: Documented("cuMemMap", "Both ptr, size, and offset must be a multiple of the value given via cuMemGetAllocationGranularity with the CU_MEM_ALLOC_GRANULARITY_MINIMUM flag."),
     cause: "a size or an address is not a multiple of the granularity",
@@ -90,7 +94,8 @@ rule VmmPartialMapping "vmm-partial-mapping" {
     says: "An allocation must be mapped as a whole: offset 0, and its own size.",
     functions: [cuMemMap], results: [NOT_SUPPORTED],
     decided_by: vmm_partial_mapping,
-    reasons: [VmmPartialMapping { offset: u64, size: u64, whole: Option<u64> }: (in vmm::partial_mapping)],
+    reasons: [VmmPartialMapping { offset: u64, size: u64, whole: Option<u64> }: (if offset != 0 => "offset is {offset}, and must be 0";
+            "size is {}, but the allocation has {}, and must be mapped as a whole", Bytes(size), Or(whole.map(Bytes), "another size"))],
     severity: Error, scope: Process, found: InFailures, tells: [],
     rests_on: Documented("cuMemMap", "Offset into the memory represented by handle from which to start mapping. Note: currently must be zero."),
     cause: "the call maps only a part of the allocation",
@@ -153,7 +158,8 @@ rule VmmReleasedTwice "vmm-released-twice" {
 rule VmmNoAccess "vmm-no-access" {
     says: "Mapped memory should be made accessible to a device.",
     functions: [cuMemMap],
-    reasons: [VmmNoAccess { mappings: u64, bytes: u64, start: u64 }: (in vmm::no_access)],
+    reasons: [VmmNoAccess { mappings: u64, bytes: u64, start: u64 }: (if mappings == 1 => "{} mapped at {start:#x} were never accessible to any device: cuMemSetAccess was not called for them", Bytes(bytes);
+            "{}, {} in all, the first at {start:#x}, were never accessible to any device: cuMemSetAccess was not called for them", Count(mappings, "mapping"), Bytes(bytes))],
     severity: Note, scope: Process, found: InRecordings, tells: [],
     rests_on: Documented("cuMemMap", "Please note calling cuMemMap does not make the address accessible, the caller needs to update accessibility of a contiguous mapped VA range by calling cuMemSetAccess."),
     costs: "No device can use the memory: copies fail with CUDA_ERROR_INVALID_VALUE, kernels with CUDA_ERROR_ILLEGAL_ADDRESS.",
@@ -163,7 +169,8 @@ rule VmmNoAccess "vmm-no-access" {
 rule VmmAccess "vmm-access" {
     says: "Mapped memory should be made accessible to each device that uses it: cuCtxEnablePeerAccess does not do that.",
     functions: [cuMemMap],
-    reasons: [VmmAccess { mappings: u64, bytes: u64, start: u64, from: Device, home: Device }: (in vmm::access)],
+    reasons: [VmmAccess { mappings: u64, bytes: u64, start: u64, from: Device, home: Device }: (if mappings == 1 => "only {home} ever had access to {} mapped at {start:#x}; this process enabled peer access from {from} to that device, but cuCtxEnablePeerAccess has no effect on memory that cuMemMap mapped", Bytes(bytes);
+            "only {home} ever had access to {} ({} in all, the first at {start:#x}); this process enabled peer access from {from} to that device, but cuCtxEnablePeerAccess has no effect on memory that cuMemMap mapped", Count(mappings, "mapping"), Bytes(bytes))],
     severity: Note, scope: Process, found: InRecordings, tells: [],
     rests_on: Practice("Memory of cuMemMap is accessible to the devices that cuMemSetAccess named, whatever peer access is enabled. Only kernels show which device uses it, and cupeer does not see them."),
     costs: "Kernels of the other device hang or fault, and no call fails.",
@@ -173,7 +180,7 @@ rule VmmAccess "vmm-access" {
 rule VmmLeak "vmm-leak" {
     says: "A program should release and unmap what it imports on every path.",
     functions: [cuMemImportFromShareableHandle],
-    reasons: [VmmLeak { handles: u64, opened: u64, bytes: u64, freed: u64, growth: Growth<'a> }: (in vmm::leak)],
+    reasons: [VmmLeak { handles: u64, opened: u64, bytes: u64, freed: u64, growth: Growth<'a> }: ("{handles} of {} imported at this place were never given up (unmapped and released){growth}{}", Count(opened, "allocation"), Kept(bytes, freed))],
     severity: Warning, scope: Process, found: InRecordings, tells: [OpenAtExit],
     rests_on: Documented("cuMemRelease", "The memory allocation will be freed when all outstanding mappings to the memory are unmapped and when all outstanding references to the handle (including it's shareable counterparts) are also released."),
     costs: "Imports pile up while the process runs. Each keeps its memory, which is not returned to the device even after its owner releases it.",

@@ -6,7 +6,43 @@ use crate::rule::Rule;
 impl Reason<'_> {
     /// Returns the fix: the rule's hint, or one for these values.
     pub fn hint(&self) -> &'static str {
-        match self {
+        let own = self.hint_about_handles().or_else(|| self.hint_about_memory());
+        own.or_else(|| self.hint_about_processes()).unwrap_or_else(|| self.rule().spec().hint())
+    }
+
+    /// Hints about the bytes of a handle, and the processes and devices that share it.
+    fn hint_about_handles(&self) -> Option<&'static str> {
+        Some(match self {
+            Reason::IpcOpenInExportingProcess { is_event: true, .. } => {
+                "In the process that exported it, use the event itself."
+            }
+            Reason::IpcUnknownHandle { flaw: HandleFlaw::Zero, .. } => {
+                "Check the exporter: its export failed or was skipped, and nobody checked the result; or the bytes never arrived."
+            }
+            Reason::IpcUnknownHandle { flaw: HandleFlaw::Cut(_) | HandleFlaw::Shifted { .. }, .. }
+            | Reason::IpcDamagedHandle { cut: Some(_), .. } => Rule::IpcDamagedHandle.spec().hint(),
+            Reason::IpcUnknownHandle { flaw: HandleFlaw::Elsewhere(_), .. } => {
+                "Start all processes that share memory with the same --out directory."
+            }
+            Reason::IpcDevicesApart { is_asked: false, to: Device { ordinal: ..0, .. }, .. } => {
+                "Let each process see both devices (CUDA_VISIBLE_DEVICES), and call cuDeviceCanAccessPeer before you exchange handles. If it returns 0, use host memory (for NCCL: NCCL_P2P_DISABLE=1)."
+            }
+            Reason::IpcFlags { is_taken: true, .. } => {
+                "Pass only 1 (CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS): a later driver may reject other bits."
+            }
+            Reason::IpcFlags { flags: POINTERS.., is_taken: false } => {
+                "Pass the 64 bytes of the handle themselves. In ctypes, pass a Structure of 64 bytes without byref, and set argtypes of the function."
+            }
+            Reason::IpcDamagedHandle { is_opened: true, .. } => {
+                "Send all 64 bytes unchanged. This driver did not check the bytes that differ, but another version may."
+            }
+            _ => return None,
+        })
+    }
+
+    /// Hints about memory, and the objects that hold it.
+    fn hint_about_memory(&self) -> Option<&'static str> {
+        Some(match self {
             Reason::IpcMemoryKind { because: Some(because), .. }
                 if because.contains("expandable_segments") =>
             {
@@ -16,24 +52,6 @@ impl Reason<'_> {
                 "Remove backend:cudaMallocAsync from that variable: tensors are then memory of cudaMalloc, which legacy handles can export."
             }
             Reason::IpcMemoryKind { kind, .. } => kind.hint(),
-            Reason::NoCurrentContext { had: HadContext::Here { is_ended: true, .. }, .. } => {
-                "Keep the context until the last call that needs it: destroy, reset, or release it after this call, or leave that to the end of the process. Retaining it anew does not bring back what went with it."
-            }
-            Reason::ForkedAndKept { .. } => {
-                "Start workers before the first CUDA call, or with spawn or forkserver, and end them with their parent (PR_SET_PDEATHSIG)."
-            }
-            Reason::ForkedAndFailed { .. } => {
-                "If it needed CUDA, start it before the first CUDA call, or with spawn (multiprocessing.set_start_method(\"spawn\")) or exec. Otherwise, read what it printed last."
-            }
-            Reason::PeerSameDevice { context: None, .. } => {
-                "Skip the pair of a device with itself; it needs no link."
-            }
-            Reason::PeerNotEnabled { reverse: true, .. } => {
-                "Access is one-way, and only the context that enabled it can disable it. Make that context current, and pass the context of the other device."
-            }
-            Reason::IpcOpenInExportingProcess { is_event: true, .. } => {
-                "In the process that exported it, use the event itself."
-            }
             Reason::IpcCloseAddress { inside: Some(_), .. } => {
                 "Close the pointer that cuIpcOpenMemHandle returned, without an offset."
             }
@@ -71,33 +89,35 @@ impl Reason<'_> {
             Reason::PoolNotImported { is_destroyed: true, .. } => {
                 "Import the pointers of a pool before you destroy the imported pool, or import the pool again."
             }
-            Reason::RanksWaitForFailed { .. } => {
-                "Fix the export that failed: the report lists it. Let each process tell the others if it has nothing to send, and set a timeout on the exchange (SO_RCVTIMEO)."
-            }
-            Reason::IpcUnknownHandle { flaw: HandleFlaw::Zero, .. } => {
-                "Check the exporter: its export failed or was skipped, and nobody checked the result; or the bytes never arrived."
-            }
-            Reason::IpcUnknownHandle { flaw: HandleFlaw::Cut(_) | HandleFlaw::Shifted { .. }, .. }
-            | Reason::IpcDamagedHandle { cut: Some(_), .. } => Rule::IpcDamagedHandle.spec().hint(),
-            Reason::IpcUnknownHandle { flaw: HandleFlaw::Elsewhere(_), .. } => {
-                "Start all processes that share memory with the same --out directory."
-            }
             Reason::IpcFreedWhileOpen { uses: (_, 1..), .. } => {
                 "Close as often as you open. Each successful cuIpcOpenMemHandle counts, even if it returns the same pointer again."
             }
-            Reason::IpcDevicesApart { is_asked: false, to: Device { ordinal: ..0, .. }, .. } => {
-                "Let each process see both devices (CUDA_VISIBLE_DEVICES), and call cuDeviceCanAccessPeer before you exchange handles. If it returns 0, use host memory (for NCCL: NCCL_P2P_DISABLE=1)."
+            _ => return None,
+        })
+    }
+
+    /// Hints about processes, contexts, and ranks.
+    fn hint_about_processes(&self) -> Option<&'static str> {
+        Some(match self {
+            Reason::NoCurrentContext { had: HadContext::Here { is_ended: true, .. }, .. } => {
+                "Keep the context until the last call that needs it: destroy, reset, or release it after this call, or leave that to the end of the process. Retaining it anew does not bring back what went with it."
             }
-            Reason::IpcFlags { is_taken: true, .. } => {
-                "Pass only 1 (CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS): a later driver may reject other bits."
+            Reason::ForkedAndKept { .. } => {
+                "Start workers before the first CUDA call, or with spawn or forkserver, and end them with their parent (PR_SET_PDEATHSIG)."
             }
-            Reason::IpcFlags { flags: POINTERS.., is_taken: false } => {
-                "Pass the 64 bytes of the handle themselves. In ctypes, pass a Structure of 64 bytes without byref, and set argtypes of the function."
+            Reason::ForkedAndFailed { .. } => {
+                "If it needed CUDA, start it before the first CUDA call, or with spawn (multiprocessing.set_start_method(\"spawn\")) or exec. Otherwise, read what it printed last."
             }
-            Reason::IpcDamagedHandle { is_opened: true, .. } => {
-                "Send all 64 bytes unchanged. This driver did not check the bytes that differ, but another version may."
+            Reason::PeerSameDevice { context: None, .. } => {
+                "Skip the pair of a device with itself; it needs no link."
             }
-            _ => self.rule().spec().hint(),
-        }
+            Reason::PeerNotEnabled { reverse: true, .. } => {
+                "Access is one-way, and only the context that enabled it can disable it. Make that context current, and pass the context of the other device."
+            }
+            Reason::RanksWaitForFailed { .. } => {
+                "Fix the export that failed: the report lists it. Let each process tell the others if it has nothing to send, and set a timeout on the exchange (SO_RCVTIMEO)."
+            }
+            _ => return None,
+        })
     }
 }

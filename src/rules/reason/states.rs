@@ -77,13 +77,13 @@ impl EndKind {
     }
 
     /// Returns the process that ended it, and the verb.
-    pub(super) const fn words(self) -> (&'static str, &'static str) {
+    pub(super) const fn words(self) -> &'static str {
         match self {
-            EndKind::Closed => ("this process", "closed"),
-            EndKind::Unmapped => ("this process", "unmapped"),
-            EndKind::Unreserved => ("this process", "freed the addresses of"),
-            EndKind::Freed => ("this process", "freed"),
-            EndKind::FreedByOwner => ("its owner", "freed"),
+            EndKind::Closed => "this process closed",
+            EndKind::Unmapped => "this process unmapped",
+            EndKind::Unreserved => "this process freed the addresses of",
+            EndKind::Freed => "this process freed",
+            EndKind::FreedByOwner => "its owner freed",
         }
     }
 }

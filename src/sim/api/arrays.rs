@@ -10,13 +10,30 @@ use core::ffi::c_void;
 use cupeer_spec::abi::*;
 use std::sync::MutexGuard;
 
-/// The driver, once no work of the current context can use an array.
+/// Locks the driver once no pending work of the current context can use an array.
 fn settled() -> Answer<MutexGuard<'static, Driver>> {
     queue::settled(|driver| Ok(driver.pending_in(stack::current())))
 }
 
-entry! {
-    fn cuArrayCreate_v2(pHandle: *mut *mut c_void, pAllocateArray: *const CUDA_ARRAY_DESCRIPTOR) {
+forward! {
+    cuArray3DCreate_v2(pHandle: *mut *mut c_void, pAllocateArray: *const CUDA_ARRAY3D_DESCRIPTOR) =
+        make(pHandle, |driver| driver.create_array(pAllocateArray.required()?));
+    cuArray3DGetDescriptor_v2(pArrayDescriptor: *mut CUDA_ARRAY3D_DESCRIPTOR, hArray: *mut c_void) =
+        get(pArrayDescriptor, |driver| Ok(driver.arrays.get(hArray.address())?.descriptor));
+    cuArrayDestroy(hArray: *mut c_void) = settled()?.destroy_array(hArray.address());
+    cuMipmappedArrayGetLevel(pLevelArray: *mut *mut c_void, hMipmappedArray: *mut c_void, level: u32) =
+        get(pLevelArray, |driver| driver.arrays.level(hMipmappedArray.address(), level));
+    cuMipmappedArrayDestroy(hMipmappedArray: *mut c_void) =
+        settled()?.destroy_mipmapped(hMipmappedArray.address());
+    cuMemcpyAtoH_v2(dstHost: HostAddress, srcArray: HostAddress, srcOffset: usize, ByteCount: usize) =
+        flat(host(dstHost), End::array(srcArray, srcOffset), ByteCount, None);
+    cuMemcpyHtoA_v2(dstArray: HostAddress, dstOffset: usize, srcHost: HostAddress, ByteCount: usize) =
+        flat(End::array(dstArray, dstOffset), host(srcHost), ByteCount, None);
+    cuMemcpyAtoD_v2 | cuMemcpyAtoD_v2_ptds(dstDevice, srcArray, srcOffset, ByteCount) =
+        flat(device(dstDevice), End::array(srcArray, srcOffset), ByteCount, None);
+    cuMemcpyDtoA_v2 | cuMemcpyDtoA_v2_ptds(dstArray, dstOffset, srcDevice, ByteCount) =
+        flat(End::array(dstArray, dstOffset), device(srcDevice), ByteCount, None);
+    cuArrayCreate_v2(pHandle: *mut *mut c_void, pAllocateArray: *const CUDA_ARRAY_DESCRIPTOR) =
         make(pHandle, |driver| {
             let CUDA_ARRAY_DESCRIPTOR { Width, Height, Format, NumChannels } = pAllocateArray.required()?;
             let shape = CUDA_ARRAY3D_DESCRIPTOR {
@@ -28,14 +45,8 @@ entry! {
                 flags: 0,
             };
             driver.create_array(shape)
-        })
-    }
-
-    fn cuArray3DCreate_v2(pHandle: *mut *mut c_void, pAllocateArray: *const CUDA_ARRAY3D_DESCRIPTOR) {
-        make(pHandle, |driver| driver.create_array(pAllocateArray.required()?))
-    }
-
-    fn cuArrayGetDescriptor_v2(pArrayDescriptor: *mut CUDA_ARRAY_DESCRIPTOR, hArray: *mut c_void) {
+        });
+    cuArrayGetDescriptor_v2(pArrayDescriptor: *mut CUDA_ARRAY_DESCRIPTOR, hArray: *mut c_void) =
         get(pArrayDescriptor, |driver| {
             let shape = driver.arrays.get(hArray.address())?.descriptor;
             Ok(CUDA_ARRAY_DESCRIPTOR {
@@ -44,17 +55,10 @@ entry! {
                 Format: shape.format,
                 NumChannels: shape.channels,
             })
-        })
-    }
+        });
+}
 
-    fn cuArray3DGetDescriptor_v2(pArrayDescriptor: *mut CUDA_ARRAY3D_DESCRIPTOR, hArray: *mut c_void) {
-        get(pArrayDescriptor, |driver| Ok(driver.arrays.get(hArray.address())?.descriptor))
-    }
-
-    fn cuArrayDestroy(hArray: *mut c_void) {
-        settled()?.destroy_array(hArray.address())
-    }
-
+entry! {
     fn cuMipmappedArrayCreate(
         pHandle: *mut *mut c_void,
         pMipmappedArrayDesc: *const CUDA_ARRAY3D_DESCRIPTOR,
@@ -63,21 +67,9 @@ entry! {
         make(pHandle, |driver| driver.create_mipmapped(pMipmappedArrayDesc.required()?, numMipmapLevels))
     }
 
-    fn cuMipmappedArrayGetLevel(pLevelArray: *mut *mut c_void, hMipmappedArray: *mut c_void, level: u32) {
-        get(pLevelArray, |driver| driver.arrays.level(hMipmappedArray.address(), level))
-    }
-
-    fn cuMipmappedArrayDestroy(hMipmappedArray: *mut c_void) {
-        settled()?.destroy_mipmapped(hMipmappedArray.address())
-    }
-
-    fn cuMemcpyAtoH_v2(dstHost: *mut c_void, srcArray: *mut c_void, srcOffset: usize, ByteCount: usize) {
-        flat(host(dstHost), End::array(srcArray, srcOffset), ByteCount, None)
-    }
-
     fn cuMemcpyAtoHAsync_v2(
-        dstHost: *mut c_void,
-        srcArray: *mut c_void,
+        dstHost: HostAddress,
+        srcArray: HostAddress,
         srcOffset: usize,
         ByteCount: usize,
         hStream: CUstream,
@@ -85,32 +77,20 @@ entry! {
         flat(host(dstHost), End::array(srcArray, srcOffset), ByteCount, Some(hStream))
     }
 
-    fn cuMemcpyHtoA_v2(dstArray: *mut c_void, dstOffset: usize, srcHost: *const c_void, ByteCount: usize) {
-        flat(End::array(dstArray, dstOffset), host(srcHost), ByteCount, None)
-    }
-
     fn cuMemcpyHtoAAsync_v2(
-        dstArray: *mut c_void,
+        dstArray: HostAddress,
         dstOffset: usize,
-        srcHost: *const c_void,
+        srcHost: HostAddress,
         ByteCount: usize,
         hStream: CUstream,
     ) {
         flat(End::array(dstArray, dstOffset), host(srcHost), ByteCount, Some(hStream))
     }
 
-    fn cuMemcpyAtoD_v2 | cuMemcpyAtoD_v2_ptds(dstDevice: CUdeviceptr, srcArray: HostAddress, srcOffset: usize, ByteCount: usize) {
-        flat(device(dstDevice), End::Array(srcArray, srcOffset as u64), ByteCount, None)
-    }
-
-    fn cuMemcpyDtoA_v2 | cuMemcpyDtoA_v2_ptds(dstArray: HostAddress, dstOffset: usize, srcDevice: CUdeviceptr, ByteCount: usize) {
-        flat(End::Array(dstArray, dstOffset as u64), device(srcDevice), ByteCount, None)
-    }
-
     fn cuMemcpyAtoA_v2(
-        dstArray: *mut c_void,
+        dstArray: HostAddress,
         dstOffset: usize,
-        srcArray: *mut c_void,
+        srcArray: HostAddress,
         srcOffset: usize,
         ByteCount: usize,
     ) {

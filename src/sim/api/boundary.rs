@@ -1,7 +1,8 @@
-//! The edge to C: what its arguments become, and what becomes of an answer.
+//! The boundary to C: converts arguments, and answers to result codes.
 
-use crate::engine::answer::{Answer, Failure};
-use crate::engine::{driver::Driver, log, process};
+use crate::engine::answer::{Answer, Failure, fail_if};
+use crate::engine::driver::{Driver, Stream};
+use crate::engine::{log, process};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr;
 use cupeer_spec::abi::*;
@@ -10,11 +11,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// How many calls reached the driver.
+/// Number of calls that reached the driver.
 pub(crate) static CALLS: AtomicU64 = AtomicU64::new(0);
 
-/// Runs the body of an entry: a failure goes to the driver's log, and a panic of ours becomes
-/// CUDA_ERROR_UNKNOWN.
+/// Runs the body of an entry. A failure goes to the driver's log, and a panic becomes CUDA_ERROR_UNKNOWN.
 pub(crate) fn answer(function: &str, body: impl FnOnce() -> Answer) -> CUresult {
     CALLS.fetch_add(1, Relaxed);
     let result = caught(|| {
@@ -22,7 +22,7 @@ pub(crate) fn answer(function: &str, body: impl FnOnce() -> Answer) -> CUresult 
         match body() {
             Ok(()) => Code::SUCCESS,
             Err(failure) => {
-                log::say(function, &failure);
+                log::report(function, &failure);
                 failure.code
             }
         }
@@ -48,8 +48,17 @@ pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
     result.ok()
 }
 
-/// Defines entries: functions in the C calling convention whose bodies get their arguments as
-/// [`Argument::Received`] and answer an [`Answer`]. Names that are joined by `|` do the same.
+/// Arguments of a function of the table in `cupeer-spec`, as its entry receives them. `exports` derives them from
+/// the table.
+pub(crate) trait Signature {
+    type Arguments;
+}
+
+/// Defines entries: a type for each function, whose `call` follows the C calling convention. The body receives each
+/// argument as [`Argument::Received`] and returns an [`Answer`]. Names joined by `|` share a body.
+///
+/// A function of the table has names of arguments only: `exports` adds `call`, with the types that the table has.
+/// Any other function has its types here.
 macro_rules! entry {
     ($($(#[$doc:meta])* fn $name:ident $(| $same:ident)* ($($args:tt)*) $body:block)*) => {
         $(entry! { @each [$name $($same)*] ($($args)*) $body })*
@@ -57,23 +66,71 @@ macro_rules! entry {
     (@each [$($name:ident)*] $args:tt $body:block) => {
         $(entry! { @one $name $args $body })*
     };
+    (@one $name:ident($($arg:ident),+ $(,)?) $body:block) => {
+        pub(crate) enum $name {}
+        impl $name {
+            pub(crate) fn body(
+                ($($arg,)+): <Self as $crate::api::boundary::Signature>::Arguments,
+            ) -> $crate::engine::answer::Answer $body
+        }
+    };
     (@one $name:ident($($arg:ident: $type:ty),* $(,)?) $body:block) => {
-        pub(crate) unsafe extern "C" fn $name($($arg: $type),*) -> cupeer_spec::abi::CUresult {
-            // SAFETY: the caller of the C function promises what its documentation asks of pointers: null,
-            // or valid for what they are for.
-            $(let $arg = unsafe { $crate::api::boundary::Argument::receive($arg) };)*
-            $crate::api::boundary::answer(stringify!($name), move || $body)
+        pub(crate) enum $name {}
+        impl $name {
+            pub(crate) unsafe extern "C" fn call($($arg: $type),*) -> cupeer_spec::abi::CUresult {
+                // SAFETY: the caller of the C function promises that each pointer is null, or valid for the use that
+                // the function's documentation describes.
+                $(let $arg = unsafe { $crate::api::boundary::Argument::receive($arg) };)*
+                $crate::api::boundary::answer(stringify!($name), move || $body)
+            }
         }
     };
 }
 
-/// Answers what one look at the driver tells.
-pub(crate) fn get<T: Form<V>, V>(out: Out<T>, value: impl FnOnce(&mut Driver) -> Answer<V>) -> Answer {
+/// Defines entries that only forward to the engine, each with the expression that is its body.
+macro_rules! forward {
+    ($($(#[$doc:meta])* $name:ident $(| $same:ident)* ($($args:tt)*) = $body:expr;)*) => {
+        entry! { $(fn $name $(| $same)* ($($args)*) { $body })* }
+    };
+}
+
+/// Writes a value from the driver.
+pub(crate) fn get<T: CForm<V>, V>(out: Out<T>, value: impl FnOnce(&mut Driver) -> Answer<V>) -> Answer {
     out.fill(process::enter()?, value)
 }
 
-/// Answers what is made in the current context, without which nothing else is looked at.
-pub(crate) fn make<T: Form<V>, V>(out: Out<T>, value: impl FnOnce(&mut Driver) -> Answer<V>) -> Answer {
+/// The same as [`get`], with the driver's message for a null pointer.
+pub(crate) fn get_or_refuse<T: CForm<V>, V>(
+    out: Out<T>,
+    message: &'static str,
+    value: impl FnOnce(&mut Driver) -> Answer<V>,
+) -> Answer {
+    let mut driver = process::enter()?;
+    let out = out.or_refuse(message)?;
+    out.put(value(&mut driver)?);
+    Ok(())
+}
+
+/// Writes two values, each unless its pointer is null.
+pub(crate) fn get_both<T: CForm<V>, U: CForm<W>, V, W>(
+    (first, second): (Out<T>, Out<U>),
+    values: impl FnOnce(&mut Driver) -> Answer<(V, W)>,
+) -> Answer {
+    let values = values(&mut *process::enter()?)?;
+    first.put(values.0);
+    second.put(values.1);
+    Ok(())
+}
+
+/// Looks up a stream and does work with it.
+pub(crate) fn in_stream(stream: u64, work: impl FnOnce(&mut Driver, &Stream) -> Answer) -> Answer {
+    let mut driver = process::enter()?;
+    let stream = driver.stream(stream)?;
+    work(&mut driver, &stream)
+}
+
+/// Writes a value from the driver. Without a current context, it fails before any other check.
+pub(crate) fn make<T: CForm<V>, V>(out: Out<T>, value: impl FnOnce(&mut Driver) -> Answer<V>) -> Answer {
     let driver = process::enter()?;
     driver.current()?;
     out.fill(driver, value)
@@ -81,9 +138,9 @@ pub(crate) fn make<T: Form<V>, V>(out: Out<T>, value: impl FnOnce(&mut Driver) -
 
 /// An argument of a C function.
 pub(crate) trait Argument: Sized {
-    /// What the body of the entry gets.
+    /// Type that the body of the entry receives.
     type Received;
-    /// Takes it in.
+    /// Converts the argument.
     ///
     /// # Safety
     ///
@@ -91,25 +148,13 @@ pub(crate) trait Argument: Sized {
     unsafe fn receive(self) -> Self::Received;
 }
 
-/// A pointer to something that the function writes. It is only made of an argument.
+/// A pointer through which the function writes. Only an argument becomes one.
+#[derive(Clone, Copy)]
 pub(crate) struct Out<T>(*mut T);
 
-/// A pointer to something that the function reads. It is only made of an argument.
+/// A pointer through which the function reads. Only an argument becomes one.
+#[derive(Clone, Copy)]
 pub(crate) struct In<T>(*const T);
-
-impl<T> Clone for Out<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<T> Copy for Out<T> {}
-
-impl<T> Clone for In<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<T> Copy for In<T> {}
 
 impl<T> Argument for *mut T {
     type Received = Out<T>;
@@ -126,46 +171,46 @@ impl<T> Argument for *const T {
 }
 
 impl<T> Out<T> {
-    /// The address, for the engine, which does not follow it without a check.
-    pub(crate) fn address(self) -> u64 {
+    /// Returns the address for the engine, which checks it before use.
+    pub(crate) fn address(&self) -> u64 {
         self.0 as u64
     }
 
-    /// The same pointer, or INVALID_VALUE where it is null.
+    /// Fails with INVALID_VALUE if the pointer is null.
     pub(crate) fn required(self) -> Answer<Out<T>> {
         if self.0.is_null() { Err(Code::INVALID_VALUE.into()) } else { Ok(self) }
     }
 
-    /// The same pointer, or INVALID_VALUE with a message where it is null.
-    pub(crate) fn or_say(self, message: &'static str) -> Answer<Out<T>> {
+    /// Fails with INVALID_VALUE and a message if the pointer is null.
+    pub(crate) fn or_refuse(self, message: &'static str) -> Answer<Out<T>> {
         self.required().map_err(|failure| Failure { messages: vec![message.into()], ..failure })
     }
 
-    /// Writes what is found in the driver; it is not looked for where the pointer is null.
+    /// Writes a value from the driver. If the pointer is null, it fails without computing the value.
     pub(crate) fn fill<V>(
         self,
         mut driver: MutexGuard<'_, Driver>,
         value: impl FnOnce(&mut Driver) -> Answer<V>,
     ) -> Answer
     where
-        T: Form<V>,
+        T: CForm<V>,
     {
         self.required()?.put(value(&mut driver)?);
         Ok(())
     }
 
-    /// Writes what it points to, where it is not null.
-    pub(crate) fn put<V>(self, value: V)
+    /// Writes a value, unless the pointer is null.
+    pub(crate) fn put<V>(&self, value: V)
     where
-        T: Form<V>,
+        T: CForm<V>,
     {
         self.put_at(0, value);
     }
 
-    /// Writes one of the elements to which it points, where it is not null.
-    pub(crate) fn put_at<V>(self, index: usize, value: V)
+    /// Writes an element of an array, unless the pointer is null.
+    pub(crate) fn put_at<V>(&self, index: usize, value: V)
     where
-        T: Form<V>,
+        T: CForm<V>,
     {
         if !self.0.is_null() {
             // SAFETY: only `Argument::receive` makes one, whose caller promises that it is null or valid.
@@ -173,16 +218,16 @@ impl<T> Out<T> {
         }
     }
 
-    /// Reads `count` elements; it must not be null.
-    pub(crate) fn list(self, count: usize) -> Vec<T>
+    /// Reads `count` elements; none from a null pointer.
+    pub(crate) fn list(&self, count: usize) -> Vec<T>
     where
         T: Copy,
     {
         In(self.0.cast_const()).elements(count).unwrap_or_default()
     }
 
-    /// Reads what it points to: `None` where it is null.
-    pub(crate) fn get(self) -> Option<T>
+    /// Reads the value. Returns `None` if the pointer is null.
+    pub(crate) fn get(&self) -> Option<T>
     where
         T: Copy,
     {
@@ -192,78 +237,74 @@ impl<T> Out<T> {
 }
 
 impl Out<c_void> {
-    /// Writes a value of whatever type lies behind an untyped pointer.
-    pub(crate) fn put_bytes(self, bytes: &[u8]) {
+    /// Writes a value of any type, as bytes.
+    pub(crate) fn put_bytes(&self, bytes: &[u8]) {
         let start = Out(self.0.cast::<u8>());
         for (i, byte) in bytes.iter().enumerate() {
             start.put_at(i, *byte);
         }
     }
 
-    /// Reads this many bytes; it must not be null.
+    /// Reads this many bytes; none from a null pointer.
     pub(crate) fn bytes(self, count: usize) -> Vec<u8> {
         Out(self.0.cast::<u8>()).list(count)
     }
 
-    /// Reads what lies behind an untyped pointer: zero where it is null.
-    pub(crate) fn read_as<T: Copy + Default>(self) -> T {
+    /// Reads a value of a type. Returns zero if the pointer is null.
+    pub(crate) fn read_as<T: Copy + Default>(&self) -> T {
         Out(self.0.cast::<T>()).get().unwrap_or_default()
     }
 }
 
 impl In<c_void> {
-    /// Reads what lies behind an untyped pointer: `None` where it is null.
-    pub(crate) fn read_as<T: Copy>(self) -> Option<T> {
+    /// Reads a value of a type. Returns `None` if the pointer is null.
+    pub(crate) fn read_as<T: Copy>(&self) -> Option<T> {
         In(self.0.cast::<T>()).required().ok()
     }
 }
 
 impl<T: Copy> In<T> {
-    /// What it points to, or INVALID_VALUE where it is null.
+    /// Reads the value, or fails with INVALID_VALUE if the pointer is null.
     pub(crate) fn required(self) -> Answer<T> {
         self.elements(1).map(|elements| elements[0])
     }
 
-    /// What it points to, or INVALID_VALUE with a message where it is null.
-    pub(crate) fn or_say(self, message: &'static str) -> Answer<T> {
+    /// Reads the value, or fails with INVALID_VALUE and a message if the pointer is null.
+    pub(crate) fn or_refuse(self, message: &'static str) -> Answer<T> {
         self.required().map_err(|failure| Failure { messages: vec![message.into()], ..failure })
     }
 
-    /// The elements to which it points, or INVALID_VALUE where it is null.
-    pub(crate) fn elements(self, count: usize) -> Answer<Vec<T>> {
-        if self.0.is_null() {
-            return Err(Code::INVALID_VALUE.into());
-        }
+    /// Reads elements, or fails with INVALID_VALUE if the pointer is null.
+    pub(crate) fn elements(&self, count: usize) -> Answer<Vec<T>> {
+        fail_if(self.0.is_null(), Code::INVALID_VALUE)?;
         // SAFETY: only `Argument::receive` makes one, whose caller promises that it is null or valid.
         Ok((0..count).map(|i| unsafe { self.0.add(i).read_unaligned() }).collect())
     }
 }
 
 impl<T> In<T> {
-    /// The address, for the engine, which does not follow it without a check.
-    pub(crate) fn address(self) -> u64 {
+    /// Returns the address for the engine, which checks it before use.
+    pub(crate) fn address(&self) -> u64 {
         self.0 as u64
     }
 
-    /// Whether it is null.
-    pub(crate) fn is_null(self) -> bool {
+    /// Returns true for a null pointer.
+    pub(crate) fn is_null(&self) -> bool {
         self.0.is_null()
     }
 }
 
 impl In<c_char> {
-    /// The text to which it points, or INVALID_VALUE where it is null.
+    /// Reads a text, or fails with INVALID_VALUE if the pointer is null.
     pub(crate) fn text(self) -> Answer<&'static [u8]> {
-        if self.0.is_null() {
-            return Err(Code::INVALID_VALUE.into());
-        }
+        fail_if(self.0.is_null(), Code::INVALID_VALUE)?;
         // SAFETY: not null, and the caller of the C function promises a NUL-terminated text that lives
         // through the call; no entry keeps it longer.
         Ok(unsafe { CStr::from_ptr(self.0) }.to_bytes())
     }
 }
 
-/// Arguments that are taken as they are.
+/// Implements [`Argument`] for types that entries receive unchanged.
 macro_rules! plain {
     ($($type:ty)*) => {$(
         impl Argument for $type {
@@ -281,7 +322,7 @@ plain! {
     crate::abi::CUlogsCallback
 }
 
-/// Handles and device addresses become numbers, and numbers these.
+/// Converts handles and device addresses to numbers, and back.
 macro_rules! numbers {
     ($($type:ident)*) => {$(
         impl Argument for $type {
@@ -291,7 +332,7 @@ macro_rules! numbers {
             }
         }
 
-        impl Form<u64> for $type {
+        impl CForm<u64> for $type {
             fn of(value: u64) -> $type {
                 $type(value as _)
             }
@@ -300,30 +341,30 @@ macro_rules! numbers {
 }
 numbers! { CUgraph CUgraphExec CUgraphNode CUcontext CUfunction CUkernel CUmodule CUlibrary HostAddress CUevent CUstream CUdeviceptr CUmemoryPool CUmemGenericAllocationHandle }
 
-/// What a value of the engine is in C.
-pub(crate) trait Form<V> {
+/// A C type that can hold a value of the engine.
+pub(crate) trait CForm<V> {
     fn of(value: V) -> Self;
 }
 
-impl<T> Form<T> for T {
+impl<T> CForm<T> for T {
     fn of(value: T) -> T {
         value
     }
 }
 
-impl<T> Form<u64> for *mut T {
+impl<T> CForm<u64> for *mut T {
     fn of(value: u64) -> *mut T {
         value as *mut T
     }
 }
 
-impl Form<u64> for usize {
+impl CForm<u64> for usize {
     fn of(value: u64) -> usize {
         value as usize
     }
 }
 
-impl Form<usize> for CUdevice {
+impl CForm<usize> for CUdevice {
     fn of(ordinal: usize) -> CUdevice {
         CUdevice(ordinal as i32)
     }

@@ -2,10 +2,10 @@
 
 use super::boundary::{Out, get};
 use crate::abi::{CUdevprop, CUuuid};
-use crate::engine::answer::{Answer, fail};
+use crate::engine::answer::{Answer, fail, fail_if};
 use crate::engine::{driver::Driver, process};
 use core::ffi::c_char;
-use cupeer_spec::abi::{CUdevice, CUdevice_attribute};
+use cupeer_spec::abi::CUdevice;
 use cupeer_spec::results::Result as Code;
 
 /// Writes a text into a buffer of `length` bytes, cut and always with its NUL.
@@ -40,32 +40,31 @@ fn find_by_pci(driver: &Driver, wanted: (u32, u32, u32)) -> Option<usize> {
     })
 }
 
+forward! {
+    cuDeviceGetCount(count: *mut i32) = get(count, |driver| Ok(driver.visible.len() as i32));
+    cuDeviceGet(device: *mut CUdevice, ordinal: i32) =
+        get(device, |driver| driver.named_ordinal("ordinal", ordinal));
+    cuDeviceGetUuid_v2(uuid: *mut CUuuid, dev: CUdevice) =
+        get(uuid, |driver| Ok(CUuuid { bytes: driver.device(driver.ordinal(dev.0)?).uuid }));
+    cuDeviceGetAttribute(pi, attrib, dev) =
+        get(pi, |driver| driver.device_attribute(attrib.0, driver.ordinal(dev.0)?));
+    /// CU_EXEC_AFFINITY_TYPE_SM_COUNT needs MPS, which is not simulated.
+    cuDeviceGetExecAffinitySupport(pi: *mut i32, _kind: i32, dev: CUdevice) =
+        get(pi, |driver| driver.ordinal(dev.0).map(|_| 0));
+}
+
 entry! {
-    fn cuDeviceGetCount(count: *mut i32) {
-        get(count, |driver| Ok(driver.visible.len() as i32))
-    }
-
-    fn cuDeviceGet(device: *mut CUdevice, ordinal: i32) {
-        get(device, |driver| driver.named_ordinal("ordinal", ordinal))
-    }
-
     fn cuDeviceGetName(name: *mut c_char, len: i32, dev: CUdevice) {
         let driver = process::enter()?;
         let out = name.required()?;
-        if len <= 0 {
-            return fail(Code::INVALID_VALUE);
-        }
-        // Here alone, the driver has no words about the ordinal.
+        fail_if(len <= 0, Code::INVALID_VALUE)?;
+        // In this function alone, the driver has no message about the ordinal.
         let ordinal = driver.ordinal(dev.0).or(fail(Code::INVALID_DEVICE))?;
         put_text(out, len, &driver.device(ordinal).name);
         Ok(())
     }
 
-    fn cuDeviceGetUuid_v2(uuid: *mut CUuuid, dev: CUdevice) {
-        get(uuid, |driver| Ok(CUuuid { bytes: driver.device(driver.ordinal(dev.0)?).uuid }))
-    }
-
-    /// Locally unique identifiers are a matter of Windows.
+    /// Only Windows has locally unique identifiers.
     fn cuDeviceGetLuid(_luid: *mut c_char, _deviceNodeMask: *mut u32, dev: CUdevice) {
         process::enter()?.ordinal(dev.0)?;
         fail(Code::NOT_SUPPORTED)
@@ -81,10 +80,6 @@ entry! {
         let total = total_memory(dev)?;
         bytes.required()?.put(total);
         Ok(())
-    }
-
-    fn cuDeviceGetAttribute(pi: *mut i32, attrib: CUdevice_attribute, dev: CUdevice) {
-        get(pi, |driver| driver.device_attribute(attrib.0, driver.ordinal(dev.0)?))
     }
 
     fn cuDeviceGetProperties(prop: *mut CUdevprop, dev: CUdevice) {
@@ -111,10 +106,7 @@ entry! {
         let driver = process::enter()?;
         let (out, text) = (dev.required()?, pciBusId.text()?);
         let wanted = read_pci(text).ok_or(Code::INVALID_VALUE)?;
-        match find_by_pci(&driver, wanted) {
-            Some(ordinal) => out.put(CUdevice(ordinal as i32)),
-            None => return fail(Code::INVALID_DEVICE),
-        }
+        out.put(find_by_pci(&driver, wanted).ok_or(Code::INVALID_DEVICE)?);
         Ok(())
     }
 
@@ -123,9 +115,7 @@ entry! {
         let out = pciBusId.required()?;
         let ordinal = driver.ordinal(dev.0)?;
         let text = driver.device(ordinal).pci.to_string();
-        if len <= text.len() as i32 {
-            return fail(Code::INVALID_VALUE);
-        }
+        fail_if(len <= text.len() as i32, Code::INVALID_VALUE)?;
         put_text(out, len, &text);
         Ok(())
     }
@@ -138,11 +128,6 @@ entry! {
     ) {
         // CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH.
         get(maxWidthInElements, |driver| Ok(driver.device_attribute(69, driver.ordinal(dev.0)?)? as usize))
-    }
-
-    /// CU_EXEC_AFFINITY_TYPE_SM_COUNT needs MPS, which is not simulated.
-    fn cuDeviceGetExecAffinitySupport(pi: *mut i32, _kind: i32, dev: CUdevice) {
-        get(pi, |driver| driver.ordinal(dev.0).map(|_| 0))
     }
 }
 

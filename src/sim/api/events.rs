@@ -1,43 +1,33 @@
 //! Events.
 
 use super::boundary::make;
-use crate::engine::answer::fail;
+use crate::engine::answer::{fail, fail_if};
 use crate::engine::{process, queue};
 use cupeer_spec::abi::*;
 use cupeer_spec::results::Result as Code;
 
+forward! {
+    cuEventCreate(phEvent: *mut CUevent, Flags: u32) = make(phEvent, |driver| driver.create_event(Flags));
+    cuEventDestroy | cuEventDestroy_v2(hEvent) = process::enter()?.destroy_event(hEvent);
+    cuEventRecord | cuEventRecord_ptsz(hEvent, hStream) = process::enter()?.record_event(hEvent, hStream);
+}
+
 entry! {
-    fn cuEventCreate(phEvent: *mut CUevent, Flags: u32) {
-        make(phEvent, |driver| driver.create_event(Flags))
-    }
-
-    fn cuEventDestroy | cuEventDestroy_v2(hEvent: CUevent) {
-        process::enter()?.destroy_event(hEvent)
-    }
-
-    fn cuEventRecord | cuEventRecord_ptsz(hEvent: CUevent, hStream: CUstream) {
-        process::enter()?.record_event(hEvent, hStream)
-    }
-
-    fn cuEventRecordWithFlags | cuEventRecordWithFlags_ptsz(hEvent: CUevent, hStream: CUstream, flags: u32) {
+    fn cuEventRecordWithFlags | cuEventRecordWithFlags_ptsz(hEvent, hStream, flags) {
         let mut driver = process::enter()?;
         // CU_EVENT_RECORD_EXTERNAL is for streams that are being captured.
-        if flags > 1 {
-            return fail(Code::INVALID_VALUE);
-        }
+        fail_if(flags > 1, Code::INVALID_VALUE)?;
         driver.record_event(hEvent, hStream)
     }
 
-    fn cuEventQuery(hEvent: CUevent) {
+    fn cuEventQuery(hEvent) {
         let mut driver = process::enter()?;
-        if !driver.is_event_done(hEvent)? {
-            return fail(Code::NOT_READY);
-        }
+        fail_if(!driver.is_event_done(hEvent)?, Code::NOT_READY)?;
         let context = driver.events.get(hEvent)?.context;
         driver.check_failed(context)
     }
 
-    fn cuEventSynchronize(hEvent: CUevent) {
+    fn cuEventSynchronize(hEvent) {
         let mut context = 0;
         let driver = queue::settled(|driver| {
             context = driver.events.get(hEvent)?.context;

@@ -1,14 +1,15 @@
 //! The exported symbols, derived from the two lists of `cupeer-spec`.
 //!
-//! Each symbol is a function that only jumps to its implementation. Two names that share one, such as
-//! `cuMemcpyDtoH_v2` and `cuMemcpyDtoH_v2_ptds`, thus have two addresses, as in the real driver: whoever
-//! compares what `cuGetProcAddress` returned with what `dlsym` returned finds the name that he asked for.
-//! The compiler would merge equal bodies; it leaves naked functions alone. Each begins with instructions that a patcher can
-//! move, as those of the real driver do: UCX patches its allocation functions in place.
+//! Each symbol is a function that only jumps to its implementation. Two names with equal bodies, such as `cuMemcpyDtoH_v2`
+//! and `cuMemcpyDtoH_v2_ptds`, thus have two addresses, as in a real driver: a program that compares addresses of
+//! `cuGetProcAddress` with those of `dlsym` finds the right name. The compiler would merge equal bodies, but not naked
+//! functions. Each begins with instructions that a patcher can move, as in a real driver: UCX patches its allocation
+//! functions in place.
 
 // The names and their case are cuda.h's.
 #![allow(non_snake_case)]
 
+use super::boundary::{Argument, Signature, answer};
 use core::arch::naked_asm;
 use core::ffi::c_void;
 use cupeer_spec::others::OtherFn;
@@ -39,14 +40,27 @@ macro_rules! jump {
     };
 }
 
-/// One entry of the table, where it is the driver's.
+/// Exports an entry of the table, if it is a function of the driver.
 macro_rules! export_one {
     (Cuda Unsupported $name:ident $($rest:tt)*) => {
         jump!($name, crate::api::unsupported);
     };
-    (Cuda $fidelity:ident $name:ident($($type:ty),*) -> $ret:ty) => {
-        const _: unsafe extern "C" fn($($type),*) -> $ret = crate::api::$name;
-        jump!($name, crate::api::$name);
+    (Cuda $fidelity:ident $name:ident() -> $ret:ty) => {
+        jump!($name, crate::api::$name::call);
+    };
+    (Cuda $fidelity:ident $name:ident($($arg:ident: $type:ty),+) -> $ret:ty) => {
+        impl Signature for crate::api::$name {
+            type Arguments = ($(<$type as Argument>::Received,)+);
+        }
+        impl crate::api::$name {
+            pub(crate) unsafe extern "C" fn call($($arg: $type),+) -> $ret {
+                // SAFETY: the caller of the C function promises that each pointer is null, or valid for the use that
+                // the function's documentation describes.
+                let arguments = unsafe { ($(Argument::receive($arg),)+) };
+                answer(stringify!($name), move || Self::body(arguments))
+            }
+        }
+        jump!($name, crate::api::$name::call);
     };
     ($library:ident $fidelity:ident $name:ident $($rest:tt)*) => {};
 }
@@ -67,7 +81,7 @@ macro_rules! export_table {
             library: $library:ident, since: $since:literal, simulated: $fidelity:ident, $($rest:tt)*
         }
     )*) => {
-        $(export_one!($library $fidelity $name($($type),*) -> $ret);)*
+        $(export_one!($library $fidelity $name($($arg: $type),*) -> $ret);)*
         /// The functions of the table, in its order; `None` for another library's.
         static TABLE: &[Option<Address>] = &[$(address_of!($library $name),)*];
     };
@@ -79,10 +93,10 @@ macro_rules! export_other {
         jump!($symbol, crate::api::unsupported);
     };
     ($symbol:ident, $fidelity:ident) => {
-        jump!($symbol, crate::api::$symbol);
+        jump!($symbol, crate::api::$symbol::call);
     };
     ($symbol:ident, $fidelity:ident, $same:ident) => {
-        jump!($symbol, crate::api::$same);
+        jump!($symbol, crate::api::$same::call);
     };
 }
 macro_rules! export_others {
@@ -94,7 +108,7 @@ macro_rules! export_others {
 }
 cupeer_spec::driver_functions_beyond!(export_others);
 
-/// Every function that can be looked up, with its address as `cuGetProcAddress` hands it out.
+/// Returns every function that can be looked up, with the address that `cuGetProcAddress` returns.
 pub(crate) fn all() -> impl Iterator<Item = (OtherFn, *mut c_void)> {
     let table = cupeer_spec::function::FUNCTIONS.iter().map(|f| OtherFn {
         symbol: f.name(),

@@ -1,4 +1,4 @@
-//! Setting memory. The asynchronous forms are done when they return, where nothing in their stream waits.
+//! Memsets. Asynchronous ones are done when they return, unless their stream waits.
 
 use super::copies::{Number, transfer};
 use crate::engine::answer::Answer;
@@ -24,7 +24,7 @@ fn fill(
     transfer(stream, Parameters::Fill(node))
 }
 
-/// Writes the entries for one size of element.
+/// Defines the entries for one size of element.
 macro_rules! sizes {
     ($($type:ident $element:literal: $old:ident $new:ident $own:ident $later:ident $own_later:ident
        $old_2d:ident $new_2d:ident $own_2d:ident $later_2d:ident $own_later_2d:ident)*) => {
@@ -33,11 +33,11 @@ macro_rules! sizes {
                 fill((dstDevice, 0u32), ($element, value.into()), (N, 1u32), None)
             }
 
-            fn $new | $own(dstDevice: CUdeviceptr, value: $type, N: usize) {
+            fn $new | $own(dstDevice, value, N) {
                 fill((dstDevice, 0u32), ($element, value.into()), (N, 1u32), None)
             }
 
-            fn $later | $own_later(dstDevice: CUdeviceptr, value: $type, N: usize, hStream: CUstream) {
+            fn $later | $own_later(dstDevice, value, N, hStream) {
                 fill((dstDevice, 0u32), ($element, value.into()), (N, 1u32), Some(hStream))
             }
 
@@ -45,18 +45,11 @@ macro_rules! sizes {
                 fill((dstDevice, dstPitch), ($element, value.into()), (Width, Height), None)
             }
 
-            fn $new_2d | $own_2d(dstDevice: CUdeviceptr, dstPitch: usize, value: $type, Width: usize, Height: usize) {
+            fn $new_2d | $own_2d(dstDevice, dstPitch, value, Width, Height) {
                 fill((dstDevice, dstPitch), ($element, value.into()), (Width, Height), None)
             }
 
-            fn $later_2d | $own_later_2d(
-                dstDevice: CUdeviceptr,
-                dstPitch: usize,
-                value: $type,
-                Width: usize,
-                Height: usize,
-                hStream: CUstream,
-            ) {
+            fn $later_2d | $own_later_2d(dstDevice, dstPitch, value, Width, Height, hStream) {
                 fill((dstDevice, dstPitch), ($element, value.into()), (Width, Height), Some(hStream))
             }
         )*}

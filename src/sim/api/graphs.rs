@@ -1,11 +1,11 @@
-//! Capturing streams, and graphs: what is in them, and launching them.
+//! Stream capture, and graphs: their nodes, and their launch.
 
-use super::boundary::{Argument, In, Out, get};
+use super::boundary::{Argument, In, Out, get, in_stream};
 use super::copies::{lookup, transfer_as};
 use super::modules::{kernel_of, replay};
 use crate::abi::CUDA_GRAPH_INSTANTIATE_PARAMS;
-use crate::engine::answer::{Answer, fail};
-use crate::engine::copies::Form;
+use crate::engine::answer::{Answer, fail, fail_if};
+use crate::engine::copies::CopyMode;
 use crate::engine::driver::{Driver, End, Node, Parameters};
 use crate::engine::process;
 use core::ffi::c_void;
@@ -19,9 +19,9 @@ fn instantiate(out: Out<CUgraphExec>, graph: u64, flags: u64) -> Answer {
     })
 }
 
-/// Fails if the machine refuses graphs that use memory that is gone, and this one does.
+/// Fails for a graph that uses freed memory, if the machine refuses such graphs.
 fn check_nodes(driver: &Driver, graph: u64) -> Answer {
-    if driver.machine.checks_graphs() {
+    if driver.machine.checks_graphs {
         driver.graphs.all_of(graph)?.iter().try_for_each(|(_, node)| match node {
             Node::Transfer(what) => check_memory(driver, *what),
             _ => Ok(()),
@@ -30,7 +30,7 @@ fn check_nodes(driver: &Driver, graph: u64) -> Answer {
     Ok(())
 }
 
-/// Fails if memory of a copy or a memset is not there, and will not be when the graph runs.
+/// Fails if memory of a copy or a memset does not exist, and will not exist when the graph runs.
 fn check_memory(driver: &Driver, what: Parameters) -> Answer {
     let addresses = match what {
         Parameters::Copy(copy) => [copy.src.Device, copy.dst.Device],
@@ -43,7 +43,7 @@ fn check_memory(driver: &Driver, what: Parameters) -> Answer {
     Ok(())
 }
 
-/// Adds a node to a graph, behind what it depends on.
+/// Adds a node to a graph, after the nodes on which it depends.
 fn add(
     out: Out<CUgraphNode>,
     graph: u64,
@@ -53,20 +53,36 @@ fn add(
     get(out, |driver| {
         let before = if count == 0 { Vec::new() } else { before.elements(count)? };
         let nodes = driver.graphs.nodes_of(graph)?;
-        if !before.iter().all(|node| nodes.contains(&(node.0 as u64))) {
-            return fail(Code::INVALID_VALUE);
-        }
+        fail_if(!before.iter().all(|node| nodes.contains(&(node.0 as u64))), Code::INVALID_VALUE)?;
         let node = node(driver)?;
         driver.add_node(graph, node)
     })
 }
 
-/// A copy whose memory is there, or will be when the graph runs.
+/// Changes what a node of an executable graph does.
+fn alter(exec: u64, node: u64, new: impl FnOnce(&Driver) -> Answer<Node>) -> Answer {
+    let mut driver = process::enter()?;
+    let new = new(&driver)?;
+    driver.graphs.alter(exec, node, new)
+}
+
+/// Returns a pointer to a structure that arrives as an address.
+///
+/// # Safety
+///
+/// The address is null, or that of a `T` which lives as long as the call.
+unsafe fn structure<T>(address: u64) -> In<T> {
+    // SAFETY: the caller promises what `receive` asks.
+    unsafe { (address as *const T).receive() }
+}
+
+/// Returns the node of a copy whose memory exists, or will when the graph runs.
 fn copy_node(driver: &Driver, parameters: In<CUDA_MEMCPY3D_v2>) -> Answer<Node> {
     let what = Parameters::Copy(parameters.required()?);
     check_memory(driver, what).map(|()| Node::Transfer(what))
 }
 
+/// Returns the node of a memset, as [`copy_node`] does.
 fn fill_node(driver: &Driver, parameters: In<CUDA_MEMSET_NODE_PARAMS>) -> Answer<Node> {
     let what = Parameters::Fill(parameters.required()?);
     check_memory(driver, what).map(|()| Node::Transfer(what))
@@ -88,7 +104,8 @@ fn kernel_params(driver: &Driver, node: u64) -> Answer<[u64; 9]> {
     Ok([kernel.function, word(a, b), word(c, d), word(e, f), 0, kernel.parameters() as u64, 0, 0, 0])
 }
 
-/// CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED is told where nodes are others, and PARAMETERS_CHANGED where memory is gone.
+/// Updates an executable graph. The outcome is CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED for other nodes, and
+/// PARAMETERS_CHANGED for freed memory.
 fn update(exec: u64, graph: u64, result: u64) -> Answer {
     let mut driver = process::enter()?;
     driver.graphs.nodes_of(graph)?;
@@ -98,22 +115,114 @@ fn update(exec: u64, graph: u64, result: u64) -> Answer {
         Ok(()) => 2,
     };
     let place = result as *mut i32;
-    if place.is_null() {
-        return fail(Code::INVALID_VALUE);
-    }
+    fail_if(place.is_null(), Code::INVALID_VALUE)?;
     // SAFETY: not null, and the caller of the C function promises that a result can be written there.
     unsafe { place.write_unaligned(outcome) };
     if outcome == 0 { Ok(()) } else { fail(Code::GRAPH_EXEC_UPDATE_FAILURE) }
 }
 
-entry! {
-    /// The mode says which calls of other threads are refused meanwhile: none is here.
-    fn cuStreamBeginCapture_v2(hStream: CUstream, mode: i32) {
-        let mut driver = process::enter()?;
-        let stream = driver.stream(hStream)?;
-        driver.graphs.begin(&stream, mode)
-    }
+/// Defines entries that add a node, by the arguments that they have after the four common ones.
+macro_rules! additions {
+    ($($name:ident $(| $same:ident)* ($($arg:ident: $type:ty),*) = $node:expr;)*) => {
+        entry! {$(
+            fn $name $(| $same)* (
+                phGraphNode: *mut CUgraphNode,
+                hGraph: CUgraph,
+                dependencies: *const CUgraphNode,
+                numDependencies: usize,
+                $($arg: $type),*
+            ) {
+                add(phGraphNode, hGraph, (dependencies, numDependencies), $node)
+            }
+        )*}
+    };
+}
+additions! {
+    cuGraphAddMemcpyNode(copyParams: *const CUDA_MEMCPY3D_v2, ctx: CUcontext) =
+        |driver| driver.context_or_current(ctx).and_then(|_| copy_node(driver, copyParams));
+    cuGraphAddMemsetNode(memsetParams: *const CUDA_MEMSET_NODE_PARAMS, ctx: CUcontext) =
+        |driver| driver.context_or_current(ctx).and_then(|_| fill_node(driver, memsetParams));
+    cuGraphAddKernelNode | cuGraphAddKernelNode_v2(nodeParams: *const [u64; 7]) =
+        |driver| kernel_node(driver, nodeParams);
+    cuGraphAddChildGraphNode(childGraph: CUgraph) = |driver| driver.clone_graph(childGraph).map(Node::Graph);
+}
 
+forward! {
+    /// No mode refuses calls of other threads here.
+    cuStreamBeginCapture_v2(hStream: CUstream, mode: i32) =
+        in_stream(hStream, |driver, stream| driver.graphs.begin(stream, mode));
+    cuGraphDestroy(hGraph: *mut c_void) = process::enter()?.destroy_graph(hGraph.address());
+    cuGraphExecDestroy(hGraphExec) = process::enter()?.destroy_executable(hGraphExec);
+    cuGraphNodeGetType(hNode: CUgraphNode, kind: *mut CUgraphNodeType) =
+        get(kind, |driver| driver.graphs.node(hNode).map(Node::kind));
+    /// The structure before CUDA 12 is shorter.
+    cuGraphKernelNodeGetParams(hNode: CUgraphNode, nodeParams: *mut [u64; 7]) =
+        get(nodeParams, |driver| Ok(*kernel_params(driver, hNode)?.first_chunk().ok_or(Code::UNKNOWN)?));
+    cuGraphKernelNodeGetParams_v2(hNode: CUgraphNode, nodeParams: *mut [u64; 9]) =
+        get(nodeParams, |driver| kernel_params(driver, hNode));
+    cuGraphInstantiate | cuGraphInstantiate_v2(phGraphExec, hGraph, _phErrorNode, _logBuffer, _bufferSize) =
+        instantiate(phGraphExec, hGraph, 0);
+    cuGraphInstantiateWithFlags(phGraphExec, hGraph, flags) = instantiate(phGraphExec, hGraph, flags);
+    cuGraphExecUpdate(hGraphExec, hGraph, _hErrorNode_out, updateResult_out) =
+        update(hGraphExec, hGraph, updateResult_out);
+    /// The result is the first member of the structure.
+    cuGraphExecUpdate_v2(hGraphExec, hGraph, resultInfo) = update(hGraphExec, hGraph, resultInfo);
+    cuGraphExecMemcpyNodeSetParams(hGraphExec, hNode, copyParams, ctx) =
+        alter(hGraphExec, hNode, |driver| {
+            driver.context_or_current(ctx)?;
+            // SAFETY: the caller of the C function promises that it is such a structure, or null.
+            copy_node(driver, unsafe { structure(copyParams) })
+        });
+    cuGraphExecMemsetNodeSetParams(hGraphExec, hNode, memsetParams, ctx) =
+        alter(hGraphExec, hNode, |driver| {
+            driver.context_or_current(ctx)?;
+            // SAFETY: the caller of the C function promises that it is such a structure, or null.
+            fill_node(driver, unsafe { structure(memsetParams) })
+        });
+    cuGraphExecKernelNodeSetParams | cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, nodeParams) =
+        // SAFETY: the caller of the C function promises that it is such a structure, or null.
+        alter(hGraphExec, hNode, |driver| kernel_node(driver, unsafe { structure(nodeParams) }));
+    cuGraphNodeSetEnabled(hGraphExec, hNode, isEnabled) =
+        process::enter()?.graphs.enable(hGraphExec, hNode, isEnabled != 0);
+    cuGraphMemcpyNodeGetParams(hNode: CUgraphNode, nodeParams: *mut CUDA_MEMCPY3D_v2) =
+        get(nodeParams, |driver| match driver.graphs.node(hNode)? {
+            Node::Transfer(Parameters::Copy(copy)) => Ok(*copy),
+            Node::Transfer(Parameters::Row(to, from, length)) => Ok(CUDA_MEMCPY3D {
+                src: (*from).into(),
+                dst: (*to).into(),
+                WidthInBytes: *length,
+                Height: 1,
+                Depth: 1,
+            }),
+            _ => fail(Code::INVALID_VALUE),
+        });
+    cuGraphMemsetNodeGetParams(hNode: CUgraphNode, nodeParams: *mut CUDA_MEMSET_NODE_PARAMS) =
+        get(nodeParams, |driver| match driver.graphs.node(hNode)? {
+            Node::Transfer(Parameters::Fill(fill)) => Ok(*fill),
+            _ => fail(Code::INVALID_VALUE),
+        });
+    cuGraphChildGraphNodeGetGraph(hNode: CUgraphNode, phGraph: *mut CUgraph) =
+        get(phGraph, |driver| match driver.graphs.node(hNode)? {
+            Node::Graph(graph) => Ok(*graph),
+            _ => fail(Code::INVALID_VALUE),
+        });
+    /// The structure begins with the type and three numbers. For a copy, flags and the context follow first.
+    cuGraphExecNodeSetParams(hGraphExec, hNode, nodeParams) = alter(hGraphExec, hNode, |driver| {
+        fail_if(nodeParams == 0, Code::INVALID_VALUE)?;
+        let content = nodeParams + 16;
+        // SAFETY: not null, and the caller of the C function promises a structure whose type tells its content.
+        unsafe {
+            match (nodeParams as *const CUgraphNodeType).read_unaligned() {
+                CUgraphNodeType::KERNEL => kernel_node(driver, structure(content)),
+                CUgraphNodeType::MEMCPY => copy_node(driver, structure(content + 16)),
+                CUgraphNodeType::MEMSET => fill_node(driver, structure(content)),
+                _ => fail(Code::NOT_SUPPORTED),
+            }
+        }
+    });
+}
+
+entry! {
     fn cuStreamEndCapture(hStream: CUstream, phGraph: *mut *mut c_void) {
         let mut driver = process::enter()?;
         let out = phGraph.required()?;
@@ -128,15 +237,7 @@ entry! {
         get(phGraph, |driver| if flags == 0 { driver.add_graph(Vec::new()) } else { fail(Code::INVALID_VALUE) })
     }
 
-    fn cuGraphDestroy(hGraph: *mut c_void) {
-        process::enter()?.destroy_graph(hGraph.address())
-    }
-
-    fn cuGraphExecDestroy(hGraphExec: CUgraphExec) {
-        process::enter()?.destroy_executable(hGraphExec)
-    }
-
-    /// Without an array, their number.
+    /// Without an array, it only returns their number.
     fn cuGraphGetNodes(hGraph: CUgraph, nodes: *mut CUgraphNode, numNodes: *mut usize) {
         let driver = process::enter()?;
         let room = numNodes.required()?.get().unwrap_or(0);
@@ -152,48 +253,7 @@ entry! {
         Ok(())
     }
 
-    fn cuGraphNodeGetType(hNode: CUgraphNode, kind: *mut CUgraphNodeType) {
-        get(kind, |driver| driver.graphs.node(hNode).map(Node::kind))
-    }
-
-    fn cuGraphMemcpyNodeGetParams(hNode: CUgraphNode, nodeParams: *mut CUDA_MEMCPY3D_v2) {
-        get(nodeParams, |driver| match driver.graphs.node(hNode)? {
-            Node::Transfer(Parameters::Copy(copy)) => Ok(*copy),
-            Node::Transfer(Parameters::Row(to, from, length)) => Ok(CUDA_MEMCPY3D {
-                src: (*from).into(),
-                dst: (*to).into(),
-                WidthInBytes: *length,
-                Height: 1,
-                Depth: 1,
-            }),
-            _ => fail(Code::INVALID_VALUE),
-        })
-    }
-
-    fn cuGraphMemsetNodeGetParams(hNode: CUgraphNode, nodeParams: *mut CUDA_MEMSET_NODE_PARAMS) {
-        get(nodeParams, |driver| match driver.graphs.node(hNode)? {
-            Node::Transfer(Parameters::Fill(fill)) => Ok(*fill),
-            _ => fail(Code::INVALID_VALUE),
-        })
-    }
-
-    /// The form before CUDA 12 ends earlier.
-    fn cuGraphKernelNodeGetParams(hNode: CUgraphNode, nodeParams: *mut [u64; 7]) {
-        get(nodeParams, |driver| Ok(*kernel_params(driver, hNode)?.first_chunk().ok_or(Code::UNKNOWN)?))
-    }
-
-    fn cuGraphKernelNodeGetParams_v2(hNode: CUgraphNode, nodeParams: *mut [u64; 9]) {
-        get(nodeParams, |driver| kernel_params(driver, hNode))
-    }
-
-    fn cuGraphChildGraphNodeGetGraph(hNode: CUgraphNode, phGraph: *mut CUgraph) {
-        get(phGraph, |driver| match driver.graphs.node(hNode)? {
-            Node::Graph(graph) => Ok(*graph),
-            _ => fail(Code::INVALID_VALUE),
-        })
-    }
-
-    /// Of the properties, nothing is kept.
+    /// The properties of the allocation stay as the caller set them: they are not kept.
     fn cuGraphMemAllocNodeGetParams(hNode: CUgraphNode, params_out: *mut CUDA_MEM_ALLOC_NODE_PARAMS) {
         let driver = process::enter()?;
         let Node::Allocation(address, bytes) = *driver.graphs.node(hNode)? else {
@@ -203,56 +263,6 @@ entry! {
         let (dptr, bytesize) = (CUdeviceptr(address), bytes as usize);
         params_out.put(CUDA_MEM_ALLOC_NODE_PARAMS { dptr, bytesize, ..before });
         Ok(())
-    }
-
-    fn cuGraphAddMemcpyNode(
-        phGraphNode: *mut CUgraphNode,
-        hGraph: CUgraph,
-        dependencies: *const CUgraphNode,
-        numDependencies: usize,
-        copyParams: *const CUDA_MEMCPY3D_v2,
-        ctx: CUcontext,
-    ) {
-        add(phGraphNode, hGraph, (dependencies, numDependencies), |driver| {
-            driver.context_or_current(ctx)?;
-            copy_node(driver, copyParams)
-        })
-    }
-
-    fn cuGraphAddMemsetNode(
-        phGraphNode: *mut CUgraphNode,
-        hGraph: CUgraph,
-        dependencies: *const CUgraphNode,
-        numDependencies: usize,
-        memsetParams: *const CUDA_MEMSET_NODE_PARAMS,
-        ctx: CUcontext,
-    ) {
-        add(phGraphNode, hGraph, (dependencies, numDependencies), |driver| {
-            driver.context_or_current(ctx)?;
-            fill_node(driver, memsetParams)
-        })
-    }
-
-    fn cuGraphAddKernelNode | cuGraphAddKernelNode_v2(
-        phGraphNode: *mut CUgraphNode,
-        hGraph: CUgraph,
-        dependencies: *const CUgraphNode,
-        numDependencies: usize,
-        nodeParams: *const [u64; 7],
-    ) {
-        add(phGraphNode, hGraph, (dependencies, numDependencies), |driver| kernel_node(driver, nodeParams))
-    }
-
-    fn cuGraphAddChildGraphNode(
-        phGraphNode: *mut CUgraphNode,
-        hGraph: CUgraph,
-        dependencies: *const CUgraphNode,
-        numDependencies: usize,
-        childGraph: CUgraph,
-    ) {
-        add(phGraphNode, hGraph, (dependencies, numDependencies), |driver| {
-            driver.clone_graph(childGraph).map(Node::Graph)
-        })
     }
 
     fn cuGraphAddMemAllocNode(
@@ -275,24 +285,8 @@ entry! {
         Ok(())
     }
 
-    fn cuGraphInstantiate | cuGraphInstantiate_v2(
-        phGraphExec: *mut CUgraphExec,
-        hGraph: CUgraph,
-        _phErrorNode: HostAddress,
-        _logBuffer: HostAddress,
-        _bufferSize: usize,
-    ) {
-        instantiate(phGraphExec, hGraph, 0)
-    }
-
-    fn cuGraphInstantiateWithFlags(phGraphExec: *mut CUgraphExec, hGraph: CUgraph, flags: u64) {
-        instantiate(phGraphExec, hGraph, flags)
-    }
-
     fn cuGraphInstantiateWithParams | cuGraphInstantiateWithParams_ptsz(
-        phGraphExec: *mut CUgraphExec,
-        hGraph: CUgraph,
-        instantiateParams: HostAddress,
+        phGraphExec, hGraph, instantiateParams,
     ) {
         process::check()?;
         let place = instantiateParams as *mut CUDA_GRAPH_INSTANTIATE_PARAMS;
@@ -304,91 +298,11 @@ entry! {
         Ok(())
     }
 
-    fn cuGraphExecUpdate(
-        hGraphExec: CUgraphExec,
-        hGraph: CUgraph,
-        _hErrorNode_out: HostAddress,
-        updateResult_out: HostAddress,
-    ) {
-        update(hGraphExec, hGraph, updateResult_out)
-    }
-
-    /// The result is the first member of the structure.
-    fn cuGraphExecUpdate_v2(hGraphExec: CUgraphExec, hGraph: CUgraph, resultInfo: HostAddress) {
-        update(hGraphExec, hGraph, resultInfo)
-    }
-
-    fn cuGraphExecMemcpyNodeSetParams(
-        hGraphExec: CUgraphExec,
-        hNode: CUgraphNode,
-        copyParams: HostAddress,
-        ctx: CUcontext,
-    ) {
+    fn cuGraphExecChildGraphNodeSetParams(hGraphExec, hNode, childGraph) {
         let mut driver = process::enter()?;
-        driver.context_or_current(ctx)?;
-        // SAFETY: the caller of the C function promises that it is such a structure, or null.
-        let node = copy_node(&driver, unsafe { (copyParams as *const CUDA_MEMCPY3D_v2).receive() })?;
-        driver.graphs.alter(hGraphExec, hNode, node)
-    }
-
-    fn cuGraphExecMemsetNodeSetParams(
-        hGraphExec: CUgraphExec,
-        hNode: CUgraphNode,
-        memsetParams: HostAddress,
-        ctx: CUcontext,
-    ) {
-        let mut driver = process::enter()?;
-        driver.context_or_current(ctx)?;
-        // SAFETY: the caller of the C function promises that it is such a structure, or null.
-        let node =
-            fill_node(&driver, unsafe { (memsetParams as *const CUDA_MEMSET_NODE_PARAMS).receive() })?;
-        driver.graphs.alter(hGraphExec, hNode, node)
-    }
-
-    fn cuGraphExecKernelNodeSetParams | cuGraphExecKernelNodeSetParams_v2(
-        hGraphExec: CUgraphExec,
-        hNode: CUgraphNode,
-        nodeParams: HostAddress,
-    ) {
-        let mut driver = process::enter()?;
-        // SAFETY: the caller of the C function promises that it is such a structure, or null.
-        let node = kernel_node(&driver, unsafe { (nodeParams as *const [u64; 7]).receive() })?;
-        driver.graphs.alter(hGraphExec, hNode, node)
-    }
-
-    fn cuGraphExecChildGraphNodeSetParams(hGraphExec: CUgraphExec, hNode: CUgraphNode, childGraph: CUgraph) {
-        let mut driver = process::enter()?;
-        // As recorded, a refusal is one of an update.
-        if check_nodes(&driver, childGraph).is_err() {
-            return fail(Code::GRAPH_EXEC_UPDATE_FAILURE);
-        }
+        // As recorded, a refusal has the code of an update.
+        fail_if(check_nodes(&driver, childGraph).is_err(), Code::GRAPH_EXEC_UPDATE_FAILURE)?;
         driver.graphs.alter_child(hGraphExec, hNode, childGraph)
-    }
-
-    /// The structure begins with the type and three numbers; of a copy, flags and the context come before what it copies.
-    fn cuGraphExecNodeSetParams(hGraphExec: CUgraphExec, hNode: CUgraphNode, nodeParams: HostAddress) {
-        let mut driver = process::enter()?;
-        if nodeParams == 0 {
-            return fail(Code::INVALID_VALUE);
-        }
-        // SAFETY: not null, and the caller of the C function promises such a structure, whose type says what is in it.
-        let node = unsafe {
-            let kind = (nodeParams as *const CUgraphNodeType).read_unaligned();
-            let at = |distance: u64| (nodeParams + 16 + distance) as *const c_void;
-            match kind {
-                CUgraphNodeType::KERNEL => kernel_node(&driver, at(0).cast::<[u64; 7]>().receive()),
-                CUgraphNodeType::MEMCPY => copy_node(&driver, at(16).cast::<CUDA_MEMCPY3D_v2>().receive()),
-                CUgraphNodeType::MEMSET => {
-                    fill_node(&driver, at(0).cast::<CUDA_MEMSET_NODE_PARAMS>().receive())
-                }
-                _ => fail(Code::NOT_SUPPORTED),
-            }
-        }?;
-        driver.graphs.alter(hGraphExec, hNode, node)
-    }
-
-    fn cuGraphNodeSetEnabled(hGraphExec: CUgraphExec, hNode: CUgraphNode, isEnabled: u32) {
-        process::enter()?.graphs.enable(hGraphExec, hNode, isEnabled != 0)
     }
 
     fn cuGraphUpload(hGraphExec: *mut c_void, hStream: CUstream) {
@@ -397,7 +311,7 @@ entry! {
         driver.graphs.executable(hGraphExec.address()).map(drop)
     }
 
-    fn cuGraphLaunch | cuGraphLaunch_ptsz(hGraphExec: CUgraphExec, hStream: CUstream) {
+    fn cuGraphLaunch | cuGraphLaunch_ptsz(hGraphExec, hStream) {
         let nodes = {
             let driver = process::enter()?;
             driver.stream(hStream)?;
@@ -405,8 +319,8 @@ entry! {
         };
         for node in nodes {
             match node {
-                Node::Transfer(what) => match transfer_as(Form::InGraph, Some(hStream), what) {
-                    // It was there when the graph was made. The device finds out that it is gone.
+                Node::Transfer(what) => match transfer_as(CopyMode::InGraph, Some(hStream), what) {
+                    // The memory was freed after the graph was made. Only the device finds that out.
                     Err(failure) if failure.code == Code::INVALID_VALUE => {
                         let mut driver = process::enter()?;
                         let stream = driver.stream(hStream)?;
@@ -415,19 +329,16 @@ entry! {
                     }
                     done => done?,
                 },
-                Node::Kernel(kernel) => {
+                node => {
                     let mut driver = process::enter()?;
                     let stream = driver.stream(hStream)?;
-                    if !driver.graphs.take(&stream, || Node::Kernel(kernel.clone()))? {
-                        replay(&mut driver, &stream, &kernel)?;
+                    match node {
+                        Node::Call(call) => driver.call(&stream, call)?,
+                        Node::Kernel(kernel) if driver.graphs.take(&stream, || Node::Kernel(kernel.clone()))? => {}
+                        Node::Kernel(kernel) => replay(&mut driver, &stream, &kernel)?,
+                        _ => return fail(Code::NOT_SUPPORTED),
                     }
                 }
-                Node::Call(call) => {
-                    let mut driver = process::enter()?;
-                    let stream = driver.stream(hStream)?;
-                    driver.call(&stream, call)?;
-                }
-                Node::Graph(_) | Node::Allocation(..) => return fail(Code::NOT_SUPPORTED),
             }
         }
         Ok(())

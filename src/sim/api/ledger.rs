@@ -1,14 +1,13 @@
-//! What the simulated driver knows of itself, for tests: the one function that a real driver has not.
+//! Counters of the simulated driver, for tests: the one function that a real driver lacks.
 
 use super::boundary::{CALLS, caught};
 use crate::engine::process;
 use core::ffi::{CStr, c_char, c_int};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// How much of something this process has: `calls` that reached the driver since it was loaded, `memory` and `events` of
-/// other processes that are open by handles of legacy IPC, `peers` that contexts were given access to, `allocations` that
-/// must still be released, `mappings` of them, `pools` that must still be destroyed, `pointers` that are imported into
-/// them. -1 for anything else, and before `cuInit`.
+/// Returns a count of this process: `calls` that reached the driver, `memory` and `events` of other processes that are open
+/// by legacy IPC, `peers` to which contexts have access, `allocations` that must still be released, `mappings` of them, `pools`
+/// that must still be destroyed, or `pointers` imported into them. Returns -1 for any other name, and before `cuInit`.
 ///
 /// # Safety
 ///
@@ -42,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_what_is_not_counted_there_is_nothing() {
+    fn unknown_counters_are_refused() {
         for what in [core::ptr::null(), c"".as_ptr(), c"devices".as_ptr(), c"calls ".as_ptr()] {
             // SAFETY: null, or a text that ends in NUL.
             assert_eq!(unsafe { cupeer_sim_ledger(what) }, -1);

@@ -2,15 +2,15 @@
 
 use super::boundary::Out;
 use crate::abi::CUlogsCallback;
-use crate::engine::answer::{Answer, refuse};
+use crate::engine::answer::{Answer, invalid};
 use crate::engine::log;
 use core::ffi::{c_char, c_void};
 use cupeer_spec::results::Result as Code;
 
-/// The pointer that the program gave for its function. It only goes back to that function.
+/// The pointer that the program registered with its function. Only that function receives it.
 struct UserData(u64);
 
-/// The lines from an iterator on, all that are kept where there is none; the iterator moves to the end.
+/// Returns the lines after an iterator, or all lines that are kept, and moves the iterator to the end.
 fn lines(iterator: Out<u32>) -> Answer<Vec<String>> {
     let (lines, end) = log::since(iterator.get().unwrap_or(0));
     iterator.put(end);
@@ -24,7 +24,7 @@ entry! {
         callback_out: *mut *mut c_void,
     ) {
         let Some(callback) = callbackFunc else {
-            return refuse(Code::INVALID_VALUE, "callbackFunc cannot be NULL");
+            return invalid("callbackFunc cannot be NULL");
         };
         let data = UserData(userData.address());
         let number = log::listen(Box::new(move |level, line| {
@@ -44,7 +44,7 @@ entry! {
     }
 
     fn cuLogsCurrent(iterator_out: *mut u32, _flags: u32) {
-        iterator_out.or_say("Iterator cannot be NULL")?.put(log::now());
+        iterator_out.or_refuse("Iterator cannot be NULL")?.put(log::now());
         Ok(())
     }
 
@@ -57,7 +57,7 @@ entry! {
 
     /// The newest lines for which there is room, with a NUL at the end; `size` becomes their length.
     fn cuLogsDumpToMemory(iterator: *mut u32, buffer: *mut c_char, size: *mut usize, _flags: u32) {
-        let (out, out_size) = (buffer.or_say("buffer cannot be NULL")?, size.required()?);
+        let (out, out_size) = (buffer.or_refuse("buffer cannot be NULL")?, size.required()?);
         let room = out_size.get().unwrap_or(0);
         let lines = lines(iterator)?;
         let mut length = 0;
@@ -68,7 +68,7 @@ entry! {
         let skipped = lines.len() - fitting.count();
         if room == 0 || skipped == lines.len() && !lines.is_empty() {
             out_size.put(0usize);
-            return refuse(Code::INVALID_VALUE, "Provided buffer is not large enough to write any logs to");
+            return invalid("Provided buffer is not large enough to write any logs to");
         }
         let text: String = lines[skipped..].iter().map(|line| format!("{line}\n")).collect();
         out_size.put(text.len());

@@ -1,13 +1,11 @@
-//! The functions as C calls them: one for each name that the simulated driver does.
+//! The functions as C calls them: an entry for each function that the simulated driver supports.
 //!
-//! What belongs here: reading and writing through the caller's pointers, null checks, and calling the
-//! engine. What does not: behaviour.
-//!
-//! Each is written with `entry!`, which hands it its arguments as `boundary` types and turns its answer
-//! into a result code. They check in the order in which the driver was seen to.
+//! An entry reads and writes through the caller's pointers, checks for null, and calls the engine. The behavior is in the
+//! engine. `entry!` and `forward!` define entries: they convert the arguments to `boundary` types, and the answer to a
+//! result code. Entries make their checks in the order in which a driver was seen to make them.
 
 // Functions and arguments are named as in cuda.h.
-#![allow(non_snake_case)]
+#![allow(non_camel_case_types, non_snake_case)]
 
 #[macro_use]
 mod boundary;

@@ -1,10 +1,11 @@
-//! Modules, libraries, functions and launches, where the machine skips kernels; elsewhere, only ours are supported.
+//! Modules, libraries, functions, and launches, if the machine skips kernels. Otherwise, only the kernels of `cupeer doctor`
+//! are supported.
 
-use super::boundary::{Form, In, Out};
+use super::boundary::{CForm, In, Out};
 use crate::abi::CUlaunchConfig;
-use crate::engine::answer::{Answer, fail};
+use crate::engine::answer::{Answer, fail, fail_if};
 use crate::engine::driver::modules::Link;
-use crate::engine::driver::{Driver, Kernel, Node, Owner, Seen, Stream};
+use crate::engine::driver::{Driver, Kernel, Node, Owner, Stream, Visibility};
 use crate::engine::images::{self, Image};
 use crate::engine::process;
 use crate::engine::space::HandleOf;
@@ -22,29 +23,27 @@ const WRAPPER: u32 = 0x4662_43b1;
 /// CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES and CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES.
 const LOG_SIZES: [u32; 2] = [4, 6];
 
-/// The driver, where it has modules.
+/// Locks the driver, if it supports modules.
 fn enter() -> Answer<MutexGuard<'static, Driver>> {
     let driver = process::enter()?;
     driver.check_kernels()?;
     Ok(driver)
 }
 
-/// The driver, once late devices have done all work of the current context.
+/// Locks the driver once late devices did all work of the current context.
 fn settled() -> Answer<MutexGuard<'static, Driver>> {
     queue::settled_if_late(|driver| Ok(driver.pending_in(stack::current())))
 }
 
-/// Answers what one look at it tells.
-fn get<T: Form<V>, V>(out: Out<T>, value: impl FnOnce(&mut Driver) -> Answer<V>) -> Answer {
+/// Writes a value from the driver, if it supports modules.
+fn get<T: CForm<V>, V>(out: Out<T>, value: impl FnOnce(&mut Driver) -> Answer<V>) -> Answer {
     out.fill(enter()?, value)
 }
 
 /// The bytes of an image in the program's memory.
 fn image_at(address: u64) -> Answer<Vec<u8>> {
     let start = address as *const u8;
-    if start.is_null() {
-        return fail(Code::INVALID_VALUE);
-    }
+    fail_if(start.is_null(), Code::INVALID_VALUE)?;
     // SAFETY: the caller of the C function promises an image. Each of its forms begins with four bytes that say
     // which it is; a text of less than three bytes and its NUL is the one that does not.
     unsafe {
@@ -65,9 +64,7 @@ fn image_at(address: u64) -> Answer<Vec<u8>> {
 fn file(name: In<c_char>) -> Answer<Vec<u8>> {
     let path = OsStr::from_bytes(name.text()?);
     let about = std::fs::metadata(path).map_err(|_| Code::FILE_NOT_FOUND)?;
-    if !about.is_file() || about.len() > images::MOST {
-        return fail(Code::INVALID_IMAGE);
-    }
+    fail_if(!about.is_file() || about.len() > images::MOST, Code::INVALID_IMAGE)?;
     std::fs::read(path).map_err(|_| Code::FILE_NOT_FOUND.into())
 }
 
@@ -88,35 +85,39 @@ fn load_for(
     image: impl FnOnce() -> Answer<Vec<u8>>,
 ) -> Answer {
     let read = || Image::read(&image()?);
-    let skips_kernels = process::enter()?.machine.skips_kernels();
+    let skips_kernels = process::enter()?.machine.skips_kernels;
     if skips_kernels {
         let (owner, out) = (owner()?, out.required()?);
         let image = Arc::new(read()?);
         return get(out, |driver| driver.add_module(owner, image));
     }
-    // Only ours.
+    // Only the kernels of `cupeer doctor` are supported.
     let image = read().ok().filter(|image| *image == Image::Own).ok_or(Code::NOT_SUPPORTED)?;
     let owner = owner()?;
     out.fill(process::enter()?, |driver| driver.add_module(owner, Arc::new(image)))
 }
 
-/// Nothing is compiled, and so nothing said: the sizes of the logs become zero.
-fn clear_logs(count: u32, options: Out<u32>, values: Out<*mut c_void>) {
-    if options.address() == 0 || values.address() == 0 {
-        return;
+/// Sets the sizes of the compiler's logs to zero: nothing is compiled.
+fn clear_logs(count: u32, options: Out<u32>, values: Out<*mut c_void>) -> Answer {
+    let count = if options.address() == 0 { 0 } else { count as usize };
+    for (index, _) in options.list(count).iter().enumerate().filter(|(_, option)| LOG_SIZES.contains(option))
+    {
+        values.put_at(index, core::ptr::null_mut());
     }
-    for (index, option) in options.list(count as usize).iter().enumerate() {
-        if LOG_SIZES.contains(option) {
-            values.put_at(index, core::ptr::null_mut());
-        }
-    }
+    Ok(())
+}
+
+/// Checks the function and the value of a setting that changes nothing.
+fn check_setting(driver: &Driver, function: u64, value: u32, last: u32) -> Answer {
+    driver.modules.function(function)?;
+    fail_if(value > last, Code::INVALID_VALUE)
 }
 
 fn get_attribute(out: Out<i32>, attribute: i32, function: u64) -> Answer {
     get(out, |driver| driver.modules.function(function)?.attribute(attribute))
 }
 
-/// Reads the parameters of a launch, which are passed in one of two ways.
+/// Reads the parameters of a launch, which arrive in one of two forms.
 pub(super) fn kernel_of(
     driver: &Driver,
     function: u64,
@@ -144,7 +145,7 @@ pub(super) fn kernel_of(
     Ok(Kernel::new(function, grid, block, values))
 }
 
-/// Launches a function in the order of a stream, where it does nothing but for one of ours.
+/// Launches a function in the order of a stream. Only the kernels of `cupeer doctor` do anything.
 fn launch(function: u64, grid: [u32; 3], block: [u32; 3], stream: u64, parameters: (u64, u64)) -> Answer {
     let mut driver = enter()?;
     let of = driver.stream(stream)?;
@@ -160,14 +161,14 @@ fn launch(function: u64, grid: [u32; 3], block: [u32; 3], stream: u64, parameter
     replay(&mut driver, &of, &kernel)
 }
 
-/// Has a late stream wait for a kernel, where it does nothing.
+/// Adds a kernel without effect to a late stream, which waits for it.
 fn do_nothing(driver: &mut Driver, stream: &Stream) {
     if driver.is_late() {
-        driver.put(stream, Seen::Nobody, |_| ());
+        driver.put(stream, Visibility::Nobody, |_| ());
     }
 }
 
-/// Launches what was read of a launch.
+/// Launches a kernel whose parameters were read.
 pub(super) fn replay(driver: &mut Driver, stream: &Stream, kernel: &Kernel) -> Answer {
     let &Kernel { function, grid, block, .. } = kernel;
     let Some(own) = driver.launch(function, grid, block)? else {
@@ -178,7 +179,7 @@ pub(super) fn replay(driver: &mut Driver, stream: &Stream, kernel: &Kernel) -> A
     driver.launch_own(stream, own, kernel.arguments(), (all(grid), all(block)))
 }
 
-/// How many blocks of a function fit on a multiprocessor at once.
+/// Returns the number of blocks that fit on a multiprocessor at once.
 fn resident(block: i32, shared: usize) -> Answer<i32> {
     let threads = u32::try_from(block).ok().filter(|threads| (1..=1024).contains(threads));
     let threads = threads.ok_or(Code::INVALID_VALUE)?.next_multiple_of(32);
@@ -193,7 +194,7 @@ fn occupancy(out: Out<i32>, function: u64, block: i32, shared: usize) -> Answer 
     })
 }
 
-/// A size of blocks that fills a device, and how many of them do.
+/// Returns a size of blocks that fills a device, and their number.
 fn best(grid: Out<i32>, block: Out<i32>, function: u64, most: i32) -> Answer {
     get(grid, |driver| {
         let block = block.required()?;
@@ -207,7 +208,7 @@ fn best(grid: Out<i32>, block: Out<i32>, function: u64, most: i32) -> Answer {
     })
 }
 
-fn enumerate<T: Form<u64>>(found: Out<T>, room: u32, module: u64) -> Answer {
+fn enumerate<T: CForm<u64>>(found: Out<T>, room: u32, module: u64) -> Answer {
     let mut driver = enter()?;
     let out = found.required()?;
     let names = driver.modules.image(module)?.functions().to_vec();
@@ -238,15 +239,49 @@ fn add_to_link(state: u64, input: impl FnOnce() -> Answer<Vec<u8>>) -> Answer {
     Ok(())
 }
 
+forward! {
+    cuModuleLoad(module: *mut *mut c_void, fname: *const c_char) = load(module, || file(fname));
+    cuModuleLoadData | cuModuleLoadFatBinary(module: *mut *mut c_void, image: *const c_void) =
+        load(module, || image_at(image.address()));
+    cuModuleGetFunction(hfunc, hmod, name) = get(hfunc, |driver| driver.function_of(hmod, name.text()?));
+    cuLibraryGetKernel(pKernel, library, name) =
+        get(pKernel, |driver| driver.function_of(library, name.text()?));
+    cuModuleGetFunctionCount | cuLibraryGetKernelCount(count: *mut u32, module: HostAddress) =
+        get(count, |driver| Ok(driver.modules.image(module)?.functions().len() as u32));
+    cuModuleEnumerateFunctions(functions, numFunctions, hmod) = enumerate(functions, numFunctions, hmod);
+    cuLibraryEnumerateKernels(kernels, numKernels, lib) = enumerate(kernels, numKernels, lib);
+    cuLibraryUnload(library) = enter()?.unload_library(library);
+    cuLibraryGetModule(pMod: *mut *mut c_void, library: HostAddress) =
+        get(pMod, |driver| driver.module_of(library));
+    cuFuncGetAttribute(pi: *mut i32, attrib: i32, hfunc: HostAddress) =
+        get_attribute(pi, attrib, hfunc);
+    cuFuncSetAttribute(hfunc: HostAddress, attrib: i32, value: i32) =
+        enter()?.modules.set_attribute(hfunc, attrib, value);
+    cuFuncGetModule | cuKernelGetLibrary(hmod: *mut *mut c_void, hfunc: HostAddress) =
+        get(hmod, |driver| Ok(driver.modules.function(hfunc)?.module));
+    /// The name lives as long as the module stays loaded, as documented.
+    cuFuncGetName(name: *mut *const c_char, hfunc: CUfunction) =
+        get(name, |driver| Ok(driver.modules.of_kind(hfunc, Launchable::Function).name.as_ptr()));
+    cuKernelGetName(name: *mut *const c_char, hfunc: CUkernel) =
+        get(name, |driver| Ok(driver.modules.of_kind(hfunc, Launchable::Kernel).name.as_ptr()));
+    cuFuncSetCacheConfig(hfunc: HostAddress, config: u32) = check_setting(&*enter()?, hfunc, config, 3);
+    cuFuncSetSharedMemConfig(hfunc: HostAddress, config: u32) = check_setting(&*enter()?, hfunc, config, 2);
+    cuFuncGetParamInfo(func: CUfunction, paramIndex: usize, paramOffset: *mut usize, paramSize: *mut usize) =
+        parameter((func, Launchable::Function), paramIndex, paramOffset, paramSize);
+    cuKernelGetParamInfo(kernel: CUkernel, paramIndex: usize, paramOffset: *mut usize, paramSize: *mut usize) =
+        parameter((kernel, Launchable::Kernel), paramIndex, paramOffset, paramSize);
+    cuFuncLoad(function: HostAddress) = enter()?.modules.function(function).map(drop);
+    cuLinkDestroy(state: HostAddress) =
+        enter()?.modules.links.remove(&state).map(drop).ok_or_else(|| Code::INVALID_HANDLE.into());
+    cuKernelGetFunction(pFunc, kernel) = get(pFunc, |driver| {
+        let kernel = driver.modules.function(kernel)?;
+        let (library, name) = (kernel.module, kernel.name.clone());
+        let module = driver.module_of(library)?;
+        driver.function_of(module, name.to_bytes())
+    });
+}
+
 entry! {
-    fn cuModuleLoad(module: *mut *mut c_void, fname: *const c_char) {
-        load(module, || file(fname))
-    }
-
-    fn cuModuleLoadData | cuModuleLoadFatBinary(module: *mut *mut c_void, image: *const c_void) {
-        load(module, || image_at(image.address()))
-    }
-
     fn cuModuleLoadDataEx(
         module: *mut *mut c_void,
         image: *const c_void,
@@ -255,43 +290,22 @@ entry! {
         optionValues: *mut *mut c_void,
     ) {
         load(module, || image_at(image.address()))?;
-        clear_logs(numOptions, options, optionValues);
-        Ok(())
+        clear_logs(numOptions, options, optionValues)
     }
 
-    fn cuModuleUnload(hmod: CUmodule) {
+    fn cuModuleUnload(hmod) {
         drop(settled()?);
         enter()?.unload_module(hmod)
-    }
-
-    fn cuModuleGetFunction(hfunc: *mut CUfunction, hmod: CUmodule, name: *const c_char) {
-        get(hfunc, |driver| driver.function_of(hmod, name.text()?))
-    }
-
-    fn cuLibraryGetKernel(pKernel: *mut CUkernel, library: CUlibrary, name: *const c_char) {
-        get(pKernel, |driver| driver.function_of(library, name.text()?))
-    }
-
-    fn cuModuleGetFunctionCount | cuLibraryGetKernelCount(count: *mut u32, module: *mut c_void) {
-        get(count, |driver| Ok(driver.modules.image(module.address())?.functions().len() as u32))
-    }
-
-    fn cuModuleEnumerateFunctions(functions: *mut CUfunction, numFunctions: u32, hmod: CUmodule) {
-        enumerate(functions, numFunctions, hmod)
-    }
-
-    fn cuLibraryEnumerateKernels(kernels: *mut CUkernel, numKernels: u32, lib: CUlibrary) {
-        enumerate(kernels, numKernels, lib)
     }
 
     /// Either pointer may be null.
     fn cuModuleGetGlobal_v2 | cuLibraryGetGlobal(
         dptr: *mut CUdeviceptr,
         bytes: *mut usize,
-        hmod: *mut c_void,
+        hmod: HostAddress,
         name: *const c_char,
     ) {
-        let (address, size) = enter()?.global_of(hmod.address(), name.text()?)?;
+        let (address, size) = enter()?.global_of(hmod, name.text()?)?;
         dptr.put(address);
         bytes.put(size);
         Ok(())
@@ -308,8 +322,7 @@ entry! {
         _numLibraryOptions: u32,
     ) {
         load_library(library, || image_at(code.address()))?;
-        clear_logs(numJitOptions, jitOptions, jitOptionsValues);
-        Ok(())
+        clear_logs(numJitOptions, jitOptions, jitOptionsValues)
     }
 
     fn cuLibraryLoadFromFile(
@@ -323,193 +336,106 @@ entry! {
         _numLibraryOptions: u32,
     ) {
         load_library(library, || file(fileName))?;
-        clear_logs(numJitOptions, jitOptions, jitOptionsValues);
-        Ok(())
+        clear_logs(numJitOptions, jitOptions, jitOptionsValues)
     }
 
-    fn cuLibraryUnload(library: CUlibrary) {
-        enter()?.unload_library(library)
-    }
-
-    fn cuLibraryGetModule(pMod: *mut *mut c_void, library: *mut c_void) {
-        get(pMod, |driver| driver.module_of(library.address()))
-    }
-
-    fn cuKernelGetFunction(pFunc: *mut CUfunction, kernel: CUkernel) {
-        get(pFunc, |driver| {
-            let kernel = driver.modules.function(kernel)?;
-            let (library, name) = (kernel.module, kernel.name.clone());
-            let module = driver.module_of(library)?;
-            driver.function_of(module, name.to_bytes())
-        })
-    }
-
-    fn cuKernelGetAttribute(pi: *mut i32, attrib: i32, kernel: *mut c_void, dev: CUdevice) {
+    fn cuKernelGetAttribute(pi: *mut i32, attrib: i32, kernel: HostAddress, dev: CUdevice) {
         process::enter()?.ordinal(dev.0)?;
-        get_attribute(pi, attrib, kernel.address())
+        get_attribute(pi, attrib, kernel)
     }
 
-    fn cuKernelSetAttribute(attrib: i32, val: i32, kernel: *mut c_void, dev: CUdevice) {
+    fn cuKernelSetAttribute(attrib: i32, val: i32, kernel: HostAddress, dev: CUdevice) {
         process::enter()?.ordinal(dev.0)?;
-        enter()?.modules.set_attribute(kernel.address(), attrib, val)
+        enter()?.modules.set_attribute(kernel, attrib, val)
     }
 
-    fn cuKernelSetCacheConfig(kernel: *mut c_void, config: u32, dev: CUdevice) {
+    fn cuKernelSetCacheConfig(kernel: HostAddress, config: u32, dev: CUdevice) {
         let driver = enter()?;
         driver.ordinal(dev.0)?;
-        driver.modules.function(kernel.address())?;
-        if config > 3 { fail(Code::INVALID_VALUE) } else { Ok(()) }
+        check_setting(&driver, kernel, config, 3)
     }
 
-    fn cuFuncGetAttribute(pi: *mut i32, attrib: i32, hfunc: *mut c_void) {
-        get_attribute(pi, attrib, hfunc.address())
-    }
-
-    fn cuFuncSetAttribute(hfunc: *mut c_void, attrib: i32, value: i32) {
-        enter()?.modules.set_attribute(hfunc.address(), attrib, value)
-    }
-
-    fn cuFuncSetCacheConfig(hfunc: *mut c_void, config: u32) {
-        enter()?.modules.function(hfunc.address())?;
-        if config > 3 { fail(Code::INVALID_VALUE) } else { Ok(()) }
-    }
-
-    fn cuFuncSetSharedMemConfig(hfunc: *mut c_void, config: u32) {
-        enter()?.modules.function(hfunc.address())?;
-        if config > 2 { fail(Code::INVALID_VALUE) } else { Ok(()) }
-    }
-
-    fn cuFuncGetModule | cuKernelGetLibrary(hmod: *mut *mut c_void, hfunc: *mut c_void) {
-        get(hmod, |driver| Ok(driver.modules.function(hfunc.address())?.module))
-    }
-
-    /// The name lives as long as the module stays loaded, as documented.
-    fn cuFuncGetName(name: *mut *const c_char, hfunc: CUfunction) {
-        get(name, |driver| Ok(driver.modules.of_kind(hfunc, Launchable::Function).name.as_ptr()))
-    }
-
-    fn cuKernelGetName(name: *mut *const c_char, hfunc: CUkernel) {
-        get(name, |driver| Ok(driver.modules.of_kind(hfunc, Launchable::Kernel).name.as_ptr()))
-    }
-
-    fn cuFuncIsLoaded(state: *mut i32, function: *mut c_void) {
+    fn cuFuncIsLoaded(state: *mut i32, function: HostAddress) {
         // CU_FUNCTION_LOADING_STATE_LOADED.
-        get(state, |driver| driver.modules.function(function.address()).map(|_| 1))
+        get(state, |driver| driver.modules.function(function).map(|_| 1))
     }
 
-    fn cuFuncLoad(function: *mut c_void) {
-        enter()?.modules.function(function.address()).map(drop)
-    }
-
-    /// The arguments are looked at for a kernel of ours alone: nothing else runs that takes them.
+    /// Only kernels of `cupeer doctor` and captures read the arguments.
     fn cuLaunchKernel | cuLaunchKernel_ptsz(
-        f: CUfunction,
-        gridDimX: u32,
-        gridDimY: u32,
-        gridDimZ: u32,
-        blockDimX: u32,
-        blockDimY: u32,
-        blockDimZ: u32,
-        _sharedMemBytes: u32,
-        hStream: CUstream,
-        kernelParams: HostAddress,
-        extra: HostAddress,
+        f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, _sharedMemBytes, hStream,
+        kernelParams, extra,
     ) {
         let (grid, block) = ([gridDimX, gridDimY, gridDimZ], [blockDimX, blockDimY, blockDimZ]);
         launch(f, grid, block, hStream, (kernelParams, extra))
     }
 
     fn cuLaunchCooperativeKernel | cuLaunchCooperativeKernel_ptsz(
-        f: CUfunction,
-        gridDimX: u32,
-        gridDimY: u32,
-        gridDimZ: u32,
-        blockDimX: u32,
-        blockDimY: u32,
-        blockDimZ: u32,
-        _sharedMemBytes: u32,
-        hStream: CUstream,
-        kernelParams: HostAddress,
+        f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, _sharedMemBytes, hStream,
+        kernelParams,
     ) {
         let (grid, block) = ([gridDimX, gridDimY, gridDimZ], [blockDimX, blockDimY, blockDimZ]);
         launch(f, grid, block, hStream, (kernelParams, 0))
     }
 
-    fn cuLaunchKernelEx | cuLaunchKernelEx_ptsz(
-        config: HostAddress,
-        f: CUfunction,
-        kernelParams: HostAddress,
-        extra: HostAddress,
-    ) {
+    fn cuLaunchKernelEx | cuLaunchKernelEx_ptsz(config, f, kernelParams, extra) {
         drop(enter()?);
         // SAFETY: the caller of the C function promises that it is such a structure, or null.
         let config = unsafe { (config as *const CUlaunchConfig).as_ref() }.ok_or(Code::INVALID_VALUE)?;
         launch(f, config.grid, config.block, config.hStream as u64, (kernelParams, extra))
     }
 
-    fn cuFuncGetParamInfo(func: CUfunction, paramIndex: usize, paramOffset: *mut usize, paramSize: *mut usize) {
-        let function = (func, Launchable::Function);
-        parameter(function, paramIndex, paramOffset, paramSize)
-    }
-
-    fn cuKernelGetParamInfo(kernel: CUkernel, paramIndex: usize, paramOffset: *mut usize, paramSize: *mut usize) {
-        parameter((kernel, Launchable::Kernel), paramIndex, paramOffset, paramSize)
-    }
-
     fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
         numBlocks: *mut i32,
-        func: *mut c_void,
+        func: HostAddress,
         blockSize: i32,
         dynamicSMemSize: usize,
     ) {
-        occupancy(numBlocks, func.address(), blockSize, dynamicSMemSize)
+        occupancy(numBlocks, func, blockSize, dynamicSMemSize)
     }
 
     fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
         numBlocks: *mut i32,
-        func: *mut c_void,
+        func: HostAddress,
         blockSize: i32,
         dynamicSMemSize: usize,
         _flags: u32,
     ) {
-        occupancy(numBlocks, func.address(), blockSize, dynamicSMemSize)
+        occupancy(numBlocks, func, blockSize, dynamicSMemSize)
     }
 
-    /// No function needs shared memory here, so that nobody asks how much a size of blocks needs.
+    /// No function needs shared memory here, so the callback is not called.
     fn cuOccupancyMaxPotentialBlockSize(
         minGridSize: *mut i32,
         blockSize: *mut i32,
-        func: *mut c_void,
+        func: HostAddress,
         _blockSizeToDynamicSMemSize: *mut c_void,
         _dynamicSMemSize: usize,
         blockSizeLimit: i32,
     ) {
-        best(minGridSize, blockSize, func.address(), blockSizeLimit)
+        best(minGridSize, blockSize, func, blockSizeLimit)
     }
 
     fn cuOccupancyMaxPotentialBlockSizeWithFlags(
         minGridSize: *mut i32,
         blockSize: *mut i32,
-        func: *mut c_void,
+        func: HostAddress,
         _blockSizeToDynamicSMemSize: *mut c_void,
         _dynamicSMemSize: usize,
         blockSizeLimit: i32,
         _flags: u32,
     ) {
-        best(minGridSize, blockSize, func.address(), blockSizeLimit)
+        best(minGridSize, blockSize, func, blockSizeLimit)
     }
 
     fn cuOccupancyAvailableDynamicSMemPerBlock(
         dynamicSmemSize: *mut usize,
-        func: *mut c_void,
+        func: HostAddress,
         numBlocks: i32,
         blockSize: i32,
     ) {
         get(dynamicSmemSize, |driver| {
-            driver.modules.function(func.address())?;
-            if !(1..=resident(blockSize, 0)?).contains(&numBlocks) {
-                return fail(Code::INVALID_VALUE);
-            }
+            driver.modules.function(func)?;
+            fail_if(!(1..=resident(blockSize, 0)?).contains(&numBlocks), Code::INVALID_VALUE)?;
             // Each block takes 1 KiB for itself.
             Ok((233_472 / numBlocks as usize - 1024).min(232_448))
         })
@@ -526,13 +452,12 @@ entry! {
         let out = stateOut.required()?;
         let handle = driver.space.handle(HandleOf::Other)?;
         driver.modules.links.insert(handle, Link::default());
-        clear_logs(numOptions, options, optionValues);
         out.put(handle);
-        Ok(())
+        clear_logs(numOptions, options, optionValues)
     }
 
     fn cuLinkAddData_v2(
-        state: *mut c_void,
+        state: HostAddress,
         _kind: i32,
         data: *mut c_void,
         size: usize,
@@ -541,32 +466,30 @@ entry! {
         _options: *mut u32,
         _optionValues: *mut *mut c_void,
     ) {
-        add_to_link(state.address(), || {
+        add_to_link(state, || {
             let data = data.required()?;
-            if size as u64 > images::MOST {
-                return fail(Code::INVALID_VALUE);
-            }
+            fail_if(size as u64 > images::MOST, Code::INVALID_VALUE)?;
             Ok(data.bytes(size))
         })
     }
 
     fn cuLinkAddFile_v2(
-        state: *mut c_void,
+        state: HostAddress,
         _kind: i32,
         path: *const c_char,
         _numOptions: u32,
         _options: *mut u32,
         _optionValues: *mut *mut c_void,
     ) {
-        add_to_link(state.address(), || file(path))
+        add_to_link(state, || file(path))
     }
 
-    /// The one image that was added as it is, or the texts of several. What else there is becomes a fat binary
-    /// without content, in which every name is found.
-    fn cuLinkComplete(state: *mut c_void, cubinOut: *mut *mut c_void, sizeOut: *mut usize) {
+    /// Returns the one image that was added, or the joined texts of several. Other images become a fat binary without content, in
+    /// which every name is found.
+    fn cuLinkComplete(state: HostAddress, cubinOut: *mut *mut c_void, sizeOut: *mut usize) {
         let mut driver = enter()?;
         let out = cubinOut.required()?;
-        let link = driver.modules.links.get_mut(&state.address()).ok_or(Code::INVALID_HANDLE)?;
+        let link = driver.modules.links.get_mut(&state).ok_or(Code::INVALID_HANDLE)?;
         link.output = match link.inputs.as_slice() {
             [] => return fail(Code::INVALID_VALUE),
             [one] => one.clone(),
@@ -579,9 +502,5 @@ entry! {
         out.put(link.output.as_mut_ptr().cast::<c_void>());
         sizeOut.put(link.output.len());
         Ok(())
-    }
-
-    fn cuLinkDestroy(state: *mut c_void) {
-        enter()?.modules.links.remove(&state.address()).map(drop).ok_or_else(|| Code::INVALID_HANDLE.into())
     }
 }

@@ -1,15 +1,16 @@
 //! Multicast objects.
 
-use crate::engine::answer::{Answer, fail};
+use super::boundary::get;
+use crate::engine::answer::{Answer, fail_if};
 use crate::engine::vmm::{Memory, Part};
 use crate::engine::{driver::Driver, process};
-use cupeer_spec::abi::*;
+use cupeer_spec::abi::CUdevice;
 use cupeer_spec::results::Result as Code;
 use std::sync::MutexGuard;
 use std::time::Duration;
 
-/// The driver, once all devices have been added to a multicast object, by whatever process: it waits for that, as
-/// documented. Of another allocation, at once.
+/// Locks the driver once all devices joined a multicast object. As documented, it waits for devices that other processes add.
+/// It does not wait for other allocations.
 pub(super) fn gathered(handle: u64) -> Answer<MutexGuard<'static, Driver>> {
     loop {
         let driver = process::enter()?;
@@ -21,91 +22,39 @@ pub(super) fn gathered(handle: u64) -> Answer<MutexGuard<'static, Driver>> {
     }
 }
 
-fn bind(team: u64, part: Part, memory: Memory, flags: u64) -> Answer {
-    if flags != 0 {
-        return fail(Code::INVALID_VALUE);
-    }
-    gathered(team)?.bind(team, part, memory)
+fn bind(object: u64, part: Part, memory: Memory, flags: u64) -> Answer {
+    fail_if(flags != 0, Code::INVALID_VALUE)?;
+    gathered(object)?.bind(object, part, memory)
+}
+
+/// Returns a part of a multicast object; without a device, the memory tells which device it is for.
+fn part(device: Option<CUdevice>, at: usize, size: usize) -> Part {
+    Part { device: device.map(|device| device.0), at: at as u64, size: size as u64 }
+}
+
+forward! {
+    cuMulticastCreate(mcHandle, prop) = get(mcHandle, |driver| driver.create_multicast(&prop.required()?));
+    cuMulticastAddDevice(mcHandle, dev) = process::enter()?.join_multicast(mcHandle, dev.0);
+    cuMulticastBindMem(mcHandle, mcOffset, memHandle, memOffset, size, flags) =
+        bind(mcHandle, part(None, mcOffset, size), Memory::Handle(memHandle, memOffset as u64), flags);
+    cuMulticastBindMem_v2(mcHandle, dev, mcOffset, memHandle, memOffset, size, flags) =
+        bind(mcHandle, part(Some(dev), mcOffset, size), Memory::Handle(memHandle, memOffset as u64), flags);
+    cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags) =
+        bind(mcHandle, part(None, mcOffset, size), Memory::Address(memptr), flags);
+    cuMulticastBindAddr_v2(mcHandle, dev, mcOffset, memptr, size, flags) =
+        bind(mcHandle, part(Some(dev), mcOffset, size), Memory::Address(memptr), flags);
+    cuMulticastUnbind(mcHandle, dev, mcOffset, size) =
+        process::enter()?.unbind(mcHandle, part(Some(dev), mcOffset, size));
 }
 
 entry! {
-    /// It asks no device: all have one granularity, and both are the same.
-    fn cuMulticastGetGranularity(
-        granularity: *mut usize,
-        prop: *const CUmulticastObjectProp,
-        option: CUmulticastGranularity_flags,
-    ) {
+    /// No device is involved: all have one granularity, both the minimum and the recommended one.
+    fn cuMulticastGetGranularity(granularity, prop, option) {
         process::check()?;
         let out = granularity.required()?;
         prop.required()?;
-        if option.name().is_none() {
-            return fail(Code::INVALID_VALUE);
-        }
-        out.put(crate::engine::tickets::GRANULARITY);
+        fail_if(option.name().is_none(), Code::INVALID_VALUE)?;
+        out.put(crate::engine::descriptors::GRANULARITY);
         Ok(())
-    }
-
-    fn cuMulticastCreate(mcHandle: *mut CUmemGenericAllocationHandle, prop: *const CUmulticastObjectProp) {
-        let mut driver = process::enter()?;
-        let out = mcHandle.required()?;
-        out.put(driver.create_team(&prop.required()?)?);
-        Ok(())
-    }
-
-    fn cuMulticastAddDevice(mcHandle: CUmemGenericAllocationHandle, dev: CUdevice) {
-        process::enter()?.join_team(mcHandle, dev.0)
-    }
-
-    fn cuMulticastBindMem(
-        mcHandle: CUmemGenericAllocationHandle,
-        mcOffset: usize,
-        memHandle: CUmemGenericAllocationHandle,
-        memOffset: usize,
-        size: usize,
-        flags: u64,
-    ) {
-        let part = Part { device: None, at: mcOffset as u64, size: size as u64 };
-        bind(mcHandle, part, Memory::Handle(memHandle, memOffset as u64), flags)
-    }
-
-    fn cuMulticastBindMem_v2(
-        mcHandle: CUmemGenericAllocationHandle,
-        dev: CUdevice,
-        mcOffset: usize,
-        memHandle: CUmemGenericAllocationHandle,
-        memOffset: usize,
-        size: usize,
-        flags: u64,
-    ) {
-        let part = Part { device: Some(dev.0), at: mcOffset as u64, size: size as u64 };
-        bind(mcHandle, part, Memory::Handle(memHandle, memOffset as u64), flags)
-    }
-
-    fn cuMulticastBindAddr(
-        mcHandle: CUmemGenericAllocationHandle,
-        mcOffset: usize,
-        memptr: CUdeviceptr,
-        size: usize,
-        flags: u64,
-    ) {
-        let part = Part { device: None, at: mcOffset as u64, size: size as u64 };
-        bind(mcHandle, part, Memory::Address(memptr), flags)
-    }
-
-    fn cuMulticastBindAddr_v2(
-        mcHandle: CUmemGenericAllocationHandle,
-        dev: CUdevice,
-        mcOffset: usize,
-        memptr: CUdeviceptr,
-        size: usize,
-        flags: u64,
-    ) {
-        let part = Part { device: Some(dev.0), at: mcOffset as u64, size: size as u64 };
-        bind(mcHandle, part, Memory::Address(memptr), flags)
-    }
-
-    fn cuMulticastUnbind(mcHandle: CUmemGenericAllocationHandle, dev: CUdevice, mcOffset: usize, size: usize) {
-        let part = Part { device: Some(dev.0), at: mcOffset as u64, size: size as u64 };
-        process::enter()?.unbind(mcHandle, part)
     }
 }

@@ -1,7 +1,7 @@
 //! Pointer attributes.
 
 use super::boundary::Argument;
-use crate::engine::answer::fail;
+use crate::engine::answer::fail_if;
 use crate::engine::process;
 use core::ffi::c_void;
 use cupeer_spec::abi::CUdeviceptr;
@@ -15,7 +15,7 @@ entry! {
         Ok(())
     }
 
-    /// What the pointer does not have is set to zero, and is no failure.
+    /// An attribute that the pointer lacks becomes zero, which is not a failure.
     fn cuPointerGetAttributes(
         numAttributes: u32,
         attributes: *mut i32,
@@ -24,9 +24,7 @@ entry! {
     ) {
         let driver = process::enter()?;
         let (wanted, outputs) = (attributes.required()?, data.required()?);
-        if numAttributes == 0 {
-            return fail(Code::INVALID_VALUE);
-        }
+        fail_if(numAttributes == 0, Code::INVALID_VALUE)?;
         let wanted = wanted.list(numAttributes as usize);
         let values = driver.pointer_attributes(&wanted, ptr)?;
         for ((value, attribute), out) in

@@ -1,7 +1,7 @@
 //! Memory pools, and allocation in the order of a stream.
 
-use super::boundary::get;
-use crate::engine::answer::{Answer, fail, refuse};
+use super::boundary::{get, get_or_refuse, in_stream};
+use crate::engine::answer::{Answer, fail, invalid_if};
 use crate::engine::driver::{DEVICE, Driver};
 use crate::engine::log;
 use crate::engine::process;
@@ -9,18 +9,18 @@ use core::ffi::c_void;
 use cupeer_spec::abi::*;
 use cupeer_spec::results::Result as Code;
 
-/// What a real driver says for each place to which `cuMemPoolSetAccess` gives access, whatever place that is.
+/// The message of a real driver for each location in a call of `cuMemPoolSetAccess`, including devices.
 const HOST_ACCESS: &str = "HOST/HOST_NUMA pools are always read-write accessible on the HOST";
 
-/// What it says of a pool that is null, in some functions.
+/// The driver's message for a null pool, in some functions.
 const NO_POOL: &str = "Parameter pool cannot be NULL";
 
 /// Refuses null.
 fn not_null(value: u64, message: &'static str) -> Answer {
-    if value == 0 { refuse(Code::INVALID_VALUE, message) } else { Ok(()) }
+    invalid_if(value == 0, message)
 }
 
-/// The device of a place in memory.
+/// Returns the device of a location.
 fn device_at(driver: &Driver, location: Option<CUmemLocation>) -> Answer<usize> {
     match location {
         Some(location) if location.kind.0 == DEVICE => driver.ordinal(location.id),
@@ -29,54 +29,74 @@ fn device_at(driver: &Driver, location: Option<CUmemLocation>) -> Answer<usize> 
     }
 }
 
+forward! {
+    cuDeviceGetDefaultMemPool(pool_out, dev) =
+        get(pool_out, |driver| Ok(driver.memory.pools.handle(driver.ordinal(dev.0)?)));
+    cuDeviceGetMemPool(pool: *mut CUmemoryPool, dev: CUdevice) =
+        get(pool, |driver| Ok(driver.memory.pools.current_handle(driver.ordinal(dev.0)?)));
+    cuMemGetDefaultMemPool(pool_out: *mut CUmemoryPool, location: *mut CUmemLocation, _kind: i32) =
+        get(pool_out, |driver| Ok(driver.memory.pools.handle(device_at(driver, location.get())?)));
+    cuMemGetMemPool(pool_out: *mut CUmemoryPool, location: *mut CUmemLocation, _kind: i32) =
+        get(pool_out, |driver| Ok(driver.memory.pools.current_handle(device_at(driver, location.get())?)));
+    cuMemPoolTrimTo(pool: CUmemoryPool, _minBytesToKeep: usize) =
+        process::enter()?.memory.pools.find(pool).map(drop);
+    cuMemFreeAsync | cuMemFreeAsync_ptsz(dptr, hStream) =
+        in_stream(hStream, |driver, stream| driver.free_in_order(dptr, stream));
+    cuMemPoolCreate(pool, poolProps) = get_or_refuse(pool, "pool cannot be NULL", |driver| {
+        let props = poolProps.or_refuse("poolProps cannot be NULL")?;
+        invalid_if(props.reserved != [0; 54], "poolProps: 'reserved' field is non-zero")?;
+        let (kind, types, most) = (props.allocType.0, props.handleTypes.0, props.maxSize as u64);
+        driver.create_pool(kind, types, props.location, most)
+    });
+    cuMemPoolGetAccess(flags, memPool, location) =
+        get_or_refuse(flags, "Parameter flags cannot be NULL", |driver| {
+            not_null(memPool, "Parameter memPool cannot be NULL")?;
+            let place = location.or_refuse("Parameter location cannot be NULL")?.list(1)[0];
+            driver.pool_access(memPool, place)
+        });
+    cuMemPoolImportFromShareableHandle(pool_out, handle, handleType, flags) =
+        get_or_refuse(pool_out, "pool_out cannot be NULL", |driver| {
+            driver.import_pool(handle.address(), handleType.0, flags)
+        });
+    cuMemPoolExportPointer(shareData_out, ptr) =
+        get_or_refuse(shareData_out, "shareData_out cannot be NULL", |driver| {
+            not_null(ptr, "ptr cannot be NULL")?;
+            Ok(CUmemPoolPtrExportData { reserved: driver.export_pool_pointer(ptr)? })
+        });
+    cuMemPoolImportPointer(ptr_out, pool, shareData) =
+        get_or_refuse(ptr_out, "ptr_out cannot be NULL", |driver| {
+            not_null(pool, "pool cannot be NULL")?;
+            let data = shareData.or_refuse("shareData cannot be NULL")?.list(1)[0];
+            driver.import_pool_pointer(pool, &data.reserved)
+        });
+    cuMemAllocAsync | cuMemAllocAsync_ptsz(dptr, bytesize, hStream) = get(dptr, |driver| {
+        let stream = driver.stream(hStream)?;
+        let device = driver.context(stream.context)?.device;
+        driver.allocate_in_order(driver.memory.pools.current(device), bytesize as u64, &stream)
+    });
+    cuMemAllocFromPoolAsync | cuMemAllocFromPoolAsync_ptsz(dptr, bytesize, pool, hStream) =
+        get(dptr, |driver| {
+            let stream = driver.stream(hStream)?;
+            driver.allocate_in_order(driver.memory.pools.find(pool)?, bytesize as u64, &stream)
+        });
+}
+
 entry! {
-    fn cuDeviceGetDefaultMemPool(pool_out: *mut CUmemoryPool, dev: CUdevice) {
-        get(pool_out, |driver| Ok(driver.memory.pools.handle(driver.ordinal(dev.0)?)))
-    }
-
-    fn cuDeviceGetMemPool(pool: *mut CUmemoryPool, dev: CUdevice) {
-        get(pool, |driver| Ok(driver.memory.pools.current_handle(driver.ordinal(dev.0)?)))
-    }
-
     fn cuDeviceSetMemPool(dev: CUdevice, pool: CUmemoryPool) {
         let mut driver = process::enter()?;
-        // Unlike its sisters, it has no words about the ordinal.
+        // Unlike similar functions, it has no message about the ordinal.
         let ordinal = driver.ordinal(dev.0).or(fail(Code::INVALID_VALUE))?;
         let pool = driver.memory.pools.find(pool)?;
         driver.memory.pools.set_current(ordinal, pool)
     }
 
-    fn cuMemPoolCreate(pool: *mut CUmemoryPool, poolProps: *const CUmemPoolProps) {
-        let mut driver = process::enter()?;
-        let out = pool.or_say("pool cannot be NULL")?;
-        let props = poolProps.or_say("poolProps cannot be NULL")?;
-        if props.reserved != [0; 54] {
-            return refuse(Code::INVALID_VALUE, "poolProps: 'reserved' field is non-zero");
-        }
-        let (kind, types, most) = (props.allocType.0, props.handleTypes.0, props.maxSize as u64);
-        out.put(driver.create_pool(kind, types, props.location, most)?);
-        Ok(())
-    }
-
-    fn cuMemPoolDestroy(pool: CUmemoryPool) {
+    fn cuMemPoolDestroy(pool) {
         let mut driver = process::enter()?;
         not_null(pool, "Invalid CUmemoryPool handle: parameter pool cannot be NULL")?;
         driver.destroy_pool(pool).or_else(|failure| {
-            // What is to be freed is freed.
+            // Pending frees may have blocked it.
             if driver.force_all() { driver.destroy_pool(pool) } else { Err(failure) }
         })
-    }
-
-    fn cuMemGetDefaultMemPool(pool_out: *mut CUmemoryPool, location: *mut CUmemLocation, _kind: i32) {
-        get(pool_out, |driver| Ok(driver.memory.pools.handle(device_at(driver, location.get())?)))
-    }
-
-    fn cuMemGetMemPool(pool_out: *mut CUmemoryPool, location: *mut CUmemLocation, _kind: i32) {
-        get(pool_out, |driver| Ok(driver.memory.pools.current_handle(device_at(driver, location.get())?)))
-    }
-
-    fn cuMemPoolTrimTo(pool: CUmemoryPool, _minBytesToKeep: usize) {
-        process::enter()?.memory.pools.find(pool).map(drop)
     }
 
     fn cuMemPoolGetAttribute(pool: CUmemoryPool, attr: i32, value: *mut c_void) {
@@ -95,91 +115,21 @@ entry! {
         driver.memory.pools.set_attribute(pool, attr, || bytes.read_as(), || bytes.read_as())
     }
 
-    fn cuMemPoolGetAccess(flags: *mut CUmemAccess_flags, memPool: CUmemoryPool, location: *mut CUmemLocation) {
-        let driver = process::enter()?;
-        let out = flags.or_say("Parameter flags cannot be NULL")?;
-        not_null(memPool, "Parameter memPool cannot be NULL")?;
-        let place = location.or_say("Parameter location cannot be NULL")?.list(1)[0];
-        out.put(driver.pool_access(memPool, place)?);
-        Ok(())
-    }
-
-    fn cuMemPoolSetAccess(pool: CUmemoryPool, map: *const CUmemAccessDesc, count: usize) {
+    fn cuMemPoolSetAccess(pool, map, count) {
         let mut driver = process::enter()?;
         not_null(pool, NO_POOL)?;
-        if map.is_null() {
-            return refuse(Code::INVALID_VALUE, "Parameter map cannot be NULL");
-        }
+        invalid_if(map.is_null(), "Parameter map cannot be NULL")?;
         driver.set_pool_access(pool, &map.elements(count)?)?;
         drop(driver);
         (0..count).for_each(|_| log::write(HOST_ACCESS));
         Ok(())
     }
 
-    fn cuMemPoolExportToShareableHandle(
-        handle_out: *mut c_void,
-        pool: CUmemoryPool,
-        handleType: CUmemAllocationHandleType,
-        flags: u64,
-    ) {
+    fn cuMemPoolExportToShareableHandle(handle_out, pool, handleType, flags) {
         let mut driver = process::enter()?;
-        let out = handle_out.or_say("Parameter handle_out cannot be NULL")?;
+        let out = handle_out.or_refuse("Parameter handle_out cannot be NULL")?;
         not_null(pool, NO_POOL)?;
         out.put_bytes(&driver.export_pool(pool, handleType.0, flags)?.to_ne_bytes());
         Ok(())
-    }
-
-    fn cuMemPoolImportFromShareableHandle(
-        pool_out: *mut CUmemoryPool,
-        handle: *mut c_void,
-        handleType: CUmemAllocationHandleType,
-        flags: u64,
-    ) {
-        let mut driver = process::enter()?;
-        let out = pool_out.or_say("pool_out cannot be NULL")?;
-        out.put(driver.import_pool(handle.address(), handleType.0, flags)?);
-        Ok(())
-    }
-
-    fn cuMemPoolExportPointer(shareData_out: *mut CUmemPoolPtrExportData, ptr: CUdeviceptr) {
-        let mut driver = process::enter()?;
-        let out = shareData_out.or_say("shareData_out cannot be NULL")?;
-        not_null(ptr, "ptr cannot be NULL")?;
-        out.put(CUmemPoolPtrExportData { reserved: driver.export_pool_pointer(ptr)? });
-        Ok(())
-    }
-
-    fn cuMemPoolImportPointer(
-        ptr_out: *mut CUdeviceptr,
-        pool: CUmemoryPool,
-        shareData: *mut CUmemPoolPtrExportData,
-    ) {
-        let mut driver = process::enter()?;
-        let out = ptr_out.or_say("ptr_out cannot be NULL")?;
-        not_null(pool, "pool cannot be NULL")?;
-        let data = shareData.or_say("shareData cannot be NULL")?.list(1)[0];
-        out.put(driver.import_pool_pointer(pool, &data.reserved)?);
-        Ok(())
-    }
-
-    fn cuMemAllocAsync | cuMemAllocAsync_ptsz(dptr: *mut CUdeviceptr, bytesize: usize, hStream: CUstream) {
-        get(dptr, |driver| {
-            let stream = driver.stream(hStream)?;
-            let device = driver.context(stream.context)?.device;
-            driver.allocate_in_order(driver.memory.pools.current(device), bytesize as u64, &stream)
-        })
-    }
-
-    fn cuMemAllocFromPoolAsync | cuMemAllocFromPoolAsync_ptsz(dptr: *mut CUdeviceptr, bytesize: usize, pool: CUmemoryPool, hStream: CUstream) {
-        get(dptr, |driver| {
-            let stream = driver.stream(hStream)?;
-            driver.allocate_in_order(driver.memory.pools.find(pool)?, bytesize as u64, &stream)
-        })
-    }
-
-    fn cuMemFreeAsync | cuMemFreeAsync_ptsz(dptr: CUdeviceptr, hStream: CUstream) {
-        let mut driver = process::enter()?;
-        let stream = driver.stream(hStream)?;
-        driver.free_in_order(dptr, &stream)
     }
 }

@@ -2,14 +2,14 @@
 
 use super::boundary::{Out, get, make};
 use crate::abi::CUstreamAttrValue;
-use crate::engine::answer::{Answer, fail};
+use crate::engine::answer::{Answer, fail_if};
 use crate::engine::queue;
 use crate::engine::{driver::Driver, process};
 use core::ffi::c_void;
 use cupeer_spec::abi::*;
 use cupeer_spec::results::Result as Code;
 
-/// What a stream captures: without it, CU_STREAM_CAPTURE_STATUS_NONE.
+/// Writes the status and number of a stream's capture; CU_STREAM_CAPTURE_STATUS_NONE without one.
 fn capture(stream: u64, status: Out<i32>, id: Option<Out<u64>>) -> Answer {
     get(status, |driver| {
         let (status, number) = driver.graphs.of(&driver.stream(stream)?).unwrap_or((0, 0));
@@ -20,30 +20,40 @@ fn capture(stream: u64, status: Out<i32>, id: Option<Out<u64>>) -> Answer {
     })
 }
 
+forward! {
+    cuStreamCreate(phStream: *mut CUstream, Flags: u32) =
+        make(phStream, |driver| driver.create_stream(Flags, 0));
+    cuStreamCreateWithPriority(phStream: *mut CUstream, flags: u32, priority: i32) =
+        make(phStream, |driver| driver.create_stream(flags, priority));
+    cuStreamDestroy | cuStreamDestroy_v2(hStream) = process::enter()?.destroy_stream(hStream);
+    cuStreamGetPriority(hStream: CUstream, priority: *mut i32) =
+        get(priority, |driver| Ok(driver.stream(hStream)?.priority));
+    cuStreamGetFlags(hStream: CUstream, flags: *mut u32) =
+        get(flags, |driver| Ok(driver.unless_captured(hStream)?.flags));
+    cuStreamGetId(hStream: CUstream, streamId: *mut u64) =
+        get(streamId, |driver| Ok(driver.unless_captured(hStream)?.id));
+    cuStreamGetCtx(hStream: CUstream, pctx: *mut CUcontext) =
+        get(pctx, |driver| Ok(driver.stream(hStream)?.context));
+    cuStreamGetDevice(hStream: CUstream, device: *mut CUdevice) =
+        get(device, |driver| Ok(driver.context(driver.stream(hStream)?.context)?.device));
+    cuStreamIsCapturing(hStream: CUstream, captureStatus: *mut i32) = capture(hStream, captureStatus, None);
+    cuStreamGetCaptureInfo(hStream: CUstream, captureStatus_out: *mut i32, id_out: *mut u64) =
+        capture(hStream, captureStatus_out, Some(id_out));
+    cuStreamGetAttribute(hStream: CUstream, attr: i32, value_out: *mut CUstreamAttrValue) =
+        get(value_out, |driver| Ok(CUstreamAttrValue { bytes: driver.stream_attribute(hStream, attr)? }));
+    cuStreamCopyAttributes(dst: CUstream, src: CUstream) = process::enter()?.copy_stream_attributes(dst, src);
+}
+
 entry! {
-    fn cuStreamCreate(phStream: *mut CUstream, Flags: u32) {
-        make(phStream, |driver| driver.create_stream(Flags, 0))
-    }
-
-    fn cuStreamCreateWithPriority(phStream: *mut CUstream, flags: u32, priority: i32) {
-        make(phStream, |driver| driver.create_stream(flags, priority))
-    }
-
-    fn cuStreamDestroy | cuStreamDestroy_v2(hStream: CUstream) {
-        process::enter()?.destroy_stream(hStream)
-    }
-
-    fn cuStreamQuery | cuStreamQuery_ptsz(hStream: CUstream) {
+    fn cuStreamQuery | cuStreamQuery_ptsz(hStream) {
         let mut driver = process::enter()?;
         let stream = driver.unless_captured(hStream)?;
         let pending = driver.pending(&stream);
-        if !driver.is_done(&pending) {
-            return fail(Code::NOT_READY);
-        }
+        fail_if(!driver.is_done(&pending), Code::NOT_READY)?;
         driver.check_failed(stream.context)
     }
 
-    fn cuStreamSynchronize | cuStreamSynchronize_ptsz(hStream: CUstream) {
+    fn cuStreamSynchronize | cuStreamSynchronize_ptsz(hStream) {
         let mut context = 0;
         let first = |driver: &mut Driver| {
             let stream = driver.unless_captured(hStream)?;
@@ -53,11 +63,9 @@ entry! {
         queue::settled(first)?.check_failed(context)
     }
 
-    fn cuStreamWaitEvent | cuStreamWaitEvent_ptsz(hStream: CUstream, hEvent: CUevent, Flags: u32) {
+    fn cuStreamWaitEvent | cuStreamWaitEvent_ptsz(hStream, hEvent, Flags) {
         let mut driver = process::enter()?;
-        if Flags > 1 {
-            return fail(Code::INVALID_VALUE);
-        }
+        fail_if(Flags > 1, Code::INVALID_VALUE)?;
         let stream = driver.stream(hStream)?;
         driver.events.get(hEvent)?;
         if driver.graphs.join(&stream, hEvent) {
@@ -67,34 +75,6 @@ entry! {
             driver.follow(&stream, number);
         }
         Ok(())
-    }
-
-    fn cuStreamGetPriority(hStream: CUstream, priority: *mut i32) {
-        get(priority, |driver| Ok(driver.stream(hStream)?.priority))
-    }
-
-    fn cuStreamGetFlags(hStream: CUstream, flags: *mut u32) {
-        get(flags, |driver| Ok(driver.unless_captured(hStream)?.flags))
-    }
-
-    fn cuStreamGetId(hStream: CUstream, streamId: *mut u64) {
-        get(streamId, |driver| Ok(driver.unless_captured(hStream)?.id))
-    }
-
-    fn cuStreamGetCtx(hStream: CUstream, pctx: *mut CUcontext) {
-        get(pctx, |driver| Ok(driver.stream(hStream)?.context))
-    }
-
-    fn cuStreamGetDevice(hStream: CUstream, device: *mut CUdevice) {
-        get(device, |driver| Ok(driver.context(driver.stream(hStream)?.context)?.device))
-    }
-
-    fn cuStreamIsCapturing(hStream: CUstream, captureStatus: *mut i32) {
-        capture(hStream, captureStatus, None)
-    }
-
-    fn cuStreamGetCaptureInfo(hStream: CUstream, captureStatus_out: *mut i32, id_out: *mut u64) {
-        capture(hStream, captureStatus_out, Some(id_out))
     }
 
     fn cuStreamGetCaptureInfo_v2(
@@ -120,24 +100,16 @@ entry! {
         capture(hStream, captureStatus_out, Some(id_out))
     }
 
-    fn cuStreamGetAttribute(hStream: CUstream, attr: i32, value_out: *mut CUstreamAttrValue) {
-        get(value_out, |driver| Ok(CUstreamAttrValue { bytes: driver.stream_attribute(hStream, attr)? }))
-    }
-
     fn cuStreamSetAttribute(hStream: CUstream, attr: i32, value: *const CUstreamAttrValue) {
         let mut driver = process::enter()?;
         driver.set_stream_attribute(hStream, attr, value.required()?.bytes)
-    }
-
-    fn cuStreamCopyAttributes(dst: CUstream, src: CUstream) {
-        process::enter()?.copy_stream_attributes(dst, src)
     }
 
     fn cuStreamAttachMemAsync(hStream: CUstream, dptr: CUdeviceptr, length: usize, _flags: u32) {
         let mut driver = process::enter()?;
         driver.stream(hStream)?;
         let (base, size) = driver.address_range(dptr)?;
-        // 0 stands for all of it.
+        // 0 stands for the rest of the allocation.
         let count = if length == 0 { size - (dptr - base) } else { length as u64 };
         driver.advice(dptr, count).map(drop)
     }

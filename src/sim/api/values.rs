@@ -1,16 +1,15 @@
 //! Values in memory that streams write and wait for.
 
 use crate::abi::CUstreamBatchMemOpParams;
-use crate::engine::answer::{Answer, fail};
+use crate::engine::answer::{Answer, fail, fail_if};
 use crate::engine::process;
 use crate::engine::values::{Operation, OperationKind};
-use cupeer_spec::abi::*;
 use cupeer_spec::results::Result as Code;
 
-/// Several operations in one call are fewer than this.
+/// A batch has fewer operations than this.
 const MOST: u32 = 256;
 
-/// `CU_STREAM_MEM_OP_*`: of one kind in the words of the union.
+/// Reads an operation: its `CU_STREAM_MEM_OP_*` is in the first word of the union.
 fn operation(params: &CUstreamBatchMemOpParams) -> Answer<Operation> {
     let [first, address, value, flags, ..] = params.words;
     let (kind, bytes) = match first as u32 {
@@ -29,9 +28,7 @@ fn operation(params: &CUstreamBatchMemOpParams) -> Answer<Operation> {
 
 fn batch(stream: u64, count: u32, params: u64, flags: u32, is_first_version: bool) -> Answer {
     let mut driver = process::enter()?;
-    if count == 0 || count >= MOST || flags != 0 {
-        return fail(Code::INVALID_VALUE);
-    }
+    fail_if(count == 0 || count >= MOST || flags != 0, Code::INVALID_VALUE)?;
     let place =
         core::ptr::NonNull::new(params as *mut CUstreamBatchMemOpParams).ok_or(Code::INVALID_VALUE)?;
     // SAFETY: the caller of the C function promises that it is null or an array of that many such structures.
@@ -40,11 +37,11 @@ fn batch(stream: u64, count: u32, params: u64, flags: u32, is_first_version: boo
     driver.operate(stream, &operations, is_first_version)
 }
 
-/// Writes the entries for one number of bytes: both versions of each.
+/// Defines the entries of values, with the per-thread form of each.
 macro_rules! entries {
     ($($kind:ident $type:ident $first:literal: $name:ident $own:ident;)*) => {
         entry! {$(
-            fn $name | $own(stream: CUstream, addr: CUdeviceptr, value: $type, flags: u32) {
+            fn $name | $own(stream, addr, value, flags) {
                 let (kind, bytes) = (OperationKind::$kind, size_of::<$type>());
                 let operation = Operation { kind, address: addr, bytes, value: value.into(), flags };
                 process::enter()?.operate(stream, &[operation], $first)
@@ -63,22 +60,9 @@ entries! {
     Write u64 false: cuStreamWriteValue64_v2 cuStreamWriteValue64_v2_ptsz;
 }
 
-entry! {
-    fn cuStreamBatchMemOp | cuStreamBatchMemOp_ptsz(
-        stream: CUstream,
-        count: u32,
-        paramArray: HostAddress,
-        flags: u32,
-    ) {
-        batch(stream, count, paramArray, flags, true)
-    }
-
-    fn cuStreamBatchMemOp_v2 | cuStreamBatchMemOp_v2_ptsz(
-        stream: CUstream,
-        count: u32,
-        paramArray: HostAddress,
-        flags: u32,
-    ) {
-        batch(stream, count, paramArray, flags, false)
-    }
+forward! {
+    cuStreamBatchMemOp | cuStreamBatchMemOp_ptsz(stream, count, paramArray, flags) =
+        batch(stream, count, paramArray, flags, true);
+    cuStreamBatchMemOp_v2 | cuStreamBatchMemOp_v2_ptsz(stream, count, paramArray, flags) =
+        batch(stream, count, paramArray, flags, false);
 }

@@ -1,175 +1,109 @@
 //! Virtual memory management.
 
-use crate::engine::answer::{Answer, fail, refuse};
+use super::boundary::get_or_refuse;
+use crate::engine::answer::{Answer, fail, fail_if, invalid_if};
 use crate::engine::driver::Driver;
 use crate::engine::process;
 use crate::engine::queue;
 use crate::engine::vmm::NO_HANDLE;
-use core::ffi::c_void;
-use cupeer_spec::abi::*;
 use cupeer_spec::results::Result as Code;
 
-/// What the driver says where it was given no handle, or no place to put one.
+/// The driver's message for a null handle, or a null pointer to one.
 const NOT_A_HANDLE: &str = "Parameter handle is not a valid CUmemGenericAllocationHandle";
 
 /// Only zero is defined.
 fn no_flags(flags: u64) -> Answer {
-    if flags == 0 { Ok(()) } else { refuse(Code::INVALID_VALUE, "Parameter flags must be 0") }
+    invalid_if(flags != 0, "Parameter flags must be 0")
+}
+
+forward! {
+    cuMemRelease(handle) = process::enter()?.release_allocation(handle);
+    cuMemAddressFree(ptr, size) = process::enter()?.free_addresses(ptr, size as u64);
+    cuMemGetAllocationPropertiesFromHandle(prop, handle) =
+        get_or_refuse(prop, "Parameter prop cannot be NULL", |driver| driver.allocation_properties(handle));
+    cuMemImportFromShareableHandle(handle, osHandle, shHandleType) =
+        get_or_refuse(handle, "Parameter handle cannot be NULL", |driver| {
+            driver.import_allocation(osHandle.address(), shHandleType.0)
+        });
+    cuMemCreate(handle, size, prop, flags) =
+        get_or_refuse(handle, "Parameter handle cannot be NULL", |driver| {
+            let wanted = prop.or_refuse("Parameter prop cannot be NULL")?;
+            no_flags(flags)?;
+            driver.create_allocation(size as u64, &wanted)
+        });
+    cuMemRetainAllocationHandle(handle, addr) = get_or_refuse(handle, NOT_A_HANDLE, |driver| {
+        invalid_if(addr == 0, "Parameter addr cannot be NULL")?;
+        driver.retain_allocation(addr)
+    });
+    cuMemAddressReserve(ptr, size, alignment, addr, flags) =
+        get_or_refuse(ptr, "Parameter ptr cannot be NULL", |driver| {
+            no_flags(flags)?;
+            driver.reserve_addresses(size as u64, alignment as u64, addr)
+        });
 }
 
 entry! {
-    /// It asks no device: all have one granularity, and both are the same.
-    fn cuMemGetAllocationGranularity(
-        granularity: *mut usize,
-        prop: *const CUmemAllocationProp,
-        option: CUmemAllocationGranularity_flags,
-    ) {
+    /// No device is involved: all have one granularity, both the minimum and the recommended one.
+    fn cuMemGetAllocationGranularity(granularity, prop, option) {
         process::check()?;
-        let out = granularity.or_say("granularity return pointer cannot be NULL")?;
-        prop.or_say("CUmemAllocationProp prop cannot be NULL")?;
-        if option.name().is_none() {
-            return refuse(Code::INVALID_VALUE, "Invalid CUmemAllocationGranularity_flags option");
-        }
-        out.put(crate::engine::tickets::GRANULARITY);
+        let out = granularity.or_refuse("granularity return pointer cannot be NULL")?;
+        prop.or_refuse("CUmemAllocationProp prop cannot be NULL")?;
+        invalid_if(option.name().is_none(), "Invalid CUmemAllocationGranularity_flags option")?;
+        out.put(crate::engine::descriptors::GRANULARITY);
         Ok(())
     }
 
-    fn cuMemCreate(
-        handle: *mut CUmemGenericAllocationHandle,
-        size: usize,
-        prop: *const CUmemAllocationProp,
-        flags: u64,
-    ) {
-        let mut driver = process::enter()?;
-        let out = handle.or_say("Parameter handle cannot be NULL")?;
-        let wanted = prop.or_say("Parameter prop cannot be NULL")?;
-        no_flags(flags)?;
-        out.put(driver.create_allocation(size as u64, &wanted)?);
-        Ok(())
-    }
-
-    fn cuMemRelease(handle: CUmemGenericAllocationHandle) {
-        process::enter()?.release_allocation(handle)
-    }
-
-    fn cuMemRetainAllocationHandle(handle: *mut CUmemGenericAllocationHandle, addr: CUdeviceptr) {
-        let mut driver = process::enter()?;
-        let out = handle.or_say(NOT_A_HANDLE)?;
-        if addr == 0 {
-            return refuse(Code::INVALID_VALUE, "Parameter addr cannot be NULL");
-        }
-        out.put(driver.retain_allocation(addr)?);
-        Ok(())
-    }
-
-    fn cuMemGetAllocationPropertiesFromHandle(
-        prop: *mut CUmemAllocationProp,
-        handle: CUmemGenericAllocationHandle,
-    ) {
-        let driver = process::enter()?;
-        let out = prop.or_say("Parameter prop cannot be NULL")?;
-        out.put(driver.allocation_properties(handle)?);
-        Ok(())
-    }
-
-    fn cuMemAddressReserve(ptr: *mut CUdeviceptr, size: usize, alignment: usize, addr: CUdeviceptr, flags: u64) {
-        let mut driver = process::enter()?;
-        let out = ptr.or_say("Parameter ptr cannot be NULL")?;
-        no_flags(flags)?;
-        out.put(driver.reserve_addresses(size as u64, alignment as u64, addr)?);
-        Ok(())
-    }
-
-    fn cuMemAddressFree(ptr: CUdeviceptr, size: usize) {
-        process::enter()?.free_addresses(ptr, size as u64)
-    }
-
-    fn cuMemMap(
-        ptr: CUdeviceptr,
-        size: usize,
-        offset: usize,
-        handle: CUmemGenericAllocationHandle,
-        flags: u64,
-    ) {
+    fn cuMemMap(ptr, size, offset, handle, flags) {
         process::check()?;
         no_flags(flags)?;
-        // What else is wrong is said without waiting for devices.
+        // Other mistakes are reported without waiting for devices.
         let waits = process::enter()?.is_gathered(handle) == Ok(false);
         let mut driver = if waits { super::multicast::gathered(handle)? } else { process::enter()? };
         driver.map(ptr, size as u64, offset as u64, handle)
     }
 
-    /// It waits for all work: what is mapped belongs to no context. Where devices are late, it waits for nothing.
-    fn cuMemUnmap(ptr: CUdeviceptr, size: usize) {
+    /// It waits for all work, because mappings belong to no context. With late devices, it does not wait.
+    fn cuMemUnmap(ptr, size) {
         let first = |driver: &mut Driver| Ok(if driver.is_late() { Vec::new() } else { driver.pending_anywhere() });
         queue::settled(first)?.unmap(ptr, size as u64)
     }
 
-    fn cuMemSetAccess(ptr: CUdeviceptr, size: usize, desc: *const CUmemAccessDesc, count: usize) {
+    fn cuMemSetAccess(ptr, size, desc, count) {
         let mut driver = process::enter()?;
-        if ptr == 0 {
-            return refuse(Code::INVALID_VALUE, "Parameter ptr cannot be NULL");
-        }
-        if size == 0 {
-            return refuse(Code::INVALID_VALUE, "Parameter size cannot be 0");
-        }
-        if count == 0 {
-            return refuse(Code::INVALID_VALUE, "Parameter count cannot be 0");
-        }
-        desc.or_say("Parameter map(Access descriptor array) cannot be NULL")?;
+        invalid_if(ptr == 0, "Parameter ptr cannot be NULL")?;
+        invalid_if(size == 0, "Parameter size cannot be 0")?;
+        invalid_if(count == 0, "Parameter count cannot be 0")?;
+        desc.or_refuse("Parameter map(Access descriptor array) cannot be NULL")?;
         driver.set_access(ptr, size as u64, &desc.elements(count)?)
     }
 
-    /// Where nothing is mapped the flags become zero, too.
-    fn cuMemGetAccess(flags: *mut u64, location: *const CUmemLocation, ptr: CUdeviceptr) {
+    /// If nothing is mapped, the flags become zero although the call fails.
+    fn cuMemGetAccess(flags, location, ptr) {
         let driver = process::enter()?;
-        let out = flags.or_say("Parameter flags cannot be NULL")?;
-        let place = location.or_say("Parameter location cannot be NULL")?;
-        if ptr == 0 {
-            return refuse(Code::INVALID_VALUE, "Parameter ptr cannot be 0");
-        }
+        let out = flags.or_refuse("Parameter flags cannot be NULL")?;
+        let place = location.or_refuse("Parameter location cannot be NULL")?;
+        invalid_if(ptr == 0, "Parameter ptr cannot be 0")?;
         driver.check_place(&place)?;
         let access = driver.access(&place, ptr);
         out.put(access.unwrap_or(0));
         access.map(drop).ok_or_else(|| Code::INVALID_VALUE.into())
     }
 
-    fn cuMemExportToShareableHandle(
-        shareableHandle: *mut c_void,
-        handle: CUmemGenericAllocationHandle,
-        handleType: CUmemAllocationHandleType,
-        flags: u64,
-    ) {
+    fn cuMemExportToShareableHandle(shareableHandle, handle, handleType, flags) {
         let mut driver = process::enter()?;
-        let out = shareableHandle.or_say(NO_HANDLE)?;
+        let out = shareableHandle.or_refuse(NO_HANDLE)?;
         out.put_bytes(&driver.export_allocation(handle, handleType.0, flags)?.to_ne_bytes());
         Ok(())
     }
 
-    fn cuMemImportFromShareableHandle(
-        handle: *mut CUmemGenericAllocationHandle,
-        osHandle: *mut c_void,
-        shHandleType: CUmemAllocationHandleType,
-    ) {
-        let mut driver = process::enter()?;
-        let out = handle.or_say("Parameter handle cannot be NULL")?;
-        out.put(driver.import_allocation(osHandle.address(), shHandleType.0)?);
-        Ok(())
-    }
-
     /// Memory of the simulated driver cannot be reached by other devices, as the device's attribute says.
-    fn cuMemGetHandleForAddressRange(
-        handle: *mut i32,
-        dptr: CUdeviceptr,
-        size: usize,
-        handleType: CUmemRangeHandleType,
-        _flags: u64,
-    ) {
+    fn cuMemGetHandleForAddressRange(handle, dptr, size, handleType, _flags) {
         let driver = process::enter()?;
         handle.required()?;
-        if handleType.name().is_none() || dptr % 4096 != 0 || size == 0 || size % 4096 != 0 {
-            return fail(Code::INVALID_VALUE);
-        }
+        fail_if(
+            handleType.name().is_none() || dptr % 4096 != 0 || size == 0 || size % 4096 != 0,
+            Code::INVALID_VALUE,
+        )?;
         driver.address_range(dptr).or(fail(Code::INVALID_VALUE))?;
         fail(Code::NOT_SUPPORTED)
     }

@@ -1,14 +1,14 @@
-//! What the engine answers: a value, or a result code with what the driver says about it.
+//! The answer of the engine: a value, or a result code with the driver's messages.
 
 use cupeer_spec::results::Result as Code;
 use std::borrow::Cow;
 
-/// Why a call fails.
+/// The reason why a call fails.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Failure {
     /// The result code.
     pub code: Code,
-    /// What goes to the driver's log, a line each.
+    /// Messages for the driver's log, one per line.
     pub messages: Vec<Cow<'static, str>>,
 }
 
@@ -26,14 +26,34 @@ pub(crate) fn fail<T>(code: Code) -> Answer<T> {
     Err(code.into())
 }
 
-/// Fails for want of a current context.
+/// Fails because no context is current.
 pub(crate) fn no_context<T>() -> Answer<T> {
     refuse(Code::INVALID_CONTEXT, "No CUDA context is current to the calling thread")
 }
 
-/// Fails with a code and what the driver says about it.
+/// Fails with a code and the driver's message.
 pub(crate) fn refuse<T>(code: Code, message: impl Into<Cow<'static, str>>) -> Answer<T> {
     Err(Failure { code, messages: vec![message.into()] })
+}
+
+/// Fails with a code if a condition is true.
+pub(crate) fn fail_if(is_wrong: bool, code: Code) -> Answer {
+    if is_wrong { fail(code) } else { Ok(()) }
+}
+
+/// Fails with a code and the driver's message if a condition is true.
+pub(crate) fn refuse_if(is_wrong: bool, code: Code, message: &'static str) -> Answer {
+    if is_wrong { refuse(code, message) } else { Ok(()) }
+}
+
+/// Fails with INVALID_VALUE and the driver's message.
+pub(crate) fn invalid<T>(message: impl Into<Cow<'static, str>>) -> Answer<T> {
+    refuse(Code::INVALID_VALUE, message)
+}
+
+/// Fails with INVALID_VALUE and the driver's message if a condition is true.
+pub(crate) fn invalid_if(is_wrong: bool, message: &'static str) -> Answer {
+    if is_wrong { invalid(message) } else { Ok(()) }
 }
 
 /// An attribute of a pointer or a pool, with the width that it has in C.
@@ -48,7 +68,7 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// As it lies in memory.
+    /// Returns its bytes in memory.
     pub(crate) fn bytes(self) -> Vec<u8> {
         match self {
             Value::Word(value) => value.to_ne_bytes().into(),

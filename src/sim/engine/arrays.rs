@@ -1,7 +1,7 @@
-//! Making arrays, and ending them.
+//! Creates and destroys arrays.
 
-use super::answer::{Answer, fail};
-use super::driver::{Array, Descriptor, Driver};
+use super::answer::{Answer, fail_if};
+use super::driver::{Array, Descriptor, Driver, keys_of};
 use super::space::HandleOf;
 use cupeer_spec::results::Result as Code;
 
@@ -13,9 +13,7 @@ const KNOWN: u32 = 0xff;
 
 impl Descriptor {
     fn check(&self) -> Answer<u64> {
-        if self.flags & MAPPED_LATER != 0 {
-            return fail(Code::NOT_SUPPORTED);
-        }
+        fail_if(self.flags & MAPPED_LATER != 0, Code::NOT_SUPPORTED)?;
         let layered = self.flags & LAYERED != 0;
         let faces = if layered { self.depth.is_multiple_of(6) && self.depth > 0 } else { self.depth == 6 };
         let whole = self.width > 0
@@ -56,9 +54,7 @@ impl Driver {
 
     /// `cuArrayDestroy`, which does not take a level.
     pub(crate) fn destroy_array(&mut self, handle: u64) -> Answer {
-        if self.arrays.get(handle)?.is_level {
-            return fail(Code::INVALID_HANDLE);
-        }
+        fail_if(self.arrays.get(handle)?.is_level, Code::INVALID_HANDLE)?;
         self.remove_array(handle);
         Ok(())
     }
@@ -69,14 +65,12 @@ impl Driver {
         }
     }
 
-    /// `cuMipmappedArrayCreate`: as many levels as were asked for, and at most as make sense.
+    /// `cuMipmappedArrayCreate`: with the number of levels that the program wants, down to a level of one element.
     pub(crate) fn create_mipmapped(&mut self, descriptor: Descriptor, levels: u32) -> Answer<u64> {
         descriptor.check()?;
         let longest = descriptor.width.max(descriptor.height).max(descriptor.level(0).depth);
         let levels = levels.min(64 - longest.leading_zeros());
-        if levels == 0 {
-            return fail(Code::INVALID_VALUE);
-        }
+        fail_if(levels == 0, Code::INVALID_VALUE)?;
         let handle = self.space.handle(HandleOf::Other)?;
         self.arrays.mipmapped.insert(handle, Vec::new());
         for level in 0..levels {
@@ -101,8 +95,7 @@ impl Driver {
 
     /// Ends the arrays of a context.
     pub(crate) fn remove_arrays_of(&mut self, context: u64) {
-        let of = |(_, array): &(&u64, &Array)| array.context == context;
-        let handles: Vec<u64> = self.arrays.map.iter().filter(of).map(|(handle, _)| *handle).collect();
+        let handles = keys_of(&self.arrays.map, |array| array.context == context);
         for handle in &handles {
             self.remove_array(*handle);
         }
@@ -113,6 +106,7 @@ impl Driver {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::answer::fail;
 
     fn descriptor(width: u64, height: u64, depth: u64, flags: u32) -> Descriptor {
         Descriptor { width, height, depth, format: 0x20, channels: 1, flags }

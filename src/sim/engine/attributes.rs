@@ -1,8 +1,7 @@
-//! Device attributes: an H200's, but for what the simulated driver does not do.
+//! Device attributes: those of an H200, except for features that the simulated driver lacks.
 
-use super::answer::{Answer, refuse};
+use super::answer::{Answer, invalid};
 use super::driver::Driver;
-use cupeer_spec::results::Result as Code;
 
 impl Driver {
     /// `cuDeviceGetAttribute`.
@@ -15,23 +14,23 @@ impl Driver {
             75 => device.compute_capability.0 as i32,
             76 => device.compute_capability.1 as i32,
             // Cooperative launches.
-            95 => self.machine.skips_kernels().into(),
-            132 => self.machine.has_multicast().into(),
+            95 => self.machine.skips_kernels.into(),
+            132 => self.machine.has_multicast.into(),
             85 => self.visible[ordinal] as i32,
             _ => {
                 let number = usize::try_from(attribute).ok().filter(|number| *number > 0);
                 let value = number.and_then(|number| FIXED.get(number / 10)?.get(number % 10));
                 match value {
                     Some(value) => *value,
-                    None => return refuse(Code::INVALID_VALUE, "Invalid device attribute enum value"),
+                    None => return invalid("Invalid device attribute enum value"),
                 }
             }
         })
     }
 }
 
-/// The attributes by their numbers, ten in a row: as recorded, but 0 for what the simulated driver does not do, and
-/// where [`Driver::device_attribute`] knows better.
+/// The attributes by their numbers, ten in a row: as recorded, but 0 for features that the simulated driver lacks, and for
+/// attributes that [`Driver::device_attribute`] computes.
 static FIXED: [&[i32]; 15] = [
     &[0, 1024, 1024, 1024, 64, 2147483647, 65535, 65535, 49152, 65536],
     &[32, 2147483647, 65536, 1980000, 512, 1, 132, 0, 0, 1],

@@ -1,28 +1,28 @@
-//! A memory file: what device memory is made of, and what processes share.
+//! A memory file, which holds device memory, or data that processes share.
 //!
-//! It has no name in any file system; other processes reach it through `/proc/PID/fd`, and it vanishes with
-//! the last process that holds it, also after SIGKILL. Reading and writing go through the descriptor, so
-//! that an address that cannot be read or written is an error and never a signal.
+//! It has no name in any file system. Other processes reach it through `/proc/PID/fd`, and it vanishes with the last process
+//! that holds it, even after SIGKILL. Reads and writes go through the descriptor, so an invalid address is an error and
+//! never a signal.
 
-use super::answer::{Answer, fail};
+use super::answer::{Answer, fail, fail_if};
 use super::limits;
 use cupeer_spec::results::Result as Code;
 use std::ffi::{CStr, CString};
 
-/// Where the marks of a file's bytes begin, behind all that it holds.
+/// Offset of the marks of a file's bytes, beyond all data.
 const MARKS: u64 = 1 << 43;
 
 /// An open memory file.
 #[derive(Debug)]
 pub(crate) struct Backing {
     descriptor: i32,
-    /// Which file that is: a program may close descriptors that are not its own, and open another file in
-    /// their place.
+    /// Device and inode of the file: a program may close descriptors that are not its own, and open another file in their
+    /// place.
     identity: (u64, u64),
 }
 
 impl Backing {
-    /// Creates one of this length. `name` is what /proc shows.
+    /// Creates a file of this length, with a name for /proc.
     pub(crate) fn create(name: &CStr, length: u64) -> Option<Backing> {
         // By the number of the call, because glibc has a function for it only since 2.27.
         // SAFETY: `name` is NUL-terminated, and the call reads nothing else.
@@ -43,7 +43,7 @@ impl Backing {
         Backing::open_path(format!("/proc/self/fd/{descriptor}"), name)
     }
 
-    /// Opens the same file anew: what is held through it, and its position, are its own.
+    /// Opens the same file anew, with locks and a position of its own.
     pub(crate) fn reopen(&self) -> Option<Backing> {
         self.check().ok()?;
         let path = CString::new(format!("/proc/self/fd/{}", self.descriptor)).ok()?;
@@ -58,7 +58,7 @@ impl Backing {
         unsafe { libc::lseek(self.descriptor, position, libc::SEEK_SET) == position }
     }
 
-    /// The descriptor, for somebody who will close it.
+    /// Returns the descriptor to a caller who closes it.
     pub(crate) fn give_away(self) -> i32 {
         core::mem::ManuallyDrop::new(self).descriptor
     }
@@ -80,42 +80,54 @@ impl Backing {
         Some(Backing { descriptor, identity: identity(descriptor)? })
     }
 
-    /// The number by which other processes find it.
+    /// Returns the descriptor, by which other processes find the file.
     pub(crate) fn number(&self) -> i32 {
         self.descriptor
     }
 
-    /// The number of the file, which two files do not share.
+    /// Returns the inode, which is unique.
     pub(crate) fn inode(&self) -> u64 {
         self.identity.1
     }
 
-    /// Fails where the program has closed our descriptor.
+    /// Fails if the program closed the descriptor.
     pub(crate) fn check(&self) -> Answer {
         if identity(self.descriptor) == Some(self.identity) { Ok(()) } else { fail(Code::OPERATING_SYSTEM) }
     }
 
-    /// Reads so many bytes.
+    /// Reads bytes.
     pub(crate) fn fill(&self, at: u64, bytes: &mut [u8]) -> Answer {
         // SAFETY: the bytes are borrowed, and as many as that.
         unsafe { self.read(at, bytes.as_mut_ptr() as u64, bytes.len() as u64) }
     }
 
-    /// The same of words.
-    pub(crate) fn fill_words(&self, at: u64, words: &mut [u64]) -> Answer {
-        // SAFETY: the words are borrowed, and as long as that; any bytes are words.
-        unsafe { self.read(at, words.as_mut_ptr() as u64, size_of_val(words) as u64) }
+    /// Reads words.
+    pub(crate) fn words<const N: usize>(&self, at: u64) -> Answer<[u64; N]> {
+        let mut words = [0; N];
+        // SAFETY: the array is writable and as long as that; any bytes are words.
+        unsafe { self.read(at, words.as_mut_ptr() as u64, size_of_val(&words) as u64)? };
+        Ok(words)
+    }
+
+    /// Writes words.
+    pub(crate) fn put_words(&self, at: u64, words: &[u64]) -> Answer {
+        self.write(at, words.as_ptr() as u64, size_of_val(words) as u64)
+    }
+
+    /// Writes bytes.
+    pub(crate) fn put(&self, at: u64, bytes: &[u8]) -> Answer {
+        self.write(at, bytes.as_ptr() as u64, bytes.len() as u64)
     }
 
     /// Copies from the file to an address of this process.
     ///
     /// # Safety
     ///
-    /// What is mapped at the address may be overwritten.
+    /// The memory at the address may be overwritten.
     pub(crate) unsafe fn read(&self, mut at: u64, mut address: u64, mut length: u64) -> Answer {
         while length > 0 {
-            // SAFETY: the kernel writes to the address where that is possible, and says EFAULT where it is
-            // not; the caller promises that these bytes may be written.
+            // SAFETY: the kernel writes to the address, or fails with EFAULT; the caller promises that these bytes may be
+            // written.
             let done = unsafe {
                 libc::pread(self.descriptor, address as *mut _, length.min(1 << 30) as usize, at as i64)
             };
@@ -131,7 +143,7 @@ impl Backing {
             if length >= limits::LARGE {
                 limits::check_room()?;
             }
-            // SAFETY: the kernel reads from the address where that is possible, and says EFAULT where not.
+            // SAFETY: the kernel reads from the address, or fails with EFAULT.
             let done = unsafe {
                 libc::pwrite(
                     self.descriptor,
@@ -146,7 +158,7 @@ impl Backing {
         Ok(())
     }
 
-    /// Maps a part of it, which it is made to have, for this process to write; whoever asks unmaps it.
+    /// Allocates a part of the file and maps it writable. The caller unmaps it.
     pub(crate) fn map(&self, at: u64, length: u64) -> Option<u64> {
         // SAFETY: the calls take only numbers; the descriptor is ours, and the kernel chooses the address.
         let start = unsafe {
@@ -160,7 +172,7 @@ impl Backing {
         (start != libc::MAP_FAILED).then_some(start as u64)
     }
 
-    /// Gives the pages of a range back to the system; they read as zero then.
+    /// Releases the pages of a range, which then read as zeros.
     pub(crate) fn punch(&self, at: u64, length: u64) -> bool {
         // SAFETY: the call takes only numbers; the descriptor is ours.
         unsafe {
@@ -184,26 +196,27 @@ impl Backing {
         self.lock(libc::F_OFD_SETLK, libc::F_UNLCK, byte, 1);
     }
 
-    /// Whether another open file holds the byte.
+    /// Returns true if another open file holds the byte.
     pub(crate) fn is_held(&self, byte: u64) -> bool {
-        // A file that cannot be asked is taken for held: its range is not used again.
+        // If the query fails, the byte counts as held: its range is not used again.
         self.lock(libc::F_OFD_GETLK, libc::F_WRLCK, byte, 1) != Some(libc::F_UNLCK)
     }
 
-    /// Does something while no other open file does the same with this byte.
+    /// Does work while it holds this byte exclusively.
     pub(crate) fn exclusively<T>(&self, byte: u64, work: impl FnOnce() -> Answer<T>) -> Answer<T> {
         while self.lock(libc::F_OFD_SETLKW, libc::F_WRLCK, byte, 1).is_none() {
-            if std::io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
-                return fail(Code::OPERATING_SYSTEM);
-            }
+            fail_if(
+                std::io::Error::last_os_error().raw_os_error() != Some(libc::EINTR),
+                Code::OPERATING_SYSTEM,
+            )?;
         }
         let done = work();
         self.let_go(byte);
         done
     }
 
-    /// Says to other open files that bytes are to be read or written, or, with neither, that they are not. Returns false if they are
-    /// to be used there, too, and either would write them.
+    /// Marks bytes for other open files as about to be read or written, or clears the mark. Returns false if another open file
+    /// marked the bytes, too, and either side writes them.
     pub(crate) fn mark(&self, at: u64, length: u64, is_write: Option<bool>) -> bool {
         let kind = match is_write {
             Some(true) => libc::F_WRLCK,
@@ -229,13 +242,13 @@ impl Backing {
 impl Drop for Backing {
     fn drop(&mut self) {
         if self.check().is_ok() {
-            // SAFETY: the descriptor is still the file that we opened, and nobody uses it after us.
+            // SAFETY: the descriptor is still the file that this value opened, and its last use is here.
             unsafe { libc::close(self.descriptor) };
         }
     }
 }
 
-/// What a read or write did, as a step forward.
+/// Returns the number of bytes that a read or a write moved.
 fn advance(done: isize, wanted: u64) -> Answer<u64> {
     if done > 0 {
         return Ok((done as u64).min(wanted));
@@ -250,16 +263,12 @@ fn advance(done: isize, wanted: u64) -> Answer<u64> {
     }
 }
 
-/// Moves a descriptor out of the way of programs that expect theirs to be the lowest.
+/// Moves a descriptor up, because programs expect theirs to be the lowest.
 fn move_up(low: i32) -> Option<i32> {
     if low < 0 {
         return None;
     }
-    // SAFETY: all-zero is a value of this plain structure.
-    let mut limit: libc::rlimit = unsafe { core::mem::zeroed() };
-    // SAFETY: `limit` is a structure of the kind that the call fills.
-    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
-    let lowest = (limit.rlim_cur / 2).clamp(3, 4096) as i32;
+    let lowest = (limits::of_process(libc::RLIMIT_NOFILE) / 2).clamp(3, 4096) as i32;
     // SAFETY: the calls take only numbers, and `low` is ours.
     unsafe {
         let high = libc::fcntl(low, libc::F_DUPFD_CLOEXEC, lowest);

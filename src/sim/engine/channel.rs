@@ -1,51 +1,50 @@
-//! The channel of a process: a memory file that says what it exports.
+//! The channel of a process: a memory file that lists its exports.
 //!
-//! Another process that was given a handle opens it, holds the byte of the slot, and then reads the slot.
-//! The owner that withdraws an export writes the slot first and then asks whether anybody holds the byte. So
-//! either the other finds the export withdrawn, or the owner finds it in use and leaves its memory alone.
-//! The hold ends with the process that has it, however that ends.
+//! Another process with a handle opens the channel, holds the byte of the slot, and then reads the slot. The owner that
+//! withdraws an export writes the slot first, and then checks if another process holds the byte. So either the importer finds
+//! the export withdrawn, or the owner finds it in use and keeps its memory. A hold ends with its process.
 
 use super::answer::Answer;
 use super::backing::Backing;
 use super::records;
 use std::ffi::CStr;
 
-/// What /proc shows.
+/// Name in /proc.
 const NAME: &CStr = c"cupeer-sim channel";
-/// What a device's memory is called there.
+/// Name of a device's memory in /proc.
 pub(crate) const MEMORY_NAME: &CStr = c"cupeer-sim memory";
 /// The first bytes.
 const MAGIC: u64 = 0x6e61_6863_7570_7563;
-/// What a slot is in the file, as the header before them is.
+/// Words of a slot in the file. The header before the slots has the same size.
 type Words = [u64; 8];
 const SLOT: u64 = size_of::<Words>() as u64;
-/// How many exports there can be at a time.
+/// The most exports at a time.
 pub(crate) const SLOTS: u32 = 1 << 16;
-/// Where the bytes are that are held, one for each slot: beyond the end of the file.
+/// Offset of the bytes that processes hold, one per slot, beyond the end of the file.
 const HOLDS: u64 = 1 << 40;
 
-/// What a slot says.
+/// An export.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Slot {
     pub state: State,
-    /// What the handle has to carry.
+    /// Token that a valid handle carries.
     pub token: u32,
     /// The descriptor of the memory in the exporting process.
     pub descriptor: u32,
-    /// Which file that is.
+    /// Inode of the memory's file.
     pub inode: u64,
-    /// Where in the file the allocation lies, and how long it is.
+    /// Offset and size of the allocation in the file.
     pub offset: u64,
     pub size: u64,
-    /// The device on which it lies.
+    /// UUID of the device with the memory.
     pub uuid: [u8; 16],
 }
 
-/// Whether a slot is in use.
+/// State of a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub(crate) enum State {
-    /// Never, or no longer.
+    /// Not in use.
     Free = 0,
     /// An allocation.
     Memory = 1,
@@ -55,30 +54,30 @@ pub(crate) enum State {
     Ended = 3,
 }
 
-/// A channel: one's own, or that of another process.
+/// A channel, of this process or of another one.
 #[derive(Debug)]
 pub(crate) struct Channel(Backing);
 
 impl Channel {
-    /// Creates the channel of this process; `nonce` tells it from others of the same pid.
+    /// Creates the channel of this process. `nonce` differs from that of earlier processes with the same pid.
     pub(crate) fn create(nonce: u16) -> Option<Channel> {
         let channel = Channel(Backing::create(NAME, SLOT * u64::from(SLOTS + 1))?);
         channel.put(0, header(nonce)).ok()?;
         Some(channel)
     }
 
-    /// Opens that of another process.
+    /// Opens the channel of another process.
     pub(crate) fn open(pid: u32, descriptor: u16, nonce: u16) -> Option<Channel> {
         let channel = Channel(Backing::open(pid, u32::from(descriptor), NAME)?);
         (channel.get(0).ok()? == header(nonce)).then_some(channel)
     }
 
-    /// Its descriptor, where a handle can name it.
+    /// Returns the descriptor, if it fits in a handle.
     pub(crate) fn descriptor(&self) -> Option<u16> {
         u16::try_from(self.0.number()).ok()
     }
 
-    /// Which file it is.
+    /// Returns the inode of the channel's file.
     pub(crate) fn inode(&self) -> u64 {
         self.0.inode()
     }
@@ -125,12 +124,12 @@ impl Channel {
         self.0.let_go(HOLDS + u64::from(slot));
     }
 
-    /// Whether another process holds a slot of ours.
+    /// Returns true if another process holds a slot of this process.
     pub(crate) fn is_held(&self, slot: u16) -> bool {
         self.0.is_held(HOLDS + u64::from(slot))
     }
 
-    /// The file, opened anew, and where the page of a slot's event lies in it.
+    /// Opens the file anew. Returns it with the offset of the page of a slot's event.
     pub(crate) fn page(&self, slot: u16) -> Option<(Backing, u64)> {
         let after = (SLOT * u64::from(SLOTS + 1)).next_multiple_of(records::BYTES);
         Some((self.0.reopen()?, after + records::BYTES * u64::from(slot)))
@@ -138,14 +137,12 @@ impl Channel {
 
     fn put(&self, place: u64, words: Words) -> Answer {
         self.0.check()?;
-        self.0.write(place * SLOT, words.as_ptr() as u64, SLOT)
+        self.0.put_words(place * SLOT, &words)
     }
 
     fn get(&self, place: u64) -> Answer<Words> {
         self.0.check()?;
-        let mut words = [0; 8];
-        self.0.fill_words(place * SLOT, &mut words)?;
-        Ok(words)
+        self.0.words(place * SLOT)
     }
 }
 

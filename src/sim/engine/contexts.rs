@@ -1,6 +1,6 @@
-//! Making contexts, and ending them with all that belongs to them.
+//! Creates contexts, and destroys them with all their objects.
 
-use super::answer::{Answer, fail};
+use super::answer::{Answer, fail, fail_if};
 use super::driver::{Driver, check_flags};
 use super::space::HandleOf;
 use super::stack;
@@ -25,23 +25,19 @@ impl Driver {
 
     /// `cuCtxDestroy`.
     pub(crate) fn destroy_context(&mut self, handle: u64) -> Answer {
-        if self.context(handle)?.primary {
-            return fail(Code::INVALID_CONTEXT);
-        }
+        fail_if(self.context(handle)?.primary, Code::INVALID_CONTEXT)?;
         self.tear_down(handle);
         if stack::current() == handle {
             stack::pop();
         }
-        // Until then, it is known as that of a context that was destroyed. That of a primary context stays its device's.
+        // Only now can its handle be given out again. The handle of a primary context stays with its device.
         self.space.end(HandleOf::Context, handle);
         Ok(())
     }
 
-    /// `cuCtxDetach`: the last one destroys. Of the current context alone.
+    /// `cuCtxDetach`, for the current context only. The last detach destroys the context.
     pub(crate) fn detach_context(&mut self, handle: u64) -> Answer {
-        if stack::current() != handle {
-            return fail(Code::INVALID_CONTEXT);
-        }
+        fail_if(stack::current() != handle, Code::INVALID_CONTEXT)?;
         let context = self.context_mut(handle)?;
         if context.attached > 1 {
             context.attached -= 1;
@@ -50,7 +46,7 @@ impl Driver {
         self.destroy_context(handle)
     }
 
-    /// Ends a context, with all that belongs to it.
+    /// Destroys a context with all its objects.
     fn tear_down(&mut self, handle: u64) {
         self.remove_streams_of(handle);
         self.remove_events_of(handle);
@@ -82,7 +78,7 @@ impl Driver {
         Ok(handle)
     }
 
-    /// Whether the primary context of a device exists.
+    /// Returns true if the primary context of a device exists.
     pub(crate) fn is_primary_active(&mut self, device: usize) -> bool {
         let handle = self.contexts.primary(device).handle;
         self.context(handle).is_ok()
@@ -91,9 +87,7 @@ impl Driver {
     /// `cuDevicePrimaryCtxRelease`.
     pub(crate) fn release_primary(&mut self, device: usize) -> Answer {
         let primary = self.contexts.primary(device);
-        if primary.retained == 0 {
-            return fail(Code::INVALID_CONTEXT);
-        }
+        fail_if(primary.retained == 0, Code::INVALID_CONTEXT)?;
         primary.retained -= 1;
         if primary.retained == 0 {
             primary.flags = 0;

@@ -1,32 +1,32 @@
-//! Looking up what is to be copied and set.
+//! Looks up the memory of copies and memsets.
 //!
-//! The driver's lock is held while addresses are looked up, and given back before bytes move: what is
-//! looked up keeps its memory alive. That nobody frees memory under a copy is the program's business, as on
-//! a GPU; a copy that loses this race moves bytes of memory that is gone, and breaks nothing.
+//! The driver's lock is held during the look-up, and released before bytes move: a place keeps its memory alive. As on a
+//! GPU, the program must not free memory during a copy; a copy that loses this race moves bytes of freed memory, and
+//! breaks nothing.
 
-use super::answer::{Answer, fail, refuse};
-use super::driver::{Allocation, Driver, Kind, Rights, Seen, Shared, Stored, Stream, Use};
-use super::places::{Place, Words, inaccessible};
+use super::answer::{Answer, fail, fail_if, invalid, invalid_if};
+use super::damage::DamagedLink;
+use super::driver::{Allocation, Driver, Kind, Rights, Shared, Stored, Stream, Use, Visibility};
+use super::places::{Messages, Place, inaccessible};
 use super::transfers::{Role, Shape, Side, Source, Transfer};
-use super::wires::Wire;
 use cupeer_spec::results::Result as Code;
 use cupeer_topology::{Carrier, Data};
 
-/// How a copy or a memset is asked for.
+/// The mode of a copy or a memset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Form {
+pub(crate) enum CopyMode {
     /// Without a stream.
     Blocking,
     InStream,
-    /// In a stream, but the source may be read before what the stream does first.
+    /// In a stream, but the source may be read before earlier work of the stream.
     SourceFirst,
     InGraph,
 }
 
-/// The most bytes that are taken from the program's own memory before the device does.
+/// The most bytes of the program's own memory that are read before the device needs them.
 const MOST_STAGED: u64 = 64 << 20;
 
-const SOURCE: Words = Words {
+const SOURCE: Messages = Messages {
     unknown: "Allocation not found",
     too_long: "Copy is larger than memobj size, for source operand",
     too_long_in_pool: "Copy exceeds allocation size",
@@ -35,12 +35,12 @@ const SOURCE: Words = Words {
     inaccessible: None,
     read_only: None,
 };
-const DESTINATION: Words = Words {
+const DESTINATION: Messages = Messages {
     too_long: "Copy is larger than memobj size, for destination operand",
     read_only: Some("Requested write on read-only memory, for destination operand"),
     ..SOURCE
 };
-const FILLED: Words = Words {
+const FILLED: Messages = Messages {
     unknown: NOT_FILLED,
     too_long: "Memset extends beyond allocation range",
     too_long_in_pool: "Memset extends beyond allocation range",
@@ -52,8 +52,19 @@ const FILLED: Words = Words {
 const NOT_FILLED: &str =
     "invalid memset range - no allocation found and cudaDevAttrPageableMemoryAccess is false";
 
+/// Returns the bytes that a transfer writes, and those that it reads unless they are read at once.
+fn uses_of(transfer: &Transfer, is_staged: bool) -> Vec<Use> {
+    let read = transfer.source().filter(|_| !is_staged).map(|(place, side)| (place, side, false));
+    let sides = [(&transfer.to.0, &transfer.to.1, true)].into_iter().chain(read);
+    let of = |(place, side, is_write): (&Place, &Side, bool)| {
+        let to = side.address.saturating_add(transfer.shape.extent(side).unwrap_or(u64::MAX));
+        Use { from: side.address, to, is_write, file: place.file() }
+    };
+    sides.filter(|(_, side, _)| side.has_address()).map(of).collect()
+}
+
 impl Driver {
-    /// The index in the machine of the device where an allocation lies; host memory lies on none.
+    /// Returns the device with an allocation, by its index in the machine; `None` for host memory.
     fn home_of(&self, allocation: &Allocation) -> Option<usize> {
         match &allocation.kind {
             Kind::Import { home, .. } => Some(*home),
@@ -63,78 +74,46 @@ impl Driver {
         }
     }
 
-    /// The wire from a device, by its ordinal, to the memory at an address: `None` where all arrives.
-    pub(crate) fn wire(&self, device: usize, address: u64, carrier: Carrier) -> Option<Wire> {
+    /// Returns the link from a device, by its ordinal, to the memory at an address, if the link damages data.
+    pub(crate) fn damaged(&self, device: usize, address: u64, carrier: Carrier) -> Option<DamagedLink> {
         let (_, allocation) = self.memory.containing(address)?;
         let (from, to) = (self.visible[device], self.home_of(allocation)?);
         let data = self.machine.link(from, to)?.data_of(carrier);
-        (data != Data::Good).then_some(Wire { from, to, data })
+        (data != Data::Good).then_some(DamagedLink { from, to, data })
     }
 
-    /// Whether a transfer is done when its call returns, whatever stream it is in: host memory that the driver
-    /// does not know is read and written by it, not by a device.
+    /// Returns true for memory of the program that the driver does not know: the driver itself reads and writes it, not a
+    /// device.
+    fn is_unknown(&self, place: &Place) -> bool {
+        matches!(place, Place::Host(address) if self.memory.containing(*address).is_none())
+    }
+
+    /// Returns true if a transfer is done when its call returns, even in a stream.
     pub(crate) fn is_synchronous(&self, transfer: &Transfer) -> bool {
-        let unknown = |place: &Place| matches!(place, Place::Host(address) if self.memory.containing(*address).is_none());
-        unknown(&transfer.to.0) || matches!(&transfer.from, Source::Memory(place, _) if unknown(place))
+        self.is_unknown(&transfer.to.0) || transfer.source().is_some_and(|(place, _)| self.is_unknown(place))
     }
 
-    /// Hands a transfer to a late stream. It comes back, with what has to be done before, where it is done when its call returns.
+    /// Hands a transfer to a late stream. Returns a transfer that is done when its call returns, with the numbers of the
+    /// tasks that come first.
     pub(crate) fn put_transfer(
         &mut self,
         stream: &Stream,
         transfer: Transfer,
-        form: Form,
+        mode: CopyMode,
     ) -> Answer<Option<(Transfer, Vec<u64>)>> {
-        let is_host = |place: &Place| matches!(place, Place::Host(_));
-        let is_own =
-            |place: &Place| matches!(place, Place::Host(at) if self.memory.containing(*at).is_none());
-        let (to, from) = (&transfer.to, transfer.source());
-        let is_staged = form == Form::SourceFirst
-            || form == Form::InStream && from.is_some_and(|(place, _)| is_own(place));
-        let contexts = [to.1.context, from.map_or(0, |(_, side)| side.context)];
-        let is_between = contexts != [0, 0];
-        let waits = match form {
-            Form::Blocking => is_between || is_host(&to.0) || from.is_some_and(|(place, _)| is_host(place)),
-            Form::InStream | Form::SourceFirst => {
-                is_own(&to.0) || is_staged && transfer.shape.bytes() > MOST_STAGED
-            }
-            Form::InGraph => false,
-        };
         if transfer.shape.is_empty() {
             return Ok(None);
         }
-        if waits {
-            let mut before = self.pending(stream);
-            if form == Form::Blocking && is_between {
-                // As documented, it is serialized with all work of these contexts.
-                for context in contexts.into_iter().chain([stream.context]) {
-                    before.extend(self.pending_in(context));
-                }
-            }
+        let is_staged = mode == CopyMode::SourceFirst
+            || mode == CopyMode::InStream
+                && transfer.source().is_some_and(|(place, _)| self.is_unknown(place));
+        if self.must_wait(&transfer, mode, is_staged) {
+            let before = self.pending_before(stream, &transfer, mode);
             return Ok(Some((transfer, before)));
         }
         transfer.check()?;
-        let is_shared = |kind: &Kind| match kind {
-            Kind::Device { export, .. } => export.is_some(),
-            Kind::Pool { shared, .. } => *shared != Shared::No,
-            Kind::Import { .. } | Kind::Mapped(_) => true,
-            Kind::Host { .. } | Kind::Registered { .. } | Kind::Managed(_) => false,
-        };
-        let seen = match self.memory.containing(to.1.address) {
-            _ if is_host(&to.0) => Seen::Host,
-            Some((_, allocation)) if is_shared(&allocation.kind) => Seen::Others,
-            _ => Seen::Nobody,
-        };
+        let (seen, uses) = (self.seen_by(&transfer), uses_of(&transfer, is_staged));
         let (mapped, context) = (self.mapped_in(&transfer), stream.context);
-        let is_fixed = |side: &Side| !matches!(side.role, Role::Array(_));
-        let uses_of = |(place, side): (&Place, &Side), is_write| {
-            let to = side.address.saturating_add(transfer.shape.extent(side).unwrap_or(u64::MAX));
-            Use { from: side.address, to, is_write, file: place.file() }
-        };
-        let written = Some((&to.0, &to.1)).filter(|(_, side)| is_fixed(side));
-        let read = from.filter(|(_, side)| is_fixed(side) && !is_staged);
-        let sides = written.map(|it| uses_of(it, true)).into_iter();
-        let uses = sides.chain(read.map(|it| uses_of(it, false))).collect();
         let number = self.queue.upcoming();
         let (transfer, staged) = if is_staged { transfer.staged()? } else { (transfer, Vec::new()) };
         self.put(stream, seen, move |driver| {
@@ -151,37 +130,76 @@ impl Driver {
         Ok(None)
     }
 
-    /// The mappings in which a transfer moves bytes: their addresses and numbers.
+    /// Returns true if the call that asks for a transfer returns only after the transfer.
+    fn must_wait(&self, transfer: &Transfer, mode: CopyMode, is_staged: bool) -> bool {
+        let is_host = |place: &Place| matches!(place, Place::Host(_));
+        match mode {
+            CopyMode::Blocking => {
+                transfer.contexts() != [0, 0]
+                    || is_host(&transfer.to.0)
+                    || transfer.source().is_some_and(|(place, _)| is_host(place))
+            }
+            CopyMode::InStream | CopyMode::SourceFirst => {
+                self.is_unknown(&transfer.to.0) || is_staged && transfer.shape.bytes() > MOST_STAGED
+            }
+            CopyMode::InGraph => false,
+        }
+    }
+
+    /// Returns the tasks that come before a transfer for which its call waits.
+    fn pending_before(&self, stream: &Stream, transfer: &Transfer, mode: CopyMode) -> Vec<u64> {
+        let mut before = self.pending(stream);
+        let contexts = transfer.contexts();
+        if mode == CopyMode::Blocking && contexts != [0, 0] {
+            // As documented, it is serialized with all work of these contexts.
+            for context in contexts.into_iter().chain([stream.context]) {
+                before.extend(self.pending_in(context));
+            }
+        }
+        before
+    }
+
+    /// Returns who can see the bytes that a transfer writes without asking the driver.
+    fn seen_by(&self, transfer: &Transfer) -> Visibility {
+        if matches!(transfer.to.0, Place::Host(_)) {
+            return Visibility::Host;
+        }
+        let is_shared = self.memory.containing(transfer.to.1.address).is_some_and(|(_, a)| match &a.kind {
+            Kind::Device { export, .. } => export.is_some(),
+            Kind::Pool { shared, .. } => *shared != Shared::No,
+            Kind::Import { .. } | Kind::Mapped(_) => true,
+            Kind::Host { .. } | Kind::Registered { .. } | Kind::Managed(_) => false,
+        });
+        if is_shared { Visibility::Others } else { Visibility::Nobody }
+    }
+
+    /// Returns the mappings that a transfer uses: their addresses and numbers.
     fn mapped_in(&self, transfer: &Transfer) -> Vec<(u64, u64)> {
         let sides = transfer.source().into_iter().chain([(&transfer.to.0, &transfer.to.1)]);
-        let sides = sides.filter(|(_, side)| !matches!(side.role, Role::Array(_)));
+        let sides = sides.filter(|(_, side)| side.has_address());
         let ranges = sides.filter_map(|(_, side)| Some((side.address, transfer.shape.extent(side)?)));
         let all = ranges.flat_map(|(address, length)| self.memory.touching(address, length));
         let mapped = all.filter(|(_, allocation)| matches!(allocation.kind, Kind::Mapped(_)));
         mapped.map(|(base, allocation)| (base, allocation.id)).collect()
     }
 
-    /// Where bytes lie that the current context is to reach.
+    /// Looks up memory as the current context reaches it.
     pub(crate) fn place_of(&self, address: u64, length: u64) -> Answer<Place> {
         self.place(&Side::flat(address, Role::Device), &Shape::flat(length), &DESTINATION)
     }
 
-    fn place(&self, side: &Side, shape: &Shape, words: &Words) -> Answer<Place> {
+    fn place(&self, side: &Side, shape: &Shape, words: &Messages) -> Answer<Place> {
         if let Role::Array(handle) = side.role {
             let Stored { backing, offset } = &self.arrays.get(handle)?.stored;
             return Ok(Place::File(backing.clone(), offset + side.address));
         }
         let extent = shape.extent(side).ok_or(Code::INVALID_VALUE)?;
         let Some((base, allocation)) = self.memory.containing(side.address) else {
-            if side.address == 0 {
-                return refuse(Code::INVALID_VALUE, "Null address specified");
-            }
+            invalid_if(side.address == 0, "Null address specified")?;
             if side.role == Role::Device {
-                return refuse(Code::INVALID_VALUE, words.unknown);
+                return invalid(words.unknown);
             }
-            if side.address.checked_add(extent).is_none() {
-                return fail(Code::INVALID_VALUE);
-            }
+            fail_if(side.address.checked_add(extent).is_none(), Code::INVALID_VALUE)?;
             return Ok(Place::Host(side.address));
         };
         let context = || if side.context == 0 { self.current() } else { Ok(side.context) };
@@ -190,13 +208,13 @@ impl Driver {
         }
         let within = side.address - base;
         if extent > allocation.size - within {
-            // Registered memory is the program's own, and may go on beyond what is registered.
+            // Registered memory is the program's own, and may continue beyond the registered part.
             if allocation.is_host() && side.role == Role::Any {
                 return Ok(Place::Host(side.address));
             }
             let in_pool = matches!(allocation.kind, Kind::Pool { .. });
             let text = if in_pool { words.too_long_in_pool } else { words.too_long };
-            return refuse(Code::INVALID_VALUE, text);
+            return invalid(text);
         }
         if let Kind::Pool { pool, .. } = allocation.kind {
             let context = self.context(context()?)?;
@@ -210,11 +228,11 @@ impl Driver {
         })
     }
 
-    /// Looks a copy up.
+    /// Looks up a copy.
     pub(crate) fn copy(&self, to: Side, from: Side, shape: Shape) -> Answer<Transfer> {
         if shape.is_empty() {
             let from = Source::Memory(Place::Host(0), from);
-            return Ok(Transfer { to: (Place::Host(0), to), from, shape, wires: (None, None) });
+            return Ok(Transfer { to: (Place::Host(0), to), from, shape, damage: (None, None) });
         }
         let to_place = self.place(&to, &shape, &DESTINATION)?;
         let from_place = self.place(&from, &shape, &SOURCE)?;
@@ -228,26 +246,26 @@ impl Driver {
         };
         // The device of the current context moves the bytes.
         let device = self.current_device().ok();
-        let wire = |side: &Side| match side.role {
+        let damaged = |side: &Side| match side.role {
             Role::Array(_) => None,
-            _ => self.wire(device?, side.address, Carrier::Copies),
+            _ => self.damaged(device?, side.address, Carrier::Copies),
         };
-        let wires = (wire(&to), wire(&from));
-        Ok(Transfer { to: (to_place, to), from: Source::Memory(from_place, from), shape, wires })
+        let damage = (damaged(&to), damaged(&from));
+        Ok(Transfer { to: (to_place, to), from: Source::Memory(from_place, from), shape, damage })
     }
 
-    /// Writes what memory holds at first. The driver's lock is held: it is little, and nobody else has it yet.
+    /// Writes the initial content of memory. It is short, and no other thread has the memory yet, so the driver's lock is held.
     pub(crate) fn initialize(&self, address: u64, bytes: &[u8]) -> Answer {
         match self.memory.containing(address) {
             Some((_, Allocation { stored: Some(Stored { backing, offset }), size, .. })) => {
                 backing.punch(*offset, *size);
-                backing.write(*offset, bytes.as_ptr() as u64, bytes.len() as u64)
+                backing.put(*offset, bytes)
             }
             _ => fail(Code::INVALID_VALUE),
         }
     }
 
-    /// Looks a memset up: elements of 1, 2 or 4 bytes, of which a row has `width`.
+    /// Looks up a memset of elements of 1, 2, or 4 bytes, with `width` elements in a row.
     pub(crate) fn fill(
         &self,
         address: u64,
@@ -261,15 +279,10 @@ impl Driver {
         let shape = Shape { width, height, depth: 1 };
         let side = Side { address, role: Role::Device, pitch, slice: 0, context: 0 };
         if !address.is_multiple_of(element) {
-            let text = format!("Device pointer must be {element}-byte aligned to match elementSize");
-            return refuse(Code::INVALID_VALUE, text);
+            return invalid(format!("Device pointer must be {element}-byte aligned to match elementSize"));
         }
-        if height > 1 && pitch < width {
-            return refuse(Code::INVALID_VALUE, "Pitch must be greater than width (in bytes) of fill");
-        }
-        if height > 1 && !pitch.is_multiple_of(element) {
-            return fail(Code::INVALID_VALUE);
-        }
+        invalid_if(height > 1 && pitch < width, "Pitch must be greater than width (in bytes) of fill")?;
+        fail_if(height > 1 && !pitch.is_multiple_of(element), Code::INVALID_VALUE)?;
         let place = if shape.is_empty() { Place::Host(0) } else { self.place(&side, &shape, &FILLED)? };
         let pattern = match element {
             1 => u32::from(value as u8) * 0x0101_0101,
@@ -280,7 +293,7 @@ impl Driver {
             to: (place, side),
             from: Source::Pattern(pattern.to_le_bytes()),
             shape,
-            wires: (None, None),
+            damage: (None, None),
         })
     }
 }
@@ -375,7 +388,7 @@ mod tests {
         assert_eq!(driver.fill(a, 2, 4, 0, 1, 2).unwrap_err().code, Code::INVALID_VALUE);
         assert_eq!(driver.fill(a, 0, 1, 0, 65, 1).unwrap_err().code, Code::INVALID_VALUE);
     }
-    /// Copies each of some bytes from a device to another one: what the other one has after each.
+    /// Copies bytes, one by one, from a device to another one. Returns the other device's byte after each copy.
     fn arrived(link: &str, bytes: &[u8]) -> Vec<u8> {
         let text = format!("count = 2\n[[link]]\nfrom = 0\nto = 1\n{link}\n");
         let machine = Topology::parse_file("x", text.as_bytes()).unwrap();
@@ -402,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_never_comes_and_what_is_stale_comes_one_write_late() {
+    fn lost_data_never_arrives_and_stale_data_arrives_one_write_late() {
         assert_eq!(arrived("data = 'good'", &[1, 2, 3]), [1, 2, 3]);
         assert_eq!(arrived("data = 'lost'", &[1, 2, 3]), [0, 0, 0]);
         assert_eq!(arrived("data = 'stale'", &[1, 2, 3]), [0, 1, 2]);
@@ -411,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_never_end_is_known_before() {
+    fn a_transfer_that_never_ends_is_known_before() {
         let text = b"count = 2\n[[link]]\nfrom = 0\nto = 1\ndata = 'stall'\n";
         let mut driver = Driver::new(Topology::parse_file("x", text).unwrap(), vec![0, 1]);
         driver.create_context(1, 0).unwrap();

@@ -1,8 +1,9 @@
-//! Making, recording and asking for events.
+//! Creates, records, and queries events.
 
-use super::answer::{Answer, fail, refuse};
+use super::answer::{Answer, fail, fail_if, refuse_if};
 use super::backing::Backing;
-use super::driver::{Driver, Event, INTERPROCESS, Remote, Seen, Task, Work, check_null};
+use super::driver::{Driver, Event, INTERPROCESS, Remote, Visibility, Work, check_null, keys_of};
+use super::late::locked;
 use super::records::{Page, Status};
 use super::space::HandleOf;
 use cupeer_spec::results::Result as Code;
@@ -16,7 +17,7 @@ const KNOWN: u32 = 7;
 /// The most events for other processes that a process has, as recorded.
 const MOST_INTERPROCESS: usize = 4096;
 
-/// For what somebody has to wait who waits for an event.
+/// The work that completes an event.
 enum Awaited {
     Nothing,
     Own(u64),
@@ -27,18 +28,20 @@ impl Driver {
     /// `cuEventCreate`: one for other processes cannot measure time.
     pub(crate) fn create_event(&mut self, flags: u32) -> Answer<u64> {
         let context = self.current()?;
-        if flags & !KNOWN != 0 || flags & (INTERPROCESS | DISABLE_TIMING) == INTERPROCESS {
-            return fail(Code::INVALID_VALUE);
-        }
+        fail_if(
+            flags & !KNOWN != 0 || flags & (INTERPROCESS | DISABLE_TIMING) == INTERPROCESS,
+            Code::INVALID_VALUE,
+        )?;
         // As recorded, exported or not.
         let is_own = |event: &&Event| event.is_interprocess() && !event.imported;
-        if flags & INTERPROCESS != 0 && self.events.0.values().filter(is_own).count() >= MOST_INTERPROCESS {
-            return fail(Code::OUT_OF_MEMORY);
-        }
+        fail_if(
+            flags & INTERPROCESS != 0 && self.events.0.values().filter(is_own).count() >= MOST_INTERPROCESS,
+            Code::OUT_OF_MEMORY,
+        )?;
         self.add_event(Event { context, flags, recorded: None, after: 0, imported: false, export: None })
     }
 
-    /// The event that `cuIpcOpenEventHandle` gives out: a new one each time.
+    /// Creates the event of `cuIpcOpenEventHandle`: a new one each time.
     pub(crate) fn create_imported_event(&mut self, context: u64) -> Answer<u64> {
         let flags = INTERPROCESS | DISABLE_TIMING;
         self.add_event(Event { context, flags, recorded: None, after: 0, imported: true, export: None })
@@ -65,9 +68,7 @@ impl Driver {
 
     /// Ends the events of a context.
     pub(crate) fn remove_events_of(&mut self, context: u64) {
-        let of = |(_, event): &(&u64, &Event)| event.context == context;
-        let handles: Vec<u64> = self.events.0.iter().filter(of).map(|(handle, _)| *handle).collect();
-        for handle in handles {
+        for handle in keys_of(&self.events.0, |event| event.context == context) {
             let _ = self.destroy_event(handle);
         }
     }
@@ -76,10 +77,11 @@ impl Driver {
     pub(crate) fn record_event(&mut self, handle: u64, stream: u64) -> Answer {
         let stream = self.stream(stream)?;
         let event = self.events.get(handle)?;
-        if event.context != stream.context {
-            let text = "CU_EVENT_RECORD_EXTERNAL flag is not set and event did not come from expected device context";
-            return refuse(Code::INVALID_HANDLE, text);
-        }
+        refuse_if(
+            event.context != stream.context,
+            Code::INVALID_HANDLE,
+            "CU_EVENT_RECORD_EXTERNAL flag is not set and event did not come from expected device context",
+        )?;
         if self.graphs.record(handle, &stream) {
             return Ok(());
         }
@@ -102,7 +104,7 @@ impl Driver {
         Ok(())
     }
 
-    /// The record for which whoever waits for an event now has to wait.
+    /// Returns the work that completes an event.
     fn awaited(&mut self, handle: u64) -> Answer<Awaited> {
         self.events.get(handle)?;
         self.graphs.check_event(handle)?;
@@ -115,19 +117,19 @@ impl Driver {
         })
     }
 
-    /// The tasks that have to be done before an event is.
+    /// Returns the tasks that complete an event.
     pub(crate) fn event_pending(&mut self, handle: u64) -> Answer<Vec<u64>> {
         Ok(match self.awaited(handle)? {
             Awaited::Nothing => Vec::new(),
             Awaited::Own(number) => vec![number],
             Awaited::Others(remote) if self.is_late() => {
-                let nothing = Work::Ours(Box::new(|_| ()));
-                vec![self.put_after(None, Vec::new(), Some(remote), Seen::Nobody, nothing)]
+                let nothing = locked(|_| ());
+                vec![self.put_after(None, Vec::new(), Some(remote), Visibility::Nobody, nothing)]
             }
             Awaited::Others((page, sequence)) => {
                 self.check_thread()?;
                 let is_done = move || page.status(sequence) == Status::Done;
-                vec![self.queue.push(Vec::new(), Task::Until(Box::new(is_done)))]
+                vec![self.queue.push(Vec::new(), Work::Until(Box::new(is_done)))]
             }
         })
     }
@@ -151,12 +153,8 @@ impl Driver {
         let (start, end) = (self.events.get(start)?, self.events.get(end)?);
         let timed = |event: &Event| event.recorded.filter(|_| event.flags & DISABLE_TIMING == 0);
         let (Some(from), Some(to)) = (timed(start), timed(end)) else { return fail(Code::INVALID_HANDLE) };
-        if start.context != end.context {
-            return fail(Code::INVALID_HANDLE);
-        }
-        if [start, end].iter().any(|event| self.queue.is_pending(event.after)) {
-            return fail(Code::NOT_READY);
-        }
+        fail_if(start.context != end.context, Code::INVALID_HANDLE)?;
+        fail_if([start, end].iter().any(|event| self.queue.is_pending(event.after)), Code::NOT_READY)?;
         let seconds = match to.checked_duration_since(from) {
             Some(duration) => duration.as_secs_f64(),
             None => -from.duration_since(to).as_secs_f64(),
@@ -164,7 +162,7 @@ impl Driver {
         Ok((seconds * 1e3) as f32)
     }
 
-    /// Has the processes of an event see its records.
+    /// Shares the records of an event with other processes.
     pub(crate) fn share_records(&mut self, handle: u64, of: Option<(Backing, u64)>, is_new: bool) {
         let (records, Some((file, at))) = (&mut self.queue.records, of) else { return };
         let file = records.file(file);
@@ -179,7 +177,7 @@ impl Driver {
         }
     }
 
-    /// Has other processes see that an event is recorded, and by which task of this one, where it is not done yet.
+    /// Records an event for other processes, with the task of this process that completes it.
     fn issue_record(&mut self, handle: u64, number: Option<u64>) {
         let records = &mut self.queue.records;
         let Some(page) = records.pages.get(&handle).cloned() else { return };
@@ -190,7 +188,7 @@ impl Driver {
         }
     }
 
-    /// The same for the last record of an event that several processes have, whosever it is; `None` for any other event.
+    /// Returns the work that completes the last record of a shared event, of any process; `None` for other events.
     fn last_record(&self, handle: u64) -> Option<Awaited> {
         let records = &self.queue.records;
         let page = records.pages.get(&handle)?;

@@ -1,6 +1,6 @@
-//! Making graphs of nodes.
+//! Builds, instantiates, and destroys graphs.
 
-use super::answer::{Answer, fail};
+use super::answer::{Answer, fail_if};
 use super::driver::{Driver, Node};
 use super::space::HandleOf;
 use cupeer_spec::results::Result as Code;
@@ -11,7 +11,7 @@ const FLAGS: u64 = 0xf;
 const FREED_OR_ON_DEVICE: u64 = 5;
 
 impl Driver {
-    /// A graph that does this.
+    /// Creates a graph of nodes.
     pub(crate) fn add_graph(&mut self, nodes: Vec<Node>) -> Answer<u64> {
         let handle = self.space.handle(HandleOf::Graph)?;
         self.graphs.graphs.insert(handle, Vec::new());
@@ -21,7 +21,7 @@ impl Driver {
         Ok(handle)
     }
 
-    /// A node more in a graph, behind the others.
+    /// Adds a node at the end of a graph.
     pub(crate) fn add_node(&mut self, graph: u64, node: Node) -> Answer<u64> {
         self.graphs.nodes_of(graph)?;
         let handle = self.space.handle(HandleOf::Other)?;
@@ -43,7 +43,7 @@ impl Driver {
         self.add_graph(nodes)
     }
 
-    /// `cuGraphAddMemAllocNode`: an address at which nothing is yet.
+    /// `cuGraphAddMemAllocNode`: reserves an address without memory.
     pub(crate) fn graph_allocation(&mut self, size: u64) -> Answer<Node> {
         let pool = self.memory.pools.current(self.current_device()?);
         let address = self.allocate_from_pool(pool, size)?;
@@ -51,12 +51,13 @@ impl Driver {
         Ok(Node::Allocation(address, size))
     }
 
-    /// `cuGraphInstantiate`: a graph of its own, which later changes do not reach.
+    /// `cuGraphInstantiate`: copies the graph, so later changes of the graph have no effect.
     pub(crate) fn instantiate(&mut self, graph: u64, flags: u64) -> Answer<u64> {
-        // What a device launches is not freed by the launch.
-        if flags & !FLAGS != 0 || flags & FREED_OR_ON_DEVICE == FREED_OR_ON_DEVICE {
-            return fail(Code::INVALID_VALUE);
-        }
+        // A launch by the device cannot free memory.
+        fail_if(
+            flags & !FLAGS != 0 || flags & FREED_OR_ON_DEVICE == FREED_OR_ON_DEVICE,
+            Code::INVALID_VALUE,
+        )?;
         let nodes = self.graphs.all_of(graph)?;
         let handle = self.space.handle(HandleOf::Executable)?;
         self.graphs.executables.insert(handle, nodes);
@@ -82,6 +83,7 @@ impl Driver {
 mod tests {
     use super::super::driver::Kernel;
     use super::*;
+    use crate::engine::answer::fail;
     use cupeer_topology::Topology;
 
     #[test]

@@ -1,13 +1,13 @@
 //! The 64 bytes of an IPC handle.
 //!
-//! Where a byte stands, and which code a wrong one brings, follows what was recorded of a real driver: bytes
+//! The places of the bytes, and the codes that wrong ones cause, are as recorded of a real driver: bytes
 //! 8 to 11 hold the exporter's pid for people to read, bytes 48 to 51 are what finds the exporter (wrong:
 //! INVALID_HANDLE), 24 to 27, 32 to 36 and 52 to 55 are checked (wrong: INVALID_VALUE), the others are not. Bytes 32 and
 //! 33 of a handle of memory are the GPU's number on its bus and the bus.
 
 use cupeer_topology::PciAddress;
 
-/// What a handle stands for.
+/// Kind of object that a handle stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// An allocation.
@@ -16,7 +16,7 @@ pub(crate) enum Kind {
     Event = 9,
 }
 
-/// What a handle says.
+/// Content of a handle.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Locator {
     /// The exporting process.
@@ -25,7 +25,7 @@ pub(crate) struct Locator {
     pub channel: u16,
     /// The slot in the channel.
     pub slot: u16,
-    /// What the slot has to hold: the number of the process, and that of the export.
+    /// Token that the slot must contain: the number of the process, and that of the export.
     pub token: u32,
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn write(kind: Kind, locator: Locator, size: u64, gpu: Option<PciAddr
     bytes
 }
 
-/// Reads a handle; `None` where its bytes are none of this kind.
+/// Reads a handle. Returns `None` for bytes that are not a handle of this kind.
 pub(crate) fn read(kind: Kind, bytes: &[u8; 64]) -> Option<Locator> {
     let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     let half = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);

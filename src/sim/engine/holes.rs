@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 pub(crate) struct Holes(BTreeMap<u64, u64>);
 
 impl Holes {
-    /// A range that is free altogether.
+    /// Returns a range that is free.
     pub(crate) fn of(start: u64, length: u64) -> Self {
         let mut holes = Holes::default();
         holes.give(start, length);
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_taken_does_not_overlap_and_comes_back() {
+    fn taken_parts_do_not_overlap_and_come_back() {
         let mut holes = Holes::of(0, 1 << 20);
         let mut taken = Vec::new();
         for i in 0..200u64 {

@@ -1,7 +1,7 @@
-//! What a program loads as a module: PTX text, a cubin (ELF), or a fat binary, as far as names and data go.
+//! Images of modules: PTX text, a cubin (ELF), or a fat binary. Only names and data are read.
 //!
-//! The bytes come from the program, and are trusted no further than their length. A fat binary is not opened: it
-//! may be compressed, so every name is taken to be in it.
+//! The bytes come from the program, and only their length is trusted. A fat binary is not read: it may be compressed, so
+//! every name counts as present.
 
 use super::answer::{Answer, fail};
 use cupeer_spec::p2p::{Kernel, PTX};
@@ -11,7 +11,7 @@ use cupeer_spec::results::Result as Code;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Global {
     pub name: String,
-    /// What it holds at first; what is missing is zero.
+    /// Initial content; missing bytes are zero.
     pub bytes: Vec<u8>,
     pub size: u64,
 }
@@ -31,7 +31,7 @@ pub(crate) enum Image {
     Opaque,
 }
 
-/// How large a variable is taken to be in an image that cannot be read.
+/// Assumed size of a variable in an image that cannot be read.
 const OPAQUE_SIZE: u64 = 64 << 10;
 const ELF: &[u8] = b"\x7fELF";
 const FAT: u32 = 0xba55_ed50;
@@ -76,7 +76,7 @@ impl Image {
         }
     }
 
-    /// Whether there is a function of that name.
+    /// Returns true if there is a function of that name.
     pub(crate) fn has_function(&self, name: &str) -> bool {
         let is_own = || Kernel::ALL.iter().any(|kernel| kernel.name() == name);
         matches!(self, Image::Opaque)
@@ -94,7 +94,7 @@ impl Image {
     }
 }
 
-/// How many bytes of an image say how long it is, by its first ones: none of a text's.
+/// Returns the number of bytes that tell the length of an image, by its first bytes: 0 for a text.
 pub(crate) fn head(magic: [u8; 4]) -> usize {
     match magic {
         _ if magic == ELF => 64,
@@ -103,7 +103,7 @@ pub(crate) fn head(magic: [u8; 4]) -> usize {
     }
 }
 
-/// How long an image is that begins so: `None` where it is a text, which ends in NUL.
+/// Returns the length of an image from its first bytes; `None` for a text, which ends in NUL.
 pub(crate) fn length(head: &[u8; 64]) -> Option<u64> {
     let at = |offset, width| number(head, offset, width).unwrap_or(0);
     if head.starts_with(ELF) {
@@ -162,7 +162,7 @@ fn read_elf(bytes: &[u8]) -> Option<Image> {
     Some(Image::Known { functions, globals, parameters: Vec::new() })
 }
 
-/// Reads PTX: entries, and the variables outside of functions. `None` for a text that is none.
+/// Reads PTX: entries, and variables outside of functions. Returns `None` for a text that is not PTX.
 fn read_ptx(text: &str) -> Option<Image> {
     let text = without_comments(text.trim_end_matches('\0'));
     let words = words(&text);
@@ -223,7 +223,7 @@ fn read_variable(words: &[&str]) -> Option<Global> {
     Some(Global { name: name.into(), bytes, size })
 }
 
-/// How many bytes an element of a type has.
+/// Returns the number of bytes of an element of a type.
 fn width(kind: &str) -> Option<usize> {
     let bits: usize = kind.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().ok()?;
     matches!(bits, 8 | 16 | 32 | 64).then_some(bits / 8)
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_image_is_refused_and_what_is_closed_has_every_name() {
+    fn other_bytes_are_refused_and_a_fat_binary_has_every_name() {
         assert_eq!(Image::read(b"hello").unwrap_err().code, Code::INVALID_PTX);
         assert_eq!(Image::read(b"\xff\xfe").unwrap_err().code, Code::INVALID_IMAGE);
         assert_eq!(Image::read(b"\x7fELF").unwrap_err().code, Code::INVALID_IMAGE);

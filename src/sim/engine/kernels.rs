@@ -1,36 +1,36 @@
-//! The kernels of `cupeer doctor --p2p`, which are recognised by their text and carried out: what each does is said in
-//! `cupeer_spec::p2p`.
+//! The kernels of `cupeer doctor --p2p`, which are recognized by their text and carried out. `cupeer_spec::p2p` describes
+//! each of them.
 //!
-//! Each runs on a thread of its own, as kernels of several streams do, because they await each other. What follows one in
-//! its stream waits for it in the queue.
+//! Each runs on a thread of its own, because kernels of several streams wait for each other. Later work of its stream waits
+//! in the queue.
 
-use super::answer::{Answer, fail};
+use super::answer::{Answer, fail, fail_if};
+use super::damage::{self, DamagedLink};
 use super::driver::{Driver, Stream};
 use super::late::quietly;
 use super::places::Place;
-use super::wires::{self, Wire};
 use cupeer_spec::p2p::{Kernel, RESULTS, SUMS, word};
 use cupeer_spec::results::Result as Code;
 use cupeer_topology::Carrier;
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-/// How many words move at once.
+/// Number of words that move at once.
 const CHUNK: u64 = 1 << 17;
-/// How long a kernel that waits does nothing between two looks.
+/// Pause between two polls of a kernel that waits.
 const PAUSE: Duration = Duration::from_micros(50);
 
 /// Words of memory as a kernel reaches them.
 struct View {
     place: Place,
-    wire: Option<Wire>,
+    damaged: Option<DamagedLink>,
 }
 
 impl View {
     fn read(&self, index: u64, count: u64) -> Answer<Vec<u64>> {
         let mut bytes = vec![0; 8 * count as usize];
         let place = self.place.at(8 * index);
-        wires::read(self.wire, &place, &mut bytes)?;
+        damage::read(self.damaged, &place, &mut bytes)?;
         let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap_or_default());
         Ok(bytes.chunks_exact(8).map(word).collect())
     }
@@ -39,14 +39,14 @@ impl View {
         let mut bytes = Vec::with_capacity(8 * words.len());
         words.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
         let place = self.place.at(8 * index);
-        wires::write(self.wire, &place, &bytes)
+        damage::write(self.damaged, &place, &bytes)
     }
 
     fn get(&self) -> Answer<u64> {
         self.read(0, 1).map(|words| words[0])
     }
 
-    /// Waits until a word is what it should be; `false` where it has not become that in time.
+    /// Waits until a word meets a condition. Returns false if it does not in time.
     fn wait(&self, index: u64, end: Instant, is: impl Fn(u64) -> bool) -> Answer<bool> {
         while !is(self.read(index, 1)?[0]) {
             if Instant::now() >= end {
@@ -180,18 +180,14 @@ fn chunks(count: u64, mut step: impl FnMut(u64, u64) -> Answer) -> Answer {
 }
 
 impl Driver {
-    /// Words as a kernel of the current context reaches them.
+    /// Looks up words as a kernel of the current context reaches them.
     fn view(&self, address: u64, words: u64) -> Answer<View> {
         let bytes = words.checked_mul(8).ok_or(Code::ILLEGAL_ADDRESS)?;
-        let Some((_, allocation)) = self.memory.containing(address) else {
-            return fail(Code::ILLEGAL_ADDRESS);
-        };
-        if !self.reaches(allocation) {
-            return fail(Code::ILLEGAL_ADDRESS);
-        }
+        let (_, allocation) = self.memory.containing(address).ok_or(Code::ILLEGAL_ADDRESS)?;
+        fail_if(!self.reaches(allocation), Code::ILLEGAL_ADDRESS)?;
         let place = self.place_of(address, bytes).or(fail(Code::ILLEGAL_ADDRESS))?;
-        let wire = self.wire(self.current_device()?, address, Carrier::Kernels);
-        Ok(View { place, wire })
+        let damaged = self.damaged(self.current_device()?, address, Carrier::Kernels);
+        Ok(View { place, damaged })
     }
 
     /// Launches a kernel of ours in a stream.
@@ -239,7 +235,7 @@ impl Driver {
             })
         });
         thread.or(fail(Code::OPERATING_SYSTEM))?;
-        // Either it is done or its thread has ended.
+        // The channel is closed once the thread ended.
         self.hold(stream, move || wait.try_recv() != Err(mpsc::TryRecvError::Empty))
     }
 }

@@ -1,49 +1,54 @@
-//! Late devices: asynchronous work is done only when something wants it, as late as the rules allow.
+//! Late devices: asynchronous work is done only when something needs it, as late as the rules allow.
 //!
-//! Whoever waits does the work himself, under the driver's lock; functions of the program are called by the thread of the
-//! queue, and what may wait for other work has a thread of its own. One more thread minds what moves on by itself: records of
-//! events for which other processes wait, and in time what somebody may see without asking the driver.
+//! A thread that waits for work does the work itself, under the driver's lock. The thread of the queue calls functions of the
+//! program, and work that may wait for other work has a thread of its own. One more thread watches for work that is due
+//! without a call: records of events for which other processes wait, and old work whose results are visible without a call.
 
-use super::driver::{DONE, Driver, MIND, Piece, Queue, Remote, Seen, Stream, Tail, Task, Use, Work, lane};
+use super::driver::{
+    Driver, LATE_CHANGED, Piece, Queue, Remote, Stream, TASK_DONE, Tail, Use, Visibility, Work, lane,
+};
 use super::process;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::PoisonError;
 use std::time::Duration;
 
-/// Between two looks.
+/// Pause between two polls.
 pub(crate) const TICK: Duration = Duration::from_millis(1);
-/// How many times somebody looks who waits, before what he waits for is suspected to wait for other streams.
+/// Number of polls before a waiting thread assumes that its work waits for other streams.
 const PATIENCE: u64 = 100;
+
+/// Wraps work that needs the driver: the tables of a driver cannot name its type.
+pub(crate) fn locked(work: impl FnOnce(&mut Driver) + Send + 'static) -> Work {
+    Work::Locked(Box::new(|driver: &mut dyn Any| {
+        if let Some(driver) = driver.downcast_mut() {
+            work(driver);
+        }
+    }))
+}
 
 impl Driver {
     pub(crate) fn is_late(&self) -> bool {
         self.queue.late.is_some()
     }
 
-    /// Adds work to a stream; `seen` says who may see it done without asking the driver.
+    /// Adds work to a late stream that runs under the driver's lock.
     pub(crate) fn put(
         &mut self,
         stream: &Stream,
-        seen: Seen,
+        seen: Visibility,
         work: impl FnOnce(&mut Driver) + Send + 'static,
     ) {
-        let after = self.pending(stream);
-        let work = move |driver: &mut dyn Any| {
-            if let Some(driver) = driver.downcast_mut::<Driver>() {
-                work(driver);
-            }
-        };
-        self.put_after(Some(stream), after, None, seen, Work::Ours(Box::new(work)));
+        self.put_after(Some(stream), self.pending(stream), None, seen, locked(work));
     }
 
-    /// Adds work that follows other work, of this process and of another one: its number.
+    /// Adds work that follows other work, of this process or of another one. Returns its number.
     pub(crate) fn put_after(
         &mut self,
         stream: Option<&Stream>,
         after: Vec<u64>,
         remote: Option<Remote>,
-        seen: Seen,
+        seen: Visibility,
         work: Work,
     ) -> u64 {
         let number = self.queue.upcoming();
@@ -61,18 +66,18 @@ impl Driver {
         number
     }
 
-    /// Does what is wanted, as far as it can be done, and has the rest looked after.
+    /// Does all work that is needed and ready, and lets the other thread watch the rest.
     pub(crate) fn advance(&mut self) {
         while let Some((number, work)) = self.queue.late.as_mut().and_then(|late| late.next()) {
             match work {
-                Work::Ours(work) => {
-                    // A panic of ours costs only this work.
+                Work::Locked(work) => {
+                    // A panic of the driver costs only this work.
                     let _ = catch_unwind(AssertUnwindSafe(|| work(self)));
                     self.remove_piece(number, false);
                 }
-                Work::Call(call) => self.queue.hand_over(number, Vec::new(), Task::Call(call)),
+                call @ Work::Call(_) => self.queue.hand_over(number, Vec::new(), call),
                 Work::Until(_) => self.remove_piece(number, false),
-                Work::Alone(work) => {
+                Work::Unlocked(work) => {
                     let run = move || {
                         let _ = catch_unwind(AssertUnwindSafe(work));
                         process::lock().finish(number, true);
@@ -84,12 +89,14 @@ impl Driver {
             }
         }
         if let Some(late) = self.queue.late.as_mut().filter(|late| !late.is_empty()) {
-            late.has_minder = late.has_minder || quietly(|| std::thread::Builder::new().spawn(mind)).is_ok();
-            MIND.notify_one();
+            late.has_minder =
+                late.has_minder || quietly(|| std::thread::Builder::new().spawn(watch_late_work)).is_ok();
+            LATE_CHANGED.notify_one();
         }
     }
 
-    /// Says what work uses that was just put. It is done at once if it overtakes work that uses the same: so the order shows.
+    /// Sets the memory that new work uses. If the work can overtake other work with the same memory, it is done immediately, so
+    /// that the missing order has an effect.
     pub(crate) fn put_uses(&mut self, number: u64, uses: Vec<Use>) {
         if let Some(late) = &mut self.queue.late
             && late.overtakes(number, uses)
@@ -106,16 +113,16 @@ impl Driver {
         if late.is_empty() {
             self.queue.tails.clear();
         }
-        DONE.notify_all();
+        TASK_DONE.notify_all();
     }
 
-    /// What a thread has done is done.
+    /// Ends work that a thread did.
     pub(crate) fn finish(&mut self, number: u64, was_alone: bool) {
         self.remove_piece(number, was_alone);
         self.advance();
     }
 
-    /// Has these tasks be done, as somebody who waits has it for so many rounds.
+    /// Requests tasks for a thread that has polled for this many rounds.
     pub(crate) fn force(&mut self, numbers: &[u64], round: u64) {
         if let Some(late) = &mut self.queue.late {
             numbers.iter().for_each(|number| late.want(*number));
@@ -126,7 +133,7 @@ impl Driver {
         }
     }
 
-    /// Has all work be done, for somebody who lacks what it holds; whether there was any.
+    /// Does all work, to free the resources that it holds. Returns true if there was any.
     pub(crate) fn force_all(&mut self) -> bool {
         let had_any = self.queue.late.as_mut().is_some_and(|late| late.want_all());
         self.advance();
@@ -134,8 +141,8 @@ impl Driver {
     }
 }
 
-/// Looks after what moves on by itself.
-fn mind() {
+/// Watches for work that is due without a call.
+fn watch_late_work() {
     let mut driver = process::lock();
     while let Queue { late: Some(late), records, .. } = &mut driver.queue {
         let has_cares = late.tick(records.wanted());
@@ -145,12 +152,12 @@ fn mind() {
             std::thread::sleep(TICK);
             driver = process::lock();
         } else {
-            driver = MIND.wait(driver).unwrap_or_else(PoisonError::into_inner);
+            driver = LATE_CHANGED.wait(driver).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
 
-/// Starts a thread to which no signal is delivered: signals are for threads that know of them.
+/// Starts a thread with all signals blocked: the program's threads handle signals.
 pub(crate) fn quietly<T>(start: impl FnOnce() -> T) -> T {
     // SAFETY: all-zero are values of these plain sets, which the calls fill before they are read.
     unsafe {
@@ -165,7 +172,7 @@ pub(crate) fn quietly<T>(start: impl FnOnce() -> T) -> T {
 
 #[cfg(test)]
 mod tests {
-    use super::super::copies::Form;
+    use super::super::copies::CopyMode;
     use super::super::driver::{LEGACY, NON_BLOCKING};
     use super::super::transfers::{Role, Shape, Side};
     use super::*;
@@ -187,7 +194,7 @@ mod tests {
 
     fn put(driver: &mut Driver, stream: &Stream, noted: &Arc<Mutex<String>>, letter: char) {
         let noted = Arc::clone(noted);
-        driver.put(stream, Seen::Nobody, move |_| noted.lock().unwrap().push(letter));
+        driver.put(stream, Visibility::Nobody, move |_| noted.lock().unwrap().push(letter));
     }
 
     /// In which order four pieces of two streams are done.
@@ -232,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nothing_orders_is_done_in_the_other_order() {
+    fn unordered_work_is_done_in_the_other_order() {
         let (mut driver, noted) = late(1);
         let streams = [(); 3].map(|()| stream(&mut driver, NON_BLOCKING));
         let mut use_in = |at: usize, letter, is_write| {
@@ -260,7 +267,7 @@ mod tests {
         let [from, to] = [(); 2].map(|()| driver.allocate_from_pool(0, 512).unwrap());
         let sides = [to, from].map(|at| Side::flat(at, Role::Device));
         let copy = driver.copy(sides[0], sides[1], Shape::flat(512)).unwrap();
-        driver.put_transfer(&one, copy, Form::InStream).unwrap();
+        driver.put_transfer(&one, copy, CopyMode::InStream).unwrap();
         driver.free_in_order(from, &two).unwrap();
         let pending = driver.pending(&one);
         driver.force(&pending, 0);

@@ -1,12 +1,12 @@
-//! What the host has: memory of a simulated device, and managed and pinned memory, is the host's in the end, and
-//! a simulated machine may have more of it than there is.
+//! Limits of the host: memory of simulated devices, and managed and pinned memory, is memory of the host. A simulated machine
+//! may have more memory than the host.
 
 use super::answer::{Answer, fail};
 use cupeer_spec::results::Result as Code;
 
-/// Sizes below this one are not worth a question.
+/// Smaller sizes are not checked.
 pub(crate) const LARGE: u64 = 64 << 20;
-/// How much is left to others.
+/// Memory that is left to other processes.
 const LEFT: u64 = 256 << 20;
 
 /// The bytes that the host has, and those that are free.
@@ -42,7 +42,7 @@ fn read(text: &str) -> Option<Host> {
     Some(Host { total: field("MemTotal")?, available: field("MemAvailable")? })
 }
 
-/// Refuses what the host could not hold, where `reserved` bytes are promised already.
+/// Fails if the host cannot hold more memory beside `reserved` bytes.
 pub(crate) fn check_reservation(size: u64, reserved: u64) -> Answer {
     if size < LARGE {
         return Ok(());
@@ -55,12 +55,21 @@ pub(crate) fn check_reservation(size: u64, reserved: u64) -> Answer {
     }
 }
 
-/// Refuses to go on writing where the host has little left.
+/// Fails if the host has little memory left for writes.
 pub(crate) fn check_room() -> Answer {
     match host() {
         Some(host) if host.available < LEFT.min(host.total / 16) => fail(Code::OUT_OF_MEMORY),
         _ => Ok(()),
     }
+}
+
+/// Returns a limit of the process.
+pub(crate) fn of_process(resource: u32) -> u64 {
+    // SAFETY: all-zero is a value of this plain structure.
+    let mut limit: libc::rlimit = unsafe { core::mem::zeroed() };
+    // SAFETY: `limit` is a structure of the kind that the call fills.
+    unsafe { libc::getrlimit(resource as _, &mut limit) };
+    limit.rlim_cur
 }
 
 /// Random bytes. By the number of the call, because glibc has a function for it only since 2.25.
@@ -76,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_host_has_is_read() {
+    fn memory_of_the_host_is_read() {
         let text = "MemTotal:       24000000 kB\nMemFree:   5 kB\nMemAvailable:   12000000 kB\n";
         assert_eq!(read(text), Some(Host { total: 24_576_000_000, available: 12_288_000_000 }));
         assert_eq!(read("MemTotal: x kB\n"), None);

@@ -1,10 +1,8 @@
-//! The driver's log: what it says about failing calls, to callbacks, to CUDA_LOG_FILE, and to whoever asks
-//! later.
+//! The driver's log: lines about failed calls, for callbacks, for CUDA_LOG_FILE, and for later calls that read the log.
 //!
-//! It has a lock of its own, because calls can fail before `cuInit`, and gives it back before it calls
-//! anybody.
+//! It has a lock of its own, because calls can fail before `cuInit`, and releases it before it calls the program.
 
-use super::answer::{Answer, Failure, fail};
+use super::answer::{Answer, Failure};
 use super::forks::is_forked_child;
 use cupeer_spec::results::Result as Code;
 use std::collections::VecDeque;
@@ -15,7 +13,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::FromRawFd;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// How many lines are kept for `dump`.
+/// Number of lines that are kept for later calls.
 const KEPT: usize = 100;
 
 /// A function of the program that wants each line: called with the level, and the text alone.
@@ -28,7 +26,7 @@ struct Log {
     listeners: Vec<(u64, std::sync::Arc<Listener>)>,
     next_listener: u64,
     lines: VecDeque<String>,
-    /// How many lines there ever were: the number of the next one.
+    /// Number of all lines so far, which is the number of the next line.
     written: u32,
 }
 
@@ -39,7 +37,7 @@ fn lock() -> MutexGuard<'static, Log> {
     LOG.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Adds a listener; the number takes it away again.
+/// Adds a listener. Returns its number for [`forget`].
 pub(crate) fn listen(listener: Listener) -> u64 {
     let mut log = lock();
     let number = log.next_listener;
@@ -48,12 +46,10 @@ pub(crate) fn listen(listener: Listener) -> u64 {
     number
 }
 
-/// Takes a listener away.
+/// Removes a listener.
 pub(crate) fn forget(number: u64) -> Answer {
     let mut log = lock();
-    let Some(at) = log.listeners.iter().position(|(known, _)| *known == number) else {
-        return fail(Code::INVALID_VALUE);
-    };
+    let at = log.listeners.iter().position(|(known, _)| *known == number).ok_or(Code::INVALID_VALUE)?;
     log.listeners.remove(at);
     Ok(())
 }
@@ -71,8 +67,8 @@ pub(crate) fn since(from: u32) -> (Vec<String>, u32) {
     (log.lines.iter().skip(skip).cloned().collect(), log.written)
 }
 
-/// Says why a function fails: its own words, and then the result. Nothing is said before `cuInit`.
-pub(crate) fn say(function: &str, failure: &Failure) {
+/// Logs why a function fails: its messages, then the result. It logs nothing before `cuInit`.
+pub(crate) fn report(function: &str, failure: &Failure) {
     if failure.code == Code::NOT_INITIALIZED {
         return;
     }
@@ -83,10 +79,10 @@ pub(crate) fn say(function: &str, failure: &Failure) {
     }
 }
 
-/// Says something, also about a call that succeeds. The driver's lock must not be held.
+/// Logs a message, possibly about a call that succeeds. The driver's lock must not be held.
 pub(crate) fn write(message: &str) {
     let line = format!("{} {message}", prefix());
-    // A child of fork may find the lock taken for ever, by a thread that it does not have.
+    // In a child of fork, a thread that does not exist may hold the lock.
     let Ok(mut log) = LOG.try_lock().or_else(|_| retry()) else { return };
     if log.lines.len() == KEPT {
         log.lines.pop_front();
@@ -113,13 +109,13 @@ fn prefix() -> String {
         libc::clock_gettime(libc::CLOCK_REALTIME, &mut now);
         (now, libc::pthread_self())
     };
-    // UTC. For local time libc takes a lock, and a child that another thread forks meanwhile would find it taken for ever.
+    // UTC: for local time, libc takes a lock, which another thread's child by fork could find locked forever.
     let (second, milli) = (now.tv_sec.rem_euclid(24 * 60 * 60), now.tv_nsec / 1_000_000);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     format!("[{hour:02}:{minute:02}:{second:02}.{milli:03}][{thread}][CUDA][E]")
 }
 
-/// Where lines go, as the environment said when the first function was called.
+/// Returns the file for lines, as the environment had it at the first call.
 pub(crate) fn file() -> Option<&'static OsStr> {
     static FILE: OnceLock<Option<OsString>> = OnceLock::new();
     let read = || std::env::var_os("CUDA_LOG_FILE").filter(|path| !path.is_empty());
@@ -129,8 +125,8 @@ pub(crate) fn file() -> Option<&'static OsStr> {
 fn to_file(line: &str) {
     let Some(path) = file() else { return };
     let text = format!("{line}\n");
-    // What cannot be written is lost: the call fails for its own reason.
-    // Standard streams without the locks of Rust's, which a child of fork may find taken for ever.
+    // Lines that cannot be written are lost: the call fails for its own reason.
+    // Standard streams are written without the locks of Rust's library, which no thread would release in a child of fork.
     let _ = if path == "stdout" {
         standard(libc::STDOUT_FILENO, &text)
     } else if path == "stderr" {
@@ -140,8 +136,8 @@ fn to_file(line: &str) {
     };
 }
 
-/// Says something on standard error.
-pub(crate) fn complain(error: &str) {
+/// Prints an error to standard error.
+pub(crate) fn print_error(error: &str) {
     let _ = standard(libc::STDERR_FILENO, &format!("cupeer: simulated driver: {error}\n"));
 }
 
@@ -151,7 +147,7 @@ fn standard(number: c_int, text: &str) -> std::io::Result<()> {
     file.write_all(text.as_bytes())
 }
 
-/// Writes at the end of a file, which is made where there is none.
+/// Appends to a file, which is created if needed.
 pub(crate) fn append(path: &OsStr, text: &str) -> std::io::Result<()> {
     std::fs::OpenOptions::new().append(true).create(true).open(path)?.write_all(text.as_bytes())
 }

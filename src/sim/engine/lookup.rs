@@ -1,11 +1,10 @@
 //! `cuGetProcAddress`: names and versions to functions.
 
-use super::answer::{Answer, refuse};
+use super::answer::{Answer, invalid};
 use core::ffi::c_void;
 use core::ptr::null_mut;
 use cupeer_spec::abi::{CUdriverProcAddressQueryResult as Status, ProcAddressFlags};
 use cupeer_spec::others::OtherFn;
-use cupeer_spec::results::Result as Code;
 
 /// The version of CUDA that this driver speaks.
 pub(crate) const DRIVER_VERSION: i32 = 13000;
@@ -13,7 +12,7 @@ pub(crate) const DRIVER_VERSION: i32 = 13000;
 /// The flag for the form whose stream 0 is the calling thread's own; the flags below it change nothing.
 const PER_THREAD_STREAM: u64 = 2;
 
-/// Why a look-up found nothing: CU_GET_PROC_ADDRESS_*.
+/// Results of a look-up: CU_GET_PROC_ADDRESS_*.
 pub(crate) const FOUND: Status = Status(0);
 const NO_SUCH_NAME: Status = Status(1);
 const TOO_OLD: Status = Status(2);
@@ -26,11 +25,12 @@ pub(crate) fn find<A: Iterator<Item = (OtherFn, *mut c_void)>>(
     flags: ProcAddressFlags,
 ) -> Answer<(Status, *mut c_void)> {
     if version > DRIVER_VERSION {
-        let text = format!("cudaVersion argument ({version}) exceeds the driver version ({DRIVER_VERSION})");
-        return refuse(Code::INVALID_VALUE, text);
+        return invalid(format!(
+            "cudaVersion argument ({version}) exceeds the driver version ({DRIVER_VERSION})"
+        ));
     }
     if flags.0 > PER_THREAD_STREAM {
-        return refuse(Code::INVALID_VALUE, format!("Invalid flags: {:#x}", flags.0));
+        return invalid(format!("Invalid flags: {:#x}", flags.0));
     }
     let named = || all().filter(|(f, _)| !f.lookup.is_empty() && f.lookup.as_bytes() == name);
     // A name that has per-thread forms at all is found in them alone.

@@ -1,6 +1,6 @@
-//! Taking advice about managed memory, and telling it.
+//! Stores advice about managed memory, and returns it.
 
-use super::answer::{Answer, fail, refuse};
+use super::answer::{Answer, fail, invalid};
 use super::driver::{ALL_HOSTS, Advice, Allocation, DEVICE, Driver, Kind, device_of};
 use cupeer_spec::abi::CUmemLocation;
 use cupeer_spec::results::Result as Code;
@@ -27,12 +27,13 @@ impl Driver {
         }
     }
 
-    /// Refuses what is not managed; `unknown` is what the driver says where it knows no memory, `other` where it is of another kind.
+    /// Refuses memory that is not managed. The driver's message is `unknown` for memory that it does not know, and `other` for
+    /// memory of another kind.
     fn check_managed(&self, address: u64, unknown: &'static str, other: String) -> Answer {
         match self.memory.containing(address) {
             Some((_, Allocation { kind: Kind::Managed(_), .. })) => Ok(()),
-            Some(_) => refuse(Code::INVALID_VALUE, other),
-            None => refuse(Code::INVALID_VALUE, unknown),
+            Some(_) => invalid(other),
+            None => invalid(unknown),
         }
     }
 

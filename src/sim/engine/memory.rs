@@ -1,12 +1,13 @@
-//! Allocating memory of a device and of the host, and freeing it.
+//! Allocates and frees memory of devices and of the host.
 
-use super::answer::{Answer, fail, refuse};
+use super::answer::{Answer, fail, fail_if, invalid_if};
 use super::channel::State;
 use super::driver::{
-    Advice, Allocation, Driver, Ghost, HOST_DEVICE_MAP, Kind, Name, Rights, Seen, Shared, Stream, Use,
-    may_access, padded,
+    Advice, Allocation, Driver, HOST_DEVICE_MAP, Kind, Name, Retained, Rights, Shared, Stream, Use,
+    Visibility, keys_of, may_access, padded,
 };
 use super::limits;
+use super::pages;
 use super::space::Region;
 use super::stack;
 use cupeer_spec::results::Result as Code;
@@ -41,11 +42,11 @@ impl Driver {
         Ok(address)
     }
 
-    /// Allocates memory of a pool. Late devices have it done in the order of a stream: it stands between the work of others there.
+    /// Allocates memory of a pool. On late devices, the allocation is also work in its stream, between other work.
     pub(crate) fn allocate_in_order(&mut self, pool: usize, size: u64, stream: &Stream) -> Answer<u64> {
         let address = self.allocate_from_pool(pool, size)?;
         if self.graphs.of(stream).is_none() {
-            self.put(stream, Seen::Nobody, |_| ());
+            self.put(stream, Visibility::Nobody, |_| ());
         }
         Ok(address)
     }
@@ -53,11 +54,9 @@ impl Driver {
     /// Takes memory of a device and an address for an allocation.
     fn allocate_on(&mut self, device: usize, region: Region, allocation: Allocation) -> Answer<u64> {
         let size = allocation.size;
-        if size == 0 {
-            return refuse(Code::INVALID_VALUE, "Requested 0 byte allocation");
-        }
+        invalid_if(size == 0, "Requested 0 byte allocation")?;
         let stored = self.take_store(device, size);
-        // What is to be freed has room.
+        // Pending frees may release enough memory.
         let has_more = stored.is_err() && self.force_all();
         let (stored, taken) = if has_more { self.take_store(device, size) } else { stored }?;
         let Some(address) = self.space.take(size, region) else {
@@ -68,7 +67,7 @@ impl Driver {
         Ok(address)
     }
 
-    /// `cuMemFree`: not for host memory, and not for what is open of others. No context need be current.
+    /// `cuMemFree`, which refuses host memory and imports. No context need be current.
     pub(crate) fn free(&mut self, address: u64) -> Answer {
         self.check_free(address)?;
         self.remove(address);
@@ -81,7 +80,7 @@ impl Driver {
         if !self.is_late() {
             self.in_order(stream, move |driver| drop(driver.free(address)));
         } else if let Some(allocation) = self.memory.by_address.remove(&address) {
-            // From now on, it is gone for who asks.
+            // From now on, queries find no memory there.
             let (number, to) = (self.queue.upcoming(), address.saturating_add(allocation.size));
             self.in_order(stream, move |driver| driver.release(address, allocation, State::Free));
             self.put_uses(number, vec![Use { from: address, to, is_write: true, file: None }]);
@@ -89,7 +88,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Whether `cuMemFree` could free what is at an address, which may be null.
+    /// Checks that `cuMemFree` can free the memory at an address, which may be null.
     pub(crate) fn check_free(&self, address: u64) -> Answer {
         self.check_failed(stack::current())?;
         if address == 0 {
@@ -109,9 +108,7 @@ impl Driver {
     /// `cuMemAllocHost` and `cuMemHostAlloc`.
     pub(crate) fn allocate_host(&mut self, size: u64, flags: u32) -> Answer<u64> {
         let context = self.current()?;
-        if flags & !7 != 0 {
-            return fail(Code::INVALID_VALUE);
-        }
+        fail_if(flags & !7 != 0, Code::INVALID_VALUE)?;
         if size == 0 {
             return Ok(0);
         }
@@ -121,16 +118,12 @@ impl Driver {
     /// `cuMemAllocManaged`: CU_MEM_ATTACH_GLOBAL or CU_MEM_ATTACH_HOST.
     pub(crate) fn allocate_managed(&mut self, size: u64, flags: u32) -> Answer<u64> {
         let context = self.current()?;
-        if size == 0 {
-            return refuse(Code::INVALID_VALUE, "Parameter bytesize cannot be 0");
-        }
-        if flags == 0 {
-            return refuse(Code::INVALID_VALUE, "Parameter flags cannot be 0");
-        }
-        if !matches!(flags, 1 | 2) {
-            let text = "Parameter flags must be either CU_MEM_ATTACH_GLOBAL or CU_MEM_ATTACH_HOST";
-            return refuse(Code::INVALID_VALUE, text);
-        }
+        invalid_if(size == 0, "Parameter bytesize cannot be 0")?;
+        invalid_if(flags == 0, "Parameter flags cannot be 0")?;
+        invalid_if(
+            !matches!(flags, 1 | 2),
+            "Parameter flags must be either CU_MEM_ATTACH_GLOBAL or CU_MEM_ATTACH_HOST",
+        )?;
         self.allocate_mapped(size, Kind::Managed(Advice::default()), context)
     }
 
@@ -160,24 +153,12 @@ impl Driver {
     /// `cuMemHostRegister`.
     pub(crate) fn register_host(&mut self, address: u64, size: u64, flags: u32) -> Answer {
         let context = self.current()?;
-        if address == 0 {
-            return refuse(Code::INVALID_VALUE, "Value of parameter pBase cannot be NULL");
-        }
-        if size == 0 {
-            return refuse(Code::INVALID_VALUE, "Value of parameter bytes cannot be 0");
-        }
-        if flags & !0xf != 0 {
-            return refuse(Code::INVALID_VALUE, "Invalid flags");
-        }
-        if address.checked_add(size).is_none() {
-            return fail(Code::INVALID_VALUE);
-        }
-        if self.memory.touches(address, size) {
-            return fail(Code::HOST_MEMORY_ALREADY_REGISTERED);
-        }
-        if !is_mapped(address, size) {
-            return refuse(Code::INVALID_VALUE, "Failed to allocate physical memory");
-        }
+        invalid_if(address == 0, "Value of parameter pBase cannot be NULL")?;
+        invalid_if(size == 0, "Value of parameter bytes cannot be 0")?;
+        invalid_if(flags & !0xf != 0, "Invalid flags")?;
+        fail_if(address.checked_add(size).is_none(), Code::INVALID_VALUE)?;
+        fail_if(self.memory.touches(address, size), Code::HOST_MEMORY_ALREADY_REGISTERED)?;
+        invalid_if(!is_mapped(address, size), "Failed to allocate physical memory")?;
         let device = self.context(context)?.device;
         let kind = Kind::Registered { flags: flags | HOST_DEVICE_MAP };
         self.memory.insert(address, Allocation::new(size, kind, context, device));
@@ -220,19 +201,19 @@ impl Driver {
         }
     }
 
-    /// Takes an allocation away, whatever it is.
+    /// Removes an allocation of any kind.
     pub(crate) fn remove(&mut self, base: u64) {
         self.remove_as(base, State::Free);
     }
 
-    /// The same; `state` is what becomes of its export.
+    /// Removes an allocation; its export gets this state.
     fn remove_as(&mut self, base: u64, state: State) {
         if let Some(allocation) = self.memory.by_address.remove(&base) {
             self.release(base, allocation, state);
         }
     }
 
-    /// Takes what is behind an allocation that is taken away.
+    /// Releases the memory and the address of a removed allocation.
     fn release(&mut self, base: u64, allocation: Allocation, state: State) {
         let (size, device) = (allocation.size, allocation.device);
         let taken = padded(size).unwrap_or(size);
@@ -246,18 +227,13 @@ impl Driver {
                 self.space.give(base, size, Region::of_device(low));
                 match export {
                     Some(slot) if self.exports.withdraw(slot, state) => {
-                        self.stores.keep(Ghost {
-                            device,
-                            offset,
-                            size: taken,
-                            name: Some(Name::Handle(slot)),
-                        });
+                        let name = Some(Name::Handle(slot));
+                        self.stores.keep(Retained { device, offset, size: taken, name });
                     }
-                    Some(slot) => {
-                        self.exports.recycle(slot);
+                    export => {
+                        export.into_iter().for_each(|slot| self.exports.recycle(slot));
                         self.give_store(device, offset, taken);
                     }
-                    None => self.give_store(device, offset, taken),
                 }
             }
             Kind::Pool { pool, shared } => {
@@ -270,56 +246,27 @@ impl Driver {
             }
             Kind::Host { .. } | Kind::Managed(_) => {
                 self.memory.mapped -= size;
-                // SAFETY: these pages are of the allocation that was just taken away; that the program does not use what it
-                // frees is its promise.
-                unsafe { unmap_pages(base, size) };
+                // SAFETY: these pages are of the allocation that was just removed; the program promises not to use freed memory.
+                unsafe { pages::unmap(base, size.next_multiple_of(4096)) };
             }
             Kind::Registered { .. } | Kind::Mapped(_) => {}
         }
     }
 
-    /// Frees all that belongs to a context.
+    /// Frees all memory of a context.
     pub(crate) fn free_all_of(&mut self, context: u64) {
-        let bases: Vec<u64> = self
-            .memory
-            .by_address
-            .iter()
-            .filter(|(_, a)| a.context == context && a.kind.belongs_to_context())
-            .map(|(base, _)| *base)
-            .collect();
-        for base in bases {
+        let ends = |a: &Allocation| a.context == context && a.kind.belongs_to_context();
+        for base in keys_of(&self.memory.by_address, ends) {
             self.remove_as(base, State::Ended);
         }
     }
 }
 
 fn map_pages(size: u64) -> Option<u64> {
-    let size = usize::try_from(size.checked_next_multiple_of(4096)?).ok()?;
-    // SAFETY: a new anonymous mapping at an address that the kernel chooses touches nothing that exists.
-    let at = unsafe {
-        libc::mmap(
-            core::ptr::null_mut(),
-            size,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-            -1,
-            0,
-        )
-    };
-    (at != libc::MAP_FAILED).then_some(at as u64)
+    pages::map(0, size.checked_next_multiple_of(4096)?, pages::USABLE, 0)
 }
 
-/// Takes away pages of [`map_pages`].
-///
-/// # Safety
-///
-/// They are such pages, and nobody uses them any more.
-unsafe fn unmap_pages(base: u64, size: u64) {
-    // SAFETY: the caller promises that these are pages of `map_pages` that nobody uses.
-    unsafe { libc::munmap(base as *mut _, size.next_multiple_of(4096) as usize) };
-}
-
-/// Whether all pages of a range exist.
+/// Returns true if all pages of a range exist.
 fn is_mapped(address: u64, size: u64) -> bool {
     let start = address & !4095;
     let Some(end) = (address + size).checked_next_multiple_of(4096) else { return false };
@@ -387,7 +334,7 @@ mod tests {
         driver.unregister_host(pages).unwrap();
         assert_eq!(driver.unregister_host(pages), fail(Code::HOST_MEMORY_NOT_REGISTERED));
         // SAFETY: the pages are mapped above, and nothing is in them.
-        unsafe { unmap_pages(pages, 8192) };
+        unsafe { pages::unmap(pages, 8192) };
         assert_eq!(driver.register_host(pages, 8192, 0).unwrap_err().code, Code::INVALID_VALUE);
     }
 }

@@ -1,27 +1,26 @@
-//! What a driver does: devices, contexts, memory, copies, streams, events, sharing between processes.
+//! The behavior of a driver: devices, contexts, memory, copies, streams, events, and sharing between processes.
 //!
-//! What belongs here: behaviour, as ordinary Rust with unit tests; pointers of the caller are numbers. What
-//! does not: C types and their checks (`crate::api`).
+//! It is ordinary Rust with unit tests, and pointers of the caller are numbers. C types and their checks are in `crate::api`.
 //!
-//! One lock guards all of it ([`process::enter`]). Bytes are moved, and functions of the caller are called,
-//! after it is given back.
+//! One lock guards all state ([`process::enter`]). It is released before bytes move, and before functions of the program are
+//! called.
 //!
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!
-//! - `answer`: a value, or why there is none.
-//! - `limits`, `stack`, `holes`, `space`: the host, the calling thread, and addresses.
-//! - `names`, `lookup`, `visible`, `images`: what programs and the environment say.
-//! - `backing`, `records`, `room`, `channel`, `handle`, `namespaces`, `tickets`, `teams`: files that processes share, and finding them.
-//! - `forks`, `log`: whose process it is, and what is said.
-//! - `places`, `wires`, `transfers`: where bytes lie, and moving them.
-//! - `driver`: the tables of a process. All that follows, but for `process`, is functions of it.
+//! - `answer`: a value, or a failure.
+//! - `limits`, `stack`, `pages`, `holes`, `space`: the host, the calling thread, and addresses.
+//! - `names`, `lookup`, `visible`, `images`: names of functions and results, the visible devices, and images of modules.
+//! - `backing`, `records`, `job_memory`, `channel`, `handle`, `namespaces`, `descriptors`, `multicasts`: files that processes share.
+//! - `forks`, `log`: children by fork, and the driver's log.
+//! - `places`, `damage`, `transfers`: the places of bytes, and their moves.
+//! - `driver`: the tables of a process. The modules below, except `process`, are functions of it.
 //! - `process`: the one driver of this process, and its lock.
 //! - `store`, `pools`, `memory`, `managed`, `arrays`: memory of devices and of the host.
-//! - `peers`, `vmm`, `pointers`, `copies`: who reaches which memory.
+//! - `peers`, `vmm`, `pointers`, `copies`: access to memory.
 //! - `streams`, `late`, `queue`, `events`, `graphs`, `values`: work, and its order.
-//! - `ipc`: what processes open of each other.
-//! - `modules`, `kernels`, `attributes`: what a device is and executes.
-//! - `contexts`: what ends takes all of that with it.
+//! - `ipc`: legacy IPC.
+//! - `modules`, `kernels`, `attributes`: kernels, and attributes of devices.
+//! - `contexts`: the end of a context, which ends its objects.
 
 pub(crate) mod answer;
 pub(crate) mod arrays;
@@ -30,6 +29,8 @@ pub(crate) mod backing;
 pub(crate) mod channel;
 pub(crate) mod contexts;
 pub(crate) mod copies;
+pub(crate) mod damage;
+pub(crate) mod descriptors;
 pub(crate) mod driver;
 pub(crate) mod events;
 pub(crate) mod forks;
@@ -38,6 +39,7 @@ pub(crate) mod handle;
 pub(crate) mod holes;
 pub(crate) mod images;
 pub(crate) mod ipc;
+pub(crate) mod job_memory;
 pub(crate) mod kernels;
 pub(crate) mod late;
 pub(crate) mod limits;
@@ -46,8 +48,10 @@ pub(crate) mod lookup;
 pub(crate) mod managed;
 pub(crate) mod memory;
 pub(crate) mod modules;
+pub(crate) mod multicasts;
 pub(crate) mod names;
 mod namespaces;
+pub(crate) mod pages;
 pub(crate) mod peers;
 pub(crate) mod places;
 pub(crate) mod pointers;
@@ -55,15 +59,11 @@ pub(crate) mod pools;
 pub(crate) mod process;
 pub(crate) mod queue;
 pub(crate) mod records;
-pub(crate) mod room;
 pub(crate) mod space;
 pub(crate) mod stack;
 pub(crate) mod store;
 pub(crate) mod streams;
-pub(crate) mod teams;
-pub(crate) mod tickets;
 pub(crate) mod transfers;
 pub(crate) mod values;
 pub(crate) mod visible;
 pub(crate) mod vmm;
-pub(crate) mod wires;

@@ -1,7 +1,7 @@
-//! Modules, libraries and their functions, where the machine says `kernels = "skip"`: they load, and their
-//! functions launch and do nothing. The text of `cupeer doctor --p2p` loads anywhere, and its kernels do what they say.
+//! Modules, libraries, and their functions. With `kernels = "skip"`, modules load, and their functions launch and do nothing.
+//! The module of `cupeer doctor --p2p` loads on any machine, and its kernels run.
 
-use super::answer::{Answer, fail};
+use super::answer::{Answer, fail, fail_if};
 use super::driver::{Driver, Function, Module, Owner};
 use super::images::Image;
 use super::log;
@@ -12,7 +12,7 @@ use cupeer_spec::results::Result as Code;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Where a parameter is behind those before it. Each is aligned as its type is, at most to 8 bytes here.
+/// Returns the offset of a parameter after those before it. Each has the alignment of its type, here at most 8 bytes.
 fn offset_of(sizes: &[u64], index: usize) -> usize {
     let aligned = |at: u64, size: u64| at.next_multiple_of(size.clamp(1, 8).next_power_of_two().min(8));
     let before = sizes[..index].iter().fold(0, |at, size| aligned(at, *size) + size);
@@ -20,10 +20,10 @@ fn offset_of(sizes: &[u64], index: usize) -> usize {
 }
 
 impl Driver {
-    /// Fails where kernels are not simulated, and none of ours is there.
+    /// Fails if kernels are not simulated and the module of `cupeer doctor` is not loaded.
     pub(crate) fn check_kernels(&self) -> Answer {
         let has_own = || self.modules.map.values().any(|module| *module.image == Image::Own);
-        if self.machine.skips_kernels() || has_own() { Ok(()) } else { fail(Code::NOT_SUPPORTED) }
+        if self.machine.skips_kernels || has_own() { Ok(()) } else { fail(Code::NOT_SUPPORTED) }
     }
 
     /// Adds a module or a library.
@@ -37,9 +37,7 @@ impl Driver {
     /// `cuModuleUnload`, which does not take a library's.
     pub(crate) fn unload_module(&mut self, handle: u64) -> Answer {
         let module = self.modules.get(handle)?;
-        if !matches!(module.owner, Owner::Context(_)) {
-            return fail(Code::INVALID_HANDLE);
-        }
+        fail_if(!matches!(module.owner, Owner::Context(_)), Code::INVALID_HANDLE)?;
         let functions: Vec<u64> = module.functions.values().copied().collect();
         self.free_globals(handle);
         self.modules.remove(|module, _| module == handle);
@@ -50,9 +48,7 @@ impl Driver {
 
     /// `cuLibraryUnload`.
     pub(crate) fn unload_library(&mut self, handle: u64) -> Answer {
-        if self.modules.get(handle)?.owner != Owner::Library {
-            return fail(Code::INVALID_HANDLE);
-        }
+        fail_if(self.modules.get(handle)?.owner != Owner::Library, Code::INVALID_HANDLE)?;
         self.free_globals(handle);
         self.modules.remove(|module, owner| {
             module == handle || matches!(owner, Owner::Part { library, .. } if library == handle)
@@ -86,13 +82,9 @@ impl Driver {
         if let Some(function) = module.functions.get(name) {
             return Ok(*function);
         }
-        if name.is_empty() {
-            return fail(Code::INVALID_VALUE);
-        }
-        if !module.image.has_function(name) {
-            return fail(Code::NOT_FOUND);
-        }
-        let capability = self.machine.devices()[0].compute_capability;
+        fail_if(name.is_empty(), Code::INVALID_VALUE)?;
+        fail_if(!module.image.has_function(name), Code::NOT_FOUND)?;
+        let capability = self.machine.devices[0].compute_capability;
         let mut function = Function::new(handle, name, (10 * capability.0 + capability.1) as i32)?;
         let is_own = *module.image == Image::Own;
         function.own = Kernel::ALL.into_iter().find(|kernel| is_own && kernel.name() == name);
@@ -133,13 +125,13 @@ impl Driver {
         self.modules.image(function.module)?.parameters(name).ok_or_else(|| Code::NOT_SUPPORTED.into())
     }
 
-    /// Where each parameter of a function or a kernel is, and its size; nothing where that is not known.
+    /// Returns the offset and size of each parameter of a function or a kernel; none if they are unknown.
     pub(crate) fn layout(&self, function: u64) -> Answer<Vec<(usize, usize)>> {
         let sizes = self.sizes_of(self.modules.function(function)?).unwrap_or_default();
         Ok((0..sizes.len()).map(|index| (offset_of(&sizes, index), sizes[index] as usize)).collect())
     }
 
-    /// `cuFuncGetParamInfo`: where a parameter begins among all, and its size.
+    /// `cuFuncGetParamInfo`: the offset of a parameter, and its size.
     pub(crate) fn parameter_of(
         &self,
         function: u64,
@@ -160,11 +152,12 @@ impl Driver {
     ) -> Answer<Option<Kernel>> {
         let own = self.modules.function(function)?.own;
         let threads = block.iter().try_fold(1u32, |all, one| all.checked_mul(*one));
-        if grid.contains(&0) || !threads.is_some_and(|threads| (1..=1024).contains(&threads)) {
-            return fail(Code::INVALID_VALUE);
-        }
+        fail_if(
+            grid.contains(&0) || !threads.is_some_and(|threads| (1..=1024).contains(&threads)),
+            Code::INVALID_VALUE,
+        )?;
         if own.is_none() && !std::mem::replace(&mut self.modules.has_said, true) {
-            log::complain("kernels = \"skip\": kernels launch here and do nothing");
+            log::print_error("kernels = \"skip\": kernels launch here and do nothing");
         }
         Ok(own)
     }

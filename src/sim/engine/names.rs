@@ -6,7 +6,7 @@ use std::ffi::CStr;
 /// Codes that are newer than the driver.
 const NEWER: [i32; 5] = [47, 227, 917, 918, 919];
 
-/// The name and the text of a code, for C; `None` for a number that is no code of this driver.
+/// Returns the name and the text of a code, for C; `None` for a number that is not a code of this driver.
 pub(crate) fn texts(code: i32) -> Option<(&'static CStr, &'static CStr)> {
     if NEWER.contains(&code) {
         return None;

@@ -1,6 +1,6 @@
 //! Peer access between devices and contexts.
 
-use super::answer::{Answer, fail, refuse};
+use super::answer::{Answer, fail, fail_if, invalid, refuse};
 use super::driver::Driver;
 use cupeer_spec::abi::CUatomicOperation;
 use cupeer_spec::results::Result as Code;
@@ -14,7 +14,7 @@ pub(crate) fn check_operations(operations: &[CUatomicOperation]) -> Answer {
     match operations.iter().enumerate().find(|(_, op)| !(0..=LAST_OPERATION).contains(&op.0)) {
         Some((index, operation)) => {
             let text = format!("Invalid CUatomicOperation {} queried at index {index}!", operation.0);
-            refuse(Code::INVALID_VALUE, text)
+            invalid(text)
         }
         None => Ok(()),
     }
@@ -68,28 +68,20 @@ impl Driver {
     /// `cuCtxEnablePeerAccess`.
     pub(crate) fn enable_peer(&mut self, peer: u64, flags: u32) -> Answer {
         let current = self.current()?;
-        if peer == 0 {
-            return fail(Code::INVALID_CONTEXT);
-        }
-        if flags != 0 {
-            return fail(Code::INVALID_VALUE);
-        }
+        fail_if(peer == 0, Code::INVALID_CONTEXT)?;
+        fail_if(flags != 0, Code::INVALID_VALUE)?;
         let (from, to) = (self.context(current)?.device, self.context(peer)?.device);
-        if !self.link(from, to).is_some_and(|link| link.can_access) {
-            return fail(Code::PEER_ACCESS_UNSUPPORTED);
-        }
-        if self.context(current)?.peers.contains(&peer) {
-            return fail(Code::PEER_ACCESS_ALREADY_ENABLED);
-        }
+        fail_if(!self.link(from, to).is_some_and(|link| link.can_access), Code::PEER_ACCESS_UNSUPPORTED)?;
+        fail_if(self.context(current)?.peers.contains(&peer), Code::PEER_ACCESS_ALREADY_ENABLED)?;
         self.check_room(from, self.visible[to])?;
         self.context_mut(current)?.peers.insert(peer);
         Ok(())
     }
 
-    /// Fails where a device has as many peers as it has room for, and a device of the machine is none of them. Counted is
-    /// what its contexts have enabled and what they have opened, by this process alone.
+    /// Fails if a device has the most peers that it can have, and another device is not one of them. Peers are devices to which
+    /// its contexts enabled access, or whose memory they opened, in this process.
     pub(crate) fn check_room(&self, device: usize, other: usize) -> Answer {
-        let Some(most) = self.machine.most_peers() else { return Ok(()) };
+        let Some(most) = self.machine.most_peers else { return Ok(()) };
         let peers = self.peers_of(device);
         if peers.len() < most || peers.contains(&other) { Ok(()) } else { fail(Code::TOO_MANY_PEERS) }
     }
@@ -123,7 +115,7 @@ mod tests {
     /// A context of each device of a machine, the first of which is current.
     fn contexts(machine: &str) -> (Driver, Vec<u64>) {
         let machine = Topology::parse(machine).unwrap();
-        let count = machine.devices().len();
+        let count = machine.devices.len();
         let mut driver = Driver::new(machine, (0..count).collect());
         let contexts = (0..count).rev().map(|device| driver.create_context(device, 0).unwrap());
         let mut contexts: Vec<u64> = contexts.collect();

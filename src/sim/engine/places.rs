@@ -1,4 +1,4 @@
-//! Where bytes lie, and reading and writing them there.
+//! Places of bytes, with reads and writes.
 
 use super::answer::{Answer, Failure, fail};
 use super::backing::Backing;
@@ -8,24 +8,24 @@ use std::sync::Arc;
 /// A part of a range.
 #[derive(Debug)]
 pub(crate) struct Piece {
-    /// How far from the start of the range it begins.
+    /// Offset from the start of the range.
     pub from: u64,
     pub length: u64,
     pub backing: Arc<Backing>,
     pub offset: u64,
 }
 
-/// A range that lies in several mappings, one after the other.
+/// A range in several mappings, one after the other.
 #[derive(Debug)]
 pub(crate) struct Pieces(pub Vec<Piece>);
 
 impl Pieces {
-    /// Fails where the program has closed a descriptor of ours.
+    /// Fails if the program closed a descriptor of the driver.
     pub(crate) fn check(&self) -> Answer {
         self.0.iter().try_for_each(|piece| piece.backing.check())
     }
 
-    /// Calls a function for each part of a range: with the file, the offset there, and which bytes they are.
+    /// Calls a function for each part of a range, with the file, the offset there, and the indices of the bytes.
     pub(crate) fn each(
         &self,
         at: u64,
@@ -43,14 +43,14 @@ impl Pieces {
     }
 }
 
-/// Where bytes lie.
+/// A place of bytes.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
     Host(u64),
     File(Arc<Backing>, u64),
-    /// A distance from the start of several pieces.
+    /// An offset from the start of several pieces.
     Pieces(Arc<Pieces>, u64),
-    /// The same in several places at once, which are only written.
+    /// An offset in several ranges, all of which are written; they are not read.
     Copies(Arc<Vec<Pieces>>, u64),
 }
 
@@ -73,7 +73,7 @@ impl Place {
         }
     }
 
-    /// What tells it from other places.
+    /// Returns a text that differs from that of other places.
     pub(crate) fn identity(&self) -> String {
         match self {
             Place::Host(address) => format!("{address:#x}"),
@@ -96,7 +96,7 @@ impl Place {
     pub(crate) fn write(&self, bytes: &[u8]) -> Answer {
         match self {
             Place::Host(address) => write_host(*address, bytes),
-            Place::File(file, offset) => file.write(*offset, bytes.as_ptr() as u64, bytes.len() as u64),
+            Place::File(file, offset) => file.put(*offset, bytes),
             Place::Pieces(pieces, start) => write_pieces(pieces, *start, bytes),
             Place::Copies(copies, start) => {
                 copies.iter().try_for_each(|pieces| write_pieces(pieces, *start, bytes))
@@ -116,7 +116,7 @@ impl Place {
         }
     }
 
-    /// Lets what lies there read as zeros, where that can be done without writing them.
+    /// Makes bytes read as zeros without writing them. Returns false if that is not possible.
     pub(crate) fn punch(&self, length: u64) -> bool {
         match self {
             Place::Host(_) | Place::Copies(..) => false,
@@ -134,10 +134,7 @@ impl Place {
 }
 
 fn write_pieces(pieces: &Pieces, start: u64, bytes: &[u8]) -> Answer {
-    pieces.each(start, bytes.len() as u64, |file, offset, part| {
-        let part = &bytes[part];
-        file.write(offset, part.as_ptr() as u64, part.len() as u64)
-    })
+    pieces.each(start, bytes.len() as u64, |file, offset, part| file.put(offset, &bytes[part]))
 }
 
 impl From<Piece> for Place {
@@ -146,24 +143,24 @@ impl From<Piece> for Place {
     }
 }
 
-/// What the driver says about a range that is wrong.
-pub(crate) struct Words {
+/// The driver's messages about a wrong range.
+pub(crate) struct Messages {
     pub unknown: &'static str,
     pub too_long: &'static str,
-    /// The same of a pool's memory.
+    /// Message for a range beyond an allocation of a pool.
     pub too_long_in_pool: &'static str,
-    /// Of a range that begins in a mapping and goes on where nothing is mapped.
+    /// Message for a range that begins in a mapping and continues into addresses without one.
     pub torn: &'static str,
-    /// Of one that goes on in a mapping to which the context has no access.
+    /// Message for a range that continues into a mapping without access for the context.
     pub crossed: &'static str,
-    /// Of one that begins there, where the driver does not name the address.
+    /// Message for a range that begins in a mapping without access, if it does not contain the address.
     pub inaccessible: Option<&'static str>,
-    /// Of a mapping that is written and must not be; `None` where it is read.
+    /// Message for a write to a read-only mapping; `None` for reads.
     pub read_only: Option<&'static str>,
 }
 
-/// What the driver says where a context has no access to an address.
-pub(crate) fn inaccessible(address: u64, context: u64, words: &Words) -> Failure {
+/// The failure of a context without access to an address.
+pub(crate) fn inaccessible(address: u64, context: u64, words: &Messages) -> Failure {
     let text = || format!("Unable to access operand({address:#x}) in the specified context (id {context})");
     let said = words.inaccessible.map_or_else(text, str::to_owned);
     Failure { code: Code::INVALID_VALUE, messages: vec![said.into()] }
@@ -189,7 +186,7 @@ fn write_host(address: u64, bytes: &[u8]) -> Answer {
     if done { Ok(()) } else { through_file(local, address, length) }
 }
 
-/// Moves bytes by a call that takes both sides; `false` where a sandbox forbids it.
+/// Moves bytes by a call that takes both sides. Returns false if a sandbox forbids the call.
 fn across(
     local: u64,
     other: u64,
@@ -212,7 +209,7 @@ fn through_file(from: u64, to: u64, length: u64) -> Answer {
     unsafe { file.read(0, to, length) }
 }
 
-/// Whether a sandbox forbids the calls above.
+/// Returns true if a sandbox forbids the calls above.
 fn is_forbidden() -> bool {
     matches!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EPERM | libc::ENOSYS))
 }

@@ -1,10 +1,10 @@
 //! Pointer attributes.
 
-use super::answer::{Answer, Value, fail};
+use super::answer::{Answer, Value, fail, fail_if};
 use super::driver::{Allocation, Driver, Kind, Rights, may_access};
 use cupeer_spec::results::Result as Code;
 
-/// What an attribute is where the pointer does not have it.
+/// Returns the value of an attribute that a pointer lacks.
 pub(crate) fn nothing(attribute: i32) -> Value {
     match attribute {
         // CU_DEVICE_INVALID.
@@ -49,9 +49,7 @@ const DEVICE: u32 = 2;
 impl Driver {
     /// `cuPointerGetAttribute`.
     pub(crate) fn pointer_attribute(&self, attribute: i32, address: u64) -> Answer<Value> {
-        if !(1..=LAST).contains(&attribute) {
-            return fail(Code::INVALID_VALUE);
-        }
+        fail_if(!(1..=LAST).contains(&attribute), Code::INVALID_VALUE)?;
         match self.memory.containing(address) {
             Some((base, allocation)) => self.attribute_of(attribute, address, base, allocation),
             None => fail(Code::INVALID_VALUE),
@@ -83,7 +81,7 @@ impl Driver {
             IS_LEGACY_CUDA_IPC_CAPABLE | IS_GPU_DIRECT_RDMA_CAPABLE | IS_HW_DECOMPRESS_CAPABLE => {
                 Value::Word(malloced.into())
             }
-            // What is mapped lies in a reservation, which may be larger.
+            // A mapping is in a reservation, which may be larger.
             RANGE_START_ADDR => Value::Wide(self.reservation_of(address).map_or(base, |(start, _)| start)),
             RANGE_SIZE => Value::Wide(self.reservation_of(address).map_or(a.size, |(_, size)| size)),
             MAPPING_BASE_ADDR => Value::Wide(base),
@@ -104,7 +102,7 @@ impl Driver {
         })
     }
 
-    /// Whether work of the current context could follow a pointer: memory of another device needs access.
+    /// Returns true if work of the current context can use memory: that of another device needs access.
     pub(crate) fn reaches(&self, allocation: &Allocation) -> bool {
         if allocation.is_host() {
             return true;
@@ -119,9 +117,7 @@ impl Driver {
 
     /// `cuPointerGetAttributes`: `None` for what the pointer does not have.
     pub(crate) fn pointer_attributes(&self, attributes: &[i32], address: u64) -> Answer<Vec<Option<Value>>> {
-        if attributes.iter().any(|attribute| !(1..=LAST).contains(attribute)) {
-            return fail(Code::INVALID_VALUE);
-        }
+        fail_if(attributes.iter().any(|attribute| !(1..=LAST).contains(attribute)), Code::INVALID_VALUE)?;
         Ok(attributes.iter().map(|attribute| self.pointer_attribute(*attribute, address).ok()).collect())
     }
 

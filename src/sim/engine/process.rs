@@ -1,6 +1,6 @@
 //! The driver of this process: what `cuInit` sets up, and the lock around it.
 
-use super::answer::{Answer, fail};
+use super::answer::{Answer, fail, fail_if};
 use super::backing::Backing;
 use super::driver::{Driver, in_call};
 use super::forks::{self, is_forked_child};
@@ -13,25 +13,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 static DRIVER: OnceLock<Mutex<Driver>> = OnceLock::new();
-/// What stays open from `cuInit` on, as the device nodes of a real driver do: children of fork have it, and who looks for
-/// what their parent has done finds it there.
+/// A file that stays open from `cuInit` on, as the device nodes of a real driver do. Children of fork inherit it, so tools see
+/// that their parent initialized the driver.
 static NODE: OnceLock<Option<Backing>> = OnceLock::new();
-/// Whether the process exits, and has come to the handler that the driver has had since `cuInit`.
+/// The process is exiting, and called the exit handler that `cuInit` registered.
 static HAS_SHUT_DOWN: AtomicBool = AtomicBool::new(false);
 
-/// What handlers and destructors call that were there before `cuInit` comes too late, as the CUDA runtime's do.
+/// The exit handler. Calls by exit handlers and destructors from before `cuInit`, such as the CUDA runtime's, come after it.
 extern "C" fn shut_down() {
     HAS_SHUT_DOWN.store(true, Ordering::Relaxed);
 }
 
 /// `cuInit`.
 pub(crate) fn initialize() -> Answer {
-    if is_forked_child() {
-        return fail(Code::NOT_INITIALIZED);
-    }
-    if HAS_SHUT_DOWN.load(Ordering::Relaxed) {
-        return fail(Code::DEINITIALIZED);
-    }
+    fail_if(is_forked_child(), Code::NOT_INITIALIZED)?;
+    fail_if(HAS_SHUT_DOWN.load(Ordering::Relaxed), Code::DEINITIALIZED)?;
     if DRIVER.get().is_some() {
         return Ok(());
     }
@@ -42,17 +38,17 @@ pub(crate) fn initialize() -> Answer {
         None => Err(format!("{} is not UTF-8 text", env::SIM)),
     };
     let machine = machine.or_else(|error| {
-        log::complain(&error);
+        log::print_error(&error);
         fail(Code::NO_DEVICE)
     })?;
     let variable = std::env::var_os("CUDA_VISIBLE_DEVICES");
     let devices = visible(&machine, variable.as_ref().map(|v| v.to_str().unwrap_or("?")))?;
-    // Asked before there can be a child of fork that would wait for another thread's answer.
+    // Reads the environment now: a child of fork could wait forever for another thread that reads it.
     log::file();
     NODE.get_or_init(|| Backing::create(c"nvidia-sim", 0));
     forks::remember();
     DRIVER.get_or_init(|| {
-        // SAFETY: the function takes nothing and only stores a word. Where there is no room for it, nothing is lost.
+        // SAFETY: the function takes nothing and only stores a word. If it cannot be registered, the driver only misses the exit.
         unsafe { libc::atexit(shut_down) };
         Mutex::new(Driver::new(machine, devices))
     });
@@ -62,9 +58,7 @@ pub(crate) fn initialize() -> Answer {
 /// The driver, locked; fails before `cuInit`, when the process has shut it down, in a child of fork, and in a function that
 /// the driver calls.
 pub(crate) fn enter() -> Answer<MutexGuard<'static, Driver>> {
-    if in_call() {
-        return fail(Code::NOT_PERMITTED);
-    }
+    fail_if(in_call(), Code::NOT_PERMITTED)?;
     match DRIVER.get() {
         Some(_) if HAS_SHUT_DOWN.load(Ordering::Relaxed) && !is_forked_child() => fail(Code::DEINITIALIZED),
         Some(driver) if !is_forked_child() => Ok(driver.lock().unwrap_or_else(PoisonError::into_inner)),

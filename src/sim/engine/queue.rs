@@ -1,30 +1,32 @@
-//! Work that waits: functions of the program, which run in stream order on a thread of ours, and what follows
-//! them in their streams.
+//! Work that waits: functions of the program, which run in stream order on a thread of the driver, and later work of their
+//! streams.
 //!
-//! Each task follows others, by their numbers, and the first one that can be done is: a task that waits for a value in memory
-//! holds up what follows it, and nothing else. Where devices are not late (`super::late`), what has nothing to wait for never
-//! gets here: it is done when its call returns, on the calling thread. So a stream that follows no function of the program is
-//! never held up by one.
+//! Each task follows other tasks, by their numbers, and the thread does the first one that is ready. A task that waits for a
+//! value in memory only delays tasks after it. Unless devices are late (`super::late`), work with nothing to wait for is not
+//! queued: the calling thread does it before its call returns. So a function of the program delays only the streams that follow
+//! it.
 //!
-//! The thread starts with the first function. A child of fork has neither it nor a driver, and waits for nothing.
+//! The thread starts with the first function. A child of fork has neither the thread nor a driver.
 
 use super::answer::{Answer, fail};
 use super::driver::{
-    CAME, Call, DONE, Driver, IN_CALL, Kind, LEGACY, Node, Seen, Stream, Tail, Task, Waiting, Work, lane,
+    Call, Driver, IN_CALL, Kind, LEGACY, Node, Stream, TASK_ADDED, TASK_DONE, Tail, Visibility, Waiting,
+    Work, lane,
 };
-use super::late::{TICK, quietly};
+use super::late::{TICK, locked, quietly};
 use super::process;
 use super::stack;
 use core::ffi::c_void;
 use cupeer_spec::results::Result as Code;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long the thread does nothing between two looks at what streams wait for.
+/// Pause between two polls of conditions for which streams wait.
 const PAUSE: Duration = Duration::from_micros(100);
 
 impl Driver {
-    /// The numbers of the tasks that a stream has to wait for: none where it is complete.
+    /// Returns the tasks after which a stream is complete.
     pub(crate) fn pending(&self, stream: &Stream) -> Vec<u64> {
         let own = lane(stream);
         self.queue.pending(|lane, tail| {
@@ -35,17 +37,17 @@ impl Driver {
         })
     }
 
-    /// The same for all streams of a context.
+    /// Returns the tasks of all streams of a context.
     pub(crate) fn pending_in(&self, context: u64) -> Vec<u64> {
         self.queue.pending(|lane, _| lane.context == context)
     }
 
-    /// The same for all streams of all contexts.
+    /// Returns the tasks of all streams.
     pub(crate) fn pending_anywhere(&self) -> Vec<u64> {
         self.queue.pending(|_, _| true)
     }
 
-    /// The same for what may use the memory at an address: work of its context, and of the current one.
+    /// Returns the tasks that may use the memory at an address: those of its context, and of the current one.
     pub(crate) fn pending_at(&self, address: u64) -> Vec<u64> {
         let allocation = self.memory.containing(address).map(|(_, allocation)| allocation);
         // As recorded, memory of a pool does not wait.
@@ -57,7 +59,7 @@ impl Driver {
         self.queue.pending(|lane, _| lane.context == owner || lane.context == stack::current())
     }
 
-    /// Has a stream wait for a number.
+    /// Makes a stream wait for a task.
     pub(crate) fn follow(&mut self, stream: &Stream, number: u64) {
         if !self.queue.is_pending(number) {
             return;
@@ -65,7 +67,7 @@ impl Driver {
         if self.is_late() {
             let mut after = self.pending(stream);
             after.push(number);
-            self.put_after(Some(stream), after, None, Seen::Nobody, Work::Ours(Box::new(|_| ())));
+            self.put_after(Some(stream), after, None, Visibility::Nobody, locked(|_| ()));
             return;
         }
         let blocking = stream.is_blocking();
@@ -74,61 +76,49 @@ impl Driver {
         tail.numbers.push(number);
     }
 
-    /// Adds a task to a stream, behind what it has to wait for.
-    fn push(&mut self, stream: &Stream, task: Task) {
-        let number = self.queue.push(self.pending(stream), task);
+    /// Adds work to a stream, after the work that is in it.
+    fn submit(&mut self, stream: &Stream, seen: Visibility, work: Work) {
+        let after = self.pending(stream);
+        if self.is_late() {
+            self.put_after(Some(stream), after, None, seen, work);
+            return;
+        }
+        let number = self.queue.push(after, work);
         let tail = Tail { numbers: vec![number], blocking: stream.is_blocking() };
         self.queue.tails.insert(lane(stream), tail);
     }
 
-    /// Does something in the order of a stream: at once where that is complete. What is given must not take the
-    /// driver's lock where it is done at once, because it is held then.
+    /// Does work under the driver's lock, in the order of a stream: immediately if the stream is complete.
     pub(crate) fn in_order(&mut self, stream: &Stream, work: impl FnOnce(&mut Driver) + Send + 'static) {
         if self.pending(stream).is_empty() {
-            return work(self);
+            work(self);
+        } else {
+            self.submit(stream, Visibility::Nobody, locked(work));
         }
-        if self.is_late() {
-            return self.put(stream, Seen::Nobody, work);
-        }
-        self.push(stream, Task::Ours(Box::new(|| work(&mut process::lock()))));
     }
 
-    /// Moves bytes in the order of a stream that is not complete.
-    pub(crate) fn enqueue(&mut self, stream: &Stream, work: impl FnOnce() + Send + 'static) {
-        if self.is_late() {
-            return self.put(stream, Seen::Nobody, |_| work());
-        }
-        self.push(stream, Task::Ours(Box::new(work)));
-    }
-
-    /// Does something in the order of a stream that may take long, on the thread of the queue.
+    /// Does work without the driver's lock, which may take long, in the order of a stream.
     pub(crate) fn later(&mut self, stream: &Stream, work: impl FnOnce() + Send + 'static) -> Answer {
-        if self.is_late() {
-            let after = self.pending(stream);
-            self.put_after(Some(stream), after, None, Seen::Host, Work::Alone(Box::new(work)));
-            return Ok(());
+        if !self.is_late() {
+            self.check_thread()?;
         }
-        self.check_thread()?;
-        self.enqueue(stream, work);
+        self.submit(stream, Visibility::Host, Work::Unlocked(Box::new(work)));
         Ok(())
     }
 
-    /// Holds a stream until something is true: work behind it waits, and that of other streams goes on.
+    /// Holds a stream until a condition is true: work after it waits, and other streams continue.
     pub(crate) fn hold(&mut self, stream: &Stream, is_true: impl Fn() -> bool + Send + 'static) -> Answer {
-        let after = self.pending(stream);
-        if self.is_late() {
-            self.put_after(Some(stream), after, None, Seen::Host, Work::Until(Box::new(is_true)));
-            return Ok(());
+        if !self.is_late() {
+            if self.pending(stream).is_empty() && is_true() {
+                return Ok(());
+            }
+            self.check_thread()?;
         }
-        if after.is_empty() && is_true() {
-            return Ok(());
-        }
-        self.check_thread()?;
-        self.push(stream, Task::Until(Box::new(is_true)));
+        self.submit(stream, Visibility::Host, Work::Until(Box::new(is_true)));
         Ok(())
     }
 
-    /// Starts the thread of the queue, where there is none.
+    /// Starts the thread of the queue, if it is not running.
     pub(crate) fn check_thread(&mut self) -> Answer {
         if !self.queue.has_thread {
             self.queue.has_thread = start();
@@ -142,16 +132,11 @@ impl Driver {
             return Ok(());
         }
         self.check_thread()?;
-        if self.is_late() {
-            let after = self.pending(stream);
-            self.put_after(Some(stream), after, None, Seen::Host, Work::Call(call));
-            return Ok(());
-        }
-        self.push(stream, Task::Call(call));
+        self.submit(stream, Visibility::Host, Work::Call(call));
         Ok(())
     }
 
-    /// Whether the answer to a question for these tasks is that they are done.
+    /// Returns true if a query finds these tasks done.
     pub(crate) fn is_done(&mut self, numbers: &[u64]) -> bool {
         if let (Some(late), Some(last)) = (&mut self.queue.late, numbers.last())
             && late.is_last_answer(*last)
@@ -185,15 +170,15 @@ pub(crate) fn wait(
             break;
         }
         driver = if driver.is_late() {
-            DONE.wait_timeout(driver, TICK).unwrap_or_else(PoisonError::into_inner).0
+            TASK_DONE.wait_timeout(driver, TICK).unwrap_or_else(PoisonError::into_inner).0
         } else {
-            DONE.wait(driver).unwrap_or_else(PoisonError::into_inner)
+            TASK_DONE.wait(driver).unwrap_or_else(PoisonError::into_inner)
         };
     }
     driver
 }
 
-/// The driver, once the tasks are done that are found to come first.
+/// Locks the driver, waits for the tasks that a function returns, and returns the driver.
 pub(crate) fn settled(
     first: impl FnOnce(&mut Driver) -> Answer<Vec<u64>>,
 ) -> Answer<MutexGuard<'static, Driver>> {
@@ -202,7 +187,7 @@ pub(crate) fn settled(
     Ok(wait(driver, numbers))
 }
 
-/// The same where only late devices wait for them.
+/// The same as [`settled`], but only late devices wait.
 pub(crate) fn settled_if_late(
     first: impl FnOnce(&mut Driver) -> Answer<Vec<u64>>,
 ) -> Answer<MutexGuard<'static, Driver>> {
@@ -229,7 +214,7 @@ fn start() -> bool {
     })
 }
 
-/// The thread. A function of the program may end it, by pthread_exit: so nothing here has a destructor.
+/// The thread. A function of the program may end it by pthread_exit, so nothing here has a destructor.
 extern "C-unwind" fn work(_: *mut c_void) -> *mut c_void {
     loop {
         let (number, call) = next();
@@ -240,26 +225,25 @@ extern "C-unwind" fn work(_: *mut c_void) -> *mut c_void {
     }
 }
 
-/// Does what is ours until a function of the program is due.
+/// Does work of the driver until a function of the program is due.
 fn next() -> (u64, Call) {
     loop {
         let mut driver = process::lock();
-        let Waiting { number, task, .. } = loop {
+        let Waiting { number, work, .. } = loop {
             driver = match driver.queue.take() {
                 Ok(waiting) => break waiting,
-                Err(true) => CAME.wait_timeout(driver, PAUSE).unwrap_or_else(PoisonError::into_inner).0,
-                Err(false) => CAME.wait(driver).unwrap_or_else(PoisonError::into_inner),
+                Err(true) => TASK_ADDED.wait_timeout(driver, PAUSE).unwrap_or_else(PoisonError::into_inner).0,
+                Err(false) => TASK_ADDED.wait(driver).unwrap_or_else(PoisonError::into_inner),
             }
         };
         drop(driver);
-        match task {
-            Task::Call(call) => return (number, call),
-            Task::Ours(work) => {
-                // A panic of ours costs only this task.
-                let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-            }
-            Task::Until(_) => {}
-        }
+        // A panic of the driver costs only this task.
+        let _ = match work {
+            Work::Call(call) => return (number, call),
+            Work::Locked(work) => catch_unwind(AssertUnwindSafe(|| work(&mut *process::lock()))),
+            Work::Unlocked(work) => catch_unwind(AssertUnwindSafe(work)),
+            Work::Until(_) => Ok(()),
+        };
         done(number);
     }
 }

@@ -1,5 +1,5 @@
-//! The records of an event that several processes have: a page that they share. It says for each record
-//! whether it is done, whether anybody waits for it, and whose it is.
+//! The records of an event that several processes share: a page of memory. It tells for each record if it is done, if a process
+//! waits for it, and which process made it.
 
 use super::backing::Backing;
 use super::limits::random;
@@ -10,14 +10,14 @@ use std::sync::{Arc, OnceLock, Weak};
 /// A page, in bytes and in records, which are two words each behind the first two.
 pub(crate) const BYTES: u64 = 16 << 10;
 const RECORDS: u64 = BYTES / 16 - 1;
-/// What the low bits of a record say; the others are its number.
+/// Low bits of a record; the other bits are its number.
 const DONE: u64 = 1;
 const WANTED: u64 = 2;
 const SHIFT: u32 = 2;
 /// The first of the bytes of the file that the processes hold which record.
 const HOLDS: u64 = 1 << 41;
 
-/// How far a record is.
+/// State of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Status {
     Done,
@@ -32,7 +32,7 @@ pub(crate) struct Page {
     words: &'static [AtomicU64],
     file: Arc<Backing>,
     at: u64,
-    /// How often this process asked for the last record.
+    /// Number of queries of this process for the last record.
     pub asked: AtomicU32,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// The one opening of a file of pages, by which this process holds what it records.
+    /// Returns the one open file by which this process holds its records in a file of pages.
     pub(crate) fn file(&mut self, file: Backing) -> Arc<Backing> {
         self.files.retain(|known| known.strong_count() > 0);
         let known = self.files.iter().filter_map(Weak::upgrade).find(|known| known.inode() == file.inode());
@@ -103,7 +103,7 @@ impl Page {
         Some(Page { words, file, at, asked: AtomicU32::new(0) })
     }
 
-    /// Whether it is the page of the same event.
+    /// Returns true if both are pages of one event.
     pub(crate) fn is_same(&self, other: &Page) -> bool {
         (self.file.inode(), self.at) == (other.file.inode(), other.at)
     }
@@ -143,13 +143,13 @@ impl Page {
         self.mark(sequence, DONE);
     }
 
-    /// Whether another process waits for a record.
+    /// Returns true if another process waits for a record.
     pub(crate) fn is_wanted(&self, sequence: u64) -> bool {
         let state = self.record(sequence).0.load(SeqCst);
         state >> SHIFT == sequence && state & WANTED != 0
     }
 
-    /// How far a record is. What another one is in the place of is long done, and so is what a process had to do that is gone.
+    /// Returns the state of a record. A record is done if a newer one has its place, or if its process ended.
     pub(crate) fn status(&self, sequence: u64) -> Status {
         let (state, owner) = self.record(sequence);
         let (state, owner) = (state.load(SeqCst), owner.load(SeqCst));
@@ -166,7 +166,7 @@ impl Page {
         }
     }
 
-    /// The same, for somebody who waits for it.
+    /// Returns the state of a record for a process that waits for it.
     pub(crate) fn awaits(&self, sequence: u64) -> Status {
         self.mark(sequence, WANTED);
         self.status(sequence)
@@ -175,7 +175,7 @@ impl Page {
 
 impl Drop for Page {
     fn drop(&mut self) {
-        // SAFETY: the words are of the mapping that `open` made, and nobody has them any more.
+        // SAFETY: the words are of the mapping that `open` made, and no reference to them remains.
         unsafe { libc::munmap(self.words.as_ptr() as *mut _, BYTES as usize) };
     }
 }
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_process_recorded_is_done_when_that_is_gone() {
+    fn records_of_another_process_are_done_when_it_ends() {
         let file = Backing::create(c"records", BYTES).unwrap();
         let page = Page::open(Arc::new(file.reopen().unwrap()), 0).unwrap();
         let sequence = page.issue();

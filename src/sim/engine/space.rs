@@ -1,25 +1,26 @@
 //! The addresses of device memory and of opaque handles.
 //!
-//! They are addresses of pages that may not be touched: a program that follows one in host code dies as it
-//! would with a GPU, and no two mappings of the process collide. The number of a handle that ended is given to the next of its kind,
-//! as a driver was seen to do, or as its documentation allows: a program that goes on using it has another object.
+//! They are addresses of pages without access: a program that follows one in host code crashes, as with a GPU, and mappings of
+//! the process do not collide. The handle of a destroyed object is given to the next object of its kind, as a driver was seen
+//! to do, or as its documentation allows: a program that continues to use it gets another object.
 
 use super::answer::Answer;
 use super::holes::Holes;
+use super::pages;
 use cupeer_spec::results::Result as Code;
 use std::collections::HashMap;
 
 /// From this size on, an allocation has pages of its own.
 pub(crate) const LARGE: u64 = 1 << 20;
-/// What every allocation is a multiple of.
+/// Sizes and addresses of allocations are multiples of this.
 pub(crate) const GRANULE: u64 = 512;
 /// The alignment of large allocations.
 const LARGE_ALIGN: u64 = 2 << 20;
-/// How many addresses are reserved at once.
+/// Number of addresses that are reserved at once.
 const CHUNK: u64 = 1 << 30;
-/// The same for handles.
+/// Number of addresses that are reserved at once for handles.
 const HANDLE_CHUNK: u64 = 16 << 20;
-/// How far two handles are apart.
+/// Distance of two handles.
 const HANDLE_STEP: u64 = 16;
 
 /// The kind of object that a handle names.
@@ -34,7 +35,7 @@ pub(crate) enum HandleOf {
     Executable,
     Module,
     Function,
-    /// Of these, none is given out again.
+    /// Another kind, whose handles are not given out again.
     Other,
 }
 
@@ -75,7 +76,7 @@ pub(crate) struct Space {
     handles: Option<(u64, u64)>,
     /// Handles that ended, by their kind; the last one is given out first.
     ended: HashMap<HandleOf, Vec<u64>>,
-    /// Whether all are given out again that may be.
+    /// Handles are given out again as early as documentation allows.
     reuses_early: bool,
 }
 
@@ -119,7 +120,7 @@ impl Space {
         }
     }
 
-    /// Ends a handle, of which nothing is known any more.
+    /// Makes the handle of a destroyed object available.
     pub(crate) fn end(&mut self, of: HandleOf, handle: u64) {
         if of.is_given_again(self.reuses_early) {
             self.ended.entry(of).or_default().push(handle);
@@ -143,34 +144,26 @@ impl Space {
     }
 }
 
-/// Reserves pages that may not be touched: their start and length.
+/// Reserves pages without access. Returns their start and length.
 fn reserve(size: u64, low: bool) -> Option<(u64, u64)> {
     let size = size.checked_next_multiple_of(4096)?;
     if !low {
-        return Some((map(0, size)?, size));
+        return Some((pages::map(0, size, pages::UNTOUCHED, 0)?, size));
     }
-    // The kernel has a flag for that on one kind of processor alone; so place after place is asked for.
+    // Only one architecture has a kernel flag for low addresses, so this tries one address after another.
     let highest = (1u64 << 32).checked_sub(size)? / LARGE_ALIGN;
-    let at = (1..=highest).rev().find_map(|number| map(number * LARGE_ALIGN, size))?;
+    let at = (1..=highest).rev().find_map(|number| map_at(number * LARGE_ALIGN, size))?;
     Some((at, size))
 }
 
-/// Maps pages that may not be touched at an address where nothing is, or at one that the kernel chooses, for 0.
-fn map(at: u64, size: u64) -> Option<u64> {
-    let fixed = if at == 0 { 0 } else { libc::MAP_FIXED_NOREPLACE };
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | fixed;
-    let length = usize::try_from(size).ok()?;
-    // SAFETY: a new anonymous mapping where nothing is mapped touches nothing that exists.
-    let given = unsafe { libc::mmap(at as *mut libc::c_void, length, libc::PROT_NONE, flags, -1, 0) };
-    if given == libc::MAP_FAILED {
-        return None;
+/// Maps pages at an address where nothing is mapped.
+fn map_at(at: u64, size: u64) -> Option<u64> {
+    let given = pages::map(at, size, pages::UNTOUCHED, libc::MAP_FIXED_NOREPLACE)?;
+    if given != at {
+        // SAFETY: the mapping is new, and no code has its address. Kernels before 4.17 take the address for a hint.
+        unsafe { pages::unmap(given, size) };
     }
-    if at != 0 && given as u64 != at {
-        // SAFETY: the mapping is ours, and nobody has its address. Kernels before 4.17 take the place for a wish.
-        unsafe { libc::munmap(given, length) };
-        return None;
-    }
-    Some(given as u64)
+    (given == at).then_some(given)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ thread_local! {
     static STACK: RefCell<ManuallyDrop<Vec<u64>>> = const { RefCell::new(ManuallyDrop::new(Vec::new())) };
 }
 
-/// The current context: the top, 0 where there is none.
+/// Returns the current context, which is the top, or 0 without one.
 pub(crate) fn current() -> u64 {
     STACK.with_borrow(|stack| stack.last().copied().unwrap_or(0))
 }

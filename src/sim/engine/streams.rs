@@ -1,8 +1,8 @@
-//! Streams. Where devices are not late (`super::late`), all work is done when the call that asks for it returns, in the order of the
-//! calls, but for what follows a function of the program or a value in memory (`super::queue`).
+//! Streams. Unless devices are late (`super::late`), work is done when its call returns, in the order of the calls. Work that
+//! follows a function of the program, or a wait for a value in memory, waits (`super::queue`).
 
-use super::answer::{Answer, fail};
-use super::driver::{Attribute, Driver, LEGACY, NON_BLOCKING, PER_THREAD, PRIORITIES, Stream};
+use super::answer::{Answer, fail, fail_if};
+use super::driver::{Attribute, Driver, LEGACY, NON_BLOCKING, PER_THREAD, PRIORITIES, Stream, keys_of};
 use super::space::HandleOf;
 use cupeer_spec::results::Result as Code;
 
@@ -17,9 +17,7 @@ impl Driver {
     /// `cuStreamCreateWithPriority`: CU_STREAM_DEFAULT or CU_STREAM_NON_BLOCKING.
     pub(crate) fn create_stream(&mut self, flags: u32, priority: i32) -> Answer<u64> {
         let context = self.current()?;
-        if flags & !NON_BLOCKING != 0 {
-            return fail(Code::INVALID_VALUE);
-        }
+        fail_if(flags & !NON_BLOCKING != 0, Code::INVALID_VALUE)?;
         let handle = self.space.handle(HandleOf::Stream)?;
         let id = FIRST_ID + self.streams.created;
         self.streams.created += 1;
@@ -28,7 +26,7 @@ impl Driver {
         Ok(handle)
     }
 
-    /// The stream behind a handle, which may be one of the default ones of the current context.
+    /// Returns the stream of a handle, which may be a default stream of the current context.
     pub(crate) fn stream(&self, handle: u64) -> Answer<Stream> {
         if handle <= PER_THREAD {
             let context = self.current()?;
@@ -44,7 +42,7 @@ impl Driver {
         }
     }
 
-    /// The same for calls that must not be about a stream that captures. Such a call invalidates the capture.
+    /// Returns the stream of a handle for calls that no capturing stream allows: they invalidate its capture.
     pub(crate) fn unless_captured(&mut self, handle: u64) -> Answer<Stream> {
         let stream = self.stream(handle)?;
         self.graphs.check_stream(&stream)?;
@@ -61,8 +59,7 @@ impl Driver {
 
     /// Ends the streams of a context.
     pub(super) fn remove_streams_of(&mut self, context: u64) {
-        let of = self.streams.map.iter().filter(|(_, stream)| stream.context == context);
-        for handle in of.map(|(handle, _)| *handle).collect::<Vec<u64>>() {
+        for handle in keys_of(&self.streams.map, |stream| stream.context == context) {
             let _ = self.destroy_stream(handle);
         }
         // The default ones have no handles.
@@ -93,18 +90,14 @@ impl Driver {
             stream.priority = wanted.clamp(PRIORITIES.1, PRIORITIES.0);
             return Ok(());
         }
-        if !ATTRIBUTES.contains(&attribute) {
-            return fail(Code::INVALID_VALUE);
-        }
+        fail_if(!ATTRIBUTES.contains(&attribute), Code::INVALID_VALUE)?;
         self.streams.attributes.insert((stream.context, stream.id, attribute), value);
         Ok(())
     }
 
     /// `cuStreamCopyAttributes`, between streams of one context.
     pub(crate) fn copy_stream_attributes(&mut self, to: u64, from: u64) -> Answer {
-        if self.stream(to)?.context != self.stream(from)?.context {
-            return fail(Code::INVALID_VALUE);
-        }
+        fail_if(self.stream(to)?.context != self.stream(from)?.context, Code::INVALID_VALUE)?;
         for attribute in ATTRIBUTES {
             let value = self.stream_attribute(from, attribute)?;
             self.set_stream_attribute(to, attribute, value)?;

@@ -1,28 +1,28 @@
-//! Copies and memsets that have been looked up: moving and setting their bytes.
+//! Copies and memsets after their look-up: moves and sets bytes.
 
 use super::answer::Answer;
+use super::damage::{self, DamagedLink};
 use super::limits;
 use super::places::Place;
-use super::wires::{self, Wire};
 
-/// How many bytes move at once where they cannot move directly.
+/// Number of bytes that move at once if they cannot move directly.
 const CHUNK: usize = 1 << 20;
 
-/// What an address must be.
+/// Requirement for an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
     /// Known to the driver.
     Device,
     /// Known to the driver, or any memory of the process.
     Any,
-    /// In this array, whose shape has been checked: a distance from its start.
+    /// An offset in this array, whose shape was checked.
     Array(u64),
 }
 
 /// One side of a transfer of rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Side {
-    /// Where the first row starts.
+    /// Address of the first row.
     pub address: u64,
     pub role: Role,
     /// From one row to the next.
@@ -39,13 +39,18 @@ impl Side {
         Side { address, role, pitch: 0, slice: 0, context: 0 }
     }
 
-    /// The same for a context.
+    /// The same side, as a context reaches it.
     pub(crate) fn of(self, context: u64) -> Side {
         Side { context, ..self }
     }
+
+    /// Returns true if its address is one of the process: an array has offsets instead.
+    pub(crate) fn has_address(&self) -> bool {
+        !matches!(self.role, Role::Array(_))
+    }
 }
 
-/// How many bytes, rows and slices move.
+/// Bytes per row, number of rows, and number of slices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Shape {
     pub width: u64,
@@ -75,7 +80,7 @@ impl Shape {
     }
 }
 
-/// What is written.
+/// Source of the bytes.
 #[derive(Debug)]
 pub(crate) enum Source {
     Memory(Place, Side),
@@ -89,18 +94,18 @@ pub(crate) struct Transfer {
     pub to: (Place, Side),
     pub from: Source,
     pub shape: Shape,
-    /// Over what it writes and reads, where not all arrives.
-    pub wires: (Option<Wire>, Option<Wire>),
+    /// Damaged links over which it writes and reads.
+    pub damage: (Option<DamagedLink>, Option<DamagedLink>),
 }
 
 impl Transfer {
-    /// Whether it never ends.
+    /// Returns true if it never ends.
     pub(crate) fn stalls(&self) -> bool {
-        let stalls = |wire: &Option<Wire>| wire.is_some_and(|wire| wire.stalls());
-        !self.shape.is_empty() && (stalls(&self.wires.0) || stalls(&self.wires.1))
+        let stalls = |damaged: &Option<DamagedLink>| damaged.is_some_and(|damaged| damaged.stalls());
+        !self.shape.is_empty() && (stalls(&self.damage.0) || stalls(&self.damage.1))
     }
 
-    /// Where it reads.
+    /// Returns the memory that it reads.
     pub(crate) fn source(&self) -> Option<(&Place, &Side)> {
         match &self.from {
             Source::Memory(place, side) => Some((place, side)),
@@ -108,24 +113,29 @@ impl Transfer {
         }
     }
 
-    /// Fails where the program has closed a descriptor of ours.
+    /// Returns the contexts that a copy between peers names: 0 for none.
+    pub(crate) fn contexts(&self) -> [u64; 2] {
+        [self.to.1.context, self.source().map_or(0, |(_, side)| side.context)]
+    }
+
+    /// Fails if the program closed one of the driver's descriptors.
     pub(crate) fn check(&self) -> Answer {
         self.to.0.check()?;
         self.source().map_or(Ok(()), |(place, _)| place.check())
     }
 
-    /// The same from a copy of what is in the source now, which must be kept as long.
+    /// Copies the source now. Returns a transfer from the copy, and the copy, which must live as long.
     pub(crate) fn staged(self) -> Answer<(Transfer, Vec<u8>)> {
         let shape = self.shape;
         let mut bytes = vec![0; shape.bytes() as usize];
         let (pitch, slice) = (shape.width, shape.width * shape.height);
         let side = Side { pitch, slice, ..Side::flat(bytes.as_mut_ptr() as u64, Role::Any) };
-        Transfer { to: (Place::Host(side.address), side), from: self.from, shape, wires: (None, None) }
+        Transfer { to: (Place::Host(side.address), side), from: self.from, shape, damage: (None, None) }
             .run()?;
         Ok((Transfer { from: Source::Memory(Place::Host(side.address), side), ..self }, bytes))
     }
 
-    /// Does it. Where devices are not late, the driver's lock must not be held.
+    /// Moves the bytes. Unless devices are late, the driver's lock must not be held.
     pub(crate) fn run(self) -> Answer {
         if self.shape.is_empty() {
             return Ok(());
@@ -136,7 +146,7 @@ impl Transfer {
                 let row = |place: &Place, side: &Side| place.at(z * side.slice + y * side.pitch);
                 let to = row(&self.to.0, &self.to.1);
                 match &self.from {
-                    Source::Memory(place, side) if self.wires != (None, None) => {
+                    Source::Memory(place, side) if self.damage != (None, None) => {
                         self.send_row(&to, &row(place, side))?;
                     }
                     Source::Memory(place, side) => move_row(&to, &row(place, side), self.shape.width)?,
@@ -146,17 +156,15 @@ impl Transfer {
         }
         Ok(())
     }
-}
 
-impl Transfer {
-    /// Moves a row over links of which one does not deliver.
+    /// Moves a row over links that damage data.
     fn send_row(&self, to: &Place, from: &Place) -> Answer {
         let mut buffer = vec![0; CHUNK.min(self.shape.width as usize)];
         in_chunks(self.shape.width, |done, length| {
             let bytes = &mut buffer[..length];
             let (to, from) = (to.at(done), from.at(done));
-            wires::read(self.wires.1, &from, bytes)?;
-            wires::write(self.wires.0, &to, bytes)
+            damage::read(self.damage.1, &from, bytes)?;
+            damage::write(self.damage.0, &to, bytes)
         })
     }
 }
@@ -165,7 +173,7 @@ fn move_row(to: &Place, from: &Place, width: u64) -> Answer {
     match (to, from) {
         (Place::File(file, offset), Place::Host(address)) => return file.write(*offset, *address, width),
         (Place::Host(address), Place::File(file, offset)) => {
-            // SAFETY: that the caller of the driver means these bytes to be written is his promise.
+            // SAFETY: the caller of the driver promises that these bytes may be written.
             return unsafe { file.read(*offset, *address, width) };
         }
         _ => {}
@@ -188,7 +196,7 @@ fn fill_row(to: &Place, pattern: [u8; 4], shape: &Shape) -> Answer {
     in_chunks(shape.width, |done, length| to.at(done).write(&buffer[..length]))
 }
 
-/// Goes through a row: how much is done, and how long the next chunk is.
+/// Calls a function for each chunk of a row, with its offset and length.
 fn in_chunks(width: u64, mut step: impl FnMut(u64, usize) -> Answer) -> Answer {
     for done in (0..width).step_by(CHUNK) {
         if width >= limits::LARGE && done % limits::LARGE == 0 {

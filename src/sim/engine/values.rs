@@ -2,10 +2,10 @@
 //!
 //! A wait holds its stream until anything writes the value: the host, another stream, or another process.
 
-use super::answer::{Answer, fail};
-use super::driver::{Driver, Kind, Seen, Stream};
+use super::answer::{Answer, fail, fail_if};
+use super::damage::{self, DamagedLink};
+use super::driver::{Driver, Kind, Stream, Visibility};
 use super::places::Place;
-use super::wires::{self, Wire};
 use cupeer_spec::results::Result as Code;
 use cupeer_topology::Carrier;
 
@@ -16,7 +16,7 @@ const NO_BARRIER: u32 = 1;
 /// CU_STREAM_MEMORY_BARRIER_TYPE_GPU.
 const GPU: u32 = 1;
 
-/// What an operation does at an address, in so many bytes.
+/// An operation on a value in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Operation {
     pub kind: OperationKind,
@@ -37,19 +37,19 @@ pub(crate) enum OperationKind {
 /// A value in memory, as the current context reaches it.
 struct Cell {
     place: Place,
-    wire: Option<Wire>,
+    damaged: Option<DamagedLink>,
     bytes: usize,
 }
 
 impl Cell {
     fn read(&self) -> Answer<u64> {
         let mut bytes = [0; 8];
-        wires::read(self.wire, &self.place, &mut bytes[..self.bytes])?;
+        damage::read(self.damaged, &self.place, &mut bytes[..self.bytes])?;
         Ok(u64::from_le_bytes(bytes))
     }
 
     fn write(&self, value: u64) -> Answer {
-        wires::write(self.wire, &self.place, &value.to_le_bytes()[..self.bytes])
+        damage::write(self.damaged, &self.place, &value.to_le_bytes()[..self.bytes])
     }
 }
 
@@ -65,7 +65,7 @@ fn is_met(condition: u32, found: u64, value: u64, bytes: usize) -> bool {
 }
 
 impl Driver {
-    /// Puts operations into a stream, in their order: all, or none if one of them is wrong.
+    /// Adds operations to a stream, in their order. If one of them is wrong, adds none.
     pub(crate) fn operate(
         &mut self,
         stream: u64,
@@ -75,9 +75,7 @@ impl Driver {
         let stream = self.stream(stream)?;
         let cells = operations.iter().map(|operation| self.cell(operation, is_first_version));
         let cells = cells.collect::<Answer<Vec<Option<Cell>>>>()?;
-        if self.graphs.of(&stream).is_some() {
-            return fail(Code::STREAM_CAPTURE_UNSUPPORTED);
-        }
+        fail_if(self.graphs.of(&stream).is_some(), Code::STREAM_CAPTURE_UNSUPPORTED)?;
         for (operation, cell) in operations.iter().zip(cells) {
             if let Some(cell) = cell {
                 self.carry_out(&stream, *operation, cell)?;
@@ -88,24 +86,24 @@ impl Driver {
 
     fn carry_out(&mut self, stream: &Stream, operation: Operation, cell: Cell) -> Answer {
         let Operation { kind, value, bytes, flags, .. } = operation;
-        if cell.wire.is_some_and(|wire| wire.stalls()) {
+        if cell.damaged.is_some_and(|damaged| damaged.stalls()) {
             return self.hold(stream, || false);
         }
         if kind == OperationKind::Write {
             let write = move |_: &mut Driver| drop(cell.write(value));
-            // The host, and other processes, may look at it without asking the driver.
+            // The host and other processes can see the value without calling the driver.
             if self.is_late() {
-                self.put(stream, Seen::Host, write)
+                self.put(stream, Visibility::Host, write)
             } else {
                 self.in_order(stream, write)
             }
             return Ok(());
         }
-        // Nothing waits for memory that is gone.
+        // A wait for freed memory ends.
         self.hold(stream, move || cell.read().map_or(true, |found| is_met(flags, found, value, bytes)))
     }
 
-    /// Looks up where an operation reads or writes. `None` for those that do neither.
+    /// Looks up the memory of an operation. Returns `None` for operations without memory.
     fn cell(&self, operation: &Operation, is_first_version: bool) -> Answer<Option<Cell>> {
         let Operation { kind, address, bytes, flags, .. } = *operation;
         let is_known = match kind {
@@ -117,20 +115,19 @@ impl Driver {
             OperationKind::Barrier => flags <= GPU && !is_first_version,
             OperationKind::Flush => false,
         };
-        if !is_known {
-            return fail(Code::INVALID_VALUE);
-        }
+        fail_if(!is_known, Code::INVALID_VALUE)?;
         if kind == OperationKind::Barrier {
             return Ok(None);
         }
         let Some((_, allocation)) = self.memory.containing(address) else { return fail(Code::INVALID_VALUE) };
         let is_managed = matches!(allocation.kind, Kind::Managed(_));
-        if is_managed || !address.is_multiple_of(bytes as u64) || !self.reaches(allocation) {
-            return fail(Code::INVALID_VALUE);
-        }
+        fail_if(
+            is_managed || !address.is_multiple_of(bytes as u64) || !self.reaches(allocation),
+            Code::INVALID_VALUE,
+        )?;
         let place = self.place_of(address, bytes as u64)?;
-        let wire = self.wire(self.current_device()?, address, Carrier::Kernels);
-        Ok(Some(Cell { place, wire, bytes }))
+        let damaged = self.damaged(self.current_device()?, address, Carrier::Kernels);
+        Ok(Some(Cell { place, damaged, bytes }))
     }
 }
 

@@ -1,6 +1,6 @@
 //! CUDA_VISIBLE_DEVICES: which devices of the machine a process sees, in which order.
 
-use super::answer::{Answer, fail, refuse};
+use super::answer::{Answer, fail, refuse_if};
 use cupeer_spec::results::Result as Code;
 use cupeer_topology::Topology;
 
@@ -9,7 +9,7 @@ use cupeer_topology::Topology;
 /// Items are indices or UUIDs, of which the first digits suffice where they name one device. The first item
 /// that names none hides itself and all after it. A device that is named twice is an error.
 pub(crate) fn visible(machine: &Topology, variable: Option<&str>) -> Answer<Vec<usize>> {
-    let Some(list) = variable else { return Ok((0..machine.devices().len()).collect()) };
+    let Some(list) = variable else { return Ok((0..machine.devices.len()).collect()) };
     let mut chosen = Vec::new();
     for item in list.split(',') {
         match named(machine, item.trim()) {
@@ -18,22 +18,20 @@ pub(crate) fn visible(machine: &Topology, variable: Option<&str>) -> Answer<Vec<
             None => break,
         }
     }
-    if chosen.is_empty() {
-        return refuse(Code::NO_DEVICE, "Unable to enumerate any CUDA-capable devices");
-    }
+    refuse_if(chosen.is_empty(), Code::NO_DEVICE, "Unable to enumerate any CUDA-capable devices")?;
     Ok(chosen)
 }
 
 fn named(machine: &Topology, item: &str) -> Option<usize> {
     if item.starts_with("GPU-") {
         let mut matching =
-            (0..machine.devices().len()).filter(|i| machine.devices()[*i].uuid_text().starts_with(item));
+            (0..machine.devices.len()).filter(|i| machine.devices[*i].uuid_text().starts_with(item));
         let first = matching.next()?;
         return matching.next().is_none().then_some(first);
     }
     // Digits count, and what follows them does not.
     let digits = item.len() - item.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    item[..digits].parse().ok().filter(|index| *index < machine.devices().len())
+    item[..digits].parse().ok().filter(|index| *index < machine.devices.len())
 }
 
 #[cfg(test)]
@@ -43,7 +41,7 @@ mod tests {
     #[test]
     fn the_rules() {
         let machine = Topology::parse("nvlink:4").unwrap();
-        let uuid = machine.devices()[2].uuid_text();
+        let uuid = machine.devices[2].uuid_text();
         let list = |text: &str| visible(&machine, Some(text)).map_err(|failure| failure.code);
         assert_eq!(visible(&machine, None), Ok(vec![0, 1, 2, 3]));
         assert_eq!(list("2,0"), Ok(vec![2, 0]));

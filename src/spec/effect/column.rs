@@ -72,7 +72,7 @@ macro_rules! effect {
         })
     };
     ($arguments:tt Joins Team($by:ident) of $device:ident) => {
-        Effect::Joins(Joined {
+        Effect::Joins(AddedDevice {
             team: $crate::effect::index!($arguments $by),
             device: $crate::effect::index!($arguments $device),
         })
@@ -204,7 +204,7 @@ macro_rules! effect {
     };
     ($arguments:tt Asks $subject:ident($device:ident $(, $peer:ident)?) as $answer:ident
         $(where $choice:ident is $value:literal)?) => {
-        Effect::Asks(Question {
+        Effect::Asks(Query {
             subject: Subject::$subject,
             device: $crate::effect::index!($arguments $device),
             peer: $crate::effect::optional!($($crate::effect::index!($arguments $peer))?),

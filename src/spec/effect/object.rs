@@ -2,62 +2,36 @@
 
 use crate::group::Group;
 
-/// A kind of thing that calls export, open or end.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Object {
-    /// Device memory. Named by its address.
-    Memory,
-    /// An event.
-    Event,
-    /// The access of the current context to a peer context. Named by the peer context.
-    Peer,
-    /// A context, with all that belongs to it.
-    Context,
-    /// The primary context of a device. Named by the device.
-    Primary,
-    /// Physical memory that can be mapped. Named by its handle in the process.
-    Allocation,
-    /// A range of addresses. Named by its start.
-    Reservation,
-    /// Physical memory at an address. Named by that.
-    Mapping,
-    /// A memory pool. Named by its handle in the process.
-    Pool,
-    /// Memory of a pool. Named by its address.
-    Pointer,
+named! {
+    /// A kind of thing that calls export, open or end.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+    pub enum Object {
+        /// Device memory. Named by its address.
+        Memory = "memory",
+        /// An event.
+        Event = "event",
+        /// The access of the current context to a peer context. Named by the peer context.
+        Peer = "peer access",
+        /// A context, with all that belongs to it.
+        Context = "context",
+        /// The primary context of a device. Named by the device.
+        Primary = "primary context",
+        /// Physical memory that can be mapped. Named by its handle in the process.
+        Allocation = "allocation",
+        /// A range of addresses. Named by its start.
+        Reservation = "reservation",
+        /// Physical memory at an address. Named by that.
+        Mapping = "mapping",
+        /// A memory pool. Named by its handle in the process.
+        Pool = "pool",
+        /// Memory of a pool. Named by its address.
+        Pointer = "pool pointer",
+    }
+    /// The word for it.
+    pub fn word;
 }
 
 impl Object {
-    /// All kinds.
-    pub const ALL: [Object; 10] = [
-        Object::Memory,
-        Object::Event,
-        Object::Peer,
-        Object::Context,
-        Object::Primary,
-        Object::Allocation,
-        Object::Reservation,
-        Object::Mapping,
-        Object::Pool,
-        Object::Pointer,
-    ];
-
-    /// The word for it.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Object::Memory => "memory",
-            Object::Event => "event",
-            Object::Peer => "peer access",
-            Object::Context => "context",
-            Object::Primary => "primary context",
-            Object::Allocation => "allocation",
-            Object::Reservation => "reservation",
-            Object::Mapping => "mapping",
-            Object::Pool => "pool",
-            Object::Pointer => "pool pointer",
-        }
-    }
-
     /// Returns the groups of all functions that share such objects or release them.
     pub(super) const fn families(self) -> &'static [Group] {
         match self {

@@ -3,21 +3,37 @@
 use super::{DOCS, FUNCTIONS, FnId, FnSpec, Given, look_up_name};
 use crate::argument::{ArgSpec, Direction};
 use crate::effect::{
-    AddressSpace, Altered, Batch, Bound, Copied, Demand, Effect, End, Followed, Gathered, Grant, HostCall,
-    Joined, Launched, LookedUp, Made, Named, Object, OtherArgs, Posted, Question, Shared, Signal, Subject,
+    AddedDevice, AddressSpace, Altered, Batch, Bound, Copied, Demand, Effect, End, Followed, Gathered, Grant,
+    HostCall, Launched, LookedUp, Made, Named, Object, OtherArgs, Posted, Query, Shared, Signal, Subject,
     Unbound, Used, Work,
 };
 use crate::group::{Group, Library};
 use crate::results::{Result, ResultSpec};
 use core::ops::Range;
 
+/// Finds the first effect of a function that matches a pattern. A `const fn` cannot use iterators.
+macro_rules! find {
+    ($function:ident, $($pattern:pat $(if $guard:expr)? => $found:expr),+ $(,)?) => {{
+        let mut index = 0;
+        loop {
+            if index == $function.effects().len() {
+                break None;
+            }
+            match $function.effects()[index] {
+                $($pattern $(if $guard)? => break Some($found),)+
+                _ => index += 1,
+            }
+        }
+    }};
+}
+
 /// Declares functions that return the first effect of a kind.
 macro_rules! first_effects {
     ($($(#[doc = $doc:literal])+ $name:ident: $kind:ident -> $has:ty;)*) => {
         impl FnSpec {$(
             $(#[doc = $doc])+
-            pub fn $name(&self) -> Option<$has> {
-                self.effect(|effect| if let Effect::$kind(found, ..) = effect { Some(found) } else { None })
+            pub const fn $name(&self) -> Option<$has> {
+                find!(self, Effect::$kind(found, ..) => found)
             }
         )*}
     };
@@ -42,7 +58,7 @@ first_effects! {
     /// The multicast object that a success makes.
     gathers: Gathers -> Gathered;
     /// The device that a success adds to a multicast object.
-    joins: Joins -> Joined;
+    joins: Joins -> AddedDevice;
     /// The memory that a success binds to a multicast object.
     binds: Binds -> Bound;
     /// The memory that a success unbinds from a multicast object.
@@ -69,6 +85,8 @@ first_effects! {
     posts: Posts -> Posted;
     /// The function of the program that a stream calls.
     runs: Runs -> HostCall;
+    /// The kernel that a call launches.
+    launches: Launches -> Launched;
     /// The argument that names the graph that a call launches.
     replays: Replays -> usize;
     /// The output that holds a function pointer after a success.
@@ -99,7 +117,7 @@ impl FnSpec {
 
     /// Returns the groups of the function.
     pub fn groups(&self) -> impl Iterator<Item = Group> {
-        Group::names().map(|(group, _)| group).filter(|group| self.is_in(*group))
+        Group::ALL.iter().map(|(group, ..)| *group).filter(|group| self.is_in(*group))
     }
 
     /// The argument that must have one value for an open or an enable to succeed.
@@ -119,7 +137,7 @@ impl FnSpec {
     pub fn describes(&self) -> Option<usize> {
         self.effect(|effect| match effect {
             Effect::Makes(Made { object: Object::Allocation | Object::Pool, of, .. }) => of,
-            Effect::Asks(Question { subject: Subject::Memory, device, choice: Some(_), .. }) => Some(device),
+            Effect::Asks(Query { subject: Subject::Memory, device, choice: Some(_), .. }) => Some(device),
             _ => None,
         })
     }
@@ -163,14 +181,25 @@ impl FnSpec {
 
     /// The argument that names memory which a call frees, of a pool or not.
     pub const fn frees(&self) -> Option<usize> {
-        let mut index = 0;
-        while index < self.effects().len() {
-            if let Effect::Ends(End { object: Object::Pointer, by, .. }) = self.effects()[index] {
-                return Some(by);
+        find!(self, Effect::Ends(End { object: Object::Pointer, by, .. }) => by)
+    }
+
+    /// Returns true if a call writes to device memory, and its arguments or structures name the bytes.
+    pub(super) const fn writes_memory(&self) -> bool {
+        match self.effects() {
+            [Effect::Uses(used)] => {
+                let is_filled = used.size.is_none() || used.element.is_some();
+                is_filled || matches!(used.others, OtherArgs::FromHost(_))
             }
-            index += 1;
+            effects => matches!(effects, [Effect::Copies(_) | Effect::UsesEach(_) | Effect::Replays(_)]),
         }
-        None
+    }
+
+    /// Returns true if a call reads, writes, frees, or unmaps such bytes.
+    pub(super) const fn needs_order(&self) -> bool {
+        let reads = matches!(self.effects(), [Effect::Uses(Used { others: OtherArgs::ToHost(_), .. })]);
+        let unmaps = find!(self, Effect::Ends(End { object: Object::Mapping, .. }) => ());
+        self.writes_memory() || reads || self.frees().is_some() || unmaps.is_some()
     }
 
     /// Returns true if a call takes an address of device memory that must exist, to use or free it.
@@ -257,18 +286,6 @@ impl FnSpec {
         self.is_in(Group::Launch) || self.uses_nodes()
     }
 
-    /// The kernel that a call launches.
-    pub const fn launches(&self) -> Option<Launched> {
-        let mut index = 0;
-        while index < self.effects().len() {
-            if let Effect::Launches(launched) = self.effects()[index] {
-                return Some(launched);
-            }
-            index += 1;
-        }
-        None
-    }
-
     /// The argument that names the graph whose nodes a call launches, creates, or changes.
     pub fn uses_graph(&self) -> Option<usize> {
         self.effect(|effect| match effect {
@@ -281,28 +298,15 @@ impl FnSpec {
 
     /// Returns true if a success changes the nodes of an executable graph, or ends it.
     pub const fn changes_graphs(&self) -> bool {
-        let mut index = 0;
-        while index < self.effects().len() {
-            match self.effects()[index] {
-                Effect::Instantiates(..) | Effect::Alters(_) | Effect::Discards(_) => return true,
-                Effect::Ends(End { object, .. }) if object.is_context() => return true,
-                _ => index += 1,
-            }
-        }
-        false
+        let ends = find!(self, Effect::Ends(End { object, .. }) if object.is_context() => ());
+        ends.is_some()
+            || find!(self, Effect::Instantiates(..) | Effect::Alters(_) | Effect::Discards(_) => ()).is_some()
     }
 
     /// Returns true if a success finds kernels, or ends some by unloading them or destroying their context.
     pub const fn changes_kernels(&self) -> bool {
-        let mut index = 0;
-        while index < self.effects().len() {
-            match self.effects()[index] {
-                Effect::Finds(_) | Effect::Unloads(..) => return true,
-                Effect::Ends(End { object, .. }) if object.is_context() => return true,
-                _ => index += 1,
-            }
-        }
-        false
+        let ends = find!(self, Effect::Ends(End { object, .. }) if object.is_context() => ());
+        ends.is_some() || find!(self, Effect::Finds(_) | Effect::Unloads(..) => ()).is_some()
     }
 
     /// Returns the result of a call that only finds the function of a `CUkernel`. Such a function has the
@@ -321,26 +325,12 @@ impl FnSpec {
     /// Returns true if a success changes the place of memory: it maps, opens, closes, or frees memory, or
     /// ends a context.
     pub const fn moves_memory(&self) -> bool {
-        let mut index = 0;
-        while index < self.effects().len() {
-            match self.effects()[index] {
-                Effect::Ends(_) | Effect::Closes(_) | Effect::Opens(_) | Effect::Makes(_) => return true,
-                _ => index += 1,
-            }
-        }
-        false
+        find!(self, Effect::Ends(_) | Effect::Closes(_) | Effect::Opens(_) | Effect::Makes(_) => ()).is_some()
     }
 
     /// Returns true if a success releases one reference to a context. Only the last release changes anything.
     pub const fn releases_context(&self) -> bool {
-        let mut index = 0;
-        while index < self.effects().len() {
-            match self.effects()[index] {
-                Effect::Ends(End { object, is_counted: true, .. }) if object.is_context() => return true,
-                _ => index += 1,
-            }
-        }
-        false
+        find!(self, Effect::Ends(End { object, is_counted: true, .. }) if object.is_context() => ()).is_some()
     }
 
     /// Returns true if a call only submits or prepares device work: a copy, a memset, a launch, a graph, an
@@ -354,9 +344,9 @@ impl FnSpec {
     }
 
     /// Returns the query about devices that a call makes.
-    pub fn asks(&self) -> Option<Question> {
+    pub fn asks(&self) -> Option<Query> {
         self.effect(|effect| match effect {
-            Effect::Asks(question) if !question.subject.is_own() => Some(question),
+            Effect::Asks(query) if !query.subject.is_own() => Some(query),
             _ => None,
         })
     }

@@ -72,7 +72,7 @@ impl Parts {
             Effect::Closes(Named { by, .. }) | Effect::Disables(Named { by, .. }) => given(&[by], &[]),
             Effect::Enables(Named { by: name, .. }, demand) => given(&[name], &[by(demand)]),
             Effect::Ends(End { by, size, .. }) => given(&[by], &[size]),
-            Effect::Asks(Question { device, peer, answer, choice, .. }) => {
+            Effect::Asks(Query { device, peer, answer, choice, .. }) => {
                 parts(&[], &[Some(device), peer, choice.map(|(argument, _)| argument)], &[answer])
             }
             Effect::LooksUp(found) => parts(&[], &[], &[found]),
@@ -114,7 +114,7 @@ impl Parts {
             Effect::Grants(Grant { by, size, to, .. }) => given(&[by], &[size, Some(to)]),
             Effect::Begins => parts(&[], &[], &[]),
             Effect::Gathers(Gathered { team, of }) => parts(&[team], &[Some(of)], &[team]),
-            Effect::Joins(Joined { team, device }) => given(&[team], &[Some(device)]),
+            Effect::Joins(AddedDevice { team, device }) => given(&[team], &[Some(device)]),
             Effect::Binds(Bound { by, from, size, device, team, at, .. }) => {
                 given(&[by], &[from, Some(size), device, Some(team), Some(at)])
             }

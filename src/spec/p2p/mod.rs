@@ -25,52 +25,39 @@ pub const RESULTS: usize = 8;
 /// Number of words that [`Kernel::Add`] adds to.
 pub const SUMS: u64 = 32;
 
-/// A kernel of [`PTX`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kernel {
-    /// `to`, `count`, `seed`: writes [`word`]s 0 to `count`, an even number.
-    Write,
-    /// `from`, `to`, `count`: copies words, an even number.
-    Read,
-    /// `data`, `flags`, `count`, `slots`, `seed`, `mark`, `stop`, `limit`, `out`: one block. Writes `slots`
-    /// times `count` words, and a flag after each slot: `mark` and the number of the slot. Returns when
-    /// `stop` is `mark`, or after `limit` nanoseconds. Results: the number of slots that were sent, and the
-    /// last value of `stop`.
-    Send,
-    /// `data`, `flags`, `count`, `slots`, `seed`, `before`, `mark`, `limit`, `out`: one block. Waits for each
-    /// flag, and then compares its words. Results: the number of flags that arrived, the number of wrong
-    /// words, the number of these that belong to the seed `before`, and the index of the first wrong word.
-    Receive,
-    /// `there`, `back`, `rounds`, `mark`, `limit`, `out`: one thread. Writes `mark` and the number of the
-    /// round to `there`, and waits until it is in `back`. Results: the number of rounds, and the nanoseconds
-    /// of all but the first.
-    Ping,
-    /// The other side of [`Kernel::Ping`], with the same parameters. Result: the number of rounds.
-    Pong,
-    /// `to`, `times`, `value`, `there`, `waits`, `limit`: each thread adds `value` to one of [`SUMS`] words
-    /// `times` times, atomically for all devices. Before that, each block adds 1 to `there`, or waits until
-    /// it is not 0.
-    Add,
+named! {
+    /// A kernel of [`PTX`].
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Kernel {
+        /// `to`, `count`, `seed`: writes [`word`]s 0 to `count`, an even number.
+        Write = "cupeer_p2p_write",
+        /// `from`, `to`, `count`: copies words, an even number.
+        Read = "cupeer_p2p_read",
+        /// `data`, `flags`, `count`, `slots`, `seed`, `mark`, `stop`, `limit`, `out`: one block. Writes `slots`
+        /// times `count` words, and a flag after each slot: `mark` and the number of the slot. Returns when
+        /// `stop` is `mark`, or after `limit` nanoseconds. Results: the number of slots that were sent, and the
+        /// last value of `stop`.
+        Send = "cupeer_p2p_send",
+        /// `data`, `flags`, `count`, `slots`, `seed`, `before`, `mark`, `limit`, `out`: one block. Waits for each
+        /// flag, and then compares its words. Results: the number of flags that arrived, the number of wrong
+        /// words, the number of these that belong to the seed `before`, and the index of the first wrong word.
+        Receive = "cupeer_p2p_receive",
+        /// `there`, `back`, `rounds`, `mark`, `limit`, `out`: one thread. Writes `mark` and the number of the
+        /// round to `there`, and waits until it is in `back`. Results: the number of rounds, and the nanoseconds
+        /// of all but the first.
+        Ping = "cupeer_p2p_ping",
+        /// The other side of [`Kernel::Ping`], with the same parameters. Result: the number of rounds.
+        Pong = "cupeer_p2p_pong",
+        /// `to`, `times`, `value`, `there`, `waits`, `limit`: each thread adds `value` to one of [`SUMS`] words
+        /// `times` times, atomically for all devices. Before that, each block adds 1 to `there`, or waits until
+        /// it is not 0.
+        Add = "cupeer_p2p_add",
+    }
+    /// Returns the name in the text.
+    pub fn name;
 }
 
 impl Kernel {
-    /// All kernels.
-    pub const ALL: [Kernel; 7] =
-        [Kernel::Write, Kernel::Read, Kernel::Send, Kernel::Receive, Kernel::Ping, Kernel::Pong, Kernel::Add];
-
-    /// Returns the name in the text.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kernel::Write => "cupeer_p2p_write",
-            Kernel::Read => "cupeer_p2p_read",
-            Kernel::Send => "cupeer_p2p_send",
-            Kernel::Receive => "cupeer_p2p_receive",
-            Kernel::Ping => "cupeer_p2p_ping",
-            Kernel::Pong => "cupeer_p2p_pong",
-            Kernel::Add => "cupeer_p2p_add",
-        }
-    }
-
     /// Returns the number of parameters, each a 64-bit number.
     pub fn parameters(self) -> usize {
         match self {

@@ -4,6 +4,7 @@
 //! the magic number, which is written last. If not, continue at the next multiple: a writer may have died
 //! before it completed the entry.
 
+use crate::launchers::column;
 use crate::rank;
 
 /// Alignment of entries.
@@ -73,8 +74,8 @@ pub const FORKED_PYTHON: u32 = 1 << 16;
 /// Memory that is only counted: see [`counted`](super::counted). Its process changes it in place.
 pub const COUNTED: u16 = 10;
 
-/// Prefixes of recorded variables, apart from those of [`rank`]. Variables that may contain secrets must not
-/// be added.
+/// Prefixes of recorded variables, apart from those of [`launchers`](crate::launchers). Variables that may contain secrets
+/// must not be added.
 const VARIABLES: &[&str] = &[
     "CUDA_",
     "CUPEER_",
@@ -85,10 +86,6 @@ const VARIABLES: &[&str] = &[
     "PYTORCH_",
     "TORCH_",
     "VLLM_",
-    "LOCAL_WORLD_SIZE",
-    "GROUP_RANK",
-    "OMPI_COMM_WORLD_",
-    "SLURM_JOB_ID",
     "LD_PRELOAD",
     "LD_LIBRARY_PATH",
 ];
@@ -96,19 +93,20 @@ const VARIABLES: &[&str] = &[
 /// Parts of the names of variables that may hold secrets, the key of the job's fingerprints among them.
 const SECRETS: &[&str] = &["KEY", "TOKEN", "SECRET", "PASS", "CREDENTIAL", "AUTH", "CUPEER_JOB"];
 
-crate::texts!(static BEGINNINGS = VARIABLES);
-crate::texts!(static PARTS = SECRETS);
+const OF_LAUNCHERS: &[&str] = column!(recorded);
+const NUMBERS: &[&str] = column!(numbers);
 
 /// Returns true if the value of a variable may be secret: it is not recorded, and not packed.
 pub fn is_secret(name: &[u8]) -> bool {
     let has =
-        |part: &str| name.windows(part.len()).any(|window| window.eq_ignore_ascii_case(part.as_bytes()));
-    PARTS.all().any(has)
+        |part: &&str| name.windows(part.len()).any(|window| window.eq_ignore_ascii_case(part.as_bytes()));
+    SECRETS.iter().any(has)
 }
 
 /// Returns true if a variable is recorded.
 pub fn is_recorded(name: &[u8]) -> bool {
-    let is_known = BEGINNINGS.all().any(|prefix| name.starts_with(prefix.as_bytes())) || rank::is_one(name);
+    let mut prefixes = [VARIABLES, OF_LAUNCHERS, NUMBERS].into_iter().flatten();
+    let is_known = prefixes.any(|prefix| name.starts_with(prefix.as_bytes())) || rank::is_one(name);
     is_known && !is_secret(name)
 }
 

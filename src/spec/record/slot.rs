@@ -340,59 +340,48 @@ pub mod finding {
     /// Number of bytes that are stored of a library's file name.
     pub const LIBRARY: usize = 32;
 
-    /// Confidence in a finding.
-    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
-    pub enum Confidence {
-        /// It follows from observations, or from results of the driver.
-        Certain = 0,
-        /// It follows from traces of a process that died.
-        Stale = 1,
-        /// It is the likeliest explanation.
-        Inferred = 2,
+    named! {
+        /// Confidence in a finding.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+        pub enum Confidence {
+            /// It follows from observations, or from results of the driver.
+            Certain = "certain",
+            /// It follows from traces of a process that died.
+            Stale = "stale",
+            /// It is the likeliest explanation.
+            Inferred = "inferred",
+        }
+        /// The word for it.
+        pub fn word;
     }
 
     impl Confidence {
-        /// All, the surest first.
-        pub const ALL: [Confidence; 3] = [Confidence::Certain, Confidence::Stale, Confidence::Inferred];
-
-        /// The word for it.
-        pub const fn word(self) -> &'static str {
-            match self {
-                Confidence::Certain => "certain",
-                Confidence::Stale => "stale",
-                Confidence::Inferred => "inferred",
-            }
+        /// Certain, or else inferred.
+        pub fn certain_if(is_certain: bool) -> Self {
+            if is_certain { Confidence::Certain } else { Confidence::Inferred }
         }
     }
 
     /// Text that a stale finding adds.
     pub const STALE: &str = "the process that recorded this has exited";
 
-    /// Severity of a broken rule.
-    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
-    pub enum Severity {
-        /// Worth knowing. Programs that are right do this, too.
-        Note,
-        /// The program may work today, but the call has no effect, costs speed or memory, or can cause wrong data, a hang, or
-        /// a later failure.
-        Warning,
-        /// The call fails as a consequence, or its behavior is undefined.
-        Error,
+    named! {
+        /// Severity of a broken rule.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+        pub enum Severity {
+            /// Worth knowing. Programs that are right do this, too.
+            Note = "note",
+            /// The program may work today, but the call has no effect, costs speed or memory, or can cause wrong data, a hang, or
+            /// a later failure.
+            Warning = "warning",
+            /// The call fails as a consequence, or its behavior is undefined.
+            Error = "error",
+        }
+        /// The word for it.
+        pub fn word;
     }
 
     impl Severity {
-        /// All, the least first.
-        pub const ALL: [Severity; 3] = [Severity::Note, Severity::Warning, Severity::Error];
-
-        /// The word for it.
-        pub const fn word(self) -> &'static str {
-            match self {
-                Severity::Note => "note",
-                Severity::Warning => "warning",
-                Severity::Error => "error",
-            }
-        }
-
         /// The severity of a word.
         pub fn of(word: &str) -> Option<Severity> {
             Severity::ALL.into_iter().find(|severity| severity.word() == word)
@@ -439,68 +428,54 @@ pub mod finding {
 
     /// Role of an object in a finding.
     pub mod role {
-        /// Export of the memory or the event.
-        pub const EXPORT: u32 = 1;
-        /// Open of the handle.
-        pub const OPENING: u32 = 2;
-        /// Close of the handle.
-        pub const CLOSING: u32 = 3;
-        /// Free or destroy.
-        pub const FREEING: u32 = 4;
-        /// An allocation of this process.
-        pub const ALLOCATION: u32 = 5;
-        /// Enabling of access.
-        pub const ENABLING: u32 = 6;
-        /// End of the context, or reset of the device.
-        pub const ENDING: u32 = 7;
-        /// Mapping at the addresses.
-        pub const MAPPING: u32 = 8;
-        /// Release of the handle.
-        pub const RELEASING: u32 = 9;
-        /// Unmapping.
-        pub const UNMAPPING: u32 = 10;
-        /// Copy of the same data from the host.
-        pub const COPYING: u32 = 11;
-        /// Fork of the process.
-        pub const FORKING: u32 = 12;
-        /// Read, write, or free of shared memory.
-        pub const USING: u32 = 13;
+        macro_rules! roles {
+            ($($(#[$doc:meta])* $role:ident = $number:literal $word:literal $past:literal,)*) => {
+                $($(#[$doc])* pub const $role: u32 = $number;)*
 
-        /// The words for them, by their number less one.
-        pub const WORDS: [&str; 13] = [
-            "export",
-            "opening",
-            "closing",
-            "freeing",
-            "allocation",
-            "enabling",
-            "ending",
-            "mapping",
-            "releasing",
-            "unmapping",
-            "copying",
-            "forking",
-            "using",
-        ];
+                /// The words for them, by their number less one.
+                pub const WORDS: [&str; [$($number),*].len()] = [$($word),*];
 
-        crate::texts!(static NAMES = &WORDS);
-
-        crate::texts!(
-            /// The words for people, in the same order. The place of the call follows them.
-            static PAST = &[
-                "exported", "opened", "closed", "freed", "allocated", "access enabled", "context ended", "mapped",
-                "released", "unmapped", "copied from the host", "forked", "used",
-            ]
-        );
+                /// The words for people, in the same order. The place of the call follows them.
+                const PAST: [&str; WORDS.len()] = [$($past),*];
+            };
+        }
+        roles! {
+            /// Export of the memory or the event.
+            EXPORT = 1 "export" "exported",
+            /// Open of the handle.
+            OPENING = 2 "opening" "opened",
+            /// Close of the handle.
+            CLOSING = 3 "closing" "closed",
+            /// Free or destroy.
+            FREEING = 4 "freeing" "freed",
+            /// An allocation of this process.
+            ALLOCATION = 5 "allocation" "allocated",
+            /// Enabling of access.
+            ENABLING = 6 "enabling" "access enabled",
+            /// End of the context, or reset of the device.
+            ENDING = 7 "ending" "context ended",
+            /// Mapping at the addresses.
+            MAPPING = 8 "mapping" "mapped",
+            /// Release of the handle.
+            RELEASING = 9 "releasing" "released",
+            /// Unmapping.
+            UNMAPPING = 10 "unmapping" "unmapped",
+            /// Copy of the same data from the host.
+            COPYING = 11 "copying" "copied from the host",
+            /// Fork of the process.
+            FORKING = 12 "forking" "forked",
+            /// Read, write, or free of shared memory.
+            USING = 13 "using" "used",
+        }
 
         /// Returns the word for a role.
         pub fn word(role: u32) -> Option<&'static str> {
-            NAMES.all().nth((role as usize).wrapping_sub(1))
+            WORDS.get((role as usize).wrapping_sub(1)).copied()
         }
 
         /// Returns the past participle for people, such as `opened`, for one of [`WORDS`].
         pub fn past(word: &str) -> &str {
-            NAMES.position(word.as_bytes()).map_or(word, |index| PAST.get(index))
+            WORDS.iter().position(|known| *known == word).map_or(word, |index| PAST[index])
         }
     }
 

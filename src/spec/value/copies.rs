@@ -5,14 +5,6 @@ use super::*;
 /// `CU_MEMORYTYPE_DEVICE` and `CU_MEMORYTYPE_UNIFIED`: the memory is named by an address of a device.
 const DEVICE: [i32; 2] = [2, 4];
 
-/// Memory that a copy touches: for each side, the start address and the distance to the last byte. Zeros for
-/// a side that is not device memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Touched {
-    to: (u64, u64),
-    from: (u64, u64),
-}
-
 /// A side of a copy.
 struct Rows {
     kind: i32,
@@ -25,6 +17,7 @@ struct Rows {
 }
 
 impl Rows {
+    /// Returns the start address of the memory that is used, and the distance to the last byte; zeros if it is not device memory.
     fn touched(self, [width, height, depth]: [u64; 3]) -> (u64, u64) {
         if !DEVICE.contains(&self.kind) || [width, height, depth].contains(&0) {
             return (0, 0);
@@ -40,30 +33,31 @@ impl Rows {
     }
 }
 
-trait Copies: Copy {
-    fn touched(self) -> Touched;
-}
-
-impl Copies for CUDA_MEMCPY2D<u64> {
-    fn touched(self) -> Touched {
+impl CUDA_MEMCPY2D<u64> {
+    /// Returns the device memory that is written, and that is read: start address and size in bytes of each; zeros if it is not
+    /// device memory.
+    #[inline]
+    pub fn touched(self) -> [(u64, u64); 2] {
         let shape = [self.WidthInBytes, self.Height, 1];
         let side =
             |kind, device, x, y, pitch| Rows { kind, device, x, y, z: 0, pitch, height: 0 }.touched(shape);
-        Touched {
-            to: side(self.dstMemoryType, self.dstDevice, self.dstXInBytes, self.dstY, self.dstPitch),
-            from: side(self.srcMemoryType, self.srcDevice, self.srcXInBytes, self.srcY, self.srcPitch),
-        }
+        [
+            side(self.dstMemoryType, self.dstDevice, self.dstXInBytes, self.dstY, self.dstPitch),
+            side(self.srcMemoryType, self.srcDevice, self.srcXInBytes, self.srcY, self.srcPitch),
+        ]
     }
 }
 
-impl Copies for CUDA_MEMCPY3D<u64> {
-    fn touched(self) -> Touched {
+impl CUDA_MEMCPY3D<u64> {
+    /// Returns the device memory in the form of [`CUDA_MEMCPY2D::touched`].
+    #[inline]
+    pub fn touched(self) -> [(u64, u64); 2] {
         let shape = [self.WidthInBytes, self.Height, self.Depth];
         let side = |it: Side3D<u64>| {
             let Side3D { MemoryType: kind, Device: device, XInBytes: x, Y: y, Z: z, .. } = it;
             Rows { kind, device, x, y, z, pitch: it.Pitch, height: it.Height }.touched(shape)
         };
-        Touched { to: side(self.dst), from: side(self.src) }
+        [self.dst, self.src].map(side)
     }
 }
 
@@ -81,56 +75,32 @@ impl CUDA_MEMCPY3D_BATCH_OP {
     }
 }
 
-impl Touched {
-    fn words(self) -> [u64; 4] {
-        [self.to.0, self.to.1, self.from.0, self.from.1]
+fn print_touched([to, from]: [(u64, u64); 2], out: &mut dyn Write, format: Format) -> fmt::Result {
+    let mut fields = Fields::begin(out, format)?;
+    for (name, value) in [("dst", to.0), ("dstBytes", to.1), ("src", from.0), ("srcBytes", from.1)] {
+        fields.field(name, |out| value.print(out, format))?;
     }
-
-    fn of(words: [u64; 4]) -> Touched {
-        let [to, to_bytes, from, from_bytes] = words;
-        Touched { to: (to, to_bytes), from: (from, from_bytes) }
-    }
-
-    fn print(self, out: &mut dyn Write, format: Format) -> fmt::Result {
-        out.write_str("{")?;
-        let names = ["dst", "dstBytes", "src", "srcBytes"];
-        for (index, (name, value)) in names.into_iter().zip(self.words()).enumerate() {
-            match (format.json, index) {
-                (true, 0) => write!(out, "\"{name}\":")?,
-                (true, _) => write!(out, ",\"{name}\":")?,
-                (false, 0) => write!(out, "{name}=")?,
-                (false, _) => write!(out, ", {name}=")?,
-            }
-            value.print(out, format)?;
-        }
-        out.write_str("}")
-    }
+    fields.end(&[])
 }
 
 macro_rules! copies {
     ($($type:ty)*) => {$(
-        impl $type {
-            /// The device memory that it writes, and that it reads: where each begins, and its bytes; zeros where there is none.
-            #[inline]
-            pub fn touched(self) -> [(u64, u64); 2] {
-                let Touched { to, from } = Copies::touched(self);
-                [to, from]
-            }
-        }
         impl Value for $type {
             const STORED: usize = 32;
             fn store(self, place: &mut [u8], _: Fingerprint) {
-                for (place, word) in place.chunks_exact_mut(8).zip(Copies::touched(self).words()) {
+                let [to, from] = self.touched();
+                let words = [to.0, to.1, from.0, from.1];
+                for (place, word) in place.chunks_exact_mut(8).zip(words) {
                     place.copy_from_slice(&word.to_le_bytes());
                 }
             }
             fn print(self, out: &mut dyn Write, format: Format) -> fmt::Result {
-                Copies::touched(self).print(out, format)
+                print_touched(self.touched(), out, format)
             }
             fn print_stored(bytes: &[u8], out: &mut dyn Write, format: Format) -> fmt::Result {
                 let bytes = bytes.first_chunk::<32>().ok_or(fmt::Error)?;
                 let word = |at: usize| bytes[at..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
-                Touched::of([0, 8, 16, 24].map(word)).print(out, format)
+                print_touched([(word(0), word(8)), (word(16), word(24))], out, format)
             }
         }
     )*};

@@ -1,6 +1,6 @@
 //! NVML's structures. Only their most informative fields are printed.
 
-use super::{Fingerprint, Format, Value, word};
+use super::{Fields, Fingerprint, Format, Value, word};
 use crate::abi::*;
 use core::fmt::{self, Write};
 
@@ -18,17 +18,12 @@ fn put<const N: usize>(place: &mut [u8], numbers: [u32; N]) {
 }
 
 /// Prints names and numbers: `{state=3, cliqueId=0}`.
-fn fields(fields: &[(&str, u64)], out: &mut dyn Write, format: Format) -> fmt::Result {
-    out.write_str("{")?;
-    for (i, (name, value)) in fields.iter().enumerate() {
-        match (i, format.json) {
-            (0, _) => {}
-            (_, true) => out.write_str(",")?,
-            (_, false) => out.write_str(", ")?,
-        }
-        if format.json { write!(out, "\"{name}\":{value}")? } else { write!(out, "{name}={value}")? }
+fn print_numbers(numbers: [(&str, u64); 3], out: &mut dyn Write, format: Format) -> fmt::Result {
+    let mut fields = Fields::begin(out, format)?;
+    for (name, value) in numbers {
+        fields.field(name, |out| write!(out, "{value}"))?;
     }
-    out.write_str("}")
+    fields.end(&[])
 }
 
 /// Declares structures of which three numbers are stored and printed.
@@ -64,8 +59,8 @@ fn address([domain, bus, device]: [u32; 3], out: &mut dyn Write, format: Format)
 }
 
 fn fabric([state, status, clique]: [u32; 3], out: &mut dyn Write, format: Format) -> fmt::Result {
-    let numbers = [("state", state), ("status", status), ("cliqueId", clique)];
-    fields(&numbers.map(|(name, number)| (name, number.into())), out, format)
+    let numbers = [("state", state.into()), ("status", status.into()), ("cliqueId", clique.into())];
+    print_numbers(numbers, out, format)
 }
 
 impl nvmlFieldValue_t {
@@ -90,7 +85,7 @@ impl Value for nvmlFieldValue_t {
         let result = self.nvmlReturn.0 as u32;
         let known = [("fieldId", self.fieldId.into()), ("scopeId", self.scopeId.into())];
         let answer = if result == 0 { ("value", self.bits()) } else { ("nvmlReturn", result.into()) };
-        fields(&[known[0], known[1], answer], out, format)
+        print_numbers([known[0], known[1], answer], out, format)
     }
     fn print_stored(bytes: &[u8], out: &mut dyn Write, _: Format) -> fmt::Result {
         write!(out, "{}", number(bytes, 0)?)

@@ -57,36 +57,6 @@ structures! {
     }
 }
 
-/// A structure that is being printed.
-struct Fields<'a> {
-    out: &'a mut dyn Write,
-    format: Format,
-    separator: &'static str,
-}
-
-impl<'a> Fields<'a> {
-    fn begin(out: &'a mut dyn Write, format: Format) -> Result<Self, fmt::Error> {
-        out.write_str("{")?;
-        Ok(Fields { out, format, separator: "" })
-    }
-
-    fn field(&mut self, name: &str, print: impl FnOnce(&mut dyn Write) -> fmt::Result) -> fmt::Result {
-        let (separator, format) = (self.separator, self.format);
-        let out = &mut *self.out;
-        if format.json {
-            write!(out, "{separator}\"{name}\":")?
-        } else {
-            write!(out, "{separator}{name}=")?
-        }
-        self.separator = if format.json { "," } else { ", " };
-        print(out)
-    }
-
-    fn end(self, rest: &[u8]) -> fmt::Result {
-        if rest.is_empty() { self.out.write_str("}") } else { Err(fmt::Error) }
-    }
-}
-
 /// Target of a pointer to a shareable handle. Another argument has its kind.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Shareable {

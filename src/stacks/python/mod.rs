@@ -144,17 +144,29 @@ impl Interpreter {
 
     /// Calls `found` with the `pthread_self()` of each thread that has run Python, until it returns false.
     pub fn each_thread<P: Pieces>(&self, pieces: &mut P, found: &mut dyn FnMut(usize) -> bool) -> Option<()> {
+        self.each_state(pieces, &mut |_, _, thread| Some(found(thread)))
+    }
+
+    /// Calls `found` with the state of each thread and its `pthread_self()`, until it returns false. Returns
+    /// `None` if the list leads to unreadable memory, or `found` does.
+    fn each_state<P: Pieces>(
+        &self,
+        pieces: &mut P,
+        found: &mut dyn FnMut(&mut P, usize, usize) -> Option<bool>,
+    ) -> Option<()> {
         let Layout { interpreters, next_interpreter, threads, next_thread, thread_id, .. } = self.layout;
         let mut left = MOST_THREADS;
         let mut interpreter = pieces.word(self.runtime.wrapping_add(interpreters))?;
         while interpreter != 0 && left > 0 {
-            let mut thread = pieces.word(interpreter.wrapping_add(threads))?;
-            while thread != 0 && left > 0 {
+            let mut state = pieces.word(interpreter.wrapping_add(threads))?;
+            while state != 0 && left > 0 {
                 left -= 1;
-                if !found(copied_word(pieces, thread.wrapping_add(thread_id))?) {
+                // Do not use pieces here: the thread's own frames need most of them.
+                let thread = copied_word(pieces, state.wrapping_add(thread_id))?;
+                if !found(pieces, state, thread)? {
                     return Some(());
                 }
-                thread = copied_word(pieces, thread.wrapping_add(next_thread))?;
+                state = copied_word(pieces, state.wrapping_add(next_thread))?;
             }
             left = left.saturating_sub(1);
             interpreter = pieces.word(interpreter.wrapping_add(next_interpreter))?;
@@ -231,21 +243,13 @@ pub trait Pieces {
     /// Caches the state of this thread.
     fn keep_thread(&self, _thread: usize) {}
 
-    /// Returns the line that is cached under a hash of everything that it depends on; `None` if there is none.
-    fn kept_line(&self, _which: u64) -> Option<Option<u32>> {
+    /// Returns the number that is cached under a hash of everything that it depends on; `None` if there is none.
+    fn cached(&self, _hash: u64) -> Option<u64> {
         None
     }
 
-    /// Caches a line.
-    fn keep_line(&self, _which: u64, _line: Option<u32>) {}
-
-    /// Returns the cached key of a function.
-    fn kept_key(&self, _which: u64) -> Option<u64> {
-        None
-    }
-
-    /// Caches the key of a function.
-    fn keep_key(&self, _which: u64, _key: u64) {}
+    /// Caches a number, which is not 0.
+    fn cache(&self, _hash: u64, _number: u64) {}
 }
 
 struct Walk<'a, P> {
@@ -308,9 +312,8 @@ impl<P: Pieces> Walk<'_, P> {
 
     /// Returns `None` if the list leads to unreadable memory.
     fn find_innermost(&mut self) -> Option<Option<usize>> {
-        let Layout { interpreters, next_interpreter, threads, next_thread, thread_id, .. } = *self.layout;
-        let mut left = MOST_THREADS;
-        let mut interpreter = self.pieces.word(self.interpreter.runtime.wrapping_add(interpreters))?;
+        let Layout { interpreters, next_interpreter, .. } = *self.layout;
+        let interpreter = self.pieces.word(self.interpreter.runtime.wrapping_add(interpreters))?;
         if interpreter == 0 {
             return Some(None);
         }
@@ -319,45 +322,22 @@ impl<P: Pieces> Walk<'_, P> {
         let known = self.pieces.thread();
         if known != 0
             && self.pieces.word(interpreter.wrapping_add(next_interpreter))? == 0
-            && let Some(frame) = self.frame_of(known).flatten()
+            && let Some(frame) = frame_of(self.layout, self.pieces, self.thread, known).flatten()
             && self.is_frame(frame)
         {
             return Some(Some(frame));
         }
-        while interpreter != 0 && left > 0 {
-            let mut thread = self.pieces.word(interpreter.wrapping_add(threads))?;
-            while thread != 0 && left > 0 {
-                left -= 1;
-                // Do not use pieces here: the thread's own frames need most of them.
-                let id = copied_word(self.pieces, thread.wrapping_add(thread_id))?;
-                if id == self.thread
-                    && let Some(frame) = self.frame_of(thread)?
-                {
-                    self.pieces.keep_thread(thread);
-                    return Some(Some(frame));
-                }
-                thread = copied_word(self.pieces, thread.wrapping_add(next_thread))?;
+        let (own, layout, mut innermost) = (self.thread, self.layout, None);
+        self.interpreter.each_state(self.pieces, &mut |pieces, state, thread| {
+            if thread == own {
+                innermost = frame_of(layout, pieces, own, state)?;
             }
-            left = left.saturating_sub(1);
-            interpreter = self.pieces.word(interpreter.wrapping_add(next_interpreter))?;
-        }
-        Some(None)
-    }
-
-    /// Returns the innermost frame of a state, if the state is this thread's and has a frame.
-    fn frame_of(&mut self, thread: usize) -> Option<Option<usize>> {
-        let Layout { thread_id, innermost, .. } = *self.layout;
-        if self.pieces.word(thread.wrapping_add(thread_id))? != self.thread {
-            return Some(None);
-        }
-        let frame = match innermost {
-            Innermost::Of(at) => self.pieces.word(thread.wrapping_add(at))?,
-            Innermost::Through(at, further) => {
-                let place = self.pieces.word(thread.wrapping_add(at))?;
-                self.pieces.word(place.wrapping_add(further))?
+            if innermost.is_some() {
+                pieces.keep_thread(state);
             }
-        };
-        Some((frame != 0).then_some(frame))
+            Some(innermost.is_none())
+        })?;
+        Some(innermost)
     }
 
     /// Returns true if an address holds a frame, judged by its type or by the type of its code.
@@ -406,7 +386,7 @@ impl<P: Pieces> Walk<'_, P> {
         }
         let words = [file, name, first_line as usize].map(usize::to_le_bytes);
         let which = told.map(|told| hash(told, words.as_flattened()));
-        let known = which.and_then(|which| self.pieces.kept_key(which)).filter(|key| (self.is_known)(*key));
+        let known = which.and_then(|which| self.pieces.cached(which)).filter(|key| (self.is_known)(*key));
         let (key, texts) = match known {
             Some(key) => (key, None),
             None => {
@@ -422,7 +402,7 @@ impl<P: Pieces> Walk<'_, P> {
                 let (name, name_size) = self.text(name, MOST_NAME, false)?;
                 let seed = file.3 ^ u64::from(first_line) ^ (name_size as u64) << 32;
                 let key = hash(seed, self.pieces.bytes(name.clone()));
-                which.inspect(|which| self.pieces.keep_key(*which, key));
+                which.inspect(|which| self.pieces.cache(*which, key));
                 (key, Some(((file.1, file.2), (name, name_size))))
             }
         };
@@ -479,7 +459,7 @@ impl<P: Pieces> Walk<'_, P> {
         let mut which = hash(hash(key, &at.to_le_bytes()), &table.to_le_bytes());
         if let Some(told) = told {
             which = hash(which, &told.to_le_bytes());
-            if let Some(line) = self.pieces.kept_line(which) {
+            if let Some(line) = self.cached_line(which) {
                 return line;
             }
         }
@@ -500,14 +480,35 @@ impl<P: Pieces> Walk<'_, P> {
                 Some(bytes) => hash(which, bytes),
                 None => hash_of(self.pieces, which, start, size)?,
             };
-            if let Some(line) = self.pieces.kept_line(which) {
+            if let Some(line) = self.cached_line(which) {
                 return line;
             }
         }
         let line = line_in(self.pieces, start, size, |next| line_of(form, first_line, at, next));
-        self.pieces.keep_line(which, line);
+        self.pieces.cache(which, 1 + u64::from(line.unwrap_or(0)));
         line
     }
+
+    /// Returns a cached line, which is 1 less than the cached number; 0 if the instruction has none.
+    fn cached_line(&self, hash: u64) -> Option<Option<u32>> {
+        let number = self.pieces.cached(hash)?;
+        Some(Some((number as u32).wrapping_sub(1)).filter(|line| *line != 0))
+    }
+}
+
+/// Returns the innermost frame of a state, if the state is this thread's and has a frame.
+fn frame_of(layout: &Layout, pieces: &mut impl Pieces, thread: usize, state: usize) -> Option<Option<usize>> {
+    if pieces.word(state.wrapping_add(layout.thread_id))? != thread {
+        return Some(None);
+    }
+    let frame = match layout.innermost {
+        Innermost::Of(at) => pieces.word(state.wrapping_add(at))?,
+        Innermost::Through(at, further) => {
+            let place = pieces.word(state.wrapping_add(at))?;
+            pieces.word(place.wrapping_add(further))?
+        }
+    };
+    Some((frame != 0).then_some(frame))
 }
 
 /// A word that is no piece.

@@ -46,8 +46,8 @@ pub const CONTEXT_ORDER: [usize; REGISTERS] = {
 /// The code that the kernel lets signal handlers return to: `mov x8, #139; svc #0`.
 pub const SIGRETURN: [u8; 8] = [0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4];
 
-/// An unwind instruction that affects no register: from here on, the return address is signed.
-pub const SAYS_NOTHING: Option<u8> = Some(0x2d);
+/// Extensions of the unwind tables.
+pub const VENDOR: gimli::Vendor = gimli::Vendor::AArch64;
 
 /// Returns the address in a saved return address, without its signature if the processor adds one.
 #[inline(always)]

@@ -1,19 +1,23 @@
 //! The step from one frame of a thread's stack to the next, by the tables of the object that contains its code, or else by
 //! the frame pointer. The part that depends on the processor has a file for each.
 
-mod eh_frame;
-pub mod expression;
+mod expression;
 #[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
 #[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
 pub mod processor;
-pub mod row;
+mod reader;
+mod row;
+mod storage;
+mod tables;
 
 use crate::memory::{Memory, Window};
-pub use eh_frame::Tables;
+pub use gimli::RegisterRule;
 use processor::{
     CONTEXT, CONTEXT_ORDER, FRAME, PLACE, RECORD_IS_LAST, REGISTERS, SIGRETURN, STACK, address_of,
     is_behind_call,
 };
+pub use row::Row;
+pub use tables::Tables;
 
 /// Bytes of a stack that are copied at once.
 pub const WINDOW: usize = 512;
@@ -71,14 +75,14 @@ impl<M: Memory> Walk<M> {
 
     /// Returns the address for table lookups. After a call, it is inside of the call instruction, because the
     /// next instruction may belong to another function.
-    pub fn asked(&self) -> Option<usize> {
+    pub fn lookup_address(&self) -> Option<usize> {
         self.address().checked_sub(usize::from(!self.is_interrupted))
     }
 
     /// Goes to the next frame by the unwind tables of an object.
-    pub fn by_tables(&mut self, tables: &mut Tables<M>, address: usize) -> Option<()> {
+    pub fn by_tables(&mut self, tables: &Tables<M>, address: usize) -> Option<()> {
         let row = tables.row(address)?;
-        self.registers = row.apply(&self.registers, &mut tables.bytes, &mut self.stack)?;
+        self.registers = row.apply(&self.registers, &tables.section(), &mut self.stack)?;
         self.is_interrupted = row.is_signal;
         Some(())
     }

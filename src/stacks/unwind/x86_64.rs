@@ -37,8 +37,8 @@ pub const CONTEXT_ORDER: [usize; REGISTERS] = [8, 9, 10, 11, 12, 13, 14, 15, 5, 
 /// The code that every C library lets signal handlers return to: `mov rax, 15; syscall`.
 pub const SIGRETURN: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
 
-/// An instruction of tables that says nothing of where registers are.
-pub const SAYS_NOTHING: Option<u8> = None;
+/// Extensions of the unwind tables.
+pub const VENDOR: gimli::Vendor = gimli::Vendor::Default;
 
 /// Returns the address in a saved return address.
 #[inline(always)]

@@ -1,6 +1,6 @@
 //! The section about memory: a chart for each device over time, and tables of its owners when calls failed.
 
-use super::table::{Cell, Row, Table, count, markup, none, ordered, text};
+use super::table::{Cell, Table, count, markup, none, ordered, text};
 use super::{Page, finding};
 use crate::text::device_memory::other;
 use cupeer_report::model::{Memory, MemoryOverTime, MemoryRow};
@@ -113,7 +113,6 @@ impl Page<'_> {
 
     /// A table with the owners of memory when a call failed. Its rows add up to the memory of the device.
     fn owners(&self, number: usize, memory: &Memory) -> Markup {
-        let row = |cells: Vec<Cell>, place: usize| Row { id: format!("o{number}-{place}"), class: "", cells };
         let size = |amount: u64| ordered(bytes(amount), amount);
         let of_row = |one: &MemoryRow| {
             let kept = self.brief.names.processes(one.holders.iter().map(|proc| &**proc));
@@ -131,14 +130,11 @@ impl Page<'_> {
         let free = memory.free.map(|free| ("free".to_owned(), free));
         let all = others.chain(rest.filter(|(_, rest)| *rest > 0)).chain(free);
         let all = all.map(|(who, amount)| vec![text(who), size(amount), none(), none(), none(), none()]);
-        let cells = memory.rows.iter().map(of_row).chain(all);
-        let table = Table {
-            id: &format!("owners{number}"),
-            label: "Owners of the memory",
-            columns: &["owner", "#size", "#allocations", "state", "kept by", "from"],
-            rows: cells.enumerate().map(|(place, cells)| row(cells, place)).collect(),
-            more: 0,
-        };
+        let cells: Vec<Vec<Cell>> = memory.rows.iter().map(of_row).chain(all).collect();
+        let columns = ["owner", "#size", "#allocations", "state", "kept by", "from"];
+        let (id, prefix) = (format!("owners{number}"), format!("o{number}-"));
+        let names = (&*id, "Owners of the memory", &*prefix);
+        let table = Table::of(names, &columns, usize::MAX, cells.into_iter(), |cells| ("", cells));
         let asked =
             memory.wanted.map_or_else(String::new, |wanted| format!(", which asked for {}", bytes(wanted)));
         html! {

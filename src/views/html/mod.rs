@@ -155,7 +155,7 @@ impl Page<'_> {
                 output #found for="search" {}
             }
             main #main tabindex="-1" {
-                (self.digest())
+                (self.summary())
                 (self.wrong())
                 @for (id, _, section) in &sections { section id=(id) { (section) } }
             }

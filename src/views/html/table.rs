@@ -32,6 +32,11 @@ pub fn ordered(shown: impl AsRef<str>, order: u64) -> Cell {
     Cell { shown: html! { (shown.as_ref()) }, order: Some(order) }
 }
 
+/// A text that is sorted by a number, or a missing value.
+pub fn known(value: Option<u64>, shown: impl Fn(u64) -> String) -> Cell {
+    value.map_or_else(none, |value| ordered(shown(value), value))
+}
+
 /// Cell for a missing value.
 pub fn none() -> Cell {
     text("-")
@@ -56,7 +61,23 @@ pub struct Table<'a> {
     pub more: u64,
 }
 
-impl Table<'_> {
+impl<'a> Table<'a> {
+    /// Creates a table of the first `most` items. The ids of rows are `prefix` and a number.
+    pub fn of<T>(
+        (id, label, prefix): (&'a str, &'a str, &str),
+        columns: &'a [&'a str],
+        most: usize,
+        items: impl ExactSizeIterator<Item = T>,
+        row: impl Fn(T) -> (&'static str, Vec<Cell>),
+    ) -> Self {
+        let more = items.len().saturating_sub(most) as u64;
+        let rows = items.take(most).enumerate().map(|(place, item)| {
+            let (class, cells) = row(item);
+            Row { id: format!("{prefix}{place}"), class, cells }
+        });
+        Table { id, label, columns, rows: rows.collect(), more }
+    }
+
     pub fn show(&self) -> Markup {
         let name = |column: &str| column.trim_start_matches('#').to_owned();
         let is_number = |column: &str| column.starts_with('#').then_some("number");

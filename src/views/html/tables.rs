@@ -1,16 +1,16 @@
 //! The sections below the problems: tables of the model, and the text report's own sections for rare contents.
 
 use super::finding::is_short;
-use super::table::{Cell, Row, Table, count, markup, none, ordered, text};
+use super::table::{Cell, Row, Table, count, known, markup, none, ordered, text};
 use super::{LINKS_KEYS, LIVES_KEYS, OPENINGS_KEYS, PAIRS_KEYS, Page, legend, picture};
 use crate::text::matrix;
 use crate::text::processes::program;
-use crate::text::tables::{DEVICES, PAIRS};
+use crate::text::tables::{DEVICES, FUNCTION_NUMBERS, FUNCTIONS, PAIRS};
 use crate::text::wrong::MOST as BRIEF;
 use cupeer_report::endings;
-use cupeer_report::model::{FailureGroup, Handle, Process};
+use cupeer_report::model::{FailureGroup, Function, Handle, Mark, Process};
 use cupeer_report::moments::{bytes, duration, number};
-use cupeer_report::names::{codes, result};
+use cupeer_report::names::result;
 use cupeer_report::verdict::{severity_of, whose};
 use cupeer_rules::Severity;
 use maud::{Markup, html};
@@ -37,7 +37,7 @@ impl Page<'_> {
             id: format!("p{place}"),
             class: self.state(process).class(),
             cells: vec![
-                process.rank.map_or_else(none, |rank| count(rank.into())),
+                known(process.rank.map(u64::from), number),
                 pid(process, !has_ranks),
                 text(endings::ended(process)),
                 pid(process, has_ranks),
@@ -118,47 +118,40 @@ impl Page<'_> {
     }
 
     pub fn handles(&self) -> Markup {
-        let row = |(place, line): (usize, &super::ledger::Line)| {
+        let row = |line: &super::ledger::Line| {
             let handle = line.handle;
             let alike =
                 if line.alike > 0 { format!(" and {} similar", number(line.alike)) } else { String::new() };
-            Row {
-                id: format!("h{place}"),
-                class: self.class_of(handle),
-                cells: vec![
-                    markup(html! { code { (handle.fingerprint) } (alike) }),
-                    text(handle.kind),
-                    handle.bytes.map_or_else(none, |size| ordered(bytes(size), size)),
-                    ordered(handle.state.to_string(), handle.state as u64),
-                    handle.exporter.as_ref().map_or_else(|| text("unknown"), |proc| markup(self.link(proc))),
-                    text(self.brief.names.device(handle.device)),
-                    handle.exported_ns.map_or_else(none, |at| self.at(at)),
-                    text(self.brief.importers(handle)),
-                    text(self.brief.accesses(handle)),
-                    handle.freed_ns.map_or_else(none, |at| self.at(at)),
-                ],
-            }
+            let cells = vec![
+                markup(html! { code { (handle.fingerprint) } (alike) }),
+                text(handle.kind),
+                known(handle.bytes, bytes),
+                ordered(handle.state.to_string(), handle.state as u64),
+                handle.exporter.as_ref().map_or_else(|| text("unknown"), |proc| markup(self.link(proc))),
+                text(self.brief.names.device(handle.device)),
+                known(handle.exported_ns, |at| self.brief.at(at)),
+                text(self.brief.importers(handle)),
+                text(self.brief.accesses(handle)),
+                known(handle.freed_ns, |at| self.brief.at(at)),
+            ];
+            (self.class_of(handle), cells)
         };
+        const COLUMNS: [&str; 10] = [
+            "handle",
+            "of",
+            "#size",
+            "state",
+            "exporter",
+            "device",
+            "#exported",
+            "opened by",
+            "bytes used by copies",
+            "#freed",
+        ];
         let lines = &self.ledger.lines;
         let folded: u64 = lines.iter().map(|line| line.alike).sum();
-        let table = Table {
-            id: "ledger",
-            label: "Ledger of handles",
-            columns: &[
-                "handle",
-                "of",
-                "#size",
-                "state",
-                "exporter",
-                "device",
-                "#exported",
-                "opened by",
-                "bytes used by copies",
-                "#freed",
-            ],
-            rows: lines.iter().enumerate().map(row).collect(),
-            more: self.ledger.left_out,
-        };
+        let table = Table::of(("ledger", "Ledger of handles", "h"), &COLUMNS, usize::MAX, lines.iter(), row);
+        let table = Table { more: self.ledger.left_out, ..table };
         let title = self.brief.handles().lines().nth(1).unwrap_or("Handles").to_owned();
         html! {
             @if !lines.is_empty() {
@@ -172,103 +165,70 @@ impl Page<'_> {
     }
 
     pub fn calls(&self) -> Markup {
-        let time = |ns: Option<u64>| ns.map_or_else(none, |ns| ordered(duration(ns), ns));
-        let functions = Table {
-            id: "functions",
-            label: "Functions",
-            columns: &[
-                "function",
-                "#calls",
-                "#failed",
-                "#total",
-                "#p50",
-                "#p99",
-                "#max",
-                "ranks",
-                "#injected",
-                "results",
-            ],
-            rows: self
-                .report
-                .functions
-                .iter()
-                .take(MOST)
-                .enumerate()
-                .map(|(place, function)| Row {
-                    id: format!("c{place}"),
-                    class: if function.wrong() > 0 { "warning" } else { "" },
-                    cells: vec![
-                        text(&*function.function),
-                        count(function.calls),
-                        ordered(self.report.failed(function), function.failed()),
-                        time(Some(function.total_ns)),
-                        time(function.p50_ns),
-                        time(function.p99_ns),
-                        time(function.max_ns),
-                        function
-                            .ranks
-                            .as_ref()
-                            .map_or_else(none, |r| text(format!("{}/{}/{}", r.least, r.median, r.most))),
-                        count(function.injected),
-                        text(codes(&function.failures)),
-                    ],
-                })
-                .collect(),
-            more: self.report.functions.len().saturating_sub(MOST) as u64,
-        };
-        let stacks = self.stacks_of_failures();
-        let failure = |(place, group): (usize, &FailureGroup)| {
-            let stack = stacks.get(&(&*group.function, &*group.result, &group.caller));
-            Row {
-                id: format!("e{place}"),
-                class: if group.usual || group.is_on_purpose() { "" } else { "error" },
-                cells: vec![
-                    count(group.count),
-                    text(&*group.function),
-                    text(result(&group.result)),
-                    text(self.brief.group_procs(group)),
-                    self.at(group.first_ns),
-                    self.at(group.last_ns),
-                    text(whose(group.injected, group.injected_by.as_deref(), group.follows_fault).trim()),
-                    markup(self.place_in(&group.caller, stack.copied().unwrap_or_default())),
-                ],
-            }
-        };
-        let groups = &self.report.failure_groups;
-        let failures = Table {
-            id: "failures",
-            label: "Failures",
-            columns: &["#times", "function", "result", "who", "#first", "#last", "whose", "from"],
-            rows: groups.iter().take(MOST).enumerate().map(failure).collect(),
-            more: groups.len().saturating_sub(MOST) as u64,
-        };
-        let marks = &self.report.marks;
-        let most_marks = MOST / 2;
-        let told = Table {
-            id: "marks",
-            label: "Marks",
-            columns: &["#time", "who", "mark"],
-            rows: marks
-                .iter()
-                .take(most_marks)
-                .enumerate()
-                .map(|(place, mark)| Row {
-                    id: format!("m{place}"),
-                    class: "",
-                    cells: vec![self.at(mark.time_ns), markup(self.link(&mark.proc)), text(&mark.text)],
-                })
-                .collect(),
-            more: marks.len().saturating_sub(most_marks) as u64 + self.report.marks_more,
-        };
+        let has_ranks = self.report.functions.iter().any(|function| function.ranks.is_some());
         html! {
             @if !self.report.functions.is_empty() {
                 h2 { "Calls" }
-                h3 { "Functions" @if self.report.functions.iter().any(|function| function.ranks.is_some()) { " (ranks: least/median/most calls)" } }
-                (functions.show())
-                @if !groups.is_empty() { h3 { "Failures" } (failures.show()) }
-                @if !marks.is_empty() { h3 { "Marks" } (told.show()) }
+                h3 { "Functions" @if has_ranks { " (ranks: least/median/most calls)" } }
+                (self.functions())
+                @if !self.report.failure_groups.is_empty() { h3 { "Failures" } (self.failures()) }
+                @if !self.report.marks.is_empty() { h3 { "Marks" } (self.marks()) }
             }
         }
+    }
+
+    fn functions(&self) -> Markup {
+        let mut columns = FUNCTIONS.map(str::to_lowercase);
+        FUNCTION_NUMBERS.iter().for_each(|number| columns[*number].insert(0, '#'));
+        let row = |function: &Function| {
+            let orders = [
+                None,
+                Some(function.calls),
+                Some(function.failed()),
+                Some(function.total_ns),
+                function.p50_ns,
+                function.p99_ns,
+                function.max_ns,
+                None,
+                Some(function.injected),
+                None,
+            ];
+            let cells = self.brief.function_row(function).into_iter().zip(orders);
+            let cells = cells.map(|(shown, order)| Cell { order, ..text(shown) });
+            (if function.wrong() > 0 { "warning" } else { "" }, cells.collect())
+        };
+        let names = ("functions", "Functions", "c");
+        Table::of(names, &columns.each_ref().map(String::as_str), MOST, self.report.functions.iter(), row)
+            .show()
+    }
+
+    fn failures(&self) -> Markup {
+        let stacks = self.stacks_of_failures();
+        let row = |group: &FailureGroup| {
+            let stack = stacks.get(&(&*group.function, &*group.result, &group.caller));
+            let cells = vec![
+                count(group.count),
+                text(&*group.function),
+                text(result(&group.result)),
+                text(self.brief.group_procs(group)),
+                self.at(group.first_ns),
+                self.at(group.last_ns),
+                text(whose(group.injected, group.injected_by.as_deref(), group.follows_fault).trim()),
+                markup(self.place_in(&group.caller, stack.copied().unwrap_or_default())),
+            ];
+            (if group.usual || group.is_on_purpose() { "" } else { "error" }, cells)
+        };
+        let columns = ["#times", "function", "result", "who", "#first", "#last", "whose", "from"];
+        let groups = self.report.failure_groups.iter();
+        Table::of(("failures", "Failures", "e"), &columns, MOST, groups, row).show()
+    }
+
+    fn marks(&self) -> Markup {
+        let row =
+            |mark: &Mark| ("", vec![self.at(mark.time_ns), markup(self.link(&mark.proc)), text(&mark.text)]);
+        let marks = self.report.marks.iter();
+        let table = Table::of(("marks", "Marks", "m"), &["#time", "who", "mark"], MOST / 2, marks, row);
+        Table { more: table.more + self.report.marks_more, ..table }.show()
     }
 
     /// Sections that few recordings have, as text.
@@ -315,7 +275,7 @@ impl Page<'_> {
     }
 }
 
-/// A table of the text, with a title.
+/// Returns a table of the text form, with a title.
 fn table_of(
     id: &str,
     label: &str,
@@ -324,13 +284,7 @@ fn table_of(
 ) -> Markup {
     let columns: Vec<String> = head.iter().map(|name| name.to_lowercase()).collect();
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
-    let more = rows.len().saturating_sub(MOST) as u64;
-    let row = |(place, cells): (usize, Vec<String>)| Row {
-        id: format!("{id}-{place}"),
-        class: "",
-        cells: cells.into_iter().map(text).collect(),
-    };
-    let table =
-        Table { id, label, columns: &columns, rows: rows.take(MOST).enumerate().map(row).collect(), more };
+    let row = |cells: Vec<String>| ("", cells.into_iter().map(text).collect());
+    let table = Table::of((id, label, &format!("{id}-")), &columns, MOST, rows, row);
     html! { @if !table.rows.is_empty() { h3 { (label) } (table.show()) } }
 }

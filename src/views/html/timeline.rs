@@ -5,11 +5,12 @@
 //! are kept one by one, and all calls are counted in bins. Of failures that may be expected, some wait for what follows.
 
 use anyhow::{Context, Result};
-use cupeer_record::{Call, Clock, Event, Job, Outcome, Process};
+use cupeer_record::{Call, Clock, Job, Outcome, Process};
 use cupeer_report::expected::{self, Question, Standing};
 use cupeer_report::filter::Filter;
 use cupeer_report::judged::is_runtime;
 use cupeer_report::model::Report;
+use cupeer_report::pending::PendingCalls;
 use cupeer_report::results::is_usual;
 use serde::{Serialize, Serializer};
 use std::cmp::Reverse;
@@ -158,31 +159,19 @@ impl TimelineReader<'_> {
         let row = Row { calls: empty(), failed: empty(), ..Row::default() };
         let (longest, waiting) = (BinaryHeap::new(), HashMap::new());
         let mut read = Read { process, clock, row, longest, waiting, waited: 0 };
-        let mut pending: HashMap<(u32, u64), Call> = HashMap::new();
+        let mut pending = PendingCalls::default();
         let ends = self.filter.until().is_some();
         let events = process.events();
         for event in events.with_context(|| format!("failed to read {}", process.path.display()))? {
             if ends && !self.filter.is_past(read.clock.realtime(event.start())) {
                 continue;
             }
-            match event {
-                Event::Call(call) if call.outcome == Outcome::Pending => {
-                    pending.insert((call.stream, call.seq), call);
-                }
-                Event::Call(call) => self.returned(&call, &mut read),
-                Event::LateEnd { stream, seq, .. } => {
-                    if let Some(mut call) = pending.remove(&(stream, seq))
-                        && call.finish(&event)
-                    {
-                        self.returned(&call, &mut read);
-                    }
-                }
-                Event::Use(_) => {}
-                Event::Mark { .. } => {}
+            if let Some(call) = pending.completed(&event) {
+                self.returned(&call, &mut read);
             }
         }
-        for call in pending.values() {
-            let shown = self.shown(call, &read);
+        for call in pending.rest() {
+            let shown = self.shown(&call, &read);
             self.add(shown, false, &mut read);
         }
         for shown in mem::take(&mut read.waiting).into_values().flatten() {

@@ -20,7 +20,7 @@ const MOST_DOING: usize = 32;
 
 impl<'r> Page<'r> {
     /// The worst problem, and the other lines of the headline with links.
-    pub fn digest(&self) -> Markup {
+    pub fn summary(&self) -> Markup {
         let mut lines = self.headline.iter().filter(|line| !matches!(line.about, About::More));
         html! {
             section #digest aria-label="Summary" {

@@ -17,9 +17,9 @@ impl View<'_> {
     pub fn virtual_memory(&self) -> String {
         let memory = &self.report.allocations;
         let head = ["PROCESS", "DEVICE", "ALLOCATED", "AT MOST", "IMPORTED", "AT MOST", "MAPPED", "EXPORTS"];
-        let mut table = Table::new(&head, 8, 10).with_numbers(&[2, 3, 4, 5, 6]);
-        for row in memory.devices.iter().take(self.most) {
-            table.row([
+        let table = Table::new(&head, 8, 10).with_numbers(&[2, 3, 4, 5, 6]);
+        let devices = self.rows("Virtual memory, by device", table, &memory.devices, |row| {
+            [
                 self.names.process(&row.proc),
                 self.place(row.location, row.device),
                 bytes(row.bytes),
@@ -28,22 +28,20 @@ impl View<'_> {
                 bytes(row.imported_most_bytes),
                 bytes(row.mapped_bytes),
                 exports(row),
-            ]);
-        }
-        let devices = self.section("Virtual memory, by device", table, memory.devices.len());
+            ]
+        });
         let head = ["PROCESS", "RESERVED", "AT MOST", "MAPPED", "AT MOST", "UNMAPPED"];
-        let mut table = Table::new(&head, 6, 10).with_numbers(&[1, 2, 3, 4, 5]);
-        for row in memory.spaces.iter().take(self.most) {
-            table.row([
+        let table = Table::new(&head, 6, 10).with_numbers(&[1, 2, 3, 4, 5]);
+        let spaces = self.rows("Virtual memory, by addresses", table, &memory.spaces, |row| {
+            [
                 self.names.process(&row.proc),
                 bytes(row.reserved_bytes),
                 bytes(row.reserved_most_bytes),
                 bytes(row.mapped_bytes),
                 bytes(row.mapped_most_bytes),
                 bytes(row.unmapped_bytes),
-            ]);
-        }
-        let spaces = self.section("Virtual memory, by addresses", table, memory.spaces.len());
+            ]
+        });
         devices + &self.kept() + &spaces + &self.multicast() + &self.single()
     }
 
@@ -85,19 +83,18 @@ impl View<'_> {
     /// Lists multicast objects, and the processes that wait for missing devices.
     fn multicast(&self) -> String {
         let all = &self.report.allocations.multicast;
-        let mut table = Table::new(&["MADE BY", "SIZE", "DEVICES", "BOUND", "MAPPED BY", "HELD BY"], 6, 10);
-        for row in all.iter().take(self.most) {
+        let table = Table::new(&["MADE BY", "SIZE", "DEVICES", "BOUND", "MAPPED BY", "HELD BY"], 6, 10);
+        let table = self.rows("Multicast objects", table, all, |row| {
             let bound = row.bound.iter().map(|bound| bound.bytes).sum();
-            table.row([
+            [
                 row.made_by.as_ref().map_or("unknown".into(), |proc| self.names.process(proc)),
                 row.bytes.map_or("unknown".into(), bytes),
                 joined(row),
                 if row.bound.is_empty() { "-".into() } else { bytes(bound) },
                 self.named(&row.mapped_by),
                 self.named(&row.held_by),
-            ]);
-        }
-        let table = self.section("Multicast objects", table, all.len());
+            ]
+        });
         let waiting: Vec<&Multicast> = all.iter().filter(|row| !row.waiting.is_empty()).collect();
         table + &self.listed(waiting.iter(), |row| self.item("- ", &self.waits(row)))
     }
@@ -111,7 +108,7 @@ impl View<'_> {
         )
     }
 
-    fn named(&self, all: &[Proc]) -> String {
+    pub(super) fn named(&self, all: &[Proc]) -> String {
         let names: Vec<String> = all.iter().map(|proc| self.names.process(proc)).collect();
         if names.is_empty() { "-".into() } else { names.join(", ") }
     }

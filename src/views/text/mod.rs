@@ -4,7 +4,6 @@
 
 pub(crate) mod calls;
 pub(crate) mod device_memory;
-pub(crate) mod digest;
 mod faults;
 pub mod findings;
 mod head;
@@ -12,6 +11,7 @@ pub(crate) mod matrix;
 mod memory;
 mod pools;
 pub(crate) mod processes;
+mod summary;
 pub mod suppressed;
 pub(crate) mod tables;
 pub(crate) mod wrong;
@@ -90,7 +90,7 @@ pub fn show(report: &Report, options: &Options) -> String {
         return view.head() + &view.leaks() + &view.unnamed();
     }
     let parts = [
-        view.digest(),
+        view.summary(),
         view.head(),
         view.wrong(),
         view.faults(),
@@ -124,7 +124,19 @@ impl<'a> View<'a> {
         View::new(verdict, WIDE)
     }
 
-    /// A table under a title, with a line that says how many rows are left out.
+    /// Returns a table of the first rows, under a title.
+    fn rows<R, const N: usize>(
+        &self,
+        title: &str,
+        mut table: Table,
+        rows: &[R],
+        cells: impl Fn(&R) -> [String; N],
+    ) -> String {
+        rows.iter().take(self.most).for_each(|row| table.row(cells(row)));
+        self.section(title, table, rows.len())
+    }
+
+    /// Returns a table under a title, with a line that says how many rows are left out.
     fn section(&self, title: &str, table: Table, rows: usize) -> String {
         if table.is_empty() {
             return String::new();

@@ -7,27 +7,22 @@ use cupeer_report::moments::number;
 
 impl View<'_> {
     pub fn pools(&self) -> String {
-        let pools = &self.report.pools;
         let head =
             ["PROCESS", "DEVICE", "FROM", "HANDLE TYPES", "IMPORTED BY", "POINTERS", "ACCESS", "STATE"];
-        let mut table = Table::new(&head, 8, 10).with_numbers(&[5]).or_below();
-        for pool in pools.iter().take(self.most) {
-            let importers: Vec<String> =
-                pool.importers.iter().map(|importer| self.names.process(importer)).collect();
-            let access: Vec<String> =
-                pool.access.iter().map(|access| self.names.device(Some(access.device))).collect();
-            table.row([
+        let table = Table::new(&head, 8, 10).with_numbers(&[5]).or_below();
+        self.rows("Memory pools", table, &self.report.pools, |pool| {
+            let access = pool.access.iter().map(|access| self.names.device(Some(access.device)));
+            [
                 self.names.process(&pool.proc),
                 self.place(pool.location, pool.device),
                 self.source(pool),
                 types(pool),
-                listed(importers),
+                self.named(&pool.importers),
                 if pool.origin == "imported" { number(pool.pointers_imported) } else { String::new() },
-                listed(access),
+                listed(access.collect()),
                 state(pool).into(),
-            ]);
-        }
-        self.section("Memory pools", table, pools.len())
+            ]
+        })
     }
 
     fn source(&self, pool: &Pool) -> String {

@@ -21,17 +21,16 @@ impl View<'_> {
         let has_hosts = self.report.record.hosts.len() > 1;
         let pid = if has_hosts { "HOST:PID" } else { "PID" };
         let head = ["RANK", pid, "PROGRAM", "EXIT", "EVENTS", "LAST CALL", "DEVICES"];
-        let mut table = Table::new(&head, 6, 20).with_numbers(&[0, 1, 4]);
-        let rows = self.alike();
-        for row in rows.iter().take(self.most) {
-            let [first, ..] = row[..] else { continue };
+        let table = Table::new(&head, 6, 20).with_numbers(&[0, 1, 4]);
+        let cells = |row: &Vec<&Process>| {
+            let first = row[0];
             let pid = match (row.len(), has_hosts) {
                 (1, true) => clean(&format!("{}:{}", first.host, self.names.pid(first))),
                 (1, false) => self.names.pid(first),
                 (count, true) => clean(&format!("{}: {count}", first.host)),
                 (count, false) => format!("{count} pids"),
             };
-            table.row([
+            [
                 match row.len() {
                     1 => first.rank.map_or("-".into(), |rank| rank.to_string()),
                     _ => ranks(row.iter().filter_map(|process| process.rank)).replace("ranks ", ""),
@@ -42,9 +41,9 @@ impl View<'_> {
                 least_and_most(row.iter().map(|process| process.events), number),
                 self.last_calls(row),
                 self.devices_of(first),
-            ]);
-        }
-        self.section("Processes", table, rows.len()) + &self.variables()
+            ]
+        };
+        self.rows("Processes", table, &self.alike(), cells) + &self.variables()
     }
 
     /// Groups processes: ranks are in one group if they run the same program on one host, ended in the same

@@ -3,7 +3,7 @@
 use super::View;
 use crate::pairs::{self, Pair};
 use crate::table::Table;
-use cupeer_report::model::{Codes, Device, Handle, Peer, Process, State};
+use cupeer_report::model::{Codes, Device, Function, Handle, Peer, Process, State};
 use cupeer_report::moments::{bytes, duration, number};
 use cupeer_report::names::{clean, codes, counted};
 use cupeer_report::verdict::in_all;
@@ -13,6 +13,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Number of closed handles from which they become one line, unless all are requested.
 const MOST_CLOSED: usize = 20;
+
+/// The columns of the table of functions, and which of them are numbers.
+pub const FUNCTIONS: [&str; 10] =
+    ["FUNCTION", "CALLS", "FAILED", "TOTAL", "P50", "P99", "MAX", "RANKS", "INJECTED", "RESULTS"];
+pub const FUNCTION_NUMBERS: [usize; 7] = [1, 2, 3, 4, 5, 6, 8];
 
 /// The columns of the table of devices.
 pub const DEVICES: [&str; 5] = ["DEVICE", "PCI", "NAME", "SEEN BY", "UUID"];
@@ -43,29 +48,9 @@ fn folded(rows: Vec<Vec<String>>) -> Vec<Vec<String>> {
 
 impl View<'_> {
     pub fn functions(&self) -> String {
-        let mut table = Table::new(
-            &["FUNCTION", "CALLS", "FAILED", "TOTAL", "P50", "P99", "MAX", "RANKS", "INJECTED", "RESULTS"],
-            7,
-            20,
-        )
-        .with_numbers(&[1, 2, 3, 4, 5, 6, 8]);
-        for function in self.report.functions.iter().take(self.most) {
-            let time = |ns: Option<u64>| ns.map_or("-".into(), duration);
-            let spread = function.ranks.as_ref();
-            table.row([
-                clean(&function.function),
-                number(function.calls),
-                self.report.failed(function),
-                duration(function.total_ns),
-                time(function.p50_ns),
-                time(function.p99_ns),
-                time(function.max_ns),
-                spread.map_or("-".into(), |r| format!("{}/{}/{}", r.least, r.median, r.most)),
-                number(function.injected),
-                codes(&function.failures),
-            ]);
-        }
-        let shown = self.section("Functions", table, self.report.functions.len());
+        let table = Table::new(&FUNCTIONS, 7, 20).with_numbers(&FUNCTION_NUMBERS);
+        let functions = &self.report.functions;
+        let shown = self.rows("Functions", table, functions, |function| self.function_row(function));
         // The column is missing if there are no ranks, or no space for it.
         match shown.contains("  RANKS") {
             true => shown.replacen("Functions", "Functions (ranks: least/median/most calls)", 1),
@@ -73,10 +58,27 @@ impl View<'_> {
         }
     }
 
+    /// Returns a function in the columns of [`FUNCTIONS`].
+    pub fn function_row(&self, function: &Function) -> [String; 10] {
+        let time = |ns: Option<u64>| ns.map_or("-".into(), duration);
+        let ranks = function.ranks.as_ref();
+        [
+            clean(&function.function),
+            number(function.calls),
+            self.report.failed(function),
+            duration(function.total_ns),
+            time(function.p50_ns),
+            time(function.p99_ns),
+            time(function.max_ns),
+            ranks.map_or("-".into(), |r| format!("{}/{}/{}", r.least, r.median, r.most)),
+            number(function.injected),
+            codes(&function.failures),
+        ]
+    }
+
     pub fn devices(&self) -> String {
-        let mut table = Table::new(&DEVICES, 4, 40);
-        self.report.devices.iter().take(self.most).for_each(|device| table.row(self.device_row(device)));
-        self.section("Devices", table, self.report.devices.len())
+        let table = Table::new(&DEVICES, 4, 40);
+        self.rows("Devices", table, &self.report.devices, |device| self.device_row(device))
     }
 
     /// A device in the columns of [`DEVICES`].

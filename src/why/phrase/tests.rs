@@ -110,7 +110,7 @@ fn a_process_that_failed_comes_before_one_that_sleeps() {
 }
 
 #[test]
-fn what_may_not_be_read_and_what_is_not_there() {
+fn unreadable_and_missing_processes_are_named() {
     let refused = |pid: u32| Process {
         state: State::Refused,
         doing: "may not be read".into(),

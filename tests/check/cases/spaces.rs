@@ -2,7 +2,7 @@
 
 use super::case;
 
-/// What is said of FABRIC without a channel.
+/// Words about FABRIC without a channel.
 const NO_CHANNEL: [&str; 3] = [
     "cannot open an IMEX channel",
     "the device's attribute does not show this",
@@ -72,7 +72,7 @@ fn e6_memory_that_only_its_own_device_can_reach() {
 
 #[test]
 fn e7_a_pool_that_peer_access_does_not_open() {
-    // Which device uses it, no call tells; which one may, the report does.
+    // No call says which device uses it, but the report says which one may.
     case("cases_spaces", "E7", "nvlink:2", &[], &["Memory pools", "made - - - destroyed"]);
 }
 

@@ -1,12 +1,7 @@
 //! The grammar of fault plans in the words of `cupeer list` and `cupeer explain`.
 //!
-//! What belongs here: how keys are shown, and what the table of functions says for plans. What does not: the keys
-//! themselves and every word about a single one (`cupeer_spec::fault`), and what plans did in a run (`cupeer_facts::faults`).
-
-mod page;
-mod recipes;
-
-pub use page::page;
+//! It formats keys, and the parts of the table of functions that matter for plans. The keys themselves, and every word about a
+//! single one, are in `cupeer_spec::fault`.
 
 use cupeer_spec::fault::{KeyKind, KeySpec, is_comparable, keys, output_values};
 use cupeer_spec::function::{ArgSpec, FnSpec, alterable};
@@ -19,7 +14,7 @@ pub fn list(width: usize) -> String {
     for kind in KeyKind::ALL {
         let mut table = Table::new(&[&kind.words().to_uppercase(), ""], 2, 40);
         for key in of_kind(kind) {
-            table.row([key.form(), format!("{} Example: {}", key.doc(), key.example())]);
+            table.row([key.form(), format!("{} Example: {}", key.doc, key.example())]);
         }
         text += &format!("\n{}", table.render(width));
     }
@@ -41,12 +36,12 @@ pub fn json() -> Value {
 
 fn key_json(key: &KeySpec) -> Value {
     json!({
-        "key": key.name(),
+        "key": key.name,
         "kind": key.kind.words(),
         "form": key.form(),
-        "meaning": key.doc(),
+        "meaning": key.doc,
         "example": key.example(),
-        "rule": key.rule(),
+        "rule": key.rule,
     })
 }
 
@@ -67,12 +62,12 @@ fn function_json(function: &FnSpec) -> Value {
 pub fn explain(key: &KeySpec, width: usize) -> String {
     let mut facts = Table::new(&["", ""], 2, 30).or_below();
     facts.row(["it says".into(), key.kind.words().into()]);
-    facts.row(["for example".into(), key.rule().into()]);
-    let doc = wrap(key.doc(), width).join("\n");
+    facts.row(["for example".into(), key.rule.into()]);
+    let doc = wrap(key.doc, width).join("\n");
     format!("{}, a key of fault plans\n\n{doc}\n\n{}", key.form(), facts.render(width).trim_start())
 }
 
-fn of_kind(kind: KeyKind) -> impl Iterator<Item = &'static KeySpec> {
+pub fn of_kind(kind: KeyKind) -> impl Iterator<Item = &'static KeySpec> {
     keys().filter(move |key| key.kind == kind)
 }
 
@@ -82,7 +77,7 @@ fn concerned() -> impl Iterator<Item = &'static FnSpec> {
 }
 
 /// The outputs that `out=` can change.
-fn outputs(function: &FnSpec) -> impl Iterator<Item = &'static ArgSpec> {
+pub fn outputs(function: &FnSpec) -> impl Iterator<Item = &'static ArgSpec> {
     function.args().iter().filter(|arg| !output_values(arg).is_empty())
 }
 
@@ -105,8 +100,8 @@ mod tests {
         let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         for key in keys() {
             let text = explain(key, 80);
-            assert!(text.lines().all(|line| line.len() <= 80 || line.contains(key.rule())), "{text}");
-            for part in [&key.form(), key.doc(), key.kind.words(), key.rule()] {
+            assert!(text.lines().all(|line| line.len() <= 80 || line.contains(key.rule)), "{text}");
+            for part in [&key.form(), key.doc, key.kind.words(), key.rule] {
                 assert!(flat(&text).contains(&flat(part)), "{part} is missing in\n{text}");
             }
         }

@@ -7,8 +7,8 @@ mod why;
 
 pub use why::{causes_without_rule, documented, seen_from, why};
 
-use cupeer_rules::probes::{FollowUp, Probe};
-use cupeer_rules::{Basis, Cache, RULES, RuleSpec, Scope, Severity, Tells};
+use cupeer_rules::probes::{FollowUp, PROBES, Probe};
+use cupeer_rules::{Basis, CACHES, Cache, RULES, RuleSpec, Scope, Severity, Tells};
 use cupeer_spec::function::FnSpec;
 use cupeer_views::table::{Table, wrap};
 use serde_json::{Value, json};
@@ -36,24 +36,24 @@ pub fn of_function(function: &FnSpec) -> Table {
 /// The probes of one function, whose failures are expected; empty where it has none.
 pub fn probes_of(function: &FnSpec) -> Table {
     let mut table = Table::new(&["EXPECTED RESULT", "WHO ASKS WHAT"], 2, 30).or_below();
-    let is_its = |probe: &Probe| probe.functions().iter().any(|id| id.spec().name() == function.name());
-    for probe in Probe::all().filter(is_its) {
-        table.row([results_of(probe), format!("{}: {}", callers_of(probe), probe.why())]);
+    let is_its = |probe: &&Probe| probe.functions.iter().any(|id| id.spec().name() == function.name());
+    for probe in PROBES.iter().filter(is_its) {
+        table.row([results_of(probe), format!("{}: {}", callers_of(probe), probe.why)]);
     }
     table
 }
 
-fn results_of(probe: Probe) -> String {
-    probe.results().iter().map(|result| result.spec().short()).collect::<Vec<_>>().join(", ")
+fn results_of(probe: &Probe) -> String {
+    probe.results.iter().map(|result| result.spec().short()).collect::<Vec<_>>().join(", ")
 }
 
-/// Who may make such a call, and what has to follow it.
-fn callers_of(probe: Probe) -> String {
-    let who = match probe.callers().map(|name| format!("{name}*")).collect::<Vec<_>>() {
+/// Returns the sentence about callers for whom such a failure is normal, and the calls that they must make next.
+fn callers_of(probe: &Probe) -> String {
+    let who = match probe.callers.iter().map(|name| format!("{name}*")).collect::<Vec<_>>() {
         nobody if nobody.is_empty() => "anybody".to_owned(),
         some => some.join(", "),
     };
-    match probe.follow_up() {
+    match probe.follow_up {
         None => who,
         Some(FollowUp::OtherHandleType) => {
             format!("{who}, if the thread then creates memory with another handle type")
@@ -63,8 +63,8 @@ fn callers_of(probe: Probe) -> String {
 }
 
 /// The caches that a rule may be broken for by design.
-fn caches_of(rule: &RuleSpec) -> impl Iterator<Item = Cache> {
-    Cache::all().filter(|_| rule.tells(Tells::ClosedLate))
+fn caches_of(rule: &RuleSpec) -> impl Iterator<Item = &'static Cache> {
+    CACHES.iter().filter(|_| rule.tells(Tells::ClosedLate))
 }
 
 fn says(rule: &RuleSpec) -> String {
@@ -93,7 +93,7 @@ fn rule_json(rule: &RuleSpec) -> Value {
         "hint": some(rule.hint()),
         "usual": rule.usual().map(|u| json!({"library": u.library, "why": u.why})).collect::<Vec<_>>(),
         "caches": caches_of(rule)
-            .map(|cache| json!({"libraries": cache.libraries().collect::<Vec<_>>(), "why": cache.why(), "hint": cache.hint()}))
+            .map(|cache| json!({"libraries": cache.libraries, "why": cache.why, "hint": cache.hint}))
             .collect::<Vec<_>>(),
         "seen": seen(rule).collect::<Vec<_>>(),
         "checked": rule.is_checked(),
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_has_no_line() {
+    fn unknown_facts_have_no_line() {
         let names = |rule: Rule| facts_of(rule.spec()).into_iter().map(|fact| fact.name).collect::<Vec<_>>();
         assert!(
             names(Rule::IpcFlags).contains(&"Ruled out if") && !names(Rule::IpcFlags).contains(&"Seen in")

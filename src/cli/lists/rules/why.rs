@@ -45,7 +45,7 @@ fn causes_of(function: FnId, result: i32) -> Vec<(Option<&'static RuleSpec>, &'s
     broken.chain(causes(function, result).map(|cause| (None, cause.text))).collect()
 }
 
-/// What else than a broken rule makes a function fail, by its results.
+/// Returns the results of a function that no broken rule explains, with their causes.
 pub fn causes_without_rule(function: &FnSpec) -> Table {
     let mut table = Table::new(&["RESULT", "CAUSE THAT NO RULE DECIDES"], 2, 30).or_below();
     for id in FnId::all().filter(|id| id.spec().name() == function.name()) {
@@ -58,8 +58,8 @@ pub fn causes_without_rule(function: &FnSpec) -> Table {
     table
 }
 
-/// Whether it is known that a function returns a result. A rule of several functions has the results of all of them:
-/// by itself it tells only where its results are none that the documentation lists.
+/// Returns true if a function is known to return a result. A rule of several functions has the results of all of them, so the
+/// rule alone is no proof if the function's documentation lists the result nowhere.
 fn is_returned(function: FnId, result: i32) -> bool {
     let listed = |known: &Result| function.spec().results().contains(&(*known as i32));
     let is_listed = function.spec().failures().any(|known| known == result);
@@ -123,7 +123,7 @@ mod tests {
         let functions =
             |code| why(parse(code).unwrap()).into_iter().flat_map(|why| why.functions).collect::<Vec<_>>();
         let apart = functions("PEER_ACCESS_UNSUPPORTED");
-        // What real drivers were seen to return, and is not documented.
+        // Real drivers return it, although the documentation does not list it.
         assert!(
             apart.contains(&"cuIpcOpenMemHandle_v2") && !apart.contains(&"cuDeviceGetP2PAttribute"),
             "{apart:?}"

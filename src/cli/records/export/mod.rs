@@ -6,12 +6,12 @@
 mod place;
 
 use crate::records::opened::Opened;
-use crate::records::pack::redact::Redaction;
+use crate::records::pack::redact::{Redact, Redaction};
 use crate::records::pack::{self, SUFFIX};
-use crate::start::args::{ExportArgs, ExportFormat};
 use anyhow::{Context, Result, ensure};
+use clap::{Args, ValueEnum};
 use cupeer_console::output;
-use cupeer_export::{Exported, Options, Redact, VERSION};
+use cupeer_export::{Exported, Options, VERSION};
 use cupeer_recordings::home;
 use cupeer_report::names::counted;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -19,7 +19,44 @@ use place::Place;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::path::PathBuf;
 use std::process::ExitCode;
+
+#[derive(Args)]
+#[command(after_help = "\
+docs/reference/tables.md describes the tables, and docs/guides/large-jobs.md has queries. Never included: the key of the \
+fingerprints, and values of variables whose names suggest secrets.
+
+Examples:
+  cupeer export DIR --to parquet -o exports/monday
+  cupeer export DIR -o exports/tuesday --job tuesday --redact hosts,paths
+  duckdb -c \"FROM 'exports/*/call/*/*.parquet' SELECT job, function, count(*) GROUP BY ALL\"")]
+pub struct ExportArgs {
+    /// Recording: a directory, a file of 'cupeer pack', or a name or number that 'cupeer ls' lists
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+    /// Form of the tables
+    #[arg(long, value_name = "FORMAT", default_value = "parquet")]
+    pub to: ExportFormat,
+    /// Write to the directory OUT, which must be new or empty, or with --force contain an export
+    #[arg(short, long, value_name = "OUT")]
+    pub output: PathBuf,
+    /// Name of the job in the tables [default: the name of DIR; with --redact paths a few digits]
+    #[arg(long, value_name = "NAME")]
+    pub job: Option<String>,
+    /// Data to leave out, separated by commas
+    #[arg(long, value_name = "WHAT", value_delimiter = ',')]
+    pub redact: Vec<Redact>,
+    /// Replace the export in OUT
+    #[arg(long)]
+    pub force: bool,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
+pub enum ExportFormat {
+    /// Parquet files, with one directory per table
+    Parquet,
+}
 
 pub fn command(args: &ExportArgs) -> Result<ExitCode> {
     let ExportFormat::Parquet = args.to;
@@ -66,7 +103,7 @@ pub fn command(args: &ExportArgs) -> Result<ExitCode> {
 /// The bytes of an event in a record.
 const EVENT: u64 = 64;
 
-/// What a job is called whose record lies here.
+/// Returns the name of the job whose recording is in a directory.
 fn name(directory: &Path) -> Result<String> {
     let whole =
         directory.canonicalize().with_context(|| format!("failed to read {}", directory.display()))?;
@@ -79,7 +116,7 @@ fn name(directory: &Path) -> Result<String> {
 fn bar(events: u64) -> ProgressBar {
     let style =
         ProgressStyle::with_template("{bar:24} {human_pos} of at most {human_len} calls, {eta_precise} left");
-    // Where there is no terminal, it is not drawn.
+    // Without a terminal, the bar is not drawn.
     ProgressBar::with_draw_target(Some(events), ProgressDrawTarget::stderr())
         .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
@@ -100,14 +137,14 @@ fn summary(output: &Path, exported: &Exported) -> String {
     )
 }
 
-/// What `--redact` leaves out, where tables have it.
+/// Replaces the data that `--redact` leaves out of tables.
 struct Hidden<'a>(&'a Redaction);
 
 fn text(bytes: Vec<u8>) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-impl Redact for Hidden<'_> {
+impl cupeer_export::Redact for Hidden<'_> {
     fn host(&self, name: &str) -> String {
         self.0.host_name(name)
     }

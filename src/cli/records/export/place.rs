@@ -1,4 +1,4 @@
-//! Where an export goes: under another name until it is whole, and in the place of nothing but an earlier one.
+//! The directory of an export. The export gets its name when it is complete, and replaces only an earlier export.
 
 use anyhow::{Context, Result, bail, ensure};
 use cupeer_console::output;
@@ -38,7 +38,7 @@ impl Place {
         Ok(Place { output, new })
     }
 
-    /// Where to write.
+    /// Returns the directory to write to.
     pub fn path(&self) -> &Path {
         self.new.path()
     }
@@ -65,7 +65,7 @@ impl Place {
         fs::rename(&self.output, &kept).with_context(failed)?;
         let new = self.new.keep();
         if let Err(error) = fs::rename(&new, &self.output) {
-            // What was there is better than nothing.
+            // If the new export cannot get its name, the old one returns to its place.
             let _ = fs::rename(&kept, &self.output);
             let _ = fs::remove_dir_all(&new);
             return Err(error).with_context(failed);
@@ -78,7 +78,7 @@ fn beside(output: &Path) -> &Path {
     output.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// What an export says of itself; `None` where there is none.
+/// Returns the description in an export; `None` if there is none.
 fn about(output: &Path) -> Option<Value> {
     // Directories of others are also looked at.
     let about = plain::read(&output.join(ABOUT), Links::Refused, LONGEST_ABOUT).ok()?;
@@ -86,7 +86,7 @@ fn about(output: &Path) -> Option<Value> {
     about["schema"].as_str().is_some_and(|text| text.starts_with("cupeer-export/")).then_some(about)
 }
 
-/// Whether an export may go there.
+/// Checks that an export may be written to a directory.
 fn check(output: &Path, may_replace: bool) -> Result<()> {
     let shown = output.display();
     let entries = match fs::read_dir(output) {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_somebody_elses_is_refused() {
+    fn files_of_others_are_not_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let mine = folder.path().join("mine");
         fs::create_dir(&mine).unwrap();

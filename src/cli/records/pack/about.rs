@@ -1,24 +1,30 @@
-//! What a packed record says of itself: `pack.json`, and the line that its maker reads.
+//! The description in a packed recording: `pack.json`, and the line that `cupeer pack` prints.
 //!
-//! `cupeer` is the version that made it and `packed_ns` when; `processes` and `hosts` are how many it has;
-//! `redacted` is what was asked for. `problems` are names of files and what is wrong with them, and `unnamed` are paths
-//! of libraries and why their functions have no names: sentences without a subject.
+//! All texts about problems are sentences without a subject.
 
 use super::redact::Redaction;
 use cupeer_record::Process;
-use serde_json::json;
+use serde::Serialize;
 use std::collections::BTreeSet;
-use std::time::SystemTime;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-#[derive(Default)]
+#[derive(Serialize)]
 pub struct About {
-    /// Files, and what is wrong with them.
-    problems: Vec<(String, String)>,
-    unnamed: Vec<(String, String)>,
+    /// Version that made it.
+    cupeer: &'static str,
+    packed_ns: u64,
+    /// Number of processes.
     processes: usize,
+    /// Number of hosts.
     hosts: usize,
+    /// Kinds of data that are left out.
     redacted: Vec<String>,
-    /// What there is that tells of persons.
+    /// Files, and their problems.
+    pub problems: Vec<(String, String)>,
+    /// Paths of libraries, and the reason why their functions have no names.
+    pub unnamed: Vec<(String, String)>,
+    /// Kinds of personal data in it.
+    #[serde(skip)]
     personal: Vec<String>,
 }
 
@@ -26,16 +32,21 @@ impl About {
     pub const FILE: &str = "pack.json";
 
     pub fn new(problems: Vec<(String, String)>) -> About {
-        About { problems, ..About::default() }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        About {
+            cupeer: env!("CARGO_PKG_VERSION"),
+            packed_ns: now.as_nanos() as u64,
+            processes: 0,
+            hosts: 0,
+            redacted: Vec::new(),
+            problems,
+            unnamed: Vec::new(),
+            personal: Vec::new(),
+        }
     }
 
-    /// Adds something that is wrong with a file: a sentence without a subject.
-    pub fn problem(&mut self, name: &str, problem: String) {
-        self.problems.push((name.to_owned(), problem));
-    }
-
-    /// What is wrong, a sentence each.
-    pub fn problems(&self) -> impl Iterator<Item = String> {
+    /// Returns a sentence for each problem.
+    pub fn sentences(&self) -> impl Iterator<Item = String> {
         self.problems.iter().map(|(name, problem)| format!("{name} {problem}"))
     }
 
@@ -54,28 +65,6 @@ impl About {
             (stays("environment") && has(|p| !p.variables.is_empty()), "values of variables".into()),
         ];
         self.personal = all.into_iter().filter(|(is_there, _)| *is_there).map(|(_, what)| what).collect();
-    }
-
-    pub fn missing_names<'a>(
-        &mut self,
-        notes: impl Iterator<Item = (&'a str, &'a str)>,
-        redaction: &Redaction,
-    ) {
-        self.unnamed = notes.map(|(library, why)| (redaction.path(library), why.to_owned())).collect();
-    }
-
-    pub fn to_json(&self) -> String {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let about = json!({
-            "cupeer": env!("CARGO_PKG_VERSION"),
-            "packed_ns": now.as_nanos() as u64,
-            "processes": self.processes,
-            "hosts": self.hosts,
-            "redacted": self.redacted,
-            "problems": self.problems,
-            "unnamed": self.unnamed,
-        });
-        format!("{about:#}\n")
     }
 
     pub fn summary(&self, size: u64) -> String {

@@ -1,4 +1,4 @@
-//! Which addresses a record has, so that they can be named where its libraries are.
+//! The code addresses in a recording, which are named while its libraries are at hand.
 //!
 //! More are taken than are shown: an address belongs to every library that ever lay there.
 
@@ -116,7 +116,7 @@ impl Addresses {
     }
 
     fn place(&mut self, libraries: &[Library], address: u64) {
-        // What returns here may have been called by the last instruction of a library.
+        // The call instruction may be the last one of a library, so its return address is behind the library.
         let called = address.wrapping_sub(1);
         for library in libraries.iter().filter(|library| library.range.contains(&called)) {
             let key = (library.build_id.clone(), library.path.clone());

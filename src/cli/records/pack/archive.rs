@@ -10,15 +10,15 @@ use std::path::Path;
 use tar::{EntryType, Header};
 use tempfile::NamedTempFile;
 
-/// What the bytes of a file are filled up to.
+/// Unit of size in an archive: files are padded to a multiple of it.
 const BLOCK: u64 = 512;
 
-/// How hard it is compressed. From here on a record becomes slower to pack and no smaller.
+/// Level of compression. Higher levels take longer, and make a recording no smaller.
 const LEVEL: u32 = 2;
 
 pub struct Archive {
     out: GzEncoder<BufWriter<NamedTempFile>>,
-    /// What is missing of the file that was begun.
+    /// Number of bytes that the current file still lacks.
     left: u64,
     padding: u64,
 }

@@ -1,13 +1,13 @@
-//! Which files of a directory belong to a record.
+//! The files of a directory that belong to a recording.
 //!
-//! What belongs here: their names, for packing as for unpacking, and the file `job`. Links are not followed: they
-//! lead to what the record's owner did not mean to send.
+//! This has their names, for packing and unpacking, and the redacted contents of all but the files of processes. Links are not
+//! followed: they lead to files that the owner of the recording did not mean to send.
 
-use super::archive::Archive;
+use super::addresses::Addresses;
 use super::redact::Redaction;
-use anyhow::{Context, Result};
+use anyhow::Context;
 use cupeer_record::plain::{self, Links};
-use cupeer_record::{Sample, Samples, quiet, sample};
+use cupeer_record::{FaultFile, LiveTable, Sample, Samples, quiet, sample};
 use cupeer_spec::record::begun::{self, Begun};
 use cupeer_spec::record::{SUFFIX, faults, job, live};
 use serde_json::{Map, Value};
@@ -17,14 +17,14 @@ use std::path::{Path, PathBuf};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// What the processes share.
+    /// The job file, which all processes share.
     Job,
-    /// Which processes have begun on a host, in a large job.
+    /// The list of processes that began on a host, in a large job.
     Begun,
     Process,
-    /// What is open on a host.
+    /// The live table of a host.
     Table,
-    /// What a fault plan did on a host.
+    /// The counts of a fault plan on a host.
     Faults,
     /// That the job hung.
     Hang,
@@ -42,7 +42,7 @@ pub struct Member {
 #[derive(Default)]
 pub struct RecordFiles {
     pub files: Vec<Member>,
-    /// What was left out, and why.
+    /// Files that were left out, with the reason.
     pub problems: Vec<(String, String)>,
 }
 
@@ -75,7 +75,7 @@ pub fn kind(name: &str) -> Option<Kind> {
 
 /// The files of a record, and of those in the directories in it: records of several hosts may have been copied
 /// together. These directories have numbers for names in the archive, since theirs may be those of hosts.
-pub fn list(directory: &Path) -> Result<RecordFiles> {
+pub fn list(directory: &Path) -> anyhow::Result<RecordFiles> {
     let mut found = RecordFiles::default();
     let mut folders = 0;
     let entries = entries(directory).with_context(|| format!("failed to read {}", directory.display()))?;
@@ -130,43 +130,65 @@ pub fn key(path: &Path) -> Option<String> {
     job::key_in(text.as_bytes()).map(|key| String::from_utf8_lossy(key).into_owned())
 }
 
-/// Adds the file `job`, all but the key; where anything is redacted, nothing but its first line.
-pub fn add_job(file: &Member, redaction: &Redaction, archive: &mut Archive) -> Result<Vec<String>> {
-    let text = match cupeer_recordings::job::read(&file.path) {
-        Ok(text) if text.starts_with(job::FIRST_LINE) => text,
-        Ok(_) => return Ok(vec!["is not part of a recording, and is left out".into()]),
-        Err(error) => return Ok(vec![format!("cannot be read: {error:#}")]),
-    };
+/// The contents of a file for the archive, with a problem if it is incomplete. The error says why it is left out. Both are sentences
+/// without a subject.
+type Contents = Result<(Vec<u8>, Option<String>), String>;
+
+/// Returns the redacted contents of a file that is not a process's. Data that only running processes need is left out.
+pub fn contents(file: &Member, redaction: &Redaction, addresses: &mut Addresses) -> Contents {
+    let whole = |bytes: Vec<u8>| Ok((bytes, None));
+    match file.kind {
+        Kind::Job => job(file, redaction).and_then(whole),
+        Kind::Begun => begun(file, redaction).and_then(whole),
+        Kind::Samples => samples(file, redaction).and_then(whole),
+        Kind::Hang => {
+            hang(file, redaction).map_err(|error| format!("{error}, and is left out")).and_then(whole)
+        }
+        Kind::Table => {
+            let table = LiveTable::open(&file.path).map_err(|error| format!("{error}, and is left out"))?;
+            addresses.table(&table.entries);
+            Ok((table.bytes(), table.problem))
+        }
+        Kind::Faults => {
+            let mut counts =
+                FaultFile::open(&file.path).map_err(|error| format!("{error}, and is left out"))?;
+            counts.rules.iter_mut().for_each(|rule| rule.text = redaction.rule(&rule.text));
+            Ok((counts.bytes(), counts.problem))
+        }
+        Kind::Process => Err("is the file of a process".into()),
+    }
+}
+
+fn unreadable(error: impl Into<anyhow::Error>) -> String {
+    format!("cannot be read: {:#}", error.into())
+}
+
+/// The file `job` without the key; if anything is redacted, only its first line.
+fn job(file: &Member, redaction: &Redaction) -> Result<Vec<u8>, String> {
+    let text = cupeer_recordings::job::read(&file.path).map_err(unreadable)?;
+    if !text.starts_with(job::FIRST_LINE) {
+        return Err("is not part of a recording, and is left out".into());
+    }
     let is_key = |line: &&str| job::key_in(line.as_bytes()).is_some();
     let most = if redaction.words().is_empty() { usize::MAX } else { 1 };
     let lines = text.lines().filter(|line| !is_key(line)).take(most);
-    let kept: String = lines.map(|line| format!("{line}\n")).collect();
-    archive.add(&file.name, kept.as_bytes())?;
-    Ok(Vec::new())
+    Ok(lines.map(|line| format!("{line}\n")).collect::<String>().into_bytes())
 }
 
-/// Which processes have begun.
-pub fn add_begun(file: &Member, redaction: &Redaction, archive: &mut Archive) -> Result<Vec<String>> {
-    let bytes = match plain::read(&file.path, Links::Refused, quiet::LONGEST) {
-        Ok(bytes) => bytes,
-        Err(error) => return Ok(vec![format!("cannot be read: {error:#}")]),
-    };
-    let text = String::from_utf8_lossy(&bytes);
+/// The list of processes that began.
+fn begun(file: &Member, redaction: &Redaction) -> Result<Vec<u8>, String> {
+    let bytes = plain::read(&file.path, Links::Refused, quiet::LONGEST).map_err(unreadable)?;
     let line = |begun: Begun<'_>| {
         let program = redaction.path(begun.program);
         format!("{}\n", Begun { program: &program, ..begun })
     };
-    let kept: String = text.lines().filter_map(Begun::parse).map(line).collect();
-    archive.add(&file.name, kept.as_bytes())?;
-    Ok(Vec::new())
+    let text = String::from_utf8_lossy(&bytes);
+    Ok(text.lines().filter_map(Begun::parse).map(line).collect::<String>().into_bytes())
 }
 
-/// Adds what NVML told of memory. If anything is redacted, without the names of programs: they may be other people's.
-pub fn add_samples(file: &Member, redaction: &Redaction, archive: &mut Archive) -> Result<Vec<String>> {
-    let samples = match Samples::open(&file.path) {
-        Ok(samples) => samples,
-        Err(error) => return Ok(vec![error]),
-    };
+/// Samples of NVML's about memory. If anything is redacted, without the names of programs: they may be other people's.
+fn samples(file: &Member, redaction: &Redaction) -> Result<Vec<u8>, String> {
+    let samples = Samples::open(&file.path)?;
     let is_named = redaction.words().is_empty();
     let line = |mut sample: Sample| {
         sample.holders.iter_mut().flatten().filter(|_| !is_named).for_each(|holder| holder.name.clear());
@@ -174,25 +196,20 @@ pub fn add_samples(file: &Member, redaction: &Redaction, archive: &mut Archive) 
     };
     let none = samples.problem.map(|reason| Samples::none(&redaction.sentence(&reason)) + "\n");
     let lines: String = samples.samples.into_iter().map(line).chain(none).collect();
-    archive.add(&file.name, format!("{}\n{lines}", sample::FIRST_LINE).as_bytes())?;
-    Ok(Vec::new())
+    Ok(format!("{}\n{lines}", sample::FIRST_LINE).into_bytes())
 }
 
-/// Adds that the job hung and what it waited for, without the processes and their stacks. If anything is redacted, only the first
-/// clause of that stays, because the others may name files and addresses.
-pub fn add_hang(file: &Member, redaction: &Redaction, archive: &mut Archive) -> Result<Vec<String>> {
-    let read = plain::read(&file.path, Links::Refused, LONGEST_HANG).map_err(anyhow::Error::from);
-    let mut hang: Map<String, Value> = match read.and_then(|bytes| Ok(serde_json::from_slice(&bytes)?)) {
-        Ok(hang) => hang,
-        Err(error) => return Ok(vec![format!("cannot be read: {error:#}, and is left out")]),
-    };
+/// The answer about a hang, without the processes and their stacks. If anything is redacted, only its first clause, because the
+/// others may name files and addresses.
+fn hang(file: &Member, redaction: &Redaction) -> Result<Vec<u8>, String> {
+    let bytes = plain::read(&file.path, Links::Refused, LONGEST_HANG).map_err(unreadable)?;
+    let mut hang: Map<String, Value> = serde_json::from_slice(&bytes).map_err(unreadable)?;
     let answer = hang.get("answer").and_then(Value::as_str).unwrap_or_default();
     let first = answer.split("; ").next().filter(|_| !redaction.words().is_empty());
     let answer = redaction.sentence(first.unwrap_or(answer));
     hang.retain(|key, _| key.ends_with("_ns") || ["schema", "cupeer"].contains(&key.as_str()));
     hang.insert("answer".into(), answer.into());
-    archive.add(&file.name, &serde_json::to_vec_pretty(&hang)?)?;
-    Ok(Vec::new())
+    serde_json::to_vec_pretty(&hang).map_err(unreadable)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a record says of its process, rewritten for the archive.
+//! The entries about a process in its recording, rewritten for the archive.
 //!
 //! Everything between the entries becomes zero: a process that died while it wrote one has left its bytes there.
 
@@ -59,7 +59,7 @@ fn taken(bytes: &[u8]) -> usize {
     (HEAD + bytes.len()).next_multiple_of(ALIGN)
 }
 
-/// Of two readings of a block: the entries that the first one has, as the second one has them.
+/// Keeps in the second reading of a block only the entries that the first reading had.
 pub fn keep_announced(first: &[u8], second: &mut [u8], start: usize) {
     if second.len() <= start {
         return;
@@ -76,7 +76,7 @@ pub fn keep_announced(first: &[u8], second: &mut [u8], start: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::start::args::Redact;
+    use crate::records::pack::redact::Redact;
 
     fn block(entries: &[(u16, &[u8])]) -> Vec<u8> {
         let mut block = Vec::new();
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_finished_is_not_kept() {
+    fn incomplete_entries_are_not_kept() {
         let mut bytes = block(&[(meta::ARGUMENT, b"one"), (meta::ARGUMENT, b"a secret of some length")]);
         bytes[16] = 0;
         bytes.extend(block(&[(meta::ARGUMENT, b"two")]));
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_no_room_variables_go_first() {
+    fn variables_are_dropped_first_for_lack_of_space() {
         let library = [&[0u8; 33][..], b"/a/liblonger2.so"].concat();
         let mut bytes =
             block(&[(meta::VARIABLE, b"RANK=1"), (meta::ARGUMENT, b"x"), (meta::LIBRARY, &library)]);

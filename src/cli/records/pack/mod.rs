@@ -14,7 +14,6 @@ mod about;
 mod addresses;
 mod archive;
 mod files;
-mod host;
 mod meta;
 mod process;
 mod reading;
@@ -25,24 +24,48 @@ pub use about::bytes;
 pub use unpack::{Unpacked, is_packed, unpacked};
 
 use crate::records::reduced;
-use crate::start::args::{PackArgs, Redact};
 use about::About;
 use addresses::Addresses;
 use anyhow::{Context, Result, ensure};
 use archive::Archive;
+use clap::Args;
 use cupeer_console::output;
 use cupeer_facts::part::file;
 use cupeer_record::Process;
 use cupeer_recordings::{home, made};
 use cupeer_report::symbols::{PackedSymbols, Symbols};
 use files::{Kind, Member};
-use redact::Redaction;
+use redact::{Redact, Redaction};
 use std::path::Path;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// The directory in the archive.
 pub const FOLDER: &str = "cupeer-record";
 pub const SUFFIX: &str = ".cupeer.tar.gz";
+
+#[derive(Args)]
+#[command(after_help = "\
+Never included: the key of the fingerprints, and values of variables whose names suggest secrets.
+Always included: pids, devices, names of files and functions, and the texts of calls and marks.
+
+Examples:
+  cupeer pack DIR                       # DIR.cupeer.tar.gz, for 'cupeer report'
+  cupeer pack DIR --redact hosts,paths  # with numbers in place of names")]
+pub struct PackArgs {
+    /// Recording: a directory, a name that 'cupeer ls' lists, or a packed file, to redact more of it
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+    /// Write to FILE [default: DIR.cupeer.tar.gz in the working directory]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Data to leave out, separated by commas
+    #[arg(long, value_name = "WHAT", value_delimiter = ',')]
+    pub redact: Vec<Redact>,
+    /// Overwrite FILE if it exists
+    #[arg(long)]
+    pub force: bool,
+}
 
 pub fn command(args: &PackArgs) -> Result<ExitCode> {
     let directory = &home::find(&args.directory)?;
@@ -52,7 +75,7 @@ pub fn command(args: &PackArgs) -> Result<ExitCode> {
     };
     made::refuse_existing(&output, args.force)?;
     if directory.is_file() {
-        // What was packed can be packed again, to redact more of it.
+        // A packed recording can be packed again, to redact more of it.
         ensure!(
             !file::is_one(directory),
             "{} is reduced, one file that can be sent as it is",
@@ -68,7 +91,7 @@ pub fn command(args: &PackArgs) -> Result<ExitCode> {
     pack(directory, &output, args)
 }
 
-/// What is left out of what processes say, whose record has these files.
+/// Returns the redaction for a recording with these processes and files.
 fn redaction(what: &[Redact], processes: &[Process], found: &[Member]) -> Redaction {
     let keys = found.iter().filter(|file| file.kind == Kind::Job).filter_map(|file| files::key(&file.path));
     Redaction::new(what, processes.iter().map(Process::host), keys)
@@ -86,7 +109,7 @@ fn pack(directory: &Path, output: &Path, args: &PackArgs) -> Result<ExitCode> {
     let mut processes: Vec<Option<Process>> = Vec::new();
     for file in &found.files {
         let opened = (file.kind == Kind::Process).then(|| Process::open(&file.path));
-        let problem = |problem| about.problem(&file.name, problem);
+        let problem = |problem| about.problems.push((file.name.clone(), problem));
         processes.push(opened.and_then(|opened| opened.map_err(problem).ok()));
     }
     ensure!(
@@ -100,7 +123,7 @@ fn pack(directory: &Path, output: &Path, args: &PackArgs) -> Result<ExitCode> {
         processes.iter().any(Option::is_some) || found.files.iter().any(is_begun),
         "{} holds no recording of a process{}",
         directory.display(),
-        about.problems().next().map(|problem| format!(": {problem}")).unwrap_or_default()
+        about.sentences().next().map(|problem| format!(": {problem}")).unwrap_or_default()
     );
     let known: Vec<Process> = processes.iter().flatten().cloned().collect();
     let redaction = redaction(&args.redact, &known, &found.files);
@@ -111,30 +134,31 @@ fn pack(directory: &Path, output: &Path, args: &PackArgs) -> Result<ExitCode> {
     for kind in [Kind::Job, Kind::Begun, Kind::Process, Kind::Table, Kind::Faults, Kind::Hang, Kind::Samples]
     {
         for (file, process) in found.files.iter().zip(&processes).filter(|(file, _)| file.kind == kind) {
-            let added = match (kind, process) {
-                (Kind::Job, _) => files::add_job(file, &redaction, &mut archive),
-                (Kind::Begun, _) => files::add_begun(file, &redaction, &mut archive),
-                (Kind::Process, None) => continue,
-                (Kind::Process, Some(process)) => {
-                    process::add(file, process, &redaction, &mut addresses, &mut archive)
-                }
-                (Kind::Table, _) => host::add_table(file, &mut addresses, &mut archive),
-                (Kind::Hang, _) => files::add_hang(file, &redaction, &mut archive),
-                (Kind::Samples, _) => files::add_samples(file, &redaction, &mut archive),
-                (Kind::Faults, _) => host::add_faults(file, &redaction, &mut archive),
+            let problems = match process {
+                Some(process) => process::add(file, process, &redaction, &mut addresses, &mut archive)
+                    .with_context(|| format!("failed to pack {}", file.path.display()))?,
+                // It could not be opened, which is a problem already.
+                None if kind == Kind::Process => continue,
+                None => match files::contents(file, &redaction, &mut addresses) {
+                    Ok((bytes, problem)) => {
+                        archive
+                            .add(&file.name, &bytes)
+                            .with_context(|| format!("failed to pack {}", file.path.display()))?;
+                        problem.into_iter().collect()
+                    }
+                    Err(problem) => vec![problem],
+                },
             };
-            for problem in added.with_context(|| format!("failed to pack {}", file.path.display()))? {
-                about.problem(&file.name, problem);
-            }
+            about.problems.extend(problems.into_iter().map(|problem| (file.name.clone(), problem)));
         }
     }
     let mut symbols = Symbols::of_record(directory, &known);
     let names = addresses.named(&mut symbols, &redaction);
     archive.add(PackedSymbols::FILE, names.to_json().as_bytes())?;
     about.count(&known, &redaction);
-    about.missing_names(symbols.notes(), &redaction);
-    archive.add(About::FILE, about.to_json().as_bytes())?;
+    about.unnamed = symbols.notes().map(|(library, why)| (redaction.path(library), why.to_owned())).collect();
+    archive.add(About::FILE, format!("{:#}\n", serde_json::to_value(&about)?).as_bytes())?;
     let size = archive.finish(output, args.force)?;
-    about.problems().for_each(|problem| output::complain(&problem));
+    about.sentences().for_each(|problem| output::complain(&problem));
     output::print(&format!("{} has {}\n", output.display(), about.summary(size)))
 }

@@ -49,18 +49,7 @@ pub fn add(
                 problems.push(problem);
             }
         }
-        let start = match reading::header(bytes).map(|header| header.kind) {
-            _ if number == 0 => Some(META_START),
-            Some(block::META) => Some(size_of::<BlockHeader>()),
-            Some(block::WINDOW | block::CHUNK | block::RING) => None,
-            // A later version's, of which nothing is known.
-            Some(1..) if redaction.words().is_empty() => None,
-            // No block yet, though something may have been written to it.
-            _ => {
-                bytes.fill(0);
-                None
-            }
-        };
+        let start = entries(number, bytes, redaction);
         match start {
             Some(start) => {
                 crowded += meta::rewrite(bytes, start, redaction, |library| found.libraries.push(library))
@@ -74,4 +63,20 @@ pub fn add(
     }
     addresses.add(process, found);
     Ok(problems)
+}
+
+/// Returns where the entries about the process begin in a block that has some, and erases a block that nobody can redact.
+fn entries(number: u64, bytes: &mut [u8], redaction: &Redaction) -> Option<usize> {
+    match reading::header(bytes).map(|header| header.kind) {
+        _ if number == 0 => Some(META_START),
+        Some(block::META) => Some(size_of::<BlockHeader>()),
+        Some(block::WINDOW | block::CHUNK | block::RING) => None,
+        // A later version's, of which nothing is known.
+        Some(1..) if redaction.words().is_empty() => None,
+        // Not a block yet, but something may have been written to it.
+        _ => {
+            bytes.fill(0);
+            None
+        }
+    }
 }

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// How often a block is read whose owner is faster than we are.
+/// Number of attempts to read a block that its process keeps changing.
 const MOST_TRIES: usize = 16;
 /// The most blocks that are kept in memory: 256 MiB, the windows of more threads than programs have that call.
 const MOST_KEPT: usize = (256 << 20) / BLOCK;
@@ -19,13 +19,13 @@ const MOST_HOLES: u64 = 8 << 30;
 
 pub struct Reading {
     file: File,
-    /// Whether somebody may be writing to it.
+    /// True if a process may be writing to the file.
     is_live: bool,
     /// Windows and the blocks of a ring as they were when the file was begun. A window that was emptied after the
     /// size of the file was taken has gone to a chunk behind its end: what it held would be in neither. And a ring
     /// would have been around while we compress.
     kept: HashMap<u64, Vec<u8>>,
-    /// How much of the file counts.
+    /// Number of bytes to pack.
     pub size: u64,
 }
 
@@ -110,7 +110,7 @@ pub fn header(bytes: &[u8]) -> Option<BlockHeader> {
     record::read(bytes).filter(|header: &BlockHeader| header.magic == BLOCK_MAGIC)
 }
 
-/// What stays the same while the slots mean the same.
+/// Returns the fields of a header that stay equal as long as the slots have the same meaning.
 fn meaning(header: &Option<BlockHeader>) -> Option<(u16, u32, u64)> {
     header.as_ref().map(|header| (header.kind, header.stream, header.base))
 }

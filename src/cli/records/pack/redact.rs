@@ -1,4 +1,4 @@
-//! What is left out of a packed record, and of an export.
+//! Redaction: data that is left out of a packed recording, and of an export.
 //!
 //! What belongs here: for each thing that a record says of its process, what is said in its place. What does not:
 //! the calls. Their arguments are numbers; the texts among them (names of functions that were looked up, marks of
@@ -10,36 +10,21 @@
 //! archive. Hosts become `host-1` and so on, directories a few digits: what was the same is the same in all of the
 //! archive, and in no other one.
 
-use crate::start::args::Redact;
 use clap::ValueEnum;
 use cupeer_console::args::word;
-use cupeer_spec::rank;
+use cupeer_spec::env::{Content, VARIABLES};
 use cupeer_spec::record::meta;
+use cupeer_spec::{launchers, rank};
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::path::Path;
 
-/// What stands for a value.
+/// Replacement for a value.
 const GONE: &str = "-";
 
-/// Variables that say nothing of a person, and without which ranks, devices and what is recorded cannot be
-/// understood; besides those of the rank.
-const HARMLESS: &[&str] = &[
-    "CUDA_VISIBLE_DEVICES",
-    "CUDA_DEVICE_ORDER",
-    "NVIDIA_VISIBLE_DEVICES",
-    "WORLD_SIZE",
-    "LOCAL_WORLD_SIZE",
-    "GROUP_RANK",
-    "OMPI_COMM_WORLD_SIZE",
-    "OMPI_COMM_WORLD_LOCAL_SIZE",
-    "PMI_SIZE",
-    "SLURM_NTASKS",
-    "CUPEER_RECORD",
-    "CUPEER_TRACE",
-    "CUPEER_DRY_RUN",
-    "CUPEER_ERROR_ON",
-];
+/// Variables that say nothing of a person, and explain devices and the extent of the recording. The numbers of launchers are kept,
+/// too, and so are harmless variables of cupeer.
+const HARMLESS: &[&str] = &["CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES"];
 
 /// Directories that are the same everywhere.
 const COMMON: &[&str] = &[
@@ -57,8 +42,22 @@ const COMMON: &[&str] = &[
     "/usr/local/lib",
 ];
 
-/// How the names of files end that are kept where a directory could as well stand.
+/// Extensions of file names that are kept, although a directory could have such a name.
 const FILES: &[&str] = &[".py", ".sh", ".so", ".toml", ".json", ".jsonl", ".yaml", ".yml", ".log", ".txt"];
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
+pub enum Redact {
+    /// Program arguments
+    Arguments,
+    /// Values of variables, except ranks and visible devices
+    Environment,
+    /// Names of hosts, which numbers replace
+    Hosts,
+    /// Directories, which digits replace; names of files stay
+    Paths,
+    /// All of these
+    All,
+}
 
 pub struct Redaction {
     what: Vec<Redact>,
@@ -69,7 +68,7 @@ pub struct Redaction {
 }
 
 impl Redaction {
-    /// Of these things, in a record of these hosts, whose fingerprints have these keys.
+    /// Creates a redaction of these kinds of data, for a recording of these hosts, whose fingerprints have these keys.
     pub fn new<'a>(
         what: &[Redact],
         hosts: impl Iterator<Item = &'a str>,
@@ -113,7 +112,7 @@ impl Redaction {
         Redact::value_variants().iter().filter(asked).map(|one| word(*one)).collect()
     }
 
-    /// What an entry becomes; `None` where nobody knows what it holds.
+    /// Returns an entry as it is packed; `None` if it is of an unknown kind.
     pub fn entry(&self, tag: u16, bytes: &[u8]) -> Option<Vec<u8>> {
         match tag {
             meta::TEXT => {
@@ -172,7 +171,7 @@ impl Redaction {
         String::from_utf8_lossy(&self.replace(name.as_bytes(), |text| self.host(text))).into_owned()
     }
 
-    /// What a job is called after its directory.
+    /// Returns the name of a job that is named after its directory.
     pub fn job(&self, name: &str) -> String {
         match self.has(Redact::Paths) {
             true => self.directory(name).trim_start_matches('/').to_owned(),
@@ -233,7 +232,7 @@ impl Redaction {
             let found = self.names.iter().find(|(name, alias)| {
                 let rest = &text[at..];
                 begins && rest.starts_with(name.as_str()) && !is_inner(rest.as_bytes().get(name.len()))
-                    // What was replaced already.
+                    // The name was replaced before.
                     && !rest.starts_with(alias.as_str())
             });
             if let Some((name, alias)) = found {
@@ -296,11 +295,14 @@ fn split(bytes: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
 }
 
 fn is_harmless(name: &[u8]) -> bool {
-    let name = String::from_utf8_lossy(name);
-    [HARMLESS, rank::JOB, rank::HOST].iter().any(|names| names.contains(&&*name))
+    let own = VARIABLES.iter().filter(|variable| variable.content == Content::Harmless);
+    let mut known = launchers::names(|launcher| launcher.numbers)
+        .chain(own.map(|variable| variable.name))
+        .chain(HARMLESS.iter().copied());
+    rank::is_one(name) || known.any(|known| known.as_bytes() == name)
 }
 
-/// How much of an entry about a library stands before its path.
+/// Returns the length of the part of a library's entry before its path.
 fn before_path(bytes: &[u8]) -> Option<usize> {
     let before = 33 + usize::from(*bytes.get(32)?);
     (bytes.len() >= before).then_some(before)

@@ -18,16 +18,15 @@ use std::path::{Path, PathBuf};
 use tar::{Archive, Entry, EntryType};
 use tempfile::TempDir;
 
-/// How many bytes a byte of the archive may stand for, those not counted that are zero: these take no room. Records
-/// have less than a tenth of that.
+/// The largest ratio of unpacked to packed size, without zeros, which take no space. Recordings have less than a tenth of it.
 const MOST_FOR_ONE: u64 = 200;
-/// How many bytes any archive may have.
+/// Unpacked size that any archive may have.
 const ALWAYS: u64 = 64 << 20;
 const MOST_FILES: MostFiles = MostFiles { written: 1 << 12, all: 1 << 17 };
-/// What is written at once, or left out where it is zero.
+/// Unit of writing: a page of zeros is left out.
 const PAGE: usize = 4096;
 
-/// How many files an archive may have.
+/// Limit for the number of files in an archive.
 #[derive(Clone, Copy)]
 struct MostFiles {
     /// Those that are written before all are counted. An archive has no index: to count is to decompress all of it, but to
@@ -40,7 +39,7 @@ struct MostFiles {
 pub struct Unpacked {
     directory: TempDir,
     file: PathBuf,
-    /// What was wrong when it was packed: the name of a file, and a sentence without a subject.
+    /// Problems of packing: the name of a file, and a sentence without a subject.
     problems: Vec<(String, String)>,
 }
 
@@ -67,7 +66,7 @@ impl Unpacked {
     }
 }
 
-/// Whether a file is a packed record, by its first bytes or its name.
+/// Returns true if a file is a packed recording, by its first bytes or its name.
 pub fn is_packed(path: &Path) -> bool {
     let mut magic = [0; 2];
     path.is_file()
@@ -108,7 +107,7 @@ fn unpack(path: &Path, directory: &Path, most: MostFiles) -> Result<Value> {
             about = Some(fs::read(&place)?);
         }
     }
-    // What comes behind the last file, so that the checksum is looked at.
+    // Read to the end, so that the checksum is compared.
     let mut rest = archive.into_inner();
     std::io::copy(&mut rest.by_ref().take(1 << 20), &mut std::io::sink()).map_err(damaged)?;
     let about = about.ok_or_else(|| anyhow!("it is incomplete"))?;
@@ -134,8 +133,8 @@ fn damaged(error: impl std::fmt::Display) -> anyhow::Error {
     anyhow!("it is damaged, or not a packed recording: {error}")
 }
 
-/// Where a file of the archive belongs, below its folder: a name that a record has, or that in a folder with a
-/// number for its name.
+/// Returns the path of an archive's file below its folder: a name that a recording has, possibly in a folder that is called after
+/// a number.
 fn name(entry: &Entry<impl Read>) -> Result<PathBuf> {
     let path = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
     let foreign = || anyhow!("{path:?} does not belong in a packed recording");

@@ -17,11 +17,11 @@ use std::path::Path;
 pub const SUFFIX: &str = ".cupeer.json.gz";
 /// The form, and the oldest and newest version of it that is read.
 const SCHEMA: &str = "cupeer-reduced/1";
-/// How the text of each begins, of whatever version.
+/// First bytes of the text of a reduced file of any version.
 const BEGIN: &[u8; 26] = br#"{"schema":"cupeer-reduced/"#;
-/// How many bytes of text a byte of the file may stand for; those of real ones stand for some dozens.
+/// The most bytes of text per byte of the file. Real files have some dozens.
 const MOST_FOR_ONE: u64 = 400;
-/// How many bytes of text any file may have.
+/// Number of bytes of text that any file may have.
 const ALWAYS: u64 = 16 << 20;
 
 #[derive(Serialize, Deserialize)]
@@ -92,19 +92,19 @@ impl JobPart {
         let file = plain::open(path, Links::Followed).with_context(failed)?;
         let size = file.metadata().with_context(failed)?.len();
         let room = size.saturating_mul(MOST_FOR_ONE).max(ALWAYS);
-        let mut reduced = Self::of(BufReader::new(file), room).with_context(failed)?;
+        let mut reduced = Self::from_reader(BufReader::new(file), room).with_context(failed)?;
         reduced.record.path = path.display().to_string();
         Ok(reduced)
     }
 
     /// From what a file has, which may have so many bytes of text.
-    fn of(file: impl Read, room: u64) -> Result<JobPart> {
+    fn from_reader(file: impl Read, room: u64) -> Result<JobPart> {
         let mut text = Vec::new();
         // All members of it: more than one are several files, one behind the other.
         let read = MultiGzDecoder::new(file).take(room + 1).read_to_end(&mut text);
         read.map_err(|error| anyhow!("it is damaged, cut off, or no reduced file: {error}"))?;
         ensure!(text.len() as u64 <= room, "it has far more text than a file of this size can have");
-        Self::of_text(&text)
+        Self::from_text(&text)
     }
 
     /// Reads the text of a file.
@@ -112,7 +112,7 @@ impl JobPart {
     /// # Errors
     ///
     /// The text is not that of a reduced file, or is damaged.
-    pub fn of_text(text: &[u8]) -> Result<JobPart> {
+    pub fn from_text(text: &[u8]) -> Result<JobPart> {
         let file: File<JobPart> = match serde_json::from_slice(text) {
             Ok(file) => file,
             Err(error) => return Err(why_not(text, &error)),

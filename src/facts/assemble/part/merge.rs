@@ -100,7 +100,8 @@ impl JobPart {
         Ok(())
     }
 
-    /// What keeps the two apart: nothing can be followed from one to the other that would have been in one record.
+    /// Returns sentences about properties of the parts because of which their handles cannot be followed from one to the
+    /// other.
     fn apart(&self, other: &JobPart) -> Vec<String> {
         let mut problems = Vec::new();
         let boots: BTreeSet<&str> = self.processes.iter().map(|process| process.boot_id.as_str()).collect();
@@ -190,7 +191,7 @@ fn add_functions(all: &mut Vec<FunctionSum>, others: Vec<FunctionSum>, processes
         all.iter().enumerate().map(|(place, sum)| (sum.function.clone(), place)).collect();
     for sum in others {
         let place = *places.entry(sum.function.clone()).or_insert_with(|| {
-            all.push(FunctionSum::none(sum.function.clone()));
+            all.push(FunctionSum { function: sum.function.clone(), ..FunctionSum::default() });
             all.len() - 1
         });
         all[place].add(sum, processes);
@@ -227,7 +228,7 @@ fn join_allocations(all: &mut Allocations, other: Allocations) {
     virtual_memory::order(all);
 }
 
-/// Of two parts, each has all processes of its hosts, and so all rows of their devices.
+/// Adds memory rows. Each part has all processes of its hosts, and so all rows of their devices.
 fn join_memory(
     (all, all_over_time): (&mut Vec<Memory>, &mut Vec<MemoryOverTime>),
     (other, other_over_time): (Vec<Memory>, Vec<MemoryOverTime>),

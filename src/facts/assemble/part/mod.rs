@@ -1,8 +1,7 @@
 //! Reduced data of some processes of a job, in place of their events. It can be merged with that of others, and gives
 //! the report that all their recordings would give.
 //!
-//! [`JobPart`] is the data; `merge` merges two, `finish` builds the report, `fold` counts what is
-//! omitted, and [`mod@file`] reads and writes the file. The other modules compute the data; a recording that is
+//! [`JobPart`] is the data; `merge` merges two, `finish` builds the report, and [`mod@file`] reads and writes the file. The other modules compute the data; a recording that is
 //! reported directly takes the same path, as the only part of its job.
 //!
 //! Its rows are those of the report, so that there is one form. Rows that are sums over processes are kept in a form
@@ -11,7 +10,6 @@
 pub(crate) mod directory;
 pub mod file;
 mod finish;
-mod fold;
 mod merge;
 
 pub use directory::hangs;
@@ -23,7 +21,7 @@ use cupeer_record::Job;
 use cupeer_report::filter::Filter;
 use cupeer_report::model::{
     Allocations, Clue, Device, Escaped, Failure, FailureGroup, Fault, Handle, Leak, Mark, Memory,
-    MemoryOverTime, Peer, Pool, Process, Record, Unnamed,
+    MemoryOverTime, Peer, Pool, Process, Record, State, Unnamed,
 };
 use cupeer_report::suppress::Suppressions;
 use serde::{Deserialize, Serialize};
@@ -64,7 +62,7 @@ impl JobPart {
     pub fn note(&mut self, job: &Job) {
         self.record.started.extend(job.started.iter().map(directory::started));
         for hang in hangs(&job.hangs) {
-            // What was reduced may not have had its end.
+            // The reduced hang may lack its end.
             self.record.hangs.retain(|known| known.time_ns != hang.time_ns);
             self.record.hangs.push(hang);
         }
@@ -89,7 +87,7 @@ impl JobPart {
 #[derive(Serialize, Deserialize)]
 pub struct JobPart {
     pub(crate) record: Record,
-    /// What tells the keys of fingerprints apart, by process.
+    /// The check values of the keys of fingerprints, by process.
     pub(crate) keys: Vec<u64>,
     pub(crate) processes: Vec<Process>,
     pub(crate) devices: Vec<Device>,
@@ -118,4 +116,34 @@ pub struct JobPart {
     pub(crate) marks_more: u64,
     pub(crate) escaped: Vec<Escaped>,
     pub(crate) unnamed: Vec<Unnamed>,
+}
+
+/// Number of these handles that are kept as examples.
+const MOST: usize = 1000;
+
+impl JobPart {
+    /// Leaves out handles that were closed as they should be, but for the first ones.
+    pub fn fold(&mut self) {
+        let mut kept = 0;
+        let (mut more, mut bytes) = (0, 0u64);
+        self.handles.retain(|handle| {
+            if !is_dull(handle) || kept < MOST {
+                kept += usize::from(is_dull(handle));
+                return true;
+            }
+            more += 1;
+            bytes = bytes.saturating_add(handle.bytes.unwrap_or(0));
+            false
+        });
+        self.handles_more = self.handles_more.saturating_add(more);
+        self.handles_more_bytes = self.handles_more_bytes.saturating_add(bytes);
+    }
+}
+
+/// Returns true if there is nothing to report about a handle: its exporter is known, and all opens were closed.
+fn is_dull(handle: &Handle) -> bool {
+    handle.state == State::Closed
+        && handle.exporter.is_some()
+        && handle.damaged_from.is_none()
+        && handle.failed.is_empty()
 }

@@ -1,10 +1,10 @@
 //! Collects a recording: reads the events of one process after the other, and adds the tables of what is open.
 //!
-//! [`reading`] reads one process into a [`tally`], and [`asked`] the signals from outside. Nothing here grows with the number of events.
+//! [`reading`] reads one process into a [`stats`], and [`asked`] the signals from outside. Nothing here grows with the number of events.
 
-mod asked;
-mod reading;
-mod tally;
+mod reader;
+mod signals;
+mod stats;
 
 use crate::follow::allocator::Allocators;
 use crate::follow::callers::Callers;
@@ -13,13 +13,14 @@ use crate::follow::faults::Fired;
 use crate::follow::functions::Functions;
 use crate::follow::judged::Findings;
 use crate::follow::ledger::live;
-use crate::follow::ledger::settle::Fate;
-use crate::follow::ledger::{Damage, Ledger, Realm, Site};
+use crate::follow::ledger::settle::ProcessEnd;
+use crate::follow::ledger::{Damage, Entry, HandleDomain, Ledger, Site};
 use crate::follow::marks::Marks;
+use crate::follow::memory::Memory;
 use crate::follow::peers::Peers;
 use crate::follow::pools;
 use crate::follow::runtime::MadeBy;
-use crate::follow::virtual_memory::VirtualMemory;
+use crate::follow::virtual_memory::ImportGraph;
 use anyhow::{Context, Result};
 use cupeer_record::{Forked, Job, Process};
 use cupeer_report::Keep;
@@ -29,14 +30,16 @@ use cupeer_report::lives::{became, began_at};
 use cupeer_report::model::Exit;
 use cupeer_report::places::Stacks;
 use cupeer_rules::Scope;
+use cupeer_spec::effect::Object;
 use cupeer_spec::record::end::End;
 use cupeer_spec::record::live::kind;
 use cupeer_spec::record::mode;
-use reading::Reading;
+use reader::ProcessReader;
+pub use stats::ProcessStats;
 use std::collections::HashMap;
-pub use tally::Tally;
 
-/// What has been read.
+/// The facts that were read from the events of all processes.
+#[derive(Default)]
 pub struct Collected {
     pub functions: Functions,
     pub callers: Callers,
@@ -46,20 +49,21 @@ pub struct Collected {
     pub fired: Fired,
     pub peers: Peers,
     pub stacks: Stacks,
-    pub virtual_memory: VirtualMemory,
+    /// The memory of each process, in the order of the job.
+    pub memories: Vec<Memory>,
     pub made_by: MadeBy,
     pub marks: Marks,
     /// The processes, in the order of the job.
-    pub tallies: Vec<Tally>,
-    /// What is known of their ends.
-    pub fates: Vec<Fate>,
-    /// Where their fingerprints mean the same.
-    pub realms: Vec<Realm>,
-    /// Whether some processes have no record.
+    pub stats: Vec<ProcessStats>,
+    /// The end of each process.
+    pub fates: Vec<ProcessEnd>,
+    /// The domain of each process, in which fingerprints are comparable.
+    pub domains: Vec<HandleDomain>,
+    /// True if some processes have no recording.
     pub lacks_processes: bool,
     /// The forks to which they owe their existence, where their parents had initialized the driver: place, and time.
     pub forks: Vec<Option<(Site, u64)>>,
-    /// What they may have made memory with.
+    /// The libraries that may have allocated memory.
     pub allocators: Allocators,
 }
 
@@ -69,25 +73,23 @@ pub fn collect(job: &Job, filter: &Filter, keep: Keep) -> Result<Collected> {
     // Before their calls are read: what has ended now has written all of them, and its end.
     let alive = job.alive();
     for (index, process) in job.processes.iter().enumerate() {
-        let realm = all.realms[index];
-        let mut reading = Reading::new(&mut all, filter, index, process, job.clock(process), realm);
-        reading.keep(keep);
+        let mut reading = ProcessReader::new(&mut all, filter, index, process, job.clock(process), keep);
         reading.run().with_context(|| format!("failed to read {}", process.path.display()))?;
-        let tally = reading.finish();
-        all.tallies.push(tally);
+        let stats = reading.finish();
+        all.stats.push(stats);
         let fork = fork(job, index, process, &mut all.stacks);
         all.forks.push(fork);
     }
     all.failures.settle();
-    let processes = job.processes.iter().zip(&all.tallies).zip(alive);
-    all.fates = processes.map(|((process, tally), alive)| fate(job, filter, process, tally, alive)).collect();
+    let processes = job.processes.iter().zip(&all.stats).zip(alive);
+    all.fates = processes.map(|((process, stats), alive)| fate(job, filter, process, stats, alive)).collect();
     if filter.until().is_none() {
         all.add_tables(job);
     }
-    let Collected { peers, ledger, virtual_memory, .. } = &mut all;
+    let Collected { peers, ledger, memories, .. } = &mut all;
     peers.add_ipc(ledger);
-    virtual_memory.add_reach(peers);
-    pools::add_reach(virtual_memory.processes(), peers);
+    ImportGraph::new(memories).add_reach(peers);
+    pools::add_reach(memories, peers);
     Ok(all)
 }
 
@@ -102,29 +104,35 @@ fn fork(job: &Job, index: usize, process: &Process, stacks: &mut Stacks) -> Opti
 }
 
 /// The end of a process, as far as the time that is asked for shows it.
-fn fate(job: &Job, filter: &Filter, process: &Process, tally: &Tally, alive: Option<bool>) -> Fate {
+fn fate(
+    job: &Job,
+    filter: &Filter,
+    process: &Process,
+    stats: &ProcessStats,
+    alive: Option<bool>,
+) -> ProcessEnd {
     // The recorder looks at the clock from time to time, also where nothing is called.
     let [begun, later] =
         [process.header.first, process.header.last].map(|moment| job.clock(process).realtime(moment.ticks));
-    // What is asked for may be a time at which it still ran.
-    let goes_on = tally.goes_on || !filter.is_past(later);
+    // The filter may end at a time at which the process was still running.
+    let goes_on = stats.goes_on || !filter.is_past(later);
     let later = filter.until().map_or(later, |until| later.min(until));
     // Its pid may live on as that of another program.
-    let (end, _) = became(process, tally.last_seen, job.clock(process));
+    let (end, _) = became(process, stats.last_seen, job.clock(process));
     let alive = if end == End::Executed { Some(false) } else { alive };
-    let is_ended_on_purpose = !goes_on && alive != Some(true) && tally.is_ended_on_purpose;
+    let is_ended_on_purpose = !goes_on && alive != Some(true) && stats.is_ended_on_purpose;
     let alive = if goes_on { Some(true) } else { alive };
     let (exit, span) = (Exit::of(alive, end, false), process.ended());
     let [after, before] = [span.after, span.before].map(|time| job.clock(process).realtime_of(time));
     let ended_by = Some(before).filter(|_| span.before != 0 && alive != Some(true));
-    let last_seen = tally.last_seen.unwrap_or(begun).max(later);
+    let last_seen = stats.last_seen.unwrap_or(begun).max(later);
     let ran_until = if span.after == 0 || goes_on { last_seen } else { last_seen.max(after) };
     // The clock of the calls may be a little ahead of the launcher's, which knows until when it ran.
     let is_ahead = |ended: &u64| ran_until > *ended;
     let ran_until = ended_by.filter(is_ahead).map_or(ran_until, |ended| after.max(begun).min(ended));
-    let asked = asked::of(job, process, exit, (ran_until, ended_by));
+    let asked = signals::asked_by(job, process, exit, (ran_until, ended_by));
     let is_fault = asked.is_none() && exit.signal.is_none_or(|signal| signal != KILL && !is_asking(signal));
-    Fate {
+    ProcessEnd {
         proc: process.proc.as_str().into(),
         alive,
         last_seen,
@@ -132,7 +140,7 @@ fn fate(job: &Job, filter: &Filter, process: &Process, tally: &Tally, alive: Opt
         ended_by,
         asked,
         is_full: process.header.mode == mode::FULL,
-        has_lost: process.has_losses() || tally.problem.is_some(),
+        has_lost: process.has_losses() || stats.problem.is_some(),
         has_gaps: process.has_dropped(),
         is_ended_on_purpose,
         has_failed: !is_ended_on_purpose && is_fault && exit.is_failure(),
@@ -140,16 +148,16 @@ fn fate(job: &Job, filter: &Filter, process: &Process, tally: &Tally, alive: Opt
 }
 
 /// Numbers for what fingerprints have in common: the boot of a host, and a key.
-fn realms(job: &Job) -> Vec<Realm> {
+fn domains(job: &Job) -> Vec<HandleDomain> {
     let mut known = HashMap::new();
     let mut number = |process: &Process| {
-        let next = known.len() as Realm;
+        let next = known.len() as HandleDomain;
         *known.entry((process.header.boot_id, process.header.key_check)).or_insert(next)
     };
     job.processes.iter().map(&mut number).collect()
 }
 
-/// What tells a process from all others: boot, pid namespace, pid, start, and which program it executes.
+/// The identity of a process: boot, pid namespace, pid, start time, and number of its program image.
 pub type Identity = ([u8; 16], u64, u32, u64, u32);
 
 /// The processes by their identities.
@@ -164,44 +172,41 @@ pub fn identities(job: &Job) -> HashMap<Identity, usize> {
 impl Collected {
     /// Nothing yet, of a job.
     fn new(job: &Job, keep: Keep) -> Collected {
-        let damage = Damage::of(job.faults.iter().flat_map(|file| &file.damaged).copied());
+        let damage = Damage::new(job.faults.iter().flat_map(|file| &file.damaged).copied());
         Collected {
             functions: Functions::new(),
-            callers: Callers::default(),
             failures: Failures::new(keep.failures),
             findings: Findings::new(&job.processes),
             ledger: Ledger::with(damage),
-            fired: Fired::default(),
-            peers: Peers::default(),
-            stacks: Stacks::default(),
-            virtual_memory: VirtualMemory::default(),
-            made_by: MadeBy::default(),
-            marks: Marks::default(),
-            tallies: Vec::new(),
-            fates: Vec::new(),
-            realms: realms(job),
+            domains: domains(job),
             lacks_processes: job.lacks_processes(),
-            forks: Vec::new(),
             allocators: Allocators::new(&job.processes),
+            ..Collected::default()
         }
     }
 
-    /// Whether all calls were kept of the processes whose fingerprints mean the same: else one may have exported, or joined,
-    /// something without a trace.
-    pub fn knows_all(&self, realm: Realm) -> bool {
-        let of_realm = self.fates.iter().zip(&self.realms).filter(|(_, its)| **its == realm);
-        !self.lacks_processes && of_realm.into_iter().all(|(fate, _)| fate.is_full && !fate.has_lost)
+    /// Returns the handle that a process knows by a fingerprint.
+    pub fn handle(&self, process: usize, kind: Object, fingerprint: u64) -> Option<&Entry> {
+        self.ledger.handle(self.domains[process], kind, fingerprint)
     }
 
-    /// Whether calls are missing from the record on which a rule may rest in a call of these processes.
+    /// Returns true if all calls of the processes in a domain were recorded. Otherwise, a process may have exported or joined
+    /// something without a trace.
+    pub fn knows_all(&self, domain: HandleDomain) -> bool {
+        let of_domain = self.fates.iter().zip(&self.domains).filter(|(_, its)| **its == domain);
+        !self.lacks_processes && of_domain.into_iter().all(|(fate, _)| fate.has_all_calls())
+    }
+
+    /// Returns true if the recording lacks calls that a rule depends on for calls of these processes.
     pub fn lacks_calls(&self, scope: Scope, processes: &[usize]) -> bool {
-        let is_of_realm = |other: usize| processes.iter().any(|its| self.realms[*its] == self.realms[other]);
+        let is_of_domain =
+            |other: usize| processes.iter().any(|its| self.domains[*its] == self.domains[other]);
         match scope {
             Scope::Arguments | Scope::Call | Scope::EarlierCall | Scope::CallElsewhere => false,
             Scope::Process => processes.iter().any(|process| self.fates[*process].has_lost),
             Scope::Processes => {
                 self.lacks_processes
-                    || (0..self.fates.len()).any(|other| self.fates[other].has_lost && is_of_realm(other))
+                    || (0..self.fates.len()).any(|other| self.fates[other].has_lost && is_of_domain(other))
             }
         }
     }
@@ -228,7 +233,7 @@ impl Collected {
                     continue;
                 }
                 let stack = self.stacks.number(index, entry.since, entry.return_addresses(), &[]);
-                self.ledger.live(entry, index, self.realms[index], at, stack, is_full);
+                self.ledger.live(entry, index, self.domains[index], at, stack, is_full);
             }
         }
     }

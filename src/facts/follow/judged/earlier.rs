@@ -5,11 +5,11 @@
 //! [`crate::infer`] builds their rows.
 
 use super::MadeCall;
-use super::world::Sight;
-use crate::follow::ledger::Site;
+use super::world::ProcessFacts;
+use crate::follow::ledger::CallSite;
 use crate::follow::ledger::follow::OwnHandle;
-use crate::follow::ledger::own::By;
-use crate::follow::memory::{At, OwnMapping};
+use crate::follow::ledger::process_history::EarlierCall;
+use crate::follow::memory::OwnMapping;
 use crate::follow::pending::PendingObject;
 use cupeer_record::Object;
 use cupeer_report::judged::judged;
@@ -18,17 +18,18 @@ use cupeer_rules::{Related, Rule};
 use cupeer_spec::effect::Object as Kind;
 use cupeer_spec::record::slot::finding::role;
 
-/// What a process has done to what one of its calls is about, as far as that broke the rule.
-pub fn sites(rule: Rule, made: &MadeCall, sight: Sight, stacks: &mut Stacks) -> Vec<PendingObject> {
+/// Returns the earlier calls of the process on the same object that led to the violation.
+pub fn sites(rule: Rule, made: &MadeCall, facts: ProcessFacts, stacks: &mut Stacks) -> Vec<PendingObject> {
     let spec = made.function.spec();
-    let mut earlier = |role, by: &By, address, fingerprint| {
+    let mut earlier = |role, by: &EarlierCall, address, fingerprint| {
         let stack = stacks.number(made.index, by.ticks, &by.frames, &by.python);
-        let earlier = PendingObject::of(role, made.index, None, Some(by.at));
-        PendingObject { tid: Some(by.tid), stack: Some(stack), address, fingerprint, ..earlier }
+        let (process, tid, at) = (made.index, Some(by.tid), Some(by.at));
+        let stack = Some(stack);
+        PendingObject { role, process, tid, at, stack, address, fingerprint, ..PendingObject::default() }
     };
-    let of_site = |role, site: Site, at, address| PendingObject {
+    let of_call = |role, call: CallSite, address| PendingObject {
         address,
-        ..PendingObject::of(role, made.index, Some(site), Some(at))
+        ..PendingObject::new(role, made.index, call)
     };
     let related = rule.spec().page().related;
     match related {
@@ -37,39 +38,40 @@ pub fn sites(rule: Rule, made: &MadeCall, sight: Sight, stacks: &mut Stacks) -> 
             let Some(address) = spec.closes().and_then(|one| made.call.number(one.by)) else {
                 return Vec::new();
             };
-            let Some(closed) = sight.own.closed(address) else { return Vec::new() };
+            let Some(closed) = facts.history.closed(address) else { return Vec::new() };
             let role = if closed.with_context { role::ENDING } else { role::CLOSING };
             let closing = earlier(role, &closed.by, address, Some(closed.fingerprint));
-            opened(made, closed.address, &closed.held, sight).into_iter().chain([closing]).collect()
+            opened(made, closed.address, &closed.held, facts).into_iter().chain([closing]).collect()
         }
         Related::EndOfContext | Related::EndOfOwnContext => {
-            let ended = ended(related, made, sight);
+            let ended = ended(related, made, facts);
             ended.map(|(context, by)| earlier(role::ENDING, by, context, None)).into_iter().collect()
         }
         Related::Enabling => {
             let peer = spec.enables().and_then(|peer| made.call.number(peer.by));
             let contexts = made.call.details.context.zip(peer);
-            let by = contexts.and_then(|(from, to)| Some((to, sight.own.enabling(from, to)?)));
+            let by = contexts.and_then(|(from, to)| Some((to, facts.history.enabling(from, to)?)));
             by.map(|(to, by)| earlier(role::ENABLING, by, to, None)).into_iter().collect()
         }
         Related::FirstOpening => {
             let address = spec.opens().and_then(|shared| made.call.number(shared.by));
-            let held = address.and_then(|at| Some((at, sight.follower.opened.bearer(Kind::Pointer, at)?)));
-            let first = held.and_then(|(address, held)| opened(made, address, held, sight));
+            let held = address.and_then(|at| Some((at, facts.follower.opened.bearer(Kind::Pointer, at)?)));
+            let first = held.and_then(|(address, held)| opened(made, address, held, facts));
             first.into_iter().collect()
         }
         Related::MappingUsed | Related::MappingInRange | Related::MappingCut => {
-            let Some(mapping) = mapping(related, made, sight) else { return Vec::new() };
-            let of = |role, at: At| of_site(role, at.site, at.time, mapping.name);
-            let mapped = mapping.history.mapped.map(|at| of(role::MAPPING, at));
+            let Some(mapping) = mapping(related, made, facts) else { return Vec::new() };
+            let mapped = mapping.history.mapped().map(|call| of_call(role::MAPPING, call, mapping.name));
             let granted = mapping.history.granted.filter(|_| rule == Rule::UseWithoutAccess);
-            mapped.into_iter().chain(granted.map(|at| of(role::ENABLING, at))).collect()
+            mapped
+                .into_iter()
+                .chain(granted.map(|call| of_call(role::ENABLING, call, mapping.name)))
+                .collect()
         }
         Related::Releasing => {
             let handle = spec.allocation_handle().and_then(|by| made.call.number(by));
-            let released = handle.and_then(|handle| sight.memory.released(handle));
-            let site = |(site, at)| of_site(role::RELEASING, site, at, 0);
-            released.map(site).into_iter().collect()
+            let released = handle.and_then(|handle| facts.memory.released(handle));
+            released.map(|call| of_call(role::RELEASING, call, 0)).into_iter().collect()
         }
     }
 }
@@ -79,53 +81,52 @@ pub fn sites(rule: Rule, made: &MadeCall, sight: Sight, stacks: &mut Stacks) -> 
 pub fn ended_range(
     recorded: &mut Vec<Object>,
     made: &MadeCall,
-    sight: Sight,
+    facts: ProcessFacts,
     stacks: &Stacks,
 ) -> Option<(PendingObject, Option<String>)> {
-    let asleep = &sight.memory.state.keeper.asleep;
+    let asleep = &facts.memory.state.keeper.asleep;
     let is_end = |object: &Object| [role::UNMAPPING, role::FREEING].contains(&object.what.role);
     let at = recorded.iter().position(is_end)?;
     let (role, bytes) = (recorded[at].what.role, recorded[at].what.bytes);
     let range = asleep.at(recorded[at].what.address).filter(|range| range.bytes <= bytes)?;
-    let (site, time) = range.history.0?;
+    let by = PendingObject::new(role, made.index, range.history.0?);
     recorded.remove(at);
-    let by = PendingObject::of(role, made.index, Some(site), Some(time));
     let ended = PendingObject { address: range.name, bytes: Some(range.bytes), ..by };
     Some((ended, asleep.others(range, stacks)))
 }
 
 /// The end of the context that a call needs, and the context; 0 if unknown.
-fn ended<'a>(related: Related, made: &MadeCall, sight: Sight<'a>) -> Option<(u64, &'a By)> {
+fn ended<'a>(related: Related, made: &MadeCall, facts: ProcessFacts<'a>) -> Option<(u64, &'a EarlierCall)> {
     let spec = made.function.spec();
     let peer = spec.enables().or(spec.disables()).and_then(|peer| made.call.number(peer.by));
     let own = made.call.details.context.filter(|context| *context != 0);
-    let ending = |context: Option<u64>| Some((context?, sight.own.ending(context?)?));
-    let had = sight.own.ending_of_last(made.call.tid).filter(|_| own.is_none());
+    let ending = |context: Option<u64>| Some((context?, facts.history.ending(context?)?));
+    let had = facts.history.ending_of_last(made.call.tid).filter(|_| own.is_none());
     let ended = [ending(own), had, ending(peer)].into_iter().flatten().next();
-    // Of a context that is gone, the driver does not always tell which it was.
-    let only = || sight.own.only_ending().filter(|_| related == Related::EndOfContext);
+    // The driver does not always name a context that is gone.
+    let only = || facts.history.only_ending().filter(|_| related == Related::EndOfContext);
     ended.or_else(|| only().map(|(context, by)| (context.unwrap_or(0), by)))
 }
 
 /// The first mapping that a call uses or, of the addresses that it names, has or cuts. Of several that it uses, the one to which
 /// devices have least access.
-fn mapping<'a>(related: Related, made: &MadeCall, sight: Sight<'a>) -> Option<&'a OwnMapping> {
+fn mapping<'a>(related: Related, made: &MadeCall, facts: ProcessFacts<'a>) -> Option<&'a OwnMapping> {
     let args = made.call.arguments();
     let call = judged(made.function, made.result().unwrap_or(0), &args, made.call);
     let access = |mapping: &OwnMapping| mapping.history.access.iter().map(|(_, flags)| *flags).sum::<i32>();
     if related == Related::MappingUsed {
-        let used = call.used().flat_map(|(_, start, bytes)| sight.memory.mappings((start, bytes)));
+        let used = call.used().flat_map(|(_, start, bytes)| facts.memory.mappings((start, bytes)));
         return used.min_by_key(|mapping| (access(mapping), mapping.name));
     }
     let range = call.range();
     let is_it = |mapping: &&OwnMapping| related != Related::MappingCut || !mapping.is_within(range);
-    sight.memory.mappings(range).filter(is_it).min_by_key(|mapping| mapping.name)
+    facts.memory.mappings(range).filter(is_it).min_by_key(|mapping| mapping.name)
 }
 
-/// Where a process opened what it has, or had, at an address.
-fn opened(made: &MadeCall, address: u64, held: &OwnHandle, sight: Sight) -> Option<PendingObject> {
-    let entry = &sight.ledger.handles()[held.handle as usize];
+/// Returns the call by which a process opened a handle at an address.
+fn opened(made: &MadeCall, address: u64, held: &OwnHandle, facts: ProcessFacts) -> Option<PendingObject> {
+    let entry = &facts.ledger.handles()[held.handle as usize];
     let time = entry.imports.get(held.import as usize)?.times.last()?;
-    let opened = PendingObject::of(role::OPENING, made.index, Some(time.site), Some(time.opened));
+    let opened = PendingObject::new(role::OPENING, made.index, time.call());
     Some(PendingObject { address, fingerprint: Some(entry.fingerprint), ..opened })
 }

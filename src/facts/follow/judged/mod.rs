@@ -1,6 +1,6 @@
 //! The findings of calls, as they are read: those that the processes made, and those that follow from what one did before.
 //!
-//! [`calls`] collects what calls carry and what their process tells. [`world`] supplies the facts that the recording has for
+//! [`world`] supplies the facts that the recording has for
 //! the rules, which are in `src/rules` with their sentences and decisions. What all processes together show is in
 //! [`crate::infer`].
 //!
@@ -9,40 +9,44 @@
 //! Findings are kept by process, rule, function, result, and stack, each with its first one, however many there are. Related sites
 //! in its own process ([`earlier`]) are noted with the first one.
 
-mod calls;
 mod earlier;
 mod world;
 
-pub use world::{Sight, UNSEEN, device_count, ordinal, uuid};
+use world::AtCall;
+pub use world::{ProcessFacts, UNSEEN, device_count, ordinal, uuid};
 
 use crate::follow::functions::Number;
-use crate::follow::ledger::Site;
+use crate::follow::ledger::{CallSite, Site};
 use crate::follow::pending::PendingFinding;
 use cupeer_record::{Call, Finding, Outcome, Process};
 use cupeer_report::expected::{Question, Standing};
+use cupeer_report::judged::judged;
 use cupeer_report::model::is_explanation;
 use cupeer_report::numbered::Numbered;
 use cupeer_report::places::{Stack, Stacks};
-use cupeer_rules::{Cache, Confidence, Rule, RuleSet, RuleSpec, Severity};
+use cupeer_rules::decide::{self, Violation};
+use cupeer_rules::{Cache, Confidence, Found, RULES, Rule, RuleSet, RuleSpec, Severity};
 use cupeer_spec::env;
 use cupeer_spec::function::FnId;
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 /// The most findings that were inferred and are judged again, each by itself.
 const MOST_INFERRED: usize = 1 << 16;
 /// The most names of rules, with 256 that this version does not know.
 const MOST_NAMES: usize = cupeer_rules::RULES.len() + 256;
 
+#[derive(Default)]
 pub struct Findings {
     pub kept: HashMap<Key, Box<PendingFinding>, foldhash::fast::RandomState>,
     names: Numbered,
-    /// What is asked for, by process.
-    pub asked: Vec<Asked>,
-    /// How many were inferred that are judged again.
+    /// The settings of the checks, by process.
+    pub settings: Vec<CheckSettings>,
+    /// Number of inferred findings that are judged again.
     pub inferred: usize,
 }
 
-/// What findings have in common that are kept as one.
+/// Key of findings that are kept as one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key {
     process: usize,
@@ -52,15 +56,15 @@ pub struct Key {
     /// `None` where the call has not returned.
     result: Option<i32>,
     stack: Stack,
-    /// How bad it is, where its process has said that.
+    /// The severity that the process recorded, if it did.
     severity: Option<Severity>,
-    /// How sure it is: what is inferred of one call is not said with what is certain of another.
+    /// The confidence. An inference about one call never shares a row with a certainty about another.
     confidence: Confidence,
-    /// Of what is inferred and judged again: what it is about.
+    /// The subject of an inferred finding that is judged again.
     about: Option<About>,
 }
 
-/// What a finding is about that is judged again.
+/// The subject of a finding that is judged again.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub enum About {
     /// A handle that could not be opened, by its fingerprint.
@@ -77,11 +81,11 @@ pub struct MadeCall<'a> {
     pub function: FnId,
     pub call: &'a Call,
     pub at: u64,
-    /// When the last of the calls was that it stands for.
+    /// When the last call of a run of repeated calls began.
     pub last: u64,
-    /// Whether the filters choose it.
+    /// True if the filters choose it.
     pub is_chosen: bool,
-    /// Whether it was a probe.
+    /// Relation of the call to probes.
     pub standing: Standing,
 }
 
@@ -90,7 +94,7 @@ impl MadeCall<'_> {
         if let Outcome::Returned(result) = self.call.outcome { Some(result) } else { None }
     }
 
-    /// What it is about, where the ledger judges it again.
+    /// Returns the subject of a finding that is judged again with the handle table.
     fn about(&self) -> Option<About> {
         let spec = self.function.spec();
         if self.call.succeeded() {
@@ -102,57 +106,56 @@ impl MadeCall<'_> {
     }
 }
 
-/// What of a process is checked.
-pub struct Asked {
-    /// Whether it was checked while it ran: what a call by itself shows was found then.
+/// The settings of the checks of one process.
+pub struct CheckSettings {
+    /// True if it was checked while it was running: violations that one call shows by itself were found then.
     is_checked: bool,
-    /// Whether its record has findings of its own.
+    /// True if its recording has findings.
     has_told: bool,
-    /// Whether the driver has done what this process was told had failed, because a fault plan said so: what it says of
-    /// the state of things is then news to the process.
+    /// True if the driver did something that a fault plan reported to the process as failed. The driver's state then differs
+    /// from the state that the process knows.
     driver_knows_more: bool,
     ignore: RuleSet,
     only: Option<RuleSet>,
 }
 
-/// Whether there may be something to find in a call: it failed, carries findings, or breaks a rule although it succeeds.
+/// Returns true if a call may have findings: it failed, carries findings, or breaks a rule although it succeeds.
 #[inline]
 pub fn concerns(function: FnId, call: &Call) -> bool {
-    !call.succeeded() || !call.details.findings.is_empty() || calls::may_break(function)
+    !call.succeeded() || !call.details.findings.is_empty() || may_break(function)
 }
 
 impl Findings {
     pub fn new(processes: &[Process]) -> Self {
-        let asked = processes.iter().map(Asked::of).collect();
-        Findings { kept: HashMap::default(), names: Numbered::default(), asked, inferred: 0 }
+        Findings { settings: processes.iter().map(CheckSettings::new).collect(), ..Findings::default() }
     }
 
     /// Notes what was found in a call. Returns whether there is more than an explanation of its failure, or what
     /// was only inferred and is judged again.
-    pub fn call(&mut self, made: &MadeCall, sight: Option<Sight>, stacks: &mut Stacks) -> bool {
+    pub fn call(&mut self, made: &MadeCall, facts: Option<ProcessFacts>, stacks: &mut Stacks) -> bool {
         if let Standing::Expected(_) = made.standing {
             return false;
         }
         let asked = made.standing.question().map(About::Asked);
         let recorded = &made.call.details.findings;
-        if recorded.is_empty() && !self.asked[made.index].is_checked {
-            let driver_knows_more = self.asked[made.index].driver_knows_more;
-            let Some(sight) = sight else { return false };
-            let is_found = calls::look(made, sight, driver_knows_more, &mut |found| {
+        if recorded.is_empty() && !self.settings[made.index].is_checked {
+            let driver_knows_more = self.settings[made.index].driver_knows_more;
+            let Some(facts) = facts else { return false };
+            let is_found = judge(made, facts, driver_knows_more, &mut |found| {
                 let rule = found.reason.rule().spec().name();
                 self.add(
                     made,
                     rule,
-                    || calls::finding(found),
-                    (stacks, Some(sight)),
+                    || recorded_form(found),
+                    (stacks, Some(facts)),
                     asked,
                     (found.confidence, None),
                 );
             });
-            // What a success means to others is judged with them.
+            // A success is judged together with its effects on other processes.
             return is_found && !made.call.succeeded();
         }
-        self.asked[made.index].has_told |= !recorded.is_empty();
+        self.settings[made.index].has_told |= !recorded.is_empty();
         let mut is_judged = false;
         for finding in recorded {
             let about = made.about().filter(|_| finding.confidence == Confidence::Inferred);
@@ -160,7 +163,7 @@ impl Findings {
             self.inferred += usize::from(about.is_some());
             is_judged |= about.is_none() && !is_explanation(&finding.rule);
             let (about, said) = (asked.or(about), (finding.confidence, Some(finding.severity)));
-            self.add(made, &finding.rule, || finding.clone(), (stacks, sight), about, said);
+            self.add(made, &finding.rule, || finding.clone(), (stacks, facts), about, said);
         }
         is_judged
     }
@@ -169,7 +172,7 @@ impl Findings {
         Rule::of(&self.names.name(key.rule))
     }
 
-    /// What a process has only inferred of something.
+    /// Returns the keys of the inferred findings of a process about a subject.
     pub fn inferred(
         &self,
         process: usize,
@@ -190,18 +193,18 @@ impl Findings {
         keys.filter(|key| self.kept.contains_key(key)).collect()
     }
 
-    /// What a process has asked was a probe: what was found in its calls is taken back.
+    /// Removes the findings about calls of a process that turned out to be a probe.
     pub fn answered(&mut self, process: usize, question: Question) {
         let asked = Some(About::Asked(question));
         self.kept.retain(|key, _| (key.process, key.about) != (process, asked));
     }
 
     pub fn driver_knows_more(&mut self, process: usize) {
-        self.asked[process].driver_knows_more = true;
+        self.settings[process].driver_knows_more = true;
     }
 
     pub fn was_checked(&self, process: usize) -> bool {
-        self.asked[process].is_checked || self.asked[process].has_told
+        self.settings[process].is_checked || self.settings[process].has_told
     }
 
     pub fn has(&self, rule: Rule, process: usize) -> bool {
@@ -215,7 +218,7 @@ impl Findings {
         made: &MadeCall,
         rule: &str,
         finding: impl FnOnce() -> Finding,
-        (stacks, sight): (&mut Stacks, Option<Sight>),
+        (stacks, facts): (&mut Stacks, Option<ProcessFacts>),
         about: Option<About>,
         (confidence, severity): (Confidence, Option<Severity>),
     ) {
@@ -227,9 +230,9 @@ impl Findings {
         let key = Key { process: index, rule, function, result, stack, severity, confidence, about };
         let kept = self.kept.entry(key).or_insert_with(|| {
             let Finding { mut message, hint, argument, objects: mut recorded, .. } = finding();
-            let sites = |(rule, sight)| earlier::sites(rule, made, sight, stacks);
-            let mut objects = id.zip(sight).map(sites).unwrap_or_default();
-            let ended = sight.and_then(|sight| earlier::ended_range(&mut recorded, made, sight, stacks));
+            let sites = |(rule, facts)| earlier::sites(rule, made, facts, stacks);
+            let mut objects = id.zip(facts).map(sites).unwrap_or_default();
+            let ended = facts.and_then(|facts| earlier::ended_range(&mut recorded, made, facts, stacks));
             if let Some((object, others)) = ended {
                 objects.push(object);
                 message.extend(others.into_iter().flat_map(|others| ["; ".to_owned(), others]));
@@ -237,28 +240,17 @@ impl Findings {
             // The sites that the process recorded are not repeated.
             objects.retain(|object| !recorded.iter().any(|known| known.what.role == object.role));
             let args = made.function.spec().args();
+            let made = CallSite { function: made.function, site: Site::new(call, stack, true), at };
             Box::new(PendingFinding {
-                rule: self.names.name(rule),
                 message,
                 hint,
-                confidence,
                 argument: argument.and_then(|i| Some(args.get(usize::from(i))?.name())),
-                function,
-                result,
-                processes: vec![index],
-                site: Site::of(call, stack, true),
-                at,
-                last: at,
-                count: 0,
                 driver_message: call.details.message.clone().map(Vec::into_boxed_slice),
                 recorded,
                 objects,
-                accesses: Vec::new(),
-                cache: None,
                 said: severity,
-                raised: None,
                 about: about_of(call),
-                lacks_facts: false,
+                ..PendingFinding::empty(self.names.name(rule), confidence, index, made, result)
             })
         });
         kept.count = kept.count.saturating_add(call.times());
@@ -282,15 +274,15 @@ fn about_of(call: &Call) -> Vec<(u64, u64)> {
     named.chain(words).filter(|number| *number >= LEAST).map(|number| (number, 1)).collect()
 }
 
-impl Asked {
-    fn of(process: &Process) -> Self {
+impl CheckSettings {
+    fn new(process: &Process) -> Self {
         let value = |name: &str| {
             let found = process.variables.iter().rev().find(|(known, _)| known == name);
             found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
         };
-        // What could not be understood was not done.
+        // The process ignored settings that it could not parse.
         let set = |name| RuleSet::parse(value(name)?).ok();
-        Asked {
+        CheckSettings {
             is_checked: env::Level::of(value(env::CHECK)).is_some(),
             has_told: false,
             driver_knows_more: false,
@@ -299,12 +291,80 @@ impl Asked {
         }
     }
 
-    /// How bad a rule is in a call of a library, where a cache alone has it open that it is about; `None` where it is not
-    /// asked for.
+    /// Returns the severity of a rule for calls of a library, or of a cache that alone has the handle open; `None` if the
+    /// settings exclude it.
     pub fn severity(&self, rule: &RuleSpec, library: &str, cache: Option<Cache>) -> Option<Severity> {
         let library = library.as_bytes();
         let is_asked = self.only.as_ref().is_none_or(|only| only.contains(rule.id, library))
             && !self.ignore.contains(rule.id, library);
         is_asked.then(|| rule.severity_in(library, cache))
+    }
+}
+
+/// Returns true if a call of a function can break a rule although it succeeds, as far as its process tells.
+#[inline]
+fn may_break(function: FnId) -> bool {
+    static FUNCTIONS: LazyLock<Vec<bool>> = LazyLock::new(|| {
+        let rules = || RULES.iter().filter(|rule| rule.found == Found::InSuccesses);
+        FnId::all().map(|function| rules().any(|rule| rule.functions().contains(&function))).collect()
+    });
+    FUNCTIONS[function as usize]
+}
+
+/// Decides about a call, by what its process did; hands over what is found.
+fn judge(
+    made: &MadeCall,
+    facts: ProcessFacts,
+    driver_knows_more: bool,
+    report: &mut dyn FnMut(&Violation<()>),
+) -> bool {
+    let Some(result) = made.result().filter(|_| !made.call.injected) else { return false };
+    let args = made.call.arguments();
+    let call = judged(made.function, result, &args, made.call);
+    let mut is_found = false;
+    decide::look(&call, &AtCall { made, facts }, &mut |found| {
+        let is_kept = match found.reason.rule().spec().found {
+            // The calls of others may show something else.
+            Found::Afterwards => false,
+            Found::InStates => !driver_knows_more,
+            _ => true,
+        };
+        if is_kept {
+            is_found = true;
+            report(found);
+        }
+    });
+    is_found
+}
+
+/// A finding as a record has it; how bad it is depends on the caller, who is not known yet.
+fn recorded_form<O>(found: &Violation<O>) -> Finding {
+    let rule = found.reason.rule().spec();
+    Finding {
+        confidence: found.confidence,
+        severity: rule.severity,
+        argument: found.argument.map(|argument| argument as u8),
+        rule: rule.name().into(),
+        message: found.reason.to_string(),
+        hint: found.reason.hint().into(),
+        objects: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cupeer_spec::function::FnId::*;
+
+    #[test]
+    fn successes_are_looked_at_if_a_rule_is_about_them() {
+        for function in [cuIpcGetMemHandle, cuIpcOpenMemHandle_v2, cuIpcCloseMemHandle, cuCtxEnablePeerAccess]
+        {
+            assert!(may_break(function), "{}", function.spec().name());
+        }
+        // Programs call these most, and only the library knows the memory that they use.
+        for function in FnId::all().filter(|function| function.spec().is_work()) {
+            assert!(!may_break(function), "{}", function.spec().name());
+        }
     }
 }

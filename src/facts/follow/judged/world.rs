@@ -5,7 +5,7 @@
 
 use super::MadeCall;
 use crate::follow::ledger::follow::Follower;
-use crate::follow::ledger::own::Own;
+use crate::follow::ledger::process_history::ProcessHistory;
 use crate::follow::ledger::{self, Ledger};
 use crate::follow::memory::Memory;
 use cupeer_model::{Family, View};
@@ -19,7 +19,7 @@ use cupeer_spec::record::{meta, mode};
 use cupeer_spec::results::Result;
 use cupeer_spec::runtime::is_library;
 
-/// How long a process is taken to live after it was last seen: one that waits makes no calls.
+/// The time that a process is assumed to live after its last event: a process that waits makes no calls.
 pub const UNSEEN: u64 = 2_000_000_000;
 
 /// The number that a process has for a device; -1 where it does not see it.
@@ -32,21 +32,21 @@ pub fn uuid(process: &Process, ordinal: i32) -> [u8; 16] {
     process.device(ordinal).map_or([0; 16], |device| device.uuid)
 }
 
-/// Whether a record has all calls of its process.
+/// Returns true if a recording has all calls of its process.
 fn is_whole(process: &Process) -> bool {
     process.header.mode == mode::FULL && !process.has_losses()
 }
 
-/// How many devices a process sees, as far as is known.
+/// Returns the number of devices that a process sees, as far as it is known.
 pub fn device_count(process: &Process) -> Option<i32> {
     process.devices.iter().map(|device| device.ordinal + 1).max()
 }
 
-/// What is known of a process when one of its calls is read.
+/// The state of a process when one of its calls is read.
 #[derive(Clone, Copy)]
-pub struct Sight<'a> {
+pub struct ProcessFacts<'a> {
     pub follower: &'a Follower,
-    pub own: &'a Own,
+    pub history: &'a ProcessHistory,
     pub memory: &'a Memory,
     pub ledger: &'a Ledger,
 }
@@ -54,13 +54,13 @@ pub struct Sight<'a> {
 /// The world of a call that is read.
 pub struct AtCall<'a, 'b> {
     pub made: &'a MadeCall<'b>,
-    pub sight: Sight<'a>,
+    pub facts: ProcessFacts<'a>,
 }
 
 impl AtCall<'_, '_> {
     fn opening_of(&self, address: u64, held: &ledger::follow::OwnHandle) -> Opening<()> {
         Opening {
-            fingerprint: self.sight.ledger.handles()[held.handle as usize].fingerprint,
+            fingerprint: self.facts.ledger.handles()[held.handle as usize].fingerprint,
             address,
             context: held.context.unwrap_or(0),
             device: held.device.unwrap_or(-1),
@@ -68,7 +68,7 @@ impl AtCall<'_, '_> {
         }
     }
 
-    /// How long before the call something was.
+    /// Returns the time from an event to the call.
     fn ago(&self, at: u64) -> Option<Ago> {
         Some(Ago(self.made.at.saturating_sub(at)))
     }
@@ -105,12 +105,12 @@ impl World for AtCall<'_, '_> {
         let spec = self.made.function.spec();
         let peer = spec.enables().or(spec.disables())?;
         let peer = self.made.call.number(peer.by)?;
-        let has_ended = |context| self.sight.own.has_ended(context);
+        let has_ended = |context| self.facts.history.has_ended(context);
         let current = has_ended(self.made.call.details.context?);
         (current != has_ended(peer)).then_some(current)
     }
     fn had_context(&self) -> HadContext {
-        self.sight.own.had_context(self.made.call.tid)
+        self.facts.history.had_context(self.made.call.tid)
     }
     fn device_count(&self) -> Option<i32> {
         device_count(self.made.process)
@@ -133,11 +133,11 @@ impl World for AtCall<'_, '_> {
     }
 
     fn knows_all(&self) -> bool {
-        // Of what is opened, others know.
+        // Opens depend on calls of other processes.
         is_whole(self.made.process) && self.made.function.spec().opens().is_none()
     }
     fn opening(&self, object: Object, address: u64) -> Option<Opening<()>> {
-        let opened = &self.sight.follower.opened;
+        let opened = &self.facts.follower.opened;
         if let Some(held) = opened.bearer(object, address) {
             return Some(self.opening_of(address, held));
         }
@@ -148,25 +148,25 @@ impl World for AtCall<'_, '_> {
         Some(self.opening_of(begin, held))
     }
     fn each_opening(&self, object: Object, work: &mut dyn FnMut(&Opening<()>)) {
-        for (_, address, held) in self.sight.follower.opened.iter().filter(|(kind, ..)| *kind == object) {
+        for (_, address, held) in self.facts.follower.opened.iter().filter(|(kind, ..)| *kind == object) {
             work(&self.opening_of(address, held));
         }
     }
     fn closed(&self, address: u64) -> Option<Closed> {
-        let &ledger::own::Closed { fingerprint, at, with_context, ref by, .. } =
-            self.sight.own.closed(address)?;
-        let by = Some(closed_by(self.made.process, by));
-        Some(Closed { fingerprint, ago: self.ago(at), with_context, by })
+        let ledger::process_history::Closed { fingerprint, with_context, by, .. } =
+            self.facts.history.closed(address)?;
+        let (ago, by) = (self.ago(by.at), Some(closed_by(self.made.process, by)));
+        Some(Closed { fingerprint: *fingerprint, ago, with_context: *with_context, by })
     }
     fn enabled(&self, from: u64, to: u64) -> Option<(Option<Ago>, ())> {
-        Some((self.ago(self.sight.own.enabling(from, to)?.at), ()))
+        Some((self.ago(self.facts.history.enabling(from, to)?.at), ()))
     }
 
     fn model<T>(&self, ask: impl FnOnce(&dyn View) -> Option<T>) -> Option<T> {
-        ask(&self.sight.memory.state)
+        ask(&self.facts.memory.state)
     }
     fn knows(&self, family: Family) -> bool {
-        is_whole(self.made.process) && !self.sight.memory.state.has_lost(family)
+        is_whole(self.made.process) && !self.facts.memory.state.has_lost(family)
     }
 
     fn memory(&self) -> Option<(u64, u64)> {
@@ -175,13 +175,13 @@ impl World for AtCall<'_, '_> {
     fn closed_something(&self) -> bool {
         let closes = self.made.function.spec().closes();
         let place = closes.and_then(|one| Some((one.object, self.made.call.number(one.by)?)));
-        place.is_none_or(|(object, number)| self.sight.follower.opened.bearer(object, number).is_some())
+        place.is_none_or(|(object, number)| self.facts.follower.opened.bearer(object, number).is_some())
             || !self.knows_all()
     }
 }
 
 /// A call that has closed something. The CUDA runtime calls for others.
-fn closed_by(process: &Process, by: &ledger::own::By) -> ClosedBy {
+fn closed_by(process: &Process, by: &ledger::process_history::EarlierCall) -> ClosedBy {
     let places = || by.frames.iter().map(|frame| (*frame, process.library_at(*frame, by.ticks)));
     let is_outside = |library: &Library| !is_library(library.path.as_bytes());
     let outside = places().find(|(_, library)| library.is_none_or(is_outside));

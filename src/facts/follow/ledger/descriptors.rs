@@ -4,7 +4,7 @@
 //! The system gives out the lowest free number, so the number of a closed descriptor comes back. So numbers reveal
 //! descriptors that no process closes, although cupeer does not see how descriptors are closed and sent.
 
-use super::{Realm, Site};
+use super::CallSite;
 use crate::follow::steps::Steps;
 use cupeer_record::Call;
 use cupeer_report::places::Stack;
@@ -13,54 +13,44 @@ use cupeer_spec::effect::Object;
 use cupeer_spec::function::FnId;
 use std::collections::{BTreeMap, HashMap};
 
-/// Of one process.
 #[derive(Default)]
 pub struct Descriptors {
     pub exported: Numbers,
     pub imported: Numbers,
     /// By whether they were exported, and where.
     pub places: BTreeMap<(bool, Stack), Numbers>,
-    /// Which of these had each number last.
+    /// The place that last got each number.
     holders: HashMap<i32, (bool, Stack), foldhash::fast::RandomState>,
     /// The last export.
-    pub last: Option<Sent>,
+    pub last: Option<SentDescriptor>,
 }
 
 /// The numbers of descriptors that one function made or took.
 #[derive(Default)]
 pub struct Numbers {
-    /// How many calls there were.
+    /// Number of calls.
     pub times: u64,
-    /// Which call was the last to return each number, and when it was made.
+    /// The last call that returned each number, and its time.
     known: HashMap<i32, (u64, u64), foldhash::fast::RandomState>,
     /// When all of the calls were made.
     pub calls: Steps,
     /// The first call, and when the last one was made.
-    pub first: Option<Made>,
+    pub first: Option<CallSite>,
     pub last: u64,
-}
-
-/// A call: its function, where it was made, and when.
-#[derive(Clone, Copy)]
-pub struct Made {
-    pub function: FnId,
-    pub site: Site,
-    pub at: u64,
 }
 
 /// A descriptor that was exported to be sent.
 #[derive(Clone, Copy)]
-pub struct Sent {
-    pub made: Made,
-    pub realm: Realm,
+pub struct SentDescriptor {
+    pub call: CallSite,
     pub object: Object,
-    /// By which the ledger knows it; 0 where it is not told from others.
+    /// The fingerprint in the handle table; 0 if it has none.
     pub fingerprint: u64,
 }
 
 impl Descriptors {
     /// Notes a call that succeeded.
-    pub fn call(&mut self, function: FnId, call: &Call, realm: Realm, made: impl FnOnce() -> Made) {
+    pub fn call(&mut self, function: FnId, call: &Call, made: impl FnOnce() -> CallSite) {
         let spec = function.spec();
         let descriptor = |argument| values::descriptor(call, argument);
         if let Some((object, (fd, fingerprint))) =
@@ -69,7 +59,7 @@ impl Descriptors {
             let made = made();
             self.add(fd, made, true);
             self.exported.add(fd, made);
-            self.last = Some(Sent { made, realm, object, fingerprint });
+            self.last = Some(SentDescriptor { call: made, object, fingerprint });
         } else if let Some((fd, _)) = spec.opens().and_then(|shared| descriptor(shared.handle)) {
             let made = made();
             self.add(fd, made, false);
@@ -78,7 +68,7 @@ impl Descriptors {
     }
 
     /// A number that comes back was closed, wherever it was made or taken.
-    fn add(&mut self, fd: i32, made: Made, is_export: bool) {
+    fn add(&mut self, fd: i32, made: CallSite, is_export: bool) {
         let place = (is_export, made.site.stack);
         if let Some(before) = self.holders.insert(fd, place) {
             self.places.get_mut(&before).map(|numbers| numbers.known.remove(&fd));
@@ -88,7 +78,7 @@ impl Descriptors {
 }
 
 impl Numbers {
-    fn add(&mut self, fd: i32, made: Made) {
+    fn add(&mut self, fd: i32, made: CallSite) {
         self.known.insert(fd, (self.times, made.at));
         self.calls.add(made.at);
         self.times += 1;
@@ -103,7 +93,7 @@ impl Numbers {
         kept
     }
 
-    /// Whether no number ever came back.
+    /// Returns true if no number was ever returned twice.
     pub fn are_all_new(&self) -> bool {
         self.known.len() as u64 == self.times
     }

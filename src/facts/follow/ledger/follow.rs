@@ -1,15 +1,11 @@
-//! Turns the events of one process into entries of the handle table: what its calls release, and what they take, which
-//! is in [`super::take`].
+//! Turns the events of one process into entries of the handle table.
 //!
-//! Calls are read in the order in which they began. A process has what a call takes (a handle, a mapping) when the
-//! call returns, and no longer has what a call releases when that call begins. So calls that take wait until a call
-//! comes that began after they returned, and calls that release count at once. An address that one thread closes and
-//! another receives anew in between stays separate. If a call releases something that the process does not have, a
-//! waiting call took it: processors do not read their counters in program order, so the end of one call can be later
-//! than the start of another that uses its result.
+//! This module releases the objects that calls close or end; [`super::take`] adds the objects that calls export or open, when
+//! [`crate::follow::returns`] hands them over.
 
 use super::taken::Taken;
-use super::{Current, Ended, Failing, Import, Ledger, Realm, Site};
+use super::{CallSite, Current, Ended, Failing, HandleDomain, Import, Ledger, Site};
+use crate::follow::returns::Returns;
 use cupeer_model::Names;
 use cupeer_record::{Call, Outcome};
 use cupeer_report::judged::is_done_all_the_same;
@@ -19,14 +15,14 @@ use cupeer_report::values::{self, Ending};
 use cupeer_spec::effect::{Effect, End, Object, Shared};
 use cupeer_spec::function::{FnId, Group};
 
-/// What is known of a process while its events are read.
+/// The open and the exported handles of a process while its events are read.
 pub struct Follower {
-    pub(super) process: u32,
-    pub(super) realm: Realm,
-    pub(super) waiting: Vec<(u64, Taken)>,
-    /// What it has opened, by address or event.
+    pub(super) process: usize,
+    pub(super) domain: HandleDomain,
+    pub(super) waiting: Returns<Taken>,
+    /// Objects that it opened, by address or event.
     pub opened: Names<OwnHandle, foldhash::fast::RandomState>,
-    /// What it has exported: the handles by the start of the allocation, or by event.
+    /// Handles that it exported, by the start of the allocation, or by event.
     pub(super) exported: Names<Vec<OwnHandle>, foldhash::fast::RandomState>,
     /// Addresses and events that a fault plan made up, or closed although the program was told otherwise.
     unreal: Names<()>,
@@ -36,13 +32,13 @@ pub struct Follower {
 #[derive(Clone, Copy)]
 pub struct OwnHandle {
     pub handle: u32,
-    /// Which of the handle's imports, where it was opened.
+    /// The index of the import in the entry, if the process opened it.
     pub import: u32,
     pub context: Option<u64>,
-    /// Where it was opened or exported.
+    /// The stack of the call that opened or exported it.
     pub stack: Stack,
     pub device: Option<i32>,
-    /// Whether it does belong to that context, and was not only exported while it was current.
+    /// True if it belongs to that context; false if the context was only current at the export.
     pub is_sure: bool,
     /// The size of the memory; 0 where it is not known.
     pub bytes: u64,
@@ -54,31 +50,30 @@ impl OwnHandle {
     }
 }
 
-/// What a follower needs to know of a call beside the call.
+/// Facts about a call that are not in the call itself.
 pub struct CallFacts {
     pub at: u64,
-    /// When the last of the calls was that it stands for.
+    /// When the last call of a run of repeated calls began.
     pub last: u64,
     /// The duration of the call.
     pub took: u64,
     /// The device of its context.
     pub uuid: Option<Uuid>,
-    /// Of an allocation that is exported, its size; the device is the one on which it lies.
+    /// The size of an exported allocation. The device is then that of the allocation.
     pub bytes: Option<u64>,
-    /// Its stack, where [`keeps_stack`] says so.
-    pub stack: Option<Stack>,
-    /// Whether a rule has found something in it.
-    pub is_judged: bool,
+    /// Its place, if [`keeps_stack`] is true for it.
+    pub site: Option<Site>,
 }
 
-/// Whether the ledger cares for a function.
+/// Returns true if calls of a function can change the handle table.
 #[inline]
 pub fn concerns(function: FnId) -> bool {
     let function = function.spec();
     (function.shares() || function.gives_back()) && !function.is_in(Group::Peer)
 }
 
-/// Whether the ledger keeps where a call was made: one that opened, exported, closed or ended something, or failed to open.
+/// Returns true if the handle table stores the place of a call: one that opened, exported, closed or ended something, or
+/// failed to open.
 #[inline]
 pub fn keeps_stack(function: FnId, call: &Call) -> bool {
     let function = function.spec();
@@ -87,11 +82,11 @@ pub fn keeps_stack(function: FnId, call: &Call) -> bool {
 }
 
 impl Follower {
-    pub fn new(process: usize, realm: Realm) -> Self {
+    pub fn new(process: usize, domain: HandleDomain) -> Self {
         Follower {
-            process: process as u32,
-            realm,
-            waiting: Vec::new(),
+            process,
+            domain,
+            waiting: Returns::default(),
             opened: Names::default(),
             exported: Names::default(),
             unreal: Names::default(),
@@ -100,10 +95,11 @@ impl Follower {
 
     pub fn call(&mut self, ledger: &mut Ledger, function: FnId, call: &Call, seen: CallFacts) {
         self.settle(ledger, call.start);
-        // Where the program was told something else than the driver said, what follows is no fault of its.
+        // If a fault plan told the program something else than the driver did, the program is not to blame for the
+        // consequences.
         let is_done = call.succeeded() || is_done_all_the_same(call);
-        let is_judged = seen.is_judged || is_done && call.injected;
-        let site = seen.stack.map(|stack| Site::of(call, stack, is_judged));
+        let is_own = is_done && call.injected;
+        let site = seen.site.map(|site| Site { is_judged: site.is_judged || is_own, ..site });
         let done = Ended { at: Some(seen.at), by: Some(function), site, anew: None };
         if is_done
             && !call.succeeded()
@@ -138,8 +134,8 @@ impl Follower {
         }
     }
 
-    /// Whether a call failed because of what a fault plan had changed before: a handle that it damaged, something that was
-    /// never opened there, or that is closed already.
+    /// Returns true if a call failed because of an earlier fault: the fault damaged its handle, or the program closes
+    /// something that was never open, or that is closed already.
     pub fn follows_fault(&self, ledger: &Ledger, function: FnId, call: &Call) -> bool {
         if call.injected || call.succeeded() {
             return false;
@@ -200,11 +196,9 @@ impl Follower {
                 self.takes(function, kind, call, seen, (handle, address, false));
             }
             Outcome::Returned(result) => {
-                let Some(stack) = seen.stack else { return };
+                let Some(site) = seen.site else { return };
                 let failing = Failing {
-                    function,
-                    site: Site::of(call, stack, seen.is_judged),
-                    at: seen.at,
+                    call: CallSite { function, site, at: seen.at },
                     last: seen.last,
                     result,
                     count: call.times(),
@@ -212,7 +206,7 @@ impl Follower {
                     message: call.details.message.as_deref().map(Box::from),
                     current: Current { context: call.details.context, device: call.details.devices.0 },
                 };
-                let number = ledger.number(self.realm, kind, handle);
+                let number = ledger.number(self.domain, kind, handle);
                 ledger.handles[number as usize].import(self.process).fail(failing, seen.uuid);
             }
             Outcome::Pending | Outcome::Unwound => {}
@@ -228,26 +222,26 @@ impl Follower {
         seen: CallFacts,
         (handle, address, exported): ((u64, u64), u64, bool),
     ) {
-        let Some(stack) = seen.stack else { return };
+        let Some(site) = seen.site else { return };
         let owner = call.details.owner.filter(|_| exported);
         let taken = Taken {
-            function,
-            site: Site::of(call, stack, seen.is_judged),
+            call: CallSite { function, site, at: seen.at },
             is_injected: call.injected,
             kind,
             handle,
             address,
             exported,
             bytes: call.details.memory.map(|(_, bytes)| bytes).or(seen.bytes),
-            at: seen.at,
             took: seen.took,
-            context: owner.map(|(context, _)| context).or(call.details.context),
-            device: device_of(call),
+            current: Current {
+                context: owner.map(|(context, _)| context).or(call.details.context),
+                device: device_of(call),
+            },
             is_sure: !exported || !kind.is_memory() || owner.is_some(),
             uuid: seen.uuid,
             inside: if exported { inside(call) } else { 0 },
         };
-        self.waiting.push((call.end, taken));
+        self.waiting.push(call.end, taken);
     }
 
     fn close(
@@ -309,14 +303,14 @@ impl Follower {
     }
 }
 
-/// How far inside of its allocation the pointer lies that a call exports.
+/// Returns the offset of an exported pointer in its allocation.
 fn inside(call: &Call) -> u64 {
     let by = call.function.and_then(|function| function.spec().exports()).map(|shared| shared.by);
     let given = by.and_then(|by| call.number(by));
     given.zip(call.details.memory).map_or(0, |(given, (base, _))| given.wrapping_sub(base))
 }
 
-/// What a call closes by its address or event.
+/// Returns the object that a call closes by its address or event.
 fn closed(function: FnId, call: &Call) -> Option<(Object, u64)> {
     let closed = function.spec().closes()?;
     Some((closed.object, call.number(closed.by)?))

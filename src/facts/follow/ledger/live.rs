@@ -5,7 +5,7 @@
 //! live table counts openers that had ended as openers at a free, and the events tell them apart.
 
 use super::taken::Taken;
-use super::{Ended, Ledger, Realm, Site};
+use super::{CallSite, Current, Ended, HandleDomain, Ledger, Site};
 use cupeer_report::model::Uuid;
 use cupeer_report::places::Stack;
 use cupeer_spec::effect::Object;
@@ -21,19 +21,19 @@ impl Ledger {
     /// Closes what a process had open as far as its events go, because the table, which follows, decides.
     pub fn forget_open(&mut self, process: usize) {
         for entry in &mut self.handles {
-            for import in entry.imports.iter_mut().filter(|import| import.process as usize == process) {
+            for import in entry.imports.iter_mut().filter(|import| import.process == process) {
                 import.close(Ended { at: None, by: None, site: None, anew: None }, true);
             }
         }
     }
 
-    /// Takes an entry of the table, which is of a process of a realm and began at a time; of one of which all events were
+    /// Takes an entry of the table, which is of a process of a domain and began at a time; of one of which all events were
     /// kept nothing but the handle.
     pub fn live(
         &mut self,
         entry: &Entry,
         process: usize,
-        realm: Realm,
+        domain: HandleDomain,
         at: u64,
         stack: Stack,
         is_full: bool,
@@ -43,26 +43,23 @@ impl Ledger {
             (None, Some(object)) => (object, false),
             (None, None) => return,
         };
-        // What has ended and nobody has open stays in the table as a memory of it.
+        // The table remembers exports that ended and that no process has open.
         let is_memory = entry.ended & ended::ENDED != 0 && entry.ended & ended::WHILE_OPEN == 0;
         if is_export && is_memory {
             return;
         }
-        let number = self.number(realm, kind, (entry.fingerprint, entry.checked));
+        let number = self.number(domain, kind, (entry.fingerprint, entry.checked));
         let Some(function) = opener(kind).filter(|_| !is_full) else { return };
         let taken = Taken {
-            function,
-            site: Site { seq: 0, tid: entry.tid, stack, is_judged: false },
+            call: CallSite { function, site: Site { seq: 0, tid: entry.tid, stack, is_judged: false }, at },
             is_injected: false,
             kind,
             handle: (entry.fingerprint, entry.checked),
             address: entry.address,
             exported: is_export,
             bytes: (entry.bytes > 0).then_some(entry.bytes),
-            at,
             took: 0,
-            context: Some(entry.peer),
-            device: Some(entry.device),
+            current: Current { context: Some(entry.peer), device: Some(entry.device) },
             is_sure: true,
             uuid: uuid(entry.uuid),
             inside: entry.inside,
@@ -70,15 +67,15 @@ impl Ledger {
         let handle = &mut self.handles[number as usize];
         if is_export {
             if handle.export.is_none() {
-                handle.exported(process as u32, &taken);
+                handle.exported(process, &taken);
             }
             if let Some(export) = &mut handle.export {
-                // What outlives its maker is there for whoever has it.
+                // An object that outlives its maker is still there for each importer.
                 let is_freed = entry.ended & ended::WHILE_OPEN != 0 && !kind.outlives_its_maker();
                 export.freed_while_open |= is_freed;
             }
         } else {
-            let import = handle.import(process as u32);
+            let import = handle.import(process);
             let count = u64::from(entry.count.max(1));
             import.opened = import.opened.max(count);
             import.device = taken.uuid;

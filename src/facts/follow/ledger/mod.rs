@@ -10,7 +10,7 @@
 pub mod descriptors;
 pub mod follow;
 pub mod live;
-pub mod own;
+pub mod process_history;
 pub mod settle;
 mod take;
 mod taken;
@@ -27,14 +27,14 @@ use taken::Taken;
 /// The most times that are kept of one process having one handle open: the first, and the last ones.
 const MOST_TIMES: usize = 4;
 
-/// Where fingerprints mean the same: one boot of one host, and one key.
-pub type Realm = u16;
+/// A set of processes whose fingerprints are comparable: one boot of one host, and one key.
+pub type HandleDomain = u16;
 
 #[derive(Default)]
 pub struct Ledger {
-    numbers: HashMap<(Realm, Object, u64), u32, foldhash::fast::RandomState>,
+    numbers: HashMap<(HandleDomain, Object, u64), u32, foldhash::fast::RandomState>,
     handles: Vec<Entry>,
-    /// Which of them fault plans have damaged.
+    /// The handles that fault plans damaged.
     pub damage: Damage,
 }
 
@@ -43,17 +43,17 @@ pub struct Ledger {
 pub struct Damage {
     /// The fingerprints that the plans list.
     listed: HashSet<u64>,
-    /// Those of outputs that are not the driver's: damaged, where nobody exported them.
+    /// Fingerprints that fault plans wrote into outputs. A handle with such a fingerprint and without an exporter is damaged.
     changed: HashSet<u64>,
 }
 
 impl Damage {
     /// With these fingerprints, which the plans list.
-    pub fn of(listed: impl Iterator<Item = u64>) -> Damage {
+    pub fn new(listed: impl Iterator<Item = u64>) -> Damage {
         Damage { listed: listed.collect(), changed: HashSet::new() }
     }
 
-    /// Whether the plans list the handle of a fingerprint.
+    /// Returns true if the plans list the handle of a fingerprint.
     pub fn has(&self, fingerprint: u64) -> bool {
         !self.listed.is_empty() && self.listed.contains(&fingerprint)
     }
@@ -65,7 +65,7 @@ impl Damage {
 }
 
 pub struct Entry {
-    pub realm: Realm,
+    pub domain: HandleDomain,
     pub kind: Object,
     pub fingerprint: u64,
     /// The fingerprint of the bytes that the driver checks.
@@ -74,36 +74,31 @@ pub struct Entry {
     pub imports: Vec<Import>,
 }
 
-/// How it was exported.
-#[derive(Default)]
+/// The exports of a handle by one process.
 pub struct Export {
-    pub process: u32,
-    /// Thread and time of the first export, and of the last.
-    pub first: (u32, u64),
-    pub last: (u32, u64),
+    pub process: usize,
+    /// The first call that exported it, and the last one.
+    pub first: CallSite,
+    pub last: CallSite,
     pub times: u64,
     /// The start of the allocation, or the event; 0 where unknown.
     pub address: u64,
     pub bytes: Option<u64>,
     pub device: Option<Uuid>,
-    /// The call that exported it first.
-    pub made: Option<(FnId, Site)>,
-    /// Where the last export was made.
-    pub stack: Option<Stack>,
     pub ended: Option<Ended>,
-    /// How it had ended before it was exported anew; at most [`MOST_TIMES`].
+    /// Its ends before it was exported anew; at most [`MOST_TIMES`].
     pub ended_before: Vec<Ended>,
-    /// How it may have ended; at most [`MOST_TIMES`].
+    /// Its possible ends; at most [`MOST_TIMES`].
     pub perhaps_ended: Vec<Ended>,
-    /// Of an exporter whose events were not all kept: the recorder saw that it was freed while others had it open.
+    /// True if the recorder saw that it was freed while others had it open. Set only if events of the exporter are missing.
     pub freed_while_open: bool,
     /// The device, as the exporter numbers it.
     pub ordinal: Option<i32>,
-    /// How far inside of the allocation the exported pointers lay, each since when; at most [`MOST_TIMES`].
+    /// Offsets of the exported pointers in the allocation, each with the time of its first export; at most [`MOST_TIMES`].
     pub inside: Vec<(u64, u64)>,
 }
 
-/// What ended something, and when that is known.
+/// The end of an object, and the call that ended it, as far as they are known.
 #[derive(Clone, Copy)]
 pub struct Ended {
     pub at: Option<u64>,
@@ -118,18 +113,18 @@ pub struct Site {
     pub seq: u64,
     pub tid: u32,
     pub stack: Stack,
-    /// Whether a rule has found something in it already.
+    /// True if a rule has found something in the call already.
     pub is_judged: bool,
 }
 
 impl Export {
-    /// How far inside of the allocation the pointer lay that was exported last before a time.
+    /// Returns the offset in the allocation of the pointer that was exported last before a time.
     pub fn inside(&self, at: u64) -> u64 {
         let before = self.inside.iter().rev().find(|(since, _)| *since <= at).or(self.inside.first());
         before.map_or(0, |(_, inside)| *inside)
     }
 
-    /// Notes how far inside the pointer lies that is exported.
+    /// Adds the offset of an exported pointer in its allocation.
     fn lies(&mut self, at: u64, inside: u64) {
         if self.inside.last().is_none_or(|(_, known)| *known != inside) {
             if self.inside.len() == MOST_TIMES {
@@ -141,15 +136,23 @@ impl Export {
 }
 
 impl Site {
-    pub fn of(call: &Call, stack: Stack, is_judged: bool) -> Site {
+    pub fn new(call: &Call, stack: Stack, is_judged: bool) -> Site {
         Site { seq: call.seq, tid: call.tid, stack, is_judged }
     }
 }
 
-/// What one process did with it.
+/// A call that a finding or a row can name: its function, its place, and when it began.
+#[derive(Clone, Copy)]
+pub struct CallSite {
+    pub function: FnId,
+    pub site: Site,
+    pub at: u64,
+}
+
+/// The opens of one handle by one process.
 #[derive(Default)]
 pub struct Import {
-    pub process: u32,
+    pub process: usize,
     pub device: Option<Uuid>,
     pub times: Vec<Time>,
     /// Times that are left out, between the first and the second.
@@ -159,7 +162,7 @@ pub struct Import {
     pub again: Reopened,
     pub failed: Vec<(i32, u64)>,
     last_failed: u64,
-    /// How often because a fault plan said so, or had damaged the handle.
+    /// Number of failed opens because of a fault plan or a handle that it damaged.
     pub injected: u64,
     /// When it failed last for another reason.
     pub last_unasked: Option<u64>,
@@ -176,16 +179,15 @@ pub struct Reopened {
     pub spent: u64,
 }
 
-/// Failures of one process to open one handle, that are alike.
+/// Failures of one process to open one handle, with one result and from one place.
 pub struct Failing {
-    pub function: FnId,
-    pub site: Site,
-    pub at: u64,
-    /// When the last was.
+    /// The first of these calls.
+    pub call: CallSite,
+    /// When the last one began.
     pub last: u64,
     pub result: i32,
     pub count: u64,
-    /// Whether a fault plan said so, or had damaged the handle.
+    /// True if a fault plan caused it, or damaged the handle.
     pub is_injected: bool,
     pub message: Option<Box<[u8]>>,
     /// The current context and its device, of the first.
@@ -205,20 +207,20 @@ pub struct Time {
     pub ended: Option<Ended>,
     /// Since when a fault plan keeps it from being closed.
     pub kept: Option<u64>,
-    /// The function that opened it first; of what the live table says, the one that programs call.
+    /// The function that opened it first; for an entry of the live table, the one that programs call.
     pub function: FnId,
     pub site: Site,
     pub times: u64,
     /// When the last of these was.
     pub last: u64,
-    /// How often it is open.
+    /// Number of opens without a close.
     pub count: u64,
-    /// How often it was closed and stayed open, and when that was last.
+    /// Number of closes after which it was still open, and the time of the last one.
     pub closes: (u64, u64),
     pub device: Option<Uuid>,
-    /// Where it is mapped.
+    /// The address of the mapping.
     pub address: u64,
-    /// Where it was opened.
+    /// The context in which it was opened.
     pub current: Current,
     /// The same opened once more from elsewhere, by place; at most [`MOST_TIMES`].
     pub again: Vec<Again>,
@@ -231,9 +233,9 @@ pub struct Again {
     pub first: u64,
     pub last: u64,
     pub count: u64,
-    /// How many of these were closed: of events, each of which has a handle of its own.
+    /// Number of these that were closed. Only events have a handle per open.
     pub closed: u64,
-    /// How often it was open then.
+    /// Number of opens without a close at that time.
     pub open: u64,
 }
 
@@ -258,47 +260,67 @@ impl Ledger {
         &self.handles
     }
 
-    /// The handles that processes exported, and fault plans did not damage.
-    pub fn exports(&self) -> impl Iterator<Item = (&Entry, &Export)> {
-        let whole = self.handles.iter().filter(|entry| !self.damage.is_of(entry));
-        whole.filter_map(|entry| Some((entry, &**entry.export.as_ref()?)))
+    /// The handles that fault plans did not damage.
+    pub fn undamaged(&self) -> impl Iterator<Item = &Entry> {
+        self.handles.iter().filter(|entry| !self.damage.is_of(entry))
     }
 
-    pub fn handle(&self, realm: Realm, kind: Object, fingerprint: u64) -> Option<&Entry> {
-        self.numbers.get(&(realm, kind, fingerprint)).map(|number| &self.handles[*number as usize])
+    /// The handles that processes exported, and fault plans did not damage.
+    pub fn exports(&self) -> impl Iterator<Item = (&Entry, &Export)> {
+        self.undamaged().filter_map(|entry| Some((entry, entry.export.as_deref()?)))
+    }
+
+    pub fn handle(&self, domain: HandleDomain, kind: Object, fingerprint: u64) -> Option<&Entry> {
+        self.numbers.get(&(domain, kind, fingerprint)).map(|number| &self.handles[*number as usize])
     }
 
     /// The handle of a fingerprint, whatever it is of.
-    pub fn any(&self, realm: Realm, fingerprint: u64) -> Option<&Entry> {
-        Object::ALL.iter().find_map(|kind| self.handle(realm, *kind, fingerprint))
+    pub fn any(&self, domain: HandleDomain, fingerprint: u64) -> Option<&Entry> {
+        Object::ALL.iter().find_map(|kind| self.handle(domain, *kind, fingerprint))
     }
 
     /// The handle of two fingerprints.
-    fn number(&mut self, realm: Realm, kind: Object, (fingerprint, checked): (u64, u64)) -> u32 {
-        *self.numbers.entry((realm, kind, fingerprint)).or_insert_with(|| {
+    fn number(&mut self, domain: HandleDomain, kind: Object, (fingerprint, checked): (u64, u64)) -> u32 {
+        *self.numbers.entry((domain, kind, fingerprint)).or_insert_with(|| {
             let (export, imports) = (None, Vec::new());
-            self.handles.push(Entry { realm, kind, fingerprint, checked, export, imports });
+            self.handles.push(Entry { domain, kind, fingerprint, checked, export, imports });
             (self.handles.len() - 1) as u32
         })
     }
 
     /// The call that exported a handle before it was opened at a time: the last one that is kept.
-    pub fn exported(&self, realm: Realm, kind: Object, fingerprint: u64, opened: u64) -> Option<Exported> {
-        let export = self.handle(realm, kind, fingerprint)?.export.as_ref()?;
-        let (tid, at) = if export.last.1 <= opened { export.last } else { export.first };
-        Some(Exported { process: export.process as usize, tid, at })
+    pub fn exported(
+        &self,
+        domain: HandleDomain,
+        kind: Object,
+        fingerprint: u64,
+        opened: u64,
+    ) -> Option<Exported> {
+        let export = self.handle(domain, kind, fingerprint)?.export.as_ref()?;
+        let call = if export.last.at <= opened { export.last } else { export.first };
+        Some(Exported { process: export.process, tid: call.site.tid, at: call.at })
     }
 }
 
 impl Entry {
-    /// What a process did with it. Processes are read one after the other.
-    fn import(&mut self, process: u32) -> &mut Import {
+    /// Returns the import of a process.
+    pub fn import_by(&self, process: usize) -> Option<&Import> {
+        self.imports.iter().find(|import| import.process == process)
+    }
+
+    /// Returns all times at which processes had it open.
+    pub fn times(&self) -> impl Iterator<Item = (&Import, &Time)> {
+        self.imports.iter().flat_map(|import| import.times.iter().map(move |time| (import, time)))
+    }
+
+    /// The import of a process, which is added if there is none. Processes are read one after the other.
+    fn import(&mut self, process: usize) -> &mut Import {
         let index = self.import_index(process);
         &mut self.imports[index]
     }
 
-    /// Which import that is; none is ever removed.
-    fn import_index(&mut self, process: u32) -> usize {
+    /// The index of that import. No import is ever removed.
+    fn import_index(&mut self, process: usize) -> usize {
         let known = self.imports.iter().rposition(|import| import.process == process);
         known.unwrap_or_else(|| {
             // Most handles are opened by one process.
@@ -317,7 +339,12 @@ fn reserve_one<T>(list: &mut Vec<T>) {
 }
 
 impl Time {
-    /// How often it was opened and closed before a moment at which it is open; zeros where that is not known.
+    /// The call that opened it first.
+    pub fn call(&self) -> CallSite {
+        CallSite { function: self.function, site: self.site, at: self.opened }
+    }
+
+    /// Returns the number of opens and closes before a time at which it is open; zeros if unknown.
     pub fn uses(&self, at: u64) -> (u64, u64) {
         if self.last < at && self.closes.1 < at { (self.times, self.closes.0) } else { (0, 0) }
     }
@@ -336,7 +363,7 @@ impl Time {
     }
 
     fn again(&mut self, taken: &Taken) {
-        let (at, site) = (taken.at, taken.site);
+        let CallSite { site, at, .. } = taken.call;
         if site.stack == self.site.stack {
             return;
         }
@@ -360,13 +387,13 @@ impl Import {
             Some(time) if time.ended.is_none() => {
                 time.times += 1;
                 time.count += 1;
-                time.last = time.last.max(taken.at);
+                time.last = time.last.max(taken.call.at);
                 time.again(taken);
             }
             last => {
                 if let Some(closed) = last.and_then(|time| time.ended?.at) {
                     self.again.times += 1;
-                    self.again.longest = self.again.longest.max(taken.at.saturating_sub(closed));
+                    self.again.longest = self.again.longest.max(taken.call.at.saturating_sub(closed));
                 }
                 if self.times.len() == MOST_TIMES {
                     self.times.remove(1);
@@ -384,7 +411,7 @@ impl Import {
         is_known.then(|| self.times.iter().flat_map(|time| [time.opened, time.last]).collect())
     }
 
-    /// What it opened was opened once more, by another handle.
+    /// Counts another open of the same object, by another handle.
     fn count_in(&mut self) {
         if let Some(time) = self.times.last_mut() {
             time.count += 1;
@@ -418,14 +445,14 @@ impl Import {
 
     fn fail(&mut self, failing: Failing, device: Option<Uuid>) {
         self.device = device;
-        self.last_failed = self.last_failed.max(failing.at);
+        self.last_failed = self.last_failed.max(failing.call.at);
         self.injected += u64::from(failing.is_injected);
         if !failing.is_injected {
-            self.last_unasked = self.last_unasked.max(Some(failing.at));
+            self.last_unasked = self.last_unasked.max(Some(failing.call.at));
         }
         results::count(&mut self.failed, failing.result, failing.count);
         let key = |failing: &Failing| {
-            (failing.result, failing.site.stack, failing.site.is_judged, failing.is_injected)
+            (failing.result, failing.call.site.stack, failing.call.site.is_judged, failing.is_injected)
         };
         let alike = |known: &&mut Failing| key(known) == key(&failing);
         if let Some(known) = self.failing.iter_mut().find(alike) {

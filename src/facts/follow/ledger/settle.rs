@@ -1,6 +1,6 @@
 //! Decides what the entries of the handle table mean after all processes have been read.
 
-use super::{Entry, Export, Import, Ledger, Realm, Time};
+use super::{Entry, Export, HandleDomain, Import, Ledger, Time};
 use cupeer_report::model::{
     Allocator, Asked, Codes, FailedOpen, Fingerprint, Handle, HandleAccess, Open, Proc, State, Unknown,
 };
@@ -9,10 +9,10 @@ use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::rc::Rc;
 
-/// What is known of a process at the end of its record.
-pub struct Fate {
+/// The state of a process at the end of its recording.
+pub struct ProcessEnd {
     pub proc: Proc,
-    /// Whether it runs; `None` where that cannot be known.
+    /// True if it is running; `None` if unknown.
     pub alive: Option<bool>,
     /// When it was last seen at work.
     pub last_seen: u64,
@@ -20,11 +20,11 @@ pub struct Fate {
     pub ran_until: u64,
     /// By when it had ended; `None` if it runs, or that is not known.
     pub ended_by: Option<u64>,
-    /// Whether all of its events were to be kept.
+    /// True if the recording was to keep all events.
     pub is_full: bool,
-    /// Whether some of them, or what they returned, could not be kept or read.
+    /// True if some of its events or their results could not be recorded or read.
     pub has_lost: bool,
-    /// Whether some of them were overwritten: those of busy threads, while what a thread has done that rests is still there.
+    /// True if some events were overwritten: those of busy threads, while those of idle threads are still there.
     pub has_gaps: bool,
     pub is_ended_on_purpose: bool,
     /// The signal from outside after which it ended.
@@ -33,10 +33,15 @@ pub struct Fate {
     pub has_failed: bool,
 }
 
-impl Fate {
+impl ProcessEnd {
+    /// Returns true if the recording has all calls of the process.
+    pub fn has_all_calls(&self) -> bool {
+        self.is_full && !self.has_lost
+    }
+
     /// Returns true if what the process has not given up, as far as its recording shows, was left by the program itself.
     pub fn shows_what_is_left(&self) -> bool {
-        self.alive.is_some() && self.is_full && !self.has_lost && !self.is_ended_on_purpose
+        self.alive.is_some() && self.has_all_calls() && !self.is_ended_on_purpose
     }
 }
 
@@ -44,7 +49,7 @@ impl Ledger {
     /// Returns the rows of the report. `accesses` has what processes did with the bytes of each handle, by its number, in their order.
     pub fn rows(
         self,
-        fates: &[Fate],
+        fates: &[ProcessEnd],
         accesses: Vec<(usize, Vec<HandleAccess>)>,
         allocator: impl Fn(&Entry) -> Option<Allocator>,
     ) -> Vec<Handle> {
@@ -62,17 +67,17 @@ impl Ledger {
         rows
     }
 
-    /// The exported handles that have the checked bytes of handles that nobody exported.
-    pub fn originals(&self) -> HashMap<(Realm, &'static str, u64), Fingerprint> {
+    /// Returns the exported handles with the same checked bytes as handles without an exporter: these are damaged copies.
+    pub fn originals(&self) -> HashMap<(HandleDomain, &'static str, u64), Fingerprint> {
         let mut originals = HashMap::new();
         for entry in self.handles.iter().filter(|entry| entry.export.is_none()) {
-            originals.insert((entry.realm, entry.kind.word(), entry.checked), None);
+            originals.insert((entry.domain, entry.kind.word(), entry.checked), None);
         }
         if originals.is_empty() {
             return HashMap::new();
         }
         for entry in self.handles.iter().filter(|entry| entry.export.is_some()) {
-            if let Some(original) = originals.get_mut(&(entry.realm, entry.kind.word(), entry.checked)) {
+            if let Some(original) = originals.get_mut(&(entry.domain, entry.kind.word(), entry.checked)) {
                 *original = Some(Fingerprint(entry.fingerprint));
             }
         }
@@ -80,7 +85,7 @@ impl Ledger {
     }
 }
 
-/// What many handles have in common, once.
+/// Values that many handles share.
 #[derive(Default)]
 struct Alike {
     codes: HashSet<Rc<Codes>>,
@@ -102,8 +107,8 @@ fn shared<T: Eq + Hash>(all: &mut HashSet<Rc<T>>, value: T) -> Rc<T> {
 
 fn row(
     entry: &Entry,
-    fates: &[Fate],
-    originals: &HashMap<(Realm, &'static str, u64), Fingerprint>,
+    fates: &[ProcessEnd],
+    originals: &HashMap<(HandleDomain, &'static str, u64), Fingerprint>,
     is_on_purpose: bool,
     alike: &mut Alike,
 ) -> Handle {
@@ -113,7 +118,7 @@ fn row(
     let fails = |import: &&Import| !import.failed.is_empty();
     let mut failed = Vec::with_capacity(entry.imports.iter().filter(fails).count());
     for import in &entry.imports {
-        let fate = &fates[import.process as usize];
+        let fate = &fates[import.process];
         for (i, time) in import.times.iter().enumerate() {
             opens.push(open(import, i, time, entry, fates));
         }
@@ -128,7 +133,7 @@ fn row(
     let worst = opens.iter().map(|open| open.state).max();
     let damaged_from = match export {
         Some(_) => None,
-        None => originals.get(&(entry.realm, kind, entry.checked)).copied(),
+        None => originals.get(&(entry.domain, kind, entry.checked)).copied(),
     };
     let state = match (export, worst) {
         _ if is_on_purpose => State::DamagedOnPurpose,
@@ -143,11 +148,11 @@ fn row(
         fingerprint: Fingerprint(entry.fingerprint),
         kind,
         state,
-        exporter: export.map(|export| fates[export.process as usize].proc.clone()),
+        exporter: export.map(|export| fates[export.process].proc.clone()),
         device: export.and_then(|export| export.device),
         bytes: export.and_then(|export| export.bytes),
         allocator: None,
-        exported_ns: export.map(|export| export.first.1),
+        exported_ns: export.map(|export| export.first.at),
         exports: export.map_or(0, |export| export.times),
         freed_ns: export.and_then(|export| export.ended?.at),
         freed_by: export.and_then(|export| Some(export.ended?.by?.spec().name())),
@@ -162,13 +167,13 @@ fn row(
 /// Why nothing is known of an allocation.
 const NOT_MADE: &str = "the call that made it is not in the recording";
 
-fn unknown(entry: &Entry, is_damaged: bool, fates: &[Fate]) -> Unknown {
+fn unknown(entry: &Entry, is_damaged: bool, fates: &[ProcessEnd]) -> Unknown {
     let mut unknown = Unknown::new();
     match entry.export.as_deref() {
         None => {
             let why = if is_damaged {
                 "its bytes were damaged where the driver does not check them"
-            } else if fates.iter().all(|fate| fate.is_full && !fate.has_lost) {
+            } else if fates.iter().all(ProcessEnd::has_all_calls) {
                 "no process of this recording exported it"
             } else {
                 "no process of this recording exported it, as far as events were kept"
@@ -192,8 +197,8 @@ fn unknown(entry: &Entry, is_damaged: bool, fates: &[Fate]) -> Unknown {
     unknown
 }
 
-fn open(import: &Import, index: usize, time: &Time, entry: &Entry, fates: &[Fate]) -> Open {
-    let fate = &fates[import.process as usize];
+fn open(import: &Import, index: usize, time: &Time, entry: &Entry, fates: &[ProcessEnd]) -> Open {
+    let fate = &fates[import.process];
     Open {
         proc: fate.proc.clone(),
         state: state(time, entry, fate, fates),
@@ -207,7 +212,7 @@ fn open(import: &Import, index: usize, time: &Time, entry: &Entry, fates: &[Fate
     }
 }
 
-fn state(time: &Time, entry: &Entry, opener: &Fate, fates: &[Fate]) -> State {
+fn state(time: &Time, entry: &Entry, opener: &ProcessEnd, fates: &[ProcessEnd]) -> State {
     let export = entry.export.as_deref();
     let is_freed_for_all = !entry.kind.outlives_its_maker();
     let freed_between = |end: u64| {
@@ -222,7 +227,7 @@ fn state(time: &Time, entry: &Entry, opener: &Fate, fates: &[Fate]) -> State {
     if opener.has_lost {
         return if time.is_kept(opener) { State::OpenOnPurpose } else { State::Open };
     }
-    // What a process has open that is gone was certainly open when it was last seen.
+    // An ended process certainly had its handles open when it was last seen.
     let until = if opener.alive == Some(true) { u64::MAX } else { opener.last_seen };
     if freed_between(time.kept.map_or(until, |kept| kept.min(until))) {
         return State::FreedWhileOpen;
@@ -230,7 +235,7 @@ fn state(time: &Time, entry: &Entry, opener: &Fate, fates: &[Fate]) -> State {
     if time.is_kept(opener) {
         return State::OpenOnPurpose;
     }
-    let exporter = export.map(|export| &fates[export.process as usize]);
+    let exporter = export.map(|export| &fates[export.process]);
     // The exit of a process ends its contexts. Recorded on driver 580: what belongs to none can still be used, and imported.
     let ends_with_exporter = entry.kind.belongs_to_context();
     let exporter = exporter.filter(|exporter| ends_with_exporter && !exporter.is_ended_on_purpose);
@@ -242,39 +247,40 @@ fn state(time: &Time, entry: &Entry, opener: &Fate, fates: &[Fate]) -> State {
 }
 
 impl Time {
-    /// Up to when it was certainly open, of what has an end; `None` where nobody saw that. In what was overwritten of a ring it
-    /// may have been closed before, and the close that is there be that of a later opening at its address.
-    pub fn closed_at(&self, opener: &Fate) -> Option<u64> {
+    /// Returns the time until which it was certainly open; `None` if it has no end, or if events of the opener were
+    /// overwritten: the recorded close may be that of a later open at the same address.
+    pub fn closed_at(&self, opener: &ProcessEnd) -> Option<u64> {
         self.ended?.at.filter(|_| !opener.has_gaps && !opener.has_lost)
     }
 
-    /// Whether a fault plan keeps it from being closed, or has ended who would have closed it.
-    pub fn is_kept(&self, opener: &Fate) -> bool {
+    /// Returns true if a fault plan keeps it open, or ended the process that would have closed it.
+    pub fn is_kept(&self, opener: &ProcessEnd) -> bool {
         self.kept.is_some() || opener.is_ended_on_purpose
     }
 }
 
 impl Ledger {
-    /// What was opened and not closed, and no fault plan is to blame for that. If calls of the opener are missing, one of them
-    /// may have closed it.
-    pub fn each_open(&self, fates: &[Fate]) -> impl Iterator<Item = (&Entry, &Import, &Time)> {
+    /// Returns the handles that were opened and not closed, and that no fault plan kept open. Processes whose recording lacks
+    /// calls are left out.
+    pub fn each_open(&self, fates: &[ProcessEnd]) -> impl Iterator<Item = (&Entry, &Import, &Time)> {
         self.handles.iter().flat_map(move |entry| {
             let last = entry.imports.iter().filter_map(|import| Some((import, import.times.last()?)));
             let open = last.filter(|(import, time)| {
-                let fate = &fates[import.process as usize];
+                let fate = &fates[import.process];
                 time.ended.is_none() && !fate.has_lost && !time.is_kept(fate)
             });
             open.map(move |(import, time)| (entry, import, time))
         })
     }
 
-    /// Which pairs of devices IPC went over: each import of memory, and the export that it is of, where it is known.
+    /// Returns each import of memory, with the export that it came from if that is known: the pairs of devices that IPC
+    /// connects.
     pub fn each_pair(&self) -> impl Iterator<Item = (&Import, Option<&Export>)> {
         let originals = self.originals();
         let is_reached = |entry: &&Entry| entry.kind.is_memory() && !entry.kind.is_granted();
         self.handles.iter().filter(is_reached).flat_map(move |entry| {
-            let original = originals.get(&(entry.realm, entry.kind.word(), entry.checked));
-            let original = || self.handle(entry.realm, entry.kind, original?.0)?.export.as_deref();
+            let original = originals.get(&(entry.domain, entry.kind.word(), entry.checked));
+            let original = || self.handle(entry.domain, entry.kind, original?.0)?.export.as_deref();
             let export = entry.export.as_deref().or_else(original);
             entry.imports.iter().map(move |import| (import, export))
         })

@@ -2,35 +2,29 @@
 
 use super::follow::{Follower, OwnHandle};
 use super::taken::Taken;
-use super::{Ended, Entry, Export, Ledger, MOST_TIMES};
+use super::{Current, Ended, Entry, Export, Ledger, MOST_TIMES};
 use cupeer_spec::effect::Object;
 
 impl Follower {
     /// Takes what calls have taken that returned before a time.
     pub fn settle(&mut self, ledger: &mut Ledger, ticks: u64) {
-        while let Some(next) = (0..self.waiting.len()).min_by_key(|i| self.waiting[*i].0)
-            && self.waiting[next].0 <= ticks
-        {
-            let (_, taken) = self.waiting.swap_remove(next);
+        while let Some(taken) = self.waiting.next_until(ticks) {
             self.take(ledger, taken);
         }
     }
 
     /// Takes what waits of a place that a call gives up, although nothing is there yet.
     pub(super) fn take_late(&mut self, ledger: &mut Ledger, place: (Object, u64), exported: bool) {
-        let is_it =
-            |(_, taken): &(u64, Taken)| (taken.kind, taken.address) == place && taken.exported == exported;
-        if let Some(index) = self.waiting.iter().position(is_it) {
-            let (_, taken) = self.waiting.swap_remove(index);
+        let is_it = |taken: &Taken| (taken.kind, taken.address) == place && taken.exported == exported;
+        if let Some(taken) = self.waiting.take(is_it) {
             self.take(ledger, taken);
         }
     }
 
     fn take(&mut self, ledger: &mut Ledger, taken: Taken) {
-        let number = ledger.number(self.realm, taken.kind, taken.handle);
-        let Taken { context, device, is_sure, .. } = taken;
-        let bytes = taken.bytes.unwrap_or(0);
-        let stack = taken.site.stack;
+        let number = ledger.number(self.domain, taken.kind, taken.handle);
+        let Taken { current: Current { context, device }, is_sure, .. } = taken;
+        let (bytes, stack) = (taken.bytes.unwrap_or(0), taken.call.site.stack);
         let mut held = OwnHandle { handle: number, stack, import: 0, context, device, is_sure, bytes };
         if taken.exported {
             let all = self.exported.bearer_or(taken.kind, taken.address, || Vec::with_capacity(1));
@@ -49,7 +43,7 @@ impl Follower {
         else {
             return;
         };
-        let ended = Ended { at: Some(taken.at), by: None, site: None, anew: None };
+        let ended = Ended { at: Some(taken.call.at), by: None, site: None, anew: None };
         if ledger.handles[other.handle as usize].checked == taken.handle.1 {
             // A damaged copy is the same mapping by another name: it counts under the first one.
             held.import(ledger).close(ended, true);
@@ -57,7 +51,7 @@ impl Follower {
             // That is its name, and the copy has none.
             let _ = self.opened.give(taken.kind, taken.address, other);
         } else {
-            // What was there before has ended without our seeing how.
+            // The object that was there before has ended without a recorded call.
             other.import(ledger).close(ended, true);
         }
     }
@@ -65,36 +59,36 @@ impl Follower {
 
 impl Entry {
     /// It was exported, for the first time or once more.
-    pub fn exported(&mut self, process: u32, taken: &Taken) {
-        let (at, stack) = ((taken.site.tid, taken.at), Some(taken.site.stack));
+    pub fn exported(&mut self, process: usize, taken: &Taken) {
+        let call = taken.call;
         match &mut self.export {
             Some(export) if export.process == process => {
-                export.last = at;
+                export.last = call;
                 export.times += 1;
-                export.stack = stack;
-                export.lies(taken.at, taken.inside);
+                export.lies(call.at, taken.inside);
                 // The same bytes once more after a free: the allocation is there again.
                 if let Some(ended) = export.ended.take() {
                     if export.ended_before.len() == MOST_TIMES {
                         export.ended_before.remove(0);
                     }
-                    export.ended_before.push(Ended { anew: Some(taken.at), ..ended });
+                    export.ended_before.push(Ended { anew: Some(call.at), ..ended });
                 }
             }
             _ => {
                 self.export = Some(Box::new(Export {
                     process,
-                    first: at,
-                    last: at,
+                    first: call,
+                    last: call,
                     times: 1,
                     address: taken.address,
                     bytes: taken.bytes,
-                    made: Some((taken.function, taken.site)),
-                    stack,
                     device: taken.uuid,
-                    ordinal: taken.device,
-                    inside: vec![(taken.at, taken.inside)],
-                    ..Export::default()
+                    ended: None,
+                    ended_before: Vec::new(),
+                    perhaps_ended: Vec::new(),
+                    freed_while_open: false,
+                    ordinal: taken.current.device,
+                    inside: vec![(call.at, taken.inside)],
                 }));
             }
         }

@@ -1,29 +1,26 @@
 //! A handle that a call exported, or a mapping that it opened.
 
-use super::{Current, Site, Time};
+use super::{CallSite, Current, Time};
 use cupeer_report::model::Uuid;
 use cupeer_spec::effect::Object;
-use cupeer_spec::function::FnId;
 
-/// It, before the ledger has it.
+/// An exported handle, or an opened mapping, before it is in the handle table.
 pub struct Taken {
-    pub function: FnId,
-    pub site: Site,
-    /// Whether the address is not the driver's.
+    pub call: CallSite,
+    /// True if a fault plan invented the address.
     pub is_injected: bool,
     pub kind: Object,
     pub handle: (u64, u64),
     pub address: u64,
     pub exported: bool,
     pub bytes: Option<u64>,
-    pub at: u64,
     /// The duration of the call.
     pub took: u64,
-    pub context: Option<u64>,
-    pub device: Option<i32>,
+    /// The context and the device that it belongs to.
+    pub current: Current,
     pub is_sure: bool,
     pub uuid: Option<Uuid>,
-    /// Of what is exported: how far inside of the allocation the pointer lay.
+    /// The offset of an exported pointer in its allocation.
     pub inside: u64,
 }
 
@@ -31,18 +28,18 @@ impl Taken {
     /// The time that begins with it, in which it is open so often.
     pub fn time(&self, count: u64) -> Time {
         Time {
-            opened: self.at,
+            opened: self.call.at,
             ended: None,
-            kept: self.is_injected.then_some(self.at),
-            function: self.function,
-            site: self.site,
+            kept: self.is_injected.then_some(self.call.at),
+            function: self.call.function,
+            site: self.call.site,
             times: count,
-            last: self.at,
+            last: self.call.at,
             count,
             closes: (0, 0),
             device: self.uuid,
             address: self.address,
-            current: Current { context: self.context, device: self.device },
+            current: self.current,
             again: Vec::new(),
         }
     }

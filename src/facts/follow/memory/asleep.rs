@@ -1,9 +1,9 @@
 //! The ranges of addresses where a process unmapped memory, and whether memory is mapped there again.
 
 use super::OwnMapping;
-use crate::follow::ledger::Site;
+use crate::follow::ledger::CallSite;
 use cupeer_model::{Entry, History, Indexed, Known, Table};
-use cupeer_report::places::{Stack, Stacks};
+use cupeer_report::places::Stacks;
 
 /// The most ranges that are known after their addresses were freed.
 const MOST_FREED: usize = 4096;
@@ -11,7 +11,7 @@ const MOST_FREED: usize = 4096;
 /// Ranges that were unmapped, by the identities of their mappings.
 #[derive(Default)]
 pub struct Asleep {
-    ranges: Indexed<Range, By>,
+    ranges: Indexed<Range, EndCall>,
     freed: usize,
 }
 
@@ -28,13 +28,13 @@ impl Entry for Range {
     }
 }
 
-/// The call that unmapped memory, or freed the addresses, and its time.
+/// The call that unmapped memory, or freed the addresses.
 #[derive(Default)]
-pub struct By(pub Option<(Site, u64)>);
+pub struct EndCall(pub Option<CallSite>);
 
-impl History for By {}
+impl History for EndCall {}
 
-/// What became of a range after memory was unmapped there.
+/// State of a range after memory was unmapped there.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum State {
     #[default]
@@ -46,9 +46,9 @@ pub enum State {
 }
 
 impl Asleep {
-    pub fn unmapped(&mut self, old: &OwnMapping, site: Site, time: u64) {
+    pub fn unmapped(&mut self, old: &OwnMapping, call: CallSite) {
         self.forget(old.name, old.bytes);
-        let (state, history) = (Range { bytes: old.bytes, state: State::Asleep }, By(Some((site, time))));
+        let (state, history) = (Range { bytes: old.bytes, state: State::Asleep }, EndCall(Some(call)));
         self.ranges.insert(Known { id: old.id, name: old.name, state, history });
     }
 
@@ -56,10 +56,10 @@ impl Asleep {
         self.each_touching(start, bytes, |range| range.state.state = State::Awake);
     }
 
-    pub fn unreserved(&mut self, start: u64, bytes: u64, site: Site, time: u64) {
+    pub fn unreserved(&mut self, start: u64, bytes: u64, call: CallSite) {
         let mut count = 0;
         self.each_touching(start, bytes, |range| {
-            (range.state.state, range.history) = (State::Freed, By(Some((site, time))));
+            (range.state.state, range.history) = (State::Freed, EndCall(Some(call)));
             count += 1;
         });
         self.freed += count;
@@ -78,7 +78,7 @@ impl Asleep {
         }
     }
 
-    fn each_touching(&mut self, start: u64, bytes: u64, mut work: impl FnMut(&mut Known<Range, By>)) {
+    fn each_touching(&mut self, start: u64, bytes: u64, mut work: impl FnMut(&mut Known<Range, EndCall>)) {
         let (mut from, end) = (start, start.saturating_add(bytes));
         while let Some(id) = self.ranges.touching((from, end.saturating_sub(from))).map(|range| range.id)
             && let Some(range) = self.ranges.get(id)
@@ -94,8 +94,7 @@ impl Asleep {
         let asleep = self.ranges.each().filter(|range| range.state.state == State::Asleep);
         asleep
             .filter(|range| (start..end).contains(&range.name))
-            .filter_map(|range| range.history.0)
-            .map(|(_, at)| at)
+            .filter_map(|range| Some(range.history.0?.at))
             .max()
     }
 
@@ -106,17 +105,16 @@ impl Asleep {
     }
 
     /// The range at an address.
-    pub fn at(&self, address: u64) -> Option<&Known<Range, By>> {
+    pub fn at(&self, address: u64) -> Option<&Known<Range, EndCall>> {
         self.ranges.touching((address, 1))
     }
 
     /// Returns what a sentence about a range says of the others that were unmapped at its place. `None` if there are none, or if it is
     /// not asleep.
-    pub fn others(&self, range: &Known<Range, By>, stacks: &Stacks) -> Option<String> {
-        // Of calls from one place, some carry no more than their return address.
-        let place = |by: &By| {
-            let stack: Stack = by.0?.0.stack;
-            let (process, _, frames, python) = stacks.get(stack);
+    pub fn others(&self, range: &Known<Range, EndCall>, stacks: &Stacks) -> Option<String> {
+        // Some calls from one place carry only their return address.
+        let place = |by: &EndCall| {
+            let (process, _, frames, python) = stacks.get(by.0?.site.stack);
             Some((*process, frames.first(), python))
         };
         let own = place(&range.history);

@@ -4,6 +4,7 @@
 //! bounded: beyond a limit, changes of one place within a short time become one change.
 
 use super::Location;
+use crate::follow::returns::Returns;
 use cupeer_model::Names;
 use cupeer_record::Call;
 use cupeer_report::model::Fingerprint;
@@ -15,7 +16,7 @@ use std::collections::{BTreeMap, HashMap};
 /// The most changes that are kept one by one.
 const MOST_CHANGES: usize = 1 << 17;
 
-/// Where CUmemPoolProps, as it is recorded, has the largest size of a pool.
+/// The offset of the largest size of a pool in a recorded CUmemPoolProps.
 const MOST_OF_POOL: std::ops::Range<usize> = 16..24;
 
 /// The kind of memory, and its state in the process that made it.
@@ -57,7 +58,7 @@ pub struct Change {
 pub struct Sum {
     pub count: u64,
     pub bytes: u64,
-    /// How many allocations were made until then, if that is known.
+    /// Number of allocations that were created until then, if it is known.
     pub made: Option<u64>,
 }
 
@@ -81,8 +82,8 @@ pub struct Book {
     /// Changes of one place with the same quotient of their times by this may have become one; 0 if none have.
     grain: u64,
     live: Names<Live>,
-    /// Memory of calls that had not returned when the last call began, by when they returned.
-    waiting: Vec<(u64, Live)>,
+    /// Memory of calls that had not returned when the last call began.
+    waiting: Returns<Live>,
     /// The memory that pools have received again, by its place.
     pooled: BTreeMap<Place, u64>,
     /// The places of memory that the process exported, by the fingerprint of the handle.
@@ -152,7 +153,7 @@ impl Book {
             let context = call.details.context;
             let pool = made.of.filter(|_| kind == Kind::Pool).and_then(|pool| call.number(pool));
             if let Some((address, bytes)) = call.number(made.by).zip(wanted(function, call)) {
-                self.waiting.push((call.end, Live { address, place, bytes, context, pool, at: time }));
+                self.waiting.push(call.end, Live { address, place, bytes, context, pool, at: time });
             }
         } else if let Some(address) = freed(function).and_then(|by| call.number(by)) {
             if self.live.bearer(Object::Memory, address).is_none() {
@@ -181,9 +182,8 @@ impl Book {
     /// Returns the largest size of a pool, the bytes of it that are in use, and the stack that made it; `None` if it has no largest size.
     pub fn most_of_pool(&self, pool: u64) -> Option<(u64, u64, Stack)> {
         let (most, stack) = self.limits.bearer(Object::Pool, pool)?;
-        let waiting = self.waiting.iter().map(|(_, live)| live);
-        let its =
-            self.live.iter().map(|(.., live)| live).chain(waiting).filter(|live| live.pool == Some(pool));
+        let all = self.live.iter().map(|(.., live)| live).chain(self.waiting.iter());
+        let its = all.filter(|live| live.pool == Some(pool));
         Some((*most, its.map(|live| live.bytes).sum(), *stack))
     }
 
@@ -212,10 +212,7 @@ impl Book {
 
     /// Takes the memory of calls that returned before a time.
     pub fn settle(&mut self, ticks: u64) {
-        while let Some(next) = (0..self.waiting.len()).min_by_key(|i| self.waiting[*i].0)
-            && self.waiting[next].0 <= ticks
-        {
-            let (_, new) = self.waiting.remove(next);
+        while let Some(new) = self.waiting.next_until(ticks) {
             if let Some(old) = self.live.give(Object::Memory, new.address, new) {
                 // The call that freed it was not seen.
                 self.frees(&old, new.at);

@@ -3,8 +3,8 @@
 use super::asleep::Asleep;
 use super::book::{Book, Kind, Place};
 use super::unused::{Unmapped, Unused};
-use super::{Bound, Location, OwnAllocation, OwnMapping, Sum, TeamHistory};
-use crate::follow::ledger::Site;
+use super::{Location, OwnAllocation, OwnMapping};
+use crate::follow::ledger::CallSite;
 use crate::follow::peers::Reach;
 use crate::follow::steps::Steps;
 use cupeer_model::alloc_props::Access;
@@ -15,29 +15,20 @@ use cupeer_model::{
 use cupeer_report::model::Uuid;
 use cupeer_report::places::Stack;
 use cupeer_spec::effect::{Effect, Object, Shared};
-use cupeer_spec::function::FnId;
 use std::collections::{BTreeMap, HashMap};
 
 /// The most fingerprints of one pool.
 const MOST_EXPORTS: usize = 8;
 
-/// The time and place of a call.
-#[derive(Clone, Copy)]
-pub struct At {
-    pub time: u64,
-    pub function: FnId,
-    pub site: Site,
-}
-
-/// Which of the objects that one place made something is, and the call that made it.
+/// The call that created an object, and the number of the object among those of the same place.
 #[derive(Clone, Copy)]
 pub struct Birth {
     pub ordinal: u64,
-    pub at: At,
+    pub call: CallSite,
 }
 
-/// Where a process has an allocation from.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+/// The source of an allocation.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Source {
     /// It made it there.
     Made(Location),
@@ -58,35 +49,26 @@ impl Source {
     }
 }
 
-/// Whose memory a device reaches.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Target {
-    At(Location),
-    Import(u64),
-}
-
 /// Facts about an allocation.
 #[derive(Default)]
 pub struct AllocationHistory {
     pub source: Source,
     /// The device of an import, where the driver told it.
     pub home: Option<Uuid>,
+    /// The call that created or imported it, or that found it.
     pub birth: Option<Birth>,
-    pub since: u64,
-    /// The stack of that call.
-    pub made: Option<Stack>,
     /// When the process had given it up: neither a handle nor a mapping was left.
     pub ended: Option<u64>,
-    /// How often it was retained, and released.
+    /// Number of times that it was retained, and released.
     pub retained: u64,
-    pub retained_at: Option<At>,
+    pub retained_at: Option<CallSite>,
     pub released: u64,
-    pub released_at: Option<At>,
+    pub released_at: Option<CallSite>,
     /// The fingerprints of what it was exported as.
     pub exports: Vec<u64>,
-    /// How often it was exported without one.
+    /// Number of exports with an unknown fingerprint.
     pub unknown_exports: u64,
-    /// Where it is a multicast object: its devices, and the memory bound to it.
+    /// Devices and bound memory of a multicast object.
     pub team: Option<TeamHistory>,
 }
 
@@ -94,6 +76,16 @@ impl AllocationHistory {
     /// True if the call that made or imported it was seen.
     pub fn is_seen(&self) -> bool {
         self.source != Source::Unseen
+    }
+
+    /// When it was created, imported, or found.
+    pub fn since(&self) -> u64 {
+        self.birth.map_or(0, |birth| birth.call.at)
+    }
+
+    /// The stack of that call.
+    pub fn stack(&self) -> Option<Stack> {
+        self.birth.map(|birth| birth.call.site.stack)
     }
 }
 
@@ -107,14 +99,20 @@ impl History for AllocationHistory {
 /// Facts about a mapping.
 #[derive(Default)]
 pub struct MappingHistory {
-    pub mapped: Option<At>,
     pub birth: Option<Birth>,
     /// The last call that gave access, or took it.
-    pub granted: Option<At>,
+    pub granted: Option<CallSite>,
     /// The devices that have access, with the flags of that.
     pub access: Vec<(Uuid, i32)>,
     /// The devices that ever got access, a bit for each ordinal; all where that is not known.
     pub devices: u64,
+}
+
+impl MappingHistory {
+    /// The call that mapped it.
+    pub fn mapped(&self) -> Option<CallSite> {
+        self.birth.map(|birth| birth.call)
+    }
 }
 
 impl History for MappingHistory {}
@@ -134,15 +132,14 @@ pub struct PoolHistory {
     pub births: Vec<Birth>,
     /// Its handle, which another pool may have by now.
     pub handle: u64,
-    /// Its device, where the process knows; or the host.
+    /// Its device, if the process knows it.
     pub device: Option<Uuid>,
-    pub is_on_host: bool,
     pub since: u64,
     pub destroyed: Option<u64>,
     pub exports: Vec<u64>,
     pub imported_as: u64,
     pub pointers_imported: u64,
-    /// What devices may do, and since when.
+    /// Access of devices: the flags, and the time of the last change.
     pub access: BTreeMap<Uuid, (i32, u64)>,
 }
 
@@ -152,17 +149,79 @@ impl History for PoolHistory {
     }
 }
 
+/// The part of one process in a multicast object: its devices, its bound memory, and the call that waits.
+#[derive(Default)]
+pub struct TeamHistory {
+    /// The devices that this process has added, and when.
+    pub added: Vec<(Option<Uuid>, u64)>,
+    /// The memory that it has bound and not unbound.
+    pub bound: Vec<Bound>,
+    /// Number of times that it bound memory, and unbound it.
+    pub binds: u64,
+    pub unbinds: u64,
+    /// The call that binds memory and has not returned.
+    pub waits: Option<CallSite>,
+}
+
+/// Memory that is bound to a multicast object.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Bound {
+    pub device: Option<Uuid>,
+    /// Offset in the object.
+    pub at: u64,
+    pub bytes: u64,
+}
+
+impl TeamHistory {
+    fn binds(&mut self, bound: Bound) {
+        self.binds += 1;
+        self.bound.push(bound);
+    }
+
+    /// Unbinds what a device has bound at a place; where it is not known for which device that was, what is there.
+    fn unbinds(&mut self, device: Option<Uuid>, at: u64) {
+        self.unbinds += 1;
+        let is_it = |bound: &Bound| bound.at == at && (bound.device == device || bound.device.is_none());
+        if let Some(index) = self.bound.iter().position(is_it) {
+            self.bound.swap_remove(index);
+        }
+    }
+}
+
+/// A count of entries that come and go, and of their bytes.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Sum {
+    pub times: u64,
+    pub now: u64,
+    pub bytes: u64,
+    pub most: u64,
+}
+
+impl Sum {
+    pub fn add(&mut self, bytes: u64) {
+        self.times += 1;
+        self.now += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.most = self.most.max(self.bytes);
+    }
+
+    pub fn remove(&mut self, bytes: u64) {
+        self.now = self.now.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+}
+
 /// Facts about a process as a whole.
 #[derive(Default)]
 pub struct Histories {
     /// Its devices, by their ordinals.
     devices: Vec<Option<Uuid>>,
-    /// The allocations that it made, by where they lie.
+    /// The allocations that it created, by location.
     pub own: BTreeMap<Location, Sum>,
     pub reserved: Sum,
     pub mapped: Sum,
-    /// What devices may do with memory, by device and by whose memory it is.
-    pub reach: BTreeMap<(Uuid, Target), Reach>,
+    /// Access of devices to memory, by device and owner.
+    pub reach: BTreeMap<(Uuid, Source), Reach>,
     /// Mappings that were never of use.
     pub unmapped: Unmapped,
     /// The number of objects that each place has made.
@@ -184,10 +243,10 @@ impl Histories {
         state
     }
 
-    fn birth(&mut self, object: Object, at: At) -> Option<Birth> {
+    fn birth(&mut self, object: Object, at: CallSite) -> Option<Birth> {
         let made = self.made.entry((object, at.site.stack)).or_default();
         *made += 1;
-        Some(Birth { ordinal: *made - 1, at })
+        Some(Birth { ordinal: *made - 1, call: at })
     }
 
     fn uuid(&self, ordinal: i32) -> Option<Uuid> {
@@ -195,24 +254,21 @@ impl Histories {
     }
 
     /// An allocation that the process made changes its state: from one kind to another; `None` before it is made, and after it has ended.
-    fn moves(&mut self, of: &OwnAllocation, from: Option<Kind>, to: Option<Kind>, at: At) {
-        let (Source::Made(location), Some(stack)) = (of.history.source, of.history.made) else { return };
+    fn moves(&mut self, of: &OwnAllocation, from: Option<Kind>, to: Option<Kind>, at: CallSite) {
+        let (Source::Made(location), Some(stack)) = (of.history.source, of.history.stack()) else { return };
         for (kind, sign) in [(from, -1), (to, 1)] {
             let Some(kind) = kind.filter(|_| of.team.is_none()) else { continue };
-            self.book.add(Place { kind, location, stack }, at.time, sign, i64::from(sign) * of.bytes as i64);
+            self.book.add(Place { kind, location, stack }, at.at, sign, i64::from(sign) * of.bytes as i64);
         }
     }
 
     fn reaches(&mut self, device: Uuid, of: Option<&OwnAllocation>, (before, after): (i32, i32), at: u64) {
-        let target = match of.map(|of| of.history.source) {
-            Some(Source::Made(location)) => Target::At(location),
-            Some(Source::Imported(fingerprint)) => Target::Import(fingerprint),
-            Some(Source::Unseen) | None => return,
-        };
-        if target == Target::At(Location::Device(device)) || before == 0 && after == 0 {
+        let source = of.map_or(Source::Unseen, |of| of.history.source);
+        let is_own = source == Source::Made(Location::Device(device));
+        if source == Source::Unseen || is_own || before == 0 && after == 0 {
             return;
         }
-        let reach = self.reach.entry((device, target)).or_default();
+        let reach = self.reach.entry((device, source)).or_default();
         if after != 0 {
             reach.granted += u64::from(before == 0);
             reach.on += u64::from(before == 0);
@@ -225,7 +281,7 @@ impl Histories {
 }
 
 impl Keeper for Histories {
-    type At = At;
+    type At = CallSite;
     type OfAllocation = AllocationHistory;
     type OfMapping = MappingHistory;
     type OfReservation = ReservationHistory;
@@ -236,32 +292,27 @@ impl Keeper for Histories {
     type Pools = Indexed<Pool, PoolHistory>;
     type Pointers = Indexed<Pointer, ()>;
 
-    fn allocated(&mut self, new: &mut OwnAllocation, imported_as: u64, at: At) {
+    fn allocated(&mut self, new: &mut OwnAllocation, imported_as: u64, at: CallSite) {
         let location = || match (new.team, new.types) {
             (Some(_), _) => Location::Multicast,
             (_, None) => Location::Unknown,
-            _ => Location::of(new.device, |device| self.uuid(device?)),
+            _ => Location::of_device(new.device, |device| self.uuid(device?)),
         };
         let source = match new.origin {
             Origin::Made => Source::Made(location()),
             Origin::Imported => Source::Imported(imported_as),
             Origin::Found => Source::Unseen,
         };
-        let wanted = |wanted: u32| (wanted != 0).then_some(wanted);
-        let team = new.team.map(|team| TeamHistory { wanted: wanted(team.wanted), ..TeamHistory::default() });
         let home = new.device.and_then(|device| self.uuid(device)).filter(|_| new.is_imported());
-        let since = at.time;
-        let (birth, made) = (self.birth(Object::Allocation, at), Some(at.site.stack));
-        let history =
-            AllocationHistory { source, home, birth, since, made, team, ..AllocationHistory::default() };
-        new.history = history;
+        let (birth, team) = (self.birth(Object::Allocation, at), new.team.map(|_| TeamHistory::default()));
+        new.history = AllocationHistory { source, home, birth, team, ..AllocationHistory::default() };
         if let Source::Made(location) = source {
             self.own.entry(location).or_default().add(new.bytes);
             self.moves(new, None, Some(Kind::Mapped), at);
         }
     }
 
-    fn changed(&mut self, known: &mut OwnAllocation, delta: &Delta, at: At) {
+    fn changed(&mut self, known: &mut OwnAllocation, delta: &Delta, at: CallSite) {
         let history = &mut known.history;
         let device = delta.device.and_then(|device| self.uuid(device));
         match (delta.effect, delta.fingerprint) {
@@ -277,7 +328,7 @@ impl Keeper for Histories {
             (Effect::Exports(_), fingerprint) if !history.exports.contains(&fingerprint) => {
                 history.exports.push(fingerprint);
             }
-            (Effect::Joins(_), _) => history.team.get_or_insert_default().added.push((device, at.time)),
+            (Effect::Joins(_), _) => history.team.get_or_insert_default().added.push((device, at.at)),
             (Effect::Binds(_), _) => {
                 let bound = Bound { device, at: delta.at, bytes: delta.bytes };
                 history.team.get_or_insert_default().binds(bound);
@@ -287,10 +338,10 @@ impl Keeper for Histories {
         }
     }
 
-    fn ended(&mut self, known: &mut OwnAllocation, at: At) {
+    fn ended(&mut self, known: &mut OwnAllocation, at: CallSite) {
         let kind = if self.idle.remove(&known.id).is_some() { Kind::Unmapped } else { Kind::Mapped };
         if known.history.ended.is_none() {
-            known.history.ended = Some(at.time);
+            known.history.ended = Some(at.at);
             if let Source::Made(location) = known.history.source {
                 self.own.entry(location).or_default().remove(known.bytes);
                 self.moves(known, Some(kind), None, at);
@@ -298,8 +349,7 @@ impl Keeper for Histories {
         }
     }
 
-    fn mapped(&mut self, new: &mut OwnMapping, of: Option<&OwnAllocation>, at: At) {
-        new.history.mapped = Some(at);
+    fn mapped(&mut self, new: &mut OwnMapping, of: Option<&OwnAllocation>, at: CallSite) {
         new.history.birth = self.birth(Object::Mapping, at);
         self.asleep.mapped(new.name, new.bytes);
         self.mapped.add(new.bytes);
@@ -310,15 +360,15 @@ impl Keeper for Histories {
         }
     }
 
-    fn unmapped(&mut self, old: &OwnMapping, of: Option<&OwnAllocation>, at: At) {
+    fn unmapped(&mut self, old: &OwnMapping, of: Option<&OwnAllocation>, at: CallSite) {
         self.mapped.remove(old.bytes);
-        self.asleep.unmapped(old, at.site, at.time);
+        self.asleep.unmapped(old, at);
         if let Some(of) = of.filter(|of| of.mappings == 1) {
-            self.idle.insert(of.id, at.time);
+            self.idle.insert(of.id, at.at);
             self.moves(of, Some(Kind::Mapped), Some(Kind::Unmapped), at);
         }
         for (device, flags) in &old.history.access {
-            self.reaches(*device, of, (*flags, 0), at.time);
+            self.reaches(*device, of, (*flags, 0), at.at);
         }
         let unused = self.unmapped.unused(old, of, false);
         self.unmapped.count(unused);
@@ -329,7 +379,7 @@ impl Keeper for Histories {
         known: &mut OwnMapping,
         of: Option<&OwnAllocation>,
         (access, is_whole): (Access, bool),
-        at: At,
+        at: CallSite,
     ) {
         known.history.granted = Some(at);
         known.history.devices |= if is_whole { access.granted() } else { !0 };
@@ -343,23 +393,23 @@ impl Keeper for Histories {
                     0
                 }
             };
-            self.reaches(device, of, (before, flags), at.time);
+            self.reaches(device, of, (before, flags), at.at);
         }
     }
 
-    fn reserved(&mut self, new: &mut Known<Reservation, ReservationHistory>, at: At) {
+    fn reserved(&mut self, new: &mut Known<Reservation, ReservationHistory>, at: CallSite) {
         new.history.birth = self.birth(Object::Reservation, at);
         self.reserved.add(new.bytes);
         self.asleep.forget(new.name, new.bytes);
     }
 
-    fn unreserved(&mut self, old: &Known<Reservation, ReservationHistory>, at: At) {
+    fn unreserved(&mut self, old: &Known<Reservation, ReservationHistory>, at: CallSite) {
         self.reserved.remove(old.bytes);
-        self.asleep.unreserved(old.name, old.bytes, at.site, at.time);
-        self.unreserved.add(at.time);
+        self.asleep.unreserved(old.name, old.bytes, at);
+        self.unreserved.add(at.at);
     }
 
-    fn pool_changed(&mut self, known: &mut Known<Pool, PoolHistory>, delta: &Delta, at: At) {
+    fn pool_changed(&mut self, known: &mut Known<Pool, PoolHistory>, delta: &Delta, at: CallSite) {
         let (pool, history) = (known.state, &mut known.history);
         history.handle = known.name;
         match delta.effect {
@@ -368,24 +418,23 @@ impl Keeper for Histories {
                 history.exports.insert(0, delta.fingerprint);
             }
             Effect::Grants(_) => {
-                let known = |(device, flags)| Some((self.uuid(device)?, (flags, at.time)));
+                let known = |(device, flags)| Some((self.uuid(device)?, (flags, at.at)));
                 history.access.extend(delta.access.0.each().filter_map(known));
             }
             Effect::Ends(_) => {
                 history.births.pop();
-                history.destroyed = pool.is_destroyed.then_some(at.time);
+                history.destroyed = pool.is_destroyed.then_some(at.at);
             }
             Effect::Opens(Shared { object: Object::Pointer, .. }) => history.pointers_imported += 1,
             Effect::Makes(_) | Effect::Opens(_) | Effect::Asks(_) => {
                 if history.since == 0 {
-                    history.since = at.time;
+                    history.since = at.at;
                 }
                 if history.births.is_empty() || pool.origin == Origin::Imported {
                     history.births.extend(self.birth(Object::Pool, at));
                 }
                 history.imported_as = delta.fingerprint;
                 history.device = pool.device.and_then(|device| self.uuid(device));
-                history.is_on_host = pool.is_on_host();
             }
             _ => {}
         }

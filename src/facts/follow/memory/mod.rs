@@ -1,38 +1,77 @@
 //! Turns the calls of one process into its state: virtual memory and pools.
 //!
 //! [`history`] has what the report knows of entries beside their state, [`book`] all memory over time by the place that made it,
-//! [`team`] the part of a process in a multicast object, [`unused`] the mappings that no device could use, and [`asleep`] the ranges where
+//! [`unused`] the mappings that no device could use, and [`asleep`] the ranges where
 //! memory was unmapped.
-//!
-//! As in the handle table, a process has what a call takes when the call returns, and no longer has what a call
-//! releases when that call begins. A handle that one thread releases and another receives anew in between stays
-//! separate.
 
 mod asleep;
 pub mod book;
 mod history;
-pub mod location;
-mod sum;
-mod team;
 #[cfg(test)]
 pub mod tests;
 mod unused;
 
 pub use history::{
-    AllocationHistory, At, Birth, Histories, MappingHistory, PoolHistory, ReservationHistory, Source, Target,
+    AllocationHistory, Birth, Bound, Histories, MappingHistory, PoolHistory, ReservationHistory, Source, Sum,
 };
-pub use location::Location;
-pub use sum::Sum;
-pub use team::{Bound, TeamHistory, Waits};
 pub use unused::{Apart, Unused};
 
-use crate::follow::ledger::{Realm, Site};
+use crate::follow::ledger::{CallSite, HandleDomain};
+use crate::follow::returns::Returns;
+use cupeer_model::alloc_props::AllocProps;
 use cupeer_model::{Allocation, Delta, Family, Known, Mapping, Process, Table, View};
 use cupeer_record::{Call, Outcome};
 use cupeer_report::judged::{is_done_all_the_same, judged};
-use cupeer_report::model::Uuid;
+use cupeer_report::model::{Uuid, Where};
 use cupeer_spec::effect::{Effect, End, Object};
 use cupeer_spec::function::FnId;
+
+/// The location of physical memory.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Debug)]
+pub enum Location {
+    /// On a device, where its UUID is known.
+    Device(Uuid),
+    /// In the memory of the host.
+    Host,
+    /// Nowhere: it is a multicast object.
+    Multicast,
+    /// The record does not say.
+    #[default]
+    Unknown,
+}
+
+impl Location {
+    /// The device.
+    pub fn device(self) -> Option<Uuid> {
+        match self {
+            Location::Device(uuid) => Some(uuid),
+            Location::Host | Location::Multicast | Location::Unknown => None,
+        }
+    }
+
+    /// As rows of the report have it.
+    pub fn place(self) -> (Where, Option<Uuid>) {
+        let place = match self {
+            Location::Device(_) => Where::Device,
+            Location::Host => Where::Host,
+            Location::Multicast => Where::Multicast,
+            Location::Unknown => Where::Unknown,
+        };
+        (place, self.device())
+    }
+
+    /// The location that properties ask for.
+    pub fn of_device(device: Option<i32>, uuid: impl Fn(Option<i32>) -> Option<Uuid>) -> Location {
+        let on_device = |_| uuid(device).map_or(Location::Unknown, Location::Device);
+        device.map_or(Location::Host, on_device)
+    }
+
+    /// The location that a call which creates an allocation asks for. `None` if the call has no properties of one.
+    pub fn wanted_by(call: &Call, uuid: impl Fn(Option<i32>) -> Option<Uuid>) -> Option<Location> {
+        let wanted = AllocProps::from_bytes(call.argument(call.function?.spec().describes()?)?)?;
+        Some(Location::of_device(wanted.device, uuid))
+    }
+}
 
 /// An allocation, with its history.
 pub type OwnAllocation = Known<Allocation, AllocationHistory>;
@@ -41,12 +80,12 @@ pub type OwnMapping = Known<Mapping, MappingHistory>;
 
 /// The memory of one process.
 pub struct Memory {
-    /// Where its fingerprints mean the same.
-    pub realm: Realm,
+    /// The domain in which its fingerprints are comparable.
+    pub domain: HandleDomain,
     /// Its state.
     pub state: Process<Histories>,
-    /// Changes by calls that had not returned when the last one began, by when they returned.
-    waiting: Vec<(u64, Delta, At)>,
+    /// Changes by calls that had not returned when the last one began.
+    waiting: Returns<(Delta, CallSite)>,
 }
 
 /// True if a call of a function can change the memory of a process.
@@ -57,12 +96,12 @@ pub fn concerns(function: FnId) -> bool {
 
 impl Memory {
     /// A process that has nothing yet, with its devices by their ordinals.
-    pub fn new(realm: Realm, devices: Vec<Option<Uuid>>) -> Self {
-        Memory { realm, state: Histories::state(devices), waiting: Vec::new() }
+    pub fn new(domain: HandleDomain, devices: Vec<Option<Uuid>>) -> Self {
+        Memory { domain, state: Histories::state(devices), waiting: Returns::default() }
     }
 
     /// Notes a call that has returned.
-    pub fn call(&mut self, function: FnId, call: &Call, at: At) {
+    pub fn call(&mut self, function: FnId, call: &Call, at: CallSite) {
         self.settle(call.start);
         let is_done = is_done_all_the_same(call);
         let Outcome::Returned(result) = call.outcome else { return self.lose(function) };
@@ -72,12 +111,12 @@ impl Memory {
         let args = call.arguments();
         let home = call.details.owner.map(|(_, device)| device).filter(|device| *device >= 0);
         for delta in Delta::each(&judged(function, if is_done { 0 } else { result }, &args, call), home) {
-            // What a fault plan made up is not there, and what the program was told is gone it gives up.
+            // Objects that a fault plan invented are not there. The process gives up objects that it was told are gone.
             if call.injected && (delta.takes() || delta.is_of_pools()) {
                 continue;
             }
             if delta.takes() {
-                self.waiting.push((call.end, delta, at));
+                self.waiting.push(call.end, (delta, at));
                 continue;
             }
             // Processors do not read their counters in program order: a call that waits has taken it.
@@ -115,16 +154,13 @@ impl Memory {
 
     /// Takes what calls have taken that returned before a time.
     pub fn settle(&mut self, ticks: u64) {
-        while let Some(next) = (0..self.waiting.len()).min_by_key(|i| self.waiting[*i].0)
-            && self.waiting[next].0 <= ticks
-        {
-            let (_, delta, at) = self.waiting.remove(next);
+        while let Some((delta, at)) = self.waiting.next_until(ticks) {
             self.state.apply(&delta, at);
         }
     }
 
-    /// Notes a call that has never returned: whoever binds memory waits until all devices have been added.
-    pub fn never_returns(&mut self, call: &Call, waits: Waits) {
+    /// Notes a call that never returned: a call that binds memory waits until all devices have been added.
+    pub fn never_returns(&mut self, call: &Call, waits: CallSite) {
         let team = waits.function.spec().binds().and_then(|bound| call.number(bound.team));
         if let Some(known) = team.and_then(|team| self.state.allocations.named_mut(team)) {
             known.history.team.get_or_insert_default().waits = Some(waits);
@@ -151,6 +187,17 @@ impl Memory {
         self.state.pool(call.number(shared.by)?)?.device
     }
 
+    /// Returns true if the process still has everything that it ever mapped.
+    pub fn has_unmapped_nothing(&self) -> bool {
+        let mapped = &self.state.keeper.mapped;
+        mapped.times > 0 && mapped.now == mapped.times
+    }
+
+    /// Returns the most bytes that the process had created on a device at one time.
+    pub fn made_on(&self, device: Uuid) -> u64 {
+        self.state.keeper.own.get(&Location::Device(device)).map_or(0, |sum| sum.most)
+    }
+
     /// The allocations whose source was seen: those that the process has, and those that it shared and has given up.
     pub fn allocations(&self) -> impl Iterator<Item = &OwnAllocation> {
         self.state.allocations.each().filter(|known| known.history.is_seen())
@@ -166,9 +213,8 @@ impl Memory {
         self.state.keeper.unmapped.enabled(from, to);
     }
 
-    /// The place and time of the last release of a handle.
-    pub fn released(&self, handle: u64) -> Option<(Site, u64)> {
-        let at = self.state.allocations.named(handle)?.history.released_at?;
-        Some((at.site, at.time))
+    /// The last call that released a handle.
+    pub fn released(&self, handle: u64) -> Option<CallSite> {
+        self.state.allocations.named(handle)?.history.released_at
     }
 }

@@ -1,5 +1,6 @@
 use super::asleep::State;
 use super::*;
+use crate::follow::ledger::{CallSite, Site};
 use cupeer_model::View;
 use cupeer_record::{Call, writer};
 use cupeer_report::places::Stacks;
@@ -13,8 +14,8 @@ pub fn memory() -> Memory {
 
 fn see(memory: &mut Memory, call: &Call) {
     let (function, site) =
-        (call.function.unwrap(), Site::of(call, Stacks::default().number(0, 0, &[], &[]), false));
-    memory.call(function, call, At { time: call.start, function, site });
+        (call.function.unwrap(), Site::new(call, Stacks::default().number(0, 0, &[], &[]), false));
+    memory.call(function, call, CallSite { function, site, at: call.start });
 }
 
 /// A call that succeeds and takes some time, with these arguments.
@@ -100,14 +101,14 @@ fn a_handle_that_another_thread_gets_anew_is_another_allocation() {
     simple(&mut memory, FnId::cuMemRelease, 20, &[("handle", 0xa)]);
     memory.settle(u64::MAX);
     assert_eq!(own(&memory, 0), Sum { times: 2, now: 1, bytes: 7, most: 100 });
-    // What ended without a call that is known gives way.
+    // An entry whose end was not recorded gives way.
     create(&mut memory, (40, 41), 0xa, 9, 0);
     memory.settle(u64::MAX);
     assert_eq!((own(&memory, 0).now, own(&memory, 0).bytes), (1, 9));
 }
 
 #[test]
-fn what_failed_or_was_made_up_is_not_there() {
+fn failed_or_invented_objects_are_not_there() {
     let mut memory = memory();
     let mut failed = call(FnId::cuMemAddressReserve, (1, 2), &[("ptr", 0x1000), ("size", 64)]);
     failed.outcome = cupeer_record::Outcome::Returned(2);
@@ -132,7 +133,7 @@ fn access_is_counted_by_the_device_and_whose_memory_it_is() {
     grant(&mut memory, 7, (0x1000, 0x2000), &[(0, 3), (1, 3)]);
     grant(&mut memory, 9, (0x1000, 100), &[(0, 1)]);
     memory.settle(u64::MAX);
-    let key = (DEVICES[0], Target::At(Location::Device(DEVICES[1])));
+    let key = (DEVICES[0], Source::Made(Location::Device(DEVICES[1])));
     assert_eq!(memory.state.keeper.reach.len(), 1, "a device is not its own peer");
     assert_eq!(
         (
@@ -178,7 +179,7 @@ fn a_mapping_keeps_its_allocation_when_another_one_gets_the_handle() {
     create(&mut memory, (7, 8), 0xa, 7, 0);
     grant(&mut memory, 9, (0x1000, 100), &[(0, 3)]);
     memory.settle(u64::MAX);
-    let key = (DEVICES[0], Target::At(Location::Device(DEVICES[1])));
+    let key = (DEVICES[0], Source::Made(Location::Device(DEVICES[1])));
     assert_eq!(memory.state.keeper.reach[&key].granted, 1, "it lies on the other device");
     assert_eq!((own(&memory, 0).bytes, own(&memory, 1).bytes), (7, 100));
     simple(&mut memory, FnId::cuMemUnmap, 11, &[("ptr", 0x1000), ("size", 100)]);

@@ -1,9 +1,8 @@
 //! The mappings that no device, or not every device with peer access, could use.
 
 use super::{OwnAllocation, OwnMapping};
-use crate::follow::ledger::Site;
+use crate::follow::ledger::CallSite;
 use cupeer_report::places::Stack;
-use cupeer_spec::function::FnId;
 use std::collections::{BTreeSet, HashMap};
 
 /// Mappings that are gone and were of no use, and the access that devices have to others.
@@ -14,7 +13,7 @@ pub struct Unmapped {
     enabled: BTreeSet<(i32, i32)>,
 }
 
-/// A device that access was switched on for, and the one whose memory it could not reach all the same.
+/// A device with peer access, and the device whose mapping still did not grant it access.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Apart {
     pub from: i32,
@@ -24,16 +23,14 @@ pub struct Apart {
 /// Mappings of one place that were never accessible to any device, or only to that of the memory.
 #[derive(Clone, Copy)]
 pub struct Unused {
-    /// By which function and where the first was mapped, and when; when the last was.
-    pub function: FnId,
-    pub site: Site,
-    pub at: u64,
+    /// The call that mapped the first one, and when the last one was mapped.
+    pub call: CallSite,
     pub last: u64,
-    /// The address of the first.
+    /// The address of the first one.
     pub start: u64,
     pub count: u64,
     pub bytes: u64,
-    /// Whether it was still mapped when the process was last seen.
+    /// True if it was still mapped when the process was last seen.
     pub is_left: bool,
     /// The device that had no access; `None` where none had.
     pub apart: Option<Apart>,
@@ -45,15 +42,14 @@ impl Unmapped {
         self.enabled.insert((from, to));
     }
 
-    /// A mapping that nobody could use, or not all that might have. `None` of what is mapped by an unknown handle.
+    /// Returns a mapping that no device could use, or that a device with peer access could not use. `None` for a mapping of
+    /// an unknown handle.
     pub fn unused(&self, mapping: &OwnMapping, of: Option<&OwnAllocation>, is_left: bool) -> Option<Unused> {
-        let (at, home) = (mapping.history.mapped?, of?.device);
+        let (call, home) = (mapping.history.mapped()?, of?.device);
         let apart = home.and_then(|home| self.apart(home, mapping.history.devices));
         let unused = Unused {
-            function: at.function,
-            site: at.site,
-            at: at.time,
-            last: at.time,
+            call,
+            last: call.at,
             start: mapping.name,
             count: 1,
             bytes: mapping.bytes,
@@ -74,11 +70,11 @@ impl Unmapped {
     pub fn count(&mut self, unused: Option<Unused>) {
         let Some(unused) = unused else { return };
         self.all
-            .entry((unused.site.stack, unused.apart))
+            .entry((unused.call.site.stack, unused.apart))
             .and_modify(|known| {
                 known.count += 1;
                 known.bytes += unused.bytes;
-                known.last = known.last.max(unused.at);
+                known.last = known.last.max(unused.last);
             })
             .or_insert(unused);
     }

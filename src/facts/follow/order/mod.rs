@@ -7,7 +7,7 @@ mod streams;
 
 pub use streams::{Kind, Name, Streams, is_captured, is_of_devices};
 
-use crate::follow::ledger::Site;
+use crate::follow::ledger::CallSite;
 use cupeer_model::Names;
 use cupeer_record::Call;
 use cupeer_report::values;
@@ -28,7 +28,7 @@ pub enum Work {
     Process(usize),
 }
 
-/// What a call does to the order of work.
+/// The effect of a call on the order of work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Orders {
     Records {
@@ -71,9 +71,7 @@ pub struct Freed {
 pub struct Unmapped {
     pub address: u64,
     pub bytes: u64,
-    pub at: u64,
-    pub function: FnId,
-    pub site: Site,
+    pub call: CallSite,
 }
 
 impl Unmapped {
@@ -124,7 +122,7 @@ pub fn waits(function: FnId) -> Option<Waits> {
     WAITS[function as usize].0
 }
 
-/// Whether the work of a function may tell a thread that earlier work of its stream is done.
+/// Returns true if the work of a function may tell a thread that earlier work of its stream is done.
 fn tells(function: FnId) -> bool {
     let spec = function.spec();
     spec.runs().is_some()
@@ -138,7 +136,7 @@ pub fn graph(call: &Call) -> Option<u64> {
     nodes::read(&call.details.nodes).map(|(flags, _)| flags)
 }
 
-/// Whether the work of a call is done when it returns; `None` if that is only possible.
+/// Returns true if the work of a call is done when it returns; `None` if that is only possible.
 pub fn is_done(function: FnId) -> Option<bool> {
     let waits = waits(function)?;
     match (waits.scope, waits.when) {
@@ -176,15 +174,15 @@ impl Order {
         Some(event)
     }
 
-    /// Adds a call that succeeded, and when it began, if it ends mappings.
-    pub fn unmaps(&mut self, function: FnId, call: &Call, at: u64, site: impl FnOnce() -> Site) {
+    /// Adds a call that succeeded, if it ends mappings.
+    pub fn unmaps(&mut self, function: FnId, call: &Call, made: impl FnOnce() -> CallSite) {
         let ends = function.spec().effects().iter().find_map(|effect| match effect {
             Effect::Ends(end) if end.object == Object::Mapping => Some((end.by, end.size?)),
             _ => None,
         });
         let numbers = ends.and_then(|(by, size)| Some((call.number(by)?, call.number(size)?)));
         if let Some((address, bytes)) = numbers.filter(|_| self.unmapped.len() < MOST) {
-            self.unmapped.push(Unmapped { address, bytes, at, function, site: site() });
+            self.unmapped.push(Unmapped { address, bytes, call: made() });
         }
     }
 
@@ -214,7 +212,7 @@ impl Order {
             }
         }
         if spec.frees().is_some() {
-            let stream = spec.stream().map(|_| self.streams.of(function, call));
+            let stream = spec.stream().map(|_| self.streams.of_call(function, call));
             self.freed.push(Freed { function, at: before, stream });
         }
         let mut made = [None; 3];
@@ -236,24 +234,24 @@ impl Order {
         let spec = function.spec();
         if let Some(work) = spec.completes() {
             let work = match work {
-                Awaited::Stream(_) => Some(Work::Stream(self.streams.of(function, call))),
+                Awaited::Stream(_) => Some(Work::Stream(self.streams.of_call(function, call))),
                 Awaited::Event(by) => self.event(call, by).map(Work::Event),
                 Awaited::Context(_) | Awaited::Current => Some(Work::Process(0)),
             };
             made[0] = work.map(|work| Orders::Completes { work, perhaps: false });
         } else if let Some(by) = spec.records() {
             let event = self.event(call, by);
-            let stream = self.streams.of(function, call);
+            let stream = self.streams.of_call(function, call);
             made[0] = event.map(|event| Orders::Records { stream, event });
         } else if let Some(followed) = spec.follows() {
             let event = self.event(call, followed.event);
-            let stream = self.streams.of(function, call);
+            let stream = self.streams.of_call(function, call);
             made[0] = event.map(|event| Orders::Follows { stream, event });
         } else if spec.signals().is_some() || spec.posts().is_some() {
-            made[0] = Some(Orders::Tells { stream: self.streams.of(function, call), is_meant: true });
+            made[0] = Some(Orders::Tells { stream: self.streams.of_call(function, call), is_meant: true });
         } else if tells(function) && graph(call) != Some(0) {
             let is_meant = spec.runs().is_some();
-            made[0] = Some(Orders::Tells { stream: self.streams.of(function, call), is_meant });
+            made[0] = Some(Orders::Tells { stream: self.streams.of_call(function, call), is_meant });
         } else if let Some(waits) = waits(function).filter(|_| is_used) {
             let is_sure = matches!(waits.when, When::Always | When::NotPooled | When::Last);
             let mut complete = |scope, perhaps| {
@@ -273,7 +271,7 @@ impl Order {
     fn work(&mut self, scope: Scope, function: FnId, call: &Call) -> Option<Work> {
         Some(match scope {
             Scope::Nothing | Scope::Event => return None,
-            Scope::Stream | Scope::Thread => Work::Stream(self.streams.of(function, call)),
+            Scope::Stream | Scope::Thread => Work::Stream(self.streams.of_call(function, call)),
             Scope::Default => Work::Stream(self.streams.legacy()),
             Scope::Context | Scope::Process => Work::Process(0),
         })
@@ -281,7 +279,7 @@ impl Order {
 }
 
 impl Orders {
-    /// Whether it is done with work of the process alone: the same once more, with nothing between, says nothing new.
+    /// Returns true if it concerns only work of its own process: an immediate repetition adds nothing.
     fn is_of_own_work(self) -> bool {
         matches!(self, Orders::Completes { work: Work::Stream(_) | Work::Process(_), .. })
     }

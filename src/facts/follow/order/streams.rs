@@ -18,17 +18,17 @@ pub enum Name {
     Handle(u64),
 }
 
-/// Whether a call only went into a graph.
+/// Returns true if the call was only captured into a graph.
 pub fn is_captured(call: &Call) -> bool {
     call.details.current.is_some_and(|current| current & detail::CAPTURED != 0)
 }
 
-/// Whether a call did not use the host's memory although it could: it neither waited for its work nor tells the host of it.
+/// Returns true if a call that could use host memory did not: it neither waited for its work nor tells the host about it.
 pub fn is_of_devices(call: &Call) -> bool {
     call.details.current.is_some_and(|current| current & detail::OF_DEVICES != 0)
 }
 
-/// How a stream and the legacy default stream wait for each other.
+/// Relation of a stream to the legacy default stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     Legacy,
@@ -45,7 +45,7 @@ pub struct Streams {
 
 impl Streams {
     /// The stream of a call: the one that it names, or the default one.
-    pub fn of(&mut self, function: FnId, call: &Call) -> usize {
+    pub fn of_call(&mut self, function: FnId, call: &Call) -> usize {
         let spec = function.spec();
         let handle = spec.stream().and_then(|by| call.number(by)).unwrap_or(DEFAULT);
         let is_apart = call.details.current.is_some_and(|current| current & detail::NON_BLOCKING != 0);

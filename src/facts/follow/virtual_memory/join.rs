@@ -1,37 +1,35 @@
 //! Finds the allocations behind imports across processes, and the memory that imports keep alive.
 
-use super::VirtualMemory;
-use crate::follow::ledger::Realm;
-use crate::follow::ledger::settle::Fate;
-use crate::follow::memory::{Birth, Location, Memory, OwnAllocation, Source, Target};
+use crate::follow::ledger::settle::ProcessEnd;
+use crate::follow::ledger::{CallSite, HandleDomain};
+use crate::follow::memory::{Location, Memory, OwnAllocation, Source};
 use crate::follow::peers::Peers;
 use cupeer_model::Id;
-use cupeer_report::model::Uuid;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// How often an import may have been exported anew before it is no longer followed.
+/// The longest chain of imports and new exports that is followed.
 const MOST_EXPORTS: usize = 8;
 
-/// Imports, joined with what they are of.
-pub struct Joined<'a> {
+/// Imports, imports with what they are of.
+pub struct ImportGraph<'a> {
     pub processes: &'a [Memory],
-    exported: HashMap<(Realm, u64), (usize, Id), foldhash::fast::RandomState>,
-    imported: HashSet<(Realm, u64), foldhash::fast::RandomState>,
+    exported: HashMap<(HandleDomain, u64), (usize, Id), foldhash::fast::RandomState>,
+    imported: HashSet<(HandleDomain, u64), foldhash::fast::RandomState>,
     /// Until when processes had imports of what they had made themselves.
     own_imports: HashMap<Origin, Option<u64>, foldhash::fast::RandomState>,
 }
 
-/// What an import is of.
+/// The allocation that an import came from.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Origin {
     /// The allocation of a process.
     Known(usize, Id),
-    /// Of nobody who is known: the fingerprint and, where that is not known either, the import itself.
+    /// Exporter not recorded: the fingerprint or, if it is unknown too, the import itself.
     Unknown(u64, Id),
 }
 
 /// An allocation that a process has of another one, by one import or several.
-pub struct Held<'a> {
+pub struct ImportedAllocation<'a> {
     pub origin: Origin,
     pub location: Location,
     pub bytes: u64,
@@ -44,11 +42,10 @@ pub struct Held<'a> {
 }
 
 /// An import of another process's allocation.
-pub struct Imported {
+pub struct AllocationImport {
     /// The fingerprint of the handle.
     pub fingerprint: u64,
-    pub since: u64,
-    pub birth: Birth,
+    pub call: CallSite,
     /// When the process had neither a handle nor a mapping of it any more.
     pub ended: Option<u64>,
     /// Since when it has it by a handle alone: after it had mapped it, or because it has mapped an earlier import of the same.
@@ -58,8 +55,8 @@ pub struct Imported {
     pub freed: Option<u64>,
 }
 
-/// What a process kept alive.
-pub struct KeptAllocation {
+/// An allocation that a process kept alive.
+pub struct RetainedAllocation {
     pub owner: usize,
     /// When the owner had given it up, and whether it did so by ending.
     pub released: u64,
@@ -80,7 +77,7 @@ pub enum Until {
     GivenUp(u64),
 }
 
-impl Held<'_> {
+impl ImportedAllocation<'_> {
     /// Returns the fingerprint of the handle that was imported last. `None` if it is unknown.
     pub fn fingerprint(&self) -> Option<u64> {
         match self.last.history.source {
@@ -90,28 +87,27 @@ impl Held<'_> {
     }
 }
 
-impl Joined<'_> {
+impl ImportGraph<'_> {
     /// Returns what a process imported of others by a handle with a known fingerprint, in no particular order.
-    pub fn imports(&self, process: usize) -> impl Iterator<Item = Imported> {
+    pub fn imports(&self, process: usize) -> impl Iterator<Item = AllocationImport> {
         let memory = &self.processes[process];
         let mapped = memory.allocations().filter(|own| own.mappings > 0 && own.is_imported());
         let mut first: HashMap<Origin, u64> = HashMap::new();
         for own in mapped {
             let since = first.entry(self.origin(process, own.id)).or_insert(u64::MAX);
-            *since = own.history.since.min(*since);
+            *since = own.history.since().min(*since);
         }
         memory.allocations().filter_map(move |own| {
             let Source::Imported(fingerprint @ 1..) = own.history.source else { return None };
             let origin = self.origin(process, own.id);
             let owned = self.allocation(origin);
             let is_own = matches!(origin, Origin::Known(owner, _) if owner == process);
-            let birth = own.history.birth?;
+            let call = own.history.birth?.call;
             let idle = memory.state.keeper.idle.get(&own.id);
-            let again = first.get(&origin).map(|_| own.history.since).filter(|at| first[&origin] < *at);
-            (!is_own).then(|| Imported {
+            let again = first.get(&origin).map(|_| call.at).filter(|at| first[&origin] < *at);
+            (!is_own).then(|| AllocationImport {
                 fingerprint,
-                birth,
-                since: own.history.since,
+                call,
                 idle: (own.mappings == 0).then(|| idle.copied().or(again)).flatten(),
                 ended: own.history.ended,
                 bytes: owned.and_then(|owned| owned.size()).or(own.size()).unwrap_or(0),
@@ -121,59 +117,46 @@ impl Joined<'_> {
     }
 }
 
-impl VirtualMemory {
-    /// Returns true if a process still has everything that it ever mapped.
-    pub fn has_unmapped_nothing(&self, process: usize) -> bool {
-        let mapped = &self.processes[process].state.keeper.mapped;
-        mapped.times > 0 && mapped.now == mapped.times
-    }
-
-    /// The most bytes that a process had made on a device at one time.
-    pub fn made_on(&self, process: usize, device: Uuid) -> u64 {
-        self.processes[process].state.keeper.own.get(&Location::Device(device)).map_or(0, |sum| sum.most)
-    }
-
-    /// Joins imports with exports.
-    pub fn joined(&self) -> Joined<'_> {
-        let mut joined = Joined {
-            processes: &self.processes,
+impl<'a> ImportGraph<'a> {
+    /// Joins the imports of all processes with the exports that they came from.
+    pub fn new(processes: &'a [Memory]) -> ImportGraph<'a> {
+        let mut imports = ImportGraph {
+            processes,
             exported: HashMap::default(),
             imported: HashSet::default(),
             own_imports: HashMap::default(),
         };
-        for (process, memory) in self.processes.iter().enumerate() {
+        for (process, memory) in processes.iter().enumerate() {
             for allocation in memory.allocations() {
-                let exports = allocation.history.exports.iter();
-                joined
-                    .exported
-                    .extend(exports.map(|export| ((memory.realm, *export), (process, allocation.id))));
+                for export in &allocation.history.exports {
+                    imports.exported.insert((memory.domain, *export), (process, allocation.id));
+                }
                 if let Source::Imported(fingerprint) = allocation.history.source {
-                    joined.imported.insert((memory.realm, fingerprint));
+                    imports.imported.insert((memory.domain, fingerprint));
                 }
             }
         }
-        for (process, memory) in self.processes.iter().enumerate() {
+        for (process, memory) in processes.iter().enumerate() {
             for import in memory.allocations() {
-                let origin = joined.origin(process, import.id);
+                let origin = imports.origin(process, import.id);
                 let is_own =
                     matches!(origin, Origin::Known(owner, made) if owner == process && made != import.id);
                 if is_own {
-                    let until = joined.own_imports.entry(origin).or_insert(import.history.ended);
+                    let until = imports.own_imports.entry(origin).or_insert(import.history.ended);
                     *until = until.zip(import.history.ended).map(|(a, b)| a.max(b));
                 }
             }
         }
-        joined
+        imports
     }
 
     /// Adds the access that devices have to others' memory to the matrix.
     pub fn add_reach(&self, peers: &mut Peers) {
-        let joined = self.joined();
         for (process, memory) in self.processes.iter().enumerate() {
-            for ((from, target), reach) in &memory.state.keeper.reach {
-                let to = match target {
-                    Target::At(location) => *location,
-                    Target::Import(fingerprint) => joined.location_of(memory.realm, *fingerprint),
+            for ((from, source), reach) in &memory.state.keeper.reach {
+                let to = match source {
+                    Source::Imported(fingerprint) => self.location_of(memory.domain, *fingerprint),
+                    source => source.location(),
                 };
                 // Memory of the host has no peers, and a device is not its own.
                 if to != Location::Host && to != Location::Device(*from) {
@@ -182,12 +165,10 @@ impl VirtualMemory {
             }
         }
     }
-}
 
-impl<'a> Joined<'a> {
-    /// Whether somebody has imported what was exported as a fingerprint.
-    pub fn is_imported(&self, realm: Realm, fingerprint: u64) -> bool {
-        self.imported.contains(&(realm, fingerprint))
+    /// Returns true if a process imported the handle of a fingerprint.
+    pub fn is_imported(&self, domain: HandleDomain, fingerprint: u64) -> bool {
+        self.imported.contains(&(domain, fingerprint))
     }
 
     pub fn origin(&self, process: usize, number: Id) -> Origin {
@@ -197,7 +178,7 @@ impl<'a> Joined<'a> {
             let Some(Source::Imported(fingerprint)) = own.map(|own| own.history.source) else {
                 break;
             };
-            let Some(exported) = self.exported.get(&(self.processes[process].realm, fingerprint)) else {
+            let Some(exported) = self.exported.get(&(self.processes[process].domain, fingerprint)) else {
                 return Origin::Unknown(fingerprint, if fingerprint == 0 { number } else { Id::NONE });
             };
             (process, number) = *exported;
@@ -212,7 +193,7 @@ impl<'a> Joined<'a> {
         }
     }
 
-    /// Where an origin lies.
+    /// Returns the location of an allocation.
     pub fn location(&self, origin: Origin) -> Location {
         match self.allocation(origin).map(|allocation| allocation.history.source) {
             Some(Source::Made(location)) => location,
@@ -228,20 +209,20 @@ impl<'a> Joined<'a> {
         }
     }
 
-    fn location_of(&self, realm: Realm, fingerprint: u64) -> Location {
-        let exported = self.exported.get(&(realm, fingerprint));
+    fn location_of(&self, domain: HandleDomain, fingerprint: u64) -> Location {
+        let exported = self.exported.get(&(domain, fingerprint));
         exported.map_or(Location::Unknown, |(process, number)| self.location(self.origin(*process, *number)))
     }
 
-    /// What a process has, or had, of others: of each allocation one, by the time at which it was first imported.
-    pub fn held(&self, process: usize) -> Vec<Held<'a>> {
-        let mut held: BTreeMap<Origin, Held> = BTreeMap::new();
+    /// Returns the allocations of others that a process has or had, once each, in the order of their first imports.
+    pub fn held(&self, process: usize) -> Vec<ImportedAllocation<'a>> {
+        let mut held: BTreeMap<Origin, ImportedAllocation> = BTreeMap::new();
         for import in self.processes[process].allocations() {
             if !matches!(import.history.source, Source::Imported(_)) {
                 continue;
             }
             let origin = self.origin(process, import.id);
-            // What it imports of its own is its own.
+            // An import of its own allocation is no import from others.
             if matches!(origin, Origin::Known(owner, _) if owner == process) {
                 continue;
             }
@@ -254,23 +235,28 @@ impl<'a> Joined<'a> {
                     held.bytes = held.bytes.max(bytes);
                     held.last = import;
                 })
-                .or_insert_with(|| Held {
+                .or_insert_with(|| ImportedAllocation {
                     origin,
                     location: self.location_of_own(process, import),
                     bytes,
-                    since: import.history.since,
+                    since: import.history.since(),
                     until: import.history.ended,
                     imports: 1,
                     last: import,
                 });
         }
-        let mut held: Vec<Held> = held.into_values().collect();
+        let mut held: Vec<ImportedAllocation> = held.into_values().collect();
         held.sort_by_key(|held| held.since);
         held
     }
 
-    /// How a process kept alive what its owner had given up, or the process that made it had taken to its end.
-    pub fn kept(&self, holder: usize, held: &Held, fates: &[Fate]) -> Option<KeptAllocation> {
+    /// Returns the time in which a process kept an allocation alive that its owner had released, or whose owner had ended.
+    pub fn kept(
+        &self,
+        holder: usize,
+        held: &ImportedAllocation,
+        fates: &[ProcessEnd],
+    ) -> Option<RetainedAllocation> {
         let Origin::Known(owner, _) = held.origin else { return None };
         let ended = self.owner_ended(held.origin);
         let is_gone = fates[owner].alive == Some(false);
@@ -286,7 +272,7 @@ impl<'a> Joined<'a> {
             Until::Now => true,
             Until::Exit(at) | Until::GivenUp(at) => since < at,
         };
-        is_kept.then_some(KeptAllocation { owner, released, by_exit: ended.is_none(), since, until })
+        is_kept.then_some(RetainedAllocation { owner, released, by_exit: ended.is_none(), since, until })
     }
 
     /// When the process that made an allocation had given it up, and what it had imported of it itself.
@@ -306,7 +292,7 @@ pub fn most(spans: impl Iterator<Item = (u64, Option<u64>, u64)>) -> u64 {
         changes.push((since, true, bytes));
         changes.extend(until.map(|until| (until, false, bytes)));
     }
-    // What ends when something begins has ended before it.
+    // At equal times, ends come before begins.
     changes.sort_unstable();
     let (mut now, mut most) = (0u64, 0);
     for (_, begins, bytes) in changes {

@@ -3,35 +3,36 @@
 //! It builds sums for each process and device, and selects single allocations. A job has thousands of them; those that
 //! others keep alive and large ones matter.
 
-use super::flags::{access, handle_types};
-use super::join::{Held, Joined, Origin, Until, most};
-use super::{VirtualMemory, join};
-use crate::follow::ledger::settle::Fate;
-use crate::follow::memory::{Location, Memory, OwnAllocation, Source};
+use super::join;
+use super::join::{ImportGraph, ImportedAllocation, Origin, Until, most};
+use crate::follow::ledger::settle::ProcessEnd;
+use crate::follow::memory::{Location, Memory, OwnAllocation, OwnMapping, Source};
 use cupeer_model::{Id, Table};
-use cupeer_report::model::{AddressSpace, Allocation, Allocations, DeviceMemory, Fingerprint, Kept, Mapping};
+use cupeer_report::model::{
+    Access, AddressSpace, Allocation, Allocations, DeviceMemory, Fingerprint, Kept, Mapping, Uuid,
+};
+use cupeer_spec::abi::{CUmemAccess_flags, CUmemAllocationHandleType};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 /// The most single allocations.
 const MOST: usize = 20;
 /// The most mappings and exports of one.
 const MOST_PARTS: usize = 4;
 
-impl VirtualMemory {
+impl ImportGraph<'_> {
     /// The rows, as of a time.
-    pub fn rows(&self, fates: &[Fate], now: u64) -> Allocations {
-        let joined = self.joined();
+    pub fn rows(&self, fates: &[ProcessEnd], now: u64) -> Allocations {
         let mut rows = Allocations::default();
         let mut kept = BTreeMap::new();
         let mut singles = Vec::new();
         for (process, memory) in self.processes.iter().enumerate() {
-            let held = joined.held(process);
-            rows.devices.extend(devices(&joined, process, &held, fates));
+            let held = self.held(process);
+            rows.devices.extend(devices(self, process, &held, fates));
             rows.spaces.extend(address_space(memory, &fates[process]));
             let mut is_kept = HashSet::new();
             for held in &held {
-                if let Some(found) = joined.kept(process, held, fates) {
+                if let Some(found) = self.kept(process, held, fates) {
                     is_kept.insert(held.origin);
                     let by = (found.until.word(), found.by_exit);
                     kept.entry((process, found.owner, held.location, by))
@@ -41,8 +42,8 @@ impl VirtualMemory {
             }
             let has = |allocation: &&OwnAllocation| allocation.history.ended.is_none();
             let all = memory.allocations().filter(has).map(|allocation| {
-                let origin = joined.origin(process, allocation.id);
-                (is_kept.contains(&origin), joined.bytes(origin, allocation), process, allocation.id)
+                let origin = self.origin(process, allocation.id);
+                (is_kept.contains(&origin), self.bytes(origin, allocation), process, allocation.id)
             });
             singles.extend(all);
         }
@@ -52,15 +53,20 @@ impl VirtualMemory {
         rows.largest_more = singles.len().saturating_sub(MOST) as u64;
         singles.truncate(MOST);
         rows.multicast = self.teams(fates);
-        rows.largest = single_rows(&joined, &singles, fates);
+        rows.largest = single_rows(self, &singles, fates);
         rows
+    }
+
+    /// Returns the size of an allocation; 0 if unknown.
+    fn bytes(&self, origin: Origin, own: &OwnAllocation) -> u64 {
+        self.allocation(origin).and_then(|allocation| allocation.size()).or(own.size()).unwrap_or(0)
     }
 }
 
 /// Puts rows of several parts of a job in order, and keeps as many single allocations as of one.
 pub fn order(rows: &mut Allocations) {
     rows.kept.sort_by_key(place);
-    // Those that nobody of the record has made come last.
+    // Objects without a known creator come last.
     rows.multicast.sort_by_key(|row| row.made_by.is_none());
     rows.largest.sort_by_key(|row| (!row.kept, Reverse(row.bytes.unwrap_or(0))));
     rows.largest_more = rows.largest_more.saturating_add(rows.largest.len().saturating_sub(MOST) as u64);
@@ -89,16 +95,14 @@ impl Until {
     }
 }
 
-impl Joined<'_> {
-    /// The size of an allocation, 0 where it is not known.
-    fn bytes(&self, origin: Origin, own: &OwnAllocation) -> u64 {
-        self.allocation(origin).and_then(|allocation| allocation.size()).or(own.size()).unwrap_or(0)
-    }
-}
-
-/// What a process has of each device.
-fn devices(joined: &Joined, process: usize, held: &[Held], fates: &[Fate]) -> Vec<DeviceMemory> {
-    let memory = &joined.processes[process];
+/// Returns the memory of a process on each device.
+fn devices(
+    imports: &ImportGraph,
+    process: usize,
+    held: &[ImportedAllocation],
+    fates: &[ProcessEnd],
+) -> Vec<DeviceMemory> {
+    let memory = &imports.processes[process];
     let mut rows: BTreeMap<Location, DeviceMemory> = BTreeMap::new();
     let row = |location: Location| {
         let ((place, device), proc) = (location.place(), fates[process].proc.clone());
@@ -110,9 +114,9 @@ fn devices(joined: &Joined, process: usize, held: &[Held], fates: &[Fate]) -> Ve
     }
     for allocation in memory.allocations().filter(|it| !it.history.exports.is_empty()) {
         let exports = &allocation.history.exports;
-        let location = joined.location_of_own(process, allocation);
+        let location = imports.location_of_own(process, allocation);
         let row = rows.entry(location).or_insert_with(|| row(location));
-        let is_known = |export: &&u64| joined.is_imported(memory.realm, **export);
+        let is_known = |export: &&u64| imports.is_imported(memory.domain, **export);
         row.exported += exports.len() as u64;
         row.never_imported += exports.iter().filter(|export| !is_known(export)).count() as u64;
     }
@@ -131,14 +135,14 @@ fn devices(joined: &Joined, process: usize, held: &[Held], fates: &[Fate]) -> Ve
     }
     for mapping in memory.state.mappings.each() {
         let of = memory.state.allocations.entry(mapping.of);
-        let location = of.map_or(Location::Unknown, |of| joined.location_of_own(process, of));
+        let location = of.map_or(Location::Unknown, |of| imports.location_of_own(process, of));
         let row = rows.entry(location).or_insert_with(|| row(location));
         row.mapped_bytes = row.mapped_bytes.saturating_add(mapping.bytes);
     }
     rows.into_values().collect()
 }
 
-fn address_space(memory: &Memory, fate: &Fate) -> Option<AddressSpace> {
+fn address_space(memory: &Memory, fate: &ProcessEnd) -> Option<AddressSpace> {
     let (reserved, mapped) = (memory.state.keeper.reserved, memory.state.keeper.mapped);
     let is_used = reserved.times > 0 || mapped.times > 0;
     is_used.then(|| AddressSpace {
@@ -153,13 +157,13 @@ fn address_space(memory: &Memory, fate: &Fate) -> Option<AddressSpace> {
     })
 }
 
-/// Who kept what of whom, how until when, and whether its owner had ended.
+/// Key of a row: the holder, the owner, the location, the kind of end, and true if the owner had ended.
 type Key = (usize, usize, Location, (&'static str, bool));
 
 fn kept(
     (holder, owner, location, (until, by_exit)): Key,
-    all: &[(u64, join::KeptAllocation)],
-    fates: &[Fate],
+    all: &[(u64, join::RetainedAllocation)],
+    fates: &[ProcessEnd],
     now: u64,
 ) -> Kept {
     let (place, device) = location.place();
@@ -183,30 +187,23 @@ fn kept(
     }
 }
 
-fn single_rows(joined: &Joined, singles: &[(bool, u64, usize, Id)], fates: &[Fate]) -> Vec<Allocation> {
-    let mut mappings: HashMap<(usize, Id), Vec<Mapping>> = HashMap::new();
-    let chosen: HashSet<(usize, Id)> =
-        singles.iter().map(|(_, _, process, number)| (*process, *number)).collect();
-    let processes: HashSet<usize> = chosen.iter().map(|(process, _)| *process).collect();
-    for process in processes {
-        for mapping in joined.processes[process].state.mappings.each() {
-            let key = (process, mapping.of);
-            if !chosen.contains(&key) {
-                continue;
-            }
-            let mapped = mappings.entry(key).or_default();
-            if mapped.len() < MOST_PARTS {
-                let (address, bytes) = (format!("{:#x}", mapping.name), mapping.bytes);
-                let access = access(mapping.history.access.iter().copied());
-                mapped.push(Mapping { address, bytes, access });
-            }
-        }
-    }
-    let mut row = |(is_kept, bytes, process, number): &(bool, u64, usize, Id)| {
-        let allocation = joined.processes[*process].state.allocations.entry(*number)?;
+fn single_rows(
+    imports: &ImportGraph,
+    singles: &[(bool, u64, usize, Id)],
+    fates: &[ProcessEnd],
+) -> Vec<Allocation> {
+    let mapping = |mapping: &OwnMapping| Mapping {
+        address: format!("{:#x}", mapping.name),
+        bytes: mapping.bytes,
+        access: access(mapping.history.access.iter().copied()),
+    };
+    let row = |(is_kept, bytes, process, number): &(bool, u64, usize, Id)| {
+        let state = &imports.processes[*process].state;
+        let allocation = state.allocations.entry(*number)?;
+        let mappings = state.mappings.each().filter(|mapping| mapping.of == *number);
         let history = &allocation.history;
-        let origin = joined.origin(*process, *number);
-        let (place, device) = joined.location_of_own(*process, allocation).place();
+        let origin = imports.origin(*process, *number);
+        let (place, device) = imports.location_of_own(*process, allocation).place();
         let owner = match origin {
             Origin::Known(owner, _) => Some(fates[owner].proc.clone()),
             Origin::Unknown(..) => None,
@@ -223,17 +220,32 @@ fn single_rows(joined: &Joined, singles: &[(bool, u64, usize, Id)], fates: &[Fat
             device,
             bytes: (*bytes > 0).then_some(*bytes),
             owner,
-            since_ns: history.since,
+            since_ns: history.since(),
             handle_types: handle_types(allocation.types.unwrap_or(0)),
             references: allocation.references.into(),
             retained: history.retained,
             released: history.released,
             exports: exports.map(|export| Fingerprint(*export)).collect(),
             imported_as: imported,
-            mappings: mappings.remove(&(*process, *number)).unwrap_or_default(),
+            mappings: mappings.take(MOST_PARTS).map(mapping).collect(),
             mapped: allocation.mappings.into(),
             kept: *is_kept,
         })
     };
-    singles.iter().filter_map(&mut row).collect()
+    singles.iter().filter_map(row).collect()
+}
+
+/// The rows of those devices that may do anything, by what each may do.
+pub fn access(all: impl Iterator<Item = (Uuid, i32)>) -> Vec<Access> {
+    let row = |(device, flags): (Uuid, i32)| {
+        let word = CUmemAccess_flags(flags).name();
+        Access { device, flags: word.map_or_else(|| flags.to_string(), str::to_owned) }
+    };
+    all.filter(|(_, flags)| *flags != 0).map(row).collect()
+}
+
+/// The types of which a number is the sum.
+pub fn handle_types(types: i32) -> Vec<&'static str> {
+    let known = CUmemAllocationHandleType::VALUES.iter();
+    known.filter(|(bit, _)| *bit != 0 && types & bit == *bit).map(|(_, name)| *name).collect()
 }

@@ -1,35 +1,34 @@
 //! Multicast objects across processes: the number of devices each was created for, its devices, its bound memory, and
 //! its holders.
 
-use super::VirtualMemory;
-use super::flags::handle_types;
-use super::join::Origin;
-use crate::follow::ledger::settle::Fate;
-use crate::follow::memory::{Bound, OwnAllocation, Waits};
+use super::join::{ImportGraph, Origin};
+use super::rows::handle_types;
+use crate::follow::ledger::CallSite;
+use crate::follow::ledger::settle::ProcessEnd;
+use crate::follow::memory::{Bound, OwnAllocation};
 use cupeer_report::model::{BoundMemory, Multicast, TeamDevice, Uuid};
 use std::collections::BTreeMap;
 
-/// Who waits for devices that nobody has added.
+/// A call that waits for devices that no process has added.
 pub struct Waiting {
     pub process: usize,
-    pub call: Waits,
+    pub call: CallSite,
     pub added: u32,
     pub wanted: u32,
 }
 
-impl VirtualMemory {
-    /// Who waits for devices that no process has added.
+impl ImportGraph<'_> {
+    /// Returns the calls that wait for devices that no process has added.
     pub fn waiting(&self) -> Vec<Waiting> {
-        let joined = self.joined();
         let mut added: BTreeMap<Origin, (u32, Option<u32>)> = BTreeMap::new();
         let mut waiting = Vec::new();
         for (process, memory) in self.processes.iter().enumerate() {
             for allocation in memory.allocations() {
                 let Some(team) = &allocation.history.team else { continue };
-                let origin = joined.origin(process, allocation.id);
+                let origin = self.origin(process, allocation.id);
                 let sum = added.entry(origin).or_default();
                 sum.0 += team.added.len() as u32;
-                sum.1 = sum.1.or(team.wanted);
+                sum.1 = sum.1.or(wanted(allocation));
                 waiting.extend(team.waits.map(|call| (origin, process, call)));
             }
         }
@@ -41,20 +40,19 @@ impl VirtualMemory {
     }
 
     /// The rows about multicast objects, in the order in which they were made.
-    pub(super) fn teams(&self, fates: &[Fate]) -> Vec<Multicast> {
-        let joined = self.joined();
+    pub(super) fn teams(&self, fates: &[ProcessEnd]) -> Vec<Multicast> {
         let mut rows: BTreeMap<Origin, Multicast> = BTreeMap::new();
         for (process, memory) in self.processes.iter().enumerate() {
             let proc = || fates[process].proc.clone();
             for allocation in memory.allocations() {
-                let origin = joined.origin(process, allocation.id);
+                let origin = self.origin(process, allocation.id);
                 let is_one = |own: &OwnAllocation| own.history.team.is_some();
-                if !is_one(allocation) && !joined.allocation(origin).is_some_and(is_one) {
+                if !is_one(allocation) && !self.allocation(origin).is_some_and(is_one) {
                     continue;
                 }
-                let new = || Multicast { since_ns: allocation.history.since, ..Multicast::default() };
+                let new = || Multicast { since_ns: allocation.history.since(), ..Multicast::default() };
                 let row = rows.entry(origin).or_insert_with(new);
-                row.since_ns = row.since_ns.min(allocation.history.since);
+                row.since_ns = row.since_ns.min(allocation.history.since());
                 if !allocation.is_imported() {
                     (row.made_by, row.bytes) = (Some(proc()), allocation.size());
                     row.handle_types = handle_types(allocation.types.unwrap_or(0));
@@ -67,7 +65,7 @@ impl VirtualMemory {
                     row.mapped_by.push(proc());
                 }
                 let Some(team) = &allocation.history.team else { continue };
-                row.wanted_devices = row.wanted_devices.or(team.wanted);
+                row.wanted_devices = row.wanted_devices.or(wanted(allocation));
                 let device = |(device, at): &(Option<Uuid>, u64)| TeamDevice {
                     proc: proc(),
                     device: *device,
@@ -90,4 +88,9 @@ impl VirtualMemory {
         rows.sort_by_key(|row| row.since_ns);
         rows
     }
+}
+
+/// The number of devices that a multicast object was created for, if this process created it.
+fn wanted(allocation: &OwnAllocation) -> Option<u32> {
+    allocation.team.map(|team| team.wanted).filter(|wanted| *wanted != 0)
 }

@@ -1,18 +1,8 @@
-use super::join::{Origin, most};
+use super::join::most;
 use super::*;
 use crate::follow::memory::Location;
 use crate::follow::memory::tests::{DEVICES, create, export, import, memory};
 use cupeer_model::{Id, View};
-
-/// The memory of all processes.
-fn all(memories: impl IntoIterator<Item = Memory>) -> VirtualMemory {
-    let mut all = VirtualMemory::default();
-    for mut memory in memories {
-        memory.settle(u64::MAX);
-        all.add(memory);
-    }
-    all
-}
 
 #[test]
 fn imports_are_joined_over_those_who_pass_them_on() {
@@ -24,9 +14,9 @@ fn imports_are_joined_over_those_who_pass_them_on() {
     import(&mut memories[2], 9, 0xc, 0x12);
     import(&mut memories[2], 11, 0xd, 0x99);
     let made = memories[0].state.allocation(0xa).unwrap().id;
-    let all = self::all(memories);
-    let joined = all.joined();
-    let held = joined.held(2);
+    memories.iter_mut().for_each(|memory| memory.settle(u64::MAX));
+    let imports = ImportGraph::new(&memories);
+    let held = imports.held(2);
     let rows: Vec<_> = held.iter().map(|held| (held.origin, held.bytes, held.location)).collect();
     let known = (Origin::Known(0, made), 100, Location::Device(DEVICES[1]));
     assert_eq!(rows, [known, (Origin::Unknown(0x99, Id::NONE), 0, Location::Unknown)]);
@@ -40,8 +30,9 @@ fn a_circle_of_imports_ends_the_search() {
         export(memory, 3, 0xa, own);
     }
     let id = memories[0].state.allocation(0xa).unwrap().id;
-    let all = self::all(memories);
-    assert_eq!(all.joined().location(all.joined().origin(0, id)), Location::Unknown);
+    memories.iter_mut().for_each(|memory| memory.settle(u64::MAX));
+    let imports = ImportGraph::new(&memories);
+    assert_eq!(imports.location(imports.origin(0, id)), Location::Unknown);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use cupeer_spec::function::{FnId, Group};
 use std::collections::BTreeMap;
 
 impl Touch<'_> {
-    /// Whether the call only put its work into a stream: nobody knows when that was done.
+    /// Returns true if the call only put its work into a stream, so the time of the work is unknown.
     fn is_later(&self) -> bool {
         self.used.function.spec().is_asynchronous()
     }
@@ -91,8 +91,8 @@ fn misread<'a>(
     let content = |used: &Use| Some((used.content?.hash, used.bytes));
     let apart = |write: &Touch| duration(write.used.at.abs_diff(read.used.at));
     if let Some(write) = earlier.iter().rfind(|touch| touch.writes(read)) {
-        let mut all = context.all.tallies.iter().flat_map(|tally| &tally.uses.all).filter(|it| it.is_write);
-        // Of a copy between devices and of a memset, the content is unknown.
+        let mut all = context.all.stats.iter().flat_map(|stats| &stats.uses.all).filter(|it| it.is_write);
+        // The content of a memset or of a copy between devices is unknown.
         let is_all = !write.used.has_gaps && write.offset <= read.offset && write.end() >= read.end();
         let mut others = earlier.iter().filter(|touch| touch.writes(read));
         let is_known = is_all && write.used.content.is_some() || others.all(|it| it.used.content.is_some());
@@ -170,18 +170,16 @@ fn unused<'a>(context: &Context<'a>) -> Vec<Fact<'a>> {
         }
     }
     let mut facts = Vec::new();
-    for (process, used) in used.iter().filter(|(process, _)| !context.all.tallies[**process].uses.is_cut) {
+    for (process, used) in used.iter().filter(|(process, _)| !context.all.stats[**process].uses.is_cut) {
         for (entry, export) in context.all.ledger.exports().filter(|(entry, _)| entry.kind != Object::Event) {
-            let import = entry.imports.iter().find(|import| import.process as usize == *process);
-            let time = import.and_then(|import| import.times.first());
+            let time = entry.import_by(*process).and_then(|import| import.times.first());
             // Small copies of virtual memory are not recorded.
             let is_followed = !used.is_empty() || entry.kind == Object::Memory;
             let is_unused = is_followed && !used.iter().any(|it| std::ptr::eq(*it, entry));
             let Some(time) = time.filter(|_| is_unused) else {
                 continue;
             };
-            let (who, what, whose) =
-                (context.who(*process), named(entry), context.who(export.process as usize));
+            let (who, what, whose) = (context.who(*process), named(entry), context.who(export.process));
             let beside = match used.len() {
                 0 => "it launched no kernel".to_owned(),
                 others => format!("{} used other memory that it opened", number(others as u64)),

@@ -11,7 +11,7 @@ use cupeer_report::results;
 use cupeer_spec::function::FnId;
 use std::collections::BTreeMap;
 
-/// The most handles that are listed because nobody opened them.
+/// The most handles that are listed as never opened.
 const MOST: usize = 64;
 
 /// The exported handles of one kind.
@@ -20,25 +20,27 @@ type Exported<'a> = Vec<(&'a Entry, &'a Export)>;
 pub fn found<'a>(context: &Context<'a>) -> Vec<Fact<'a>> {
     let mut by_kind: BTreeMap<_, Exported> = BTreeMap::new();
     for (entry, export) in context.all.ledger.exports() {
-        by_kind.entry((entry.realm, entry.kind.word())).or_default().push((entry, export));
+        by_kind.entry((entry.domain, entry.kind.word())).or_default().push((entry, export));
     }
     let mut facts = ignored(context);
-    for ((realm, _), mut handles) in by_kind {
-        handles.sort_by_key(|(_, export)| export.first.1);
+    for ((domain, _), mut handles) in by_kind {
+        handles.sort_by_key(|(_, export)| export.first.at);
         facts.extend(handles.iter().flat_map(|handle| of_one(context, handle)));
-        if context.all.knows_all(realm) {
+        if context.all.knows_all(domain) {
             facts.extend(not_opened(context, &handles));
             facts.extend(reordered(context, &handles));
         }
         let mut sizes: BTreeMap<u32, u64> = BTreeMap::new();
-        handles.iter().for_each(|(_, it)| *sizes.entry(it.process).or_default() += it.bytes.unwrap_or(0));
+        handles
+            .iter()
+            .for_each(|(_, it)| *sizes.entry(it.process as u32).or_default() += it.bytes.unwrap_or(0));
         facts.extend(deviating(context, &sizes, "exported", bytes).map(|(process, message)| {
-            let of = handles.iter().find(|(_, export)| export.process as usize == process);
+            let of = handles.iter().find(|(_, export)| export.process == process);
             let (entry, calls) = (of.map(|of| of.0), of.map_or(Vec::new(), |of| made(of.1)));
             Fact("differs", message, entry, vec![process], calls)
         }));
     }
-    // Of ranks, the report has a line of its own.
+    // The report compares ranks elsewhere.
     let is_odd = |process: usize| context.job.processes[process].rank().is_none();
     let concerns = |function: &FnId| {
         function.spec().shares() || function.spec().gives_back() || function.spec().copies().is_some()
@@ -76,13 +78,13 @@ fn openers(entry: &Entry) -> impl Iterator<Item = (&Import, &Time)> {
 
 /// The call that exported a handle first.
 fn made(export: &Export) -> Vec<(u64, Site)> {
-    export.made.iter().map(|(_, site)| (export.first.1, *site)).collect()
+    vec![(export.first.at, export.first.site)]
 }
 
 /// That a handle was exported more often than processes opened it; that its exporter ended well while a process had it open that
 /// failed later.
 fn of_one<'a>(context: &Context<'a>, (entry, export): &(&'a Entry, &'a Export)) -> Vec<Fact<'a>> {
-    let (owner, fates) = (export.process as usize, &context.all.fates);
+    let (owner, fates) = (export.process, &context.all.fates);
     let (whose, what, times) = (context.who(owner), named(entry), number(export.times));
     let mut facts = Vec::new();
     if export.times > 1 && export.times > openers(entry).count() as u64 && export.inside.len() < 2 {
@@ -91,15 +93,15 @@ fn of_one<'a>(context: &Context<'a>, (entry, export): &(&'a Entry, &'a Export)) 
     }
     let is_one_of_more = context.all.ledger.exports().nth(1).is_some();
     for (import, time) in openers(entry).filter(|(import, _)| import.opened > 1 && is_one_of_more) {
-        let (who, opened) = (context.who(import.process as usize), counted(import.opened, "time"));
+        let (who, opened) = (context.who(import.process), counted(import.opened, "time"));
         let message = format!("{who} opened {what} of {whose} {opened}");
-        let process = import.process as usize;
+        let process = import.process;
         facts.push(Fact("opened-again", message, Some(entry), vec![process], vec![(time.opened, time.site)]));
     }
     let end_of = |process: usize| fates[process].ended_by.filter(|_| fates[process].alive == Some(false));
     let Some(ended) = end_of(owner).filter(|_| !fates[owner].has_failed) else { return facts };
     for (import, time) in openers(entry).filter(|(_, time)| time.opened < ended) {
-        let process = import.process as usize;
+        let process = import.process;
         let after =
             end_of(process).filter(|_| fates[process].has_failed).and_then(|end| end.checked_sub(ended));
         let is_open = time.ended.is_none_or(|closed| closed.at.is_some_and(|at| at > ended));
@@ -117,7 +119,7 @@ fn of_one<'a>(context: &Context<'a>, (entry, export): &(&'a Entry, &'a Export)) 
     facts
 }
 
-/// Handles that nobody opened, beside the one that was opened most often, of the same exporter if possible.
+/// Handles that no process opened, each with the handle that was opened most often, of the same exporter if possible.
 fn not_opened<'a>(context: &Context<'a>, all: &Exported<'a>) -> Vec<Fact<'a>> {
     let opened = |entry: &Entry| entry.imports.iter().map(|import| import.opened).sum::<u64>();
     let is_tried = |entry: &Entry| entry.imports.iter().any(|it| it.opened > 0 || !it.failed.is_empty());
@@ -125,15 +127,14 @@ fn not_opened<'a>(context: &Context<'a>, all: &Exported<'a>) -> Vec<Fact<'a>> {
         let count = |(other, of): &&(&Entry, &Export)| (opened(other), of.process == export.process);
         let (other, of) = all.iter().max_by_key(count)?;
         let (first, time) = openers(other).next()?;
-        let (what, owner, times) = (named(entry), context.who(export.process as usize), opened(other));
-        let (which, whose, who) =
-            (named(other), context.who(of.process as usize), context.who(first.process as usize));
+        let (what, owner, times) = (named(entry), context.who(export.process), opened(other));
+        let (which, whose, who) = (named(other), context.who(of.process), context.who(first.process));
         let times = counted(times, "time");
         let message = format!(
             "no process opened {what}, which {owner} exported; {which} of {whose} was opened {times}, first by {who}"
         );
         let calls = made(export).into_iter().chain([(time.opened, time.site)]).collect();
-        Some(Fact("not-opened", message, Some(entry), vec![export.process as usize], calls))
+        Some(Fact("not-opened", message, Some(entry), vec![export.process], calls))
     };
     all.iter().filter(|(entry, _)| !is_tried(entry)).take(MOST).filter_map(fact).collect()
 }
@@ -141,21 +142,21 @@ fn not_opened<'a>(context: &Context<'a>, all: &Exported<'a>) -> Vec<Fact<'a>> {
 /// Processes that opened the handles of another one in another order than it had exported them.
 fn reordered<'a>(context: &Context<'a>, all: &Exported<'a>) -> Vec<Fact<'a>> {
     // In the order of their exports: when each was opened.
-    let mut pairs: BTreeMap<(u32, u32), Vec<(&Entry, &Time)>> = BTreeMap::new();
+    let mut pairs: BTreeMap<(usize, usize), Vec<(&Entry, &Time)>> = BTreeMap::new();
     for (entry, export) in all {
         let opened = openers(entry).map(|(import, time)| ((export.process, import.process), (*entry, time)));
         opened.for_each(|(pair, opened)| pairs.entry(pair).or_default().push(opened));
     }
     pairs.retain(|_, opened| !opened.is_sorted_by_key(|(_, time)| time.opened));
-    let fact = |((owner, process), opened): ((u32, u32), Vec<(&'a Entry, &'a Time)>)| {
+    let fact = |((owner, process), opened): ((usize, usize), Vec<(&'a Entry, &'a Time)>)| {
         let (first, (entry, time)) = opened.iter().enumerate().min_by_key(|(_, (_, time))| time.opened)?;
-        let (who, whose, what) = (context.who(process as usize), context.who(owner as usize), named(entry));
+        let (who, whose, what) = (context.who(process), context.who(owner), named(entry));
         let (count, first) = (number(opened.len() as u64), first + 1);
         let message = format!(
             "{who} opened {count} handles in another order than {whose} had exported them: {what}, number {first}, came first"
         );
         let calls = vec![(time.opened, time.site)];
-        Some(Fact("opened-in-other-order", message, Some(entry), vec![process as usize], calls))
+        Some(Fact("opened-in-other-order", message, Some(entry), vec![process], calls))
     };
     pairs.into_iter().filter_map(fact).collect()
 }
@@ -164,15 +165,16 @@ fn reordered<'a>(context: &Context<'a>, all: &Exported<'a>) -> Vec<Fact<'a>> {
 fn ignored<'a>(context: &Context<'a>) -> Vec<Fact<'a>> {
     let all = context.all;
     let fact = |(function, (process, result, group)): (FnId, (usize, i32, &Group))| {
-        let (last, _, at) = all.tallies[process].last_call.filter(|(_, _, at)| *at > group.last)?;
+        let last = all.stats[process].last_call.as_ref().filter(|last| last.at > group.last)?;
         let (who, name, times) = (context.who(process), function.spec().name(), counted(group.count, "time"));
-        let (result, next) = (results::name(Some(function), result), all.functions.name(last));
-        let later = duration(at - group.last);
+        let (result, next) = (results::name(Some(function), result), all.functions.name(last.function));
+        let later = duration(last.at - group.last);
         let message = format!(
             "{who} continued when {name} had returned {result} ({times}): it called {next} {later} later"
         );
         Some(Fact("result-ignored", message, None, vec![process], vec![(group.first, group.site)]))
     };
-    let failed = FnId::all().flat_map(|it| all.failures.of(it as usize).map(move |group| (it, group)));
+    let failed =
+        FnId::all().flat_map(|it| all.failures.of_function(it as usize).map(move |group| (it, group)));
     failed.filter_map(fact).collect()
 }

@@ -7,7 +7,6 @@ mod copies;
 mod handles;
 
 use super::context::Context;
-use super::objects::in_words;
 use crate::follow::ledger::{Entry, Site};
 use cupeer_report::model::{Clue, Exit, Fingerprint};
 use cupeer_report::moments::bytes;
@@ -38,7 +37,7 @@ struct Fact<'a>(&'static str, String, Option<&'a Entry>, Vec<usize>, Vec<(u64, S
 /// Returns one clue per kind, the most specific first; none if no process failed.
 pub fn found(context: &Context, places: &mut Places) -> Vec<Clue> {
     let mut started = context.job.started.iter().map(|one| Exit::of(Some(false), one.end, false));
-    let has_failed = context.all.fates.iter().any(|fate| fate.has_failed) || started.any(Exit::is_failure);
+    let has_failed = context.has_failed() || started.any(Exit::is_failure);
     if !has_failed {
         return Vec::new();
     }
@@ -62,13 +61,6 @@ pub fn found(context: &Context, places: &mut Places) -> Vec<Clue> {
         });
     }
     clues
-}
-
-impl Context<'_> {
-    /// A process in words.
-    fn who(&self, process: usize) -> String {
-        in_words(self.job, process as u32).to_string()
-    }
 }
 
 /// A handle with its size: `ipc:2f04c73bc883fc02 (4MiB)`.

@@ -13,8 +13,15 @@ fn of(text: &str) -> Option<Growth<'static>> {
             continue;
         }
         let (idle, used) = ((letter == 'i').then_some(at), (letter == 'u').then_some(end));
-        let object =
-            Left { ordinal: made, at, bytes: 1, idle, used, is_exchanged: letter == 'O', is_consumed: true };
+        let object = LeftObject {
+            ordinal: made,
+            at,
+            bytes: 1,
+            idle,
+            used,
+            is_exchanged: letter == 'O',
+            is_consumed: true,
+        };
         left.extend((letter != 'c').then_some(object));
         made += 1;
     }
@@ -48,7 +55,7 @@ fn a_place_that_gives_up_some_leaks_from_beginning_to_end() {
 }
 
 #[test]
-fn what_serves_nothing_while_more_is_made_piles_up() {
+fn idle_objects_pile_up_while_more_are_made() {
     for grown in ["iii.i", "i.i.i.o", &repeated("i..", 100)] {
         assert_eq!(of(grown), Some(Growth::Idle), "{grown}");
     }
@@ -84,9 +91,14 @@ fn a_set_that_rotates_piles_up_and_one_that_is_used_at_the_end_is_kept() {
     let mut steps = Steps::default();
     (0..400).for_each(|at| steps.add(at));
     let growth = |used: fn(u64) -> u64| {
-        let left =
-            |n| Left { ordinal: n, at: 4 * n, is_exchanged: true, is_consumed: true, ..Left::default() };
-        let left: Vec<Left> = (0..100).map(|n| Left { used: Some(used(n)), ..left(n) }).collect();
+        let left = |n| LeftObject {
+            ordinal: n,
+            at: 4 * n,
+            is_exchanged: true,
+            is_consumed: true,
+            ..LeftObject::default()
+        };
+        let left: Vec<LeftObject> = (0..100).map(|n| LeftObject { used: Some(used(n)), ..left(n) }).collect();
         Line { made: 100, half: 0, left: &left, steps: Some(&steps), end: 400 }.growth(std::iter::empty())
     };
     assert_eq!(growth(|n| 4 * n + 1), Some(Growth::Steady));
@@ -98,19 +110,26 @@ fn a_set_that_rotates_piles_up_and_one_that_is_used_at_the_end_is_kept() {
 
 #[test]
 fn a_set_of_which_some_go_at_random_is_kept() {
-    let left: Vec<Left> = (0..60).map(|n| Left { ordinal: 2 * n, at: 2 * n, ..Left::default() }).collect();
+    let left: Vec<LeftObject> =
+        (0..60).map(|n| LeftObject { ordinal: 2 * n, at: 2 * n, ..LeftObject::default() }).collect();
     let growth =
         |half| Line { made: 120, half, left: &left, steps: None, end: 120 }.growth(std::iter::empty());
     assert_eq!([growth(30), growth(58)], [Some(Growth::LeftBySome), None]);
 }
 
 #[test]
-fn what_a_library_sets_up_for_its_kernels_is_kept() {
+fn buffers_that_a_library_sets_up_for_kernels_are_kept() {
     let mut steps = Steps::default();
     (0..400).for_each(|at| steps.add(at));
     for is_consumed in [false, true] {
-        let left = |n| Left { ordinal: n, at: 8 * n, is_exchanged: true, is_consumed, ..Left::default() };
-        let left: Vec<Left> = (0..50).map(left).collect();
+        let left = |n| LeftObject {
+            ordinal: n,
+            at: 8 * n,
+            is_exchanged: true,
+            is_consumed,
+            ..LeftObject::default()
+        };
+        let left: Vec<LeftObject> = (0..50).map(left).collect();
         let line = Line { made: 50, half: 0, left: &left, steps: Some(&steps), end: 400 };
         assert_eq!(line.growth(std::iter::empty()), is_consumed.then_some(Growth::Steady));
     }
@@ -123,7 +142,7 @@ fn many_objects_are_decided_by_the_newest_uses() {
 }
 
 #[test]
-fn what_becomes_more_with_each_mark_piles_up() {
+fn objects_that_grow_with_each_mark_pile_up() {
     let marks: Vec<u64> = (0..=10).map(|i| 100 * i).collect();
     let grown = |left: &[u64]| over_marks(left, left[0], &marks);
     assert_eq!(grown(&[50, 150, 250, 350, 450, 550, 650, 750, 850, 950]), Some((10, 10)));
@@ -136,7 +155,7 @@ fn what_becomes_more_with_each_mark_piles_up() {
 }
 
 #[test]
-fn what_becomes_more_over_minutes_piles_up() {
+fn objects_that_grow_over_minutes_pile_up() {
     const SECOND: u64 = 1_000_000_000;
     let every = |seconds: u64, count: u64| (0..count).map(|i| i * seconds * SECOND).collect::<Vec<_>>();
     assert!(is_over_time(&every(5, 20), 0, 100 * SECOND));
@@ -152,7 +171,7 @@ proptest! {
 
     /// A place that stops in the first half of its program, which then goes on otherwise, is never growing.
     #[test]
-    fn what_stops_in_the_first_half_is_kept(made in "[oO.]{1,200}") {
+    fn growth_that_stops_in_the_first_half_is_none(made in "[oO.]{1,200}") {
         let text = made.clone() + &".".repeat(made.len());
         prop_assert_eq!(of(&text), None, "{}", text);
     }
@@ -168,7 +187,7 @@ proptest! {
                 if letter != '.' {
                     let idle = (letter == 'i').then_some(at);
                     let is_exchanged = letter == 'O';
-                    let object = Left { ordinal: count, at, idle, is_exchanged, is_consumed: true, ..Left::default() };
+                    let object = LeftObject { ordinal: count, at, idle, is_exchanged, is_consumed: true, ..LeftObject::default() };
                     left.extend((letter != 'c').then_some(object));
                     count += 1;
                 }

@@ -16,7 +16,7 @@ pub struct Bytes {
     pub has_gaps: bool,
 }
 
-/// What a use does with the bytes.
+/// The kind of a use.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum How {
     Reads,
@@ -34,17 +34,17 @@ pub struct Uses {
     pub how: How,
     /// The value that a memset writes.
     pub value: Option<u64>,
-    /// Where the process has the first byte of the memory.
+    /// The address of the first byte of the memory in the process.
     pub base: u64,
     /// `None` for a call that only the host makes.
     pub stream: Option<usize>,
-    /// Whether the work is done when the call returns; `None` if that is only possible.
+    /// True if the work is done when the call returns; `None` if that is only possible.
     pub waits: Option<bool>,
     /// Number of the call for those who know more of it.
     pub origin: usize,
 }
 
-/// What a call does.
+/// The effect of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Does {
     Uses(Uses),
@@ -84,7 +84,7 @@ pub struct Book {
     pub gaps: Vec<(u64, u64)>,
     /// The processes that launch kernels, which may wait for each other in memory, and have later work wait with them.
     pub with_kernels: Vec<usize>,
-    /// Whether graphs are launched, which may wait for events, and do what kernels do.
+    /// True if graphs are launched. They may wait for events, and contain kernels.
     pub has_graphs: bool,
     of_streams: Vec<Line>,
     of_processes: Vec<Line>,
@@ -104,13 +104,13 @@ impl Bytes {
         self.memory == other.memory && self.from < other.to && other.from < self.to
     }
 
-    /// Whether a byte is used in any case.
+    /// Returns true if a byte is certainly used.
     fn surely_has(&self, byte: u64) -> bool {
         let is_end = byte == self.from || byte + 1 == self.to;
         is_end || !self.has_gaps && (self.from..self.to).contains(&byte)
     }
 
-    /// Whether both use a byte in any case. Two ranges have one in common if an end of one lies in the other.
+    /// Returns true if both certainly use a common byte. Two ranges have one if an end of one lies in the other.
     pub fn surely_overlaps(&self, other: &Bytes) -> bool {
         let ends_in =
             |one: &Bytes, other: &Bytes| [one.from, one.to - 1].iter().any(|end| other.surely_has(*end));

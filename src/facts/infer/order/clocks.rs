@@ -6,7 +6,7 @@
 use super::book::{Book, Does, FLAG, How, Step};
 use crate::follow::order::{Kind, Orders, Work};
 
-/// How sure an order is.
+/// The certainty of an order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
     /// A call makes it, or the program has a way to tell of it: a host function, or a flag that a host reads.
@@ -16,27 +16,27 @@ pub enum Level {
 }
 
 impl Level {
-    /// Whether something counts; `None` if it is only possible.
+    /// Returns true if a fact counts at this level; `None` is a fact that is only possible.
     fn holds(self, is_so: Option<bool>) -> bool {
         is_so.unwrap_or(self == Level::Possible)
     }
 }
 
-/// The most calls that are looked at for one.
+/// The most calls that one search visits.
 const MOST: usize = 1024;
 
-/// What comes after a call.
+/// The work that comes after a call.
 pub struct Reach {
     /// Since when its work is known to be done; `u64::MAX` if it never is.
     pub known: u64,
     /// The streams whose work waits for it, each from a time on.
     pub streams: Vec<(usize, u64)>,
-    /// Whether an event was recorded after it.
+    /// True if an event was recorded after it.
     pub is_recorded: bool,
 }
 
 impl Reach {
-    /// Whether a call in a stream comes after it.
+    /// Returns true if a call in a stream comes after it.
     pub fn is_before(&self, later: &Step) -> bool {
         if self.known <= later.before {
             return true;
@@ -50,7 +50,7 @@ struct Search<'a> {
     book: &'a Book,
     level: Level,
     reach: Reach,
-    /// Streams to look at.
+    /// Streams that are still to be searched.
     due: Vec<usize>,
     looked: usize,
 }
@@ -162,12 +162,12 @@ impl Search<'_> {
         }
     }
 
-    /// Whether something counts that is perhaps so.
+    /// Returns true if an uncertain order counts at this level.
     fn counts(&self, perhaps: bool) -> bool {
         !perhaps || self.level == Level::Possible
     }
 
-    /// An event was recorded: whoever waits for it before it is recorded again waits for the work.
+    /// An event was recorded: each call that waits for it before it is recorded again waits for the work.
     fn recorded(&mut self, event: usize, record: &Step) {
         let (book, all) = (self.book, &self.book.records[event]);
         let mut again = u64::MAX;

@@ -1,8 +1,8 @@
-//! The history of one realm, from what was collected of its processes.
+//! The history of one domain, from what was collected of its processes.
 
 use super::book::{Book, Bytes, Does, How, Step, Stream, Uses};
 use crate::follow::allocator::has_kernels_that_wait;
-use crate::follow::ledger::{Ended, Entry, Realm, Site};
+use crate::follow::ledger::{CallSite, Ended, Entry, HandleDomain};
 use crate::follow::order::{Name, Orders, Streams, Unmapped, Work};
 use crate::follow::uses::Use;
 use crate::infer::context::Context;
@@ -14,9 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Copy)]
 pub struct Origin<'a> {
     pub process: usize,
-    pub function: FnId,
-    pub site: Site,
-    pub at: u64,
+    pub call: CallSite,
     pub entry: &'a Entry,
     pub bytes: Bytes,
     /// The stream, by its number in the process.
@@ -33,7 +31,7 @@ pub struct History<'a> {
     pub memories: Vec<Vec<usize>>,
 }
 
-/// What is put together of all processes.
+/// The history while processes are added to it.
 struct Making<'a, 'c> {
     context: &'c Context<'a>,
     steps: Vec<Step>,
@@ -41,21 +39,21 @@ struct Making<'a, 'c> {
     /// The first stream of each process.
     firsts: BTreeMap<usize, usize>,
     origins: Vec<Origin<'a>>,
-    memories: BTreeMap<(Realm, u64), usize>,
-    /// Memory of which nothing is said.
+    memories: BTreeMap<(HandleDomain, u64), usize>,
+    /// Memory that is not judged.
     silent: BTreeSet<usize>,
     /// Each event, and the same one in another process.
     events: Vec<usize>,
-    handles: BTreeMap<(Realm, u64), usize>,
+    handles: BTreeMap<(HandleDomain, u64), usize>,
 }
 
 impl<'a> History<'a> {
-    /// Returns the history of a realm. `None` if nothing in it can be out of order, or calls are missing.
-    pub fn of(context: &Context<'a>, realm: Realm) -> Option<History<'a>> {
+    /// Returns the history of a domain. `None` if nothing in it can be out of order, or calls are missing.
+    pub fn new(context: &Context<'a>, domain: HandleDomain) -> Option<History<'a>> {
         let all = context.all;
-        let processes: Vec<usize> = (0..all.tallies.len()).filter(|it| all.realms[*it] == realm).collect();
+        let processes: Vec<usize> = (0..all.stats.len()).filter(|it| all.domains[*it] == domain).collect();
         let is_known = |process: &usize| !all.fates[*process].has_gaps && all.fates[*process].is_full;
-        if !all.knows_all(realm) || !processes.iter().all(is_known) {
+        if !all.knows_all(domain) || !processes.iter().all(is_known) {
             return None;
         }
         let mut making = Making {
@@ -69,8 +67,8 @@ impl<'a> History<'a> {
             events: Vec::new(),
             handles: BTreeMap::new(),
         };
-        processes.iter().for_each(|process| making.add(*process, realm));
-        making.add_frees(realm);
+        processes.iter().for_each(|process| making.add(*process, domain));
+        making.add_frees(domain);
         making.join_events();
         let Making { steps, streams, origins, silent, memories, .. } = making;
         let mut book = Book::new(steps, streams);
@@ -78,7 +76,7 @@ impl<'a> History<'a> {
             processes.iter().copied().filter(|process| has_kernels(context, *process)).collect();
         let replays = |function: FnId| function.spec().replays().is_some();
         book.has_graphs = processes.iter().any(|process| calls(context, *process, replays));
-        book.gaps = processes.iter().flat_map(|process| &all.tallies[*process].order.gaps).copied().collect();
+        book.gaps = processes.iter().flat_map(|process| &all.stats[*process].order.gaps).copied().collect();
         let mut uses: Vec<Vec<usize>> = vec![Vec::new(); memories.len()];
         for (number, step) in book.steps.iter().enumerate() {
             if let Does::Uses(used) = step.does {
@@ -99,14 +97,14 @@ impl<'a> History<'a> {
     }
 }
 
-/// Whether a process calls any function of a kind.
+/// Returns true if a process calls a function of a kind.
 fn calls(context: &Context, process: usize, is_it: fn(FnId) -> bool) -> bool {
     context.job.processes[process].called().any(is_it)
 }
 
 fn has_kernels(context: &Context, process: usize) -> bool {
     let launches = |function: FnId| function.spec().is_in(Group::Launch);
-    context.all.tallies[process].uses.has_kernels || calls(context, process, launches)
+    context.all.stats[process].uses.has_kernels || calls(context, process, launches)
 }
 
 /// The executable graphs that a process launches in several streams, of which each waits for the launch before: their handles, sorted.
@@ -120,27 +118,27 @@ fn graphs_apart(uses: &[Use]) -> Vec<u64> {
     apart
 }
 
-/// Whether its streams may wait for values in memory: no order is known then.
+/// Returns true if streams may wait for values in memory. Their order is unknown.
 fn waits_otherwise(function: FnId) -> bool {
     function.spec().awaits().is_some() || function.spec().posts().is_some()
 }
 
 impl<'a> Making<'a, '_> {
-    fn add(&mut self, process: usize, realm: Realm) {
-        let tally = &self.context.all.tallies[process];
+    fn add(&mut self, process: usize, domain: HandleDomain) {
+        let stats = &self.context.all.stats[process];
         let (streams, events) = (self.streams.len(), self.events.len());
         self.firsts.insert(process, streams);
-        self.streams.extend(tally.order.streams.all.iter().map(|(_, kind)| Stream { process, kind: *kind }));
-        self.events.extend(events..events + tally.order.events);
-        for (handle, event) in &tally.order.handles {
-            let same = *self.handles.entry((realm, *handle)).or_insert(events + event);
+        self.streams.extend(stats.order.streams.all.iter().map(|(_, kind)| Stream { process, kind: *kind }));
+        self.events.extend(events..events + stats.order.events);
+        for (handle, event) in &stats.order.handles {
+            let same = *self.handles.entry((domain, *handle)).or_insert(events + event);
             let (one, other) = (self.root(same), self.root(events + event));
             self.events[one.max(other)] = one.min(other);
         }
         let is_known = !calls(self.context, process, waits_otherwise);
         let mut known = Vec::new();
-        let apart = graphs_apart(&tally.uses.all);
-        for used in tally.uses.all.iter().filter(|_| is_known) {
+        let apart = graphs_apart(&stats.uses.all);
+        for used in stats.uses.all.iter().filter(|_| is_known) {
             if used.exec.is_some_and(|exec| apart.binary_search(&exec).is_ok()) {
                 let orders = Orders::Tells { stream: streams + used.stream, is_meant: true };
                 let (before, after) = (used.at, used.until);
@@ -157,9 +155,7 @@ impl<'a> Making<'a, '_> {
             let how = if used.is_write { How::Writes } else { How::Reads };
             let origin = Origin {
                 process,
-                function: used.function,
-                site: used.site,
-                at: used.at,
+                call: used.call(),
                 entry,
                 bytes,
                 stream: Some(used.stream),
@@ -171,7 +167,7 @@ impl<'a> Making<'a, '_> {
             self.uses(origin, used.until, used.waits);
         }
         self.add_unmaps(process, &known);
-        for (address, at) in &tally.order.values {
+        for (address, at) in &stats.order.values {
             let mut ranges = self.context.ranges().get(&process).into_iter().flatten();
             if let Some(range) = ranges.find(|range| range.has(*address, 1, *at)) {
                 let memory = self.memory(range.entry);
@@ -183,13 +179,13 @@ impl<'a> Making<'a, '_> {
 
     fn add_order(&mut self, process: usize, streams: usize, events: usize) {
         // Its work ended with it.
-        let (tally, fate) = (&self.context.all.tallies[process], &self.context.all.fates[process]);
+        let (stats, fate) = (&self.context.all.stats[process], &self.context.all.fates[process]);
         if fate.alive != Some(true) {
             let orders = Orders::Completes { work: Work::Process(process), perhaps: false };
             let (before, after) = (fate.ran_until, fate.ran_until);
             self.steps.push(Step { process, before, after, does: Does::Orders(orders) });
         }
-        let all = tally.order.all.iter().map(|it| Step {
+        let all = stats.order.all.iter().map(|it| Step {
             process,
             before: it.before,
             after: it.after,
@@ -202,12 +198,12 @@ impl<'a> Making<'a, '_> {
         self.steps.extend(all);
     }
 
-    /// The one event that stands for all that are the same.
+    /// Returns the first number of an event, which may have another number in each process.
     fn root(&self, event: usize) -> usize {
         if self.events[event] == event { event } else { self.root(self.events[event]) }
     }
 
-    /// Gives each event the number of the one that stands for it.
+    /// Replaces the numbers of each event by its first one.
     fn join_events(&mut self) {
         let roots: Vec<usize> = (0..self.events.len()).map(|event| self.root(event)).collect();
         for step in &mut self.steps {
@@ -221,18 +217,16 @@ impl<'a> Making<'a, '_> {
     fn uses(&mut self, origin: Origin<'a>, until: u64, waits: Option<bool>) {
         let stream = origin.stream.map(|stream| self.firsts[&origin.process] + stream);
         let number = self.origins.len();
-        let Origin { process, at, bytes, how, value, base, .. } = origin;
+        let Origin { process, bytes, how, value, base, .. } = origin;
         let uses = Uses { bytes, how, value, base, stream, waits, origin: number };
         self.origins.push(origin);
-        self.steps.push(Step { process, before: at, after: until, does: Does::Uses(uses) });
+        self.steps.push(Step { process, before: origin.call.at, after: until, does: Does::Uses(uses) });
     }
 
     fn memory(&mut self, entry: &'a Entry) -> usize {
         let next = self.memories.len();
-        let memory = *self.memories.entry((entry.realm, entry.fingerprint)).or_insert(next);
-        let Context { job, all, .. } = self.context;
-        let allocator = all.allocators.of(entry, &job.processes, &all.stacks);
-        if memory == next && allocator.is_some_and(has_kernels_that_wait) {
+        let memory = *self.memories.entry((entry.domain, entry.fingerprint)).or_insert(next);
+        if memory == next && self.context.allocator(entry).is_some_and(has_kernels_that_wait) {
             self.silent.insert(memory);
         }
         memory
@@ -240,30 +234,31 @@ impl<'a> Making<'a, '_> {
 
     /// Adds the ends of mappings that a process used, by the addresses of its uses.
     fn add_unmaps(&mut self, process: usize, known: &[(u64, Origin<'a>)]) {
-        let all = &self.context.all.tallies[process].order.unmapped;
+        let all = &self.context.all.stats[process].order.unmapped;
         for unmapped in all {
-            let is_there = |(address, used): &&(u64, Origin)| unmapped.has(*address) && used.at < unmapped.at;
+            let ended = unmapped.call.at;
+            let is_there = |(address, used): &&(u64, Origin)| unmapped.has(*address) && used.call.at < ended;
             let Some((address, used)) = known.iter().rfind(is_there) else { continue };
             let is_other =
-                |other: &Unmapped| other.has(*address) && (used.at..unmapped.at).contains(&other.at);
+                |other: &Unmapped| other.has(*address) && (used.call.at..ended).contains(&other.call.at);
             if all.iter().any(is_other) {
                 continue;
             }
-            let Unmapped { address, bytes, at, function, site } = *unmapped;
+            let Unmapped { address, bytes, call } = *unmapped;
             let from = address.saturating_sub(used.base);
             let to = address.saturating_add(bytes).saturating_sub(used.base);
             let bytes = Bytes { from, to, has_gaps: false, ..used.bytes };
             let (stream, how, value) = (None, How::Unmaps, None);
-            self.uses(Origin { function, site, at, bytes, stream, how, value, ..*used }, at, Some(false));
+            self.uses(Origin { call, bytes, stream, how, value, ..*used }, ended, Some(false));
         }
     }
 
     /// Adds the ends of exported memory.
-    fn add_frees(&mut self, realm: Realm) {
-        for (entry, export) in self.context.all.ledger.exports().filter(|(entry, _)| entry.realm == realm) {
-            let Some(memory) = self.memories.get(&(realm, entry.fingerprint)).copied() else { continue };
-            let (process, bytes) = (export.process as usize, export.bytes.unwrap_or(u64::MAX));
-            let order = &self.context.all.tallies[process].order;
+    fn add_frees(&mut self, domain: HandleDomain) {
+        for (entry, export) in self.context.all.ledger.exports().filter(|(entry, _)| entry.domain == domain) {
+            let Some(memory) = self.memories.get(&(domain, entry.fingerprint)).copied() else { continue };
+            let (process, bytes) = (export.process, export.bytes.unwrap_or(u64::MAX));
+            let order = &self.context.all.stats[process].order;
             for Ended { at, by, site, .. } in export.ended_before.iter().chain(&export.ended).copied() {
                 let (Some(at), Some(function), Some(site)) = (at, by, site) else { continue };
                 if function.spec().frees().is_none() {
@@ -273,7 +268,8 @@ impl<'a> Making<'a, '_> {
                 let bytes = Bytes { memory, from: 0, to: bytes, has_gaps: false };
                 let stream = freed.and_then(|freed| freed.stream);
                 let (how, value, base) = (How::Frees, None, 0);
-                let origin = Origin { process, function, site, at, entry, bytes, stream, how, value, base };
+                let call = CallSite { function, site, at };
+                let origin = Origin { process, call, entry, bytes, stream, how, value, base };
                 self.uses(origin, at, Some(false));
             }
         }

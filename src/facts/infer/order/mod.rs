@@ -1,13 +1,12 @@
 //! Uses of shared memory that nothing orders: read before they are written, overwritten before they are read, or freed in use.
 //!
 //! [`history`] puts the calls of all processes together as a [`book`]. [`clocks`] finds since when the work of a use is known to be
-//! done, [`rounds`] the pairs that begin before that, and [`sentences`] the words. [`unread`] finds writes that were overwritten. A finding is certain if no order is even possible.
+//! done, [`rounds`] the pairs that begin before that. [`unread`] finds writes that were overwritten. A finding is certain if no order is even possible.
 
 mod book;
 mod clocks;
 mod history;
 mod rounds;
-mod sentences;
 #[cfg(test)]
 mod tests;
 mod unread;
@@ -15,10 +14,12 @@ mod unread;
 use super::context::Context;
 use super::objects;
 use crate::follow::pending::{PendingAccess, PendingFinding};
+use book::How;
+use cupeer_report::moments::{bytes, duration, number};
 use cupeer_report::places::Stack;
 use cupeer_rules::Confidence;
 use cupeer_rules::reason::Reason;
-use history::{History, Origin};
+use history::{History, Origin, name};
 use rounds::{Round, Rounds, Wrong};
 use std::collections::BTreeSet;
 
@@ -26,11 +27,11 @@ use std::collections::BTreeSet;
 type Place = (usize, usize, Stack);
 
 pub fn found(context: &Context) -> Vec<PendingFinding> {
-    if !context.all.tallies.iter().any(|tally| !tally.uses.all.is_empty()) {
+    if !context.all.stats.iter().any(|stats| !stats.uses.all.is_empty()) {
         return Vec::new();
     }
-    let realms: BTreeSet<_> = context.all.realms.iter().copied().collect();
-    let histories = realms.into_iter().filter_map(|realm| History::of(context, realm));
+    let domains: BTreeSet<_> = context.all.domains.iter().copied().collect();
+    let histories = domains.into_iter().filter_map(|domain| History::new(context, domain));
     histories.flat_map(|history| of_history(context, &history)).collect()
 }
 
@@ -45,12 +46,12 @@ fn of_history(context: &Context, history: &History) -> Vec<PendingFinding> {
 
 fn place_of(history: &History, step: usize) -> Place {
     let origin = history.origin(step);
-    (origin.process, origin.function as usize, origin.site.stack)
+    (origin.process, origin.call.function as usize, origin.call.site.stack)
 }
 
 fn pending(context: &Context, history: &History, wrong: Wrong, round: &Round) -> PendingFinding {
     let (first, second) = (history.origin(round.pair.first), history.origin(round.pair.second));
-    let text = sentences::sentence(context, history, wrong, round);
+    let text = sentence(context, history, wrong, round);
     let reason = Reason::AccessNotOrdered { text: &text };
     let is_sure = round.pair.is_sure && !context.is_part;
     let confidence = if is_sure { Confidence::Certain } else { Confidence::Inferred };
@@ -65,27 +66,77 @@ fn about(
     confidence: Confidence,
     [first, second]: [&Origin; 2],
 ) -> PendingFinding {
-    let (call, place) = ((second.function, 0), (second.site, second.at));
-    let mut found = PendingFinding::of(reason, confidence, call, second.process as u32, place);
+    let mut found = PendingFinding::new(reason, confidence, second.process, second.call, 0);
     if first.process != second.process {
         found.processes.push(first.process);
     }
     PendingFinding {
-        objects: vec![objects::using(first.process, first.site, first.at, first.bytes.len())],
+        objects: vec![objects::using(first.process, first.call, first.bytes.len())],
         accesses: vec![access(context, first), access(context, second)],
         ..found
     }
 }
 
 fn access(context: &Context, origin: &Origin) -> PendingAccess {
-    let streams = &context.all.tallies[origin.process].order.streams;
+    let streams = &context.all.stats[origin.process].order.streams;
     PendingAccess {
         process: origin.process,
-        function: origin.function,
-        site: origin.site,
-        stream: history::name(streams, origin.stream),
+        call: origin.call,
+        stream: name(streams, origin.stream),
         bytes: origin.bytes.len(),
         offset: origin.bytes.from,
-        at: origin.at,
     }
+}
+
+fn sentence(context: &Context, history: &History, wrong: Wrong, round: &Round) -> String {
+    let (first, second) = (history.origin(round.pair.first), history.origin(round.pair.second));
+    let shared = first.bytes.to.min(second.bytes.to) - first.bytes.from.max(second.bytes.from);
+    let size = match first.bytes.has_gaps || second.bytes.has_gaps {
+        true => "bytes".into(),
+        false => bytes(shared).to_string(),
+    };
+    let size = format!("{size} of ipc:{:016x}", first.entry.fingerprint);
+    let is_same = first.process == second.process;
+    let other = if is_same { "its other stream".into() } else { context.who(first.process).to_string() };
+    let head = match wrong {
+        Wrong::ReadBeforeWritten => format!("this process may read {size} before {other} wrote it"),
+        Wrong::OverwrittenBeforeRead => format!("this process may overwrite {size} before {other} read it"),
+        Wrong::WrittenTwice => format!("this process and {other} may write {size} in either order"),
+        Wrong::FreedInUse if second.how == How::Unmaps => {
+            format!("this process may unmap {size} while its own call still uses it")
+        }
+        Wrong::FreedInUse => format!("this process may free {size} while a call of {other} still uses it"),
+    };
+    let call = |origin: &Origin| {
+        let streams = &context.all.stats[origin.process].order.streams;
+        let stream = name(streams, origin.stream).map(|name| match name.starts_with("0x") {
+            true => format!(", stream {name}"),
+            false => format!(", {name} stream"),
+        });
+        let (size, offset) = (bytes(origin.bytes.len()), number(origin.bytes.from));
+        let function = origin.call.function.spec().name();
+        let rows = if origin.bytes.has_gaps { "rows in " } else { "" };
+        format!("{function} ({rows}{size} at offset {offset}{})", stream.unwrap_or_default())
+    };
+    let who = if is_same { "it".into() } else { other };
+    let (one, two, apart) = (call(first), call(second), duration(second.call.at - first.call.at));
+    let missing = match (round.pair.known, round.pair.is_recorded) {
+        (u64::MAX, false) => {
+            "no event was recorded after it in its stream, and no call waited for that stream".into()
+        }
+        (u64::MAX, true) => "no call waited for an event that was recorded after it".into(),
+        (known, _) => {
+            let late = duration(known.saturating_sub(second.call.at));
+            format!("no process could know that it was done until {late} after the second call began")
+        }
+    };
+    let times = match (round.count, round.apart) {
+        (1, _) => String::new(),
+        (count, (least, most)) => {
+            format!("; {} times, {} to {} apart", number(count), duration(least), duration(most))
+        }
+    };
+    format!(
+        "{head}; {who} called {one} {apart} before this process called {two}, and nothing orders them: {missing}{times}"
+    )
 }

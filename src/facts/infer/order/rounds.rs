@@ -12,7 +12,7 @@ const MOST_PAIRS: usize = 32;
 /// The most kinds of pairs that are kept.
 const MOST_ROUNDS: usize = 1024;
 
-/// What went wrong.
+/// The kind of violation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Wrong {
     ReadBeforeWritten,
@@ -26,11 +26,11 @@ pub enum Wrong {
 pub struct Pair {
     pub first: usize,
     pub second: usize,
-    /// Whether no order is even possible.
+    /// True if no order is even possible.
     pub is_sure: bool,
     /// When the first was known to be done; `u64::MAX` if it never was.
     pub known: u64,
-    /// Whether an event was recorded after the first.
+    /// True if an event was recorded after the first.
     pub is_recorded: bool,
 }
 
@@ -72,7 +72,7 @@ fn wrong(first: &Step, second: &Step) -> Option<Wrong> {
     }
 }
 
-/// Whether a use may be that of a flag, by which others learn of something.
+/// Returns true if a use may be that of a flag by which others learn about progress.
 fn is_flag(uses: &Uses) -> bool {
     uses.how == How::Reads && uses.bytes.len() <= FLAG || uses.bytes.len() <= 8
 }
@@ -81,7 +81,7 @@ fn is_memset(step: &Step) -> bool {
     step.uses().is_some_and(|uses| uses.value.is_some())
 }
 
-/// Whether other streams may wait for the work: then somebody may have waited for them without a trace.
+/// Returns true if other streams may wait for the work: a process may have waited for these without a trace.
 fn is_common(book: &Book, uses: &Uses) -> bool {
     let is_legacy = |stream: &usize| book.streams[*stream].kind == Kind::Legacy && uses.waits == Some(false);
     uses.stream
@@ -90,7 +90,7 @@ fn is_common(book: &Book, uses: &Uses) -> bool {
         .is_some_and(|stream| book.beside(*stream).next().is_some())
 }
 
-/// Whether nothing orders two uses, as far as one way to see it shows.
+/// Returns true if nothing orders two uses, at a level of certainty.
 fn is_open(book: &Book, reach: &Reach, first: &Step, second: &Step, level: Level) -> bool {
     if reach.is_before(second) {
         return false;
@@ -121,7 +121,7 @@ pub fn find<K: Ord + Copy>(book: &Book, uses: &[usize], place: impl Fn(usize) ->
             if is_known || is_over || found >= MOST_PAIRS {
                 break;
             }
-            // What is there afterwards is other memory.
+            // After a free, the memory is another one.
             is_over = later.uses().is_some_and(|uses| uses.how == How::Frees);
             let Some(wrong) = wrong(step, later) else { continue };
             let (made, possible) = both.get_or_insert_with(|| (reach(book, step, Level::Made), None));
@@ -139,7 +139,7 @@ pub fn find<K: Ord + Copy>(book: &Book, uses: &[usize], place: impl Fn(usize) ->
             let is_sure = [step, later].iter().all(is_certain)
                 && !(book.has_graphs && possible.is_recorded)
                 && is_open(book, possible, step, later, Level::Possible);
-            // A process that frees its own memory may have waited in a way that nobody saw.
+            // A process that frees its own memory may have waited for the work without a trace.
             if !is_sure && wrong == Wrong::FreedInUse && step.process == later.process {
                 continue;
             }

@@ -85,7 +85,7 @@ fn pairs(book: &Book) -> Vec<(Wrong, Pair)> {
     all.into_iter().map(|((wrong, ..), round)| (wrong, round.pair)).collect()
 }
 
-/// What goes wrong, and whether it is certain.
+/// The violations, and whether each is certain.
 fn found(all: &[Does]) -> Vec<(Wrong, bool)> {
     pairs(&book(all)).into_iter().map(|(wrong, pair)| (wrong, pair.is_sure)).collect()
 }
@@ -182,7 +182,7 @@ fn a_loop_is_one_finding() {
     assert_eq!(all, [(10_000, (10, 10))]);
 }
 
-/// Which work comes before which, by all edges between calls that do not overlap.
+/// The order of work by all edges between calls that do not overlap.
 fn comes_before(all: &[Does]) -> Vec<Vec<bool>> {
     // The nodes are the returns of the calls, and then their work.
     let (count, streams) = (all.len(), streams());

@@ -7,7 +7,6 @@ use super::history::{History, Origin};
 use super::{Place, about, place_of};
 use crate::follow::pending::PendingFinding;
 use crate::infer::context::Context;
-use crate::infer::objects::in_words;
 use cupeer_report::moments::{bytes, duration, number};
 use cupeer_rules::reason::Reason;
 use cupeer_rules::{Confidence, Severity};
@@ -48,7 +47,7 @@ pub fn found(context: &Context, history: &History) -> Vec<PendingFinding> {
 /// A signal that another process gave, and the next write of it: its owner clears it, although it had not read the signal.
 fn erased(history: &History, uses: &[usize], number: usize) -> Option<Pair> {
     let (step, origin) = (uses[number], history.origin(uses[number]));
-    let owner = origin.entry.export.as_ref()?.process as usize;
+    let owner = origin.entry.export.as_ref()?.process;
     let with_kernels = &history.book.with_kernels;
     let is_signal = origin.how == How::Writes && origin.process != owner && origin.bytes.len() <= FLAG;
     if !is_signal || [owner, origin.process].iter().any(|process| with_kernels.contains(process)) {
@@ -75,7 +74,7 @@ fn erased(history: &History, uses: &[usize], number: usize) -> Option<Pair> {
     let later = || uses.iter().filter(|other| **other > second).filter(touches);
     let is_over = later().any(|other| history.origin(*other).how != How::Reads);
     let polls = if is_over { 0 } else { later().filter(|other| own(other)).count() };
-    Some(Pair { first: step, second, polls, count: 0, last: next.at })
+    Some(Pair { first: step, second, polls, count: 0, last: next.call.at })
 }
 
 fn erased_in_words(context: &Context, history: &History, pair: &Pair) -> PendingFinding {
@@ -84,9 +83,9 @@ fn erased_in_words(context: &Context, history: &History, pair: &Pair) -> Pending
         0..POLLS => String::new(),
         polls => format!("; it has read them {} times since, and nothing wrote there", number(polls as u64)),
     };
-    let (who, size) = (in_words(context.job, first.process as u32), bytes(first.bytes.len()));
-    let (one, two) = (first.function.spec().name(), second.function.spec().name());
-    let after = duration(second.at.saturating_sub(first.at));
+    let (who, size) = (context.who(first.process), bytes(first.bytes.len()));
+    let (one, two) = (first.call.function.spec().name(), second.call.function.spec().name());
+    let after = duration(second.call.at.saturating_sub(first.call.at));
     let text = format!(
         "this process overwrote {size} of ipc:{:016x} that {who} wrote and no copy read; {two} came {after} after {one} of {who}, at offset {}{since}",
         first.entry.fingerprint, first.bytes.from
@@ -141,14 +140,15 @@ fn missed(history: &History, uses: &[usize]) -> Option<Missed> {
 
 fn missed_in_words(context: &Context, history: &History, missed: &Missed) -> PendingFinding {
     let (first, second) = (history.origin(missed.first), history.origin(missed.second));
-    let [reader, other] = [missed.reader, missed.other].map(|it| in_words(context.job, it as u32));
+    let [reader, other] = [missed.reader, missed.other].map(|it| context.who(it));
     let since = |from: u64, to: u64| duration(to.saturating_sub(from));
-    let (after, late) = (since(first.at, second.at), since(second.at, history.origin(missed.read).at));
+    let (after, late) =
+        (since(first.call.at, second.call.at), since(second.call.at, history.origin(missed.read).call.at));
     let text = format!(
         "this process overwrote {} of ipc:{:016x} before {reader} had read them: {} came {after} after the write before it, and the read {late} later. {reader} read {} times in all, as often as the bytes were written; {other} read after each write",
         bytes(first.bytes.len()),
         first.entry.fingerprint,
-        second.function.spec().name(),
+        second.call.function.spec().name(),
         number(missed.messages as u64)
     );
     let reason = Reason::OverwrittenUnread { text: &text };

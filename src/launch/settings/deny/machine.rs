@@ -64,10 +64,10 @@ impl Machine {
             return nvml().map_or_else(Machine::Unknown, Machine::Real);
         };
         let topology = topology.clone().or_else(|| inherited(env::SIM));
-        // What is wrong with it is said where it is chosen.
+        // A bad topology is reported when the driver is chosen.
         let topology =
             topology.and_then(|text| Topology::parse(&text.to_string_lossy()).ok()).unwrap_or_default();
-        Machine::Simulated(topology.devices().iter().map(Device::of_topology).collect())
+        Machine::Simulated(topology.devices.iter().map(Device::of_topology).collect())
     }
 
     /// Its devices, or why they are not known.

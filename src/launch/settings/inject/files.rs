@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_file_line_and_column() {
+    fn errors_name_the_file_the_line_and_the_column() {
         let deep: Vec<(String, String)> =
             (0..20).map(|i| (format!("f{i}"), format!("include f{}\n@ipc:hang:name=n{i}", i + 1))).collect();
         let deep: Vec<(&str, &str)> =
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_no_plan() {
+    fn binary_files_are_not_plans() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a");
         let said = |bytes: &[u8]| {

@@ -29,15 +29,15 @@ fn a_graph_has_its_uses_until_it_ends_or_the_ring_drops_them() {
         note(handle, number, (first, PUT.load(Relaxed)), 0);
         all
     };
-    assert!(uses(0x10).is_empty() && !is_to_look(0x10, 1));
+    assert!(uses(0x10).is_empty() && !is_to_examine(0x10, 1));
     let (first, second) = (add(0x10, 8), add(0x20, 5));
     assert_eq!((uses(0x10), uses(0x20)), (first.clone(), second));
-    // Each version is looked at until nothing is found in it, and a finding is said a few times.
-    assert!(is_to_look(0x10, 1));
+    // Each version is examined until nothing is found in it, and a finding is reported a few times.
+    assert!(is_to_examine(0x10, 1));
     note_clean(0x10, 1);
-    assert!(!is_to_look(0x10, 1) && is_to_look(0x10, 2));
+    assert!(!is_to_examine(0x10, 1) && is_to_examine(0x10, 2));
     (0..MOST_FOUND).for_each(|_| note_found(0x10));
-    assert!(!is_to_look(0x10, 2));
+    assert!(!is_to_examine(0x10, 2));
     let call = |id, word: u64| {
         let mut words = [0; MOST_ARGUMENTS];
         words[0] = word;
@@ -53,10 +53,10 @@ fn a_graph_has_its_uses_until_it_ends_or_the_ring_drops_them() {
     call(FnId::cuCtxDestroy_v2, 0x99);
     assert!(uses(0x20).is_empty() && uses(0x30).is_empty());
     // In one test: both use the ring.
-    what_a_graph_shares_is_found_out_once_for_each_version();
+    shared_memory_of_a_graph_is_determined_once_per_version();
 }
 
-fn what_a_graph_shares_is_found_out_once_for_each_version() {
+fn shared_memory_of_a_graph_is_determined_once_per_version() {
     const AT: u64 = 0x7abc_0000_0000;
     let is_shared: fn(u64) -> bool = |address| address >= AT;
     let it = |part, address| NodeUse {
@@ -91,7 +91,7 @@ fn what_a_graph_shares_is_found_out_once_for_each_version() {
     make(0x60, 0, &[it(Part::CopyFrom, AT), NodeUse { may_be_host: true, ..it(Part::CopyTo, AT - 64) }]);
     assert!(shared::uses_any(0x60, 2, is_shared));
     assert_eq!(shared(0x60), Some((cupeer_spec::record::slot::nodes::TELLS, vec![AT])));
-    // Of a graph that waits for others, or that may have changed, nothing is said.
+    // A graph that waits for other work, or that may have changed, has no known use.
     make(0x70, shared::OTHERS, &[to]);
     assert!(shared::uses_any(0x70, 2, is_shared) && shared(0x70).is_none());
     let mut words = [0; MOST_ARGUMENTS];

@@ -2,66 +2,35 @@
 
 use super::super::kernels;
 use super::super::parameters::each_parameter;
-use super::super::questions::{self, GraphNode};
+use super::super::shelf::{Shelf, Taken};
+use super::node::{GraphNode, graph_node, nodes_of};
 use super::shared::DEVICE;
 use super::{LEAST_ADDRESS, Label, MOST_NODES, NodeUse, Part};
-use core::cell::UnsafeCell;
-use core::sync::atomic::{
-    AtomicBool,
-    Ordering::{Acquire, Release},
-};
 use cupeer_spec::abi::{CUDA_KERNEL_NODE_PARAMS, CUDA_MEMSET_NODE_PARAMS};
 
 /// The nodes of a graph while they are read.
 pub(super) struct Nodes {
-    is_taken: AtomicBool,
-    handles: UnsafeCell<[u64; MOST_NODES]>,
-    /// The index of the node in whose child graph each is, plus one, and its index there.
-    labels: UnsafeCell<[(u16, u16); MOST_NODES]>,
-}
-// SAFETY: used by the one thread that has taken it.
-unsafe impl Sync for Nodes {}
-
-/// So many are read at once; more are not known.
-static NODES: [Nodes; 4] = [const {
-    Nodes {
-        is_taken: AtomicBool::new(false),
-        handles: UnsafeCell::new([0; MOST_NODES]),
-        labels: UnsafeCell::new([(0, 0); MOST_NODES]),
-    }
-}; 4];
-
-/// Room for nodes that one thread has, until it is dropped.
-pub(super) struct Taken(&'static Nodes);
-
-impl Nodes {
-    pub(super) fn take() -> Option<Taken> {
-        let is_free = |nodes: &&Nodes| !nodes.is_taken.swap(true, Acquire);
-        NODES.iter().find(is_free).map(Taken)
-    }
+    pub handles: [u64; MOST_NODES],
+    /// For each node, the index of the outermost node whose child graph it is in, plus one, and its own index.
+    labels: [(u16, u16); MOST_NODES],
 }
 
-impl Taken {
-    pub(super) fn parts(&mut self) -> (&mut [u64; MOST_NODES], &mut [(u16, u16); MOST_NODES]) {
-        // SAFETY: this thread has taken it, and nobody else uses it until it is dropped.
-        unsafe { (&mut *self.0.handles.get(), &mut *self.0.labels.get()) }
-    }
+/// Number of graphs that can be read at once; nothing is known of others.
+static NODES: [Shelf<Nodes>; 4] =
+    [const { Shelf::new(Nodes { handles: [0; MOST_NODES], labels: [(0, 0); MOST_NODES] }) }; 4];
+
+pub(super) fn take() -> Option<Taken<Nodes>> {
+    NODES.iter().find_map(Shelf::take)
 }
 
-impl Drop for Taken {
-    fn drop(&mut self) {
-        self.0.is_taken.store(false, Release);
-    }
-}
-
-/// Reads the nodes of a graph, and those of its child graphs: hands over where each comes, its handle, its label, and what it does.
-/// Returns whether there are no others.
+/// Reads the nodes of a graph, and those of its child graphs: hands over the position of each, its handle, its label, and its work.
+/// Returns false if there are more.
 pub(super) fn walk(graph: u64, work: &mut dyn FnMut(usize, u64, Label, &GraphNode)) -> Option<bool> {
-    let mut nodes = Nodes::take()?;
-    let (handles, labels) = nodes.parts();
+    let mut nodes = take()?;
+    let Nodes { handles, labels } = &mut *nodes;
     let (mut next, mut end, mut is_whole) = (0, 0, true);
     let mut add = |graph, within: u16, handles: &mut [u64], labels: &mut [(u16, u16)], end: &mut usize| {
-        let read = questions::nodes_of(graph, &mut handles[*end..]);
+        let read = nodes_of(graph, &mut handles[*end..]);
         is_whole &= read.is_some();
         let count = read.unwrap_or(0);
         for (index, label) in labels[*end..*end + count].iter_mut().enumerate() {
@@ -73,8 +42,8 @@ pub(super) fn walk(graph: u64, work: &mut dyn FnMut(usize, u64, Label, &GraphNod
     while next < end {
         let (node, (within, index)) = (handles[next], labels[next]);
         let label = Label { index: Some(index.into()), within: within.checked_sub(1).map(u32::from) };
-        let it = questions::graph_node(node);
-        // Of one in a child graph, the outermost node is named.
+        let it = graph_node(node);
+        // The label of a node in a child graph names the outermost node.
         if let GraphNode::Graph(child) = it {
             let within = if within == 0 { index + 1 } else { within };
             add(child, within, handles, labels, &mut end);

@@ -51,20 +51,10 @@ macro_rules! go_where_patched {
 }
 pub(crate) use go_where_patched;
 
-/// One of our exports, in four parts at fixed offsets: see `resolve::entries`.
-///
-/// The first part serves linked calls. It jumps to the target of the route that is kept for the caller's address, if the
-/// caller is in the route's range; otherwise it calls `resolve_linked`. The second part is the address that look-ups hand
-/// out. It jumps to the driver's function or to its traced entry. The last two parts are the traced entries of both: they
-/// store the caller and the function for `call`, then jump to the traced function with all arguments unchanged; through
-/// [`asynchronous`] if the thread can be canceled at any instruction. All parts change only registers that hold no
-/// argument.
-///
-/// The first two parts begin with instructions that a patcher can move. Without cupeer the two are one address, so a patch
-/// of one must also see the calls of the other: each part jumps to the start of the other if only the other is patched.
-macro_rules! export_entry {
-    ($index:expr, $traced_export:path, $traced_looked_up:path) => {
-        core::arch::naked_asm!(
+/// The code of an export: see `super::export_entry`.
+macro_rules! export_code {
+    ($operands:tt) => {
+        $crate::entry::arch::export_asm! { $operands
             "771:",
             ".cfi_startproc",
             $crate::entry::arch::patchable!(),
@@ -105,29 +95,12 @@ macro_rules! export_entry {
             ".org 771b + {at_traced_looked_up}, 0",
             $crate::entry::arch::go_to_traced!("{traced_looked_up}"),
             ".cfi_endproc",
-            routes = sym $crate::resolve::linked::ROUTES,
-            nowhere = sym $crate::resolve::linked::NOWHERE,
-            targets = sym $crate::resolve::driver::TARGETS,
-            offset = const $index * 8,
-            each = const $crate::resolve::linked::ROUTES_EACH,
-            mark = const $crate::sys::arch::MARK,
-            intact = const $crate::sys::arch::INTACT,
+            ;
             bits = const $crate::resolve::linked::ROUTES_EACH.ilog2(),
-            shift = const $crate::resolve::linked::ROUTE_SHIFT,
-            index = const $index,
-            looked_up = const $crate::resolve::entries::LOOKED_UP,
-            at_traced_export = const $crate::resolve::entries::TRACED_EXPORT,
-            at_traced_looked_up = const $crate::resolve::entries::TRACED_LOOKED_UP,
-            resolve = sym $crate::entry::arch::resolve_linked,
-            field = const $crate::sys::arch::ENTERED_OFFSET,
-            cancel_type = sym $crate::sys::arch::CANCEL_TYPE,
-            traced_export = sym $traced_export,
-            traced_looked_up = sym $traced_looked_up,
-            asynchronous = sym $crate::sys::arch::asynchronous,
-        )
+        }
     };
 }
-pub(crate) use export_entry;
+pub(crate) use export_code;
 
 /// The slow way of a linked entry, with the function's index in x17. Saves every register that can hold an argument,
 /// because a library's own function of the name may take others. The thread cannot be cancelled in there: see

@@ -40,20 +40,10 @@ macro_rules! go_where_patched {
 }
 pub(crate) use go_where_patched;
 
-/// One of our exports, in four parts at fixed offsets: see `resolve::entries`.
-///
-/// The first part serves linked calls. It jumps to the target of the route that is kept for the caller's address, if the
-/// caller is in the route's range; otherwise it calls `resolve_linked`. The second part is the address that look-ups hand
-/// out. It jumps to the driver's function or to its traced entry. The last two parts are the traced entries of both: they
-/// store the caller and the function for `call`, then jump to the traced function with all arguments unchanged; through
-/// [`asynchronous`] if the thread can be canceled at any instruction. All parts change only registers that hold no
-/// argument.
-///
-/// The first two parts begin with instructions that a patcher can move. Without cupeer the two are one address, so a patch
-/// of one must also see the calls of the other: each part jumps to the start of the other if only the other is patched.
-macro_rules! export_entry {
-    ($index:expr, $traced_export:path, $traced_looked_up:path) => {
-        core::arch::naked_asm!(
+/// The code of an export: see `super::export_entry`.
+macro_rules! export_code {
+    ($operands:tt) => {
+        $crate::entry::arch::export_asm! { $operands
             // Some patchers write the first two bytes at once.
             ".p2align 4",
             "771:",
@@ -95,29 +85,12 @@ macro_rules! export_entry {
             ".org 771b + {at_traced_looked_up}, 0xcc",
             $crate::entry::arch::go_to_traced!("{traced_looked_up}"),
             ".cfi_endproc",
-            routes = sym $crate::resolve::linked::ROUTES,
-            nowhere = sym $crate::resolve::linked::NOWHERE,
-            targets = sym $crate::resolve::driver::TARGETS,
-            offset = const $index * 8,
-            each = const $crate::resolve::linked::ROUTES_EACH,
+            ;
             mask = const $crate::resolve::linked::ROUTES_EACH - 1,
-            shift = const $crate::resolve::linked::ROUTE_SHIFT,
-            index = const $index,
-            mark = const $crate::sys::arch::MARK,
-            intact = const $crate::sys::arch::INTACT as i32,
-            looked_up = const $crate::resolve::entries::LOOKED_UP,
-            at_traced_export = const $crate::resolve::entries::TRACED_EXPORT,
-            at_traced_looked_up = const $crate::resolve::entries::TRACED_LOOKED_UP,
-            resolve = sym $crate::entry::arch::resolve_linked,
-            field = const $crate::sys::arch::ENTERED_OFFSET,
-            cancel_type = sym $crate::sys::arch::CANCEL_TYPE,
-            traced_export = sym $traced_export,
-            traced_looked_up = sym $traced_looked_up,
-            asynchronous = sym $crate::sys::arch::asynchronous,
-        )
+        }
     };
 }
-pub(crate) use export_entry;
+pub(crate) use export_code;
 
 /// The slow way of a linked entry. On the stack: the function's index, then the caller's return address. Saves
 /// every register that can hold an argument, because a library's own function of the name may take others. The thread
@@ -163,7 +136,7 @@ pub unsafe extern "C" fn resolve_linked() {
 
 #[cfg(test)]
 mod tests {
-    use crate::sys::unwind::tests::{SEEN, SIGNALS, WRONG, handle, look_from_handler};
+    use crate::sys::unwind::tests::{SEEN, SIGNALS, WRONG, handle, unwind_in_handler};
     use core::ffi::{c_int, c_void};
     use core::hint::black_box;
     use std::sync::atomic::{
@@ -171,7 +144,7 @@ mod tests {
         Ordering::{Relaxed, SeqCst},
     };
 
-    /// Whether the processor shall trap behind the next instruction, too.
+    /// True while the processor is to trap after the next instruction as well.
     static TRAPPING: AtomicBool = AtomicBool::new(false);
     const TRAP_FLAG: i64 = 0x100;
 
@@ -180,7 +153,7 @@ mod tests {
             // SAFETY: the kernel's context of what was interrupted.
             unsafe { (*context).uc_mcontext.gregs[libc::REG_EFL as usize] &= !TRAP_FLAG };
         }
-        look_from_handler();
+        unwind_in_handler();
     }
 
     /// Each single instruction of some code of Rust's, of libc's and of the loader's is a place from which the frames are found,

@@ -5,41 +5,42 @@
 use crate::sys::arch::thread;
 use crate::sys::book::Book;
 
-/// The most ranges that are open at a time; the oldest one makes way, and ends without a mark.
+/// Limit of open ranges. Beyond it, the oldest range is dropped, and ends without a mark.
 const MOST: usize = 512;
 /// The bytes of a name that are kept.
 const MOST_NAME: usize = 240;
 
-/// What stands before the name of a range in the mark at its end.
+/// Text before the name of a range in the mark at its end.
 const END: &[u8] = b"end of ";
 
-/// Whose range it is.
+/// Owner range it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Whose {
+pub enum Owner {
     Nobody,
-    /// Of a thread, by the address of its block, which a forked child keeps; and of a domain, whose ranges nest on their own.
+    /// A thread, by the address of its block, which a forked child keeps, and a domain, because the ranges of domains
+    /// nest separately.
     Thread(usize, usize),
-    /// Of the process; known by its number.
+    /// The process; the range is known by its number.
     Process,
 }
 
-impl Whose {
-    /// This thread's, in a domain.
-    pub fn this_thread(domain: usize) -> Whose {
-        Whose::Thread(thread() as usize, domain)
+impl Owner {
+    /// Returns this thread as an owner, in a domain.
+    pub fn this_thread(domain: usize) -> Owner {
+        Owner::Thread(thread() as usize, domain)
     }
 }
 
 #[derive(Clone, Copy)]
 struct Range {
-    whose: Whose,
-    /// They count from 1 as they begin.
+    owner: Owner,
+    /// Ranges are numbered from 1 in the order of their starts.
     number: u64,
     length: usize,
     name: [u8; MOST_NAME],
 }
 
-const NONE: Range = Range { whose: Whose::Nobody, number: 0, length: 0, name: [0; MOST_NAME] };
+const NONE: Range = Range { owner: Owner::Nobody, number: 0, length: 0, name: [0; MOST_NAME] };
 
 struct Ranges {
     all: [Range; MOST],
@@ -48,15 +49,16 @@ struct Ranges {
 
 static RANGES: Book<Ranges> = Book::new(Ranges { all: [NONE; MOST], begun: 0 });
 
-/// Notes a range that begins. Returns its number, and how many of the same are around it; `None` where it cannot be noted.
-pub fn begin(whose: Whose, name: Option<&[u8]>) -> Option<(u64, usize)> {
-    RANGES.with(|ranges| ranges.begin(whose, name.unwrap_or_default()))
+/// Adds a range. Returns its number, and how many ranges of the same owner are around it; `None` if it cannot be
+/// kept.
+pub fn begin(owner: Owner, name: Option<&[u8]>) -> Option<(u64, usize)> {
+    RANGES.with(|ranges| ranges.begin(owner, name.unwrap_or_default()))
 }
 
-/// Forgets the innermost range, or that of a number, and hands the name of the mark at its end to `mark`; a range without a
-/// name has none. Returns how many of the same were around it; `None` where it is not known.
-pub fn end(whose: Whose, number: Option<u64>, mark: impl FnOnce(&[u8])) -> Option<usize> {
-    let (range, around) = RANGES.with(|ranges| ranges.end(whose, number)).flatten()?;
+/// Removes the innermost range, or the one with a number, and passes the name of the mark at its end to `mark`,
+/// unless the range has no name. Returns how many ranges of the same owner were around it; `None` if that is unknown.
+pub fn end(owner: Owner, number: Option<u64>, mark: impl FnOnce(&[u8])) -> Option<usize> {
+    let (range, around) = RANGES.with(|ranges| ranges.end(owner, number)).flatten()?;
     if range.length > 0 {
         let mut text = [0; END.len() + MOST_NAME];
         text[..END.len()].copy_from_slice(END);
@@ -67,23 +69,23 @@ pub fn end(whose: Whose, number: Option<u64>, mark: impl FnOnce(&[u8])) -> Optio
 }
 
 impl Ranges {
-    fn begin(&mut self, whose: Whose, name: &[u8]) -> (u64, usize) {
-        let around = self.all.iter().filter(|range| range.whose == whose).count();
+    fn begin(&mut self, owner: Owner, name: &[u8]) -> (u64, usize) {
+        let around = self.all.iter().filter(|range| range.owner == owner).count();
         self.begun += 1;
-        // What is nobody's has the number 0, and so is the oldest.
+        // A free place has the number 0, so it comes before the oldest range.
         let place = self.all.iter_mut().min_by_key(|range| range.number);
         if let Some(range) = place {
             let length = name.len().min(MOST_NAME);
-            *range = Range { whose, number: self.begun, length, ..NONE };
+            *range = Range { owner, number: self.begun, length, ..NONE };
             range.name[..length].copy_from_slice(&name[..length]);
         }
         (self.begun, around)
     }
 
-    fn end(&mut self, whose: Whose, number: Option<u64>) -> Option<(Range, usize)> {
+    fn end(&mut self, owner: Owner, number: Option<u64>) -> Option<(Range, usize)> {
         let is_it =
-            |range: &Range| range.whose == whose && number.is_none_or(|number| range.number == number);
-        let around = self.all.iter().filter(|range| range.whose == whose).count().checked_sub(1)?;
+            |range: &Range| range.owner == owner && number.is_none_or(|number| range.number == number);
+        let around = self.all.iter().filter(|range| range.owner == owner).count().checked_sub(1)?;
         let range = self.all.iter_mut().filter(|range| is_it(range)).max_by_key(|range| range.number)?;
         Some((core::mem::replace(range, NONE), around))
     }
@@ -100,7 +102,7 @@ mod tests {
 
     #[test]
     fn the_oldest_makes_way_and_the_innermost_ends_first() {
-        let (mut ranges, mine) = (ranges(), Whose::Thread(1, 0));
+        let (mut ranges, mine) = (ranges(), Owner::Thread(1, 0));
         for i in 0..MOST + 1 {
             ranges.begin(mine, i.to_string().as_bytes());
         }
@@ -112,19 +114,19 @@ mod tests {
     }
 
     proptest! {
-        /// As a stack for each thread and domain, and a map for the process.
+        /// A stack per thread and domain is the reference.
         #[test]
         fn each_end_finds_its_begin(steps in proptest::collection::vec((0..2usize, 0..2usize, any::<bool>()), 0..200)) {
             let (mut ranges, mut stacks) = (ranges(), std::collections::HashMap::<_, Vec<u64>>::new());
             for (thread, domain, begins) in steps {
-                let whose = Whose::Thread(thread, domain);
+                let owner = Owner::Thread(thread, domain);
                 let stack = stacks.entry((thread, domain)).or_default();
                 if begins {
-                    let (number, around) = ranges.begin(whose, b"name");
+                    let (number, around) = ranges.begin(owner, b"name");
                     prop_assert_eq!(around, stack.len());
                     stack.push(number);
                 } else {
-                    prop_assert_eq!(ranges.end(whose, None).map(|(range, _)| range.number), stack.pop());
+                    prop_assert_eq!(ranges.end(owner, None).map(|(range, _)| range.number), stack.pop());
                 }
             }
         }

@@ -1,13 +1,25 @@
 //! Our own queries, past ourselves, to the NVML that the program has called.
 
+use crate::driver::queries::queries;
 use crate::resolve::driver;
 use core::ffi::{CStr, c_char};
+use core::sync::atomic::AtomicUsize;
 use cupeer_spec::abi::nvmlPciInfo_t;
 use cupeer_spec::deny::{self, Identity};
 use cupeer_spec::function::Library;
+use cupeer_spec::uuid;
 
-fn find(name: &CStr) -> Option<usize> {
+/// Returns the address of a function of NVML, which is not kept: the program may unload NVML.
+fn find(name: &CStr, _: &AtomicUsize) -> Option<usize> {
     driver::function(Library::Nvml, name).filter(|address| *address != 0)
+}
+
+queries! {
+    find;
+    nvmlDeviceGetUUID(device: u64, uuid: *mut u8, length: u32);
+    nvmlDeviceGetPciInfo_v3(device: u64, pci: *mut nvmlPciInfo_t);
+    nvmlDeviceGetNvLinkRemotePciInfo_v2(device: u64, link: u32, pci: *mut nvmlPciInfo_t);
+    nvmlDeviceGetHandleByPciBusId_v2(address: *const c_char, device: *mut u64);
 }
 
 fn nothing() -> nvmlPciInfo_t {
@@ -25,47 +37,27 @@ fn bytes(text: &[c_char]) -> &[u8] {
     unsafe { core::slice::from_raw_parts(text.as_ptr().cast(), text.len()) }
 }
 
-/// What a device is; unknown where NVML does not say.
+/// Returns the identity of a device; unknown if NVML does not return it.
 pub fn identity(device: u64) -> Identity {
-    type GetUuid = unsafe extern "C" fn(u64, *mut u8, u32) -> i32;
-    type GetPciInfo = unsafe extern "C" fn(u64, *mut nvmlPciInfo_t) -> i32;
     let (mut uuid, mut pci) = ([0u8; 96], nothing());
-    // SAFETY: functions of NVML with their types; the device is the program's, and the outputs are ours.
-    let (has_uuid, has_pci) = unsafe {
-        (
-            find(c"nvmlDeviceGetUUID").is_some_and(|function| {
-                core::mem::transmute::<usize, GetUuid>(function)(device, uuid.as_mut_ptr(), 95) == 0
-            }),
-            find(c"nvmlDeviceGetPciInfo_v3").is_some_and(|function| {
-                core::mem::transmute::<usize, GetPciInfo>(function)(device, &mut pci) == 0
-            }),
-        )
-    };
+    let has_uuid = nvmlDeviceGetUUID(device, uuid.as_mut_ptr(), 95) == Some(0);
+    let has_pci = nvmlDeviceGetPciInfo_v3(device, &mut pci) == Some(0);
     Identity {
-        uuid: text(&uuid).filter(|_| has_uuid).and_then(cupeer_spec::uuid::parse),
+        uuid: text(&uuid).filter(|_| has_uuid).and_then(uuid::parse),
         pci: has_pci.then(|| address(&pci)).flatten(),
     }
 }
 
-/// Where the other end of a link is; `None` where there is no such link, or none that is up.
+/// Returns the address of the other end of a link; `None` if the link is missing or down.
 pub fn remote(device: u64, link: u32) -> Option<nvmlPciInfo_t> {
-    type GetRemote = unsafe extern "C" fn(u64, u32, *mut nvmlPciInfo_t) -> i32;
-    let function = find(c"nvmlDeviceGetNvLinkRemotePciInfo_v2")?;
     let mut pci = nothing();
-    // SAFETY: NVML's function of this name has this type, and the place that it writes to is as large as it expects.
-    let result = unsafe { core::mem::transmute::<usize, GetRemote>(function)(device, link, &mut pci) };
-    (result == 0).then_some(pci)
+    (nvmlDeviceGetNvLinkRemotePciInfo_v2(device, link, &mut pci) == Some(0)).then_some(pci)
 }
 
-/// The device at an address, where it is one of NVML's.
+/// Returns the device at an address; `None` if NVML has none there.
 pub fn device_at(pci: &nvmlPciInfo_t) -> Option<u64> {
-    type GetHandle = unsafe extern "C" fn(*const c_char, *mut u64) -> i32;
-    let function = find(c"nvmlDeviceGetHandleByPciBusId_v2")?;
     let mut device = 0;
-    // SAFETY: NVML's function of this name has this type; it has ended the text in NUL itself, and writes one handle.
-    let result =
-        unsafe { core::mem::transmute::<usize, GetHandle>(function)(pci.busId.as_ptr(), &mut device) };
-    (result == 0).then_some(device)
+    (nvmlDeviceGetHandleByPciBusId_v2(pci.busId.as_ptr(), &mut device) == Some(0)).then_some(device)
 }
 
 /// The text in a buffer up to its NUL.

@@ -1,7 +1,7 @@
 //! Maps the device numbers of CUDA and the handles of NVML to UUIDs and PCI addresses. Each device is queried once.
 
 use super::ask::{self, text};
-use crate::driver::questions;
+use crate::driver::queries;
 use crate::sys::arena;
 use core::ptr;
 use core::sync::atomic::{
@@ -11,23 +11,23 @@ use core::sync::atomic::{
 use cupeer_spec::deny::{self, Identity, Pci};
 
 /// The devices that this process numbers.
-static ORDINALS: [AtomicPtr<Identity>; questions::MOST_DEVICES as usize] =
-    [const { AtomicPtr::new(ptr::null_mut()) }; questions::MOST_DEVICES as usize];
+static ORDINALS: [AtomicPtr<Identity>; queries::MOST_DEVICES as usize] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; queries::MOST_DEVICES as usize];
 
-/// What was kept there.
+/// Reads a value that [`keep`] stored.
 fn kept<T>(place: &AtomicPtr<T>) -> Option<&'static T> {
-    // SAFETY: null, or what is kept for good.
+    // SAFETY: null, or a value that is never freed.
     unsafe { place.load(Acquire).as_ref() }
 }
 
-/// Keeps what was found out, for good. Of several threads that come at the same time, the first one does.
+/// Stores a value forever. If several threads store at the same time, the first one wins.
 fn keep<T: Sync + 'static>(place: &AtomicPtr<T>, value: T) {
     if let Some(kept) = arena::keep(value) {
         let _ = place.compare_exchange(ptr::null_mut(), ptr::from_ref(kept).cast_mut(), Release, Relaxed);
     }
 }
 
-/// A device of this process; unknown where it is invalid, and before the driver is initialized.
+/// Returns a device of this process; unknown if the ordinal is invalid, or the driver is not initialized.
 pub fn of_ordinal(ordinal: i32) -> Identity {
     let Some(place) = usize::try_from(ordinal).ok().and_then(|ordinal| ORDINALS.get(ordinal)) else {
         return Identity::default();
@@ -35,7 +35,7 @@ pub fn of_ordinal(ordinal: i32) -> Identity {
     if let Some(known) = kept(place) {
         return *known;
     }
-    let (uuid, address) = questions::identity(ordinal);
+    let (uuid, address) = queries::identity(ordinal);
     let identity = Identity { uuid, pci: text(&address).and_then(deny::pci) };
     if uuid.is_some() {
         keep(place, identity);
@@ -43,12 +43,12 @@ pub fn of_ordinal(ordinal: i32) -> Identity {
     identity
 }
 
-/// A device that this process sees.
+/// Finds a device among those that this process sees.
 fn own(is_it: impl Fn(&Identity) -> bool) -> Option<Identity> {
-    (0..questions::device_count()?).map(of_ordinal).find(is_it)
+    (0..queries::device_count()?).map(of_ordinal).find(is_it)
 }
 
-/// A device with a UUID, of whatever process. Its address is looked for where a pair is given by addresses.
+/// Returns the device with a UUID, which this process need not see. Its address is looked up only if a pair is given by addresses.
 pub fn of_uuid(uuid: [u8; 16]) -> Identity {
     if uuid == [0; 16] {
         return Identity::default();
@@ -61,22 +61,22 @@ pub fn of_uuid(uuid: [u8; 16]) -> Identity {
     Identity { uuid: Some(uuid), pci }
 }
 
-/// The device at a place on a PCI bus, in whatever domain: one that this process sees, or that the kernel module lists.
+/// Returns the device at a place on a PCI bus, in any domain: one that this process sees, or that the kernel module lists.
 pub fn at(bus: u8, device: u8) -> Option<Identity> {
     let is_it = |pci: Pci| (pci.bus, pci.device) == (bus, device);
     own(|device| device.pci.is_some_and(is_it)).or_else(|| crate::driver::nodes::uuid_at(is_it).map(of_uuid))
 }
 
-/// The devices that NVML has handed out.
+/// The devices that NVML handed out.
 static HANDLES: [AtomicPtr<(u64, Identity)>; 64] = [const { AtomicPtr::new(ptr::null_mut()) }; 64];
 
-/// A device of NVML; unknown where it is invalid.
+/// Returns a device of NVML; unknown if the handle is invalid.
 pub fn of_handle(handle: u64) -> Identity {
     if let Some((_, known)) = HANDLES.iter().map_while(kept).find(|(of, _)| *of == handle) {
         return *known;
     }
     let identity = ask::identity(handle);
-    // NVML may not have been initialised yet.
+    // NVML may not be initialized yet.
     if identity != Identity::default()
         && let Some(free) = HANDLES.iter().find(|place| kept(place).is_none())
     {

@@ -3,31 +3,25 @@
 
 use super::{Denied, devices, pairs, refused};
 use crate::driver::model;
-use crate::driver::questions;
+use crate::driver::queries;
 use crate::fault::forward::Forward;
 use crate::recorder;
-use crate::sys::program_memory::copy;
+use crate::sys::program_memory::{copy, copy_value};
 use cupeer_model::alloc_props::AllocProps;
-use cupeer_spec::abi::CUmemLocation;
+use cupeer_spec::abi::{CUmemAccessDesc, CUmemLocation};
 use cupeer_spec::deny::Identity;
 use cupeer_spec::effect::{Grant, Object};
 use cupeer_spec::results::Result;
 
-/// What a device is to be allowed: a `CUmemAccessDesc`. The type of its place, the number of that, and the rights.
-type Wish = [i32; 3];
-
-/// The wish at an index of the program's array; `None` where it cannot be read.
-fn wish(array: u64, index: u64) -> Option<Wish> {
-    let mut bytes = [0; size_of::<Wish>()];
-    let place = index.checked_mul(bytes.len() as u64).and_then(|offset| array.checked_add(offset))?;
-    let is_read = copy(place as usize, &mut bytes) == bytes.len();
-    let words = bytes.as_chunks::<4>().0;
-    is_read.then(|| core::array::from_fn(|index| i32::from_le_bytes(words[index])))
+/// Returns the access that a program wishes to grant, at an index of its array; `None` if it cannot be read.
+fn wish(array: u64, index: u64) -> Option<CUmemAccessDesc> {
+    let offset = index.checked_mul(size_of::<CUmemAccessDesc>() as u64)?;
+    copy_value(array.checked_add(offset)? as *const CUmemAccessDesc)
 }
 
-/// The device of what is mapped at an address.
+/// Returns the device of the memory that is mapped at an address.
 fn device_at(address: u64) -> Option<Identity> {
-    let (handle, device) = questions::mapped_allocation(address)?;
+    let (handle, device) = queries::mapped_allocation(address)?;
     if device >= 0 {
         return Some(devices::of_ordinal(device));
     }
@@ -36,7 +30,7 @@ fn device_at(address: u64) -> Option<Identity> {
     (import.uuid != [0; 16]).then(|| devices::of_uuid(import.uuid))
 }
 
-/// The device of a pool. The driver does not tell: who has made it does, or the live table.
+/// Returns the device of a pool. The driver has no query for that: the call that created the pool shows it, or the live table.
 fn device_of_pool(pool: u64) -> Option<Identity> {
     if let Some(device) = model::pool(pool).and_then(|known| known.device) {
         return Some(devices::of_ordinal(device));
@@ -45,12 +39,12 @@ fn device_of_pool(pool: u64) -> Option<Identity> {
     (import.uuid != [0; 16]).then(|| devices::of_uuid(import.uuid))
 }
 
-/// Which pair denies a device what is mapped in a range. What the driver would refuse anyway, it shall say itself: a range
-/// that does not begin and end with mappings. Where there are holes, it looks at what lies before the first.
+/// Returns the pair that denies a device the mappings in a range. `None` for a range that the driver refuses itself: one that does not
+/// begin and end with mappings. If the range has holes, the driver uses the part before the first one.
 fn denied_in(from: &Identity, start: u64, size: u64) -> Option<Option<usize>> {
     let (pairs, end) = (pairs()?, start.checked_add(size)?);
     let (mut denied, mut address) = (None, start);
-    while let Some(mapped) = questions::mapping(address).filter(|_| address < end) {
+    while let Some(mapped) = queries::mapping(address).filter(|_| address < end) {
         if mapped.start != address || mapped.end > end {
             return None;
         }
@@ -60,7 +54,7 @@ fn denied_in(from: &Identity, start: u64, size: u64) -> Option<Option<usize>> {
     Some(denied)
 }
 
-/// Unknown rights the driver shall refuse itself, and of a pool those to read alone.
+/// Denies a grant of access. A grant with unknown access flags goes to the driver, which refuses it; so does read-only access to a pool.
 pub fn before(call: &Forward, grant: Grant) -> Option<Denied> {
     let (pairs, function) = (pairs()?, call.id.spec());
     let (by, array) = (call.words[grant.by], call.words[grant.to]);
@@ -69,15 +63,15 @@ pub fn before(call: &Forward, grant: Grant) -> Option<Denied> {
     let may_only_read = size.is_some();
     let mut denied = None;
     for index in 0..count {
-        let [kind, ordinal, rights] = wish(array, index).filter(|_| array != 0)?;
-        let is_known = matches!(rights, 0 | 3) || rights == 1 && may_only_read;
+        let CUmemAccessDesc { location, flags } = wish(array, index).filter(|_| array != 0)?;
+        let is_known = matches!(flags.0, 0 | 3) || flags.0 == 1 && may_only_read;
         if !is_known {
             return None;
         }
-        if kind != CUmemLocation::DEVICE || rights == 0 || denied.is_some() {
+        if location.kind.0 != CUmemLocation::DEVICE || flags.0 == 0 || denied.is_some() {
             continue;
         }
-        let from = devices::of_ordinal(ordinal);
+        let from = devices::of_ordinal(location.id);
         if pairs.touches(&from).is_none() {
             continue;
         }
@@ -89,12 +83,12 @@ pub fn before(call: &Forward, grant: Grant) -> Option<Denied> {
     denied.map(|which| refused(Result::INVALID_DEVICE, which))
 }
 
-/// Remembers where a pool is that was made.
+/// Remembers the device of a pool that a call created.
 pub fn made(call: &Forward, by: usize, of: usize) {
-    let (mut handle, mut bytes) = ([0; 8], [0; 16]);
-    let is_read = |place: u64, bytes: &mut [u8]| copy(place as usize, bytes) == bytes.len();
-    if is_read(call.words[by], &mut handle) && is_read(call.words[of], &mut bytes) {
-        let device = AllocProps::of(&bytes).and_then(|wanted| wanted.device);
-        model::made_pool(u64::from_le_bytes(handle), device);
+    let mut bytes = [0; 16];
+    if let Some(handle) = copy_value(call.words[by] as *const u64)
+        && copy(call.words[of] as usize, &mut bytes) == bytes.len()
+    {
+        model::made_pool(handle, AllocProps::from_bytes(&bytes).and_then(|wanted| wanted.device));
     }
 }

@@ -1,4 +1,4 @@
-//! Decides which NVLinks of a device are hidden, and which of NVML's many values are about them.
+//! Decides which NVLinks of a device are hidden, and which of the NVML field values describe them.
 //!
 //! A link between two devices is hidden if that pair is denied. A link to a switch leads to all devices: it is hidden
 //! if its device is part of any denied pair, because libraries take a visible link for a path to every device, and
@@ -10,7 +10,7 @@ use cupeer_spec::abi::nvmlFieldValue_t;
 /// More links than any device has.
 const MOST_LINKS: u32 = 64;
 
-/// Which pair hides a link of a device; `None` where none does, and where there is no such link.
+/// Returns the pair that hides a link of a device; `None` if no pair does, or the link is missing.
 pub fn hidden(device: u64, link: u32) -> Option<usize> {
     let pairs = pairs()?;
     let own = devices::of_handle(device);
@@ -22,7 +22,7 @@ pub fn hidden(device: u64, link: u32) -> Option<usize> {
     }
 }
 
-/// What a value is about.
+/// The links that a field value describes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum LinkValue {
     Link(u32),
@@ -30,9 +30,9 @@ enum LinkValue {
     Count,
 }
 
-/// What one of NVML's fields is about, where it is NVLink.
+/// Returns the links that an NVML field describes; `None` if it is about something else.
 fn about(field: u32, scope: u32) -> Option<LinkValue> {
-    // The fields of the first six links, a run for each kind of counter, their sum at its end; and those of the next six.
+    // For each kind of counter, a run of fields: the first six links and their sum, then the next six links.
     const FIRST: [u32; 6] = [32, 39, 46, 53, 60, 67];
     const NEXT: [u32; 6] = [96, 102, 108, 114, 120, 126];
     /// NVML_FI_DEV_NVLINK_SPEED_MBPS_: of the first links and of all, of the next links.
@@ -60,7 +60,7 @@ fn about(field: u32, scope: u32) -> Option<LinkValue> {
     }
 }
 
-/// How many links of a device are there and not hidden, and what hides one.
+/// Returns the number of links of a device that are not hidden, and a pair that hides another one.
 fn visible(device: u64) -> (u32, Option<usize>) {
     let mut which = None;
     let mut count = 0;
@@ -75,11 +75,11 @@ fn visible(device: u64) -> (u32, Option<usize>) {
     (count, which)
 }
 
-/// Takes what is about hidden links out of the values of a device. Gives what has hidden any.
+/// Clears the field values of a device that describe hidden links. Returns a pair that hides one of them.
 ///
 /// # Safety
 ///
-/// `values` is null, or points to `count` values that NVML has written.
+/// `values` is null, or points to `count` values that NVML wrote.
 pub unsafe fn hide_fields(device: u64, values: *mut nvmlFieldValue_t, count: i32) -> Option<usize> {
     pairs()?.touches(&devices::of_handle(device))?;
     let count = if values.is_null() { 0 } else { usize::try_from(count).unwrap_or(0) };
@@ -87,7 +87,7 @@ pub unsafe fn hide_fields(device: u64, values: *mut nvmlFieldValue_t, count: i32
     for i in 0..count {
         // SAFETY: the caller's promise.
         let value = unsafe { values.add(i) };
-        // SAFETY: the caller promises that NVML has written so many values there.
+        // SAFETY: the caller promises that NVML wrote that many values there.
         let mut field = unsafe { value.read_unaligned() };
         let Some(about) = about(field.fieldId, field.scopeId) else { continue };
         if field.bits() == 0 {
@@ -106,7 +106,7 @@ pub unsafe fn hide_fields(device: u64, values: *mut nvmlFieldValue_t, count: i32
         };
         if let Some(which) = which.filter(|_| field.bits() != left) {
             field.value = left;
-            // SAFETY: the caller promises that so many values are there, which are NVML's to write and so ours.
+            // SAFETY: the caller promises that many values, and that NVML may write to them.
             unsafe { value.write_unaligned(field) };
             changed = changed.or(Some(which));
         }

@@ -18,20 +18,20 @@ mod nvml;
 mod opens;
 mod peers;
 
-use crate::driver::questions;
+use crate::driver::queries;
 use crate::fault::forward::Forward;
 use crate::settings::{self, Deny};
 use cupeer_spec::deny::Denied as Pairs;
-use cupeer_spec::effect::{Effect, End, Made, Named, Object, Question};
+use cupeer_spec::effect::{Effect, End, Made, Named, Object, Query};
 use cupeer_spec::function::{FnId, Library};
 use cupeer_spec::results::Result;
 
 /// An attempt that was denied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Denied {
-    /// What the program gets in place of the call.
+    /// The result that the program gets in place of the call.
     pub result: i32,
-    /// Which of the pairs that were given, or the limit: an index into [`names`].
+    /// The denied pair, or the limit: an index into [`names`].
     pub which: usize,
 }
 
@@ -58,12 +58,12 @@ fn limit() -> Option<(u32, usize)> {
     Some((deny.limit?, before))
 }
 
-/// Whether calls of a function must be examined.
+/// True if calls of a function must be examined.
 pub fn concerns(id: FnId) -> bool {
     settings().is_some_and(|deny| deny.concerns(id))
 }
 
-/// What there is to count, in words: each pair that was given, `all`, the limit of peers.
+/// Returns a text for each counter: each pair of the setting, `all`, the limit of peers.
 pub fn names() -> Vec<String> {
     let mut names = pairs().map_or(Vec::new(), Pairs::names);
     if let Some((limit, _)) = limit() {
@@ -72,7 +72,7 @@ pub fn names() -> Vec<String> {
     names
 }
 
-/// Looks at a call before it is made. What comes back stands in its place.
+/// Examines a call before it is forwarded. The result replaces the call.
 pub fn before(call: &Forward) -> Option<Denied> {
     let function = call.id.spec();
     if let Some(access) = function.enables() {
@@ -94,7 +94,7 @@ pub fn before(call: &Forward) -> Option<Denied> {
     }
 }
 
-/// Looks at a call that was made and succeeded: changes its outputs, and says which pair was denied where it did.
+/// Examines a call that the driver completed with success, and changes its outputs. Returns the denied pair if it changed any.
 pub fn after(call: &Forward) -> Option<usize> {
     let function = call.id.spec();
     if function.library == Library::Nvml {
@@ -102,69 +102,40 @@ pub fn after(call: &Forward) -> Option<usize> {
     }
     for effect in function.effects() {
         match *effect {
-            Effect::Asks(Question { subject, .. }) if subject.is_own() => {}
+            Effect::Asks(Query { subject, .. }) if subject.is_own() => {}
             Effect::Asks(question) => return answer(call, question),
             Effect::Enables(Named { by, .. }, _) => {
-                let peer = devices::of_ordinal(questions::device_of(call.words[by]));
-                peers::add(questions::context(), questions::device(), &peer);
+                let peer = devices::of_ordinal(queries::device_of(call.words[by]));
+                peers::add(queries::context(), queries::device(), &peer);
             }
             Effect::Disables(Named { by, .. }) => {
-                peers::remove(questions::context(), questions::device_of(call.words[by]));
+                peers::remove(queries::context(), queries::device_of(call.words[by]));
             }
-            Effect::Ends(End { object: Object::Context, by, is_counted, .. }) => {
-                // A context that others hold stays current.
-                if !is_counted || questions::context() != call.words[by] {
-                    peers::forget_context(call.words[by]);
-                }
+            // A context that has other references stays current.
+            Effect::Ends(End { object: Object::Context, by, is_counted, .. })
+                if !is_counted || queries::context() != call.words[by] =>
+            {
+                peers::forget_context(call.words[by]);
             }
-            Effect::Ends(End { object: Object::Primary, by, .. }) => {
-                if !questions::is_primary_active(call.words[by] as i32) {
-                    peers::forget_device(call.words[by] as i32);
-                }
+            Effect::Ends(End { object: Object::Primary, by, .. })
+                if !queries::is_primary_active(call.words[by] as i32) =>
+            {
+                peers::forget_device(call.words[by] as i32);
             }
             Effect::Opens(shared) => opens::after(call, shared),
             Effect::Makes(Made { object: Object::Pool, by, of: Some(of), .. }) => grants::made(call, by, of),
-            Effect::Exports(_)
-            | Effect::Closes(_)
-            | Effect::Ends(_)
-            | Effect::LooksUp(_)
-            | Effect::Begins
-            | Effect::Makes(_)
-            | Effect::Retains(_)
-            | Effect::Copies(_)
-            | Effect::Uses(_)
-            | Effect::UsesEach(_)
-            | Effect::Launches(_)
-            | Effect::Records(_)
-            | Effect::Completes(_)
-            | Effect::Follows(_)
-            | Effect::Drops(_)
-            | Effect::Awaits(_)
-            | Effect::Signals(_)
-            | Effect::Posts(_)
-            | Effect::Runs(_)
-            | Effect::Finds(_)
-            | Effect::Unloads(..)
-            | Effect::Instantiates(..)
-            | Effect::Replays(_)
-            | Effect::Alters(_)
-            | Effect::Discards(_)
-            | Effect::Grants(_)
-            | Effect::Gathers(_)
-            | Effect::Joins(_)
-            | Effect::Binds(_)
-            | Effect::Unbinds(_) => {}
+            _ => {}
         }
     }
     None
 }
 
-/// A denied pair answers 0 to every question of the driver's about it.
-fn answer(call: &Forward, question: Question) -> Option<usize> {
+/// Replaces the answer of a query about a denied pair with zeros.
+fn answer(call: &Forward, question: Query) -> Option<usize> {
     let function = call.id.spec();
     let word = |argument: usize| call.words[argument];
     let which = match (question.peer, question.choice) {
-        // What a newer driver can be asked may mean anything.
+        // An attribute of a newer driver may mean anything.
         (Some(_), Some((choice, _))) if !(function.args()[choice].of().is_named)(word(choice)) => {
             return None;
         }
@@ -180,27 +151,27 @@ fn answer(call: &Forward, question: Question) -> Option<usize> {
     if place.is_null() {
         return None;
     }
-    // SAFETY: not null, and after success the driver has written so many elements there.
+    // SAFETY: not null, and after success the driver wrote that many elements there.
     let bytes = unsafe { core::slice::from_raw_parts_mut(place, answer.size() * count as usize) };
     let is_changed = bytes.iter().any(|byte| *byte != 0);
     bytes.fill(0);
     is_changed.then_some(which)
 }
 
-/// Which pair denies one device of this process the other one.
+/// Returns the pair that denies one device of this process access to another one.
 fn pair(from: u64, to: u64) -> Option<usize> {
     pairs()?.denies(&devices::of_ordinal(from as i32), &devices::of_ordinal(to as i32))
 }
 
-/// What the driver would refuse anyway, or not even look at, it shall say itself.
+/// Denies an attempt to enable access. An attempt that the driver refuses or ignores goes to the driver.
 fn enable(call: &Forward, access: Named) -> Option<Denied> {
-    let (peer, context) = (call.words[access.by], questions::context());
+    let (peer, context) = (call.words[access.by], queries::context());
     // All other arguments are reserved.
     let is_odd = (0..call.id.spec().args().len()).any(|index| index != access.by && call.words[index] != 0);
     if peer == 0 || is_odd || context == 0 || context == peer {
         return None;
     }
-    let (from, to) = (questions::device(), questions::device_of(peer));
+    let (from, to) = (queries::device(), queries::device_of(peer));
     if from < 0 || to < 0 {
         return None;
     }

@@ -7,7 +7,7 @@ use cupeer_spec::abi::*;
 use cupeer_spec::function::FnId;
 use cupeer_spec::results::nvml::Result;
 
-/// Looks at a call before it is made: what is at the other end of a hidden link is not told.
+/// Denies a query about the other end of a hidden link.
 pub fn before(call: &Forward) -> Option<Denied> {
     let [device, link, place, ..] = *call.words;
     let is_about_remote = matches!(
@@ -16,7 +16,7 @@ pub fn before(call: &Forward) -> Option<Denied> {
             | FnId::nvmlDeviceGetNvLinkRemotePciInfo_v2
             | FnId::nvmlDeviceGetNvLinkRemoteDeviceType
     );
-    // What NVML would refuse anyway, it shall say itself.
+    // NVML refuses a null pointer itself.
     if !is_about_remote || place == 0 {
         return None;
     }
@@ -24,7 +24,7 @@ pub fn before(call: &Forward) -> Option<Denied> {
     Some(Denied { result: Result::NOT_SUPPORTED as i32, which })
 }
 
-/// Looks at a call that succeeded: changes its outputs.
+/// Changes the outputs of a call that succeeded. Returns the denied pair if it changed any.
 pub fn after(call: &Forward) -> Option<usize> {
     let [first, second, third, fourth, ..] = *call.words;
     let pair = || pairs()?.denies(&devices::of_handle(first), &devices::of_handle(second));
@@ -34,7 +34,7 @@ pub fn after(call: &Forward) -> Option<usize> {
     const NO_PEERS: nvmlGpuP2PStatus_t = nvmlGpuP2PStatus_t(5);
     /// NVML_TOPOLOGY_SYSTEM.
     const FAR_APART: nvmlGpuTopologyLevel_t = nvmlGpuTopologyLevel_t(50);
-    // SAFETY: NVML has written to the outputs, which have these types, numbers of which zeros are valid.
+    // SAFETY: NVML wrote to the outputs, which have these types: numbers, for which zeros are valid.
     unsafe {
         match call.id {
             FnId::nvmlDeviceGetP2PStatus => change(pair, fourth as *mut nvmlGpuP2PStatus_t, NO_PEERS),
@@ -57,11 +57,11 @@ pub fn after(call: &Forward) -> Option<usize> {
     }
 }
 
-/// Puts another value into an output. Says which pair was denied, where it was another.
+/// Replaces the value of an output. Returns the denied pair if the value differs.
 ///
 /// # Safety
 ///
-/// `place` is null, or points to what NVML has written.
+/// `place` is null, or points to a value that NVML wrote.
 unsafe fn change<T: Copy + PartialEq>(
     which: impl FnOnce() -> Option<usize>,
     place: *mut T,
@@ -78,7 +78,7 @@ unsafe fn change<T: Copy + PartialEq>(
     }
 }
 
-/// A device that is in no fabric.
+/// Makes a device appear outside of any fabric.
 ///
 /// # Safety
 ///
@@ -92,11 +92,11 @@ unsafe fn leave_fabric_v(
     }
     // SAFETY: not null, and as of this function: every version begins with its number.
     let version = unsafe { (&raw const (*place).version).read_unaligned() };
-    // Later ones may be laid out in another way.
+    // Later versions may have another layout.
     if !matches!(version >> 24, 2..=3) {
         return None;
     }
-    // SAFETY: as of this function; it is numbers, and from the third version on a byte follows, which says how well it is.
+    // SAFETY: as of this function; it is numbers, and from the third version on a byte with a health summary follows.
     unsafe {
         let nowhere = nvmlGpuFabricInfoV_t { version, ..core::mem::zeroed() };
         let changed = change(which, place, nowhere)?;

@@ -1,17 +1,17 @@
-//! Decides about handles of other processes. Their device comes from the live table, or else from the handle itself.
+//! Denies opening handles of other processes. The device comes from the live table, or else from the handle itself.
 
 use super::{Denied, devices, pairs, peers, refused};
-use crate::driver::questions;
+use crate::driver::queries;
 use crate::fault::forward::Forward;
 use cupeer_spec::deny::Identity;
 use cupeer_spec::effect::{Object, Shared};
 use cupeer_spec::results::Result;
 
-/// Where a handle of memory has its GPU: the number on the bus, and the bus. Seen with driver 580, whose handles are
-/// otherwise opaque; what stands there counts only where there is a GPU of that address.
+/// Bytes of a memory handle with the number of its GPU on the PCI bus, and the bus. Observed with driver 580, whose handles are
+/// otherwise opaque. Ignored if there is no GPU at that address.
 const GPU: core::ops::Range<usize> = 32..34;
 
-/// The device of what another process has exported under a handle, where that is known.
+/// Returns the device of the object that another process exported under a handle.
 fn exported(call: &Forward, shared: Shared) -> Option<Identity> {
     if let Some(export) = call.export().filter(|export| export.uuid != [0; 16]) {
         return Some(devices::of_uuid(export.uuid));
@@ -20,13 +20,13 @@ fn exported(call: &Forward, shared: Shared) -> Option<Identity> {
     devices::at(bus, device)
 }
 
-/// What the driver would refuse anyway, it shall say itself.
+/// Denies opening a handle. The driver refuses a wrong flag, or a null pointer.
 pub fn before(call: &Forward, shared: Shared) -> Option<Denied> {
     let is_odd = shared.demand.is_some_and(|flags| call.words[flags.by] as u32 != flags.value);
     if call.words[shared.by] == 0 || is_odd {
         return None;
     }
-    let device = questions::device();
+    let device = queries::device();
     if device < 0 {
         return None;
     }
@@ -34,12 +34,12 @@ pub fn before(call: &Forward, shared: Shared) -> Option<Denied> {
     if let Some(which) = pairs().and_then(|pairs| pairs.denies(&devices::of_ordinal(device), &to)) {
         return Some(refused(Result::PEER_ACCESS_UNSUPPORTED, which));
     }
-    if shared.object.is_memory() { peers::refuse(questions::context(), device, &to) } else { None }
+    if shared.object.is_memory() { peers::refuse(queries::context(), device, &to) } else { None }
 }
 
-/// Counts the device of what was opened as a peer.
+/// Counts the device of the opened object as a peer.
 pub fn after(call: &Forward, shared: Shared) {
     if let Some(to) = exported(call, shared).filter(|_| shared.object.is_memory()) {
-        peers::add(questions::context(), questions::device(), &to);
+        peers::add(queries::context(), queries::device(), &to);
     }
 }

@@ -19,7 +19,7 @@ struct Peer {
     context: AtomicU64,
     /// The device of the context, as this process numbers it.
     device: AtomicI32,
-    /// Which device the peer is: [`key`].
+    /// The [`key`] of the peer device.
     peer: AtomicU64,
 }
 
@@ -28,32 +28,30 @@ const CLAIMED: u64 = u64::MAX;
 static PEERS: [Peer; 256] =
     [const { Peer { context: AtomicU64::new(0), device: AtomicI32::new(0), peer: AtomicU64::new(0) } }; 256];
 
-/// A number for a device, which is never 0; 0 where it is unknown.
+/// Returns a number for a device that is never 0; 0 if the device is unknown.
 fn key(device: &Identity) -> u64 {
     device.uuid.map_or(0, |uuid| fnv(&uuid).max(1))
 }
 
-fn of(context: u64) -> impl Iterator<Item = &'static Peer> {
+fn peers_of(context: u64) -> impl Iterator<Item = &'static Peer> {
     PEERS.iter().filter(move |peer| context != 0 && peer.context.load(Acquire) == context)
 }
 
-/// Refuses a peer that would be one too many for a context on `device`.
+/// Refuses a peer beyond the limit of a context on `device`.
 pub fn refuse(context: u64, device: i32, peer: &Identity) -> Option<Denied> {
     let (limit, which) = limit()?;
     let is_other = devices::of_ordinal(device).is(peer) == Some(false);
-    let is_new = of(context).all(|known| known.peer.load(Relaxed) != key(peer));
-    let is_full = of(context).count() as u64 >= u64::from(limit);
+    let is_new = peers_of(context).all(|known| known.peer.load(Relaxed) != key(peer));
+    let is_full = peers_of(context).count() as u64 >= u64::from(limit);
     (is_other && is_new && is_full).then(|| refused(Result::TOO_MANY_PEERS, which))
 }
 
-/// A context on `device` was given access to a peer device, of whatever process that is.
+/// Counts a peer device, of any process, for a context on `device`.
 pub fn add(context: u64, device: i32, peer: &Identity) {
     let is_other = devices::of_ordinal(device).is(peer) == Some(false);
     let key = key(peer);
-    if limit().is_none() || !is_other || key == 0 || context == 0 {
-        return;
-    }
-    if of(context).any(|known| known.peer.load(Relaxed) == key) {
+    let is_known = || peers_of(context).any(|known| known.peer.load(Relaxed) == key);
+    if limit().is_none() || !is_other || key == 0 || context == 0 || is_known() {
         return;
     }
     let free = PEERS.iter().find(|place| place.context.compare_exchange(0, CLAIMED, AcqRel, Relaxed).is_ok());
@@ -64,7 +62,7 @@ pub fn add(context: u64, device: i32, peer: &Identity) {
     }
 }
 
-/// Access was taken back.
+/// Removes a peer device, to which access was disabled.
 pub fn remove(context: u64, peer: i32) {
     let key = key(&devices::of_ordinal(peer));
     forget(|known| known.context.load(Acquire) == context && known.peer.load(Relaxed) == key);
@@ -74,7 +72,7 @@ pub fn forget_context(context: u64) {
     forget(|known| known.context.load(Acquire) == context);
 }
 
-/// The primary context of a device is gone. Others that a program makes beside it are forgotten with it.
+/// Forgets a device whose primary context ended, with other contexts that the program created on it.
 pub fn forget_device(device: i32) {
     let key = key(&devices::of_ordinal(device));
     forget(|known| known.device.load(Relaxed) == device || known.peer.load(Relaxed) == key);

@@ -1,7 +1,7 @@
 //! Applies the actions of faults to a call: waits, signals, and exits before it, results and outputs after it.
 
-use super::decide::{Fault, Fired, MOST};
-use super::{excuses, handles, live, shared};
+use super::decide::{Fault, Fired};
+use super::{excuses, handles, live, outputs, shared};
 use crate::fault::deny;
 use crate::log;
 use crate::sys::aside::with_room;
@@ -10,22 +10,22 @@ use crate::sys::errno::errno;
 use crate::sys::guard::{Cancelling, with_cancellation_restored};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use cupeer_spec::fault::{Delay, Stage, purpose};
-use cupeer_spec::function::Direction;
+use cupeer_spec::function::{Direction, FnId};
 use cupeer_spec::record::slot::hit::did;
 
 impl Fault<'_> {
-    /// What happens before the call. `tell` puts what was done into the record, for where it may not come back.
+    /// Applies the faults before the call. `tell` puts their actions into the record, because the call may not return.
     pub fn before(&mut self, cancelling: Cancelling, tell: &dyn Fn(&Fault)) {
-        let needs_outputs = self.acting().any(|fired| fired.rule.rule.action.stage == Stage::Undo);
+        let needs_outputs = self.acting().any(|fired| fired.rule.spec.action.stage == Stage::Undo);
         if needs_outputs && self.call.id.spec().undone_by().is_some() {
             self.save_outputs();
         }
-        let mut is_lasting = false;
-        for index in 0..MOST {
-            let Some(mut fired) = self.acting_at(index) else { continue };
-            let action = &fired.rule.rule.action;
+        let (id, rank) = (self.call.id, self.rank);
+        let mut may_not_return = false;
+        for fired in self.acting_mut() {
+            let action = &fired.rule.spec.action;
             if let Some(delay) = action.delay {
-                fired.waited += self.wait(&fired, delay, purpose::JITTER, cancelling);
+                fired.wait(id, rank, delay, purpose::JITTER, cancelling);
                 fired.did |= did::DELAY;
             }
             let acts = [
@@ -35,34 +35,32 @@ impl Fault<'_> {
             ];
             for (_, bit) in acts.into_iter().filter(|(acts, _)| *acts) {
                 fired.did |= bit;
-                is_lasting = true;
+                may_not_return = true;
             }
-            self.fired[index] = Some(fired);
         }
-        if !is_lasting {
+        if !may_not_return {
             return;
         }
-        // It may not come back to say so. What it will return is known where the call is not made.
+        // The result of a call that is not forwarded is known already.
         if self.denied.is_none() && self.instead.is_some() {
             self.mark_error(did::ERROR | did::NOT_CALLED);
         }
         with_room(&mut || tell(self));
-        for index in 0..MOST {
-            let Some(fired) = self.acting_at(index) else { continue };
-            let (action, name) = (&fired.rule.rule.action, &fired.rule.rule.name);
-            let function = self.call.id.spec().name();
+        for fired in self.acting() {
+            let (action, name) = (&fired.rule.spec.action, &fired.rule.spec.name);
+            let function = id.spec().name();
             if let Some(label) = &action.hang {
-                log::acts(format_args!("{name}: {function} hangs until '{label}' is released"));
-                hang(&fired, label, cancelling);
+                log::fault(format_args!("{name}: {function} hangs until '{label}' is released"));
+                hang(fired, label, cancelling);
             }
             if let Some(code) = action.exit {
-                log::acts(format_args!("{name}: {function} ends the process with status {code}"));
-                // SAFETY: ends the process, as the rule demands.
+                log::fault(format_args!("{name}: {function} ends the process with status {code}"));
+                // SAFETY: ends the process, as the fault demands.
                 unsafe { libc::_exit(code) };
             }
             if let Some(signal) = action.signal {
-                log::acts(format_args!("{name}: {function} gets signal {signal}"));
-                // SAFETY: sends this thread a signal, as the rule demands.
+                log::fault(format_args!("{name}: {function} gets signal {signal}"));
+                // SAFETY: sends this thread a signal, as the fault demands.
                 with_cancellation_restored(cancelling, || unsafe {
                     let tid = libc::syscall(libc::SYS_gettid);
                     libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, signal);
@@ -71,26 +69,18 @@ impl Fault<'_> {
         }
     }
 
-    /// Marks the rule whose result the program gets.
+    fn acting_mut(&mut self) -> impl Iterator<Item = &mut Fired> {
+        self.fired.iter_mut().flatten().filter(|fired| fired.is_acting())
+    }
+
+    /// Marks the fault whose result the program gets.
     fn mark_error(&mut self, bits: u16) {
-        let is_first =
-            |fired: &&mut Fired| fired.did & did::DRY == 0 && fired.rule.rule.action.error.is_some();
-        if let Some(fired) = self.fired.iter_mut().flatten().find(is_first) {
+        if let Some(fired) = self.acting_mut().find(|fired| fired.rule.spec.action.error.is_some()) {
             fired.did |= bits;
         }
     }
 
-    fn wait(&self, fired: &Fired, delay: Delay, purpose: u64, cancelling: Cancelling) -> u64 {
-        let mut time = delay.time;
-        if delay.jitter > 0 {
-            let thrown = self.thrown(fired, purpose) % (2 * delay.jitter + 1);
-            time = (time + thrown).saturating_sub(delay.jitter);
-        }
-        sleep(time, cancelling);
-        time
-    }
-
-    /// What happens after the call, which has returned `result`, or was not made. Gives what the program gets.
+    /// Applies the faults after the call, which returned `result`, or was not forwarded. Returns the result that the program gets.
     pub fn after(&mut self, cancelling: Cancelling, result: i32) -> i32 {
         let mut given = result;
         if let Some(instead) = self.instead {
@@ -105,12 +95,11 @@ impl Fault<'_> {
                 with_room(&mut || given = self.after_success());
             }
         }
-        for index in 0..MOST {
-            let Some(mut fired) = self.acting_at(index) else { continue };
-            if let Some(delay) = fired.rule.rule.action.delay_after {
-                fired.waited += self.wait(&fired, delay, purpose::JITTER_AFTER, cancelling);
+        let (id, rank) = (self.call.id, self.rank);
+        for fired in self.acting_mut() {
+            if let Some(delay) = fired.rule.spec.action.delay_after {
+                fired.wait(id, rank, delay, purpose::JITTER_AFTER, cancelling);
                 fired.did |= did::DELAY_AFTER;
-                self.fired[index] = Some(fired);
             }
             if fired.did == 0 {
                 fired.firing.take_back();
@@ -135,7 +124,7 @@ impl Fault<'_> {
             let code = self.code(&fired, error);
             (self.is_altered, self.has_other_result) = (true, true);
             let mut bits = did::ERROR;
-            if fired.rule.rule.action.stage == Stage::Undo && self.undo() {
+            if fired.rule.spec.action.stage == Stage::Undo && self.undo() {
                 self.is_undone = true;
                 bits |= did::UNDONE;
             }
@@ -143,22 +132,35 @@ impl Fault<'_> {
             excuses::failed(self.call.id, code, !self.is_undone);
             return code;
         }
-        for index in 0..MOST {
-            let Some(mut fired) = self.acting_at(index) else { continue };
-            for out in &fired.rule.rule.action.outs {
-                if self.put(out) {
+        let (call, mut is_changed) = (self.call, false);
+        for fired in self.acting_mut() {
+            for out in &fired.rule.spec.action.outs {
+                if outputs::put(call, out) {
                     fired.did |= did::OUT;
-                    self.is_altered = true;
-                    self.has_other_output = true;
+                    is_changed = true;
                 }
             }
-            self.fired[index] = Some(fired);
         }
+        self.is_altered |= is_changed;
+        self.has_other_output |= is_changed;
         0
     }
 }
 
-/// Waits, whatever signals come.
+impl Fired {
+    /// Delays the call, and adds the time to `waited`.
+    fn wait(&mut self, id: FnId, rank: u32, delay: Delay, purpose: u64, cancelling: Cancelling) {
+        let mut time = delay.time;
+        if delay.jitter > 0 {
+            let random = self.random(id, rank, purpose) % (2 * delay.jitter + 1);
+            time = (time + random).saturating_sub(delay.jitter);
+        }
+        sleep(time, cancelling);
+        self.waited += time;
+    }
+}
+
+/// Sleeps; signals do not end it.
 fn sleep(nanoseconds: u64, cancelling: Cancelling) {
     const SECOND: u64 = 1_000_000_000;
     let until = clock::now().saturating_add(nanoseconds);
@@ -167,8 +169,8 @@ fn sleep(nanoseconds: u64, cancelling: Cancelling) {
         tv_nsec: (until % SECOND) as libc::c_long,
     };
     if nanoseconds > 0 {
-        // By the system call itself: a cancellation would end libc's function.
-        // SAFETY: the time is readable, and what is left of it is not asked for.
+        // The system call itself, because a cancellation would end libc's function.
+        // SAFETY: the time is readable, and the kernel writes no remaining time.
         with_cancellation_restored(cancelling, || unsafe {
             let (call, clock) = (libc::SYS_clock_nanosleep, libc::CLOCK_MONOTONIC);
             while libc::syscall(call, clock, libc::TIMER_ABSTIME, &time, 0usize) == -1
@@ -180,17 +182,17 @@ fn sleep(nanoseconds: u64, cancelling: Cancelling) {
 
 /// Waits until a label is released, by this process or from outside, or the plan is disarmed.
 fn hang(Fired { plan, rule, .. }: &Fired, label: &str, cancelling: Cancelling) {
-    /// How often it looks, in nanoseconds.
-    const LOOK: u64 = 10_000_000;
-    let gate = shared::Gate::of(label);
+    /// Interval of polling, in nanoseconds.
+    const INTERVAL: u64 = 10_000_000;
+    let gate = shared::Gate::new(label);
     rule.hanging.fetch_add(1, Relaxed);
     let is_held = || plan.is_armed() && !rule.is_released.load(Acquire);
     while is_held() && !gate.as_ref().is_some_and(|gate| gate.is_open()) {
-        sleep(LOOK, cancelling);
-        // Whoever arms and disarms plans need not wait for the next call.
-        live::look();
+        sleep(INTERVAL, cancelling);
+        // A plan that is armed or disarmed meanwhile takes effect without waiting for the next call.
+        live::poll();
     }
-    // What released it may be a change of the plans that came after the last look.
-    live::look();
+    // The release may be a change of the plans after the last poll.
+    live::poll();
     rule.hanging.fetch_sub(1, Relaxed);
 }

@@ -3,10 +3,10 @@
 //! Armed plans change as a whole: another [`Armed`] replaces the previous one. A thread that examines a call marks the
 //! plans that it uses, so that the memory of a plan is unmapped only when no thread uses it.
 
-use super::board::PlanFile;
 use super::conditions::is_like;
 use super::index::Armed;
 use super::loaded::{LoadedPlan, LoadedRule};
+use super::plan_file::PlanFile;
 use super::shared;
 use crate::fault::deny;
 use crate::log::message;
@@ -22,11 +22,11 @@ use cupeer_shared::users::{self, Users};
 use cupeer_spec::fault::{Key, Plan};
 use cupeer_spec::function::FnId;
 
-/// What is armed, for as long as it is looked at.
+/// The armed plans, which stay mapped until this is dropped.
 pub struct Using(&'static Armed);
 
 impl Using {
-    /// What is armed now; `None` where nothing is.
+    /// The plans that are armed now; `None` if there are none.
     pub fn now() -> Option<Using> {
         loop {
             let pointer = EVERY_CALL.armed.load(Acquire);
@@ -57,13 +57,13 @@ impl Armed {
     }
 }
 
-/// What is published under a pointer.
+/// Returns the plans that were published under a pointer.
 fn published(pointer: *mut c_void) -> Option<&'static Armed> {
-    // SAFETY: null, or what is never freed.
+    // SAFETY: null, or a value that is never freed.
     (pointer != UNREAD).then(|| unsafe { pointer.cast::<Armed>().as_ref() }).flatten()
 }
 
-/// Arms what the settings ask for. By itself, because it needs more stack than most processes have touched when they begin.
+/// Arms the plan and the denied pairs of the settings. Not inlined, because it needs more stack than most processes touched at start.
 #[cold]
 #[inline(never)]
 pub fn arm_at_start(settings: &'static Settings) {
@@ -74,22 +74,24 @@ pub fn arm_at_start(settings: &'static Settings) {
         replace(|armed| Some(loaded.into_iter().chain(armed.iter().copied()).collect()));
     });
     if done.is_none() {
-        message::when_met(&"out of memory for fault plans: nothing is injected, and nothing denied");
+        message::when_driver_is_reached(
+            &"out of memory for fault plans: nothing is injected, and nothing denied",
+        );
     }
 }
 
-/// Does something that arms what is armed and one plan more, in as much memory as that takes. `None` where there is none.
+/// Runs `work` with memory reserved for the armed plans and one more. `None` if there is no memory.
 fn armed_with<T>(plan: Option<&'static Plan>, work: &dyn Fn(Option<&'static Plan>) -> T) -> Option<T> {
     let using = Using::now();
     let armed =
-        using.iter().flat_map(|armed| &armed.plans).flat_map(|plan| &plan.rules).map(|rule| rule.rule);
+        using.iter().flat_map(|armed| &armed.plans).flat_map(|plan| &plan.rules).map(|rule| rule.spec);
     let rules = plan.iter().flat_map(|plan| &plan.rules).chain(armed);
     let texts = rules.clone().map(|rule| rule.name.len() + rule.text.len() + 16).sum::<usize>();
     let bytes = Armed::memory_of(rules) + 2 * texts;
     memory::within(bytes, || (work(plan), true))
 }
 
-/// Replaces what is armed by the plans that `change` makes of those that are. Says whether it made any.
+/// Replaces the armed plans by those that `change` returns. Returns false if it returns none.
 fn replace(change: impl Fn(&[&'static LoadedPlan]) -> Option<Vec<&'static LoadedPlan>>) -> bool {
     loop {
         let old = EVERY_CALL.armed.load(Acquire);
@@ -123,28 +125,30 @@ pub fn arm_loaded(id: u32, plan: &'static Plan, file: Option<PlanFile>, is_dry: 
     Some(())
 }
 
-/// Publishes what is armed once more, because calls are to come here though nothing may be.
+/// Publishes the armed plans once more, so that calls come here even if no plan is armed.
 pub fn publish_anew() {
     let done = armed_with(None, &|_| replace(|plans| Some(plans.to_vec())));
     if done.is_none() {
-        message::when_met(&"out of memory for fault plans: those that are armed from outside are not used");
+        message::when_driver_is_reached(
+            &"out of memory for fault plans: those that are armed from outside are not used",
+        );
     }
 }
 
-/// A plan that is armed in this process, by its number.
+/// Returns a plan that is armed in this process, by its number.
 pub fn loaded(id: u32) -> Option<&'static LoadedPlan> {
     with_loaded(id, |plan| plan)
 }
 
-/// Does something with a plan that is armed in this process while nobody unmaps what it has counted.
+/// Runs `work` on a plan that is armed in this process, whose counts stay mapped meanwhile.
 pub fn with_loaded<T>(id: u32, work: impl FnOnce(&'static LoadedPlan) -> T) -> Option<T> {
     let using = Using::now()?;
     let is_it = |plan: &&LoadedPlan| id != 0 && plan.id == id && !plan.is_over.load(Relaxed);
     using.plans.iter().copied().find(is_it).map(work)
 }
 
-/// Takes a plan out of those that are armed in this process, and lets go what hangs by it. Says whether it was there.
-/// [`LoadedPlan::give_back`] unmaps what it has counted.
+/// Disarms a plan in this process, and releases the calls that hang because of it. Returns false if it was not armed.
+/// [`LoadedPlan::unmap`] frees its counts.
 pub fn take_out(plan: &'static LoadedPlan) -> bool {
     let id = plan.id;
     let is_other = |other: &&&'static LoadedPlan| other.id != id;
@@ -154,30 +158,30 @@ pub fn take_out(plan: &'static LoadedPlan) -> bool {
     match armed_with(None, &|_| replace(without)) {
         Some(true) => traced::remove(&plan.functions),
         Some(false) => return false,
-        // It stays where it is, and nobody looks at it.
+        // It stays in the list, and is skipped.
         None if plan.is_over.swap(true, SeqCst) => return false,
         None => {}
     }
-    // What hangs by it may go on.
+    // Releases the calls that hang because of it.
     plan.is_over.store(true, SeqCst);
     true
 }
 
-/// Takes note of a mark that the program has set.
+/// Notes a mark that the program set.
 pub fn marked(text: &[u8]) {
     let Some(using) = Using::now() else { return };
     for rule in using.plans.iter().flat_map(|plan| &plan.rules) {
-        if rule.rule.conditions.iter().any(|one| one.key == Key::Mark && is_like(one, text)) {
+        if rule.spec.conditions.iter().any(|one| one.key == Key::Mark && is_like(one, text)) {
             rule.has_mark.store(true, Release);
         }
     }
 }
 
-/// Lets go what hangs under a label, now and later, in this process. Says how many calls hang there now.
+/// Releases the calls that hang under a label in this process, now and later. Returns how many hang now.
 pub fn release(label: &str) -> u32 {
     let Some(using) = Using::now() else { return 0 };
     let rules = using.plans.iter().flat_map(|plan| &plan.rules);
-    let is_it = |rule: &&LoadedRule| rule.rule.action.hang.as_deref() == Some(label);
+    let is_it = |rule: &&LoadedRule| rule.spec.action.hang.as_deref() == Some(label);
     rules.filter(is_it).fold(0, |hanging, rule| {
         rule.is_released.store(true, Release);
         hanging + rule.hanging.load(Relaxed)
@@ -192,7 +196,7 @@ mod tests {
 
     const MUCH: usize = 1 << 30;
 
-    /// Texts of about so many bytes that take much memory for their length.
+    /// Plans of about `length` bytes that take much memory for their length.
     fn plans(length: usize) -> Vec<(usize, String)> {
         let of = |rule: &dyn Fn(usize) -> String| {
             let mut text = String::new();
@@ -222,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn plans_take_no_more_memory_than_was_reckoned_with() {
+    fn plans_take_no_more_memory_than_was_reserved() {
         let (mut read, mut refused) = (0, 0);
         for (length, text) in [0, 10, 100, 1000, 10_000, 130_000].into_iter().flat_map(plans) {
             let about = format!("{} ({length})", &text[..text.len().min(60)]);

@@ -4,7 +4,7 @@ use cupeer_spec::fault::{Condition, Key, Values};
 use cupeer_spec::function::FnSpec;
 use cupeer_spec::names::matches;
 
-/// The argument that a condition looks at, where it needs nothing else.
+/// Returns the argument that decides a condition; `None` if the condition needs other facts.
 pub fn argument_of(function: &FnSpec, condition: &Condition) -> Option<usize> {
     let is_device = |index: usize| {
         let devices = || function.args().iter().enumerate().filter(|(_, arg)| arg.type_word() == "CUdevice");
@@ -15,7 +15,7 @@ pub fn argument_of(function: &FnSpec, condition: &Condition) -> Option<usize> {
         (Key::Peer, Values::Numbers(_)) => is_device(1),
         (Key::Size, Values::Numbers(_)) => function.sized_by(),
         (Key::Argument(name), Values::Numbers(_)) => {
-            // An output says something after the call alone.
+            // The value of an output is known only after the call.
             let argument = function.argument(name)?;
             let is_number = !argument.1.is_handle() && argument.1.count().is_none();
             is_number.then_some(argument.0)
@@ -24,13 +24,13 @@ pub fn argument_of(function: &FnSpec, condition: &Condition) -> Option<usize> {
     }
 }
 
-/// Whether a number is one of a condition's.
+/// Returns true if a number meets a condition.
 pub fn holds(condition: &Condition, number: u64) -> bool {
     let Values::Numbers(ranges) = &condition.values else { return false };
     ranges.iter().any(|(from, to)| (*from..=*to).contains(&number)) != condition.not
 }
 
-/// Whether a text matches one of a condition's patterns.
+/// Returns true if a text meets a condition.
 pub fn is_like(condition: &Condition, text: &[u8]) -> bool {
     let Values::Patterns(patterns) = &condition.values else { return false };
     patterns.iter().any(|pattern| matches(pattern.as_bytes(), text)) != condition.not

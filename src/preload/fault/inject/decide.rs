@@ -3,40 +3,41 @@
 use super::arming::Using;
 use super::counts::{self, Firing, Whose};
 use super::facts::{self, Facts};
+use super::index::Member;
 use super::loaded::{LoadedPlan, LoadedRule};
 use super::{handles, live};
 use crate::fault::{deny, forward::Forward};
 use crate::sys::environment;
 use core::cell::Cell;
 use cupeer_spec::fault::{Error, Per, Stage, purpose};
-use cupeer_spec::function::Direction;
+use cupeer_spec::function::{Direction, FnId};
 use cupeer_spec::record::slot::hit::did;
 
-/// The most rules that act at one call.
+/// Number of faults that can act at one call.
 pub const MOST: usize = 8;
 
-/// No bits of [`did`].
+/// A value that is no combination of the bits of [`did`].
 const NEVER: u16 = u16::MAX;
 
-/// A rule that fired.
+/// A fault that fired.
 #[derive(Clone, Copy)]
 pub struct Fired {
     pub plan: &'static LoadedPlan,
     pub rule: &'static LoadedRule,
     pub firing: Firing<'static>,
-    /// What it did: [`did`].
+    /// Bits of [`did`].
     pub did: u16,
-    /// What it waited, in nanoseconds.
+    /// Time that it delayed the call, in nanoseconds.
     pub waited: u64,
 }
 
-/// What becomes of one call.
+/// The faults that fire at one call, the denial of it, and their effects.
 pub struct Fault<'a> {
     pub(super) call: &'a Forward<'a>,
     pub(super) fired: [Option<Fired>; MOST],
-    /// Which pair, or the limit, denies it.
+    /// The pair, or the limit, that denies it.
     pub(super) denied: Option<usize>,
-    /// Whether one may, once it is made.
+    /// A denied pair may change its outputs.
     pub(super) may_be_denied: bool,
     /// The number of the process in the job.
     pub(super) process: u16,
@@ -44,55 +45,70 @@ pub struct Fault<'a> {
     pub(super) rank: u32,
     /// The result in place of the call.
     pub instead: Option<i32>,
-    /// What the real call returned, where it was made.
+    /// The result of the driver, if the call was forwarded.
     pub(super) driver_result: Option<i32>,
-    /// Whether the program sees another result or output than the driver's.
+    /// The program gets a result or an output that is not the driver's.
     pub is_altered: bool,
-    /// Whether it gets a failure in place of the driver's success.
+    /// The program gets a failure in place of the driver's success.
     pub(super) has_other_result: bool,
-    /// Whether an output is not the driver's, so that the live table cannot take it for what is open.
+    /// An output is not the driver's, so that the live table must not store it.
     pub has_other_output: bool,
-    /// Whether what the real call did was undone.
+    /// The effect of the driver's call was undone.
     pub(super) is_undone: bool,
-    /// What stood where the outputs go, for a call that may be undone.
+    /// The previous values of the outputs, for a call that may be undone.
     pub(super) outputs: [Option<u64>; 2],
-    /// What the record was told that the denial and the rules did; [`NEVER`] where it was not.
-    pub(super) told: Cell<[u16; 1 + MOST]>,
-    /// Keeps the plans.
+    /// The bits of the denial, and of each fault, that are in the record already; [`NEVER`] if none are.
+    pub(super) recorded: Cell<[u16; 1 + MOST]>,
+    /// Keeps the plans from being unmapped.
     _using: Using,
 }
 
+impl Fired {
+    /// Returns true unless it is a dry run.
+    pub fn is_acting(&self) -> bool {
+        self.did & did::DRY == 0
+    }
+
+    /// Returns a pseudorandom number, which depends on the fault, the call, and the purpose alone.
+    pub fn random(&self, id: FnId, rank: u32, purpose: u64) -> u64 {
+        self.rule.spec.thrown(rank, id.spec().name(), self.firing.count, purpose)
+    }
+}
+
 impl<'a> Fault<'a> {
-    /// Finds out what becomes of a call. `None` where nothing does.
-    pub fn of(call: &'a Forward<'a>) -> Option<Fault<'a>> {
-        live::look();
+    /// Decides about a call. `None` if no fault fires at it, and none tracks it.
+    pub fn decide(call: &'a Forward<'a>) -> Option<Fault<'a>> {
+        live::poll();
         let using = Using::now()?;
         using.index(call.id)?;
         facts::prepare(&using);
         handles::remember(call, Direction::In);
-        let facts = Facts::of(call);
+        let facts = Facts::new(call);
         let rank = environment::rank();
         let mut fired = [None; MOST];
-        let mut count = 0;
-        for member in using.index(call.id).map_or(&[][..], |index| &index.rules) {
-            if count == MOST || !member.plan.is_armed() || !facts.meet(member.plan, member.rule) {
+        let mut free = fired.iter_mut();
+        for member in using.index(call.id).map_or(&[][..], |index| &index.members) {
+            let &Member { plan, rule, .. } = member;
+            if free.len() == 0 || !plan.is_armed() || !facts.meet(plan, rule) {
                 continue;
             }
-            let context = if member.rule.rule.per == Per::Ctx { facts.context() } else { 0 };
+            let context = if rule.spec.per == Per::Ctx { facts.context() } else { 0 };
             let whose = Whose { id: call.id, rank, context };
-            if let Some(firing) = counts::fires(member.plan, member.rule, &whose) {
-                let did = if member.plan.is_dry { did::DRY } else { 0 };
-                fired[count] = Some(Fired { plan: member.plan, rule: member.rule, firing, did, waited: 0 });
-                count += 1;
+            if let Some(firing) = counts::fires(plan, rule, &whose)
+                && let Some(place) = free.next()
+            {
+                let did = if plan.is_dry { did::DRY } else { 0 };
+                *place = Some(Fired { plan, rule, firing, did, waited: 0 });
             }
         }
+        let is_any = fired[0].is_some();
         let may_be_denied = deny::concerns(call.id);
         let denied = if may_be_denied { deny::before(call) } else { None };
         let is_remembered = using.plans.iter().any(|plan| plan.follows || plan.keeps_handles);
-        if count == 0 && !may_be_denied && !is_remembered {
+        if !is_any && !may_be_denied && !is_remembered {
             return None;
         }
-        let stack = if count > 0 || denied.is_some() { facts.stack() } else { 0 };
+        let stack = if is_any || denied.is_some() { facts.stack() } else { 0 };
         let mut fault = Fault {
             call,
             fired,
@@ -108,52 +124,48 @@ impl<'a> Fault<'a> {
             has_other_output: false,
             is_undone: false,
             outputs: [None; 2],
-            told: Cell::new([NEVER; 1 + MOST]),
+            recorded: Cell::new([NEVER; 1 + MOST]),
             _using: using,
         };
-        // That of a denied pair comes before that of a rule.
+        // The result of a denied pair takes precedence over that of a fault.
         if let Some((fired, error)) = fault.first_error()
             && fault.denied.is_none()
-            && fired.rule.rule.action.stage == Stage::Instead
+            && fired.rule.spec.action.stage == Stage::Instead
         {
             fault.instead = Some(fault.code(&fired, error));
         }
         Some(fault)
     }
 
-    /// The first rule that has a result.
+    /// The first fault that has a result.
     pub(super) fn first_error(&self) -> Option<(Fired, Error)> {
-        self.acting().find_map(|fired| Some((*fired, fired.rule.rule.action.error?)))
+        self.acting().find_map(|fired| Some((*fired, fired.rule.spec.action.error?)))
     }
 
-    /// A rule that fired and is not only tried.
-    pub(super) fn acting_at(&self, index: usize) -> Option<Fired> {
-        self.fired[index].filter(|fired| fired.did & did::DRY == 0)
-    }
-
-    /// All of these.
+    /// The faults that fired, without those of a dry run.
     pub(super) fn acting(&self) -> impl Iterator<Item = &Fired> {
-        self.fired.iter().flatten().filter(|fired| fired.did & did::DRY == 0)
+        self.fired.iter().flatten().filter(|fired| fired.is_acting())
     }
 
-    pub(super) fn thrown(&self, fired: &Fired, purpose: u64) -> u64 {
-        fired.rule.rule.thrown(self.rank, self.call.id.spec().name(), fired.firing.count, purpose)
+    /// Returns a pseudorandom number for a fault at this call.
+    pub(super) fn random(&self, fired: &Fired, purpose: u64) -> u64 {
+        fired.random(self.call.id, self.rank, purpose)
     }
 
-    /// The number of a rule's result.
+    /// Returns the result that a fault replaces the driver's with.
     pub(super) fn code(&self, fired: &Fired, error: Error) -> i32 {
         match error {
             Error::Code(code) => code,
             Error::Any => {
                 let spec = self.call.id.spec();
                 let count = spec.failures().count().max(1);
-                let chosen = self.thrown(fired, purpose::ANY) as usize % count;
+                let chosen = self.random(fired, purpose::ANY) as usize % count;
                 spec.failures().nth(chosen).unwrap_or(999)
             }
         }
     }
 
-    /// Whether anything fired, or was denied so far.
+    /// Returns true if a fault fired, or a pair denied the call.
     pub fn is_hit(&self) -> bool {
         self.denied.is_some() || self.fired[0].is_some()
     }

@@ -1,4 +1,4 @@
-//! Tracks the state that a fault led the program into, for which `crate::check` must not blame the program.
+//! Tracks the consequences of faults, for which `crate::check` must not blame the program.
 
 use super::shared;
 use crate::settings;
@@ -11,54 +11,53 @@ use cupeer_spec::function::{FnId, Group};
 use cupeer_spec::record::slot::MOST_ARGS;
 use cupeer_spec::results::Result;
 
-/// Numbers that rules have put into outputs: whoever passes one on was given it. The last ones.
+/// The last numbers that faults put into outputs. The program may pass them on.
 static GIVEN: [AtomicU64; 32] = [const { AtomicU64::new(0) }; 32];
 static NEXT: AtomicU64 = AtomicU64::new(0);
-/// What rules of this process have led the program to: the bits below.
-static LED_TO: AtomicU32 = AtomicU32::new(0);
-/// A rule gave it a number that is not the driver's.
+/// The effects of faults in this process: the bits below.
+static EFFECTS: AtomicU32 = AtomicU32::new(0);
+/// A fault gave the program a number that is not the driver's.
 const GIVEN_NUMBER: u32 = 1;
-/// A rule gave it a null pointer.
+/// A fault gave the program a null pointer.
 const GIVEN_NULL: u32 = 2;
-/// A rule gave a wrong answer about peers.
+/// A fault gave a wrong answer about peers.
 const WRONG_PEERS: u32 = 4;
-/// A rule made a call fail that gives something back.
+/// A fault made a release fail.
 const FAILED_RELEASE: u32 = 8;
 
-/// Remembers a number that a rule has put into an output of a call.
+/// Remembers a number that a fault put into an output of a call.
 pub fn gave(id: FnId, number: u64) {
     if number != 0 {
         GIVEN[NEXT.fetch_add(1, Relaxed) as usize % GIVEN.len()].store(number, Release);
     }
     let peers = if id.spec().is_in(Group::Peer) { WRONG_PEERS } else { 0 };
-    LED_TO.fetch_or(peers | if number == 0 { GIVEN_NULL } else { GIVEN_NUMBER }, Release);
+    EFFECTS.fetch_or(peers | if number == 0 { GIVEN_NULL } else { GIVEN_NUMBER }, Release);
 }
 
-/// Remembers that a rule made a call fail, with this code. `is_done` says that the driver did all the same what was asked
-/// of it.
+/// Remembers that a fault made a call fail, with this code. `is_done` is true if the driver did its work nevertheless.
 pub fn failed(id: FnId, code: i32, is_done: bool) {
     let function = id.spec();
     let is_release = function.is_in(Group::Release);
-    // The program takes access for what it is not: it enables again what is enabled, or disables what is not.
+    // The program is wrong about the access: it enables it again, or disables it although it is not enabled.
     let is_told_enabled = code == Result::PEER_ACCESS_ALREADY_ENABLED as i32;
     let is_wrong = is_release || function.is_in(Group::Enable) && (is_done || is_told_enabled);
     let peers = if is_wrong && function.is_in(Group::Peer) { WRONG_PEERS } else { 0 };
-    LED_TO.fetch_or(peers | if is_release { FAILED_RELEASE } else { 0 }, Release);
+    EFFECTS.fetch_or(peers | if is_release { FAILED_RELEASE } else { 0 }, Release);
 }
 
-/// Whether what is wrong with a call may be because of what a rule did before.
+/// Returns true if an earlier fault may be the cause of an error in a call.
 pub fn is_excused(id: FnId, args: &[u8; MOST_ARGS]) -> bool {
     if settings::get().damages_handles || follows_plans() {
-        // Another process may have handed out what this one was given, while no rule has concerned this one.
+        // The file lists handles that faults damaged in other processes. No fault may have concerned this process yet.
         shared::attach();
     }
-    let led_to = LED_TO.load(Acquire);
-    if led_to == 0 && !shared::has_damaged() {
+    let effects = EFFECTS.load(Acquire);
+    if effects == 0 && !shared::has_damaged() {
         return false;
     }
     let function = id.spec();
-    if function.is_in(Group::Peer) && led_to & WRONG_PEERS != 0
-        || function.is_in(Group::Release) && led_to & FAILED_RELEASE != 0
+    if function.is_in(Group::Peer) && effects & WRONG_PEERS != 0
+        || function.is_in(Group::Release) && effects & FAILED_RELEASE != 0
     {
         return true;
     }
@@ -69,9 +68,9 @@ pub fn is_excused(id: FnId, args: &[u8; MOST_ARGS]) -> bool {
         let Some(number) = bytes.and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes) else {
             return false;
         };
-        // Of a handle, this is its fingerprint.
+        // The word of a handle is its fingerprint.
         let is_pointer = matches!(arg.type_word(), "CUdeviceptr" | "CUevent");
-        number == 0 && is_pointer && led_to & GIVEN_NULL != 0
+        number == 0 && is_pointer && effects & GIVEN_NULL != 0
             || number != 0
                 && (GIVEN.iter().any(|given| given.load(Acquire) == number)
                     || arg.is_handle() && shared::is_damaged(number))

@@ -1,12 +1,11 @@
-//! Decides whether a call meets the conditions of a fault. Arguments are at hand; every other fact is looked up when a
-//! fault needs it, and only once.
+//! Decides whether a call meets the conditions of a fault. Every fact but the arguments is looked up when a fault needs it, and only once.
 
 use super::arming::Using;
 use super::conditions::{argument_of, holds, is_like};
 use super::loaded::{LoadedPlan, LoadedRule};
 use super::{private, shared};
 use crate::driver::model;
-use crate::driver::questions;
+use crate::driver::queries;
 use crate::fault::forward::Forward;
 use crate::recorder;
 use crate::settings;
@@ -29,13 +28,13 @@ use cupeer_spec::record::live::mix;
 use cupeer_spec::record::slot::detail::MOST_FRAMES;
 use cupeer_spec::value::MOST_TEXT;
 
-/// The number of this process in the job.
+/// Returns the number of this process in the job.
 pub fn process_number() -> u64 {
     private::process().map_or(0, |process| process.number.load(Relaxed))
 }
 
-/// Chooses the rules that may concern this process. Done once, and again in a forked child; where plans were armed since,
-/// all of theirs count as concerning it.
+/// Chooses the faults that may concern this process, once, and again in a forked child. The faults of plans that are armed later all count
+/// as concerning it.
 pub fn prepare(armed: &Using) {
     if private::is_prepared() {
         return;
@@ -48,11 +47,11 @@ pub fn prepare(armed: &Using) {
         let _ = process.number.compare_exchange(0, number, Relaxed, Relaxed);
     }
     environment::find_ranks();
-    armed.choose(|rule| rule.rule.conditions.iter().all(|condition| of_process(condition).unwrap_or(true)));
+    armed.choose(|rule| rule.spec.conditions.iter().all(|condition| of_process(condition).unwrap_or(true)));
     process.prepare();
 }
 
-/// Whether the process meets a condition; `None` where that is about the call.
+/// Returns true if the process meets a condition; `None` for a condition about the call.
 fn of_process(condition: &Condition) -> Option<bool> {
     let number = |number: u32| number != u32::MAX && holds(condition, u64::from(number));
     Some(match condition.key {
@@ -71,20 +70,19 @@ fn file_name(path: &[u8]) -> &[u8] {
     path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
 }
 
-/// What is known of a call, as far as it was asked for.
+/// The facts about a call that were looked up so far.
 pub struct Facts<'a> {
     call: &'a Forward<'a>,
     context: OnceCell<u64>,
     device: OnceCell<i32>,
     peer: OnceCell<i32>,
     stack: OnceCell<u64>,
-    /// What the call before returned in this thread; 0 where there was none.
+    /// The result of the previous call of this thread, with bit 32; 0 if there was none.
     previous: u64,
 }
 
 impl<'a> Facts<'a> {
-    /// Of a call.
-    pub fn of(call: &'a Forward<'a>) -> Self {
+    pub fn new(call: &'a Forward<'a>) -> Self {
         // SAFETY: only this thread and its signal handlers use the block.
         let previous = unsafe { (*crate::sys::arch::thread()).result };
         let (context, stack) = (OnceCell::new(), OnceCell::new());
@@ -93,10 +91,10 @@ impl<'a> Facts<'a> {
 
     /// The current context.
     pub fn context(&self) -> u64 {
-        *self.context.get_or_init(questions::context)
+        *self.context.get_or_init(queries::context)
     }
 
-    /// The call stack; 0 where it cannot be known.
+    /// A hash of the call stack; 0 if it is not known.
     pub fn stack(&self) -> u64 {
         *self.stack.get_or_init(|| {
             let mut frames = [0; MOST_FRAMES];
@@ -108,7 +106,7 @@ impl<'a> Facts<'a> {
             });
             let frames = frames[..count].iter().map(|address| Caller::at(*address));
             let named = frames.map(|caller| match caller.library {
-                // Code that was made at run time lies anywhere.
+                // Code that was generated at run time may be anywhere.
                 b"" => (&b""[..], 0),
                 library => (file_name(library), caller.offset as u64),
             });
@@ -116,65 +114,63 @@ impl<'a> Facts<'a> {
         })
     }
 
-    /// An argument of a type, and its value.
+    /// The word of the first argument that `is_it` accepts.
     fn argument(&self, is_it: impl Fn(&ArgSpec) -> bool) -> Option<u64> {
         let args = self.call.id.spec().args();
         args.iter().position(is_it).and_then(|index| self.call.words.get(index).copied())
     }
 
-    /// Whether the call meets all conditions of a rule but those that its index has looked at.
+    /// Returns true if the call meets all conditions of a fault.
     pub fn meet(&self, plan: &LoadedPlan, rule: &LoadedRule) -> bool {
-        let conditions = &rule.rule.conditions;
-        // What remembers that it was asked comes last.
+        let conditions = &rule.spec.conditions;
+        // A condition that remembers the call is tested last.
         let is_last = |condition: &&Condition| condition.key == Key::NewSite;
         conditions.iter().filter(|condition| !is_last(condition)).all(|one| self.meets(plan, rule, one))
             && conditions.iter().filter(is_last).all(|one| self.meets(plan, rule, one))
     }
 
-    /// Whether a condition holds for the devices in a structure among the arguments; `None` where the function takes none.
+    /// Tests a condition on the devices in a structure among the arguments; `None` if the function takes no such structure.
     fn names_device(&self, condition: &Condition) -> Option<bool> {
         let function = self.call.id.spec();
         let mut args = function.args().iter().zip(self.call.words);
         let (arg, word, offset) = args.find_map(|(arg, word)| Some((arg, *word, location_in(arg)?)))?;
         let count = arg.count().map_or(1, |count| self.call.words[count]);
         let device = |index: u64| {
-            let mut bytes = [0; 8];
             let at = index.checked_mul(arg.size() as u64)?.checked_add(word)?.checked_add(offset as u64)?;
-            let is_read = program_memory::copy(at as usize, &mut bytes) == bytes.len();
-            let [kind, id] = [0, 4].map(|at| i32::from_le_bytes([0, 1, 2, 3].map(|byte| bytes[at + byte])));
-            is_read.then_some(if kind == CUmemLocation::DEVICE { id } else { -1 })
+            let location = program_memory::copy_value(at as *const CUmemLocation)?;
+            Some(if location.kind.0 == CUmemLocation::DEVICE { location.id } else { -1 })
         };
         let devices = || (0..count).map_while(device).filter(|device| *device >= 0);
         let has_one = devices().any(|device| holds(condition, device as u64) != condition.not);
         Some(devices().next().is_some() && has_one != condition.not)
     }
 
-    /// The device of a peer context, of the memory that is granted, or of what is opened; -1 where it is not known.
+    /// The device of a peer context, of the memory that access is granted to, or of the object to open; -1 if it is not known.
     fn peer_device(&self) -> i32 {
         if let Some(grant) = self.call.id.spec().grants() {
             let address = self.call.words[grant.by];
             if grant.object == Object::Pool {
                 return model::pool(address).and_then(|pool| pool.device).unwrap_or(-1);
             }
-            // A question that fails would stand in the driver's log.
-            let allocation = questions::mapping(address).and_then(|_| questions::mapped_allocation(address));
+            // A query that fails would appear in the driver's log.
+            let allocation = queries::mapping(address).and_then(|_| queries::mapped_allocation(address));
             return allocation.map_or(-1, |(_, device)| device);
         }
         if let Some(access) = self.call.id.spec().enables().or(self.call.id.spec().disables()) {
             let peer = self.call.words[access.by];
-            return if peer == 0 { -1 } else { questions::device_of(peer) };
+            return if peer == 0 { -1 } else { queries::device_of(peer) };
         }
         let Some(export) = self.call.export().filter(|export| export.uuid != [0; 16]) else { return -1 };
         recorder::describe_devices();
-        questions::ordinal(export.uuid).unwrap_or(-1)
+        queries::ordinal(export.uuid).unwrap_or(-1)
     }
 
-    /// The size of the allocation that an argument lies in, or of what is opened.
+    /// The size of the allocation that an argument points into, or of the object to open.
     fn size(&self) -> Option<u64> {
         let is_address =
             |arg: &ArgSpec| arg.type_word() == "CUdeviceptr" && matches!(arg.direction, Direction::In);
         match self.argument(is_address) {
-            Some(address) => questions::size_of(address),
+            Some(address) => queries::size_of(address),
             None => self.call.export().map(|export| export.bytes).filter(|size| *size > 0),
         }
     }
@@ -191,7 +187,7 @@ impl<'a> Facts<'a> {
         match &condition.key {
             Key::Dev => match self.names_device(condition) {
                 Some(is_met) => is_met,
-                None => device(*self.device.get_or_init(questions::device)),
+                None => device(*self.device.get_or_init(queries::device)),
             },
             Key::Peer => device(*self.peer.get_or_init(|| self.peer_device())),
             Key::Ctx => holds(condition, self.context()),
@@ -211,13 +207,13 @@ impl<'a> Facts<'a> {
             Key::Time => holds(condition, clock::now().saturating_sub(settings::get().began.load(Relaxed))),
             Key::Mark => rule.has_mark.load(Acquire),
             Key::NewSite => plan.scopes.is_new(rule.number, self.stack()),
-            // The share begins at 0: what lies in it is chosen.
-            Key::SomeSites => holds(condition, mix(self.stack() ^ mix(rule.rule.seed)) % 1_000_000),
+            // The values are a range from 0: its share of all hashes is chosen.
+            Key::SomeSites => holds(condition, mix(self.stack() ^ mix(rule.spec.seed)) % 1_000_000),
             Key::Rank | Key::LocalRank | Key::Pid | Key::Process | Key::Program => false,
         }
     }
 
-    /// Whether a text or a handle among the arguments is one of a condition's.
+    /// Tests a condition on a text or a handle among the arguments.
     fn has_text(&self, name: &str, condition: &Condition) -> bool {
         let Some((index, arg)) = self.call.id.spec().argument(name) else { return false };
         let word = self.call.words.get(index).copied().unwrap_or(0);
@@ -237,7 +233,7 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// Where a structure that an argument points to has a place in memory, in bytes; `None` where it has none.
+/// Returns the offset of the `CUmemLocation` in the structure that an argument points to; `None` if it has none.
 fn location_in(arg: &ArgSpec) -> Option<usize> {
     match arg.type_word() {
         _ if !matches!(arg.direction, Direction::In) => None,

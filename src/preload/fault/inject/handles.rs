@@ -9,14 +9,14 @@ use core::sync::atomic::{
 };
 use cupeer_spec::function::{ArgSpec, Direction};
 
-/// The last handles of one kind. Each is written word by word: one that two threads write at once is a damaged handle,
-/// which is what the rule is there for.
+/// The last handles of one kind. Each is written word by word. If two threads write one at once, the result is a damaged handle, which
+/// serves the fault as well.
 struct LastHandles {
     handles: [[AtomicU64; 8]; 16],
     next: AtomicUsize,
 }
 
-/// Those of memory, and those of events.
+/// The handles of memory, and those of events.
 static KEPT: [LastHandles; 2] = [const {
     LastHandles { handles: [const { [const { AtomicU64::new(0) }; 8] }; 16], next: AtomicUsize::new(0) }
 }; 2];
@@ -48,17 +48,17 @@ fn read(kept: &[AtomicU64; 8]) -> [u8; 64] {
     bytes
 }
 
-/// Remembers the handles that a call was given (`In`), or has made (`Out`).
+/// Remembers the handles that a call takes (`In`), or that it returned (`Out`).
 pub fn remember(call: &Forward, direction: Direction) {
     let args = call.id.spec().args().iter().zip(call.words);
     for (arg, word) in args.filter(|(arg, word)| arg.is_handle() && arg.direction == direction && **word != 0)
     {
-        // SAFETY: a handle by value, or one that the driver has just written: 64 bytes lie there.
+        // SAFETY: a handle by value, or one that the driver just wrote: its 64 bytes are there.
         keep(arg, unsafe { &*(*word as *const [u8; 64]) });
     }
 }
 
-/// Another handle than this one, of the kind of an argument.
+/// Returns another handle than this one, of the kind of an argument.
 pub fn other(arg: &ArgSpec, than: &[u8]) -> Option<[u8; 64]> {
     let all = of_kind(arg).handles.iter().map(read);
     all.into_iter().find(|kept| kept[..] != *than && kept.iter().any(|byte| *byte != 0))

@@ -1,6 +1,6 @@
 //! Finds the armed faults that can concern a call from its arguments alone.
 //!
-//! Each rule of the function is tested in turn: a hundred of them take about 250 ns, ten take 20 to 30.
+//! Each fault of the function is tested in turn: a hundred of them take about 250 ns, ten take 20 to 30.
 
 use super::conditions::{argument_of, holds};
 use super::loaded::{LoadedPlan, LoadedRule};
@@ -9,52 +9,48 @@ use crate::fault::forward::ArgumentWords;
 use crate::settings::inject::is_followed;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use cupeer_spec::fault::{Condition, Rule};
-use cupeer_spec::function::{FUNCTION_COUNT, FnId, FnSpec};
+use cupeer_spec::function::{FUNCTION_COUNT, FnId};
 
-/// All rules that are armed, by function. Never freed once it is published: a thread may be reading it.
+/// All armed faults, by function. Never freed once it is published: a thread may be reading it.
 pub struct Armed {
     functions: Box<[Option<Index>; FUNCTION_COUNT]>,
-    /// The plans, in the order in which they are looked at.
+    /// The plans, in the order in which their faults are tested.
     pub plans: Vec<&'static LoadedPlan>,
 }
 
-#[derive(Clone, Copy)]
+/// The faults of one function.
+pub struct Index {
+    /// In the order in which they are tested.
+    pub members: Vec<Member>,
+    /// Every call is examined, whatever its arguments: a denied pair may concern it, or a plan tracks it.
+    is_always: bool,
+}
+
+/// A fault of one function.
 pub struct Member {
     pub plan: &'static LoadedPlan,
     pub rule: &'static LoadedRule,
-}
-
-/// The rules of one function.
-pub struct Index {
-    /// In the order in which they are looked at.
-    pub rules: Vec<Member>,
-    /// Whether every call is looked at, whatever its arguments: where a denied pair may concern it, or something is
-    /// remembered of it.
-    is_always: bool,
-    /// In the same order.
-    tests: Vec<Test>,
-}
-
-/// The conditions of one rule that the arguments alone decide.
-struct Test {
-    /// Whether the rule can concern this process: [`Armed::choose`].
+    /// The fault can concern this process: [`Armed::choose`].
     is_of_process: AtomicBool,
+    /// The conditions that one argument decides, with this argument.
     conditions: Box<[(usize, &'static Condition)]>,
 }
 
 impl Armed {
-    /// The rules of some plans. `is_always` says of which functions every call is looked at.
+    /// The faults of some plans. `is_always` is true for a function of which every call is examined.
     pub fn new(plans: Vec<&'static LoadedPlan>, is_always: impl Fn(FnId) -> bool) -> Armed {
         let follows = plans.iter().any(|plan| plan.follows);
         let keeps = plans.iter().any(|plan| plan.keeps_handles);
         let index = |i| {
             let id = FnId::at(i);
             let has_handle = id.spec().args().iter().any(|arg| arg.is_handle());
-            let members = plans.iter().flat_map(|plan| plan.rules.iter().map(|rule| Member { plan, rule }));
-            let rules: Vec<Member> =
-                members.filter(|member| member.rule.rule.functions.contains(i)).collect();
+            let rules = || plans.iter().flat_map(|plan| plan.rules.iter().map(move |rule| (*plan, rule)));
+            let named = || rules().filter(|(_, rule)| rule.spec.functions.contains(i));
+            // The exact capacity, because the memory of a list that grows is not reused.
+            let mut members = Vec::with_capacity(named().count());
+            members.extend(named().map(|(plan, rule)| Member::new(id, plan, rule)));
             let is_always = is_always(id) || follows && is_followed(id) || keeps && has_handle;
-            (is_always || !rules.is_empty()).then(|| Index::new(id, rules, is_always))
+            (is_always || !members.is_empty()).then_some(Index { members, is_always })
         };
         // Built where it stays: the array is larger than what a small stack has room for.
         let all: Vec<Option<Index>> = (0..FUNCTION_COUNT).map(index).collect();
@@ -62,11 +58,11 @@ impl Armed {
         Armed { functions, plans }
     }
 
-    /// How much memory it takes to arm some rules, as plans and by function.
+    /// Returns the memory that arming some faults takes, as plans and by function.
     pub fn memory_of<'a>(rules: impl Iterator<Item = &'a Rule>) -> usize {
-        // Each function with rules has a list of them that grows to the double.
+        // The fixed part of each function with faults.
         const LISTS: usize = 2048;
-        const MEMBER: usize = 2 * (size_of::<Member>() + size_of::<Test>());
+        const MEMBER: usize = 2 * size_of::<Member>();
         let (mut bytes, mut is_named) = (0, [false; FUNCTION_COUNT]);
         for rule in rules {
             let conditions = rule.conditions.len() * size_of::<(usize, &Condition)>();
@@ -81,29 +77,22 @@ impl Armed {
         bytes + 4 * (size_of::<Armed>() + size_of::<[Option<Index>; FUNCTION_COUNT]>())
     }
 
-    /// The rules of a function, where there are any.
+    /// The faults of a function; `None` if its calls need not be examined.
     #[inline(always)]
     pub fn index(&self, id: FnId) -> Option<&Index> {
         self.functions[id as usize].as_ref()
     }
 
-    /// Leaves out what can never concern this process.
+    /// Leaves out the faults that can never concern this process.
     pub fn choose(&self, is_of_process: impl Fn(&LoadedRule) -> bool) {
-        for index in self.functions.iter().flatten() {
-            for (member, test) in index.rules.iter().zip(&index.tests) {
-                test.is_of_process.store(is_of_process(member.rule), Relaxed);
-            }
+        for member in self.functions.iter().flatten().flat_map(|index| &index.members) {
+            member.is_of_process.store(is_of_process(member.rule), Relaxed);
         }
     }
 }
 
 impl Index {
-    fn new(id: FnId, rules: Vec<Member>, is_always: bool) -> Index {
-        let tests = rules.iter().map(|member| Test::of(id.spec(), member.rule)).collect();
-        Index { rules, is_always, tests }
-    }
-
-    /// Whether a call with these arguments must be examined.
+    /// Returns true if a call with these arguments must be examined.
     #[inline(never)]
     pub fn may_concern(&self, words: &dyn Fn(&mut ArgumentWords)) -> bool {
         if self.is_always || !private::is_prepared() {
@@ -111,19 +100,19 @@ impl Index {
         }
         let mut call = ArgumentWords::default();
         words(&mut call);
-        self.tests.iter().any(|test| test.passes(&call))
+        self.members.iter().any(|member| member.may_concern(&call))
     }
 }
 
-impl Test {
-    fn of(function: &FnSpec, rule: &'static LoadedRule) -> Test {
-        let conditions = rule.rule.conditions.iter();
-        let tested = conditions.filter_map(|condition| Some((argument_of(function, condition)?, condition)));
-        Test { is_of_process: AtomicBool::new(true), conditions: tested.collect() }
+impl Member {
+    fn new(id: FnId, plan: &'static LoadedPlan, rule: &'static LoadedRule) -> Member {
+        let conditions = rule.spec.conditions.iter();
+        let decided = conditions.filter_map(|one| Some((argument_of(id.spec(), one)?, one)));
+        Member { plan, rule, is_of_process: AtomicBool::new(true), conditions: decided.collect() }
     }
 
     #[inline(always)]
-    fn passes(&self, call: &ArgumentWords) -> bool {
+    fn may_concern(&self, call: &ArgumentWords) -> bool {
         let mut conditions = self.conditions.iter();
         self.is_of_process.load(Relaxed)
             && conditions.all(|(argument, condition)| holds(condition, call[*argument]))
@@ -137,7 +126,7 @@ mod tests {
     use cupeer_spec::fault::{Key, Plan};
     use cupeer_spec::record::live::mix;
 
-    /// Numbers below others, as if by chance.
+    /// Pseudorandom numbers.
     struct Chance(u64);
 
     impl Chance {
@@ -177,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tests_find_what_the_conditions_say() {
+    fn members_may_concern_a_call_if_their_conditions_hold() {
         private::process().expect("memory").prepare();
         let id = FnId::cuDeviceCanAccessPeer;
         let (mut chance, mut seen) = (Chance(1), [0; 2]);
@@ -194,7 +183,7 @@ mod tests {
                 let holds = |condition: &Condition| {
                     holds(condition, if condition.key == Key::Dev { dev } else { peer })
                 };
-                let meets = loaded.rules.iter().any(|rule| rule.rule.conditions.iter().all(holds));
+                let meets = loaded.rules.iter().any(|rule| rule.spec.conditions.iter().all(holds));
                 let found = index.may_concern(&|words| (words[1], words[2]) = (dev, peer));
                 assert_eq!(found, meets, "{text} {dev} {peer}");
                 seen[usize::from(meets)] += 1;

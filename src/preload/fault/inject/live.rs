@@ -1,13 +1,13 @@
 //! Follows the plans that are armed while the job is running: those of `cupeer fault`, and those that a process armed for
 //! itself and its descendants.
 //!
-//! A process looks at its first call whether the job has a board. It goes on looking, at each call, if it allows plans from
-//! outside, or if it finds a plan of one of its ancestors. Then all calls of the driver come to us, also those that would go
-//! straight on.
+//! A process looks for the board of the job at its first call. It continues to poll the board at each call if it allows plans from outside,
+//! or if it finds a plan of an ancestor. Then all driver calls come to us, including those that would bypass us.
 
 use super::arming;
-use super::board::{self, PlanFile};
+use super::board;
 use super::loaded::LoadedPlan;
+use super::plan_file::PlanFile;
 use crate::log::message;
 use crate::resolve::traced;
 use crate::settings::{self, inject::memory_of};
@@ -26,13 +26,13 @@ use cupeer_spec::fault::Plan;
 use cupeer_spec::record::armed::{Board, PLANS};
 use cupeer_spec::record::faults;
 
-/// Why no plan can be armed.
+/// The reason if there is no memory for a plan.
 pub const NO_MEMORY: &str = "out of memory";
 
-/// The number of the plan that was dealt with at each place of the board: it is armed here, or not for this process.
+/// For each place of the board, the number of the last plan that was read there, whether it is for this process or not.
 static DEALT_WITH: [AtomicU64; PLANS] = [const { AtomicU64::new(0) }; PLANS];
 
-/// Arms what the environment asks for, once: in our constructor, or at the first call that comes before it.
+/// Arms the plan of the environment, once: in our constructor, or at an earlier first call.
 #[unsafe(link_section = ".text.startup")]
 pub fn load() {
     #[unsafe(link_section = ".data.start")]
@@ -45,20 +45,20 @@ pub fn load() {
         arming::arm_at_start(settings);
     }
     if settings.has_directory() {
-        // The first call looks. Most processes make none.
+        // The first call looks for the board. Most processes make no calls.
         EVERY_CALL.seen.store(UNSEEN, Release);
     } else {
         has_read();
     }
 }
 
-/// Notes that it is known what is armed.
+/// Notes that the armed plans are known.
 fn has_read() {
     let _ = EVERY_CALL.armed.compare_exchange(UNREAD, ptr::null_mut(), SeqCst, Acquire);
 }
 
-/// Looks whether plans were armed or disarmed in the job. What it takes is not on the path of other calls.
-pub fn look() {
+/// Follows the plans that were armed or disarmed in the job since the last poll.
+pub fn poll() {
     static LOCK: Lock = Lock::new();
     if EVERY_CALL.armed.load(Acquire) == UNREAD {
         load();
@@ -90,7 +90,7 @@ fn catch_up() {
             follow(board, is_open);
         }
         Err(error) => {
-            // Without a board, only whoever allowed plans misses something.
+            // A missing board matters only to a process that allows plans.
             if error != libc::ENOENT && (is_open || matches!(error, libc::EPERM | libc::EPROTO)) {
                 complain(format_args!("plans that are armed while the job is running"), error);
             }
@@ -113,7 +113,7 @@ fn complain(what: fmt::Arguments, error: c_int) {
     message::line(format_args!("{what} cannot be used: {why}"));
 }
 
-/// Takes over the plans of the board, and goes on looking there if they can concern this process.
+/// Arms and disarms plans as the board says, and continues to poll it if they can concern this process.
 fn follow(board: &'static Board, is_open: bool) {
     let generation = board.generation.load(Acquire);
     let mut is_concerned = is_open || follows_plans();
@@ -126,7 +126,7 @@ fn follow(board: &'static Board, is_open: bool) {
         if let Some(plan) = u32::try_from(before).ok().and_then(arming::loaded)
             && arming::take_out(plan)
         {
-            plan.give_back();
+            plan.unmap();
         }
         if number != 0 {
             is_concerned |= take_over(number, is_open);
@@ -145,7 +145,7 @@ fn follow(board: &'static Board, is_open: bool) {
     board::note(board, generation, is_open);
 }
 
-/// Arms a plan of the board here, if it is for this process. Says whether it is.
+/// Arms a plan of the board, if it is for this process. Returns false if it is not.
 fn take_over(number: u64, is_open: bool) -> bool {
     let Ok(id) = u32::try_from(number) else { return false };
     if arming::loaded(id).is_some() {
@@ -153,7 +153,7 @@ fn take_over(number: u64, is_open: bool) -> bool {
     }
     let file = match PlanFile::open(number) {
         Ok(file) => file,
-        // It was disarmed meanwhile.
+        // It was disarmed since.
         Err(libc::ENOENT) => return false,
         Err(error) => {
             complain(format_args!("plan {number}, which was armed while the job is running,"), error);
@@ -165,7 +165,7 @@ fn take_over(number: u64, is_open: bool) -> bool {
     }
     let mut file = Some(file);
     let bytes = file.as_ref().map_or(0, PlanFile::length);
-    // Twice as much as its text: the lines, and the plan of them.
+    // Beside the parsed plan, its text is there twice: as lines, and as a plan.
     let armed = memory::within(memory_of(bytes) + 4 * bytes, || {
         let text = file.as_ref().map(PlanFile::text).unwrap_or_default();
         let plan = faults::plan_of(&text).and_then(|text| Plan::parse("armed", &text).ok());
@@ -180,7 +180,7 @@ fn take_over(number: u64, is_open: bool) -> bool {
     true
 }
 
-/// Arms a plan here that the board has.
+/// Arms a plan of the board in this process.
 fn arm(id: u32, plan: Plan, file: &mut Option<PlanFile>) -> Option<()> {
     let is_whole = file.as_ref().is_some_and(|file| file.counters().len() == plan.rules.len());
     let (file, plan) = (file.take().filter(|_| is_whole)?, Box::leak(Box::new(plan)));
@@ -188,12 +188,12 @@ fn arm(id: u32, plan: Plan, file: &mut Option<PlanFile>) -> Option<()> {
     arming::arm_loaded(id, plan, Some(file), settings::get().is_dry)
 }
 
-/// Arms a plan of this process for itself and its descendants. Gives its number; `None` if processes share no directory.
+/// Arms a plan of this process for itself and its descendants. Returns its number; `None` if processes share no directory.
 pub fn arm_for_descendants(plan: &'static Plan) -> Option<Result<u32, String>> {
     if !settings::get().has_directory() {
         return None;
     }
-    // Settled before: plans that it counts in its own memory have numbers of their own.
+    // Checked first: plans that are counted in the memory of the process have other numbers.
     let board = board::find(true).ok()?;
     Some(publish(board, plan))
 }
@@ -214,10 +214,10 @@ fn publish(board: &'static Board, plan: &'static Plan) -> Result<u32, String> {
     Err(format!("{PLANS} plans are armed in this job, and no more can be"))
 }
 
-/// Takes back a plan of this process, here and in its descendants. Gives how many calls its rules have matched and at how
-/// many they fired; `None` if it was taken back already.
+/// Disarms a plan of this process, here and in its descendants. Returns how many calls its faults matched, and at how many they fired;
+/// `None` if it was disarmed already.
 pub fn disarm(plan: &'static LoadedPlan) -> Option<(u64, u64)> {
-    // A forked child takes its parent's plan back for itself.
+    // A forked child disarms its parent's plan for itself only.
     if let Some(file) = plan.file.as_ref().filter(|file| file.is_own()) {
         // First, so that a call that sees the plan disarmed also finds the board changed.
         if let Some(board) = board::known() {
@@ -230,6 +230,6 @@ pub fn disarm(plan: &'static LoadedPlan) -> Option<(u64, u64)> {
         return None;
     }
     let done = plan.sum();
-    plan.give_back();
+    plan.unmap();
     Some(done)
 }

@@ -1,6 +1,6 @@
-//! A plan in this process: its faults, what it has counted, and the threads that look at it.
+//! A plan in this process: its faults, its counts, and the threads that use it.
 
-use super::board::PlanFile;
+use super::plan_file::PlanFile;
 use super::scopes::Scopes;
 use super::{private, shared};
 use crate::settings::inject::functions;
@@ -17,46 +17,46 @@ use cupeer_spec::selector::FunctionSet;
 
 /// A plan that is or was armed.
 pub struct LoadedPlan {
-    /// 0 for that of the environment.
+    /// 0 for the plan of the environment.
     pub id: u32,
-    /// Its file, where other processes have it, too.
+    /// Its file, if other processes have the plan, too.
     pub file: Option<PlanFile>,
     pub rules: Vec<LoadedRule>,
-    /// Whether it is only tried.
+    /// A dry run: its faults are reported, and change nothing.
     pub is_dry: bool,
-    /// Whether a rule looks at what the call before returned, or at the order of processes: then all calls are looked at.
+    /// A condition is about the previous call, or about the order of processes: all calls are examined.
     pub follows: bool,
-    /// Whether a rule puts one handle in the place of another.
+    /// A fault replaces one handle with another.
     pub keeps_handles: bool,
-    /// The functions that it looks at.
+    /// The functions whose calls are examined.
     pub functions: FunctionSet,
-    /// What counts calls.
     pub scopes: Scopes,
-    /// What rules of a plan of the program's own have done; shared with forked children.
+    /// The counts of a plan of the program, which forked children share.
     pub totals: AtomicPtr<Counter>,
-    /// Threads that are looking at it.
+    /// The threads that use it.
     pub users: Users,
-    /// Whether it was taken back here, though it may still be among those that are armed.
+    /// It was disarmed here, but may still be among the armed plans.
     pub is_over: AtomicBool,
 }
 
-/// A rule of it.
+/// A fault of a plan.
 pub struct LoadedRule {
-    pub rule: &'static Rule,
+    /// Its definition in the plan.
+    pub spec: &'static Rule,
     pub number: u32,
-    /// Whether a mark was set that it waits for.
+    /// The program set the mark that the fault waits for.
     pub has_mark: AtomicBool,
-    /// Whether what hangs by it may go on.
+    /// The calls that hang because of it may continue.
     pub is_released: AtomicBool,
-    /// How many calls hang by it now.
+    /// Number of calls that hang because of it.
     pub hanging: AtomicU32,
 }
 
 impl LoadedPlan {
-    /// A plan that nobody has counted for yet.
+    /// A plan without counts.
     pub fn new(id: u32, plan: &'static Plan, is_dry: bool) -> LoadedPlan {
         let rules = plan.rules.iter().zip(0..).map(|(rule, number)| LoadedRule {
-            rule,
+            spec: rule,
             number,
             has_mark: AtomicBool::new(false),
             is_released: AtomicBool::new(false),
@@ -70,24 +70,24 @@ impl LoadedPlan {
             follows: plan.follows(),
             keeps_handles: plan.keeps_handles(),
             functions: functions(plan),
-            scopes: Scopes::of(&plan.rules),
+            scopes: Scopes::new(),
             totals: AtomicPtr::new(ptr::null_mut()),
             users: Users::new(),
             is_over: AtomicBool::new(false),
         }
     }
 
-    /// Whether its rules are looked at.
+    /// Returns true if its faults can fire.
     pub fn is_armed(&self) -> bool {
         !self.is_over.load(Relaxed) && self.file.as_ref().is_none_or(PlanFile::is_armed)
     }
 
-    /// Whether the program armed it itself, or a process above it.
+    /// Returns true if the program armed it, or one of its ancestors did.
     pub fn is_of_program(&self) -> bool {
         self.file.as_ref().is_none_or(PlanFile::has_root)
     }
 
-    /// What is counted of a rule. `None` where there is no memory.
+    /// The counts of a fault. `None` if there is no memory.
     pub fn totals(&self, rule: &LoadedRule) -> Option<&Counter> {
         if self.id == 0 {
             return shared::counter(rule.number);
@@ -100,11 +100,11 @@ impl LoadedPlan {
 
     fn own_totals(&self, rule: &LoadedRule, map: fn(usize) -> *mut c_void) -> Option<&Counter> {
         let totals = private::map_once(&self.totals, self.totals_size(), map);
-        // SAFETY: mapped for as long as the plan has users, with room for each rule, and used only as atomics.
+        // SAFETY: mapped for as long as the plan has users, with room for each fault, and used only as atomics.
         (!totals.is_null()).then(|| unsafe { &*totals.add(rule.number as usize) })
     }
 
-    /// How many calls its rules have matched, and at how many they fired.
+    /// Number of calls that its faults matched, and number of those at which they fired.
     pub fn sum(&self) -> (u64, u64) {
         let totals = self.rules.iter().filter_map(|rule| self.totals(rule));
         totals.fold((0, 0), |(matched, fired), totals| {
@@ -116,16 +116,16 @@ impl LoadedPlan {
         self.rules.len() * size_of::<Counter>()
     }
 
-    /// Unmaps what it has counted, if nobody looks at it any more: asked after it was taken out of those that are armed.
-    pub fn give_back(&self) {
+    /// Unmaps the counts, unless a thread still uses the plan. Must run after the plan was removed from the armed ones.
+    pub fn unmap(&self) {
         if !self.users.are_gone() {
             return;
         }
-        self.scopes.give_back();
-        self.file.iter().for_each(PlanFile::give_back);
+        self.scopes.unmap();
+        self.file.iter().for_each(PlanFile::unmap);
         let totals = self.totals.swap(ptr::null_mut(), SeqCst);
         if !totals.is_null() {
-            // SAFETY: mapped with this size, and nobody looks at it any more.
+            // SAFETY: mapped with this size, and no thread uses it any more.
             unsafe { libc::munmap(totals.cast::<c_void>(), self.totals_size()) };
         }
     }

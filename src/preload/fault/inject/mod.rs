@@ -1,12 +1,13 @@
-//! Fault injection: the one step that may change what the program sees.
+//! Fault injection: the step that may change what the program sees.
 //!
-//! `loaded` is a plan with what it has counted in `scopes`. `live` follows the plans that are armed while the job is running, which it finds on its `board`. `arming` tracks the armed plans, `index` finds the faults
-//! that may concern a call, `facts` tests their `conditions`, `counts` decides whether they fire, `decide` chooses what
-//! happens to the call, `act` and `outputs` carry it out, and `told` reports it. The grammar and the definition of a fault are in `cupeer_spec::fault`. Denied pairs of
-//! devices are in `crate::fault::deny`.
+//! `loaded` is a plan with its counts in `scopes`. `live` follows the plans that are armed while the job is running: the `board` lists
+//! them, and each has its `plan_file`. `arming` tracks the armed plans. `index` finds the faults that may concern a call, `facts` tests
+//! their `conditions`, `counts` decides whether they fire, `decide` chooses their effect, `act` and `outputs` apply it, and `report`
+//! reports it. The grammar and the definition of a fault are in `cupeer_spec::fault`. Denied pairs of devices are in
+//! `crate::fault::deny`.
 //!
-//! The path of a call: if nothing is armed, it costs one load; if plans may be armed from outside, three more. If the index of its function shows from the arguments
-//! that no fault can concern it, it ends there. Otherwise, it takes the slow path, [`Fault::of`], which tests
+//! The path of a call: if nothing is armed, it costs one load; if plans may be armed from outside, three more. It ends at the index of
+//! its function if the arguments show that no fault can concern it. Otherwise it takes the slow path, [`Fault::decide`], which tests
 //! everything.
 
 mod act;
@@ -22,11 +23,12 @@ mod index;
 mod live;
 mod loaded;
 mod outputs;
+mod plan_file;
 mod private;
 mod program;
+mod report;
 mod scopes;
 mod shared;
-mod told;
 
 pub use arming::{marked, release};
 pub use decide::Fault;
@@ -40,12 +42,12 @@ use crate::sys::every_call::{EVERY_CALL, UNREAD, is_behind};
 use core::sync::atomic::Ordering::Acquire;
 use cupeer_spec::function::FnId;
 
-/// Whether the environment asks for something that is armed.
+/// Returns true if a plan or a denied pair is armed.
 pub fn is_armed() -> bool {
     ![core::ptr::null_mut(), UNREAD].contains(&EVERY_CALL.armed.load(Acquire))
 }
 
-/// Whether a rule, or a denied pair, may concern a call of a function with these arguments.
+/// Returns true if a fault, or a denied pair, may concern a call of a function with these arguments.
 #[inline(always)]
 pub fn may_concern(id: FnId, words: &dyn Fn(&mut ArgumentWords)) -> bool {
     let armed = EVERY_CALL.armed.load(Acquire);

@@ -9,60 +9,60 @@ use cupeer_spec::fault::{Out, OutValue};
 use cupeer_spec::function::{ArgSpec, Direction, FnId};
 use cupeer_spec::value::Shareable;
 
+/// Writes the value of a fault into an output. Returns false if there is no such output.
+pub fn put(call: &Forward, out: &Out) -> bool {
+    let Some((arg, address, size)) = place(call, out.argument) else { return false };
+    let (step, is_handle) = (arg.size(), arg.is_handle());
+    // SAFETY: after success the driver wrote that many bytes there.
+    let bytes = unsafe { core::slice::from_raw_parts_mut(address as *mut u8, size) };
+    match out.value {
+        OutValue::Zero => bytes.fill(0),
+        OutValue::Number(number) => {
+            let number = number.to_le_bytes();
+            for element in bytes.chunks_mut(step.max(1)) {
+                let length = element.len().min(number.len());
+                element[..length].copy_from_slice(&number[..length]);
+            }
+        }
+        OutValue::Flip(at) => match bytes.get_mut(usize::from(at)) {
+            Some(byte) => *byte = !*byte,
+            None => return false,
+        },
+        OutValue::Other => match handles::other(arg, bytes) {
+            Some(other) => bytes.copy_from_slice(&other),
+            None => return false,
+        },
+    }
+    if is_handle {
+        if !matches!(out.value, OutValue::Other) {
+            // SAFETY: the 64 bytes of a handle are there.
+            shared::add_damaged(unsafe { facts::fingerprint_at(address as u64) });
+        }
+    } else {
+        let mut word = [0; 8];
+        let length = bytes.len().min(8);
+        word[..length].copy_from_slice(&bytes[..length]);
+        excuses::gave(call.id, u64::from_le_bytes(word));
+    }
+    true
+}
+
+/// Returns an output, its address, and its size in bytes: see [`Out`].
+fn place(call: &Forward, argument: &str) -> Option<(&'static ArgSpec, usize, usize)> {
+    let (index, arg) = call.id.spec().argument(argument)?;
+    let address = *call.words.get(index)? as usize;
+    let count = match arg.count() {
+        Some(count) => *call.words.get(count)? as usize,
+        None => 1,
+    };
+    let kind = arg.kind().and_then(|kind| call.words.get(kind));
+    let has_size = kind.is_none_or(|kind| *kind as i32 == Shareable::DESCRIPTOR);
+    let is_output = matches!(arg.direction, Direction::Out | Direction::InOut) && address != 0;
+    (is_output && has_size).then_some((arg, address, arg.size() * count))
+}
+
 impl Fault<'_> {
-    /// An output, where it goes, and how many bytes of it there are: see [`Out`].
-    pub(super) fn place(&self, argument: &str) -> Option<(&'static ArgSpec, usize, usize)> {
-        let (index, arg) = self.call.id.spec().argument(argument)?;
-        let address = *self.call.words.get(index)? as usize;
-        let count = match arg.count() {
-            Some(count) => *self.call.words.get(count)? as usize,
-            None => 1,
-        };
-        let kind = arg.kind().and_then(|kind| self.call.words.get(kind));
-        let has_size = kind.is_none_or(|kind| *kind as i32 == Shareable::DESCRIPTOR);
-        let is_output = matches!(arg.direction, Direction::Out | Direction::InOut) && address != 0;
-        (is_output && has_size).then_some((arg, address, arg.size() * count))
-    }
-
-    /// Puts a value into an output. Says whether there was one.
-    pub(super) fn put(&self, out: &Out) -> bool {
-        let Some((arg, address, size)) = self.place(out.argument) else { return false };
-        let (step, is_handle) = (arg.size(), arg.is_handle());
-        // SAFETY: after success the driver has written that many bytes there.
-        let bytes = unsafe { core::slice::from_raw_parts_mut(address as *mut u8, size) };
-        match out.value {
-            OutValue::Zero => bytes.fill(0),
-            OutValue::Number(number) => {
-                let number = number.to_le_bytes();
-                for element in bytes.chunks_mut(step.max(1)) {
-                    let length = element.len().min(number.len());
-                    element[..length].copy_from_slice(&number[..length]);
-                }
-            }
-            OutValue::Flip(at) => match bytes.get_mut(usize::from(at)) {
-                Some(byte) => *byte = !*byte,
-                None => return false,
-            },
-            OutValue::Other => match handles::other(arg, bytes) {
-                Some(other) => bytes.copy_from_slice(&other),
-                None => return false,
-            },
-        }
-        if is_handle {
-            if !matches!(out.value, OutValue::Other) {
-                // SAFETY: a handle's 64 bytes lie there.
-                shared::add_damaged(unsafe { facts::fingerprint_at(address as u64) });
-            }
-        } else {
-            let mut word = [0; 8];
-            let length = bytes.len().min(8);
-            word[..length].copy_from_slice(&bytes[..length]);
-            excuses::gave(self.call.id, u64::from_le_bytes(word));
-        }
-        true
-    }
-
-    /// Reads what stands where the outputs go. The program may have passed anything.
+    /// Saves the previous values of the outputs. The program may have passed any addresses.
     pub(super) fn save_outputs(&mut self) {
         for (place, (address, size)) in self.outputs.iter_mut().zip(outputs(self.call)) {
             let mut word = [0; 8];
@@ -72,10 +72,10 @@ impl Fault<'_> {
         }
     }
 
-    pub(super) fn restore_outputs(&self) {
+    fn restore_outputs(&self) {
         for (saved, (address, size)) in self.outputs.iter().zip(outputs(self.call)) {
             if let Some(saved) = saved {
-                // SAFETY: the driver has just written that many bytes there.
+                // SAFETY: the driver wrote that many bytes there.
                 unsafe {
                     core::ptr::copy_nonoverlapping(saved.to_le_bytes().as_ptr(), address as *mut u8, size)
                 };
@@ -83,7 +83,7 @@ impl Fault<'_> {
         }
     }
 
-    /// Undoes what the real call did. Says whether that worked.
+    /// Undoes the effect of the driver's call. Returns false if that failed.
     pub(super) fn undo(&self) -> bool {
         let function = self.call.id.spec();
         let Some((inverse, given)) = function.undone_by() else { return false };
@@ -95,7 +95,7 @@ impl Fault<'_> {
         } else if word == 0 {
             return false;
         } else {
-            // SAFETY: after success the driver has written there; it is not null.
+            // SAFETY: after success the driver wrote there; it is not null.
             unsafe { (word as *const u64).read_unaligned() }
         };
         if !call_driver(inverse, value, size) {
@@ -106,7 +106,7 @@ impl Fault<'_> {
     }
 }
 
-/// Where the outputs of a call go, and how many bytes of each are looked at.
+/// Returns the address of each output of a call, and the number of its bytes that are saved.
 fn outputs(call: &Forward) -> impl Iterator<Item = (usize, usize)> {
     let args = call.id.spec().args().iter().zip(call.words);
     let outputs = args.filter(|(arg, _)| matches!(arg.direction, Direction::Out));
@@ -119,8 +119,8 @@ fn call_driver(id: FnId, value: u64, size: Option<u64>) -> bool {
     if address == 0 {
         return false;
     }
-    // SAFETY: the functions that undo something take one word, or where a size is given two, and return a result: a test
-    // walks the table. They give back what the driver has just handed out, which nobody has seen.
+    // SAFETY: the functions that undo something take one word, or two with a size, and return a result: a test walks the
+    // table. They release an object that the driver just returned, and that the program has not seen.
     let result = unsafe {
         match size {
             None => core::mem::transmute::<usize, unsafe extern "C" fn(u64) -> i32>(address)(value),

@@ -1,4 +1,4 @@
-//! Memory of this process only. A forked child starts with zeros there, so that it counts for itself.
+//! Memory of this process only. A forked child starts with zeros there, so that it has its own counts.
 
 use crate::sys::pages;
 use core::ffi::c_void;
@@ -8,30 +8,30 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
-/// What a process knows of itself.
+/// State of this process.
 pub struct Process {
-    /// Whether the rules that concern it are chosen.
+    /// 1 once the faults that concern it are chosen.
     prepared: AtomicU32,
-    /// Its number in the job, from 1: the order in which its processes came here.
+    /// Its number in the job, from 1, in the order in which the processes came here.
     pub number: AtomicU64,
-    /// How many of its threads have come here.
+    /// Number of its threads that came here.
     threads: AtomicU64,
 }
 
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
 
-/// Maps memory of which a forked child sees zeros. Null where there is none.
+/// Maps memory in which a forked child sees zeros. Null if there is none.
 pub fn map(size: usize) -> *mut c_void {
     let mapped = map_with(size, libc::MAP_PRIVATE);
     if !mapped.is_null() {
-        // Kernels before 4.14 do not know it: there a child goes on with the counts of its parent.
+        // Kernels before 4.14 lack it: there a child continues with the counts of its parent.
         // SAFETY: mapped above.
         unsafe { libc::madvise(mapped, size, libc::MADV_WIPEONFORK) };
     }
     mapped
 }
 
-/// Maps memory that forked children share. Null where there is none.
+/// Maps memory that forked children share. Null if there is none.
 pub fn map_shared(size: usize) -> *mut c_void {
     map_with(size, libc::MAP_SHARED)
 }
@@ -41,7 +41,7 @@ fn map_with(size: usize, kind: i32) -> *mut c_void {
         .map_or(ptr::null_mut(), <*mut u8>::cast)
 }
 
-/// Maps memory for `place`, once: several threads may come at the same time. Null where there is none.
+/// Maps memory for `place`, once: several threads may come at the same time. Null if there is none.
 pub fn map_once<T>(place: &AtomicPtr<T>, size: usize, map: fn(usize) -> *mut c_void) -> *mut T {
     let there = place.load(Acquire);
     if !there.is_null() {
@@ -61,34 +61,34 @@ pub fn map_once<T>(place: &AtomicPtr<T>, size: usize, map: fn(usize) -> *mut c_v
     }
 }
 
-/// Whether this process has been prepared: false in a child that was just forked.
+/// Returns true if this process is prepared: not so in a child that was just forked.
 #[inline(always)]
 pub fn is_prepared() -> bool {
     // SAFETY: never unmapped.
     unsafe { PROCESS.load(Acquire).as_ref() }.is_some_and(|process| process.prepared.load(Acquire) == 1)
 }
 
-/// What this process knows of itself. `None` where there is no memory.
+/// Returns the state of this process. `None` if there is no memory.
 pub fn process() -> Option<&'static Process> {
     let process = map_once(&PROCESS, size_of::<Process>(), map);
-    // SAFETY: mapped for good, and all zero, which is a Process.
+    // SAFETY: never unmapped, and all zero at first, which is a Process.
     unsafe { process.as_ref() }
 }
 
 impl Process {
-    /// Says that the rules are chosen.
+    /// Notes that the faults are chosen.
     pub fn prepare(&self) {
         self.prepared.store(1, Release);
     }
 }
 
-/// What stands for this thread in the process: unlike a tid it is not given twice.
+/// Returns a number for this thread. Unlike a tid, it is never reused.
 pub fn thread_number() -> u64 {
     // SAFETY: only this thread and its signal handlers use the block.
     let number = unsafe { &mut (*crate::sys::arch::thread()).number };
     if *number == 0 {
         let count = process().map_or(0, |process| process.threads.fetch_add(1, Relaxed));
-        // The thread that a forked child begins with keeps what it had: the tid keeps it apart from those that follow.
+        // The first thread of a forked child keeps its number. The tid in it distinguishes it from later threads.
         // SAFETY: gettid has no preconditions.
         let tid = unsafe { libc::syscall(libc::SYS_gettid) } as u64;
         *number = (count + 1) << 32 | tid & 0xffff_ffff;

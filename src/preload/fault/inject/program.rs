@@ -8,8 +8,8 @@ use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use cupeer_spec::fault::{Per, Plan};
 
-/// Arms a plan of the program's own, for its descendants as well if processes share a directory. Gives its number, or why
-/// it was not armed.
+/// Arms a plan of the program, for its descendants as well if processes share a directory. Returns its number, or the reason why it was not
+/// armed.
 fn arm(text: &str) -> Result<u32, String> {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     let plan = Plan::parse("armed", text).map_err(|error| {
@@ -32,13 +32,13 @@ fn arm(text: &str) -> Result<u32, String> {
     Ok(id)
 }
 
-/// Takes a plan of the program's own back, and lets go what hangs by it. Gives how many calls its rules have matched and
-/// at how many they fired; `None` where no such plan is armed.
+/// Disarms a plan of the program, and releases the calls that hang because of it. Returns how many calls its faults matched, and at how
+/// many they fired; `None` if no such plan is armed.
 pub fn disarm(id: u32) -> Option<(u64, u64)> {
     loaded(id).filter(|plan| plan.is_of_program()).and_then(live::disarm)
 }
 
-/// How many calls the rules of a plan of the program's own have matched, and at how many they fired.
+/// Returns how many calls the faults of a plan of the program matched, and at how many they fired.
 pub fn counts(id: u32) -> Option<(u64, u64)> {
     with_loaded(id, |plan| plan.is_of_program().then(|| plan.sum())).flatten()
 }
@@ -74,7 +74,7 @@ pub unsafe fn arm_c(plan: *const c_char, message: *mut c_char, size: usize) -> c
     armed.unwrap_or_else(|| refuse(NO_MEMORY))
 }
 
-/// Puts what a plan has done where the program wants it, and says whether there was such a plan.
+/// Writes the counts of a plan to the program's places. Returns 0 if there is no such plan.
 ///
 /// # Safety
 ///

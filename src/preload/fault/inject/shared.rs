@@ -1,50 +1,49 @@
 //! The counters that the processes of a job share: the file that `cupeer_spec::record::faults` describes, or memory of
 //! this process and its children if there is no directory for a file.
 
+use super::board;
+use super::plan_file::{Layout, PlanFile};
 use super::private;
 use crate::fault::deny;
 use crate::job::directory::{self, Directory, Path};
 use crate::log::message;
 use crate::settings::{self, Settings};
 use crate::sys::aside::aside;
-use crate::sys::files;
 use crate::sys::line::Short;
-use crate::sys::process;
+use crate::sys::{arena, process};
 use core::ffi::c_int;
 use core::fmt::Write;
-use core::mem::offset_of;
+use core::mem::{ManuallyDrop, offset_of};
 use core::sync::atomic::{
     AtomicPtr, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use core::{ptr, slice};
-use cupeer_spec::fault::{Key, Per, Plan, Rule, fnv};
+use cupeer_spec::fault::{Key, Per, Plan, Rule};
 use cupeer_spec::record::bytes;
-use cupeer_spec::record::faults::{
-    Counter, DAMAGED, DAMAGED_COUNT, Header, MAGIC, PREFIX, RELEASE, SCOPES, Scope, TEXT, VERSION,
-};
+use cupeer_spec::record::faults::{Counter, Header, RELEASE, SCOPES, Scope, TEXT};
 
-/// The start of the file, mapped; null before it is.
-static BASE: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
+/// The file, mapped, or the memory in its place; null before [`attach`]. Never unmapped.
+static FILE: AtomicPtr<PlanFile> = AtomicPtr::new(ptr::null_mut());
 
-/// The directory, where there is one: for releasing what hangs.
+/// The directory, if there is one: a file there releases hanging calls.
 static DIRECTORY: AtomicPtr<Directory> = AtomicPtr::new(ptr::null_mut());
 
-/// How much of a header stays as it is. The two numbers behind are changed by others at any moment, so that nobody makes a
-/// reference to all of it.
+/// Number of bytes of a header that do not change. Other processes change the numbers behind these at any time, so no reference to a
+/// whole header is made.
 const FIXED: usize = offset_of!(Header, processes);
 
-/// What the file says of the rules, known when the settings are read; null where there is none in the environment.
+/// The text of the file, known when the settings are read; null if the environment has no plan.
 static RULES: AtomicPtr<Rules> = AtomicPtr::new(ptr::null_mut());
 
-/// The rules of the environment, and behind them what is denied: a line for each, and how many they are.
+/// A line for each fault of the environment, then one for each denied pair, and the number of lines.
 #[derive(Default)]
 struct Rules {
     text: String,
     count: u32,
 }
 
-/// Works out what the file says of the rules.
+/// Composes the text of the file.
 pub fn describe(settings: &Settings) {
     let mut rules = Rules::default();
     for rule in settings.inject.iter().flat_map(|plan| &plan.rules) {
@@ -58,17 +57,17 @@ pub fn describe(settings: &Settings) {
     RULES.store(Box::into_raw(Box::new(rules)), Release);
 }
 
-/// Takes part in the counting, where that was not done. For the slow way of a call.
+/// Maps the file, unless that was done. For the slow path of a call.
 pub fn attach() {
-    if BASE.load(Acquire).is_null() {
+    if FILE.load(Acquire).is_null() {
         // Paths are long, and stacks may be small.
         aside(|| attach_here(settings::get()));
     }
 }
 
 fn attach_here(settings: &Settings) {
-    let layout = Layout::of_rules();
-    let attached = directory(settings, true).and_then(|directory| {
+    let layout = layout();
+    let attached = board::directory(settings, true).and_then(|directory| {
         keep(&directory);
         open_or_create(&directory, &layout)
     });
@@ -90,50 +89,50 @@ fn attach_here(settings: &Settings) {
             if base.is_null() {
                 return;
             }
-            // SAFETY: mapped above with this size, and nobody else's yet.
+            // SAFETY: mapped above with this size, and not published yet.
             unsafe { layout.write(base, layout.header()) };
             base
         }
     };
-    if BASE.compare_exchange(ptr::null_mut(), base, AcqRel, Acquire).is_err() {
-        // SAFETY: mapped above with this size and not published.
-        unsafe { libc::munmap(base.cast(), layout.size()) };
+    let file = PlanFile::new(base, layout.size(), layout.header());
+    if let Some(file) = arena::keep(ManuallyDrop::new(file)) {
+        let new = ptr::from_ref::<PlanFile>(file).cast_mut();
+        if FILE.compare_exchange(ptr::null_mut(), new, AcqRel, Acquire).is_err() {
+            file.unmap();
+        }
     }
 }
 
-/// The directory in which processes count together. That of the recording is made if it is not there and `is_made`.
-pub fn directory(settings: &Settings, is_made: bool) -> Result<Directory, c_int> {
-    match &settings.faults {
-        Some(name) => {
-            let mut path = [0; files::PATH_MAX];
-            // SAFETY: getpid has no preconditions.
-            let pid = unsafe { libc::getpid() } as u32;
-            files::expand(name, pid, &mut path).ok_or(libc::ENAMETOOLONG)?;
-            Ok(Directory { path, mode: 0o600 })
-        }
-        None if is_made => directory::directory(),
-        None => directory::named().ok_or(libc::ENOENT),
-    }
+fn file() -> Option<&'static PlanFile> {
+    // SAFETY: null, or a value that is never freed.
+    unsafe { FILE.load(Acquire).as_ref() }
+}
+
+fn layout() -> Layout<'static> {
+    // SAFETY: never freed.
+    let rules = unsafe { RULES.load(Acquire).as_ref() };
+    let (text, rules) = rules.map_or(("", 0), |rules| (&*rules.text, rules.count));
+    Layout { text, rules, boot_id: process::boot_id(), scopes: SCOPES }
 }
 
 /// Remembers the directory, once.
 fn keep(directory: &Directory) {
     let kept = private::map_once(&DIRECTORY, size_of::<Directory>(), |size| {
-        // Children have the same.
+        // Forked children share it.
         private::map_shared(size)
     });
     if !kept.is_null() {
-        // SAFETY: mapped with this size. Who comes at the same time writes the same.
+        // SAFETY: mapped with this size. Threads that come at the same time write the same.
         unsafe { kept.write(Directory { path: directory.path, mode: directory.mode }) };
     }
 }
 
-/// The file whose appearance releases what hangs under a label. Its path is not on the stack, which may be small.
+/// The path of a file that releases the calls which hang under a label, once it is there. It is not on the stack, which may be small.
 pub struct Gate(*mut Path);
 
 impl Gate {
-    /// `None` where there is no directory for it.
-    pub fn of(label: &str) -> Option<Gate> {
+    /// `None` if there is no directory for it.
+    pub fn new(label: &str) -> Option<Gate> {
         // SAFETY: never unmapped, and written before anything hangs.
         let directory = unsafe { DIRECTORY.load(Acquire).as_ref() }?;
         let path = private::map(size_of::<Path>()).cast::<Path>();
@@ -151,7 +150,7 @@ impl Gate {
         is_made.then_some(gate)
     }
 
-    /// Whether it is there.
+    /// Returns true once the file is there.
     pub fn is_open(&self) -> bool {
         // SAFETY: a path that ends in NUL, or is empty.
         unsafe { libc::access(self.0.cast(), libc::F_OK) == 0 }
@@ -160,72 +159,12 @@ impl Gate {
 
 impl Drop for Gate {
     fn drop(&mut self) {
-        // SAFETY: mapped with this size, and nobody else's.
+        // SAFETY: mapped with this size, and not shared.
         unsafe { libc::munmap(self.0.cast(), size_of::<Path>()) };
     }
 }
 
-/// What a file has where.
-pub struct Layout<'a> {
-    pub text: &'a str,
-    pub rules: u32,
-    pub boot_id: [u8; 16],
-    pub scopes: usize,
-}
-
-impl Layout<'_> {
-    fn of_rules() -> Layout<'static> {
-        // SAFETY: never freed.
-        let rules = unsafe { RULES.load(Acquire).as_ref() };
-        let (text, rules) = rules.map_or(("", 0), |rules| (&*rules.text, rules.count));
-        Layout { text, rules, boot_id: process::boot_id(), scopes: SCOPES }
-    }
-
-    fn counters(&self) -> usize {
-        (TEXT + self.text.len()).next_multiple_of(64)
-    }
-
-    fn scopes_at(&self) -> usize {
-        (self.counters() + self.rules as usize * size_of::<Counter>()).next_multiple_of(64)
-    }
-
-    pub fn size(&self) -> usize {
-        (self.scopes_at() + self.scopes * size_of::<Scope>()).next_multiple_of(4096)
-    }
-
-    fn name(&self) -> Short<32> {
-        let boot = u32::from_be_bytes([0, 1, 2, 3].map(|i| self.boot_id[i]));
-        let hash = fnv(self.text.as_bytes());
-        Short::new(format_args!("{PREFIX}{boot:08x}-{:08x}", (hash ^ hash >> 32) as u32))
-    }
-
-    pub fn header(&self) -> Header {
-        Header {
-            magic: MAGIC,
-            version: VERSION,
-            rules: self.rules,
-            boot_id: self.boot_id,
-            text: self.text.len() as u32,
-            counters: self.counters() as u32,
-            scopes: self.scopes_at() as u32,
-            scope_count: self.scopes as u32,
-            ..Header::default()
-        }
-    }
-
-    /// # Safety
-    ///
-    /// There are [`Layout::size`] zeros at `base` that nobody else writes to.
-    pub unsafe fn write(&self, base: *mut u8, header: Header) {
-        // SAFETY: the caller's promise; the layout lies within its size.
-        unsafe {
-            base.cast::<Header>().write(header);
-            ptr::copy_nonoverlapping(self.text.as_ptr(), base.add(TEXT), self.text.len());
-        }
-    }
-}
-
-/// The name of a denied pair, or of the limit, among the rules.
+/// The name of a denied pair, or of the limit, in the text of the file.
 pub fn deny_name(number: usize) -> Short<32> {
     Short::new(format_args!("deny-peer/{}", number + 1))
 }
@@ -246,7 +185,7 @@ fn open_or_create(directory: &Directory, layout: &Layout) -> Result<*mut u8, c_i
 
 fn open(directory: &Directory, path: &Path, layout: &Layout) -> Result<*mut u8, c_int> {
     let base = directory.open(path)?.map(0, layout.size())?;
-    // SAFETY: mapped above; the layout lies within its size.
+    // SAFETY: mapped above; the layout is within its size.
     let (fixed, text) = unsafe {
         (slice::from_raw_parts(base, FIXED), slice::from_raw_parts(base.add(TEXT), layout.text.len()))
     };
@@ -258,18 +197,12 @@ fn open(directory: &Directory, path: &Path, layout: &Layout) -> Result<*mut u8, 
     Ok(base)
 }
 
-/// What is counted of a rule of the environment's plan, or behind these of a denied pair.
+/// The counts of a fault of the environment's plan, or of a denied pair, whose numbers follow those of the faults.
 pub fn counter(number: u32) -> Option<&'static Counter> {
-    let base = BASE.load(Acquire);
-    let header = base.cast::<Header>();
-    // SAFETY: mapped for good; the layout was compared, and has so many counters there.
-    unsafe {
-        let is_there = !header.is_null() && number < (*header).rules;
-        is_there.then(|| &*base.add((*header).counters as usize).cast::<Counter>().add(number as usize))
-    }
+    file()?.counters().get(number as usize)
 }
 
-/// Counts what was denied.
+/// Counts a denied call.
 pub fn denied(which: usize) {
     let rules = settings::get().inject.as_ref().map_or(0, |plan| plan.rules.len());
     if let Some(counter) = counter((rules + which) as u32) {
@@ -278,55 +211,37 @@ pub fn denied(which: usize) {
     }
 }
 
-/// The scopes of the job.
+/// The scopes in which the processes of the job count together.
 pub fn scopes() -> Option<&'static [Scope]> {
-    let base = BASE.load(Acquire);
-    let header = base.cast::<Header>();
-    // SAFETY: mapped for good; the layout was compared, and has so many scopes there.
-    (!header.is_null()).then(|| unsafe {
-        let first = base.add((*header).scopes as usize).cast::<Scope>();
-        slice::from_raw_parts(first, (*header).scope_count as usize)
-    })
+    Some(file()?.scopes())
 }
 
-/// The next number of a process.
+/// Returns the next number of a process.
 pub fn next_process() -> u64 {
-    let base = BASE.load(Acquire).cast::<Header>();
-    if base.is_null() {
-        return 1;
-    }
-    // SAFETY: a number of the mapped header, aligned, and changed only in this way.
-    unsafe { AtomicU64::from_ptr(&raw mut (*base).processes) }.fetch_add(1, AcqRel) + 1
+    file().map_or(1, PlanFile::count_process)
 }
 
 fn damaged() -> &'static [AtomicU64] {
-    let base = BASE.load(Acquire);
-    if base.is_null() {
-        return &[];
-    }
-    // SAFETY: within the first page of the mapping, aligned, and used only in this way.
-    unsafe { slice::from_raw_parts(base.add(DAMAGED).cast::<AtomicU64>(), DAMAGED_COUNT) }
+    file().map_or(&[], PlanFile::damaged)
 }
 
-/// Remembers the fingerprint of a handle that a rule has damaged.
+/// Remembers the fingerprint of a handle that a fault damaged.
 pub fn add_damaged(fingerprint: u64) {
     let is_kept = damaged().iter().any(|place| {
         let there = place.compare_exchange(0, fingerprint, Release, Acquire);
         there.is_ok() || there == Err(fingerprint)
     });
-    let base = BASE.load(Acquire).cast::<Header>();
-    if !is_kept && !base.is_null() {
-        // SAFETY: a number of the mapped header, aligned, and changed only in this way.
-        unsafe { AtomicU64::from_ptr(&raw mut (*base).damaged_more) }.fetch_add(1, Relaxed);
+    if !is_kept && let Some(file) = file() {
+        file.count_unlisted();
     }
 }
 
-/// Whether a rule has damaged any handle.
+/// Returns true if a fault damaged any handle.
 pub fn has_damaged() -> bool {
     damaged().first().is_some_and(|first| first.load(Acquire) != 0)
 }
 
-/// Whether a rule has damaged the handle of this fingerprint, in any process.
+/// Returns true if a fault damaged the handle with this fingerprint, in any process.
 pub fn is_damaged(fingerprint: u64) -> bool {
     damaged().iter().any(|place| place.load(Acquire) == fingerprint)
 }

@@ -24,19 +24,19 @@ fn count(words: &mut Words) -> u64 {
 }
 
 #[test]
-fn calls_are_counted_and_what_looks_like_one_is_not() {
+fn only_calls_are_counted() {
     let base = u64::from(u32::MAX);
     let mut words = block(
         base,
         &[
             slot(word(slot::RETURNED, 1, 7, base as u32), 0),
             slot(word(slot::DETAIL, 2, u16::MAX, 0), 0),
-            // The rest of the detail, with addresses of frames.
+            // The second slot of the detail, with addresses of frames.
             slot(0x7f00_1234_5603, u64::MAX),
             slot(word(slot::UNWOUND | slot::INJECTED, 1, 7, 2), 0),
             slot(word(slot::RUN, 1, 7, 3), 2 * 1000 + 1),
             slot(word(slot::LATE_END, 1, 7, 4), 0),
-            // Of an earlier lap, and never written.
+            // One slot from an earlier lap, and one that was never written.
             slot(word(slot::RETURNED, 1, 7, 0x8000_0000), 0),
             slot(0, 0),
         ],
@@ -45,7 +45,7 @@ fn calls_are_counted_and_what_looks_like_one_is_not() {
 }
 
 #[test]
-fn a_detail_that_would_go_on_after_the_room_ends_there() {
+fn a_detail_ends_at_the_end_of_the_block() {
     let mut words = block(0, &[slot(word(slot::DETAIL, 9, u16::MAX, 0), 0)]);
     assert_eq!(count(&mut words), 0);
 }

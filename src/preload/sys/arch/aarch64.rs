@@ -10,12 +10,12 @@ use core::ffi::{CStr, c_ulong, c_void};
 
 /// The version of the symbols that the first C library for this processor had.
 pub const FIRST_VERSION: &CStr = c"GLIBC_2.17";
-/// What the kernel calls the clock that [`ticks`] reads.
+/// Name by which the kernel knows the clock that [`ticks`] reads.
 pub const COUNTER: &[u8] = b"arch_sys_counter";
 /// The largest page that a kernel for this processor has.
 pub const LARGEST_PAGE: usize = 65536;
-/// What the end of a thread's stack lies behind libc's description of the thread at most: the thread-local words of the
-/// libraries of the start lie between them.
+/// Greatest distance of the end of a thread's stack from libc's description of the thread: the thread-local words of
+/// the libraries of the start are between them.
 pub const BEHIND_DESCRIPTION: usize = 1 << 20;
 
 /// The size of a page, which is the kernel's choice.
@@ -24,7 +24,7 @@ pub fn page_size() -> usize {
     unsafe { libc::getauxval(libc::AT_PAGESZ) as usize }
 }
 
-/// This thread's block. Valid for as long as the thread runs.
+/// Returns this thread's block. Valid for as long as the thread runs.
 #[inline(always)]
 pub fn thread() -> *mut Thread {
     let block: *mut Thread;
@@ -44,7 +44,8 @@ pub fn thread() -> *mut Thread {
     block
 }
 
-/// Where libc's description of this thread begins, which is what `pthread_self` gives: before the thread pointer.
+/// Returns the address of libc's description of this thread, the value of `pthread_self`: it is before the thread
+/// pointer.
 pub fn thread_description() -> usize {
     // SAFETY: pthread_self has no preconditions.
     unsafe { libc::pthread_self() as usize }
@@ -58,7 +59,7 @@ pub fn thread_pointer() -> usize {
     pointer
 }
 
-/// Where the stack stands: it grows downwards.
+/// Returns the stack pointer. The stack grows downwards.
 #[inline(always)]
 pub fn stack_height() -> usize {
     let height: usize;
@@ -67,8 +68,8 @@ pub fn stack_height() -> usize {
     height
 }
 
-/// Adds to a word and gives what it was. It begins anew where a signal handler of the thread has come in between, because
-/// what the kernel returns to has lost its hold of the word. Other threads can come in between.
+/// Adds to a word and returns its value before. It starts again if a signal handler of the thread interrupts it,
+/// because the return from a handler clears the exclusive monitor. Other threads can interfere.
 ///
 /// # Safety
 ///
@@ -104,8 +105,8 @@ pub fn ticks() -> u64 {
     ticks
 }
 
-/// What a kind of relocation keeps, where that is all it does.
-pub fn kept_by(kind: u32) -> Option<Relocation> {
+/// Returns the meaning of a kind of relocation if it does nothing else.
+pub fn relocation_of(kind: u32) -> Option<Relocation> {
     match kind {
         // R_AARCH64_ABS64, R_AARCH64_GLOB_DAT and R_AARCH64_JUMP_SLOT; R_AARCH64_COPY.
         257 | 1025 | 1026 => Some(Relocation::Address),
@@ -114,13 +115,13 @@ pub fn kept_by(kind: u32) -> Option<Relocation> {
     }
 }
 
-/// The address that a function gives which chooses one.
+/// Calls a function that chooses another one, and returns that function's address.
 ///
 /// # Safety
 ///
-/// It is such a function of a loaded object, whose own relocations are done.
-pub unsafe fn by_resolver(resolver: usize) -> usize {
-    /// What glibc's loader passes: what the processor can, a bit that says that more of that follows, and that.
+/// It is the resolver of an indirect function of a loaded object, whose own relocations are done.
+pub unsafe fn resolve_indirect(resolver: usize) -> usize {
+    /// Argument that glibc's loader passes: its size, and the capabilities of the processor.
     #[repr(C)]
     struct Processor {
         size: c_ulong,
@@ -138,7 +139,7 @@ pub unsafe fn by_resolver(resolver: usize) -> usize {
 
 /// The number that the patchable instructions of our entries load: "cu".
 pub const MARK: u32 = u16::from_le_bytes(*b"cu") as u32;
-/// The first instruction of an entry that nobody has patched: `movz w9, #MARK`.
+/// The first instruction of an unpatched entry: `movz w9, #MARK`.
 pub const INTACT: u32 = 0x5280_0009 | MARK << 5;
 
 /// Returns where the code at an address jumps to, in the forms that patchers write: `b`, and `ldr` of a literal, `adrp` with
@@ -172,8 +173,8 @@ pub fn jump_target(code: &[u8; 16], at: usize, word: impl Fn(usize) -> Option<us
     None
 }
 
-/// What valgrind answers to a request: a sequence of instructions that do nothing, and that its own processor knows. 0
-/// without it.
+/// Returns the answer of valgrind to a request; 0 without valgrind. The request is a sequence of instructions that do
+/// nothing, and that valgrind recognizes.
 pub fn valgrind(words: &[usize; 6]) -> usize {
     let mut answer = 0;
     // SAFETY: the turns of x12 add up to two whole ones, and valgrind reads no more than the words.
@@ -192,7 +193,7 @@ pub fn valgrind(words: &[usize; 6]) -> usize {
     answer
 }
 
-/// What several entries have in common, as text for the assembler.
+/// Common parts of several entries, as text for the assembler.
 macro_rules! common_asm {
     (begin_frame) => {
         concat!(
@@ -204,7 +205,7 @@ macro_rules! common_asm {
             ".cfi_def_cfa_register x29",
         )
     };
-    // What remains of it.
+    // Leaves the frame.
     (leave_frame) => {
         concat!(
             "mov sp, x29\n",
@@ -248,7 +249,7 @@ macro_rules! common_asm {
             "add x9, x9, x10",
         )
     };
-    // Calls what the free word has with the arguments of the caller, those on the stack as well.
+    // Calls the function in the free word with the arguments of the caller, including those on the stack.
     (call_kept) => {
         concat!(
             "add x9, x29, #16\n",
@@ -264,7 +265,7 @@ macro_rules! common_asm {
             "blr x16",
         )
     };
-    // Whether this thread can be cancelled at any instruction is changed to w0.
+    // Sets the cancellation type of this thread to w0.
     (set_cancel_type) => {
         concat!(
             "mov x1, #0\n",
@@ -273,7 +274,7 @@ macro_rules! common_asm {
             "blr x16",
         )
     };
-    // As above, and what it was goes to where x1 points.
+    // Sets it to deferred, and stores the type before where x1 points.
     (swap_cancel_type) => {
         concat!(
             "mov w0, #{deferred}\n",
@@ -340,7 +341,7 @@ pub unsafe extern "C" fn on_stack(top: usize, work: extern "C" fn(*mut c_void), 
 pub type Saved = [usize; 13];
 pub const SAVED_NUMBERS: [usize; 13] = [19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 31, 32];
 
-/// Saves them as they are in the caller when this has returned.
+/// Saves the registers as they are in the caller after this returns.
 ///
 /// # Safety
 ///
@@ -449,9 +450,9 @@ macro_rules! noting_entry {
 }
 pub(crate) use noting_entry;
 
-/// Calls `decide(handle, name, return address, third argument)`, then either jumps to the address in its first word with
-/// everything as the caller left it, so that the real function sees the real caller, or, where that is
-/// null, returns its second word. The thread cannot be cancelled in there: see [`asynchronous`].
+/// Calls `decide(handle, name, return address, third argument)`. If the first word of its result is not null, jumps
+/// there with everything as the caller left it, so that the real function sees the real caller; otherwise returns the
+/// second word. The thread cannot be cancelled in there: see [`asynchronous`].
 macro_rules! deciding_entry {
     ($decide:path) => {
         core::arch::naked_asm!(

@@ -16,13 +16,13 @@ use cupeer_spec::record::BlockHeader;
 
 pub use own::{
     BEHIND_DESCRIPTION, COUNTER, FIRST_VERSION, INTACT, LARGEST_PAGE, MARK, SAVED_NUMBERS, Saved, add,
-    asynchronous, by_resolver, forward_asynchronously, jump_target, kept_by, on_stack, page_size,
+    asynchronous, forward_asynchronously, jump_target, on_stack, page_size, relocation_of, resolve_indirect,
     saved_registers, stack_height, thread, thread_description, thread_pointer, ticks, valgrind,
 };
 pub(crate) use own::{common_asm, deciding_entry, noting_entry, unwinder_function};
 
-/// What each thread keeps. Zero at the start of a thread, no destructor: calls come also after a thread's
-/// destructors have run.
+/// Data of each thread. All zero at the start of a thread, and without a destructor, because calls also come after a
+/// thread's destructors ran.
 #[repr(C)]
 pub struct Thread {
     /// The return address of the call that entered last.
@@ -31,16 +31,16 @@ pub struct Thread {
     pub entered: u32,
     /// A bit for each function that has a run, by its number modulo 32: see `recorder::repeats`.
     pub runs: u32,
-    /// The function whose call we are forwarding, plus 1; above it the low half of the number of the call's slot, 0 where it has
-    /// none.
+    /// The function whose call is being forwarded, plus 1. Above it: the low half of the number of the call's slot, 0
+    /// if it has none.
     pub inside: u64,
-    /// Where that word lies on the stack for as long as the call is being forwarded.
+    /// Address of that word on the stack while the call is being forwarded.
     pub inside_at: usize,
     /// The function that we forward to.
     pub inside_real: usize,
-    /// Where what the driver logs about the call that it is in is kept; null where it is not. See `driver::log`.
+    /// Messages that the driver logs about the current call; null if they are not kept. See `driver::log`.
     pub driver_messages: *mut c_void,
-    /// Where the next slot of its stream lies; at or behind `window_end` where there is no room. See `record`.
+    /// Address of the next slot of its stream; at or behind `window_end` if the window is full. See `record`.
     pub next_slot: usize,
     pub window_end: usize,
     /// The number of the slot at address A in its stream is A / 64 plus this.
@@ -50,10 +50,10 @@ pub struct Thread {
     pub window: *mut BlockHeader,
     /// The library that the last recorded call came from, which the record knows.
     pub known: (usize, usize),
-    /// Who is about to write to the window, while somebody is: where the stack stands, above a byte of `turn`; else 0. A
-    /// signal handler's call that comes in between puts back what it has found. See `recorder::stream`.
+    /// Nonzero while a call is about to write to the window: its stack height, above a byte of `turn`. A signal
+    /// handler's call that interrupts it restores the value that it found. See `recorder::stream`.
     pub filling: usize,
-    /// How often the thread has left a window that it was about to write to.
+    /// Number of times that the thread left a window while a call was about to write to it.
     pub turn: usize,
     /// The state of the libraries then.
     pub known_generation: u32,
@@ -61,33 +61,34 @@ pub struct Thread {
     pub written: u64,
     /// Lines that this thread has logged.
     pub logged: AtomicU64,
-    /// What the last call that was looked at for a rule of faults returned, behind a bit that says that there was one, and
-    /// the number of the thread: see `fault::inject`.
+    /// Result of the last call that was tested for a fault, behind a bit that is set if there was one; and the number
+    /// of the thread: see `fault::inject`.
     pub result: u64,
     pub number: u64,
-    /// The window that it had to leave so at last, and 1 added where that is over; 0 where there was none.
+    /// The window that it last left so, plus 1 once that is over; 0 if there was none.
     pub kept: usize,
     /// The `memory::Region` where its collections lie while it makes some.
     pub region: *mut c_void,
-    /// Whether the thread is going through the objects of the process: see `elf`.
+    /// Nonzero while the thread iterates over the objects of the process: see `elf`.
     pub iterating: usize,
-    /// What a thread that can be cancelled at any instruction forwards to next: see [`asynchronous`].
+    /// Next function that a thread forwards to if it can be cancelled at any instruction: see [`asynchronous`].
     pub target: usize,
-    /// Where its own stack lies: see `stack`.
+    /// Range of its own stack: see `stack`.
     pub stack: (usize, usize),
-    /// The start of the other stack that it is on, else 0; and where it stood on the one before. See `aside`.
+    /// The start of the other stack that it is on, else 0, and its height on the stack before. See `aside`.
     pub aside: (usize, usize),
-    /// The last context that was seen current, and the record in which it was: see `driver::questions`.
+    /// The last context that was seen current, and the record in which it was: see `driver::queries`.
     pub context: (u64, u64),
-    /// Where it counts allocations; 0 before it does, 1 where threads do together: see `recorder::counted`.
+    /// Address of its counts of allocations; 0 before the first, 1 if threads count together: see
+    /// `recorder::counted`.
     pub cells: usize,
-    /// What is known of the memory that a call allocates or frees, while it is forwarded: see `call::memory`.
+    /// Facts about the memory that a call allocates or frees, while it is forwarded: see `call::memory`.
     pub memory: u64,
-    /// How many calls it has noted that used shared memory, and behind how many pauses: see `recorder::used`.
+    /// Number of noted calls that used shared memory, and the number of pauses before: see `recorder::used`.
     pub noted: (u32, u32),
-    /// What it does again and again, a `repeats::Repeats`: see `recorder::repeats`.
+    /// Repeated calls of the thread, a `repeats::Repeats`: see `recorder::repeats`.
     pub repeats: *mut c_void,
-    /// What `dlerror` shall say in place of our marker: see `resolve::dlerror`.
+    /// Text for `dlerror` in place of our marker: see `resolve::dlerror`.
     pub dlerror: [c_char; 800],
 }
 
@@ -111,9 +112,9 @@ global_asm!(
     ".text",
 );
 
-/// Where, from the thread pointer on, the C library keeps whether this thread can be cancelled at any instruction: in the
-/// two lowest bits of a byte, which may also say that it cannot be cancelled at all. 0 before it is found: that byte of
-/// the thread pointer itself never has them.
+/// Offset, from the thread pointer, of the byte in which the C library keeps the cancellation type of a thread: the
+/// two lowest bits are set if the thread can be cancelled at any instruction, and may say that it cannot be cancelled
+/// at all. 0 before it is found: that byte of the thread pointer itself never has those bits.
 #[unsafe(link_section = ".data.start")]
 pub static CANCEL_TYPE: AtomicUsize = AtomicUsize::new(0);
 
@@ -121,16 +122,16 @@ unsafe extern "C-unwind" {
     pub fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int;
 }
 
-/// Can be cancelled where it calls what may be a cancellation point.
+/// The thread can be cancelled in functions that are cancellation points.
 pub const DEFERRED: c_int = 0;
-/// Can be cancelled at any instruction.
+/// The thread can be cancelled at any instruction.
 const AT_ANY_INSTRUCTION: c_int = 1;
 
-/// Finds [`CANCEL_TYPE`], by what the C library changes when it is told so. Called by our constructor.
+/// Finds [`CANCEL_TYPE`]: the byte that the C library changes when the type is set. Called by our constructor.
 #[inline(never)]
 #[unsafe(link_section = ".text.startup")]
 pub fn find_cancel_type() {
-    /// No C library describes a thread in fewer words.
+    /// Words to search. No C library's description of a thread is shorter.
     const END: usize = 128;
     const FROM: usize = 8;
     let own = thread_description();
@@ -166,7 +167,7 @@ pub fn find_cancel_type() {
 /// The bytes of arguments on the stack that are passed on: more than any function of the table has.
 const STACKED: usize = 128;
 
-/// What a relocation has the loader keep at a place.
+/// Value that a relocation makes the loader store.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Relocation {
     /// The address of its symbol.
@@ -175,11 +176,11 @@ pub enum Relocation {
     Copy,
 }
 
-/// What a deciding entry does next. Two words, returned in registers.
+/// Next step of a deciding entry. Two words, returned in registers.
 #[repr(C)]
 pub struct Decision {
-    /// Where to jump to, or 0.
+    /// Address to jump to, or 0.
     pub jump: usize,
-    /// What to return otherwise.
+    /// Value to return otherwise.
     pub value: usize,
 }

@@ -9,12 +9,12 @@ use core::ffi::{CStr, c_void};
 
 /// The version of the symbols that the first C library for this processor had.
 pub const FIRST_VERSION: &CStr = c"GLIBC_2.2.5";
-/// What the kernel calls the clock that [`ticks`] reads.
+/// Name by which the kernel knows the clock that [`ticks`] reads.
 pub const COUNTER: &[u8] = b"tsc";
 /// The largest page that a kernel for this processor has.
 pub const LARGEST_PAGE: usize = 4096;
-/// What the end of a thread's stack lies behind libc's description of the thread at most: the description itself, and what
-/// it is aligned for.
+/// Greatest distance of the end of a thread's stack from libc's description of the thread: the description itself,
+/// and its alignment.
 pub const BEHIND_DESCRIPTION: usize = 16 * 1024;
 
 /// The size of a page.
@@ -23,7 +23,7 @@ pub fn page_size() -> usize {
     LARGEST_PAGE
 }
 
-/// This thread's block. Valid for as long as the thread runs.
+/// Returns this thread's block. Valid for as long as the thread runs.
 #[inline(always)]
 pub fn thread() -> *mut Thread {
     let block: *mut Thread;
@@ -40,7 +40,7 @@ pub fn thread() -> *mut Thread {
     block
 }
 
-/// Where libc's description of this thread begins, which is what `pthread_self` gives: at the thread pointer.
+/// Returns the address of libc's description of this thread, the value of `pthread_self`: the thread pointer.
 pub fn thread_description() -> usize {
     thread_pointer()
 }
@@ -53,7 +53,7 @@ pub fn thread_pointer() -> usize {
     pointer
 }
 
-/// Where the stack stands: it grows downwards.
+/// Returns the stack pointer. The stack grows downwards.
 #[inline(always)]
 pub fn stack_height() -> usize {
     let height: usize;
@@ -62,8 +62,8 @@ pub fn stack_height() -> usize {
     height
 }
 
-/// Adds to a word and gives what it was: one instruction, into which no signal handler of the thread can come. Other threads
-/// can.
+/// Adds to a word and returns its value before. A single instruction, which no signal handler of the thread can
+/// interrupt. Other threads can interfere.
 ///
 /// # Safety
 ///
@@ -83,8 +83,8 @@ pub fn ticks() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// What a kind of relocation keeps, where that is all it does.
-pub fn kept_by(kind: u32) -> Option<Relocation> {
+/// Returns the meaning of a kind of relocation if it does nothing else.
+pub fn relocation_of(kind: u32) -> Option<Relocation> {
     match kind {
         // R_X86_64_64, R_X86_64_GLOB_DAT and R_X86_64_JUMP_SLOT; R_X86_64_COPY.
         1 | 6 | 7 => Some(Relocation::Address),
@@ -93,19 +93,19 @@ pub fn kept_by(kind: u32) -> Option<Relocation> {
     }
 }
 
-/// The address that a function gives which chooses one.
+/// Calls a function that chooses another one, and returns that function's address.
 ///
 /// # Safety
 ///
-/// It is such a function of a loaded object, whose own relocations are done.
-pub unsafe fn by_resolver(resolver: usize) -> usize {
+/// It is the resolver of an indirect function of a loaded object, whose own relocations are done.
+pub unsafe fn resolve_indirect(resolver: usize) -> usize {
     // SAFETY: as promised; the loader calls it so.
     unsafe { core::mem::transmute::<usize, unsafe extern "C" fn() -> usize>(resolver)() }
 }
 
 /// The number that the patchable instructions of our entries load: "cupe".
 pub const MARK: u32 = u32::from_le_bytes(*b"cupe");
-/// The first four bytes of an entry that nobody has patched: the opcode of `mov eax`, and three bytes of [`MARK`].
+/// The first four bytes of an unpatched entry: the opcode of `mov eax`, and three bytes of [`MARK`].
 pub const INTACT: u32 = MARK << 8 | 0xb8;
 
 /// Returns where the code at an address jumps to, in the forms that patchers write: `jmp rel32`, `jmp rel8`, `jmp *disp32(%rip)`,
@@ -128,8 +128,8 @@ pub fn jump_target(code: &[u8; 16], at: usize, word: impl Fn(usize) -> Option<us
     }
 }
 
-/// What valgrind answers to a request: a sequence of instructions that do nothing, and that its own processor knows. 0
-/// without it.
+/// Returns the answer of valgrind to a request; 0 without valgrind. The request is a sequence of instructions that do
+/// nothing, and that valgrind recognizes.
 pub fn valgrind(words: &[usize; 6]) -> usize {
     let mut answer = 0;
     // SAFETY: the turns of rdi add up to two whole ones, and valgrind reads no more than the words.
@@ -149,7 +149,7 @@ pub fn valgrind(words: &[usize; 6]) -> usize {
     answer
 }
 
-/// What several entries have in common, as text for the assembler.
+/// Common parts of several entries, as text for the assembler.
 macro_rules! common_asm {
     (begin_frame) => {
         concat!(
@@ -177,7 +177,7 @@ macro_rules! common_asm {
             "mov r9, qword ptr [rbp - 48]",
         )
     };
-    // Calls what was pushed last with the arguments of the caller, those on the stack as well.
+    // Calls the function that was pushed last with the arguments of the caller, including those on the stack.
     (call_pushed) => {
         concat!(
             "lea rsi, [rbp + 16]\n",
@@ -188,11 +188,11 @@ macro_rules! common_asm {
             "\ncall qword ptr [rbp - 56]",
         )
     };
-    // Whether this thread can be cancelled at any instruction is changed to edi.
+    // Sets the cancellation type of this thread to edi.
     (set_cancel_type) => {
         "xor esi, esi\ncall qword ptr [rip + {set_type}@GOTPCREL]"
     };
-    // As above, and what it was goes to where rsi points.
+    // Sets it to deferred, and stores the type before where rsi points.
     (swap_cancel_type) => {
         "mov edi, {deferred}\ncall qword ptr [rip + {set_type}@GOTPCREL]"
     };
@@ -251,7 +251,7 @@ pub unsafe extern "C" fn on_stack(top: usize, work: extern "C" fn(*mut c_void), 
 pub type Saved = [usize; 8];
 pub const SAVED_NUMBERS: [usize; 8] = [3, 6, 12, 13, 14, 15, 7, 16];
 
-/// Saves them as they are in the caller when this has returned.
+/// Saves the registers as they are in the caller after this returns.
 ///
 /// # Safety
 ///
@@ -346,7 +346,7 @@ macro_rules! noting_entry {
             "call {note}",
             "mov r11, rax",
             $crate::sys::arch::common_asm!(load_arguments),
-            // None of them are in vector registers.
+            // No arguments are in vector registers.
             "xor eax, eax",
             "leave",
             ".cfi_def_cfa rsp, 8",
@@ -358,9 +358,9 @@ macro_rules! noting_entry {
 }
 pub(crate) use noting_entry;
 
-/// Calls `decide(handle, name, return address, third argument)`, then either jumps to the address in its first word with
-/// everything as the caller left it, so that the real function sees the real caller, or, where that is
-/// null, returns its second word. The thread cannot be cancelled in there: see [`asynchronous`].
+/// Calls `decide(handle, name, return address, third argument)`. If the first word of its result is not null, jumps
+/// there with everything as the caller left it, so that the real function sees the real caller; otherwise returns the
+/// second word. The thread cannot be cancelled in there: see [`asynchronous`].
 macro_rules! deciding_entry {
     ($decide:path) => {
         core::arch::naked_asm!(

@@ -1,7 +1,7 @@
 //! Finds the interpreter of this process: the program itself, a library that it was linked to, or one that it opened.
 
 use crate::sys::object::{Object, Symbol};
-use crate::sys::program_memory::Own;
+use crate::sys::program_memory::OwnMemory;
 use crate::sys::{arena, elf};
 use core::ffi::CStr;
 use core::ptr;
@@ -11,23 +11,23 @@ use core::sync::atomic::{
 };
 use cupeer_stacks::python::Interpreter;
 
-/// The one that was found last; null where there is none.
+/// The interpreter that was found last; null if there is none.
 static FOUND: AtomicPtr<Interpreter> = AtomicPtr::new(ptr::null_mut());
 
-/// The interpreter, where there is one. Those that came with the program are looked for at the first time.
+/// Returns the interpreter if there is one. Objects of the start are searched at the first call.
 pub fn get() -> Option<&'static Interpreter> {
     static HAS_LOOKED: AtomicBool = AtomicBool::new(false);
-    // Several threads may look at once, and each has what it needs then.
+    // Several threads may search at once; each finds the result.
     if !HAS_LOOKED.load(Acquire) {
-        elf::find_of_start(|object| meet(object).then_some(()));
+        elf::find_of_start(|object| note_interpreter(object).then_some(()));
         HAS_LOOKED.store(true, Release);
     }
     // SAFETY: what is published stays.
     unsafe { FOUND.load(Acquire).as_ref() }
 }
 
-/// Looks whether an object is an interpreter, and says so.
-pub fn meet(object: &Object) -> bool {
+/// Notes an object if it is an interpreter. Returns true if it is.
+pub fn note_interpreter(object: &Object) -> bool {
     let Some(new) = read(object) else { return false };
     // SAFETY: what is published stays.
     let is_known = unsafe { FOUND.load(Acquire).as_ref() }.is_some_and(|known| *known == new);
@@ -41,5 +41,5 @@ fn read(object: &Object) -> Option<Interpreter> {
     let place = |symbol: Symbol| (symbol.address, symbol.size);
     let own = |name: &CStr| object.symbol(name).map(place);
     let of = |name: &CStr| elf::find_of_start(|first| first.symbol(name)).map(place).or_else(|| own(name));
-    Interpreter::read(Own, object.low..object.high, own, of)
+    Interpreter::read(OwnMemory, object.low..object.high, own, of)
 }

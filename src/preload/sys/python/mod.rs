@@ -9,30 +9,30 @@ mod kept;
 mod pieces;
 
 pub use cupeer_stacks::python::{Frame, Texts};
-pub use interpreter::meet;
+pub use interpreter::note_interpreter;
 
 use crate::sys::arch::thread_description;
 use cupeer_stacks::python::Interpreter;
 use pieces::Pieces;
 
-/// Where code of the interpreter lies.
+/// The interpreter of this process, for the place of its frames in a native stack.
 pub struct Native(&'static Interpreter);
 
-/// The interpreter, where this process has one.
+/// Returns the interpreter if this process has one.
 pub fn native() -> Option<Native> {
     interpreter::get().map(Native)
 }
 
 impl Native {
-    /// The index of the frame that executes a run of frames of Python among the return addresses of a call; their number
-    /// where it is beyond those.
+    /// Returns the index, among the return addresses of a call, of the frame that executes a run of Python frames;
+    /// their number if it is beyond them.
     pub fn place(&self, frames: &[u64], run: usize) -> u8 {
         self.0.place(frames, run) as u8
     }
 }
 
-/// Calls `found` with the frames of Python that this thread is in, the innermost first, at most `most` and as long as it
-/// says so. None is left out before another. Of a function whose key `is_known`, the texts may be left out.
+/// Calls `found` with the Python frames of this thread, innermost first, at most `most`, until it returns false. It
+/// skips no frame. It may leave out the texts of a function if `is_known` returns true for its key.
 pub fn each_frame(most: usize, is_known: fn(u64) -> bool, mut found: impl FnMut(&Frame) -> bool) {
     if let Some(interpreter) = interpreter::get() {
         let thread = thread_description();

@@ -15,14 +15,14 @@ use cupeer_stacks::python;
 
 /// The most pieces of a walk: eight of a frame, where no two are alike.
 const MOST: usize = 208;
-/// The most that are guessed and were not asked for.
+/// Limit of guessed pieces that were not requested.
 const SPARE: usize = 24;
-/// The bytes of all of them.
+/// Bytes of all pieces.
 const ROOM: usize = 16 * 1024;
-/// How many threads' guesses are kept at once.
+/// Number of threads whose guesses are kept at once.
 const THREADS: usize = 32;
 
-/// What a thread has asked for: addresses and lengths. Two threads may write to one at once: then they guess worse.
+/// Addresses and lengths that a thread requested. Two threads may write to one at once: then the guesses are worse.
 struct Guesses {
     count: AtomicUsize,
     pieces: [(AtomicUsize, AtomicUsize); MOST],
@@ -35,10 +35,10 @@ static GUESSES: [Guesses; THREADS] = [const {
     }
 }; THREADS];
 
-/// What the interpreter knows a thread by, for so many threads at once.
+/// Cached addresses of thread states of the interpreter, for this many threads at once.
 static KNOWN: [AtomicUsize; 1024] = [const { AtomicUsize::new(0) }; 1024];
 
-/// A piece: where it lies, and where its copy begins.
+/// A piece: its address, and the start of its copy.
 #[derive(Clone, Copy, Default)]
 struct Piece {
     address: usize,
@@ -50,7 +50,7 @@ struct Piece {
 const _: () = assert!(ROOM <= u16::MAX as usize && size_of::<Piece>() == 16);
 
 impl Piece {
-    /// One that fits into the room.
+    /// Creates a piece that fits into the buffer.
     fn new(address: usize, length: usize, at: usize) -> Piece {
         Piece { address, length: length as u16, at: at as u16, is_asked: false }
     }
@@ -67,14 +67,14 @@ pub struct Pieces {
     count: usize,
     /// The piece behind the one that was asked for last.
     next: usize,
-    /// Whether something was asked for that nobody had guessed.
+    /// True if something was requested that was not guessed.
     has_missed: bool,
     bytes: [MaybeUninit<u8>; ROOM],
     filled: usize,
 }
 
 impl Pieces {
-    /// Begins a walk of this thread. Gives it to `walk`, where memory can be read.
+    /// Begins a walk of this thread, and passes it to `walk` if memory can be read.
     pub fn with<T>(walk: impl FnOnce(&mut Pieces) -> T) -> Option<T> {
         let key = thread() as usize / 64;
         let spread = (key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
@@ -110,14 +110,14 @@ impl Pieces {
         }
         let had = program_memory::gather(&asked[..self.count], &mut self.bytes[..length])?;
         let whole = self.pieces[..self.count].iter().take_while(|piece| piece.end() <= had).count();
-        // One that is not there any more is not guessed again.
+        // A piece that no longer exists is not guessed again.
         (self.has_missed, self.count) = (whole < self.count, whole);
         self.filled = self.pieces[..whole].last().map_or(0, Piece::end);
         Some(())
     }
 
-    /// Keeps what was asked for, and behind it some of what was not, for the next walk of this thread: it may have come from
-    /// elsewhere, and come from there again.
+    /// Keeps the requested pieces, and behind them some others, for the next walk of this thread: its call may have
+    /// come from elsewhere, and come from there again.
     fn keep(&self) {
         if !self.has_missed {
             return;
@@ -132,7 +132,7 @@ impl Pieces {
         self.guesses.count.store(count, Relaxed);
     }
 
-    /// Copies a piece that nobody had guessed.
+    /// Copies a piece that was not guessed.
     #[cold]
     #[inline(never)]
     fn fetch(&mut self, address: usize, length: usize) -> Option<usize> {
@@ -155,7 +155,7 @@ impl Pieces {
         Some(self.count - 1)
     }
 
-    /// Forgets the last piece that was guessed and not asked for. Says whether there was one.
+    /// Drops the last guessed piece that was not requested. Returns true if there was one.
     fn forget(&mut self) -> bool {
         let Some(index) = self.pieces.iter().rposition(|piece| !piece.is_asked) else { return false };
         self.pieces.copy_within(index + 1.., index);
@@ -205,19 +205,11 @@ impl python::Pieces for Pieces {
         program_memory::copy(address, place)
     }
 
-    fn kept_line(&self, which: u64) -> Option<Option<u32>> {
-        kept::recall(which)
+    fn cached(&self, hash: u64) -> Option<u64> {
+        kept::recall(hash)
     }
 
-    fn keep_line(&self, which: u64, line: Option<u32>) {
-        kept::keep(which, line);
-    }
-
-    fn kept_key(&self, which: u64) -> Option<u64> {
-        kept::recall_key(which)
-    }
-
-    fn keep_key(&self, which: u64, key: u64) {
-        kept::keep_key(which, key);
+    fn cache(&self, hash: u64, number: u64) {
+        kept::keep(hash, number);
     }
 }

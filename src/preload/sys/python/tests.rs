@@ -1,5 +1,5 @@
 use super::*;
-use crate::sys::program_memory::Own;
+use crate::sys::program_memory::OwnMemory;
 use cupeer_stacks::python::{self, Form, Layout, Text, line_of};
 use proptest::prelude::*;
 use std::process::Command;
@@ -82,7 +82,7 @@ fn lines_are_those_that_python_has() {
 /// The layout of each version that does not publish its own.
 fn layouts() -> Vec<Layout> {
     [0x0309_0000, 0x030a_0000, 0x030b_0000, 0x030c_0000]
-        .map(|version| Layout::of(Own, version, 0).expect("one"))
+        .map(|version| Layout::of(OwnMemory, version, 0).expect("one"))
         .into()
 }
 
@@ -151,7 +151,7 @@ fn a_state_that_an_earlier_thread_left_is_not_taken_for_the_own() {
     let start = memory.as_ptr() as u64;
     let address = |index: usize| start + 8 * index as u64;
     let own = thread_description() as u64;
-    let layout = Layout::of(Own, 0x0309_0000, 0).expect("a layout");
+    let layout = Layout::of(OwnMemory, 0x0309_0000, 0).expect("a layout");
     let text = (1 | 8 | 16) << layout.state_shift;
     for (index, word) in [
         (RUNTIME + layout.interpreters / 8, address(INTERPRETER)),
@@ -193,12 +193,12 @@ fn a_state_that_an_earlier_thread_left_is_not_taken_for_the_own() {
 }
 
 #[test]
-fn what_an_interpreter_publishes_must_be_whole() {
+fn published_layouts_must_be_whole() {
     let mut published = [0u64; 81];
     published[0] = u64::from_le_bytes(*b"xdebugpy");
     published[1] = 0x030e_00f0;
     (3..81).for_each(|index| published[index] = 8 * index as u64);
-    let layout = |published: &[u64; 81]| Layout::of(Own, 0x030e_0000, published.as_ptr() as usize);
+    let layout = |published: &[u64; 81]| Layout::of(OwnMemory, 0x030e_0000, published.as_ptr() as usize);
     let known = layout(&published).expect("a layout");
     assert_eq!((known.interpreters, known.file, known.wide), (40, 320, 656));
     published[26] = 1 << 40;
@@ -208,8 +208,8 @@ fn what_an_interpreter_publishes_must_be_whole() {
     assert_eq!(layout(&published), None, "a version that is not known");
     (published[1], published[0]) = (0x030e_0000, 0);
     assert_eq!(layout(&published), None);
-    assert_eq!(Layout::of(Own, 0x0308_0000, 0), None);
-    assert_eq!(Layout::of(Own, 0x030d_0000, 8), None, "what cannot be read");
+    assert_eq!(Layout::of(OwnMemory, 0x0308_0000, 0), None);
+    assert_eq!(Layout::of(OwnMemory, 0x030d_0000, 8), None, "what cannot be read");
 }
 
 #[test]

@@ -7,33 +7,33 @@
 use super::Tables;
 use crate::sys::elf;
 use crate::sys::every_call::libraries_generation;
-use crate::sys::program_memory::Own;
+use crate::sys::program_memory::OwnMemory;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use cupeer_stacks::unwind::processor::{EACH, FORGETS, KEEPS, NUMBER, PLACE, RETURN, RETURN_BELOW, STACK};
-use cupeer_stacks::unwind::row::{Frame, Place, Row};
-use cupeer_stacks::unwind::{WINDOW, is_sigreturn};
+use cupeer_stacks::unwind::processor::{
+    EACH, FORGETS, KEEPS, NUMBER, PLACE, REGISTERS, RETURN, RETURN_BELOW, STACK,
+};
+use cupeer_stacks::unwind::{RegisterRule, Row, WINDOW, is_sigreturn};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// No object says anything about the address.
+    /// No object has tables for the address.
     Unknown = 0,
-    /// The frame is so far from a register, and the return address and some registers lie below it.
+    /// The frame is at an offset from a register, and the return address and some registers are saved below it.
     Frame,
-    /// The kernel has put the registers on the stack.
+    /// The kernel saved the registers on the stack.
     Signal,
-    /// Something else: to be asked of the tables each time.
-    Odd,
+    /// Anything else: the tables are read each time.
+    Complex,
     Outermost,
 }
 
-/// From the lowest bit on: three for the kind, [`NUMBER`] for the register that the frame is found by, [`EACH`] for each
-/// of those in [`KEEPS`], which say how many words below the frame it lies, and the distance of the frame in words.
+/// From the lowest bit: three for the kind, [`NUMBER`] for the register that leads to the frame, [`EACH`] for each of
+/// [`KEEPS`], which are its distance below the frame in words, and the offset of the frame in words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rule(u64);
 
-/// A bit for each register that is known after a frame like that, where it was before; the two that every frame has are
-/// known anyway.
+/// A bit for each register that stays known after such a frame if it was before. Two others are always known.
 pub const KEPT: u64 = {
     let (mut kept, mut index) = (0, 0);
     while index < KEEPS.len() {
@@ -50,63 +50,63 @@ const OFFSET: u32 = SAVED + EACH * KEEPS.len() as u32;
 impl Rule {
     #[inline]
     pub fn at(address: usize) -> Rule {
-        known(address).unwrap_or_else(|| look(address))
+        known(address).unwrap_or_else(|| read_tables(address))
     }
 
-    /// The rule that a row comes to.
-    fn of(row: &Row) -> Rule {
-        if row.places[RETURN] == Place::Lost {
+    /// Returns the rule of a row.
+    fn from_row(row: &Row) -> Rule {
+        if row.is_outermost() {
             return Rule(Kind::Outermost as u64);
         }
-        let odd = Rule(Kind::Odd as u64);
-        let Frame::Register(register, offset) = row.frame else { return odd };
+        let complex = Rule(Kind::Complex as u64);
+        let Some((register, offset)) = row.base() else { return complex };
         let words = offset / 8;
         if offset % 8 != 0 || register >> NUMBER != 0 || words << OFFSET >> OFFSET != words || row.is_signal {
-            return odd;
+            return complex;
         }
         let is_at_return = |below: i64| below % 8 == 0 && Some((below / -8) as usize) == RETURN_BELOW;
         let mut rule = Kind::Frame as u64 | (register as u64) << REGISTER | (words as u64) << OFFSET;
-        for (register, place) in row.places.iter().enumerate() {
+        for register in 0..REGISTERS {
             let kept = KEEPS.iter().position(|kept| *kept == register);
-            match (*place, kept) {
-                (Place::At(below), _) if register == RETURN && is_at_return(below) => {}
-                (Place::At(below), Some(index))
+            match (row.rule(register), kept) {
+                (RegisterRule::Offset(below), _) if register == RETURN && is_at_return(below) => {}
+                (RegisterRule::Offset(below), Some(index))
                     if below % 8 == 0 && (1..1 << EACH).contains(&(below / -8)) =>
                 {
                     rule |= ((below / -8) as u64) << (SAVED + EACH * index as u32);
                 }
-                (Place::At(_), None) if FORGETS.contains(&register) => {}
-                (Place::Same, _) if register != RETURN || RETURN_BELOW.is_none() => {}
-                _ => return odd,
+                (RegisterRule::Offset(_), None) if FORGETS.contains(&register) => {}
+                (RegisterRule::SameValue, _) if register != RETURN || RETURN_BELOW.is_none() => {}
+                _ => return complex,
             }
         }
         let rule = Rule(rule);
-        // They are read at once.
-        if 8 * rule.saved().1.len() > WINDOW { odd } else { rule }
+        // The stack is read in one piece.
+        if 8 * rule.saved().1.len() > WINDOW { complex } else { rule }
     }
 
     pub fn kind(self) -> Kind {
         match self.0 & 7 {
             1 => Kind::Frame,
             2 => Kind::Signal,
-            3 => Kind::Odd,
+            3 => Kind::Complex,
             4 => Kind::Outermost,
             _ => Kind::Unknown,
         }
     }
 
-    /// The register that the frame is found by.
+    /// Returns the register whose value leads to the frame.
     pub fn register(self) -> usize {
         (self.0 >> REGISTER & ((1 << NUMBER) - 1)) as usize
     }
 
-    /// How far the frame is from what is there.
+    /// Returns the distance of the frame from the value of that register.
     pub fn offset(self) -> isize {
         (self.0 as i64 >> OFFSET) as isize * 8
     }
 
-    /// The registers that lie below the frame, each with how many words; and from where to where all of that lies, the return
-    /// address included.
+    /// Returns the registers that are saved below the frame, each with its distance in words, and the range of all of
+    /// them, including the return address.
     pub fn saved(self) -> (impl Iterator<Item = (usize, usize)>, Range<usize>) {
         let words =
             move |index: usize| (self.0 >> (SAVED + EACH * index as u32) & ((1 << EACH) - 1)) as usize;
@@ -121,11 +121,11 @@ impl Rule {
     }
 }
 
-/// How many are kept: 64 KiB, of which untouched pages cost nothing.
+/// Number of bits of the number of entries, which are 64 KiB. Untouched pages cost nothing.
 const BITS: u32 = 12;
 
 struct Entry {
-    /// What it is of, mixed with the rule.
+    /// Key of the entry, mixed with the rule.
     check: AtomicU64,
     rule: AtomicU64,
 }
@@ -146,7 +146,7 @@ impl Entry {
     }
 }
 
-/// What an entry is of.
+/// Returns the key of an entry.
 #[inline]
 fn key(address: usize) -> u64 {
     address as u64 ^ u64::from(libraries_generation()) << 47
@@ -165,17 +165,17 @@ fn known(address: usize) -> Option<Rule> {
     first.read(key).or_else(|| second.read(key))
 }
 
-/// Asks the tables of the object that an address belongs to.
+/// Reads the tables of the object that contains an address.
 #[cold]
 #[inline(never)]
-fn look(address: usize) -> Rule {
+fn read_tables(address: usize) -> Rule {
     let key = key(address);
-    // Code that was made at run time comes and goes without a word, so nothing is remembered of it.
+    // Code that was generated at run time changes unnoticed, so its rules are not remembered.
     let Some(table) = elf::unwind_table(address) else { return Rule(Kind::Unknown as u64) };
-    let row = Tables::at(table, Own).row(address);
+    let row = Tables::at(table, OwnMemory).row(address);
     let rule = match row {
-        Some(row) if row.is_signal && is_sigreturn(Own, address + 1) => Rule(Kind::Signal as u64),
-        Some(row) => Rule::of(&row),
+        Some(row) if row.is_signal && is_sigreturn(OwnMemory, address + 1) => Rule(Kind::Signal as u64),
+        Some(row) => Rule::from_row(&row),
         None => return Rule(Kind::Unknown as u64),
     };
     remember(key, rule);
@@ -184,7 +184,7 @@ fn look(address: usize) -> Rule {
 
 fn remember(key: u64, rule: Rule) {
     let [first, second] = places(key);
-    // The one that came last goes on.
+    // The last rule stays in the second entry.
     let (check, before) = (first.check.load(Relaxed), first.rule.load(Relaxed));
     second.check.store(check, Relaxed);
     second.rule.store(before, Relaxed);

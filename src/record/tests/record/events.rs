@@ -1,7 +1,7 @@
 //! The slots that count, and the calls that they belong to.
 
 use super::{all_calls, call, calls, events, fill, one_stream, read, which};
-use cupeer_record::{Content, Details, Event, Left, Outcome, writer};
+use cupeer_record::{Content, Details, Event, MemoryLeft, Outcome, writer};
 use cupeer_spec::record::slot::{self, Line, detail};
 use cupeer_spec::record::{self, BLOCK, BlockHeader, SLOTS};
 
@@ -100,7 +100,7 @@ fn details_belong_to_their_call() {
         nodes: vec![3; 8],
         ranges: vec![(0x1000, 64), (0x2000, 1 << 63 | 128)],
         content: Some(Content { hash: 0x79, device: 1, is_constant: true }),
-        left: Some(Left { device: 1, free: 2, total: 3 << 40, counted_bytes: 4, counted: 5 }),
+        left: Some(MemoryLeft { device: 1, free: 2, total: 3 << 40, counted_bytes: 4, counted: 5 }),
         message: Some(b"no such thing".to_vec()),
         findings: Vec::new(),
         hits: Vec::new(),

@@ -2,7 +2,7 @@
 
 use super::{call, read, which};
 use cupeer_record::writer::{About, Writer};
-use cupeer_record::{Call, Content, Details, Event, Finding, Hit, Left, Object, Outcome};
+use cupeer_record::{Call, Content, Details, Event, Finding, Hit, MemoryLeft, Object, Outcome};
 use cupeer_spec::record::slot::finding::Severity;
 use cupeer_spec::record::slot::{self, finding::Confidence};
 use proptest::prelude::*;
@@ -68,7 +68,7 @@ fn details() -> impl Strategy<Value = Details> {
                 nodes: message.clone().unwrap_or_default(),
                 ranges: memory.into_iter().collect(),
                 content: content.map(|(hash, device, is_constant)| Content { hash, device, is_constant }),
-                left: left.map(|(device, [free, total, counted_bytes, counted])| Left {
+                left: left.map(|(device, [free, total, counted_bytes, counted])| MemoryLeft {
                     device,
                     free,
                     total,

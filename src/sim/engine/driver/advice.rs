@@ -1,4 +1,4 @@
-//! Advice about managed memory: it changes nothing here, as it may, but can be asked for.
+//! Advice about managed memory. It has no effect here, but queries return it.
 
 use super::super::answer::{Answer, fail};
 use cupeer_spec::abi::{CUmemLocation, CUmemLocationType};
@@ -21,7 +21,7 @@ const NOWHERE: i32 = -2;
 const DEVICE: CUmemLocationType = CUmemLocationType(CUmemLocation::DEVICE);
 const HOST: CUmemLocationType = CUmemLocationType(2);
 
-/// The place of a device's ordinal, or of -1 for the host.
+/// Returns the location of a device's ordinal, or of the host for -1.
 pub(crate) fn place_of(device: i32) -> CUmemLocation {
     match device {
         CPU => CUmemLocation { kind: HOST, id: 0 },
@@ -29,12 +29,12 @@ pub(crate) fn place_of(device: i32) -> CUmemLocation {
     }
 }
 
-/// Back again.
+/// Returns the ordinal of a location's device, or -1 for the host.
 pub(crate) fn device_of(place: CUmemLocation) -> i32 {
     if place.kind == DEVICE { place.id } else { CPU }
 }
 
-/// What was advised about an allocation.
+/// The advice about an allocation.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Advice {
     pub(in crate::engine) read_mostly: bool,

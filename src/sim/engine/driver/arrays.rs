@@ -29,7 +29,7 @@ impl Descriptor {
         matches!(self.channels, 1 | 2 | 4).then(|| channel * u64::from(self.channels))
     }
 
-    /// Bytes of a row, rows of a slice, slices.
+    /// Returns the bytes per row, the rows per slice, and the number of slices.
     pub(crate) fn shape(&self) -> Option<(u64, u64, u64)> {
         let row = self.width.checked_mul(self.element()?)?;
         Some((row, self.height.max(1), self.depth.max(1)))
@@ -41,11 +41,11 @@ impl Descriptor {
 pub(crate) struct Array {
     pub descriptor: Descriptor,
     pub stored: Stored,
-    /// How much of its device's memory it takes.
+    /// Bytes of device memory that it takes.
     pub(in crate::engine) taken: u64,
     pub(in crate::engine) context: u64,
     pub(in crate::engine) device: usize,
-    /// Whether it is a level of a mipmapped array, and ends with it.
+    /// It is a level of a mipmapped array, and ends with that.
     pub(in crate::engine) is_level: bool,
 }
 

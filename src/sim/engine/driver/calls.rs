@@ -4,18 +4,18 @@ use core::ffi::c_void;
 use cupeer_spec::results::Result as Code;
 use std::cell::Cell;
 
-/// A function of the program, with what it gets. It may throw: a thread that ends itself unwinds.
+/// A function of the program, with its argument. It may unwind, if it ends its thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Call {
-    /// Of `cuLaunchHostFunc`.
+    /// A function for `cuLaunchHostFunc`.
     Host(unsafe extern "C-unwind" fn(*mut c_void), u64),
-    /// Of `cuStreamAddCallback`, with the stream's handle.
+    /// A function for `cuStreamAddCallback`, with the stream's handle.
     Stream(unsafe extern "C-unwind" fn(*mut c_void, i32, *mut c_void), u64, u64),
 }
 
 impl Call {
     pub(crate) fn run(self) {
-        // SAFETY: who handed the function to the driver promised that it takes this pointer, on any thread.
+        // SAFETY: the program promised, as it passed the function, that it takes this pointer, on any thread.
         unsafe {
             match self {
                 Call::Host(function, data) => function(data as *mut c_void),
@@ -31,7 +31,7 @@ thread_local! {
     pub(crate) static IN_CALL: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the calling thread runs a function of the program for the driver: it may not call it.
+/// Returns true if the driver called a function of the program on this thread: it must not call the driver.
 pub(crate) fn in_call() -> bool {
     IN_CALL.get()
 }

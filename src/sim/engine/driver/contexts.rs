@@ -1,13 +1,13 @@
 //! Contexts: primary ones and created ones.
 
-use super::super::answer::{Answer, fail};
+use super::super::answer::{Answer, fail_if};
 use cupeer_spec::results::Result as Code;
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 
-/// The limits of a context, from CU_LIMIT_STACK_SIZE on; `None` where the device has none.
+/// The limits of a context, from CU_LIMIT_STACK_SIZE on; `None` for limits that the device lacks.
 type Limits = [Option<u64>; 10];
-/// What they are at first.
+/// The limits of a new context.
 const LIMITS: Limits = [
     Some(1024),
     Some(8_650_752),
@@ -31,23 +31,23 @@ const MAP_HOST: u32 = 8;
 pub(crate) struct Context {
     /// The ordinal of its device.
     pub device: usize,
-    /// What it was created with.
+    /// Flags from its creation.
     pub flags: u32,
     /// Its number, unique in the process.
     pub id: u64,
     pub primary: bool,
-    /// Whether it exists: a handle stays known when its context is destroyed.
+    /// It was not destroyed: the handle of a destroyed context stays known.
     pub alive: bool,
     /// Contexts whose memory it may access, by `cuCtxEnablePeerAccess`.
     pub peers: HashSet<u64>,
-    /// How often `cuCtxAttach` was called, and 1 for its creation.
+    /// Number of calls of `cuCtxAttach`, and 1 for its creation.
     pub attached: u32,
     pub limits: Limits,
     pub cache_config: u32,
     pub shared_config: u32,
-    /// What its work failed with: then all that uses it fails so, until it is gone.
+    /// Failure of its work: from then on, each use of the context fails with it.
     pub failed: Option<Code>,
-    /// Whether a call has said so: only the later ones say that the error stays.
+    /// A call has returned that failure: only later calls log that the error is sticky.
     pub has_told: Cell<bool>,
 }
 
@@ -72,12 +72,12 @@ impl Context {
     }
 }
 
-/// What a device has of a primary context.
+/// State of a device's primary context.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Primary {
-    /// Its handle, 0 until it was first retained.
+    /// Handle; 0 until the context was first retained.
     pub handle: u64,
-    /// How often it is retained.
+    /// Number of retains without a release.
     pub retained: u32,
     /// The flags for its next creation.
     pub flags: u32,
@@ -96,7 +96,7 @@ impl Contexts {
         Contexts { map: HashMap::new(), primaries: vec![Primary::default(); devices], next_id: 1 }
     }
 
-    /// How many peers contexts were given access to.
+    /// Returns the number of peers to which contexts have access.
     pub(crate) fn peers(&self) -> usize {
         self.map.values().filter(|context| context.alive).map(|context| context.peers.len()).sum()
     }
@@ -111,7 +111,7 @@ impl Contexts {
         self.map.values().filter(move |context| context.alive && context.device == device)
     }
 
-    /// All contexts, also destroyed ones.
+    /// Returns all contexts, including destroyed ones.
     pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut Context> {
         self.map.values_mut()
     }
@@ -129,8 +129,6 @@ impl Contexts {
 pub(crate) fn check_flags(flags: u32) -> Answer {
     const SCHEDULING: u32 = 7;
     const KNOWN: u32 = 0xff;
-    if flags & !KNOWN != 0 || !matches!(flags & SCHEDULING, 0 | 1 | 2 | 4) {
-        return fail(Code::INVALID_VALUE);
-    }
+    fail_if(flags & !KNOWN != 0 || !matches!(flags & SCHEDULING, 0 | 1 | 2 | 4), Code::INVALID_VALUE)?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Events. One is complete as soon as its stream is where it was recorded.
+//! Events. An event is complete once its stream did the work before its record.
 
 use super::super::answer::{Answer, refuse};
 use cupeer_spec::results::Result as Code;
@@ -13,18 +13,18 @@ pub(crate) const INTERPROCESS: u32 = 4;
 pub(crate) struct Event {
     pub context: u64,
     pub flags: u32,
-    /// When it was recorded last.
+    /// Time of the last record.
     pub recorded: Option<Instant>,
-    /// The task that it waits for since then.
+    /// Number of the task that completes the last record.
     pub after: u64,
-    /// Whether it is another process's.
+    /// It is an event of another process.
     pub imported: bool,
-    /// The slot in which it is exported.
+    /// Slot of its export.
     pub export: Option<u16>,
 }
 
 impl Event {
-    /// Whether other processes can open it.
+    /// Returns true if other processes can open it.
     pub(crate) fn is_interprocess(&self) -> bool {
         self.flags & INTERPROCESS != 0
     }
@@ -35,18 +35,18 @@ impl Event {
 pub(crate) struct Events(pub(in crate::engine) HashMap<u64, Event>);
 
 impl Events {
-    /// How many of other processes are open.
+    /// Returns the number of open events of other processes.
     pub(crate) fn imported(&self) -> usize {
         self.0.values().filter(|event| event.imported).count()
     }
 
-    /// The event behind a handle.
+    /// Returns the event of a handle.
     pub(crate) fn get(&self, handle: u64) -> Answer<&Event> {
         check_null(handle)?;
         self.0.get(&handle).ok_or_else(|| Code::INVALID_HANDLE.into())
     }
 
-    /// The same, to change it.
+    /// Returns the event of a handle, to change it.
     pub(crate) fn get_mut(&mut self, handle: u64) -> Answer<&mut Event> {
         check_null(handle)?;
         self.0.get_mut(&handle).ok_or_else(|| Code::INVALID_HANDLE.into())

@@ -1,8 +1,8 @@
-//! What a stream captures instead of doing it, and graphs, which come of that or are put together node by node: copies, memsets,
-//! kernels, functions of the program, and child graphs, in the order of their calls. Graphs that allocate can be instantiated, and
-//! not launched.
+//! Captures of streams, and graphs, which a capture or calls for single nodes create. Nodes are copies, memsets, kernels,
+//! functions of the program, and child graphs, in the order of their calls. Graphs that allocate can be instantiated, but not
+//! launched.
 
-use super::super::answer::{Answer, fail};
+use super::super::answer::{Answer, fail, fail_if};
 use super::super::transfers::Role;
 use super::calls::Call;
 use super::streams::{LEGACY, Stream};
@@ -19,12 +19,13 @@ const INVALIDATED: i32 = 2;
 #[derive(Clone, Copy)]
 pub(crate) enum End {
     At(u64, Role),
-    /// Memory as a context sees it.
+    /// Memory as a context sees it: the address and the context.
     In(u64, u64),
     Array(u64, u64),
 }
 
-/// What a node copies or sets, as the program says it: it is looked up again at each launch, because memory may be gone by then.
+/// Parameters of a copy or a memset, as the program passed them. Each launch looks up the memory again, because it may be freed
+/// by then.
 #[derive(Clone, Copy)]
 pub(crate) enum Parameters {
     /// Bytes in one row: to where, from where, and how many.
@@ -33,13 +34,13 @@ pub(crate) enum Parameters {
     Fill(CUDA_MEMSET_NODE_PARAMS),
 }
 
-/// A launch in a graph, which has parameters of its own.
+/// A launch of a kernel, with a copy of its parameters.
 #[derive(Clone)]
 pub(crate) struct Kernel {
     pub function: u64,
     pub grid: [u32; 3],
     pub block: [u32; 3],
-    /// The words of each parameter, and where each is.
+    /// The words of each parameter, and their addresses.
     values: Arc<Vec<Box<[u64]>>>,
     places: Arc<Vec<usize>>,
 }
@@ -55,13 +56,13 @@ impl Kernel {
         self.values.iter().map(|words| words.first().copied().unwrap_or(0)).collect()
     }
 
-    /// Where the pointers to the parameters are, for as long as the node is there.
+    /// Returns the address of the pointers to the parameters, which is valid as long as the node.
     pub(crate) fn parameters(&self) -> usize {
         self.places.as_ptr() as usize
     }
 }
 
-/// One thing that a graph does.
+/// A node of a graph.
 #[derive(Clone)]
 pub(crate) enum Node {
     Transfer(Parameters),
@@ -69,12 +70,12 @@ pub(crate) enum Node {
     Call(Call),
     /// A graph of its own.
     Graph(u64),
-    /// Bytes at an address that are there while the graph runs.
+    /// An address and a number of bytes that are allocated while the graph runs.
     Allocation(u64, u64),
 }
 
 impl Node {
-    /// What cuda.h calls it.
+    /// Returns its type in cuda.h.
     pub(crate) fn kind(&self) -> CUgraphNodeType {
         match self {
             Node::Transfer(Parameters::Row(..) | Parameters::Copy(_)) => CUgraphNodeType::MEMCPY,
@@ -87,9 +88,9 @@ impl Node {
     }
 }
 
-/// A capture that is going on.
+/// An unfinished capture.
 pub(crate) struct Capture {
-    /// The stream that ends it.
+    /// The stream that began it, and must end it.
     origin: (u64, u64),
     status: i32,
     nodes: Vec<Node>,
@@ -99,15 +100,15 @@ pub(crate) struct Capture {
 #[derive(Default)]
 pub(crate) struct Graphs {
     captures: HashMap<u64, Capture>,
-    /// What each stream that takes part captures, by its context and number; and where events were recorded.
+    /// The capture of each stream, by its context and number; and the capture in which each event was recorded.
     streams: HashMap<(u64, u64), u64>,
     events: HashMap<u64, u64>,
-    /// The nodes of each graph, in their order, and what each does.
+    /// The nodes of each graph, in their order; and all nodes by their handles.
     pub(in crate::engine) graphs: HashMap<u64, Vec<u64>>,
     pub(in crate::engine) nodes: HashMap<u64, Node>,
-    /// Executable graphs: each node with the handle of the one that it was made of.
+    /// Executable graphs: each node with the handle of its original.
     pub(in crate::engine) executables: HashMap<u64, Vec<(u64, Node)>>,
-    /// Which nodes of these are skipped.
+    /// Nodes of executable graphs that are disabled.
     disabled: HashSet<(u64, u64)>,
     last: u64,
 }
@@ -117,47 +118,41 @@ fn key(stream: &Stream) -> (u64, u64) {
 }
 
 impl Graphs {
-    /// The status and number of what a stream captures.
+    /// Returns the status and number of a stream's capture.
     pub(crate) fn of(&self, stream: &Stream) -> Option<(i32, u64)> {
         let id = *self.streams.get(&key(stream))?;
         Some((self.captures.get(&id)?.status, id))
     }
 
-    /// Captures something, where the stream does. Nothing is taken where the capture has become invalid.
+    /// Adds a node to a stream's capture. Returns false if the stream does not capture; fails if its capture is invalid.
     pub(crate) fn take(&mut self, stream: &Stream, node: impl FnOnce() -> Node) -> Answer<bool> {
         let Some(capture) = self.streams.get(&key(stream)).and_then(|id| self.captures.get_mut(id)) else {
             return Ok(false);
         };
-        if capture.status == INVALIDATED {
-            return fail(Code::STREAM_CAPTURE_INVALIDATED);
-        }
+        fail_if(capture.status == INVALIDATED, Code::STREAM_CAPTURE_INVALIDATED)?;
         capture.nodes.push(node());
         Ok(true)
     }
 
-    /// Fails, and ends the capture's validity, where a stream that captures is asked or waited for.
+    /// Fails if a stream captures, and invalidates the capture: calls must not query such a stream, nor wait for it.
     pub(crate) fn check_stream(&mut self, stream: &Stream) -> Answer {
-        match self.streams.get(&key(stream)).and_then(|id| self.captures.get_mut(id)) {
-            Some(capture) => {
-                capture.status = INVALIDATED;
-                fail(Code::STREAM_CAPTURE_UNSUPPORTED)
-            }
-            None => Ok(()),
-        }
+        let id = self.streams.get(&key(stream)).copied();
+        self.refuse_capture(id, Code::STREAM_CAPTURE_UNSUPPORTED)
     }
 
-    /// The same for an event that was recorded in one.
+    /// Fails if an event was recorded in a capture, and invalidates the capture.
     pub(crate) fn check_event(&mut self, event: u64) -> Answer {
-        match self.events.get(&event).and_then(|id| self.captures.get_mut(id)) {
-            Some(capture) => {
-                capture.status = INVALIDATED;
-                fail(Code::CAPTURED_EVENT)
-            }
-            None => Ok(()),
-        }
+        let id = self.events.get(&event).copied();
+        self.refuse_capture(id, Code::CAPTURED_EVENT)
     }
 
-    /// Records an event in what a stream captures; `false` where it captures nothing.
+    fn refuse_capture(&mut self, id: Option<u64>, code: Code) -> Answer {
+        let Some(capture) = id.and_then(|id| self.captures.get_mut(&id)) else { return Ok(()) };
+        capture.status = INVALIDATED;
+        fail(code)
+    }
+
+    /// Records an event in a stream's capture. Returns false if the stream does not capture.
     pub(crate) fn record(&mut self, event: u64, stream: &Stream) -> bool {
         self.events.remove(&event);
         let Some((_, id)) = self.of(stream) else { return false };
@@ -165,12 +160,12 @@ impl Graphs {
         true
     }
 
-    /// Forgets where an event was recorded that is destroyed.
+    /// Forgets a destroyed event.
     pub(crate) fn forget_event(&mut self, event: u64) {
         self.events.remove(&event);
     }
 
-    /// Has a stream take part in the capture in which an event was recorded; `false` where there is none.
+    /// Adds a stream to the capture in which an event was recorded. Returns false if there is none.
     pub(crate) fn join(&mut self, stream: &Stream, event: u64) -> bool {
         let Some(id) = self.events.get(&event).copied().filter(|id| self.captures.contains_key(id)) else {
             return false;
@@ -181,15 +176,9 @@ impl Graphs {
 
     /// `cuStreamBeginCapture`.
     pub(crate) fn begin(&mut self, stream: &Stream, mode: i32) -> Answer {
-        if !(0..=2).contains(&mode) {
-            return fail(Code::INVALID_VALUE);
-        }
-        if stream.id == LEGACY {
-            return fail(Code::STREAM_CAPTURE_UNSUPPORTED);
-        }
-        if self.of(stream).is_some() {
-            return fail(Code::ILLEGAL_STATE);
-        }
+        fail_if(!(0..=2).contains(&mode), Code::INVALID_VALUE)?;
+        fail_if(stream.id == LEGACY, Code::STREAM_CAPTURE_UNSUPPORTED)?;
+        fail_if(self.of(stream).is_some(), Code::ILLEGAL_STATE)?;
         self.last += 1;
         let capture = Capture { origin: key(stream), status: ACTIVE, nodes: Vec::new() };
         self.captures.insert(self.last, capture);
@@ -197,12 +186,13 @@ impl Graphs {
         Ok(())
     }
 
-    /// `cuStreamEndCapture`: what was captured.
+    /// `cuStreamEndCapture`: returns the captured nodes.
     pub(crate) fn end(&mut self, stream: &Stream) -> Answer<Vec<Node>> {
         let (status, id) = self.of(stream).ok_or(Code::ILLEGAL_STATE)?;
-        if self.captures.get(&id).is_some_and(|capture| capture.origin != key(stream)) {
-            return fail(Code::STREAM_CAPTURE_UNMATCHED);
-        }
+        fail_if(
+            self.captures.get(&id).is_some_and(|capture| capture.origin != key(stream)),
+            Code::STREAM_CAPTURE_UNMATCHED,
+        )?;
         self.streams.retain(|_, of| *of != id);
         self.events.retain(|_, of| *of != id);
         match self.captures.remove(&id) {
@@ -211,7 +201,7 @@ impl Graphs {
         }
     }
 
-    /// Forgets what the streams of a context capture.
+    /// Ends the captures of a context's streams.
     pub(crate) fn remove_of(&mut self, context: u64) {
         self.streams.retain(|(of, _), _| *of != context);
         self.captures.retain(|_, capture| capture.origin.0 != context);
@@ -222,18 +212,18 @@ impl Graphs {
         self.graphs.get(&graph).map(Vec::as_slice).ok_or_else(|| Code::INVALID_VALUE.into())
     }
 
-    /// What a node does.
+    /// Returns the node of a handle.
     pub(crate) fn node(&self, node: u64) -> Answer<&Node> {
         self.nodes.get(&node).ok_or_else(|| Code::INVALID_VALUE.into())
     }
 
-    /// Whether an address is in memory that a graph allocates when it runs.
+    /// Returns true for an address in memory that a graph allocates when it runs.
     pub(crate) fn allocates(&self, address: u64) -> bool {
         let is_in = |node: &Node| matches!(node, Node::Allocation(at, bytes) if (*at..*at + *bytes).contains(&address));
         self.nodes.values().any(is_in)
     }
 
-    /// What a graph does, with what its child graphs do in their place.
+    /// Returns the nodes of a graph, with those of its child graphs in their place.
     pub(crate) fn all_of(&self, graph: u64) -> Answer<Vec<(u64, Node)>> {
         let mut all = Vec::new();
         for handle in self.nodes_of(graph)? {
@@ -245,7 +235,7 @@ impl Graphs {
         Ok(all)
     }
 
-    /// What an executable graph does.
+    /// Returns the enabled nodes of an executable graph.
     pub(crate) fn executable(&self, exec: u64) -> Answer<Vec<Node>> {
         let nodes = self.executables.get(&exec).ok_or(Code::INVALID_VALUE)?;
         let is_enabled = |(handle, _): &&(u64, Node)| !self.disabled.contains(&(exec, *handle));
@@ -268,7 +258,7 @@ impl Graphs {
         self.executables.remove(&exec).map(drop).ok_or_else(|| Code::INVALID_VALUE.into())
     }
 
-    /// `cuGraphNodeSetEnabled`, of what can be disabled.
+    /// `cuGraphNodeSetEnabled`, for nodes that can be disabled.
     pub(crate) fn enable(&mut self, exec: u64, handle: u64, enabled: bool) -> Answer {
         let nodes = self.executables.get(&exec).ok_or(Code::INVALID_VALUE)?;
         let is_it = |(known, node): &&(u64, Node)| {
@@ -287,20 +277,18 @@ impl Graphs {
     pub(crate) fn alter_child(&mut self, exec: u64, node: u64, graph: u64) -> Answer {
         let Node::Graph(child) = *self.node(node)? else { return fail(Code::INVALID_VALUE) };
         let (old, new) = (self.all_of(child)?, self.all_of(graph)?);
-        if old.len() != new.len() {
-            return fail(Code::INVALID_VALUE);
-        }
+        fail_if(old.len() != new.len(), Code::INVALID_VALUE)?;
         old.into_iter().zip(new).try_for_each(|((handle, _), (_, new))| self.alter(exec, handle, new))
     }
 
-    /// `cuGraphExecUpdate`: false where the nodes are others.
+    /// `cuGraphExecUpdate`: returns false if the nodes have other types.
     pub(crate) fn update(&mut self, exec: u64, graph: u64) -> Answer<bool> {
         let new = self.all_of(graph)?;
         let old = self.executables.get_mut(&exec).ok_or(Code::INVALID_VALUE)?;
         let kinds = |nodes: &[(u64, Node)]| nodes.iter().map(|(_, node)| node.kind()).collect::<Vec<_>>();
         let fits = kinds(old) == kinds(&new);
         if fits {
-            // Their handles stay those of the graph that it was made of.
+            // They keep the handles of the original nodes.
             old.iter_mut().zip(new).for_each(|(old, new)| old.1 = new.1);
         }
         Ok(fits)

@@ -1,4 +1,4 @@
-//! Legacy IPC: what this process exports to others, and what it has opened of theirs.
+//! Legacy IPC: the exports of this process, and its imports.
 
 use super::super::answer::{Answer, fail};
 use super::super::backing::Backing;
@@ -16,11 +16,11 @@ pub(crate) struct Exports {
     channel: Option<Channel>,
     nonce: u16,
     serial: u16,
-    /// Slots that were used and are free again.
+    /// Slots that are free again.
     free: Vec<u16>,
     /// The first slot that was never used.
     fresh: u32,
-    /// Slots of events that are destroyed. Their handles go on working, as recorded, until a slot is needed.
+    /// Slots of destroyed events. As recorded, their handles work until a slot is needed.
     retired: VecDeque<u16>,
 }
 
@@ -33,7 +33,7 @@ impl Exports {
         self.channel.as_ref().ok_or_else(|| Code::MAP_FAILED.into())
     }
 
-    /// Publishes something: the slot and its token.
+    /// Publishes an export. Returns its slot and its token.
     pub(crate) fn publish(&mut self, mut content: Slot) -> Answer<(u16, u32)> {
         self.channel()?;
         let slot = match self.free.pop() {
@@ -50,7 +50,7 @@ impl Exports {
         Ok((slot, content.token))
     }
 
-    /// Where the page of an event's slot is.
+    /// Returns the file and offset of the page of an event's slot.
     pub(crate) fn page(&self, slot: u16) -> Option<(Backing, u64)> {
         self.channel.as_ref()?.page(slot)
     }
@@ -62,7 +62,7 @@ impl Exports {
         Ok(Locator { pid: std::process::id(), channel: descriptor, slot, token })
     }
 
-    /// Withdraws an export, which gets this state; whether another process still uses it.
+    /// Withdraws an export and sets its state. Returns true if another process still uses it.
     pub(crate) fn withdraw(&mut self, slot: u16, state: State) -> bool {
         let Some(channel) = &self.channel else { return false };
         let gone = match channel.read(slot) {
@@ -72,12 +72,12 @@ impl Exports {
         !gone || self.is_held(slot)
     }
 
-    /// Whether another process uses an export.
+    /// Returns true if another process uses an export.
     pub(crate) fn is_held(&self, slot: u16) -> bool {
         self.channel.as_ref().is_some_and(|channel| channel.is_held(slot))
     }
 
-    /// Leaves the slot of an event that is destroyed as it is, until it is needed.
+    /// Keeps the slot of a destroyed event until it is needed.
     pub(crate) fn retire(&mut self, slot: u16) {
         self.retired.push_back(slot);
     }
@@ -88,24 +88,24 @@ impl Exports {
     }
 }
 
-/// A number that tells this process from others that had its pid.
+/// Returns a random number, because an earlier process may have had the same pid.
 fn nonce() -> u16 {
     u16::from_le_bytes(random())
 }
 
-/// A process of which something is open.
+/// A process with an open export.
 #[derive(Debug)]
 pub(crate) struct Exporter {
-    /// By which number it is found in /proc.
+    /// Its pid in this process's /proc.
     number: u32,
     pub(in crate::engine) channel: Channel,
-    /// Its devices' memory, as far as it is needed.
+    /// Files of its devices' memory that are in use.
     memory: Vec<Arc<Backing>>,
-    /// The slots that are held, and how often.
+    /// Slots that are held, with the number of holds.
     held: Vec<(u16, u32)>,
 }
 
-/// All processes of which something is open.
+/// All processes with open exports.
 #[derive(Default, Debug)]
 pub(crate) struct Imports(pub(in crate::engine) Vec<Exporter>);
 
@@ -123,12 +123,12 @@ impl Imports {
         Some(self.0.len() - 1)
     }
 
-    /// How many openings are held.
+    /// Returns the number of open handles.
     pub(crate) fn held(&self) -> usize {
         self.0.iter().flat_map(|exporter| &exporter.held).map(|(_, count)| *count as usize).sum()
     }
 
-    /// Gives up one hold on a slot, and the exporter with its last one.
+    /// Releases one hold on a slot, and the exporter with its last hold.
     pub(crate) fn let_go(&mut self, channel: u64, slot: u16) {
         let Some(at) = self.0.iter().position(|e| e.channel.inode() == channel) else { return };
         let exporter = &mut self.0[at];

@@ -1,4 +1,4 @@
-//! The work of a late device: pieces that are done when something wants them, each after what it follows.
+//! The work of late devices: pieces that are done when something needs them, each after the pieces that it follows.
 
 use super::super::backing::Backing;
 use super::super::records::{Page, Status};
@@ -8,35 +8,43 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many pieces wait; with one more, the oldest is done.
+/// The most pieces that wait; with one more, the oldest is done.
 pub(crate) const MOST: usize = 1024;
-/// How often the driver says at most that a piece is not done, which the seed chooses.
+/// The most queries that a piece answers with "not done"; the seed chooses the number.
 const MOST_ASKED: u64 = 3;
-/// Of how many pieces the seed makes an exception of one.
+/// The seed makes an exception of one in this many pieces.
 const EXCEPTIONS: u64 = 4;
 
-/// Of how many times the seed chooses, from 0 to 32 milliseconds, and after how many waits it chooses seldom.
+/// Number of durations from which the seed chooses, from 0 to 32 milliseconds; and number of waits after which it chooses rarely.
 const TIMES: u64 = 7;
 const WAITS: u64 = 64;
 
-/// It gets the driver.
+/// Work that receives the driver.
 pub(crate) type Locked = Box<dyn FnOnce(&mut dyn Any) + Send>;
 
-/// What a piece does.
+/// Work in a stream.
 pub(crate) enum Work {
-    /// Under the driver's lock.
-    Ours(Locked),
-    /// On a thread of its own: it may wait for other work.
-    Alone(Box<dyn FnOnce() + Send>),
+    /// Work of the driver that needs its lock.
+    Locked(Locked),
+    /// Work of the driver that must not have its lock: it may wait for other work.
+    Unlocked(Box<dyn FnOnce() + Send>),
+    /// A function of the program.
     Call(Call),
-    /// Nothing but to wait until this is true.
+    /// A wait until a condition is true, which is polled.
     Until(Box<dyn Fn() -> bool + Send>),
 }
 
-/// Who may see that work is done without asking this process's driver: so late it is done by itself, in ticks of a millisecond.
-/// Nobody should wait so long; but a program that looks at memory in its own way does not wait for ever.
+impl Work {
+    /// Returns true unless it waits for a condition that is not true yet.
+    pub(crate) fn is_ready(&self) -> bool {
+        if let Work::Until(is_true) = self { is_true() } else { true }
+    }
+}
+
+/// Processes that can see the results of work without calling this process's driver. The value is the time, in milliseconds, after which
+/// the work is done without a call: a program that polls memory in its own way must not wait forever.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Seen {
+pub(crate) enum Visibility {
     Host = 100,
     Others = 1_000,
     Nobody = 10_000,
@@ -50,12 +58,12 @@ pub(crate) struct Use {
     pub from: u64,
     pub to: u64,
     pub is_write: bool,
-    /// Where the first one lies, which other processes may use, too.
+    /// File and offset of the first byte, which other processes may use, too.
     pub file: Option<(Arc<Backing>, u64)>,
 }
 
 impl Use {
-    /// Whether another use of them has to come before or after this one.
+    /// Returns true if the order of both uses matters.
     fn disagrees(&self, other: &Use) -> bool {
         (self.is_write || other.is_write) && self.overlaps(other)
     }
@@ -64,48 +72,48 @@ impl Use {
         self.from < other.to && other.from < self.to
     }
 
-    /// Says so to other processes, or that it is over. Returns false if one of them is to use the bytes, too.
+    /// Marks the bytes for other processes, or clears the mark. Returns false if one of them will use the bytes, too.
     fn mark(&self, is_over: bool) -> bool {
         let is_write = Some(self.is_write).filter(|_| !is_over);
         self.file.as_ref().is_none_or(|(file, at)| file.mark(*at, self.to - self.from, is_write))
     }
 }
 
-/// Something that a stream does.
+/// A piece of work in a stream.
 pub(crate) struct Piece {
-    /// What has to be done before.
+    /// Pieces that come before it.
     pub after: Vec<u64>,
     pub remote: Option<Remote>,
-    /// Nothing while it is being done.
+    /// `None` while it is being done.
     pub work: Option<Work>,
-    pub seen: Seen,
+    pub seen: Visibility,
     pub uses: Vec<Use>,
 }
 
-/// The same, with what follows it.
+/// A piece that is not done, with its followers.
 struct Pending {
     piece: Piece,
     due: u64,
     followers: Vec<u64>,
-    /// How many pieces have to be done before.
+    /// Number of pieces before it that are not done.
     left: usize,
 }
 
-/// What waits on late devices.
+/// The work of late devices.
 #[derive(Default)]
 pub(crate) struct Late {
     seed: u64,
     pieces: BTreeMap<u64, Pending>,
     wanted: BTreeSet<u64>,
-    /// Those that follow nothing any more.
+    /// Needed pieces whose predecessors are done.
     ready: BTreeSet<u64>,
-    /// When each is done by itself.
+    /// Times at which pieces are done without a call.
     due: BTreeSet<(u64, u64)>,
     asked: HashMap<u64, u64>,
-    /// How many pieces are being done that may wait for others.
+    /// Number of running pieces that may wait for others.
     alone: usize,
     now: u64,
-    /// How often somebody has waited.
+    /// Number of waits so far.
     waits: u64,
     pub has_minder: bool,
 }
@@ -139,7 +147,7 @@ impl Late {
         self.pieces.insert(number, Pending { piece, due, followers: Vec::new(), left });
     }
 
-    /// Has a piece be done, and what it follows.
+    /// Requests a piece, and the pieces that it follows.
     pub(crate) fn want(&mut self, number: u64) {
         let mut open = vec![number];
         while let Some(number) = open.pop() {
@@ -154,21 +162,21 @@ impl Late {
         }
     }
 
-    /// Has everything be done; whether there was anything.
+    /// Requests all pieces. Returns true if there was any.
     pub(crate) fn want_all(&mut self) -> bool {
         let all: Vec<u64> = self.pieces.keys().copied().collect();
         all.iter().for_each(|number| self.want(*number));
         !all.is_empty()
     }
 
-    /// Has the oldest be done of what is too much.
+    /// Requests the oldest of too many pieces.
     pub(crate) fn want_oldest(&mut self) {
         let over = self.pieces.len().saturating_sub(MOST);
         let oldest: Vec<u64> = self.pieces.keys().take(over).copied().collect();
         oldest.into_iter().for_each(|number| self.want(number));
     }
 
-    /// Has everything be done where what is being done may wait for it.
+    /// Requests all pieces if a running piece may wait for them.
     pub(crate) fn want_awaited(&mut self) {
         let waits = |number: &u64| matches!(self.pieces[number].piece.work, Some(Work::Until(_)));
         if self.alone > 0 || self.wanted.iter().any(waits) {
@@ -176,19 +184,19 @@ impl Late {
         }
     }
 
-    /// Counts a question for pieces: whether it is the last one to which the answer is that they are not done.
+    /// Counts a query for pieces. Returns true once the pieces must not answer "not done" any more.
     pub(crate) fn is_last_answer(&mut self, key: u64) -> bool {
         let asked = self.asked.entry(key).or_default();
         *asked += 1;
         *asked > 1 + mixed(self.seed, key) % MOST_ASKED
     }
 
-    /// Whether the seed makes an exception of a piece.
+    /// Returns true if the seed makes an exception of a piece.
     fn is_exception(&self, number: u64) -> bool {
         self.seed > 0 && mixed(self.seed, number).is_multiple_of(EXCEPTIONS)
     }
 
-    /// Whether a piece, which now uses this memory, can be done before another one that uses it and came first.
+    /// Sets the memory that a piece uses. Returns true if it can be done before an earlier piece that uses the same memory.
     pub(crate) fn overtakes(&mut self, number: u64, uses: Vec<Use>) -> bool {
         let (mut before, mut is_told) = (BTreeSet::new(), false);
         let mut open = vec![number];
@@ -197,7 +205,7 @@ impl Late {
                 && before.insert(number)
             {
                 open.extend(&pending.piece.after);
-                // Nobody here knows what comes before that.
+                // Such a piece may follow work that is not known here.
                 is_told |=
                     pending.piece.remote.is_some() || matches!(pending.piece.work, Some(Work::Until(_)));
             }
@@ -213,7 +221,7 @@ impl Late {
         overtakes && !is_told
     }
 
-    /// Marks what is used of bytes whose marks have changed: of two marks, that of the write counts.
+    /// Marks the uses of bytes again whose marks changed. The mark of a write has precedence.
     fn mark_again(&self, changed: &[Use]) {
         let all = || self.pieces.values().flat_map(|pending| &pending.piece.uses);
         for is_write in [false, true] {
@@ -224,7 +232,7 @@ impl Late {
         }
     }
 
-    /// How long work takes for which somebody waits: other threads and processes go on meanwhile.
+    /// Chooses the duration of work for which a thread waits. Other threads and processes continue.
     pub(crate) fn lingers(&mut self) -> Duration {
         self.waits += 1;
         let chosen = mixed(self.seed, self.waits);
@@ -232,24 +240,23 @@ impl Late {
         Duration::from_millis(if is_chosen { (1 << (chosen % TIMES)) >> 1 } else { 0 })
     }
 
-    /// The next piece that can be done of those that are wanted. Between streams, the newest goes first, which is as far from
-    /// the order of the calls as can be, with exceptions that the seed makes.
+    /// Returns the next needed piece that is ready. Between streams, the newest goes first, which is as far from the order of the
+    /// calls as possible, with exceptions that the seed makes.
     pub(crate) fn next(&mut self) -> Option<(u64, Work)> {
         let is_there = |number: &u64| {
             let piece = &self.pieces[number].piece;
-            let can_begin = |work: &Work| if let Work::Until(is_true) = work { is_true() } else { true };
             let is_done = |(page, sequence): &Remote| page.awaits(*sequence) == Status::Done;
-            piece.work.as_ref().is_some_and(can_begin) && piece.remote.as_ref().is_none_or(is_done)
+            piece.work.as_ref().is_some_and(Work::is_ready) && piece.remote.as_ref().is_none_or(is_done)
         };
         let rank = |number: &u64| (!self.is_exception(*number), *number);
         let number = self.ready.iter().copied().filter(is_there).max_by_key(rank)?;
         self.ready.remove(&number);
         let work = self.pieces.get_mut(&number)?.piece.work.take()?;
-        self.alone += usize::from(matches!(work, Work::Alone(_)));
+        self.alone += usize::from(matches!(work, Work::Unlocked(_)));
         Some((number, work))
     }
 
-    /// A piece is done.
+    /// Ends a piece.
     pub(crate) fn finish(&mut self, number: u64, was_alone: bool) {
         self.alone -= usize::from(was_alone);
         let Some(done) = self.pieces.remove(&number) else { return };
@@ -269,8 +276,8 @@ impl Late {
         self.asked.remove(&number);
     }
 
-    /// A millisecond more: has be done what other processes want, and what moves on by itself. Returns whether there is anything
-    /// that somebody has to look after.
+    /// Advances the time by a millisecond. Requests pieces that are due, and those that other processes need. Returns true if any
+    /// pieces remain.
     pub(crate) fn tick(&mut self, asked: impl Iterator<Item = u64>) -> bool {
         self.now += 1;
         let due = self.due.range(..(self.now + 1, 0)).map(|(_, number)| *number);

@@ -1,4 +1,4 @@
-//! Allocations: device memory, host memory, managed memory, and what is open of other processes.
+//! Allocations: device memory, host memory, managed memory, and imports.
 
 use super::super::backing::Backing;
 use super::super::handle::Locator;
@@ -15,7 +15,7 @@ pub(crate) const HOST_PORTABLE: u32 = 1;
 /// See [`HOST_PORTABLE`].
 pub(crate) const HOST_DEVICE_MAP: u32 = 2;
 
-/// What an allocation is made of.
+/// Kind of an allocation.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     /// Device memory of `cuMemAlloc`. `low` says that its address has 32 bits.
@@ -35,7 +35,7 @@ pub(crate) enum Kind {
         locator: Locator,
         channel: u64,
         references: u32,
-        /// The index in the machine of the device where the memory lies.
+        /// Index in the machine of the device with the memory.
         home: usize,
     },
 }
@@ -53,15 +53,15 @@ impl Kind {
     }
 }
 
-/// How other processes come into an allocation of a pool.
+/// Sharing of a pool's allocation with other processes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Shared {
     No,
-    /// They may open it: its place in the pool's table.
+    /// Other processes may open it: its slot in the pool's table.
     Exported {
         slot: u16,
     },
-    /// It is another's: what that one gave it as a name.
+    /// It belongs to another process, which gave it this token.
     Imported {
         token: u64,
     },
@@ -70,10 +70,10 @@ pub(crate) enum Shared {
 /// An allocation.
 #[derive(Clone, Debug)]
 pub(crate) struct Allocation {
-    /// As many bytes as were asked for.
+    /// Size that the program asked for.
     pub size: u64,
     pub kind: Kind,
-    /// Where its bytes are, where host code cannot touch them.
+    /// Place of its bytes, if host code cannot touch them.
     pub stored: Option<Stored>,
     /// The context to which it belongs.
     pub context: u64,
@@ -91,12 +91,12 @@ impl Allocation {
         Allocation { size, kind, stored: None, context, device, id: 0, sync_memops }
     }
 
-    /// The same, with bytes in a device's memory.
+    /// Sets the place of its bytes in a device's memory.
     pub(crate) fn stored(self, stored: Stored) -> Allocation {
         Allocation { stored: Some(stored), ..self }
     }
 
-    /// Changes the number of references to an import: what it is then.
+    /// Changes the number of references to an import. Returns the new number.
     pub(crate) fn import_references(&mut self, by: i32) -> u32 {
         match &mut self.kind {
             Kind::Import { references, .. } => {
@@ -107,12 +107,12 @@ impl Allocation {
         }
     }
 
-    /// Whether its bytes, on a device, are nobody's once it is freed: as recorded, they stay for who has imported them.
+    /// Returns true if no process can use its bytes once it is freed. As recorded, exported bytes stay for their importers.
     pub(crate) fn is_private(&self) -> bool {
         matches!(self.kind, Kind::Device { export: None, .. } | Kind::Pool { shared: Shared::No, .. })
     }
 
-    /// Whether host code can touch it.
+    /// Returns true if host code can touch it.
     pub(crate) fn is_host(&self) -> bool {
         self.stored.is_none()
     }
@@ -133,13 +133,13 @@ impl Memory {
         Memory { by_address: BTreeMap::new(), mapped: 0, pools: Pools::new(devices), next_id: 1 }
     }
 
-    /// The allocation in which an address lies, with its base.
+    /// Returns the allocation with an address, and its base.
     pub(crate) fn containing(&self, address: u64) -> Option<(u64, &Allocation)> {
         let (base, allocation) = self.by_address.range(..=address).next_back()?;
         (address - base < allocation.size).then_some((*base, allocation))
     }
 
-    /// The same, to change it.
+    /// Returns the allocation with an address, to change it.
     pub(crate) fn containing_mut(&mut self, address: u64) -> Option<(u64, &mut Allocation)> {
         let (base, allocation) = self.by_address.range_mut(..=address).next_back()?;
         (address - base < allocation.size).then_some((*base, allocation))
@@ -150,14 +150,14 @@ impl Memory {
         self.by_address.get_mut(&base)
     }
 
-    /// The allocations that have a part in a range, by their bases.
+    /// Returns the allocations with a part in a range, with their bases.
     pub(crate) fn touching(&self, start: u64, size: u64) -> impl Iterator<Item = (u64, &Allocation)> {
         let first = self.containing(start).map_or(start, |(base, _)| base);
         let end = start.saturating_add(size).max(first);
         self.by_address.range(first..end).map(|(base, allocation)| (*base, allocation))
     }
 
-    /// Whether a range touches any allocation.
+    /// Returns true if an allocation has a part in a range.
     pub(crate) fn touches(&self, start: u64, size: u64) -> bool {
         self.touching(start, size).next().is_some()
     }
@@ -169,13 +169,13 @@ impl Memory {
         self.by_address.insert(base, allocation);
     }
 
-    /// How many pointers are imported into pools.
+    /// Returns the number of pointers that are imported into pools.
     pub(crate) fn pool_imports(&self) -> usize {
         let is = |a: &&Allocation| matches!(a.kind, Kind::Pool { shared: Shared::Imported { .. }, .. });
         self.by_address.values().filter(is).count()
     }
 
-    /// Whether a pointer is imported that leads to a place in a file.
+    /// Returns true if a pointer to this place in a file is imported.
     pub(crate) fn is_imported(&self, file: &Arc<Backing>, offset: u64) -> bool {
         self.by_address.values().any(|a| {
             let there = |s: &Stored| Arc::ptr_eq(&s.backing, file) && s.offset == offset;
@@ -184,13 +184,13 @@ impl Memory {
         })
     }
 
-    /// Where something shared of a pool is.
+    /// Returns the address of a pool's allocation that is shared in this way.
     pub(crate) fn shared_as(&self, pool: usize, as_what: Shared) -> Option<u64> {
         let is = |a: &Allocation| matches!(a.kind, Kind::Pool { pool: of, shared } if (of, shared) == (pool, as_what));
         self.by_address.iter().find(|(_, a)| is(a)).map(|(base, _)| *base)
     }
 
-    /// What is open of an export on a device.
+    /// Returns the import of an export on a device, with its address.
     pub(crate) fn import_of(&mut self, wanted: &Locator, device: usize) -> Option<(u64, &mut Allocation)> {
         let open = |a: &Allocation| {
             a.device == device && matches!(&a.kind, Kind::Import { locator, .. } if locator == wanted)
@@ -198,7 +198,7 @@ impl Memory {
         self.by_address.iter_mut().find(|(_, a)| open(a)).map(|(base, a)| (*base, a))
     }
 
-    /// The devices of the machine whose memory a device has open.
+    /// Returns the devices of the machine whose memory a device has imported.
     pub(crate) fn homes_of_imports(&self, device: usize) -> impl Iterator<Item = usize> {
         self.by_address.values().filter(move |a| a.device == device).filter_map(|a| match a.kind {
             Kind::Import { home, .. } => Some(home),

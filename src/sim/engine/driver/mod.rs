@@ -1,13 +1,12 @@
-//! Everything that a process has of the driver, as tables, and which context is current.
-//!
-//! What belongs here: what a table knows by itself. What does not: what a function of the driver does with several of them.
+//! The state of the driver in a process, as tables. Operations on one table are here; functions that need several tables are in
+//! the modules above.
 //!
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!
 //! - `stores`, `table`, `pools`, `vmm`, `advice`, `memory`, `arrays`: memory.
 //! - `contexts`, `calls`, `late`, `streams`, `events`: contexts, and the order of their work.
-//! - `graphs`, `modules`: what is launched.
-//! - `ipc`: what processes have open of each other.
+//! - `graphs`, `modules`: graphs and kernels.
+//! - `ipc`: imports and exports of legacy IPC.
 
 mod advice;
 mod arrays;
@@ -38,16 +37,16 @@ pub(crate) use contexts::{Context, Contexts, check_flags};
 pub(crate) use events::{Event, Events, INTERPROCESS, check_null};
 pub(crate) use graphs::{End, Graphs, Kernel, Node, Parameters};
 pub(crate) use ipc::{Exports, Imports};
-pub(crate) use late::{Late, Piece, Remote, Seen, Use, Work};
+pub(crate) use late::{Late, Piece, Remote, Use, Visibility, Work};
 #[cfg(test)]
 pub(crate) use memory::HOST_PORTABLE;
 pub(crate) use memory::{Allocation, HOST_DEVICE_MAP, Kind, Memory, Shared};
 pub(crate) use modules::{Function, Module, Modules, Owner};
 pub(crate) use pools::{Origin, Pool, Pools};
-pub(crate) use stores::{Block, Ghost, Name, Store, Stored, Stores, padded};
+pub(crate) use stores::{Block, Name, Retained, Store, Stored, Stores, padded};
 pub(crate) use streams::{
-    Attribute, CAME, DONE, LEGACY, MIND, NON_BLOCKING, PER_THREAD, PRIORITIES, Queue, Stream, Streams, Tail,
-    Task, Waiting, lane,
+    Attribute, LATE_CHANGED, LEGACY, NON_BLOCKING, PER_THREAD, PRIORITIES, Queue, Stream, Streams,
+    TASK_ADDED, TASK_DONE, Tail, Waiting, lane,
 };
 pub(crate) use table::{Entry, Table};
 pub(crate) use vmm::{
@@ -55,7 +54,7 @@ pub(crate) use vmm::{
     Mapping, PINNED, Rights, Vmm, WINDOWS, WINDOWS_KMT, may_access,
 };
 
-/// Everything that a process has of the driver.
+/// The state of the driver in a process.
 pub(crate) struct Driver {
     /// The machine, with all its devices.
     pub machine: Topology,
@@ -76,18 +75,26 @@ pub(crate) struct Driver {
     pub graphs: Graphs,
 }
 
+/// Returns the keys of the values that meet a condition.
+pub(crate) fn keys_of<'a, V: 'a>(
+    all: impl IntoIterator<Item = (&'a u64, &'a V)>,
+    is: impl Fn(&V) -> bool,
+) -> Vec<u64> {
+    all.into_iter().filter(|(_, value)| is(value)).map(|(key, _)| *key).collect()
+}
+
 impl Driver {
-    /// A driver for a machine of which these devices are seen.
+    /// Returns the driver for a machine with these visible devices.
     pub(crate) fn new(machine: Topology, visible: Vec<usize>) -> Driver {
         Driver {
             contexts: Contexts::new(visible.len()),
-            space: Space::new(machine.reuses_early()),
+            space: Space::new(machine.reuses_early),
             stores: Stores::new(visible.len()),
             memory: Memory::new(visible.len()),
             vmm: Vmm::default(),
             arrays: Arrays::default(),
             streams: Streams::default(),
-            queue: Queue { late: machine.late().map(Late::new), ..Queue::default() },
+            queue: Queue { late: machine.late.map(Late::new), ..Queue::default() },
             events: Events::default(),
             exports: Exports::default(),
             imports: Imports::default(),
@@ -117,20 +124,25 @@ impl Driver {
 
     /// The device of an ordinal.
     pub(crate) fn device(&self, ordinal: usize) -> &Device {
-        &self.machine.devices()[self.visible[ordinal]]
+        &self.machine.devices[self.visible[ordinal]]
     }
 
-    /// The ordinal of a device of the machine; `None` where the process does not see it.
+    /// Returns the ordinal of a device of the machine, or `None` if the process does not see it.
     pub(crate) fn ordinal_of(&self, device: usize) -> Option<usize> {
         self.visible.iter().position(|visible| *visible == device)
     }
 
-    /// The link from one ordinal to another; `None` for a device with itself.
+    /// Returns the link from one ordinal to another, or `None` for one device.
     pub(crate) fn link(&self, from: usize, to: usize) -> Option<&Link> {
         self.machine.link(self.visible[from], self.visible[to])
     }
 
-    /// The context behind a handle, which has to exist.
+    /// Returns true if one device of the machine can reach the memory of another, or they are the same.
+    pub(crate) fn has_path(&self, from: usize, to: usize) -> bool {
+        from == to || self.machine.link(from, to).is_some_and(|link| link.can_access)
+    }
+
+    /// Returns the context of a handle. Fails if it was destroyed.
     pub(crate) fn context(&self, handle: u64) -> Answer<&Context> {
         match self.contexts.map.get(&handle) {
             Some(context) if context.alive => Ok(context),
@@ -139,18 +151,18 @@ impl Driver {
         }
     }
 
-    /// The context behind a handle, which may be destroyed.
+    /// Returns the context of a handle, even if it was destroyed.
     pub(crate) fn known_context(&self, handle: u64) -> Answer<&Context> {
         self.contexts.map.get(&handle).ok_or_else(|| Code::INVALID_CONTEXT.into())
     }
 
-    /// The same, to change it.
+    /// Returns the context of a handle, to change it. Fails if it was destroyed.
     pub(crate) fn context_mut(&mut self, handle: u64) -> Answer<&mut Context> {
         self.context(handle)?;
         self.contexts.map.get_mut(&handle).ok_or_else(|| Code::INVALID_CONTEXT.into())
     }
 
-    /// The handle of the context that is current to the calling thread, which has to exist.
+    /// Returns the handle of the calling thread's current context. Fails if it was destroyed, or if its work failed.
     pub(crate) fn current(&self) -> Answer<u64> {
         match stack::current() {
             0 => no_context(),
@@ -173,19 +185,19 @@ impl Driver {
         }
     }
 
-    /// Work of a context fails as the device carries it out. What was launched before does not show it.
+    /// Records that work of a context failed on the device. Calls that launched the work have returned already.
     pub(crate) fn fail_context(&mut self, handle: u64, code: Code) {
         if let Ok(context) = self.context_mut(handle) {
             context.failed.get_or_insert(code);
         }
     }
 
-    /// The handle given, or the current one where it is 0.
+    /// Returns a context's handle, or the current context for 0. Fails if it was destroyed.
     pub(crate) fn context_or_current(&self, handle: u64) -> Answer<u64> {
         if handle == 0 { self.current() } else { self.context(handle).map(|_| handle) }
     }
 
-    /// The ordinal of the current context's device, also where the context is destroyed.
+    /// Returns the ordinal of the current context's device, even if the context was destroyed.
     pub(crate) fn current_ordinal(&self) -> Answer<usize> {
         match stack::current() {
             0 => self.current().map(|_| 0),
@@ -193,7 +205,7 @@ impl Driver {
         }
     }
 
-    /// The current context, which has to exist.
+    /// Returns the current context. Fails if it was destroyed.
     pub(crate) fn current_context(&self) -> Answer<&Context> {
         self.context(self.current()?)
     }

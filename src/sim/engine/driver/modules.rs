@@ -1,6 +1,6 @@
 //! Modules, libraries and their functions.
 
-use super::super::answer::{Answer, fail};
+use super::super::answer::{Answer, fail_if};
 use super::super::images::Image;
 use super::super::log;
 use cupeer_spec::effect::Launchable;
@@ -10,14 +10,14 @@ use std::collections::HashMap;
 use std::ffi::CString;
 use std::sync::Arc;
 
-/// Whose a module is.
+/// Owner of a module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Owner {
-    /// A context's: `cuModuleLoad`.
+    /// A context, after `cuModuleLoad`.
     Context(u64),
-    /// Nobody's: `cuLibraryLoad`.
+    /// None: it is a library, after `cuLibraryLoad`.
     Library,
-    /// A library's, for a context.
+    /// A library, for a context.
     Part { library: u64, context: u64 },
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct Module {
     pub(in crate::engine) owner: Owner,
     pub(in crate::engine) image: Arc<Image>,
     pub(in crate::engine) functions: HashMap<String, u64>,
-    /// The variables that were asked for, with the context in which they lie.
+    /// Variables that the program looked up, with their contexts.
     pub(in crate::engine) globals: HashMap<(String, u64), (u64, u64)>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Module {
 pub(crate) struct Function {
     pub module: u64,
     pub name: CString,
-    /// Which of `super::super::kernels` it is.
+    /// The kernel of `super::super::kernels`, if it is one.
     pub own: Option<Kernel>,
     attributes: [i32; 16],
 }
@@ -71,7 +71,7 @@ impl Function {
     }
 }
 
-/// What a linker was given.
+/// Inputs and output of a linker.
 #[derive(Debug, Default)]
 pub(crate) struct Link {
     pub inputs: Vec<Vec<u8>>,
@@ -102,8 +102,8 @@ impl Modules {
         self.functions.get(&handle).ok_or_else(|| Code::INVALID_HANDLE.into())
     }
 
-    /// What is behind a handle, for a function that takes one kind of them. Nobody knows what a driver does if it gets the other
-    /// kind, or a handle of nothing: it may follow what it takes for a pointer. So the program ends here.
+    /// Returns the function of a handle for a call that takes only one kind. It ends the program for another handle: a real driver
+    /// may follow it as a pointer, so the result is unknown.
     pub(crate) fn of_kind(&self, handle: u64, kind: Launchable) -> &Function {
         let of = |function: &&Function| {
             let is_kernel =
@@ -112,7 +112,7 @@ impl Modules {
         };
         self.functions.get(&handle).filter(of).unwrap_or_else(|| {
             let kind = format!("{kind:?}").to_lowercase();
-            log::complain(&format!("{handle:#x} is not a CU{kind}"));
+            log::print_error(&format!("{handle:#x} is not a CU{kind}"));
             std::process::abort()
         })
     }
@@ -120,9 +120,10 @@ impl Modules {
     /// `cuFuncSetAttribute`.
     pub(crate) fn set_attribute(&mut self, handle: u64, attribute: i32, value: i32) -> Answer {
         let function = self.functions.get_mut(&handle).ok_or(Code::INVALID_HANDLE)?;
-        if !SETTABLE.iter().any(|(known, values)| *known == attribute && values.contains(&value)) {
-            return fail(Code::INVALID_VALUE);
-        }
+        fail_if(
+            !SETTABLE.iter().any(|(known, values)| *known == attribute && values.contains(&value)),
+            Code::INVALID_VALUE,
+        )?;
         function.attributes[attribute as usize] = value;
         Ok(())
     }

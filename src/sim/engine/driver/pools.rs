@@ -1,15 +1,14 @@
-//! Memory pools: the default one of each device, those that a program makes, and those of other processes that it
-//! imports.
+//! Memory pools: the default pool of each device, pools that the program creates, and imported pools.
 
-use super::super::answer::{Answer, fail};
+use super::super::answer::{Answer, fail, fail_if};
 use super::stores::Block;
 use super::table::Table;
 use cupeer_spec::results::Result as Code;
 
-/// Where the handles of default pools start: addresses in the first page, which nothing else can have.
+/// First handle of default pools: an address in the first page, which no other object has.
 const DEFAULT: u64 = 0x100;
 
-/// Whose pool it is.
+/// Origin of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) enum Origin {
     #[default]
@@ -22,25 +21,25 @@ pub(crate) enum Origin {
 #[derive(Default, Debug)]
 pub(crate) struct Pool {
     pub(in crate::engine) handle: u64,
-    /// What is allocated of it may still be there.
+    /// It was destroyed; its allocations may remain.
     pub(in crate::engine) is_destroyed: bool,
     pub(in crate::engine) origin: Origin,
-    /// How often it must be destroyed.
+    /// Number of destroy calls that end it.
     pub(in crate::engine) references: usize,
     pub(in crate::engine) device: usize,
-    /// It is of a device that the process does not see: `device` is another one.
+    /// It is on a device that the process does not see; `device` has no meaning.
     pub(in crate::engine) is_hidden: bool,
-    /// As what it may leave the process: bits of `CUmemAllocationHandleType`.
+    /// Handle types with which it can leave the process: bits of `CUmemAllocationHandleType`.
     pub(in crate::engine) types: i32,
-    /// The most bytes that it gives out.
+    /// Capacity in bytes.
     pub(in crate::engine) most: u64,
     pub(in crate::engine) reuse: [u32; 3],
     pub(in crate::engine) release_threshold: u64,
     pub(in crate::engine) used: u64,
     pub(in crate::engine) high: u64,
-    /// The ordinals of other devices that may reach it.
+    /// Ordinals of other devices with access.
     pub(in crate::engine) shared: Vec<usize>,
-    /// What is exported of it: from its first export on, and of an import.
+    /// Table of its exported pointers, from its first export on, or of an imported pool.
     pub(in crate::engine) table: Option<Table>,
 }
 
@@ -49,12 +48,12 @@ impl Pool {
         Pool { handle, origin, references: 1, device, most: u64::MAX, reuse: [1; 3], ..Pool::default() }
     }
 
-    /// Whether it is a device's own.
+    /// Returns true if it is on this device.
     pub(crate) fn is_of(&self, device: usize) -> bool {
         self.device == device && !self.is_hidden
     }
 
-    /// Whether nothing of it is left.
+    /// Returns true if it was destroyed and has no allocations.
     pub(crate) fn is_gone(&self) -> bool {
         self.is_destroyed && self.used == 0
     }
@@ -80,7 +79,7 @@ impl Pools {
         pool.ok_or_else(|| Code::INVALID_VALUE.into())
     }
 
-    /// The same, though it be destroyed: as long as no other pool has its place, or its handle.
+    /// Finds a pool by its handle, even a destroyed one, as long as no other pool has its index or its handle.
     pub(crate) fn find_any(&self, handle: u64) -> Option<usize> {
         let position = |is_destroyed: bool| {
             self.pools.iter().position(|pool| pool.handle == handle && pool.is_destroyed == is_destroyed)
@@ -88,7 +87,7 @@ impl Pools {
         position(false).or_else(|| position(true))
     }
 
-    /// The handle of a pool: 0 once it is destroyed.
+    /// Returns the handle of a pool, or 0 if it was destroyed.
     pub(crate) fn handle(&self, pool: usize) -> u64 {
         if self.pools[pool].is_destroyed { 0 } else { self.pools[pool].handle }
     }
@@ -103,7 +102,7 @@ impl Pools {
         self.pools[pool].device
     }
 
-    /// The types of handles that it was created for.
+    /// Returns the handle types of a pool.
     pub(crate) fn types(&self, pool: usize) -> i32 {
         self.pools[pool].types
     }
@@ -113,17 +112,15 @@ impl Pools {
         self.current[device]
     }
 
-    /// `cuDeviceSetMemPool`: not with an import, of which nothing can be allocated.
+    /// `cuDeviceSetMemPool`, which refuses an imported pool, because no memory can be allocated from it.
     pub(crate) fn set_current(&mut self, device: usize, pool: usize) -> Answer {
         let wanted = &self.pools[pool];
-        if wanted.device != device || wanted.origin == Origin::Imported {
-            return fail(Code::INVALID_VALUE);
-        }
+        fail_if(wanted.device != device || wanted.origin == Origin::Imported, Code::INVALID_VALUE)?;
         self.current[device] = pool;
         Ok(())
     }
 
-    /// Adds a pool, in the place of one of which nothing is left.
+    /// Adds a pool, at the index of a pool that is gone if there is one.
     pub(crate) fn add(&mut self, pool: Pool) {
         match self.pools.iter_mut().find(|known| known.is_gone()) {
             Some(place) => *place = pool,
@@ -131,41 +128,39 @@ impl Pools {
         }
     }
 
-    /// How often pools must still be destroyed.
+    /// Returns the number of destroy calls that pools still need.
     pub(crate) fn count(&self) -> usize {
         let alive = self.pools.iter().filter(|pool| pool.origin != Origin::Default && !pool.is_destroyed);
         alive.map(|pool| pool.references).sum()
     }
 
-    /// Where the tables of pools are.
+    /// Returns the memory of the pools' tables.
     pub(crate) fn tables(&self) -> impl Iterator<Item = &Block> {
         self.pools.iter().filter_map(|pool| Some(&pool.table.as_ref()?.block))
     }
 
-    /// Whether pointers of this process's own pools are imported.
+    /// Returns true if this process imported pointers of its own pools.
     pub(crate) fn has_own_imports(&self) -> bool {
         let is_own = |pool: &Pool| pool.table.as_ref().is_some_and(|table| table.block.is_own());
         self.pools.iter().any(|pool| pool.origin == Origin::Imported && pool.used > 0 && is_own(pool))
     }
 
-    /// Takes an entry out of the table of a pool.
+    /// Removes an entry from the table of a pool.
     pub(crate) fn withdraw(&mut self, pool: usize, slot: u16) {
         if let Some(table) = &mut self.pools[pool].table {
             table.take(slot);
         }
     }
 
-    /// Refuses what a pool does not give out.
+    /// Fails if a pool cannot allocate this size.
     pub(crate) fn check_room(&self, pool: usize, size: u64) -> Answer {
         let pool = &self.pools[pool];
-        if pool.origin == Origin::Imported {
-            return fail(Code::INVALID_VALUE);
-        }
+        fail_if(pool.origin == Origin::Imported, Code::INVALID_VALUE)?;
         let fits = pool.used.checked_add(size).is_some_and(|used| used <= pool.most);
         if fits { Ok(()) } else { fail(Code::OUT_OF_MEMORY) }
     }
 
-    /// Counts what is allocated, or imported.
+    /// Counts an allocation or an import.
     pub(crate) fn take(&mut self, pool: usize, size: u64) {
         let pool = &mut self.pools[pool];
         pool.used += size;

@@ -1,9 +1,8 @@
-//! Streams, and the work that waits in them: tasks, each behind the tasks that it follows. A stream, and an event, is the numbers
-//! of its last tasks.
+//! Streams, and the tasks that wait in them, each after other tasks. Streams and events are known by the numbers of their last
+//! tasks.
 
 use super::super::records::Records;
-use super::calls::Call;
-use super::late::Late;
+use super::late::{Late, Work};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Condvar;
 
@@ -24,11 +23,11 @@ pub(crate) struct Stream {
     pub id: u64,
 }
 
-/// What a program says about a stream, as it lies in C: it changes nothing here.
+/// Value of a stream attribute, as bytes. It has no effect here.
 pub(crate) type Attribute = [u8; 64];
 
 impl Stream {
-    /// Whether it is one with the default stream: it was not created with CU_STREAM_NON_BLOCKING.
+    /// Returns true if it synchronizes with the default stream: it was not created with CU_STREAM_NON_BLOCKING.
     pub(crate) fn is_blocking(&self) -> bool {
         self.flags & NON_BLOCKING == 0
     }
@@ -43,28 +42,14 @@ pub(crate) struct Streams {
     pub(in crate::engine) created: u64,
 }
 
-pub(crate) enum Task {
-    Call(Call),
-    Ours(Box<dyn FnOnce() + Send>),
-    /// It is done once this is true, which is asked from time to time.
-    Until(Box<dyn Fn() -> bool + Send>),
-}
-
-impl Task {
-    /// Whether it can be done without waiting for anything but the tasks before it.
-    fn is_ready(&self) -> bool {
-        if let Task::Until(is_true) = self { is_true() } else { true }
-    }
-}
-
 /// A task, its number, and the numbers of the tasks that it follows.
 pub(crate) struct Waiting {
     pub number: u64,
     after: Vec<u64>,
-    pub task: Task,
+    pub work: Work,
 }
 
-/// Work in one order: a stream, which for the default ones is one of each context.
+/// An ordered sequence of work: a stream, or the default stream of a context.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Lane {
     pub(in crate::engine) context: u64,
@@ -73,15 +58,15 @@ pub(crate) struct Lane {
     thread: i32,
 }
 
-/// The numbers that a lane has to wait for.
+/// The tasks after which a lane is complete.
 #[derive(Clone, Debug)]
 pub(crate) struct Tail {
     pub(in crate::engine) numbers: Vec<u64>,
-    /// Whether it is one with the default stream of its context.
+    /// It synchronizes with the default stream of its context.
     pub(in crate::engine) blocking: bool,
 }
 
-/// What waits.
+/// Tasks that wait.
 #[derive(Default)]
 pub(crate) struct Queue {
     pub(in crate::engine) tasks: VecDeque<Waiting>,
@@ -91,28 +76,28 @@ pub(crate) struct Queue {
     pub(in crate::engine) undone: HashSet<u64>,
     pub(in crate::engine) has_thread: bool,
     pub(in crate::engine) records: Records,
-    /// Where devices are late.
+    /// The work of late devices, if the machine has them.
     pub(in crate::engine) late: Option<Late>,
 }
 
-/// Something came in; something is done; something is to be looked after.
-pub(crate) static CAME: Condvar = Condvar::new();
-pub(crate) static DONE: Condvar = Condvar::new();
-pub(crate) static MIND: Condvar = Condvar::new();
+/// Signal that a task was added, that a task is done, and that the watching thread has work.
+pub(crate) static TASK_ADDED: Condvar = Condvar::new();
+pub(crate) static TASK_DONE: Condvar = Condvar::new();
+pub(crate) static LATE_CHANGED: Condvar = Condvar::new();
 
 impl Queue {
     /// Adds a task behind others.
-    pub(crate) fn push(&mut self, after: Vec<u64>, task: Task) -> u64 {
+    pub(crate) fn push(&mut self, after: Vec<u64>, work: Work) -> u64 {
         self.last += 1;
         self.undone.insert(self.last);
-        self.hand_over(self.last, after, task);
+        self.hand_over(self.last, after, work);
         self.last
     }
 
-    /// Gives the thread something to do.
-    pub(crate) fn hand_over(&mut self, number: u64, after: Vec<u64>, task: Task) {
-        self.tasks.push_back(Waiting { number, after, task });
-        CAME.notify_one();
+    /// Hands a task to the thread.
+    pub(crate) fn hand_over(&mut self, number: u64, after: Vec<u64>, work: Work) {
+        self.tasks.push_back(Waiting { number, after, work });
+        TASK_ADDED.notify_one();
     }
 
     /// The number of the next task.
@@ -120,12 +105,12 @@ impl Queue {
         self.last + 1
     }
 
-    /// Whether the task of this number is still to be done.
+    /// Returns true if a task is not done.
     pub(crate) fn is_pending(&self, number: u64) -> bool {
         self.late.as_ref().map_or_else(|| self.undone.contains(&number), |late| late.is_pending(number))
     }
 
-    /// The tasks that must be done before everything in these lanes is.
+    /// Returns the tasks after which all work of these lanes is done.
     pub(crate) fn pending(&self, of: impl Fn(&Lane, &Tail) -> bool) -> Vec<u64> {
         let tails = self.tails.iter().filter(|(lane, tail)| of(lane, tail));
         let mut numbers: Vec<u64> = tails.flat_map(|(_, tail)| tail.numbers.iter().copied()).collect();
@@ -135,7 +120,7 @@ impl Queue {
         numbers
     }
 
-    /// Takes the first task out that can be done. `Err` has whether a task is asked again later.
+    /// Takes the first task that is ready. Without one, the error is true if a task must be polled.
     pub(crate) fn take(&mut self) -> Result<Waiting, bool> {
         let mut is_asked = false;
         for index in 0..self.tasks.len() {
@@ -143,7 +128,7 @@ impl Queue {
             if waiting.after.iter().any(|number| self.undone.contains(number)) {
                 continue;
             }
-            if waiting.task.is_ready() {
+            if waiting.work.is_ready() {
                 return self.tasks.remove(index).ok_or(is_asked);
             }
             is_asked = true;
@@ -158,7 +143,7 @@ impl Queue {
         if self.undone.is_empty() {
             self.tails.clear();
         }
-        DONE.notify_all();
+        TASK_DONE.notify_all();
     }
 }
 

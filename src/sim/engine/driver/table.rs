@@ -1,39 +1,39 @@
-//! The table of a shared pool: what of its memory is exported.
+//! The table of a shared pool: the allocations that are exported.
 //!
-//! It lies in the device's memory, where the pool's descriptors point, so that who has a descriptor needs nothing else.
-//! The exporter writes it. An importer holds the first byte of an allocation and then reads its entry; the exporter that
-//! wants the memory of what it has freed takes the entry out first and then asks whether anybody holds the byte. So
-//! either the importer finds it gone, or the exporter finds it in use and leaves its memory alone.
+//! It is in the device's memory, at the place that the pool's descriptors stand for, so a descriptor suffices to import. The
+//! exporter writes it. An importer holds the first byte of an allocation, and then reads its entry. The exporter that reuses
+//! freed memory removes the entry first, and then checks if another process holds the byte. So either the importer finds the
+//! entry gone, or the exporter finds the memory in use and keeps it.
 
 use super::super::answer::Answer;
-use super::super::tickets::GRANULARITY;
+use super::super::descriptors::GRANULARITY;
 use super::stores::Block;
 use cupeer_spec::results::Result as Code;
 
-/// What an entry is in the file.
+/// Words of an entry in the file.
 type Words = [u64; 4];
 const ENTRY: u64 = size_of::<Words>() as u64;
-/// How many pointers can be exported at a time.
+/// The most exported pointers at a time.
 const MOST: u16 = u16::MAX;
 const _: () = assert!(MOST as u64 * ENTRY <= GRANULARITY);
 
 /// An allocation of a pool that is exported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
-    /// What its export data has to carry: 0 where nothing is exported.
+    /// Token that valid export data carries; 0 for a free entry.
     pub token: u64,
-    /// Where it lies in the file, and how long it is.
+    /// Offset and size in the file.
     pub offset: u64,
     pub size: u64,
 }
 
-/// A table: of an own pool, or of another process's.
+/// The table of a pool of this process or of another one.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub block: Block,
-    /// Entries that were used and are free again.
+    /// Slots that are free again.
     free: Vec<u16>,
-    /// The first entry that was never used.
+    /// The first slot that was never used.
     fresh: u16,
 }
 
@@ -42,7 +42,7 @@ impl Table {
         Table { block, free: Vec::new(), fresh: 0 }
     }
 
-    /// Adds an entry: its place.
+    /// Adds an entry. Returns its slot.
     pub(crate) fn add(&mut self, entry: Entry) -> Answer<u16> {
         let (slot, is_fresh) = match self.free.pop() {
             Some(slot) => (slot, 0),
@@ -54,9 +54,9 @@ impl Table {
         Ok(slot)
     }
 
-    /// Takes one out.
+    /// Removes an entry.
     pub(crate) fn take(&mut self, slot: u16) {
-        // Where that cannot be written, nobody can read it either: the program has closed the file.
+        // If the write fails, the program closed the file, and no process can read it.
         if self.write(slot, Entry { token: 0, offset: 0, size: 0 }).is_ok() {
             self.free.push(slot);
         }
@@ -64,20 +64,17 @@ impl Table {
 
     /// Reads an entry.
     pub(crate) fn read(&self, slot: u16) -> Answer<Entry> {
-        let (file, mut words) = (&self.block.backing, Words::default());
-        file.check()?;
-        file.fill_words(self.place(slot), &mut words)?;
-        let [token, offset, size, _] = words;
+        self.block.backing.check()?;
+        let [token, offset, size, _]: Words = self.block.backing.words(self.place(slot))?;
         Ok(Entry { token, offset, size })
     }
 
     fn write(&self, slot: u16, entry: Entry) -> Answer {
-        let (file, words) = (&self.block.backing, [entry.token, entry.offset, entry.size, 0]);
-        file.check()?;
-        file.write(self.place(slot), words.as_ptr() as u64, ENTRY)
+        self.block.backing.check()?;
+        self.block.backing.put_words(self.place(slot), &[entry.token, entry.offset, entry.size, 0])
     }
 
     fn place(&self, slot: u16) -> u64 {
-        self.block.ticket.offset + u64::from(slot) * ENTRY
+        self.block.part.offset + u64::from(slot) * ENTRY
     }
 }

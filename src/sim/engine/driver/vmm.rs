@@ -1,7 +1,7 @@
-//! Allocations that have handles, addresses that are reserved, and what is mapped there for whom.
+//! Allocations with handles, reserved addresses, and mappings with their access rights.
 
 use super::super::backing::Backing;
-use super::super::teams::{Binding, Team};
+use super::super::multicasts::{Binding, Multicast};
 use super::stores::Block;
 use cupeer_spec::abi::{CUmemAccess_flags, CUmemAllocationFlags, CUmemLocation};
 use std::collections::BTreeMap;
@@ -24,18 +24,18 @@ pub(crate) const FABRIC: i32 = 8;
 /// Those of Linux.
 pub(crate) const DEVICE_TYPES: i32 = DESCRIPTOR | FABRIC;
 
-/// What a handle or a mapping stands for.
+/// The memory of a handle or a mapping.
 #[derive(Clone, Debug)]
 pub(crate) enum Behind {
     Memory(Block),
     /// A multicast object.
-    Team(Arc<Team>),
+    Multicast(Arc<Multicast>),
 }
 
 /// Memory that this process has bound to a multicast object.
 #[derive(Debug)]
 pub(crate) struct Bound {
-    /// Its place among the object's bindings.
+    /// Index among the object's bindings.
     pub index: u64,
     pub binding: Binding,
     pub block: Block,
@@ -45,29 +45,29 @@ pub(crate) struct Bound {
 #[derive(Debug)]
 pub(crate) struct Handle {
     pub behind: Behind,
-    /// As what it may leave the process: nothing for an import.
+    /// Handle types with which it can leave the process; none for an import.
     pub types: i32,
     pub is_imported: bool,
     pub(in crate::engine) flags: CUmemAllocationFlags,
     pub(in crate::engine) references: u32,
-    /// How many mappings were made with it.
+    /// Number of its mappings.
     pub mappings: u32,
-    /// What this process has bound to it, where it is a multicast object.
+    /// Memory that this process bound to it, if it is a multicast object.
     pub bound: Vec<Bound>,
 }
 
 impl Handle {
-    /// A handle that has to be released once.
+    /// Returns a handle with one reference.
     pub(crate) fn new(behind: Behind, types: i32, flags: CUmemAllocationFlags) -> Handle {
         Handle { behind, types, is_imported: false, flags, references: 1, mappings: 0, bound: Vec::new() }
     }
 
-    /// The same for an allocation of another process.
+    /// Returns a handle of another process's allocation.
     pub(crate) fn imported(behind: Behind) -> Handle {
         Handle { is_imported: true, ..Handle::new(behind, 0, CUmemAllocationFlags::default()) }
     }
 
-    /// Whether it keeps memory.
+    /// Returns true if it keeps this memory alive.
     pub(crate) fn keeps(&self, block: &Block) -> bool {
         matches!(&self.behind, Behind::Memory(own) if own.is(block))
             || self.bound.iter().any(|bound| bound.block.is(block))
@@ -75,38 +75,38 @@ impl Handle {
 }
 
 impl Vmm {
-    /// How many releases are outstanding.
+    /// Returns the number of releases that handles still need.
     pub(crate) fn allocations(&self) -> usize {
         self.handles.values().map(|handle| handle.references as usize).sum()
     }
 
-    /// How many mappings there are.
+    /// Returns the number of mappings.
     pub(crate) fn mappings(&self) -> usize {
         self.handles.values().map(|handle| handle.mappings as usize).sum()
     }
 }
 
-/// What is mapped somewhere.
+/// A mapping of memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Mapping {
     /// The handle that it was mapped with.
     pub handle: u64,
     pub behind: Behind,
-    /// What devices may do, by their ordinals; the others may do nothing.
+    /// Rights of devices, by their ordinals; other devices have none.
     pub rights: Vec<(usize, Rights)>,
 }
 
 impl Mapping {
-    /// The index in the machine of the device where it lies: a multicast object lies on several.
+    /// Returns the device with the memory, by its index in the machine; `None` for a multicast object, which is on several.
     pub(crate) fn home(&self) -> Option<usize> {
         match &self.behind {
-            Behind::Memory(block) => Some(block.ticket.device),
-            Behind::Team(_) => None,
+            Behind::Memory(block) => Some(block.part.device),
+            Behind::Multicast(_) => None,
         }
     }
 }
 
-/// What a device may do.
+/// Rights of a device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Rights {
     Nothing = 0,
@@ -122,18 +122,18 @@ impl Rights {
     }
 }
 
-/// What a device may do with what is mapped.
+/// Returns the rights of a device for a mapping.
 pub(crate) fn may_access(mapping: &Mapping, device: usize) -> Rights {
     let granted = mapping.rights.iter().find(|(known, _)| *known == device);
     granted.map_or(Rights::Nothing, |(_, rights)| *rights)
 }
 
-/// What a process has of it, but for what is mapped.
+/// Handles and reservations of a process.
 #[derive(Default, Debug)]
 pub(crate) struct Vmm {
     pub(in crate::engine) handles: BTreeMap<u64, Handle>,
     /// The sizes of the reservations, by their start.
     pub(in crate::engine) reservations: BTreeMap<u64, u64>,
-    /// The memory of other processes' devices of which something is imported.
+    /// Files of other processes' device memory that are in use.
     pub(in crate::engine) foreign: Vec<Arc<Backing>>,
 }

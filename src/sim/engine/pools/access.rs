@@ -1,12 +1,12 @@
-//! What devices may do with a pool: read and write, or nothing.
+//! Access of devices to pools: all or nothing.
 
-use super::super::answer::{Answer, fail, refuse};
+use super::super::answer::{Answer, fail, invalid, refuse, refuse_if};
 use super::super::driver::{ALL_HOSTS, DEVICE, Driver, Origin, Pools, Rights};
 use cupeer_spec::abi::{CUmemAccess_flags, CUmemAccessDesc, CUmemLocation};
 use cupeer_spec::results::Result as Code;
 
 impl Pools {
-    /// What a device may do with a pool.
+    /// Returns the rights of a device for a pool.
     pub(crate) fn rights(&self, pool: usize, device: usize) -> Rights {
         let pool = &self.pools[pool];
         if pool.is_of(device) || pool.shared.contains(&device) { Rights::ReadWrite } else { Rights::Nothing }
@@ -19,28 +19,28 @@ impl Driver {
         let at = self.memory.pools.find(handle)?;
         let mut granted = Vec::new();
         for (index, wish) in wishes.iter().enumerate() {
-            if wish.location.kind.0 != DEVICE {
-                let text =
-                    "Invalid mapping location type request: Device memory can only be mapped on device";
-                return refuse(Code::NOT_SUPPORTED, text);
-            }
+            refuse_if(
+                wish.location.kind.0 != DEVICE,
+                Code::NOT_SUPPORTED,
+                "Invalid mapping location type request: Device memory can only be mapped on device",
+            )?;
             let rights = match Rights::of(wish.flags) {
                 Some(Rights::Read) => {
                     return refuse(Code::NOT_SUPPORTED, "Mempools do not support Read-Only flag");
                 }
                 Some(rights) => rights,
                 None => {
-                    let text = format!("Index {index}: Invalid flag specified ({:#x})", wish.flags.0);
-                    return refuse(Code::INVALID_VALUE, text);
+                    return invalid(format!("Index {index}: Invalid flag specified ({:#x})", wish.flags.0));
                 }
             };
-            // The driver has no words about the ordinal.
+            // The driver has no message about the ordinal.
             let device = self.ordinal(wish.location.id).or(fail(Code::INVALID_DEVICE))?;
             if self.memory.pools.pools[at].is_of(device) {
-                if rights == Rights::Nothing {
-                    let text = "Modifying accessibility of memory pool on owning device is not supported";
-                    return refuse(Code::INVALID_DEVICE, text);
-                }
+                refuse_if(
+                    rights == Rights::Nothing,
+                    Code::INVALID_DEVICE,
+                    "Modifying accessibility of memory pool on owning device is not supported",
+                )?;
             } else if rights > Rights::Nothing && !self.reaches_pool(device, at) {
                 return fail(Code::INVALID_DEVICE);
             } else {
@@ -64,27 +64,26 @@ impl Driver {
             DEVICE => {
                 let wrong = |_| {
                     let text = format!("Specified invalid device ordinal({}) in location->id", place.id);
-                    refuse(Code::INVALID_VALUE, text)
+                    invalid(text)
                 };
                 self.memory.pools.rights(pool, self.ordinal(place.id).or_else(wrong)?)
             }
-            // Host code cannot touch what lies on a device.
+            // Host code cannot touch device memory.
             kind if ALL_HOSTS.contains(&kind) => Rights::Nothing,
-            _ => return refuse(Code::INVALID_VALUE, "Specified invalid location type in location->type"),
+            _ => return invalid("Specified invalid location type in location->type"),
         };
         Ok(CUmemAccess_flags(rights as i32))
     }
 
-    /// Whether a device has a path to the memory of a pool.
+    /// Returns true if a device has a path to the memory of a pool.
     fn reaches_pool(&self, device: usize, pool: usize) -> bool {
         let pool = &self.memory.pools.pools[pool];
         let home = match &pool.table {
             // The process need not see the device of an import.
-            Some(table) if pool.origin == Origin::Imported => table.block.ticket.device,
+            Some(table) if pool.origin == Origin::Imported => table.block.part.device,
             _ => self.visible[pool.device],
         };
-        let here = self.visible[device];
-        here == home || self.machine.link(here, home).is_some_and(|link| link.can_access)
+        self.has_path(self.visible[device], home)
     }
 }
 

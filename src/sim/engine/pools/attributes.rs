@@ -1,4 +1,4 @@
-//! What a pool says of itself, and what may be said to it.
+//! Attributes of pools.
 
 use super::super::answer::{Answer, Value, fail};
 use super::super::driver::Pools;
@@ -51,7 +51,7 @@ mod tests {
     use crate::engine::driver::Driver;
 
     #[test]
-    fn what_is_used_is_counted() {
+    fn used_bytes_are_counted() {
         let mut driver = Driver::in_context();
         let a = driver.allocate_from_pool(0, 1000).unwrap();
         assert_eq!(driver.memory.pools.attribute(0, USED), Ok(Value::Wide(1024)));

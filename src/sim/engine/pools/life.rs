@@ -1,6 +1,6 @@
-//! How pools are made, and how they go.
+//! Creates and destroys pools.
 
-use super::super::answer::{Answer, fail, refuse};
+use super::super::answer::{Answer, fail, invalid, invalid_if};
 use super::super::driver::{DEVICE, DEVICE_TYPES, Driver, HOST, HOST_NUMA, Origin, PINNED, Pool};
 use super::super::space::HandleOf;
 use cupeer_spec::abi::CUmemLocation;
@@ -17,30 +17,27 @@ impl Driver {
     ) -> Answer<u64> {
         match place.kind.0 {
             DEVICE => {}
-            // What the attributes of the device say.
+            // The attributes of the device report no support.
             HOST | HOST_NUMA if types == 0 => return fail(Code::NOT_SUPPORTED),
             HOST => {
-                let text = "poolProps: handleTypes must be 0 for HOST memory location type";
-                return refuse(Code::INVALID_VALUE, text);
+                return invalid("poolProps: handleTypes must be 0 for HOST memory location type");
             }
             HOST_NUMA => return fail(Code::INVALID_VALUE),
             other => {
-                let text = format!("poolProps: Invalid location type ({other:#x})");
-                return refuse(Code::INVALID_VALUE, text);
+                return invalid(format!("poolProps: Invalid location type ({other:#x})"));
             }
         }
-        let wrong_id =
-            |_| refuse(Code::INVALID_VALUE, format!("poolProps: Invalid location id ({})", place.id));
+        let wrong_id = |_| invalid(format!("poolProps: Invalid location id ({})", place.id));
         let device = self.ordinal(place.id).or_else(wrong_id)?;
         if kind != PINNED {
-            return refuse(Code::INVALID_VALUE, format!("poolProps: Invalid allocation type ({kind:#x})"));
+            return invalid(format!("poolProps: Invalid allocation type ({kind:#x})"));
         }
-        // That there is no IMEX channel for FABRIC is said when it is exported.
+        // The export of FABRIC fails later, for want of an IMEX channel.
         if types & !DEVICE_TYPES != 0 {
             let text = format!(
                 "poolProps: Invalid handle type specified for the mempool (specified: {types:#x}, supported: {DEVICE_TYPES:#x})"
             );
-            return refuse(Code::INVALID_VALUE, text);
+            return invalid(text);
         }
         let most = if most == 0 { u64::MAX } else { most };
         let handle = self.space.handle(HandleOf::Pool)?;
@@ -54,16 +51,12 @@ impl Driver {
         let pools = &mut self.memory.pools;
         let at = pools.find_any(handle).ok_or(Code::INVALID_VALUE)?;
         let pool = &mut pools.pools[at];
-        if pool.is_destroyed {
-            return refuse(Code::INVALID_VALUE, "CUmemoryPool handle already marked for destruction");
-        }
-        if pool.origin == Origin::Default {
-            return refuse(Code::INVALID_VALUE, "Cannot destroy a default mempool");
-        }
-        if pool.origin == Origin::Imported && pool.used > 0 {
-            let text = "Cannot destroy memory pool with existing alive allocations";
-            return refuse(Code::INVALID_VALUE, text);
-        }
+        invalid_if(pool.is_destroyed, "CUmemoryPool handle already marked for destruction")?;
+        invalid_if(pool.origin == Origin::Default, "Cannot destroy a default mempool")?;
+        invalid_if(
+            pool.origin == Origin::Imported && pool.used > 0,
+            "Cannot destroy memory pool with existing alive allocations",
+        )?;
         pool.references -= 1;
         if pool.references > 0 {
             return Ok(());

@@ -1,8 +1,8 @@
 //! Memory pools: the default one of each device, those that a program makes, and those of other processes that it
 //! imports.
 //!
-//! Of another process's pool nothing can be allocated: it is there for the pointers that the other exports. Access is
-//! granted to a pool as a whole, and by each process for itself.
+//! No memory can be allocated from an imported pool: it only receives pointers that the other process exports. Access is
+//! granted for a whole pool, and by each process for itself.
 
 mod access;
 mod attributes;

@@ -3,22 +3,22 @@
 //! The 64 bytes that go from one process to the other begin with the exporter's pid, as recorded, and name an entry of
 //! the pool's table. Only who has imported the pool can follow them.
 
-use super::super::answer::{Answer, fail, refuse};
+use super::super::answer::{Answer, fail, fail_if, invalid, invalid_if};
 use super::super::backing::Backing;
-use super::super::driver::{Allocation, Driver, Entry, Ghost, Kind, Name, Origin, Shared, Stored, padded};
+use super::super::driver::{Allocation, Driver, Entry, Kind, Name, Origin, Retained, Shared, Stored, padded};
 use super::super::limits::random;
 use super::super::space::Region;
 use cupeer_spec::results::Result as Code;
 
-/// What the driver says of bytes that name nothing in a pool.
+/// The driver's message for export data without a valid pointer.
 const NOTHING: &str = "Failed to import allocation based on export data";
-/// What it says of memory that is not of a pool of the process's own.
+/// The driver's message for memory that is not from a pool of this process.
 const NO_POOL: &str = "Can't export a pointer that doesn't belong to CUmemoryPool based allocation";
 
-/// Where an export is.
+/// Content of export data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Locator {
-    /// Which file the pool's table is in, and where.
+    /// Inode of the file with the pool's table, and the table's offset.
     inode: u64,
     table: u64,
     token: u64,
@@ -54,66 +54,55 @@ impl Driver {
     /// `cuMemPoolExportPointer`, after its null check: the same bytes each time.
     pub(crate) fn export_pool_pointer(&mut self, address: u64) -> Answer<[u8; 64]> {
         let Some((base, allocation)) = self.memory.containing(address) else {
-            return refuse(Code::INVALID_VALUE, "Could not find a valid allocation for this pointer");
+            return invalid("Could not find a valid allocation for this pointer");
         };
         let (Kind::Pool { pool: at, shared }, Some(stored)) = (&allocation.kind, &allocation.stored) else {
-            return refuse(Code::INVALID_VALUE, NO_POOL);
+            return invalid(NO_POOL);
         };
         let (at, shared, size) = (*at, *shared, allocation.size);
         if matches!(shared, Shared::Imported { .. }) {
-            return refuse(Code::INVALID_VALUE, NO_POOL);
+            return invalid(NO_POOL);
         }
         let entry = Entry { token: token(), offset: stored.offset, size };
         let pool = &mut self.memory.pools.pools[at];
-        if pool.types == 0 {
-            let text = "Can't export a pointer that doesn't belong to IPC-capable CUmemoryPool";
-            return refuse(Code::INVALID_VALUE, text);
-        }
-        if base != address {
-            let text = "Passed pointer needs to be base address of a previous allocation";
-            return refuse(Code::INVALID_VALUE, text);
-        }
+        invalid_if(
+            pool.types == 0,
+            "Can't export a pointer that doesn't belong to IPC-capable CUmemoryPool",
+        )?;
+        invalid_if(base != address, "Passed pointer needs to be base address of a previous allocation")?;
         // As recorded, the pool has to be exported first, and may be destroyed.
         let table = pool.table.as_mut().ok_or(Code::INVALID_VALUE)?;
         let (slot, token) = match shared {
             Shared::Exported { slot } => (slot, table.read(slot)?.token),
             _ => (table.add(entry)?, entry.token),
         };
-        let (inode, place) = (table.block.backing.inode(), table.block.ticket.offset);
+        let (inode, place) = (table.block.backing.inode(), table.block.part.offset);
         if let Some(Allocation { kind: Kind::Pool { shared, .. }, .. }) = self.memory.get_mut(base) {
             *shared = Shared::Exported { slot };
         }
         Ok(Locator { inode, table: place, token, slot }.bytes())
     }
 
-    /// `cuMemPoolImportPointer`, after its null checks: the same address where it is imported already.
+    /// `cuMemPoolImportPointer`, after its null checks. A second import returns the same address.
     pub(crate) fn import_pool_pointer(&mut self, pool: u64, data: &[u8; 64]) -> Answer<u64> {
         let at = self.memory.pools.find(pool)?;
         let pool = &self.memory.pools.pools[at];
-        if pool.origin != Origin::Imported {
-            return refuse(Code::INVALID_VALUE, "Cannot import onto a CUmemoryPool of this type");
-        }
+        invalid_if(pool.origin != Origin::Imported, "Cannot import onto a CUmemoryPool of this type")?;
         let (Some(table), Some(locator)) = (&pool.table, Locator::of(data)) else {
-            return refuse(Code::INVALID_VALUE, NOTHING);
+            return invalid(NOTHING);
         };
         let block = &table.block;
         // Nothing that another pool exports.
-        if (locator.inode, locator.table) != (block.backing.inode(), block.ticket.offset) {
-            return refuse(Code::INVALID_VALUE, NOTHING);
-        }
+        invalid_if((locator.inode, locator.table) != (block.backing.inode(), block.part.offset), NOTHING)?;
         let token = locator.token;
         if let Some(known) = self.memory.shared_as(at, Shared::Imported { token }) {
             return Ok(known);
         }
         let wanted = table.read(locator.slot)?;
-        if wanted.token != token || wanted.size == 0 {
-            return refuse(Code::INVALID_VALUE, NOTHING);
-        }
+        invalid_if(wanted.token != token || wanted.size == 0, NOTHING)?;
         let (backing, is_own) = (block.backing.clone(), block.is_own());
         // One's own memory needs no lock: see `Driver::is_open`.
-        if !is_own && !backing.hold(wanted.offset) {
-            return fail(Code::OPERATING_SYSTEM);
-        }
+        fail_if(!is_own && !backing.hold(wanted.offset), Code::OPERATING_SYSTEM)?;
         // Now it stays; unless it was given back before we held it.
         let let_go = |backing: &Backing| {
             if !is_own {
@@ -122,7 +111,7 @@ impl Driver {
         };
         if table.read(locator.slot) != Ok(wanted) {
             let_go(&backing);
-            return refuse(Code::INVALID_VALUE, NOTHING);
+            return invalid(NOTHING);
         }
         let Entry { offset, size, .. } = wanted;
         let device = pool.device;
@@ -139,7 +128,7 @@ impl Driver {
         Ok(address)
     }
 
-    /// Gives back what a pool's allocation was made of.
+    /// Releases the memory of a pool's allocation.
     pub(crate) fn give_pooled(
         &mut self,
         pool: usize,
@@ -153,7 +142,7 @@ impl Driver {
             // As recorded, it can still be imported; here, until its memory is wanted for something else.
             (Shared::Exported { slot }, Some(_)) => {
                 let name = Some(Name::Pointer { pool, slot });
-                self.stores.keep(Ghost { device, offset, size: taken, name });
+                self.stores.keep(Retained { device, offset, size: taken, name });
             }
             (Shared::Imported { .. }, Some(table)) if table.block.is_own() => {}
             (Shared::Imported { .. }, Some(table)) => table.block.backing.let_go(offset),
@@ -167,7 +156,7 @@ impl Driver {
 mod tests {
     use super::super::tests::{allocation, shareable};
     use super::*;
-    use crate::engine::tickets::close;
+    use crate::engine::descriptors::close;
 
     /// A pool of one driver that another has imported.
     fn imported(exporter: &mut Driver, importer: &mut Driver) -> (u64, u64) {
@@ -209,20 +198,20 @@ mod tests {
         importer.free(first).unwrap();
         assert_eq!(importer.free(first), fail(Code::INVALID_VALUE));
         exporter.free(at).unwrap();
-        // What is freed is there until its place is wanted.
+        // Freed memory stays until its place is needed.
         let late = importer.import_pool_pointer(there, &data).unwrap();
         exporter.memory_info(0);
         importer.free(late).unwrap();
         let late = importer.import_pool_pointer(there, &data).unwrap();
         importer.free(late).unwrap();
-        // What has its place now is not what was exported.
+        // The new memory in its place is not the exported memory.
         let at = allocation(&mut exporter, pool, 4096);
         exporter.export_pool_pointer(at).unwrap();
         assert_eq!(said(importer.import_pool_pointer(there, &data)), NOTHING);
     }
 
     #[test]
-    fn what_is_open_elsewhere_is_nobody_elses() {
+    fn memory_that_is_open_elsewhere_is_not_given_out() {
         let (mut importer, mut exporter) = (Driver::in_context(), Driver::in_context());
         let (pool, there) = imported(&mut exporter, &mut importer);
         let at = allocation(&mut exporter, pool, 4096);

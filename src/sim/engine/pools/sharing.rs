@@ -1,76 +1,67 @@
-//! Pools that leave the process, and that come in.
+//! Exports and imports pools.
 
-use super::super::answer::{Answer, fail, refuse};
+use super::super::answer::{Answer, fail, fail_if, invalid, invalid_if, refuse_if};
+use super::super::descriptors::{self, GRANULARITY, Shareable};
 use super::super::driver::{DESCRIPTOR, Driver, FABRIC, Origin, Pool, Table, WINDOWS, WINDOWS_KMT};
 use super::super::space::HandleOf;
-use super::super::tickets::{self, GRANULARITY, Thing};
 use cupeer_spec::results::Result as Code;
 
-/// What the driver says of a type of handles that there is not.
+/// The driver's message for an unknown handle type.
 const NOT_A_TYPE: &str = "Invalid handletype requested";
 
 impl Driver {
     /// `cuMemPoolExportToShareableHandle`, after its null checks: a descriptor.
     pub(crate) fn export_pool(&mut self, handle: u64, kind: i32, flags: u64) -> Answer<i32> {
-        if flags != 0 {
-            return refuse(Code::INVALID_VALUE, "Parameter flags must be 0");
-        }
-        if !matches!(kind, DESCRIPTOR | WINDOWS | WINDOWS_KMT | FABRIC) {
-            return refuse(Code::INVALID_VALUE, NOT_A_TYPE);
-        }
+        invalid_if(flags != 0, "Parameter flags must be 0")?;
+        invalid_if(!matches!(kind, DESCRIPTOR | WINDOWS | WINDOWS_KMT | FABRIC), NOT_A_TYPE)?;
         let at = self.memory.pools.find_any(handle).ok_or(Code::INVALID_VALUE)?;
         let pool = &self.memory.pools.pools[at];
         match pool.origin {
             Origin::Created if !pool.is_destroyed => {}
             Origin::Created | Origin::Default => {
-                let text = "Only memory pools created with the pool creation API and pools that have not been destroyed can be exported";
-                return refuse(Code::INVALID_VALUE, text);
+                return invalid(
+                    "Only memory pools created with the pool creation API and pools that have not been destroyed can be exported",
+                );
             }
             Origin::Imported => {
-                let text = "Only memory pools created with the pool creation API can be exported";
-                return refuse(Code::INVALID_VALUE, text);
+                return invalid("Only memory pools created with the pool creation API can be exported");
             }
         }
-        if pool.types & kind == 0 {
-            return refuse(Code::INVALID_VALUE, "Handle type was not requested during pool creation");
-        }
+        invalid_if(pool.types & kind == 0, "Handle type was not requested during pool creation")?;
         if kind == FABRIC {
             // The machine has no IMEX channel.
             return fail(Code::NOT_PERMITTED);
         }
         if pool.table.is_none() {
-            let block = self.create_block(Thing::Pool, pool.device, GRANULARITY)?;
+            let block = self.create_block(Shareable::Pool, pool.device, GRANULARITY)?;
             self.memory.pools.pools[at].table = Some(Table::new(block));
         }
         let table = self.memory.pools.pools[at].table.as_ref().ok_or(Code::UNKNOWN)?;
         table.block.backing.check()?;
-        let issued = tickets::issue(&table.block.backing, table.block.ticket);
+        let issued = descriptors::issue(&table.block.backing, table.block.part);
         issued.ok_or_else(|| Code::OPERATING_SYSTEM.into())
     }
 
-    /// `cuMemPoolImportFromShareableHandle`, after its null check: the same pool again where it is imported already.
+    /// `cuMemPoolImportFromShareableHandle`, after its null check. A second import returns the same pool.
     /// `shared` is a descriptor or an address.
     pub(crate) fn import_pool(&mut self, shared: u64, kind: i32, flags: u64) -> Answer<u64> {
-        if flags != 0 {
-            return refuse(Code::INVALID_VALUE, "flags must be 0");
-        }
+        invalid_if(flags != 0, "flags must be 0")?;
         match kind {
             DESCRIPTOR => {}
             WINDOWS | WINDOWS_KMT => return fail(Code::NOT_SUPPORTED),
-            FABRIC if shared == 0 => return refuse(Code::INVALID_VALUE, "handle cannot be NULL"),
+            FABRIC if shared == 0 => return invalid("handle cannot be NULL"),
             // The machine has no IMEX channel.
             FABRIC => return fail(Code::NOT_PERMITTED),
-            _ => return refuse(Code::INVALID_VALUE, NOT_A_TYPE),
+            _ => return invalid(NOT_A_TYPE),
         }
-        let (ticket, file) = tickets::read(shared as i32).ok_or(Code::UNKNOWN)?;
-        if ticket.thing != Thing::Pool {
-            let text = "File descriptor to import must originate from CUDA Mempool APIs!";
-            return refuse(Code::NOT_SUPPORTED, text);
-        }
-        if ticket.device >= self.machine.devices().len() {
-            return fail(Code::UNKNOWN);
-        }
-        let block = self.import_block(ticket, file)?;
+        let (part, file) = descriptors::read(shared as i32).ok_or(Code::UNKNOWN)?;
+        refuse_if(
+            part.thing != Shareable::Pool,
+            Code::NOT_SUPPORTED,
+            "File descriptor to import must originate from CUDA Mempool APIs!",
+        )?;
+        fail_if(part.device >= self.machine.devices.len(), Code::UNKNOWN)?;
+        let block = self.import_block(part, file)?;
         let known = self.memory.pools.pools.iter_mut().find(|pool| {
             pool.origin == Origin::Imported && pool.table.as_ref().is_some_and(|table| table.block.is(&block))
         });
@@ -85,7 +76,7 @@ impl Driver {
                 return Err(failure);
             }
         };
-        let device = self.ordinal_of(ticket.device);
+        let device = self.ordinal_of(part.device);
         let (table, is_hidden) = (Some(Table::new(block)), device.is_none());
         let pool = Pool::new(handle, Origin::Imported, device.unwrap_or(0));
         self.memory.pools.add(Pool { table, is_hidden, ..pool });
@@ -97,7 +88,7 @@ impl Driver {
 mod tests {
     use super::super::tests::{allocation, shareable};
     use super::*;
-    use crate::engine::tickets::close;
+    use crate::engine::descriptors::close;
 
     const MIB: u64 = 1 << 20;
 
@@ -165,8 +156,8 @@ mod tests {
             said(&mut driver, default, DESCRIPTOR, 0).ends_with("have not been destroyed can be exported")
         );
         assert_eq!(driver.import_pool(987, DESCRIPTOR, 0), fail(Code::UNKNOWN));
-        let block = driver.create_block(Thing::Allocation, 0, GRANULARITY).unwrap();
-        let descriptor = tickets::issue(&block.backing, block.ticket).unwrap();
+        let block = driver.create_block(Shareable::Allocation, 0, GRANULARITY).unwrap();
+        let descriptor = descriptors::issue(&block.backing, block.part).unwrap();
         assert_eq!(
             driver.import_pool(descriptor as u64, DESCRIPTOR, 0).unwrap_err().code,
             Code::NOT_SUPPORTED

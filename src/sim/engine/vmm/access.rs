@@ -1,8 +1,8 @@
-//! What devices may do with what is mapped.
+//! Access of devices to mappings.
 
-use super::super::answer::{Answer, fail, refuse};
+use super::super::answer::{Answer, fail, fail_if, invalid};
+use super::super::descriptors::GRANULARITY;
 use super::super::driver::{ALL_HOSTS, Behind, DEVICE, Driver, Kind, Rights, may_access};
-use super::super::tickets::GRANULARITY;
 use super::mappings::check_start;
 use cupeer_spec::abi::{CUmemAccessDesc, CUmemLocation};
 use cupeer_spec::results::Result as Code;
@@ -11,37 +11,34 @@ use cupeer_spec::results::Result as Code;
 const HOSTS: std::ops::RangeInclusive<i32> = 2..=3;
 
 impl Driver {
-    /// `cuMemSetAccess`, after its null check. Nothing changes where one of the wishes is wrong.
+    /// `cuMemSetAccess`, after its null check. If one of the requests is wrong, nothing changes.
     pub(crate) fn set_access(&mut self, start: u64, size: u64, wishes: &[CUmemAccessDesc]) -> Answer {
         for (index, wish) in wishes.iter().enumerate() {
             if Rights::of(wish.flags).is_none() {
-                let text = format!("Index {index}: Invalid flag specified ({:#x})", wish.flags.0);
-                return refuse(Code::INVALID_VALUE, text);
+                return invalid(format!("Index {index}: Invalid flag specified ({:#x})", wish.flags.0));
             }
             let kind = wish.location.kind.0;
             if kind != DEVICE && !HOSTS.contains(&kind) {
                 let text = format!(
                     "Index {index}: Invalid location type ({kind:#x}), only DEVICE, HOST_NUMA, and HOST are valid types"
                 );
-                return refuse(Code::INVALID_VALUE, text);
+                return invalid(text);
             }
         }
         check_start(start)?;
         if !size.is_multiple_of(GRANULARITY) {
-            let text = format!("Size not aligned to minimum granularity ({GRANULARITY:#x} bytes)");
-            return refuse(Code::INVALID_VALUE, text);
+            return invalid(format!("Size not aligned to minimum granularity ({GRANULARITY:#x} bytes)"));
         }
         let mappings = self.whole_mappings(start, size)?;
         let mut granted = Vec::new();
         for wish in wishes {
-            if wish.location.kind.0 != DEVICE {
-                return fail(Code::NOT_SUPPORTED);
-            }
+            fail_if(wish.location.kind.0 != DEVICE, Code::NOT_SUPPORTED)?;
             let device = self.ordinal(wish.location.id).or(fail(Code::INVALID_VALUE))?;
             let rights = Rights::of(wish.flags).unwrap_or(Rights::Nothing);
-            if rights > Rights::Nothing && !mappings.iter().all(|base| self.has_path(device, *base)) {
-                return fail(Code::INVALID_DEVICE);
-            }
+            fail_if(
+                rights > Rights::Nothing && !mappings.iter().all(|base| self.reaches_mapping(device, *base)),
+                Code::INVALID_DEVICE,
+            )?;
             granted.push((device, rights));
         }
         for base in mappings {
@@ -57,19 +54,17 @@ impl Driver {
         Ok(())
     }
 
-    /// The mappings in a range that begins with one and ends with one. What lies between need not be mapped, as
-    /// recorded: then only those before the first hole count.
+    /// Returns the mappings in a range that begins and ends with a mapping. As recorded, the range may have holes: then only the
+    /// mappings before the first hole count.
     fn whole_mappings(&self, start: u64, size: u64) -> Answer<Vec<u64>> {
         if let Some((_, allocation)) = self.memory.containing(start)
             && !matches!(allocation.kind, Kind::Mapped(_))
         {
-            return refuse(Code::INVALID_VALUE, "Address range not fully mapped with cuMemMap or equivalent");
+            return invalid("Address range not fully mapped with cuMemMap or equivalent");
         }
         let found: Vec<(u64, u64)> = self.mappings_in(start, size).collect();
         let ends = found.last().is_some_and(|(base, length)| start.checked_add(size) == Some(base + length));
-        if !ends || found[0].0 != start {
-            return fail(Code::INVALID_VALUE);
-        }
+        fail_if(!ends || found[0].0 != start, Code::INVALID_VALUE)?;
         let mut end = start;
         let joined = found.into_iter().take_while(|(base, length)| {
             let follows = *base == end;
@@ -79,15 +74,15 @@ impl Driver {
         Ok(joined.map(|(base, _)| base).collect())
     }
 
-    /// Whether a device can reach what is behind a mapping: memory over a link, a multicast object as one of its devices.
-    fn has_path(&self, device: usize, base: u64) -> bool {
+    /// Returns true if a device can reach the memory of a mapping over a link, or joined its multicast object.
+    fn reaches_mapping(&self, device: usize, base: u64) -> bool {
         let here = self.visible[device];
         self.mapping_at(base).is_some_and(|(_, mapping)| {
             let home = match &mapping.behind {
-                Behind::Memory(block) => block.ticket.device,
-                Behind::Team(team) => return team.has(here) == Ok(true),
+                Behind::Memory(block) => block.part.device,
+                Behind::Multicast(object) => return object.has(here) == Ok(true),
             };
-            here == home || self.machine.link(here, home).is_some_and(|link| link.can_access)
+            self.has_path(here, home)
         })
     }
 

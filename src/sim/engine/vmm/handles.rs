@@ -3,13 +3,13 @@
 //! A handle counts how often it must be released, and what is mapped with it: as recorded, it remains usable
 //! after its last release until nothing is mapped with it.
 
-use super::super::answer::{Answer, Failure, fail, refuse};
+use super::super::answer::{Answer, Failure, fail, fail_if, invalid, invalid_if, refuse};
+use super::super::descriptors::{GRANULARITY, Shareable};
 use super::super::driver::{
     ALL_WINDOWS, Behind, DEVICE, Driver, FABRIC, HOST, HOST_NUMA, Handle, Kind, PINNED,
 };
+use super::super::multicasts::Multicast;
 use super::super::space::HandleOf;
-use super::super::teams::Team;
-use super::super::tickets::{GRANULARITY, Thing};
 use cupeer_spec::abi::{
     CUmemAllocationFlags, CUmemAllocationHandleType, CUmemAllocationProp, CUmemAllocationType, CUmemLocation,
     CUmemLocationType,
@@ -22,7 +22,7 @@ const COMPRESSED: u8 = 1;
 /// CU_DEVICE_INVALID.
 const NOWHERE: i32 = -2;
 
-/// What the driver says of something that was never a handle.
+/// The failure for a number that is not a handle.
 pub(super) fn unknown() -> Failure {
     Failure {
         code: Code::INVALID_VALUE,
@@ -36,46 +36,44 @@ fn check(wanted: &CUmemAllocationProp) -> Answer {
     match wanted.location.kind.0 {
         DEVICE => {}
         HOST if types != 0 => {
-            return refuse(Code::INVALID_VALUE, "Value of requestedHandleTypes for HOST memory must be 0");
+            return invalid("Value of requestedHandleTypes for HOST memory must be 0");
         }
-        // What the attributes of the device say.
+        // The attributes of the device report no support.
         HOST | HOST_NUMA => return fail(Code::NOT_SUPPORTED),
         _ => {
-            let text = "Value of prop->location.type is not valid: must be DEVICE, HOST_NUMA, or HOST";
-            return refuse(Code::INVALID_VALUE, text);
+            return invalid("Value of prop->location.type is not valid: must be DEVICE, HOST_NUMA, or HOST");
         }
     }
     let flags = &wanted.allocFlags;
-    if wanted.kind.0 != PINNED
-        || !wanted.win32HandleMetaData.is_null()
-        || flags.reserved != [0; 4]
-        || flags.compressionType > COMPRESSED
-        || types & ALL_WINDOWS != 0
-    {
-        return fail(Code::INVALID_VALUE);
-    }
+    fail_if(
+        wanted.kind.0 != PINNED
+            || !wanted.win32HandleMetaData.is_null()
+            || flags.reserved != [0; 4]
+            || flags.compressionType > COMPRESSED
+            || types & ALL_WINDOWS != 0,
+        Code::INVALID_VALUE,
+    )?;
     Ok(())
 }
 
 impl Driver {
     /// `cuMemCreate`, after its null checks.
     pub(crate) fn create_allocation(&mut self, size: u64, wanted: &CUmemAllocationProp) -> Answer<u64> {
-        if size == 0 {
-            return refuse(Code::INVALID_VALUE, "Parameter size cannot be 0");
-        }
+        invalid_if(size == 0, "Parameter size cannot be 0")?;
         check(wanted)?;
-        // The driver has no words about the ordinal.
+        // The driver has no message about the ordinal.
         let device = self.ordinal(wanted.location.id).or(fail(Code::INVALID_DEVICE))?;
         if !size.is_multiple_of(GRANULARITY) {
-            let text = format!("Requested size not aligned to minimum granularity ({GRANULARITY:#x} bytes)");
-            return refuse(Code::INVALID_VALUE, text);
+            return invalid(format!(
+                "Requested size not aligned to minimum granularity ({GRANULARITY:#x} bytes)"
+            ));
         }
         let types = wanted.requestedHandleTypes.0;
         if types & FABRIC != 0 {
             // The machine has no IMEX channel.
             return refuse(Code::NOT_PERMITTED, "Failed to allocate physical memory");
         }
-        let block = self.create_block(Thing::Allocation, device, size)?;
+        let block = self.create_block(Shareable::Allocation, device, size)?;
         // Memory is not compressed, as the attributes of the device say.
         let flags = CUmemAllocationFlags { compressionType: 0, ..wanted.allocFlags };
         self.add_handle(Handle::new(Behind::Memory(block), types, flags))
@@ -94,7 +92,7 @@ impl Driver {
     fn drop_behind(&mut self, handle: Handle) {
         match handle.behind {
             Behind::Memory(block) => self.drop_block(block),
-            Behind::Team(team) => self.unbind_all(&team, handle.bound),
+            Behind::Multicast(object) => self.unbind_all(&object, handle.bound),
         }
     }
 
@@ -103,9 +101,9 @@ impl Driver {
     }
 
     /// The handles of multicast objects.
-    pub(super) fn teams_mut(&mut self) -> impl Iterator<Item = (Arc<Team>, &mut Handle)> {
+    pub(super) fn multicasts_mut(&mut self) -> impl Iterator<Item = (Arc<Multicast>, &mut Handle)> {
         self.vmm.handles.values_mut().filter_map(|handle| match &handle.behind {
-            Behind::Team(team) => Some((team.clone(), handle)),
+            Behind::Multicast(object) => Some((object.clone(), handle)),
             Behind::Memory(_) => None,
         })
     }
@@ -125,7 +123,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Gives what a released handle is mapped as another number, so that its own can be given out again.
+    /// Gives a released handle that is still mapped another number, so that its own can be given out again.
     fn hide_handle(&mut self, number: u64) {
         let Ok(hidden) = self.space.handle(HandleOf::Other) else { return };
         let Some(handle) = self.vmm.handles.remove(&number) else { return };
@@ -140,7 +138,7 @@ impl Driver {
         self.space.end(HandleOf::Allocation, number);
     }
 
-    /// Has one more or one fewer mapping of a handle counted.
+    /// Counts one more or one fewer mapping of a handle.
     pub(super) fn count_mapping(&mut self, number: u64, by: i32) {
         if let Some(handle) = self.vmm.handles.get_mut(&number) {
             handle.mappings = handle.mappings.saturating_add_signed(by);
@@ -164,7 +162,7 @@ impl Driver {
                 Some(_) => "have a valid mapping created with a call to cuMemMap()",
                 None => "belong to a range reserved previously by cuMemAddressReserve()",
             };
-            return refuse(Code::INVALID_VALUE, format!("Address specified(addr: {address:#x}) must {what}"));
+            return invalid(format!("Address specified(addr: {address:#x}) must {what}"));
         };
         let number = mapping.handle;
         let handle = self.vmm.handles.get_mut(&number).ok_or(Code::INVALID_VALUE)?;
@@ -176,7 +174,7 @@ impl Driver {
     pub(crate) fn allocation_properties(&self, number: u64) -> Answer<CUmemAllocationProp> {
         let handle = self.handle(number)?;
         let Behind::Memory(block) = &handle.behind else { return Err(unknown()) };
-        let ordinal = self.ordinal_of(block.ticket.device);
+        let ordinal = self.ordinal_of(block.part.device);
         Ok(CUmemAllocationProp {
             kind: CUmemAllocationType(PINNED),
             requestedHandleTypes: CUmemAllocationHandleType(handle.types),

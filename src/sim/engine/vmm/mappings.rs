@@ -1,48 +1,39 @@
 //! Mappings: an allocation at addresses that are reserved.
 
-use super::super::answer::{Answer, refuse};
+use super::super::answer::{Answer, invalid, invalid_if, refuse, refuse_if};
+use super::super::descriptors::GRANULARITY;
 use super::super::driver::{Allocation, Behind, Driver, Kind, Mapping, Stored};
-use super::super::tickets::GRANULARITY;
 use cupeer_spec::results::Result as Code;
 
 impl Driver {
     /// `cuMemMap`: always the whole allocation, as recorded.
     pub(crate) fn map(&mut self, start: u64, size: u64, offset: u64, handle: u64) -> Answer {
-        if start == 0 {
-            return refuse(Code::INVALID_VALUE, "Parameter ptr cannot be NULL");
-        }
-        if size == 0 {
-            return refuse(Code::INVALID_VALUE, "Parameter size cannot be 0");
-        }
+        invalid_if(start == 0, "Parameter ptr cannot be NULL")?;
+        invalid_if(size == 0, "Parameter size cannot be 0")?;
         let behind = self.handle(handle)?.behind.clone();
         check_start(start)?;
-        if offset != 0 {
-            return refuse(Code::NOT_SUPPORTED, "Specifying an offset is not supported");
-        }
+        refuse_if(offset != 0, Code::NOT_SUPPORTED, "Specifying an offset is not supported")?;
         let whole = match &behind {
-            Behind::Memory(block) => block.ticket.size,
-            Behind::Team(team) => team.shape.size,
+            Behind::Memory(block) => block.part.size,
+            Behind::Multicast(object) => object.shape.size,
         };
         if size != whole {
             let (word, sign) = if size < whole { ("smaller", '<') } else { ("bigger", '>') };
             let text = format!("Requested mapping {word} than handle, ({size:#x} {sign} {whole:#x})");
             return refuse(Code::NOT_SUPPORTED, text);
         }
-        if self.memory.touches(start, size) {
-            return refuse(Code::INVALID_VALUE, "Specified range overlaps with another allocation");
-        }
-        if !self.is_reserved(start, size) {
-            let text =
-                "Address range specified must belong to a range reserved previously by cuMemAddressReserve()";
-            return refuse(Code::INVALID_VALUE, text);
-        }
+        invalid_if(self.memory.touches(start, size), "Specified range overlaps with another allocation")?;
+        invalid_if(
+            !self.is_reserved(start, size),
+            "Address range specified must belong to a range reserved previously by cuMemAddressReserve()",
+        )?;
         let (home, stored) = match &behind {
             Behind::Memory(block) => {
-                let stored = Stored { backing: block.backing.clone(), offset: block.ticket.offset };
-                (self.ordinal_of(block.ticket.device).unwrap_or(0), stored)
+                let stored = Stored { backing: block.backing.clone(), offset: block.part.offset };
+                (self.ordinal_of(block.part.device).unwrap_or(0), stored)
             }
             // It has no bytes of its own.
-            Behind::Team(team) => (0, Stored { backing: team.file.clone(), offset: 0 }),
+            Behind::Multicast(object) => (0, Stored { backing: object.file.clone(), offset: 0 }),
         };
         let mapping = Mapping { handle, behind, rights: Vec::new() };
         let allocation =
@@ -55,24 +46,18 @@ impl Driver {
 
     /// `cuMemUnmap`: all mappings in a range, which may have none.
     pub(crate) fn unmap(&mut self, start: u64, size: u64) -> Answer {
-        if start == 0 {
-            return refuse(Code::INVALID_VALUE, "Parameter ptr cannot be NULL");
-        }
-        if size == 0 {
-            return refuse(Code::INVALID_VALUE, "Parameter size cannot be 0");
-        }
-        if self.reservation_of(start).is_none() {
-            let text = "Specified ptr must belong to a previous cuMemAddressRange() call";
-            return refuse(Code::INVALID_VALUE, text);
-        }
-        // As recorded, the range may go on beyond the reservation.
+        invalid_if(start == 0, "Parameter ptr cannot be NULL")?;
+        invalid_if(size == 0, "Parameter size cannot be 0")?;
+        invalid_if(
+            self.reservation_of(start).is_none(),
+            "Specified ptr must belong to a previous cuMemAddressRange() call",
+        )?;
+        // As recorded, the range may continue beyond the reservation.
         let mappings: Vec<(u64, u64)> = self.mappings_in(start, size).collect();
-        if mappings.iter().any(|(base, length)| *base < start || *length > size - (base - start)) {
-            return refuse(
-                Code::INVALID_VALUE,
-                "Partially unmapping a previous cuMemMap mapping is not supported",
-            );
-        }
+        invalid_if(
+            mappings.iter().any(|(base, length)| *base < start || *length > size - (base - start)),
+            "Partially unmapping a previous cuMemMap mapping is not supported",
+        )?;
         for (base, _) in mappings {
             let handle = self.mapping_at(base).map(|(_, mapping)| mapping.handle);
             self.remove(base);
@@ -83,7 +68,7 @@ impl Driver {
         Ok(())
     }
 
-    /// The mapping in which an address lies, with its start.
+    /// Returns the mapping with an address, and its start.
     pub(crate) fn mapping_at(&self, address: u64) -> Option<(u64, &Mapping)> {
         match self.memory.containing(address) {
             Some((base, Allocation { kind: Kind::Mapped(mapping), .. })) => Some((base, mapping)),
@@ -91,20 +76,20 @@ impl Driver {
         }
     }
 
-    /// The mappings that have a part in a range: their starts and sizes.
+    /// Returns the starts and sizes of mappings with a part in a range.
     pub(super) fn mappings_in(&self, start: u64, size: u64) -> impl Iterator<Item = (u64, u64)> {
         let all = self.memory.touching(start, size);
         all.filter(|(_, allocation)| matches!(allocation.kind, Kind::Mapped(_)))
             .map(|(base, a)| (base, a.size))
     }
 
-    /// Whether a range lies in one reservation. A real driver was seen to map beyond the end of one, to addresses that
-    /// are not the program's to use.
+    /// Returns true if a range is in one reservation. A real driver was seen to map beyond the end of one, to addresses that the
+    /// program must not use.
     fn is_reserved(&self, start: u64, size: u64) -> bool {
         self.reservation_of(start).is_some_and(|(from, length)| size <= length - (start - from))
     }
 
-    /// What an export of a mapping would be allowed to be: bits of `CUmemAllocationHandleType`.
+    /// Returns the handle types with which a mapping's memory can be exported: bits of `CUmemAllocationHandleType`.
     pub(crate) fn mapped_types(&self, mapping: &Mapping) -> u64 {
         self.handle(mapping.handle).map_or(0, |handle| handle.types as u64)
     }
@@ -116,7 +101,7 @@ pub(super) fn check_start(start: u64) -> Answer {
         return Ok(());
     }
     let text = format!("Pointer not aligned to minimum granularity ({GRANULARITY:#x} bytes)");
-    refuse(Code::INVALID_VALUE, text)
+    invalid(text)
 }
 
 #[cfg(test)]
@@ -125,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_mapped_is_whole_and_overlaps_nothing() {
+    fn a_mapping_is_whole_and_overlaps_nothing() {
         let mut driver = driver();
         let (one, two) = (allocation(&mut driver, 0, 1), allocation(&mut driver, 0, 2));
         let at = driver.reserve_addresses(4 * GRANULE, 0, 0).unwrap();

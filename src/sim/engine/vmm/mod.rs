@@ -1,8 +1,7 @@
-//! Virtual memory management: allocations that have handles, addresses that are reserved, and what is mapped
-//! there for whom.
+//! Virtual memory management: allocations with handles, reserved addresses, and mappings with access rights.
 //!
-//! Nothing of it belongs to a context. What is mapped is an allocation of `super::driver` like any other,
-//! so that copies, pointer attributes and address ranges find it there.
+//! These objects do not belong to a context. A mapping is an allocation of `super::driver` like any other, so copies, pointer
+//! attributes, and address ranges find it.
 
 mod access;
 mod handles;
@@ -21,7 +20,7 @@ mod tests {
     use cupeer_spec::abi::*;
     use cupeer_topology::Topology;
 
-    pub(super) const GRANULE: u64 = super::super::tickets::GRANULARITY;
+    pub(super) const GRANULE: u64 = super::super::descriptors::GRANULARITY;
 
     /// Two devices, and a context of each: that of the first is current.
     pub(super) fn driver() -> Driver {
@@ -31,7 +30,7 @@ mod tests {
         driver
     }
 
-    /// What an allocation of device memory is to be.
+    /// Properties of an allocation of device memory.
     pub(super) fn on(device: i32, types: i32) -> CUmemAllocationProp {
         CUmemAllocationProp {
             kind: CUmemAllocationType(1),

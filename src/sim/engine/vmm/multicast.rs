@@ -1,21 +1,21 @@
-//! Multicast objects: what devices join, and what is written to reaches the memory of all of them.
+//! Multicast objects: devices join them, and writes reach the memory of all these devices.
 //!
-//! All of it is as the documentation has it; where that is silent, what fails fails with CUDA_ERROR_INVALID_VALUE. No answer was compared with a real driver's: to
-//! make multicast objects there can disturb machines that others use.
+//! The behavior is as documented; undocumented failures are CUDA_ERROR_INVALID_VALUE. No answer was compared with a real
+//! driver, because multicast objects can disturb shared machines.
 
-use super::super::answer::{Answer, fail, refuse};
+use super::super::answer::{Answer, fail, fail_if, invalid};
+use super::super::descriptors::GRANULARITY;
 use super::super::driver::{
     Behind, Bound, DEVICE_TYPES, Driver, FABRIC, Handle, Mapping, Rights, may_access,
 };
-use super::super::places::{Piece, Pieces, Place, Words};
-use super::super::teams::{Binding, Shape, Team};
-use super::super::tickets::GRANULARITY;
+use super::super::multicasts::{Binding, Multicast, Shape};
+use super::super::places::{Messages, Piece, Pieces, Place};
 use super::handles::unknown;
 use cupeer_spec::abi::{CUmemAllocationFlags, CUmulticastObjectProp};
 use cupeer_spec::results::Result as Code;
 use std::sync::Arc;
 
-/// Which part of a multicast object is meant, and for which device: `None` where that follows from the memory.
+/// A part of a multicast object, and its device; `None` if the memory determines the device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     pub device: Option<i32>,
@@ -24,7 +24,7 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Whether it can be a part of an object of this size.
+    /// Fails if it cannot be a part of an object of this size.
     fn check(&self, whole: u64) -> Answer {
         let is_even = self.at.is_multiple_of(GRANULARITY) && self.size.is_multiple_of(GRANULARITY);
         let is_inside = self.at.checked_add(self.size).is_some_and(|end| end <= whole);
@@ -32,67 +32,67 @@ impl Part {
     }
 }
 
-/// What is bound.
+/// Memory to bind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Memory {
     /// An allocation by its handle, from an offset on.
     Handle(u64, u64),
-    /// What is mapped at an address.
+    /// The memory of the mapping at an address.
     Address(u64),
 }
 
 impl Driver {
     /// `cuMulticastCreate`, after its null checks.
-    pub(crate) fn create_team(&mut self, wanted: &CUmulticastObjectProp) -> Answer<u64> {
-        if !self.machine.has_multicast() {
-            return fail(Code::NOT_SUPPORTED);
-        }
+    pub(crate) fn create_multicast(&mut self, wanted: &CUmulticastObjectProp) -> Answer<u64> {
+        fail_if(!self.machine.has_multicast, Code::NOT_SUPPORTED)?;
         let CUmulticastObjectProp { numDevices, size, handleTypes, flags } = *wanted;
         let (devices, size) = (u64::from(numDevices), size as u64);
-        let fits = (1..=self.machine.devices().len() as u64).contains(&devices);
+        let fits = (1..=self.machine.devices.len() as u64).contains(&devices);
         let is_even = size > 0 && size.is_multiple_of(GRANULARITY);
-        if !fits || !is_even || flags != 0 || handleTypes & !(DEVICE_TYPES as u64) != 0 {
-            return fail(Code::INVALID_VALUE);
-        }
+        fail_if(
+            !fits || !is_even || flags != 0 || handleTypes & !(DEVICE_TYPES as u64) != 0,
+            Code::INVALID_VALUE,
+        )?;
         if handleTypes & FABRIC as u64 != 0 {
             // The machine has no IMEX channel.
             return fail(Code::NOT_PERMITTED);
         }
-        let team = Team::create(Shape { devices, size, types: handleTypes }).ok_or(Code::OUT_OF_MEMORY)?;
-        self.add_team(team, handleTypes as i32)
+        let object =
+            Multicast::create(Shape { devices, size, types: handleTypes }).ok_or(Code::OUT_OF_MEMORY)?;
+        self.add_multicast(object, handleTypes as i32)
     }
 
-    /// Gives one that was made or imported a handle.
-    pub(super) fn add_team(&mut self, team: Arc<Team>, types: i32) -> Answer<u64> {
-        self.add_handle(Handle::new(Behind::Team(team), types, CUmemAllocationFlags::default()))
+    /// Adds a handle for a multicast object.
+    pub(super) fn add_multicast(&mut self, object: Arc<Multicast>, types: i32) -> Answer<u64> {
+        self.add_handle(Handle::new(Behind::Multicast(object), types, CUmemAllocationFlags::default()))
     }
 
-    fn team(&self, number: u64) -> Answer<&Arc<Team>> {
+    fn object(&self, number: u64) -> Answer<&Arc<Multicast>> {
         match &self.handle(number)?.behind {
-            Behind::Team(team) => Ok(team),
+            Behind::Multicast(object) => Ok(object),
             Behind::Memory(_) => Err(unknown()),
         }
     }
 
-    /// Whether all devices have joined a multicast object, or the handle is none of one.
+    /// Returns true if all devices joined a multicast object, or for the handle of another allocation.
     pub(crate) fn is_gathered(&self, number: u64) -> Answer<bool> {
         match &self.handle(number)?.behind {
-            Behind::Team(team) => team.is_whole(),
+            Behind::Multicast(object) => object.is_whole(),
             Behind::Memory(_) => Ok(true),
         }
     }
 
     /// `cuMulticastAddDevice`.
-    pub(crate) fn join_team(&mut self, number: u64, device: i32) -> Answer {
-        let team = self.team(number)?;
+    pub(crate) fn join_multicast(&mut self, number: u64, device: i32) -> Answer {
+        let object = self.object(number)?;
         let ordinal = self.ordinal(device).or(fail(Code::INVALID_DEVICE))?;
-        team.join(self.visible[ordinal])
+        object.join(self.visible[ordinal])
     }
 
     /// `cuMulticastBindMem` and `cuMulticastBindAddr`, once all devices have joined.
     pub(crate) fn bind(&mut self, number: u64, part: Part, memory: Memory) -> Answer {
-        let team = self.team(number)?.clone();
-        part.check(team.shape.size)?;
+        let object = self.object(number)?.clone();
+        part.check(object.shape.size)?;
         let (source, offset) = match memory {
             Memory::Handle(handle, offset) => (handle, offset),
             Memory::Address(address) => {
@@ -103,24 +103,16 @@ impl Driver {
         let handle = self.handle(source)?;
         let Behind::Memory(block) = &handle.behind else { return fail(Code::INVALID_VALUE) };
         let block = block.clone();
-        let is_inside = offset.checked_add(part.size).is_some_and(|end| end <= block.ticket.size);
-        if !offset.is_multiple_of(GRANULARITY) || !is_inside {
-            return fail(Code::INVALID_VALUE);
-        }
-        // What leaves the process takes only memory that can.
-        let leaves = team.shape.types != 0 || team.is_imported;
-        if leaves && handle.types == 0 && !handle.is_imported {
-            return fail(Code::INVALID_VALUE);
-        }
-        let device = block.ticket.device;
+        let is_inside = offset.checked_add(part.size).is_some_and(|end| end <= block.part.size);
+        fail_if(!offset.is_multiple_of(GRANULARITY) || !is_inside, Code::INVALID_VALUE)?;
+        // An object that can leave the process takes only memory that can.
+        let leaves = object.shape.types != 0 || object.is_imported;
+        fail_if(leaves && handle.types == 0 && !handle.is_imported, Code::INVALID_VALUE)?;
+        let device = block.part.device;
         let named =
             part.device.map(|named| self.ordinal(named)).transpose().or(fail(Code::INVALID_DEVICE))?;
-        if named.is_some_and(|named| self.visible[named] != device) {
-            return fail(Code::INVALID_DEVICE);
-        }
-        if !team.has(device)? {
-            return fail(Code::INVALID_DEVICE);
-        }
+        fail_if(named.is_some_and(|named| self.visible[named] != device), Code::INVALID_DEVICE)?;
+        fail_if(!object.has(device)?, Code::INVALID_DEVICE)?;
         let binding = Binding {
             device: device as u64,
             at: part.at,
@@ -128,26 +120,26 @@ impl Driver {
             pid: std::process::id().into(),
             descriptor: block.backing.number() as u64,
             inode: block.backing.inode(),
-            offset: block.ticket.offset + offset,
+            offset: block.part.offset + offset,
         };
-        let index = team.bind(binding)?;
+        let index = object.bind(binding)?;
         self.handle_mut(number)?.bound.push(Bound { index, binding, block });
         Ok(())
     }
 
     /// `cuMulticastUnbind`: what this process has bound just there.
     pub(crate) fn unbind(&mut self, number: u64, part: Part) -> Answer {
-        let team = self.team(number)?.clone();
-        part.check(team.shape.size)?;
+        let object = self.object(number)?.clone();
+        part.check(object.shape.size)?;
         let ordinal = self.ordinal(part.device.unwrap_or(-1)).or(fail(Code::INVALID_DEVICE))?;
         let device = self.visible[ordinal] as u64;
         let is_it = |bound: &Bound| {
             let Binding { device: of, at, size, .. } = bound.binding;
             (of, at, size) == (device, part.at, part.size)
         };
-        // It may have been bound by another handle of the same object.
-        let found = self.teams_mut().find_map(|(known, handle)| {
-            let index = handle.bound.iter().position(is_it).filter(|_| known.inode() == team.inode())?;
+        // Another handle of the same object may have the binding.
+        let found = self.multicasts_mut().find_map(|(known, handle)| {
+            let index = handle.bound.iter().position(is_it).filter(|_| known.inode() == object.inode())?;
             Some((known, handle.bound.swap_remove(index)))
         });
         let (known, bound) = found.ok_or(Code::INVALID_VALUE)?;
@@ -157,33 +149,34 @@ impl Driver {
     }
 
     /// Ends what this process has bound by a handle that is gone.
-    pub(super) fn unbind_all(&mut self, team: &Team, all: Vec<Bound>) {
+    pub(super) fn unbind_all(&mut self, object: &Multicast, all: Vec<Bound>) {
         for bound in all {
-            team.unbind(bound.index);
+            object.unbind(bound.index);
             self.drop_block(bound.block);
         }
     }
 
-    /// Where a range lies that begins in the mapping of a multicast object: in the memory of each device. It can
-    /// only be written, and all devices have to have bound memory there.
-    pub(super) fn team_place(
+    /// Looks up a range that begins in the mapping of a multicast object: memory of each device. The range can only be written,
+    /// and all devices must have bound memory there.
+    pub(super) fn multicast_place(
         &self,
-        (base, mapping, team): (u64, &Mapping, &Team),
+        (base, mapping, object): (u64, &Mapping, &Multicast),
         (start, extent): (u64, u64),
         device: usize,
-        words: &Words,
+        words: &Messages,
     ) -> Answer<Place> {
-        if may_access(mapping, device) < Rights::ReadWrite || words.read_only.is_none() {
-            return fail(Code::INVALID_VALUE);
-        }
+        fail_if(
+            may_access(mapping, device) < Rights::ReadWrite || words.read_only.is_none(),
+            Code::INVALID_VALUE,
+        )?;
         let at = start - base;
-        if at.checked_add(extent).is_none_or(|end| end > team.shape.size) {
-            return refuse(Code::INVALID_VALUE, words.torn);
+        if at.checked_add(extent).is_none_or(|end| end > object.shape.size) {
+            return invalid(words.torn);
         }
-        let mut bound: Vec<Binding> = team.bindings().map(|(_, binding)| binding).collect();
+        let mut bound: Vec<Binding> = object.bindings().map(|(_, binding)| binding).collect();
         bound.sort_by_key(|binding| binding.at);
         let of = |device| pieces(bound.iter().filter(|binding| binding.device == device), at, extent);
-        let copies = team.devices()?.map(of).collect::<Answer<Vec<Pieces>>>()?;
+        let copies = object.devices()?.map(of).collect::<Answer<Vec<Pieces>>>()?;
         Ok(Place::Copies(Arc::new(copies), 0))
     }
 }
@@ -224,13 +217,13 @@ mod tests {
     }
 
     /// A multicast object of both devices, of two granules.
-    fn team(driver: &mut Driver) -> u64 {
-        let team = driver.create_team(&wanted(2, 2, 1)).unwrap();
-        assert_eq!(driver.is_gathered(team), Ok(false));
-        driver.join_team(team, 1).unwrap();
-        driver.join_team(team, 0).unwrap();
-        assert_eq!(driver.is_gathered(team), Ok(true));
-        team
+    fn object(driver: &mut Driver) -> u64 {
+        let object = driver.create_multicast(&wanted(2, 2, 1)).unwrap();
+        assert_eq!(driver.is_gathered(object), Ok(false));
+        driver.join_multicast(object, 1).unwrap();
+        driver.join_multicast(object, 0).unwrap();
+        assert_eq!(driver.is_gathered(object), Ok(true));
+        object
     }
 
     fn flat(address: u64) -> Side {
@@ -245,20 +238,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reaches_the_memory_of_all() {
+    fn a_write_reaches_the_memory_of_all_devices() {
         let mut driver = driver();
-        let team = team(&mut driver);
+        let object = object(&mut driver);
         let both = [0, 1].map(|device| allocation(&mut driver, device, 2));
-        let at = mapped(&mut driver, team, 0);
+        let at = mapped(&mut driver, object, 0);
         let text = *b"to all of you";
         let shape = Shape::flat(text.len() as u64);
-        driver.bind(team, WHOLE, Memory::Handle(both[0], 0)).unwrap();
+        driver.bind(object, WHOLE, Memory::Handle(both[0], 0)).unwrap();
         let write = |driver: &Driver| driver.copy(flat(at + GRANULE - 5), flat(text.as_ptr() as u64), shape);
         assert!(write(&driver).is_err(), "a device has nothing bound there");
         let own = mapped(&mut driver, both[1], 0);
         for granule in [1, 0] {
             let (at, size) = (granule * GRANULE, GRANULE);
-            driver.bind(team, Part { device: Some(1), at, size }, Memory::Address(own + at)).unwrap();
+            driver.bind(object, Part { device: Some(1), at, size }, Memory::Address(own + at)).unwrap();
         }
         write(&driver).unwrap().run().unwrap();
         let first = mapped(&mut driver, both[0], 0);
@@ -283,48 +276,48 @@ mod tests {
     }
 
     #[test]
-    fn what_was_bound_lives_until_it_is_unbound() {
+    fn bound_memory_lives_until_it_is_unbound() {
         let mut driver = driver();
         let (free, _) = driver.memory_info(0);
-        let team = team(&mut driver);
+        let object = object(&mut driver);
         let memory = allocation(&mut driver, 0, 2);
-        driver.bind(team, WHOLE, Memory::Handle(memory, 0)).unwrap();
-        assert!(driver.bind(team, WHOLE, Memory::Handle(memory, 0)).is_err(), "something is bound there");
+        driver.bind(object, WHOLE, Memory::Handle(memory, 0)).unwrap();
+        assert!(driver.bind(object, WHOLE, Memory::Handle(memory, 0)).is_err(), "something is bound there");
         driver.release_allocation(memory).unwrap();
         assert_eq!(driver.memory_info(0).0, free - 2 * GRANULE);
-        assert!(driver.unbind(team, Part { device: Some(1), ..WHOLE }).is_err());
-        driver.unbind(team, Part { device: Some(0), ..WHOLE }).unwrap();
+        assert!(driver.unbind(object, Part { device: Some(1), ..WHOLE }).is_err());
+        driver.unbind(object, Part { device: Some(0), ..WHOLE }).unwrap();
         assert_eq!(driver.memory_info(0).0, free);
         let memory = allocation(&mut driver, 0, 2);
-        driver.bind(team, WHOLE, Memory::Handle(memory, 0)).unwrap();
+        driver.bind(object, WHOLE, Memory::Handle(memory, 0)).unwrap();
         driver.release_allocation(memory).unwrap();
-        driver.release_allocation(team).unwrap();
+        driver.release_allocation(object).unwrap();
         assert_eq!(driver.memory_info(0).0, free, "it went with the object");
     }
 
     #[test]
     fn another_driver_joins_and_binds() {
         let mut first = driver();
-        // What is current in the thread is the other one's from then on.
+        // The second driver's context becomes current in this thread.
         let here = first.current().unwrap();
         let mut second = driver();
-        let team = first.create_team(&wanted(2, 2, 1)).unwrap();
-        let descriptor = first.export_allocation(team, 1, 0).unwrap();
+        let object = first.create_multicast(&wanted(2, 2, 1)).unwrap();
+        let descriptor = first.export_allocation(object, 1, 0).unwrap();
         let imported = second.import_allocation(descriptor as u64, 1).unwrap();
         // SAFETY: the descriptor is the test's own.
         unsafe { libc::close(descriptor) };
-        first.join_team(team, 0).unwrap();
+        first.join_multicast(object, 0).unwrap();
         assert_eq!(second.is_gathered(imported), Ok(false));
-        assert!(second.join_team(imported, 0).is_err(), "it is there");
-        second.join_team(imported, 1).unwrap();
-        assert_eq!(first.is_gathered(team), Ok(true));
+        assert!(second.join_multicast(imported, 0).is_err(), "it is there");
+        second.join_multicast(imported, 1).unwrap();
+        assert_eq!(first.is_gathered(object), Ok(true));
         let private = second.create_allocation(2 * GRANULE, &on(1, 0)).unwrap();
         assert_eq!(second.bind(imported, WHOLE, Memory::Handle(private, 0)), fail(Code::INVALID_VALUE));
         let own = allocation(&mut first, 0, 2);
         let other = allocation(&mut second, 1, 2);
-        first.bind(team, WHOLE, Memory::Handle(own, 0)).unwrap();
+        first.bind(object, WHOLE, Memory::Handle(own, 0)).unwrap();
         second.bind(imported, WHOLE, Memory::Handle(other, 0)).unwrap();
-        let at = mapped(&mut first, team, 0);
+        let at = mapped(&mut first, object, 0);
         let there = mapped(&mut second, other, 0);
         let (byte, mut back) = (9u8, 0u8);
         let write =
@@ -340,15 +333,15 @@ mod tests {
     fn sizes_devices_and_machines_are_checked() {
         let mut driver = driver();
         for wrong in [wanted(0, 1, 1), wanted(3, 1, 1), wanted(2, 0, 1), wanted(2, 1, 2)] {
-            assert_eq!(driver.create_team(&wrong), fail(Code::INVALID_VALUE), "{wrong:?}");
+            assert_eq!(driver.create_multicast(&wrong), fail(Code::INVALID_VALUE), "{wrong:?}");
         }
         let uneven = CUmulticastObjectProp { size: 4096, ..wanted(2, 1, 1) };
-        assert_eq!(driver.create_team(&uneven), fail(Code::INVALID_VALUE));
-        assert_eq!(driver.create_team(&wanted(2, 1, 8)), fail(Code::NOT_PERMITTED));
-        let one = driver.create_team(&wanted(1, 2, 0)).unwrap();
-        assert_eq!(driver.join_team(one, 9), fail(Code::INVALID_DEVICE));
-        driver.join_team(one, 0).unwrap();
-        assert_eq!(driver.join_team(one, 1), fail(Code::INVALID_VALUE), "it is whole");
+        assert_eq!(driver.create_multicast(&uneven), fail(Code::INVALID_VALUE));
+        assert_eq!(driver.create_multicast(&wanted(2, 1, 8)), fail(Code::NOT_PERMITTED));
+        let one = driver.create_multicast(&wanted(1, 2, 0)).unwrap();
+        assert_eq!(driver.join_multicast(one, 9), fail(Code::INVALID_DEVICE));
+        driver.join_multicast(one, 0).unwrap();
+        assert_eq!(driver.join_multicast(one, 1), fail(Code::INVALID_VALUE), "it is whole");
         let other = allocation(&mut driver, 1, 2);
         assert_eq!(driver.bind(one, WHOLE, Memory::Handle(other, 0)), fail(Code::INVALID_DEVICE));
         let own = allocation(&mut driver, 0, 2);
@@ -361,12 +354,13 @@ mod tests {
             assert_eq!(answer, fail(Code::INVALID_VALUE), "{at} {size} {offset}");
         }
         assert!(
-            driver.bind(own, WHOLE, Memory::Handle(own, 0)).is_err() && driver.join_team(own, 0).is_err()
+            driver.bind(own, WHOLE, Memory::Handle(own, 0)).is_err()
+                && driver.join_multicast(own, 0).is_err()
         );
         assert!(driver.bind(one, WHOLE, Memory::Handle(one, 0)).is_err());
         let at = mapped(&mut driver, one, 0);
-        assert_eq!(grant(&mut driver, at, 2, 1, 3), fail(Code::INVALID_DEVICE), "not of the team");
+        assert_eq!(grant(&mut driver, at, 2, 1, 3), fail(Code::INVALID_DEVICE), "not of the object");
         let mut without = Driver::new(Topology::parse("pcie:2").unwrap(), vec![0, 1]);
-        assert_eq!(without.create_team(&wanted(2, 1, 1)), fail(Code::NOT_SUPPORTED));
+        assert_eq!(without.create_multicast(&wanted(2, 1, 1)), fail(Code::NOT_SUPPORTED));
     }
 }

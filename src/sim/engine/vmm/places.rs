@@ -1,15 +1,19 @@
-//! Bytes behind mappings, which may go on from one into the next.
+//! Places of ranges in mappings, which may continue from one mapping into the next.
 
-use super::super::answer::{Answer, refuse};
+use super::super::answer::{Answer, invalid};
 use super::super::driver::{Allocation, Behind, Driver, Kind, Rights, may_access};
-use super::super::places::{Piece, Pieces, Place, Words, inaccessible};
-use cupeer_spec::results::Result as Code;
+use super::super::places::{Messages, Piece, Pieces, Place, inaccessible};
 use std::sync::Arc;
 
 impl Driver {
-    /// Where a range lies that begins in a mapping. All of it has to be mapped, and accessible to the
-    /// context.
-    pub(crate) fn mapped_place(&self, start: u64, extent: u64, context: u64, words: &Words) -> Answer<Place> {
+    /// Looks up a range that begins in a mapping. All of it must be mapped, and accessible to the context.
+    pub(crate) fn mapped_place(
+        &self,
+        start: u64,
+        extent: u64,
+        context: u64,
+        words: &Messages,
+    ) -> Answer<Place> {
         let context = self.context(context)?;
         let mut pieces = Vec::new();
         let mut is_writable = true;
@@ -19,28 +23,33 @@ impl Driver {
             let Some((base, Allocation { kind: Kind::Mapped(mapping), size, .. })) =
                 self.memory.containing(at)
             else {
-                return refuse(Code::INVALID_VALUE, words.torn);
+                return invalid(words.torn);
             };
             let block = match &mapping.behind {
                 Behind::Memory(block) => block,
-                Behind::Team(_) if done > 0 => return refuse(Code::INVALID_VALUE, words.crossed),
-                Behind::Team(team) => {
-                    return self.team_place((base, mapping, team), (start, extent), context.device, words);
+                Behind::Multicast(_) if done > 0 => return invalid(words.crossed),
+                Behind::Multicast(object) => {
+                    return self.multicast_place(
+                        (base, mapping, object),
+                        (start, extent),
+                        context.device,
+                        words,
+                    );
                 }
             };
             match may_access(mapping, context.device) {
                 Rights::ReadWrite => {}
                 Rights::Read => is_writable = false,
-                Rights::Nothing if done > 0 => return refuse(Code::INVALID_VALUE, words.crossed),
+                Rights::Nothing if done > 0 => return invalid(words.crossed),
                 Rights::Nothing => return Err(inaccessible(start, context.id, words)),
             }
             let length = (base + size - at).min(extent - done);
-            let offset = block.ticket.offset + (at - base);
+            let offset = block.part.offset + (at - base);
             pieces.push(Piece { from: done, length, backing: block.backing.clone(), offset });
             done += length;
         }
         if let Some(text) = words.read_only.filter(|_| !is_writable) {
-            return refuse(Code::INVALID_VALUE, text);
+            return invalid(text);
         }
         Ok(match pieces.len() {
             1 => pieces.remove(0).into(),

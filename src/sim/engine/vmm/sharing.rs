@@ -1,35 +1,34 @@
-//! Allocations that leave the process, and that come in.
+//! Exports and imports allocations.
 
-use super::super::answer::{Answer, Failure, fail, refuse};
+use super::super::answer::{Answer, Failure, fail, fail_if, invalid, invalid_if};
+use super::super::descriptors::{self, Shareable};
 use super::super::driver::{Behind, DESCRIPTOR, Driver, FABRIC, Handle, WINDOWS, WINDOWS_KMT};
-use super::super::teams::Team;
-use super::super::tickets::{self, Thing};
+use super::super::multicasts::Multicast;
 use cupeer_spec::results::Result as Code;
 
-/// What the driver says where it was given no shareable handle.
+/// The driver's message for a null shareable handle.
 pub(crate) const NO_HANDLE: &str = "Parameter shareableHandle cannot be NULL";
 
 impl Driver {
     /// `cuMemExportToShareableHandle`, after its null checks: a descriptor.
     pub(crate) fn export_allocation(&mut self, number: u64, kind: i32, flags: u64) -> Answer<i32> {
         let handle = self.handle(number)?;
-        if flags != 0 {
-            return refuse(Code::INVALID_VALUE, "Parameter flags must be 0");
-        }
-        if !matches!(kind, DESCRIPTOR | WINDOWS | WINDOWS_KMT | FABRIC) {
-            return refuse(Code::INVALID_VALUE, "Invalid export handleType");
-        }
+        invalid_if(flags != 0, "Parameter flags must be 0")?;
+        invalid_if(
+            !matches!(kind, DESCRIPTOR | WINDOWS | WINDOWS_KMT | FABRIC),
+            "Invalid export handleType",
+        )?;
         // Only descriptors can be asked for at creation.
-        if handle.types & kind == 0 {
-            let text = "Allocation not configured for sharing with requested handleType";
-            return refuse(Code::INVALID_VALUE, text);
-        }
+        invalid_if(
+            handle.types & kind == 0,
+            "Allocation not configured for sharing with requested handleType",
+        )?;
         let issued = match &handle.behind {
             Behind::Memory(block) => {
                 block.backing.check()?;
-                tickets::issue(&block.backing, block.ticket)
+                descriptors::issue(&block.backing, block.part)
             }
-            Behind::Team(team) => team.issue(),
+            Behind::Multicast(object) => object.issue(),
         };
         issued.ok_or_else(|| Code::OPERATING_SYSTEM.into())
     }
@@ -39,26 +38,24 @@ impl Driver {
         match kind {
             DESCRIPTOR => {}
             WINDOWS | WINDOWS_KMT => return fail(Code::NOT_SUPPORTED),
-            FABRIC if shared == 0 => return refuse(Code::INVALID_VALUE, NO_HANDLE),
+            FABRIC if shared == 0 => return invalid(NO_HANDLE),
             // The machine has no IMEX channel.
             FABRIC => return fail(Code::NOT_PERMITTED),
-            _ => return refuse(Code::INVALID_VALUE, "Parameter shHandleType is not valid"),
+            _ => return invalid("Parameter shHandleType is not valid"),
         }
-        if let Some(team) = Team::import(shared as i32) {
-            return self.add_handle(Handle::imported(Behind::Team(team)));
+        if let Some(object) = Multicast::import(shared as i32) {
+            return self.add_handle(Handle::imported(Behind::Multicast(object)));
         }
-        let (ticket, file) = tickets::read(shared as i32).ok_or(Code::UNKNOWN)?;
-        if ticket.thing != Thing::Allocation {
+        let (part, file) = descriptors::read(shared as i32).ok_or(Code::UNKNOWN)?;
+        if part.thing != Shareable::Allocation {
             let texts = [
                 "File descriptor to import must originate from CUDA VMM APIs or graphics libraries for interop!",
                 "Failed to import object from file descriptor.",
             ];
             return Err(Failure { code: Code::NOT_SUPPORTED, messages: texts.map(Into::into).into() });
         }
-        if ticket.device >= self.machine.devices().len() {
-            return fail(Code::UNKNOWN);
-        }
-        let block = self.import_block(ticket, file)?;
+        fail_if(part.device >= self.machine.devices.len(), Code::UNKNOWN)?;
+        let block = self.import_block(part, file)?;
         self.add_handle(Handle::imported(Behind::Memory(block)))
     }
 }
@@ -67,10 +64,10 @@ impl Driver {
 mod tests {
     use super::super::tests::{GRANULE, allocation, driver, on};
     use super::*;
-    use tickets::close;
+    use descriptors::close;
 
     #[test]
-    fn what_is_released_is_imported_again_as_long_as_there_is_a_descriptor() {
+    fn released_memory_is_imported_again_as_long_as_there_is_a_descriptor() {
         let mut driver = driver();
         let (free, _) = driver.memory_info(0);
         let handle = allocation(&mut driver, 0, 1);

@@ -4,8 +4,8 @@ use super::draft::Draft;
 use super::keys::{ARGUMENT, KEYS, Reads};
 use super::span::Span;
 use super::{LONGEST_NAME, PlanError, conditions, whole};
-use crate::fault::{Action, Per, Rule, When};
-use crate::function::{FUNCTIONS, FnId, alterable};
+use crate::fault::Rule;
+use crate::function::{FnId, alterable};
 use crate::names::nearest;
 use crate::selector::FunctionSet;
 
@@ -21,36 +21,13 @@ pub fn rule<'a>(plan: &str, number: usize, text: Span<'a>) -> Result<(Rule, Span
     }
     let mut clauses = text.split(':');
     let set = clauses.next().unwrap_or(text);
-    let functions = FunctionSet::parse(set.text)
+    let mut functions = FunctionSet::parse(set.text)
         .map_err(|error| set.error_at(error.column.min(set.text.len() + 1), hinted(set, &error.message)))?;
-    let mut draft = Draft {
-        rule: Rule {
-            name: String::new(),
-            text: text.text.into(),
-            functions,
-            conditions: Vec::new(),
-            when: When::ALWAYS,
-            per: Per::Process,
-            together: false,
-            probability: 1.0,
-            seed: 0,
-            times: None,
-            action: Action::default(),
-        },
-        functions: Vec::new(),
-        error: None,
-        stage: None,
-        actions: Vec::new(),
-        until: None,
-        force: false,
-        name: None,
-    };
     // A runtime name stands for driver functions.
     for id in FnId::all().filter(|id| !id.spec().is_alterable()) {
-        draft.rule.functions.set(id as usize, false);
+        functions.set(id as usize, false);
     }
-    let selected = FUNCTIONS.iter().enumerate().filter(|(index, _)| draft.rule.functions.contains(*index));
-    draft.functions = selected.map(|(_, function)| function).collect();
+    let mut draft = Draft::new(text.text, functions);
     if draft.functions.is_empty() {
         return Err(set.error(format!(
             "{} selects no function of the driver or NVML; use a name, a pattern or a @group such as @ipc",
@@ -102,35 +79,35 @@ fn clause<'a>(draft: &mut Draft<'a>, clause: Span<'a>) -> Result<String> {
         Some((key, value)) => (key, Some(value)),
         None => (clause, None),
     };
-    let spec = KEYS.iter().find(|spec| spec.name() == key.text).unwrap_or(ARGUMENT);
+    let spec = KEYS.iter().find(|spec| spec.name == key.text).unwrap_or(ARGUMENT);
     if spec.acts {
-        draft.actions.push((spec.name(), clause));
+        draft.actions.push((spec.name, clause));
     }
-    match (spec.reads(), value) {
+    match (&spec.reads, value) {
         (Reads::Argument, value) => return argument(draft, key, value),
         (Reads::Flag(read), None) => read(draft),
         (Reads::Optional(read), value) => read(draft, value)?,
         (Reads::Value(read), Some(value)) => read(draft, value)?,
-        (Reads::Compared(key, read), Some(value)) => conditions::add(draft, key, read(value)?)?,
+        (Reads::Compared(key, read), Some(value)) => conditions::add(draft, key.clone(), read(value)?)?,
         (Reads::Flag(_), Some(value)) => {
-            return Err(value.error(format!("'{}' takes no value", spec.name())));
+            return Err(value.error(format!("'{}' takes no value", spec.name)));
         }
         (Reads::Value(_) | Reads::Compared(..), None) => {
-            let message = format!("'{}' needs a value, such as {}", spec.name(), spec.example());
+            let message = format!("'{}' needs a value, such as {}", spec.name, spec.example());
             return Err(clause.end().error(message));
         }
     }
-    Ok(spec.name().into())
+    Ok(spec.name.into())
 }
 
 /// Parses a clause whose key is the name of an argument.
 fn argument(draft: &mut Draft, key: Span, value: Option<Span>) -> Result<String> {
-    let own = |name: &str| KEYS.iter().find(|spec| spec.name().eq_ignore_ascii_case(name));
+    let own = |name: &str| KEYS.iter().find(|spec| spec.name.eq_ignore_ascii_case(name));
     if key.text.is_empty() {
         return Err(key.error("a key is missing before the '=', such as dev=0 or error=MAP_FAILED"));
     }
     if let Some(spec) = own(key.text) {
-        return Err(key.error(format!("{} is not a key; write '{}'", key.shown(), spec.name())));
+        return Err(key.error(format!("{} is not a key; write '{}'", key.shown(), spec.name)));
     }
     if draft.functions.iter().any(|function| function.argument(key.text).is_some()) {
         let Some(value) = value else {
@@ -141,7 +118,7 @@ fn argument(draft: &mut Draft, key: Span, value: Option<Span>) -> Result<String>
     }
     let functions = || draft.functions.iter();
     let arguments = functions().flat_map(|function| function.args()).map(|arg| arg.name());
-    if let Some(meant) = nearest(key.text, KEYS.iter().map(|spec| spec.name()).chain(arguments)) {
+    if let Some(meant) = nearest(key.text, KEYS.iter().map(|spec| spec.name).chain(arguments)) {
         return Err(key.error(format!("there is no key {}; did you mean '{meant}'?", key.shown())));
     }
     if let Some(other) = alterable().find(|function| function.argument(key.text).is_some()) {
@@ -152,7 +129,7 @@ fn argument(draft: &mut Draft, key: Span, value: Option<Span>) -> Result<String>
             conditions::arguments_of(draft.functions[0])
         )));
     }
-    let names: Vec<&str> = KEYS.iter().map(|spec| spec.name()).collect();
+    let names: Vec<&str> = KEYS.iter().map(|spec| spec.name).collect();
     Err(key.error(format!(
         "there is no key {}; the keys are {} and the functions' arguments: {}",
         key.shown(),

@@ -1,8 +1,9 @@
 //! A rule while its clauses are read.
 
 use super::span::Span;
-use crate::fault::Rule;
-use crate::function::FnSpec;
+use crate::fault::{Action, Per, Rule, When};
+use crate::function::{FUNCTIONS, FnSpec};
+use crate::selector::FunctionSet;
 
 /// A rule with some of its clauses parsed.
 pub struct Draft<'a> {
@@ -22,4 +23,33 @@ pub struct Draft<'a> {
     pub force: bool,
     /// The value of `name`.
     pub name: Option<Span<'a>>,
+}
+
+impl Draft<'_> {
+    /// A rule of this text, before its clauses are read.
+    pub fn new(text: &str, functions: FunctionSet) -> Self {
+        let selected = FUNCTIONS.iter().enumerate().filter(|(index, _)| functions.contains(*index));
+        Draft {
+            functions: selected.map(|(_, function)| function).collect(),
+            rule: Rule {
+                name: String::new(),
+                text: text.into(),
+                functions,
+                conditions: Vec::new(),
+                when: When::ALWAYS,
+                per: Per::Process,
+                together: false,
+                probability: 1.0,
+                seed: 0,
+                times: None,
+                action: Action::default(),
+            },
+            error: None,
+            stage: None,
+            actions: Vec::new(),
+            until: None,
+            force: false,
+            name: None,
+        }
+    }
 }

@@ -9,33 +9,22 @@ use super::span::Span;
 use super::values::{number, patterns, ranges, share};
 use super::{PlanError, conditions, counts, name, signals};
 use crate::fault::{Key, Values};
-use crate::texts;
 
 type Result<T> = core::result::Result<T, PlanError>;
 
-/// Subject of a key.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum KeyKind {
-    /// Selection of calls.
-    Calls,
-    /// At which of the calls that match the rule fires.
-    When,
-    /// Action.
-    Happens,
-}
-
-impl KeyKind {
-    /// All kinds, in the order in which they are shown.
-    pub const ALL: [KeyKind; 3] = [KeyKind::Calls, KeyKind::When, KeyKind::Happens];
-
-    /// The words for it.
-    pub fn words(self) -> &'static str {
-        match self {
-            KeyKind::Calls => "which calls",
-            KeyKind::When => "when",
-            KeyKind::Happens => "effect",
-        }
+named! {
+    /// Subject of a key.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum KeyKind {
+        /// Selection of calls.
+        Calls = "which calls",
+        /// At which of the calls that match the rule fires.
+        When = "when",
+        /// Action.
+        Happens = "effect",
     }
+    /// The words for it.
+    pub fn words;
 }
 
 /// Parser of a key's value.
@@ -53,90 +42,52 @@ pub(super) enum Reads {
 }
 
 /// A key.
-#[derive(Clone, Copy)]
 pub struct KeySpec {
-    index: u8,
+    /// Text before the `=`.
+    pub name: &'static str,
     /// Subject.
     pub kind: KeyKind,
+    /// Form of the value after the `=`; empty if there is none, in brackets if it is optional.
+    pub value: &'static str,
+    /// Sentence with the meaning.
+    pub doc: &'static str,
+    /// A whole rule that has the key.
+    pub rule: &'static str,
     /// True if the key is an action by itself.
     pub acts: bool,
+    /// Parser of the value.
+    pub(super) reads: Reads,
 }
-
-/// A key in the declarations below.
-struct Declared {
-    name: &'static str,
-    kind: KeyKind,
-    value: &'static str,
-    doc: &'static str,
-    rule: &'static str,
-    acts: bool,
-}
-
-texts!(static NAMES = DECLARED.name);
-texts!(static VALUES = DECLARED.value);
-texts!(static DOCS = DECLARED.doc);
-texts!(static RULES = DECLARED.rule);
 
 impl KeySpec {
-    /// Returns the text before the `=`.
-    pub fn name(&self) -> &'static str {
-        NAMES.get(self.index.into())
-    }
-
-    /// Returns the form of the value after the `=`; empty if there is none, in brackets if it is optional.
-    pub fn value(&self) -> &'static str {
-        VALUES.get(self.index.into())
-    }
-
-    /// Returns a sentence with the meaning.
-    pub fn doc(&self) -> &'static str {
-        DOCS.get(self.index.into())
-    }
-
-    /// A whole rule that has it.
-    pub fn rule(&self) -> &'static str {
-        RULES.get(self.index.into())
-    }
-
     /// Returns a valid clause: that of its example.
     pub fn example(&self) -> &'static str {
-        let mut clauses = self.rule().split(':').skip(1);
-        let is_argument = matches!(self.reads(), Reads::Argument);
-        clauses
-            .find(|clause| is_argument || clause.split('=').next() == Some(self.name()))
-            .unwrap_or(self.name())
+        let mut clauses = self.rule.split(':').skip(1);
+        let is_argument = matches!(self.reads, Reads::Argument);
+        clauses.find(|clause| is_argument || clause.split('=').next() == Some(self.name)).unwrap_or(self.name)
     }
 
     /// The form of the clause: `dev=NUMBERS`, `hang[=LABEL]`, `force`.
     pub fn form(&self) -> String {
-        match self.value().strip_prefix('[') {
-            Some(optional) => format!("{}[={optional}", self.name()),
-            None if self.value().is_empty() => self.name().into(),
-            None => format!("{}={}", self.name(), self.value()),
+        match self.value.strip_prefix('[') {
+            Some(optional) => format!("{}[={optional}", self.name),
+            None if self.value.is_empty() => self.name.into(),
+            None => format!("{}={}", self.name, self.value),
         }
     }
 }
 
 macro_rules! keys {
     ($($kind:ident $acts:literal { $($name:literal $value:literal $reads:expr, $doc:literal, $rule:literal;)* })*) => {
-        const DECLARED: &[Declared] = &[$($(Declared {
+        static ALL: &[KeySpec] = &[$($(KeySpec {
             name: $name,
             kind: KeyKind::$kind,
             value: $value,
             doc: $doc,
             rule: $rule,
             acts: $acts,
+            reads: $reads,
         },)*)*];
-
-        impl KeySpec {
-            /// Returns the parser of the value.
-            pub(super) fn reads(&self) -> Reads {
-                match self.name() {
-                    $($($name => $reads,)*)*
-                    _ => Reads::Argument,
-                }
-            }
-        }
     };
 }
 use Reads::{Compared, Flag, Optional, Value};
@@ -262,17 +213,6 @@ keys! {
             "cuDeviceGetP2PAttribute:attrib=ACCESS_SUPPORTED:out=value=0";
     }
 }
-
-static ALL: [KeySpec; DECLARED.len()] = {
-    let mut all = [KeySpec { index: 0, kind: KeyKind::Calls, acts: false }; DECLARED.len()];
-    let mut index = 0;
-    while index < all.len() {
-        let Declared { kind, acts, .. } = DECLARED[index];
-        all[index] = KeySpec { index: index as u8, kind, acts };
-        index += 1;
-    }
-    all
-};
 
 /// The key that stands for the names of all arguments.
 pub static ARGUMENT: &KeySpec = &ALL[ALL.len() - 1];

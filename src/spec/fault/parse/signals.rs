@@ -16,10 +16,10 @@ pub fn parse(text: Span) -> Result<i32, PlanError> {
     }
     let upper = text.text.to_ascii_uppercase();
     let name = upper.strip_prefix("SIG").unwrap_or(&upper);
-    if let Some(at) = NAMES.position(name.as_bytes()) {
+    if let Some(at) = NAMES.iter().position(|known| *known == name) {
         return Ok(at as i32 + 1);
     }
-    let hint = match nearest(name, NAMES.all()) {
+    let hint = match nearest(name, NAMES) {
         Some(meant) => format!("did you mean '{meant}'?"),
         None => "write it as in 'kill -l', or a number from 1 to 64".into(),
     };

@@ -14,8 +14,7 @@ type Result<T> = core::result::Result<T, PlanError>;
 pub fn check(draft: &mut Draft, text: Span) -> Result<()> {
     if draft.actions.is_empty() {
         let acts = keys().filter(|key| key.acts);
-        let words =
-            acts.map(|key| key.name().to_owned() + if key.value().starts_with('[') { "" } else { "=" });
+        let words = acts.map(|key| key.name.to_owned() + if key.value.starts_with('[') { "" } else { "=" });
         let message = format!("the fault selects calls, but has no effect on them; add {}", either(words));
         return Err(text.end().error(message));
     }

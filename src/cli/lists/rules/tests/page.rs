@@ -3,7 +3,7 @@
 
 use super::super::{Fact, facts_of, scope, severity, why};
 use super::{scenes, threads};
-use crate::start::markdown::escaped;
+use crate::markdown::escaped;
 use cupeer_rules::{FAMILIES, Family, RULES, RuleSpec, Scope, Severity};
 use cupeer_spec::results::RESULTS;
 use std::fs;

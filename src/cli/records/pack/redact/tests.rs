@@ -1,4 +1,4 @@
-//! What is said in place of what.
+//! Tests of the replacements.
 
 use super::{Redact, Redaction};
 use cupeer_spec::record::meta;
@@ -77,7 +77,7 @@ fn arguments_and_values_are_gone_and_ranks_stay() {
 }
 
 #[test]
-fn what_nobody_knows_is_not_kept_where_something_is_to_go() {
+fn unknown_entries_are_dropped_by_any_redaction() {
     for what in [Redact::Arguments, Redact::Environment, Redact::Hosts, Redact::Paths, Redact::All] {
         assert_eq!(redaction(&[what]).entry(99, b"later"), None);
         assert_eq!(redaction(&[what]).entry(meta::TEXT, b"later\0thing"), None);

@@ -91,7 +91,7 @@ fn a_file_comes_once_and_nothing_after_the_end() {
 }
 
 #[test]
-fn what_is_not_whole_or_damaged_is_refused() {
+fn truncated_and_damaged_archives_are_refused() {
     let (_directory, path) =
         packed(|archive| add(archive, "cupeer-record/job", EntryType::Regular, 1, &b"x"[..]));
     refused(&path, "it is incomplete");
@@ -137,7 +137,7 @@ fn holes_stay_holes_and_bombs_are_refused() {
 }
 
 #[test]
-fn what_is_announced_and_not_there_is_refused() {
+fn announced_files_that_are_missing_are_refused() {
     let mut header = Header::new_gnu();
     header.set_path("cupeer-record/x.cupeer").unwrap();
     header.set_size(1 << 60);

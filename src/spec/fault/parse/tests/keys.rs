@@ -8,17 +8,17 @@ use crate::function::{Direction, alterable};
 #[test]
 fn every_key_is_read_in_its_rule() {
     for key in keys() {
-        let read = rule(key.rule());
+        let read = rule(key.rule);
         let example = key.example();
-        assert!(read.text.split(':').skip(1).any(|clause| clause == example), "{}", key.name());
-        let is_named = example == key.name() || example.starts_with(&format!("{}=", key.name()));
-        assert_eq!(is_named, key.name() != ARGUMENT.name(), "{example}");
+        assert!(read.text.split(':').skip(1).any(|clause| clause == example), "{}", key.name);
+        let is_named = example == key.name || example.starts_with(&format!("{}=", key.name));
+        assert_eq!(is_named, key.name != ARGUMENT.name, "{example}");
     }
 }
 
 #[test]
 fn every_key_is_listed_once_by_its_kind() {
-    let all: Vec<&str> = keys().map(|key| key.name()).collect();
+    let all: Vec<&str> = keys().map(|key| key.name).collect();
     assert_eq!(all.len(), KEYS.len() + 1);
     assert!(all.iter().enumerate().all(|(i, name)| !all[..i].contains(name)), "{all:?}");
     let kinds: Vec<KeyKind> = keys().map(|key| key.kind).collect();
@@ -29,26 +29,22 @@ fn every_key_is_listed_once_by_its_kind() {
 #[test]
 fn every_key_says_what_it_is_in_one_sentence() {
     for key in keys() {
-        assert!(
-            key.doc().ends_with('.') && !key.doc().contains(". ") && !key.doc().contains('\n'),
-            "{}",
-            key.doc()
-        );
-        let has_value = !matches!(key.reads(), Reads::Flag(_));
-        assert_eq!(!key.value().is_empty(), has_value, "{}", key.name());
-        assert_eq!(key.value().starts_with('['), matches!(key.reads(), Reads::Optional(_)), "{}", key.name());
+        assert!(key.doc.ends_with('.') && !key.doc.contains(". ") && !key.doc.contains('\n'), "{}", key.doc);
+        let has_value = !matches!(key.reads, Reads::Flag(_));
+        assert_eq!(!key.value.is_empty(), has_value, "{}", key.name);
+        assert_eq!(key.value.starts_with('['), matches!(key.reads, Reads::Optional(_)), "{}", key.name);
     }
 }
 
 #[test]
 fn the_form_is_what_is_written() {
-    let form = |name: &str| keys().find(|key| key.name() == name).unwrap().form();
+    let form = |name: &str| keys().find(|key| key.name == name).unwrap().form();
     assert_eq!(["dev", "hang", "force"].map(form), ["dev=NUMBERS", "hang[=LABEL]", "force"]);
 }
 
 #[test]
 fn words_that_a_form_names_are_those_that_are_read() {
-    let form = |name: &str| keys().find(|key| key.name() == name).unwrap().value();
+    let form = |name: &str| keys().find(|key| key.name == name).unwrap().value;
     let scopes = Per::ALL.iter().map(|(_, word)| *word).collect::<Vec<_>>().join("|");
     assert_eq!(form("per"), format!("{scopes}[/rule]"));
     for stage in form("stage").split('|') {

@@ -56,7 +56,7 @@ fn right() -> Vec<String> {
     .map(Into::into)
     .to_vec();
     for key in KEYS {
-        let rest = match key.name() {
+        let rest = match key.name {
             "stage" => ":error=any",
             _ if key.acts => "",
             _ => ":hang",

@@ -102,9 +102,8 @@ fn every_argument_that_can_be_compared_is_a_key_and_no_other() {
         for arg in function.args() {
             let value = if arg.type_word() == "c_char" { "x" } else { "1" };
             let text = format!("{}:{}={value}:delay=1ms", function.name(), arg.name());
-            let own = KEYS
-                .iter()
-                .any(|key| key.name() == arg.name() && (key.name() != "handle" || arg.is_handle()));
+            let own =
+                KEYS.iter().any(|key| key.name == arg.name() && (key.name != "handle" || arg.is_handle()));
             let is_in =
                 matches!(arg.direction, crate::function::Direction::In | crate::function::Direction::String);
             let is_structure = arg.of().name.starts_with('*')

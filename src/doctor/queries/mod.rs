@@ -1,0 +1,87 @@
+//! Queries NVIDIA's libraries and the kernel in a child process, because a driver may crash or hang.
+//!
+//! Returns the results unchanged; `system` interprets them. The child writes each result as a line as soon as it is
+//! known, so that a crash loses none. It creates no context.
+
+mod cuda;
+mod descriptor;
+
+use super::child::{child, tell};
+use crate::args::ProbeSystemArgs;
+use anyhow::{Context, Result};
+use cupeer_launch::driver::Chosen;
+use cupeer_nvidia::nvml::machine::{self, Nvml};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitCode;
+
+#[cfg(test)]
+pub use cuda::CudaPair;
+pub use cuda::{Cuda, CudaDevice};
+pub use descriptor::Descriptor;
+
+/// Number of seconds after which the child gives up.
+const LIMIT: u32 = 60;
+
+/// Results of the queries, or the reasons why there are none.
+pub struct QueryResults {
+    pub nvml: Result<Nvml, String>,
+    pub cuda: Result<Cuda, String>,
+    /// Result of taking a file descriptor of another process; `None` if the child could not try.
+    pub descriptor: Option<Descriptor>,
+}
+
+/// A result, as the child writes it.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum QueryResult {
+    Descriptor(Descriptor),
+    Nvml(Nvml),
+    NoNvml(String),
+    Cuda(Cuda),
+    NoCuda(String),
+}
+
+impl QueryResults {
+    /// Returns no results, for this reason.
+    pub fn nothing(why: &str) -> QueryResults {
+        QueryResults { nvml: Err(why.to_owned()), cuda: Err(why.to_owned()), descriptor: None }
+    }
+
+    /// Queries this driver, or the driver of the machine.
+    pub fn read(chosen: Option<&Chosen>) -> Result<QueryResults> {
+        let ours = File::open("/dev/null").context("/dev/null")?;
+        let mut command = child(chosen)?;
+        command.args(["probe-system", "--descriptor", &ours.as_raw_fd().to_string()]);
+        let found = command.output().context("failed to start the process that asks NVIDIA's libraries")?;
+        let why = match found.status.signal() {
+            Some(libc::SIGALRM) => format!("there was no answer for {LIMIT} seconds"),
+            Some(signal) => format!("the process that asked was killed by signal {signal}"),
+            None => format!("the process that asked ended with {}", found.status),
+        };
+        let mut results = QueryResults::nothing(&why);
+        for line in found.stdout.split(|byte| *byte == b'\n') {
+            // A crash may have cut the last line.
+            match serde_json::from_slice(line) {
+                Ok(QueryResult::Descriptor(result)) => results.descriptor = Some(result),
+                Ok(QueryResult::Nvml(result)) => results.nvml = Ok(result),
+                Ok(QueryResult::NoNvml(why)) => results.nvml = Err(why),
+                Ok(QueryResult::Cuda(result)) => results.cuda = Ok(result),
+                Ok(QueryResult::NoCuda(why)) => results.cuda = Err(why),
+                Err(_) => {}
+            }
+        }
+        Ok(results)
+    }
+}
+
+/// Runs the queries; the command of the child.
+pub fn command(args: &ProbeSystemArgs) -> Result<ExitCode> {
+    // SAFETY: it only sets a timer, which ends this process.
+    unsafe { libc::alarm(LIMIT) };
+    tell(&QueryResult::Descriptor(descriptor::take(args.descriptor)))?;
+    tell(&machine::ask().map_or_else(QueryResult::NoNvml, QueryResult::Nvml))?;
+    tell(&cuda::ask().map_or_else(QueryResult::NoCuda, QueryResult::Cuda))
+}

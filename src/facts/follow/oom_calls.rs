@@ -1,0 +1,146 @@
+//! Tracks the calls of one process that failed because no memory or no addresses were left.
+//!
+//! It keeps one entry per function, stack, and place: the first of these calls, how many there were, the state at the last one, and
+//! whether its thread got memory after that.
+
+use crate::follow::ledger::CallSite;
+use crate::follow::memory::{Location, Memory, Sum, book};
+use cupeer_model::View;
+use cupeer_record::{Call, Outcome};
+use cupeer_report::model::Uuid;
+use cupeer_report::places::Stack;
+use cupeer_rules::{Found, RULES, RuleSpec};
+use cupeer_spec::argument::ArgSpec;
+use cupeer_spec::effect::{Effect, Made, Object};
+use cupeer_spec::function::FnId;
+use cupeer_spec::results::Result;
+
+/// The most entries of one process.
+const MOST: usize = 64;
+/// Memory that a device had left when a call failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemoryLeft {
+    pub device: Option<Uuid>,
+    pub free: u64,
+    pub total: u64,
+    /// The process's own allocations there that are only counted, because each is small: bytes and number.
+    pub small: (u64, u64),
+}
+
+/// Calls of one function from one place that found nothing left.
+pub struct OomCall {
+    /// The first of them, and when the last one began.
+    pub first: CallSite,
+    pub last: u64,
+    pub count: u64,
+    /// When the last of them returned, and its number.
+    pub failed_at: u64,
+    pub seq: u64,
+    /// The size that it asked for.
+    pub wanted: Option<u64>,
+    /// The place where they asked for memory.
+    pub location: Location,
+    /// The addresses that the process had reserved.
+    pub reserved: Sum,
+    /// Free memory of the device after the last of them.
+    pub left: Option<MemoryLeft>,
+    /// The largest size of the pool of which they asked, if it has one, its use, and the stack that made it.
+    pub most_of_pool: Option<(u64, u64, Stack)>,
+    /// The largest allocation that the thread of the last one made after that.
+    pub got: Option<u64>,
+    /// True if calls from the same place had succeeded before.
+    pub had_succeeded: bool,
+}
+
+/// Returns true if a call failed for want of something that others may keep.
+#[inline]
+pub fn concerns(function: FnId, call: &Call) -> bool {
+    const RESULT: i32 = Result::OUT_OF_MEMORY as i32;
+    let explains = |rule: &RuleSpec| rule.found == Found::InRecordings && rule.explains(function, RESULT);
+    call.outcome == Outcome::Returned(RESULT) && !call.injected && RULES.iter().any(explains)
+}
+
+/// Returns the pool of which a call allocates.
+fn pool_of(function: FnId, call: &Call) -> Option<u64> {
+    function.spec().effects().iter().find_map(|effect| match *effect {
+        Effect::Makes(Made { object: Object::Pointer, of: Some(pool), .. }) => call.number(pool),
+        _ => None,
+    })
+}
+
+/// Returns the place where a call asks for memory: that of its properties, of its pool, or else the device of its context.
+pub fn location_of(
+    function: FnId,
+    call: &Call,
+    memory: &Memory,
+    uuid: impl Fn(Option<i32>) -> Option<Uuid>,
+) -> Location {
+    let current = |uuid: &dyn Fn(Option<i32>) -> Option<Uuid>| {
+        uuid(call.details.devices.0).map_or(Location::Unknown, Location::Device)
+    };
+    let Some(pool) = pool_of(function, call) else {
+        // A context is made on the device that the call names.
+        let named = function.spec().args().iter().position(ArgSpec::is_device);
+        let named = named.and_then(|index| call.number(index));
+        let named = named.and_then(|device| uuid(Some(device as i32))).map(Location::Device);
+        return Location::wanted_by(call, &uuid).or(named).unwrap_or_else(|| current(&uuid));
+    };
+    match memory.state.pool(pool) {
+        Some(pool) if pool.device.is_some() || pool.is_on_host() => Location::of_device(pool.device, uuid),
+        _ => Location::Unknown,
+    }
+}
+
+/// Adds a call with the times at which it last repeated and returned, and the place where it asked for memory.
+pub fn add(
+    all: &mut Vec<OomCall>,
+    call: &Call,
+    first: CallSite,
+    (last, failed_at): (u64, u64),
+    location: Location,
+    memory: &Memory,
+    left: Option<MemoryLeft>,
+) {
+    let CallSite { function, site, .. } = first;
+    let key = (function, site.stack, location);
+    let is_alike =
+        |known: &&mut OomCall| (known.first.function, known.first.site.stack, known.location) == key;
+    let wanted = book::wanted(function, call);
+    let keeper = &memory.state.keeper;
+    let most_of_pool = pool_of(function, call).and_then(|pool| keeper.book.most_of_pool(pool));
+    let had_succeeded = keeper.book.has_made(site.stack);
+    if let Some(known) = all.iter_mut().find(is_alike) {
+        known.count = known.count.saturating_add(call.times());
+        known.last = known.last.max(last);
+        (known.failed_at, known.seq, known.wanted) = (failed_at, call.seq, wanted);
+        (known.left, known.got) = (left, None);
+        (known.most_of_pool, known.had_succeeded) = (most_of_pool, had_succeeded);
+    } else if all.len() < MOST {
+        let (reserved, seq, count) = (keeper.reserved, call.seq, call.times());
+        all.push(OomCall {
+            first,
+            last,
+            count,
+            failed_at,
+            seq,
+            wanted,
+            location,
+            reserved,
+            left,
+            most_of_pool,
+            got: None,
+            had_succeeded,
+        });
+    }
+}
+
+/// Notes that a thread allocated memory, after calls that failed.
+pub fn succeeded(all: &mut [OomCall], function: FnId, call: &Call) {
+    let makes = function.spec().makes().is_some_and(|made| {
+        matches!(made.object, Object::Memory | Object::Pointer | Object::Allocation | Object::Context)
+    });
+    let bytes = if makes { book::wanted(function, call).unwrap_or(0) } else { return };
+    for known in all.iter_mut().filter(|known| known.first.site.tid == call.tid) {
+        known.got = known.got.max(Some(bytes));
+    }
+}

@@ -1,0 +1,263 @@
+//! Calls that are recorded only if they fail: most copies, launches, and frees, before and after a process shares memory.
+
+use super::after::{self, CompletedCall};
+use super::{
+    Arguments, Dispatched, Entered, EntryState, Function, behind_patch, is_again, order, run_shared,
+    shared_steps, take_steps, through_host,
+};
+use crate::driver::places;
+use crate::fault::forward::ArgumentWords;
+use crate::fault::inject;
+use crate::job::ledger::{self, BeforeCall};
+use crate::job::tombstones;
+use crate::recorder::{CallRecord, content};
+use crate::resolve::needs::{self, Needs};
+use crate::resolve::{driver, linked};
+use crate::settings;
+use crate::sys::arch::thread;
+use crate::sys::guard::guarded;
+use core::sync::atomic::{AtomicU32, Ordering};
+use cupeer_rules::RULES;
+use cupeer_spec::effect::Launched;
+use cupeer_spec::function::{FUNCTIONS, FnId, FnSpec, Group};
+use cupeer_spec::results::Result as Code;
+
+/// True if a function orders work, or records an event.
+const fn orders_work(function: &FnSpec) -> bool {
+    function.is_in(Group::Order) || function.is_in(Group::Event)
+}
+
+/// True if calls of a function take the [`fast_path`].
+pub const fn has_fast_path(function: &FnSpec) -> bool {
+    function.may_go_straight_on() || orders_work(function)
+}
+
+/// Runs a call that may not matter: forwards it at once if its addresses show that, as for most copies and launches of a process that
+/// shares memory. Otherwise it takes its steps.
+///
+/// # Safety
+///
+/// As for [`super::run`].
+#[inline(always)]
+pub unsafe fn fast_path<F: Function, const EXPORT: bool>(
+    entry: EntryState,
+    arguments: impl Fn() -> F,
+) -> i32 {
+    /// Out of line, so that the other calls do not run through this code.
+    #[cold]
+    #[inline(never)]
+    unsafe fn slow_path<F: Function, const EXPORT: bool>(entry: EntryState, arguments: &F) -> i32 {
+        // SAFETY: as promised.
+        unsafe { take_steps::<F, EXPORT>(entry, arguments) }
+    }
+    let passed = arguments();
+    // Each callee gets its own copy of the arguments, so that those which need no copy stay in registers.
+    let next = match const { orders_work(&FUNCTIONS[F::ID as usize]) } {
+        true => plain_target::<F, EXPORT>(entry),
+        false => target::<F, EXPORT>(entry, &passed),
+    };
+    let Some(real) = next else {
+        // SAFETY: as promised.
+        return unsafe { slow_path::<F, EXPORT>(entry, &arguments()) };
+    };
+    if order::may_concern(&passed) {
+        // SAFETY: the address is this function's.
+        return unsafe { noted_after(entry.caller, &arguments(), real) };
+    }
+    // SAFETY: the address is this function's.
+    let result = unsafe { passed.forward(real) };
+    if result != 0 && const { reports_failures(&FUNCTIONS[F::ID as usize]) } {
+        has_failed(F::ID, real, entry.caller, &arguments(), result);
+    }
+    result
+}
+
+/// Forwards a call that may use shared memory, or order such uses.
+///
+/// # Safety
+///
+/// `real` is the address of its function.
+#[cold]
+#[inline(never)]
+unsafe fn noted_after<F: Function>(caller: usize, arguments: &F, real: usize) -> i32 {
+    let since = order::begins(arguments);
+    // SAFETY: as promised.
+    let result = unsafe { arguments.forward(real) };
+    if result != 0 {
+        if const { reports_failures(&FUNCTIONS[F::ID as usize]) } {
+            has_failed(F::ID, real, caller, arguments, result);
+        }
+    } else if since != 0 && !is_again(thread(), F::ID, caller) {
+        order::note_in(F::ID, caller, arguments, since, order::stream_of(arguments), None);
+    }
+    result
+}
+
+/// True if failures of a function are recorded. Programs poll streams and events, which "fail" until these are ready.
+const fn reports_failures(function: &FnSpec) -> bool {
+    function.is_in(Group::Event) || !function.is_in(Group::Order)
+}
+
+/// Forwards a call of which nothing but its use of shared memory is recorded.
+pub fn forward(id: FnId, caller: usize, arguments: &dyn Arguments, forward: impl FnOnce() -> i32) -> i32 {
+    let since = since_use(id, arguments);
+    let result = forward();
+    if result != 0 {
+        failed_use(id, caller, arguments, result);
+    } else if since != 0 {
+        order::note(id, caller, arguments, since, None);
+    }
+    result
+}
+
+/// Same as [`order::since`], but 0 for a large copy, which is noted together with its content.
+pub fn since_use(id: FnId, arguments: &dyn Arguments) -> u64 {
+    let since = order::since(id, arguments);
+    if since == 0 || !needs::has_done(Needs::Shared) {
+        return since;
+    }
+    let mut words = ArgumentWords::default();
+    arguments.words(&mut words);
+    let is_large = id.spec().host_copy().is_some_and(|copied| words[copied.size] >= content::SMALLEST);
+    if is_large { 0 } else { since }
+}
+
+/// The driver's function that a call goes to if its addresses show that it does not matter. `None` if it takes its steps.
+#[inline(always)]
+fn target<F: Function, const EXPORT: bool>(entry: EntryState, arguments: &F) -> Option<usize> {
+    if entry.entered != F::ID as u32 + 1 || !needs::is_only_awake(F::ID) || may_matter(arguments) {
+        return None;
+    }
+    // The content of a large copy is recorded.
+    if through_host::large_copy(arguments).is_some() {
+        return None;
+    }
+    driver_target::<F, EXPORT>(entry)
+}
+
+/// The driver's function, if the call needs no steps. `None` if it takes its steps.
+#[inline(always)]
+pub fn plain_target<F: Function, const EXPORT: bool>(entry: EntryState) -> Option<usize> {
+    // SAFETY: the block belongs to this thread and its signal handlers, which restore the word.
+    let is_inside = unsafe { (*thread()).inside } as u32 == F::ID as u32 + 1;
+    let is_plain = entry.entered == F::ID as u32 + 1 && !is_inside && needs::is_only_awake(F::ID);
+    if is_plain { driver_target::<F, EXPORT>(entry) } else { None }
+}
+
+/// The driver's function, unless a tool behind us may call the same function: only the steps see that it is the same call.
+#[inline(always)]
+fn driver_target<F: Function, const EXPORT: bool>(entry: EntryState) -> Option<usize> {
+    let real = driver::real(F::ID);
+    (!EXPORT || linked::known(F::ID, entry.caller) == Some(real)).then_some(real)
+}
+
+/// True if a call may use memory that is gone, or go from one device to another. A few loads.
+#[inline(always)]
+fn may_matter<F: Function>(arguments: &F) -> bool {
+    if let Some((by, size, element)) = const { FUNCTIONS[F::ID as usize].uses_one_range() } {
+        return tombstones::may_be_used(arguments.word(by), arguments.word(size).saturating_mul(element));
+    }
+    if let Some(copied) = const { FUNCTIONS[F::ID as usize].copies_one_range() } {
+        let (to, from, bytes) =
+            (arguments.word(copied.to), arguments.word(copied.from), arguments.word(copied.size));
+        return tombstones::may_one_be_used(to, Some(from), bytes)
+            || needs::has_done(Needs::Reach)
+                && !(needs::has_done(Needs::Shared) && places::are_on_one_device(from, to));
+    }
+    let passes = |Launched { function, parameters, extra }: Launched| {
+        let extra = extra.map_or(0, |extra| arguments.word(extra));
+        tombstones::may_be_passed(arguments.word(function), arguments.word(parameters), extra)
+    };
+    // The addresses of rows and batches are not examined here.
+    tombstones::has_any() && const { FUNCTIONS[F::ID as usize].launches() }.is_none_or(passes)
+}
+
+/// Records a call that failed after it was forwarded at once to `real`.
+#[cold]
+#[inline(never)]
+pub fn has_failed(id: FnId, real: usize, caller: usize, arguments: &dyn Arguments, result: i32) {
+    if is_again(thread(), id, caller) {
+        return;
+    }
+    if id.spec().records().is_some() {
+        let entered = Entered { real, through: real, caller, again: false };
+        event_failed(id, &entered, arguments, result);
+    } else {
+        failed_use(id, caller, arguments, result);
+    }
+}
+
+/// Records a copy, memset, free, or change of a graph that failed, and that was not worth recording before. A call that succeeds
+/// costs nothing of this. If a failure repeats and no rule explains it, the rules examine it only now and then.
+#[cold]
+#[inline(never)]
+pub fn failed_use(id: FnId, caller: usize, arguments: &dyn Arguments, result: i32) {
+    /// The rules examine this many unexplained failures; later ones only if their number is a power of two.
+    const MANY: u32 = 64;
+    static UNEXPLAINED: AtomicU32 = AtomicU32::new(0);
+    static RECORDED: AtomicU32 = AtomicU32::new(0);
+    let settings = settings::get();
+    // The nodes of a graph are not read unless some may use memory that is gone.
+    let may_use = || {
+        id.spec().uses_or_frees()
+            || id.spec().records().is_some()
+            || id.spec().uses_graph().is_some() && tombstones::has_any()
+    };
+    // A context is recorded only if there is no memory for it.
+    let has_no_room = id.spec().has_context() && result == Code::OUT_OF_MEMORY as i32;
+    let is_kept = has_no_room && settings.record.is_some() || id.spec().allocates().is_some();
+    if !is_kept && !may_use() || !has_no_room && !settings.is_recorded(id) {
+        return;
+    }
+    let is_due = |known: u32| known < MANY || known.is_power_of_two();
+    let is_kept = is_kept && is_due(RECORDED.fetch_add(1, Ordering::Relaxed));
+    let known = UNEXPLAINED.load(Ordering::Relaxed);
+    let may_be_explained =
+        settings.check.is_some() && is_due(known) && RULES.iter().any(|rule| rule.explains(id, result));
+    let caller = behind_patch(id, caller);
+    let mut record = CallRecord::new(id, arguments);
+    let before = BeforeCall::default();
+    let call = CompletedCall::plain(id, caller, result, arguments, &before);
+    let mut is_explained = false;
+    if may_be_explained {
+        guarded(|| is_explained = after::is_explained(&record, &call));
+    }
+    if !is_explained && !is_kept {
+        UNEXPLAINED.store(known.saturating_add(1), Ordering::Relaxed);
+    }
+    record.begin(arguments, caller, true, true);
+    if record.finish(arguments, result, false) && (is_explained || is_kept) {
+        guarded(|| after::follow(&record, &call));
+    }
+}
+
+/// Runs a call that records an event: forwards it, and runs its steps if it failed. Runs them before, like those of other calls, if a fault plan may concern the
+/// call or it is logged.
+#[inline(never)]
+pub fn run_event(id: FnId, entered: &Entered, arguments: &dyn Arguments) -> i32 {
+    let is_planned = inject::may_concern(id, &|words| arguments.words(words));
+    if entered.again || is_planned || settings::get().is_logged(id) {
+        return run_shared(id, entered, arguments);
+    }
+    let began = order::since(id, arguments);
+    // SAFETY: the address is this function's, as `take_steps` demands.
+    let result = unsafe { arguments.forward(entered.through) };
+    if result != 0 {
+        return event_failed(id, entered, arguments, result);
+    }
+    if began != 0 {
+        order::note(id, entered.caller, arguments, began, None);
+    }
+    result
+}
+
+/// Runs the steps of a call that records an event, and that failed.
+fn event_failed(id: FnId, entered: &Entered, arguments: &dyn Arguments, result: i32) -> i32 {
+    let settings = settings::get();
+    if !settings.is_recorded(id) || ledger::is_idle(id) {
+        failed_use(id, entered.caller, arguments, result);
+        return result;
+    }
+    let call = Dispatched { caller: behind_patch(id, entered.caller), settings, returned: Some(result) };
+    shared_steps(id, entered, call, arguments, None)
+}

@@ -1,0 +1,60 @@
+//! Values that one thread at a time takes and returns, because the program's stack may be too small for them.
+
+use core::cell::UnsafeCell;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{
+    AtomicBool,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+pub struct Shelf<T> {
+    is_taken: AtomicBool,
+    value: UnsafeCell<T>,
+}
+// SAFETY: only the one thread that took the value uses it.
+unsafe impl<T: Send> Sync for Shelf<T> {}
+
+impl<T> Shelf<T> {
+    pub const fn new(value: T) -> Shelf<T> {
+        Shelf { is_taken: AtomicBool::new(false), value: UnsafeCell::new(value) }
+    }
+
+    /// Takes the value. `None` if another thread has it, or the call that this signal handler interrupted.
+    pub fn take(&'static self) -> Option<Taken<T>> {
+        let is_free = !self.is_taken.load(Relaxed)
+            && self.is_taken.compare_exchange(false, true, Acquire, Relaxed).is_ok();
+        is_free.then_some(Taken(self))
+    }
+}
+
+/// A value that this thread has, until it is dropped.
+pub struct Taken<T: 'static>(&'static Shelf<T>);
+
+impl<T> Taken<T> {
+    /// The address of the value, through which the same thread may change it.
+    pub fn as_ptr(&self) -> *mut T {
+        self.0.value.get()
+    }
+}
+
+impl<T> Deref for Taken<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: this thread took the value, and no other uses it.
+        unsafe { &*self.0.value.get() }
+    }
+}
+
+impl<T> DerefMut for Taken<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: this thread took the value, and no other uses it.
+        unsafe { &mut *self.0.value.get() }
+    }
+}
+
+impl<T> Drop for Taken<T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.is_taken.store(false, Release);
+    }
+}

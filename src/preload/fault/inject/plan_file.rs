@@ -1,0 +1,272 @@
+//! The file in which processes count the calls of a plan together, mapped (`cupeer_spec::record::faults`).
+//!
+//! Other processes may change a file at any time. Its fixed fields are checked against its size before they are used.
+
+use super::board::{directory, trusted};
+use crate::job::directory::{self, Directory, Path, c_path};
+use crate::recorder::file::Identity;
+use crate::settings;
+use crate::sys::clock;
+use crate::sys::life;
+use crate::sys::line::Short;
+use crate::sys::process::boot_id;
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{
+    AtomicPtr, AtomicU64,
+    Ordering::{AcqRel, Acquire, Release},
+};
+use core::{ptr, slice};
+use cupeer_spec::fault::{Per, Plan, fnv};
+use cupeer_spec::record::armed::Board;
+use cupeer_spec::record::faults::{
+    self, Counter, DAMAGED, DAMAGED_COUNT, Header, LONGEST, MAGIC, PREFIX, SCOPES, Scope, TEXT, VERSION,
+};
+use cupeer_spec::record::read;
+
+/// The file of a plan, mapped until no thread uses the plan any more.
+pub struct PlanFile {
+    base: AtomicPtr<u8>,
+    size: usize,
+    /// The fixed fields, as they were when the file was checked.
+    header: Header,
+}
+
+impl PlanFile {
+    /// A file that is mapped with its size, and whose header was checked.
+    pub fn new(base: *mut u8, size: usize, header: Header) -> PlanFile {
+        PlanFile { base: AtomicPtr::new(base), size, header }
+    }
+
+    /// Opens the file of a plan of the board.
+    pub fn open(number: u64) -> Result<PlanFile, c_int> {
+        let directory = directory(settings::get(), false)?;
+        let boot_id = boot_id();
+        let file = trusted(&directory, &path(&directory, boot_id, number)?)?;
+        let most =
+            TEXT + LONGEST + LONGEST / 8 * size_of::<Counter>() + SCOPES * size_of::<Scope>() + (1 << 16);
+        let size = usize::try_from(file.about().size).ok().filter(|size| (TEXT..=most).contains(size));
+        let size = size.ok_or(libc::EPROTO)?;
+        let base = file.map(0, size)?;
+        // SAFETY: mapped above with at least this size. Others may change it: what is copied is checked.
+        let head = unsafe { base.cast::<[u8; size_of::<Header>()]>().read_volatile() };
+        let header = read::<Header>(&head).filter(|header| {
+            let is_of_boot = header.boot_id == boot_id && header.number == number;
+            is_of_boot && faults::is_within(header, size)
+        });
+        let file = PlanFile::new(base, size, header.unwrap_or_default());
+        if header.is_some() { Ok(file) } else { Err(libc::EPROTO) }
+    }
+
+    /// Creates the file of a plan of this process. Returns its number.
+    pub fn publish(board: &Board, plan: &Plan) -> Result<u64, c_int> {
+        let Identity { boot_id, pid, pid_ns, started, .. } = Identity::of_owner();
+        let directory = directory(settings::get(), true)?;
+        let number = board.next_number();
+        if number > i32::MAX as u64 {
+            return Err(libc::EOVERFLOW);
+        }
+        let text = faults::lines(plan.rules.iter().map(|rule| (&*rule.name, rule.whole_text(rule.seed))));
+        let is_joint = plan.rules.iter().any(|rule| matches!(rule.per, Per::Job | Per::Rank));
+        let scopes = if is_joint { SCOPES } else { 0 };
+        let layout = Layout { text: &text, rules: plan.rules.len() as u32, boot_id, scopes };
+        let (root_pid, root_pid_ns, root_started) = (pid, pid_ns, started);
+        let armed = clock::realtime();
+        let header = Header { number, armed, root_pid, root_pid_ns, root_started, ..layout.header() };
+        // Other users may read the counts, but cannot write to the file: no user arms plans for another one.
+        let own = Directory { path: directory.path, mode: directory.mode & 0o640 };
+        let path = path(&own, boot_id, number)?;
+        // SAFETY: mapped with this size, all zero.
+        let write = |base| unsafe { layout.write(base, header) };
+        directory::publish_mapped(&own, &path, ".faults", layout.size(), write)?;
+        Ok(number)
+    }
+
+    /// Removes the file of a plan that this process disarmed.
+    pub fn remove(&self) {
+        let Ok(directory) = directory(settings::get(), false) else { return };
+        if let Ok(path) = path(&directory, self.header.boot_id, self.header.number) {
+            // SAFETY: the path ends in NUL.
+            unsafe { libc::unlink(c_path(&path).as_ptr()) };
+        }
+    }
+
+    fn base(&self) -> Option<*mut u8> {
+        Some(self.base.load(Acquire)).filter(|base| !base.is_null())
+    }
+
+    /// A number of the header that processes change: see [`Header`].
+    fn number(&self, field: impl FnOnce(*mut Header) -> *mut u64) -> Option<&AtomicU64> {
+        // SAFETY: an aligned number of the mapped header, which is changed only in this way.
+        self.base().map(|base| unsafe { AtomicU64::from_ptr(field(base.cast())) })
+    }
+
+    /// The time when it was disarmed; 0 while it is armed.
+    fn disarmed(&self) -> Option<&AtomicU64> {
+        // SAFETY: a field of the header, of which only the address is taken.
+        self.number(|header| unsafe { &raw mut (*header).disarmed })
+    }
+
+    /// Returns true until a process disarms it.
+    pub fn is_armed(&self) -> bool {
+        self.disarmed().is_some_and(|disarmed| disarmed.load(Acquire) == 0)
+    }
+
+    /// Disarms it in all processes.
+    pub fn disarm(&self) {
+        if let Some(disarmed) = self.disarmed() {
+            disarmed.store(clock::realtime(), Release);
+        }
+    }
+
+    /// Returns true if this process must arm it: this process or an ancestor armed it, or it is from outside and `is_open`.
+    pub fn is_for_us(&self, is_open: bool) -> bool {
+        let Some((root, root_ns, root_started)) = self.header.root() else { return is_open };
+        let Identity { pid, pid_ns, .. } = Identity::of_owner();
+        if root_ns != pid_ns {
+            return false;
+        }
+        /// A process has fewer ancestors.
+        const MOST: usize = 64;
+        let parent = |pid: &u32| life::read_state(*pid).map(|seen| seen.parent).filter(|parent| *parent != 0);
+        let mut line = core::iter::successors(Some(pid), parent).take(MOST);
+        line.any(|pid| pid == root && life::read_state(pid).is_some_and(|seen| seen.started == root_started))
+    }
+
+    /// Returns true if a process armed it, and not `cupeer fault`.
+    pub fn has_root(&self) -> bool {
+        self.header.root().is_some()
+    }
+
+    /// Returns true if this process armed it, perhaps before an exec.
+    pub fn is_own(&self) -> bool {
+        // SAFETY: getpid has no preconditions.
+        self.header.root_pid == unsafe { libc::getpid() } as u32
+    }
+
+    /// Copies its text, because other processes may change that in the file.
+    pub fn text(&self) -> Vec<u8> {
+        let Some(base) = self.base() else { return Vec::new() };
+        let mut text = vec![0; self.header.text as usize];
+        // SAFETY: the text is within the mapping, as was checked.
+        unsafe { ptr::copy_nonoverlapping(base.add(TEXT), text.as_mut_ptr(), text.len()) };
+        text
+    }
+
+    /// Length of its text in bytes.
+    pub fn length(&self) -> usize {
+        self.header.text as usize
+    }
+
+    /// The counts of its faults.
+    pub fn counters(&self) -> &[Counter] {
+        let Some(base) = self.base() else { return &[] };
+        let (at, count) = (self.header.counters as usize, self.header.rules as usize);
+        // SAFETY: within the mapping and aligned, as was checked; used only as atomics, until no thread uses the plan.
+        unsafe { slice::from_raw_parts(base.add(at).cast(), count) }
+    }
+
+    /// The scopes in which processes count together.
+    pub fn scopes(&self) -> &[Scope] {
+        let Some(base) = self.base() else { return &[] };
+        let (at, count) = (self.header.scopes as usize, self.header.scope_count as usize);
+        // SAFETY: as in `counters`.
+        unsafe { slice::from_raw_parts(base.add(at).cast(), count) }
+    }
+
+    /// Counts one more process that has the plan. Returns their number.
+    pub fn count_process(&self) -> u64 {
+        // SAFETY: a field of the header, of which only the address is taken.
+        let processes = self.number(|header| unsafe { &raw mut (*header).processes });
+        processes.map_or(1, |processes| processes.fetch_add(1, AcqRel) + 1)
+    }
+
+    /// The fingerprints of the handles that faults damaged; 0 is none.
+    pub fn damaged(&self) -> &[AtomicU64] {
+        let Some(base) = self.base() else { return &[] };
+        // SAFETY: within the first page of the mapping, aligned, and used only in this way.
+        unsafe { slice::from_raw_parts(base.add(DAMAGED).cast(), DAMAGED_COUNT) }
+    }
+
+    /// Counts one more damaged handle whose fingerprint has no room.
+    pub fn count_unlisted(&self) {
+        // SAFETY: a field of the header, of which only the address is taken.
+        if let Some(more) = self.number(|header| unsafe { &raw mut (*header).damaged_more }) {
+            more.fetch_add(1, AcqRel);
+        }
+    }
+
+    /// Unmaps it. No thread may use the plan any more.
+    pub fn unmap(&self) {
+        let base = self.base.swap(ptr::null_mut(), AcqRel);
+        if !base.is_null() {
+            // SAFETY: mapped with this size.
+            unsafe { libc::munmap(base.cast::<c_void>(), self.size) };
+        }
+    }
+}
+
+impl Drop for PlanFile {
+    fn drop(&mut self) {
+        self.unmap();
+    }
+}
+
+/// The path of the file of a plan of the board.
+fn path(directory: &Directory, boot_id: [u8; 16], number: u64) -> Result<Path, c_int> {
+    let name = faults::PlanFile { boot_id, number };
+    directory.file(Short::<48>::new(format_args!("{name}")).text())
+}
+
+/// The layout of a file.
+pub struct Layout<'a> {
+    pub text: &'a str,
+    pub rules: u32,
+    pub boot_id: [u8; 16],
+    pub scopes: usize,
+}
+
+impl Layout<'_> {
+    fn counters(&self) -> usize {
+        (TEXT + self.text.len()).next_multiple_of(64)
+    }
+
+    fn scopes_at(&self) -> usize {
+        (self.counters() + self.rules as usize * size_of::<Counter>()).next_multiple_of(64)
+    }
+
+    pub fn size(&self) -> usize {
+        (self.scopes_at() + self.scopes * size_of::<Scope>()).next_multiple_of(4096)
+    }
+
+    /// The name of the file of the environment's plan.
+    pub fn name(&self) -> Short<32> {
+        let boot = u32::from_be_bytes([0, 1, 2, 3].map(|i| self.boot_id[i]));
+        let hash = fnv(self.text.as_bytes());
+        Short::new(format_args!("{PREFIX}{boot:08x}-{:08x}", (hash ^ hash >> 32) as u32))
+    }
+
+    pub fn header(&self) -> Header {
+        Header {
+            magic: MAGIC,
+            version: VERSION,
+            rules: self.rules,
+            boot_id: self.boot_id,
+            text: self.text.len() as u32,
+            counters: self.counters() as u32,
+            scopes: self.scopes_at() as u32,
+            scope_count: self.scopes as u32,
+            ..Header::default()
+        }
+    }
+
+    /// # Safety
+    ///
+    /// `base` has [`Layout::size`] zeros that no other thread writes to.
+    pub unsafe fn write(&self, base: *mut u8, header: Header) {
+        // SAFETY: the caller's promise; the layout is within its size.
+        unsafe {
+            base.cast::<Header>().write(header);
+            ptr::copy_nonoverlapping(self.text.as_ptr(), base.add(TEXT), self.text.len());
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Reports the faults that acted on a call to the log, to the record, and to the code that tracks open objects.
+
+use super::{Fault, shared};
+use core::fmt;
+use cupeer_spec::function::Group;
+use cupeer_spec::record::slot::hit::{Hit, did};
+
+/// The names of the faults that acted, separated by commas.
+impl fmt::Display for Fault<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let mut separator = "";
+        let mut result = Ok(());
+        self.each(|_, _, name| {
+            if result.is_ok() {
+                result = write!(f, "{separator}{name}");
+            }
+            separator = ",";
+        });
+        result
+    }
+}
+
+impl Fault<'_> {
+    /// Returns the result that decides which objects are open now: the driver's. A call that was undone counts as failed; so does one that
+    /// opened or exported an object, if the program does not know that. A call that releases an object and was made to fail counts as a
+    /// success: the program did its part.
+    pub fn result_for_ledger(&self) -> i32 {
+        let function = self.call.id.spec();
+        let gives = function.opens().or(function.exports()).is_some();
+        match self.driver_result {
+            Some(0) if self.is_undone || gives && self.has_other_result => -1,
+            Some(result) => result,
+            None if function.is_in(Group::Release) && self.denied.is_none() => 0,
+            None => -1,
+        }
+    }
+
+    /// Returns the result that decides which driver queries are allowed: the driver's.
+    pub fn result_for_driver(&self) -> i32 {
+        if self.is_undone { -1 } else { self.driver_result.unwrap_or(-1) }
+    }
+
+    /// Hands over the hits that are not in the record yet, each with the name of its fault. The hit of a call that hangs is recorded
+    /// before it hangs, and again if the fault did more.
+    pub fn each_news(&self, mut found: impl FnMut(&Hit, &str)) {
+        self.each(|place, hit, name| {
+            let mut recorded = self.recorded.get();
+            if recorded[place] != hit.did {
+                recorded[place] = hit.did;
+                self.recorded.set(recorded);
+                found(hit, name);
+            }
+        });
+    }
+
+    /// Hands over all hits. The number is 0 for the denial, and starts at 1 for the faults.
+    fn each(&self, mut found: impl FnMut(usize, &Hit, &str)) {
+        let common = Hit {
+            process: self.process,
+            driver_result: self.driver_result.unwrap_or(0),
+            stack: self.stack,
+            ..Hit::default()
+        };
+        if let Some(which) = self.denied {
+            // An attempt is refused instead of the call; an answer is changed after it.
+            let effect = if self.instead.is_some() { did::ERROR | did::NOT_CALLED } else { did::OUT };
+            let hit = Hit { did: did::DENIED | effect, count: 1, ..common };
+            found(0, &hit, shared::deny_name(which).text());
+        }
+        for (fired, place) in self.fired.iter().flatten().zip(1..) {
+            let hit = Hit { did: fired.did, count: fired.firing.count, waited: fired.waited, ..common };
+            found(place, &hit, &fired.rule.spec.name);
+        }
+    }
+
+    /// Counts the denial. Once for a call.
+    pub fn count_denied(&self) {
+        if let Some(which) = self.denied {
+            shared::denied(which);
+        }
+    }
+
+    /// Describes the effect in a word, as strace does.
+    pub fn deed(&self) -> &'static str {
+        let did = self.acting().fold(0, |did, fired| did | fired.did);
+        if self.is_altered {
+            "INJECTED by"
+        } else if did & (did::DELAY | did::DELAY_AFTER | did::HANG) != 0 {
+            "DELAYED by"
+        } else if did & did::SIGNAL != 0 {
+            "SIGNALLED by"
+        } else if self.acting().next().is_some() {
+            // A call that the driver refuses has no outputs to change, and no success to replace.
+            "let pass by"
+        } else {
+            "would be hit by"
+        }
+    }
+}

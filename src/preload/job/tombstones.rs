@@ -1,0 +1,547 @@
+//! Tracks ranges of addresses that this process shared, opened, or mapped, and that are gone, with the calls that ended them.
+//!
+//! Every copy looks for a range that it uses. So a reader takes no lock and writes nothing: it searches a sorted table, and
+//! searches again if a writer changed the table in between. The few calls that end something hold a lock. Ranges in the table
+//! never overlap: a new range replaces the parts of others that it covers. The table drops the oldest ranges.
+//! (The live table of the job has tombstones of its own, for exports that ended: see `reclaim`.)
+//!
+//! The driver may hand out an address again through any function. So before a range counts as used, [`is_used`] asks the driver
+//! whether there is memory again.
+
+use super::live;
+use crate::driver::parameters::each_parameter;
+use crate::driver::{graphs, kernels, queries};
+use crate::resolve::needs::Needs;
+use crate::resolve::traced;
+use crate::sys::book::Book;
+use crate::sys::guard::guarded;
+use crate::sys::program_memory;
+use core::sync::atomic::{
+    AtomicU32, AtomicU64, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+    fence,
+};
+use cupeer_rules::decide::EndKind;
+use cupeer_spec::record::live::{Entry, WORDS, ended, handle_key, kind};
+
+/// The most ranges that are remembered.
+const MOST: usize = 1024;
+
+/// A range that is gone.
+#[derive(Clone, Copy)]
+pub struct Tombstone {
+    pub end_kind: EndKind,
+    /// True if it ended with its context.
+    pub with_context: bool,
+    /// The call that ended it, with the address and the size of the range, and the fingerprint of its handle.
+    pub entry: Entry,
+}
+
+impl Tombstone {
+    /// No range. All zero, so that a table of them takes no room in the library's file.
+    const NONE: Tombstone =
+        Tombstone { end_kind: EndKind::Closed, with_context: false, entry: Entry::from_words([0; WORDS]) };
+
+    const fn end(&self) -> u64 {
+        self.entry.address.saturating_add(self.entry.bytes)
+    }
+}
+
+/// The ranges in the order in which they ended; the next one takes the place of the oldest.
+struct Details {
+    all: [Tombstone; MOST],
+    next: usize,
+}
+
+static DETAILS: Book<Details> = Book::new(Details { all: [Tombstone::NONE; MOST], next: 0 });
+
+/// The same ranges sorted by address, for readers without the lock.
+struct Sorted {
+    /// Odd while a writer changes the table.
+    version: AtomicU64,
+    count: AtomicUsize,
+    starts: [AtomicU64; MOST],
+    ends: [AtomicU64; MOST],
+    /// The places of the ranges in [`Details`], for readers that hold its lock.
+    places: [AtomicUsize; MOST],
+    /// A bit for each granule in which a range has an address, by a hash. Some bits remain set after the ranges are dropped.
+    granules: [AtomicU64; GRANULES / 64],
+    /// The number of granules noted since the bits were cleared. At [`GRANULES`], all bits are set and tell nothing apart.
+    noted: AtomicUsize,
+}
+
+/// The number of bits for granules of 2 MiB, the least that a driver maps.
+const GRANULES: usize = 1 << 15;
+const GRANULE_SHIFT: u32 = 21;
+
+static SORTED: Sorted = Sorted {
+    version: AtomicU64::new(0),
+    count: AtomicUsize::new(0),
+    starts: [const { AtomicU64::new(0) }; MOST],
+    ends: [const { AtomicU64::new(0) }; MOST],
+    places: [const { AtomicUsize::new(0) }; MOST],
+    granules: [const { AtomicU64::new(0) }; GRANULES / 64],
+    noted: AtomicUsize::new(0),
+};
+
+/// The value of [`live::freed`] at the last [`find_freed_by_owners`].
+static SEEN: AtomicU32 = AtomicU32::new(0);
+
+/// Returns false if nothing is gone, and no other process freed memory that this process may have open: then no call has to check.
+#[inline(always)]
+pub fn has_any() -> bool {
+    SORTED.count.load(Relaxed) != 0 || live::freed() != SEEN.load(Relaxed)
+}
+
+/// Adds memory that this process has open, and that its owner has freed since. For use in `guarded`.
+#[cold]
+#[inline(never)]
+pub fn find_freed_by_owners() {
+    SEEN.store(live::freed(), Relaxed);
+    live::each_own(|place| {
+        let export = kind::export_of(place.kind())
+            .filter(|export| [kind::EXPORTED_MEMORY, kind::EXPORTED_POINTER].contains(export));
+        let Some((export, opened)) = export.zip(place.read()) else { return };
+        let Some(freed) = live::read(handle_key(export, opened.fingerprint)) else { return };
+        let is_freed = freed.ended != 0 && freed.ended & ended::WITH_CONTEXT == 0;
+        if is_freed && opened.count != 0 && find(opened.address).is_none() {
+            let Entry { address, bytes, .. } = opened;
+            // The key is not needed here, so it holds the owner's address.
+            add(EndKind::FreedByOwner, false, Entry { address, bytes, key: freed.address, ..freed });
+        }
+    });
+}
+
+/// Returns true if memory of any process was freed since the last [`find_freed_by_owners`].
+#[inline(always)]
+pub fn is_scan_due() -> bool {
+    live::freed() != SEEN.load(Relaxed)
+}
+
+/// Returns false if so many bytes at an address are certainly not gone: then a call needs no further check. Takes a few loads.
+#[inline(always)]
+pub fn may_be_used(start: u64, bytes: u64) -> bool {
+    may_one_be_used(start, None, bytes)
+}
+
+/// The same for so many bytes at one or two addresses.
+#[inline(always)]
+pub fn may_one_be_used(first: u64, second: Option<u64>, bytes: u64) -> bool {
+    let may_be = |start: u64| SORTED.may_have(start, start.saturating_add(bytes)) && is_there(start, bytes);
+    SORTED.count.load(Relaxed) != 0 && (may_be(first) || second.is_some_and(may_be)) || is_scan_due()
+}
+
+/// Returns true if an address of the range is gone. More exact than the bits of granules, of which nearly every one is set if all
+/// memory of a device is unmapped.
+#[inline(never)]
+fn is_there(start: u64, bytes: u64) -> bool {
+    first(start, bytes).is_some()
+}
+
+/// The same for a launch, by its kernel and the two ways to pass parameters.
+#[inline(never)]
+pub fn may_be_passed(kernel: u64, parameters: u64, extra: u64) -> bool {
+    let mut may = is_scan_due();
+    if let Some(known) = kernels::parameters(kernel).filter(|_| !may) {
+        each_parameter(known, parameters as _, extra as _, |_, word| may |= may_be_used(word, 1));
+    }
+    may
+}
+
+/// Returns the first of so many bytes at an address that is gone.
+#[inline]
+pub fn first(start: u64, bytes: u64) -> Option<u64> {
+    SORTED.first(start, start.saturating_add(bytes))
+}
+
+/// Returns true if any of so many bytes at an address are gone. Queries the driver, and forgets ranges that have memory again.
+/// Returns false if the driver does not answer, as in a host function or after a context failed. For use in `guarded`.
+#[cold]
+#[inline(never)]
+pub fn is_used(start: u64, bytes: u64) -> bool {
+    /// The most ranges that one call forgets; the next call continues.
+    const MOST_BACK: usize = 8;
+    for _ in 0..MOST_BACK {
+        let Some(address) = first(start, bytes) else { return false };
+        let (Some(gone), Some(memory)) = (find(address), queries::memory_at(address)) else { return false };
+        let is_gone = match memory {
+            // Memory that its owner has freed is still mapped here.
+            Some(range) => gone.end_kind == EndKind::FreedByOwner && range.contains(&gone.entry.address),
+            None if gone.end_kind == EndKind::FreedByOwner => return false,
+            // The process may have host memory there since, unknown to the driver: once a range is closed or freed, mmap can return
+            // its addresses.
+            None => !program_memory::is_readable(address as *const u8, 1),
+        };
+        if is_gone {
+            return true;
+        }
+        note_back(address, 1);
+    }
+    false
+}
+
+/// Returns true if a node of an executable graph uses memory that is gone in a way that breaks a rule. Before the launch, that is only
+/// memory that cannot come back. Queries the driver as [`is_used`] does. A graph without findings is not checked again until the table changes.
+#[inline(never)]
+pub fn is_used_by_graph(exec: u64, is_launched: bool) -> bool {
+    let is_meant = |address| is_launched || find(address).is_some_and(|gone| gone.end_kind.is_lasting());
+    let version = SORTED.version.load(Acquire);
+    let (mut is_found, mut is_clean) = (false, true);
+    if graphs::is_to_examine(exec, version) {
+        graphs::each_use(exec, &mut |it| {
+            if let Some(address) = first(it.address, it.bytes) {
+                is_clean = false;
+                guarded(|| is_found |= is_meant(address) && is_used(it.address, it.bytes));
+            }
+        });
+        if is_clean {
+            graphs::note_clean(exec, version);
+        }
+        if is_found {
+            graphs::note_found(exec);
+        }
+    }
+    is_found
+}
+
+/// Returns the range that an address was in.
+pub fn find(address: u64) -> Option<Tombstone> {
+    DETAILS
+        .with(|details| details.overlapping(address, address.saturating_add(1)).map(|at| details.all[at]))
+        .flatten()
+}
+
+/// Adds a range, and has the calls that could use it traced.
+pub fn add(end_kind: EndKind, with_context: bool, entry: Entry) {
+    if entry.bytes == 0 || entry.address == 0 {
+        return;
+    }
+    let gone = Tombstone { end_kind, with_context, entry };
+    DETAILS.with(|details| {
+        details.cut(entry.address, gone.end());
+        details.push(gone);
+    });
+    traced::wake(Needs::Gone);
+}
+
+/// Notes that there is memory again in so many bytes at an address.
+pub fn note_back(start: u64, bytes: u64) {
+    if first(start, bytes).is_some() {
+        DETAILS.with(|details| details.forget(start, start.saturating_add(bytes)));
+    }
+}
+
+/// Notes that so many bytes at an address are mapped. The rest of ranges that were unmapped is still gone.
+pub fn note_mapped(start: u64, bytes: u64) {
+    if first(start, bytes).is_some() {
+        DETAILS.with(|details| details.cut(start, start.saturating_add(bytes)));
+    }
+}
+
+/// Notes that the addresses of a range are freed by a call: nothing can be mapped again in its unmapped parts.
+pub fn note_unreserved(start: u64, bytes: u64, by: &Entry) {
+    let (mut from, end) = (start, start.saturating_add(bytes));
+    DETAILS.with(|details| {
+        while let Some(at) = details.overlapping(from, end) {
+            let gone = &mut details.all[at];
+            let Entry { address, bytes, .. } = gone.entry;
+            from = gone.end();
+            if gone.end_kind == EndKind::Unmapped {
+                let entry = Entry { address, bytes, ..*by };
+                *gone = Tombstone { end_kind: EndKind::Unreserved, entry, ..*gone };
+            }
+        }
+    });
+}
+
+impl Details {
+    /// Returns the place of the first range, by address, that overlaps a range.
+    fn overlapping(&self, start: u64, end: u64) -> Option<usize> {
+        let at = SORTED.position(start);
+        let is_there = at < SORTED.count.load(Relaxed) && SORTED.starts[at].load(Relaxed) < end;
+        is_there.then(|| SORTED.places[at].load(Relaxed) % MOST)
+    }
+
+    /// Puts a range in a place.
+    fn put(&mut self, place: usize, gone: Tombstone) {
+        let old = core::mem::replace(&mut self.all[place], gone);
+        SORTED.change(|sorted| {
+            if old.entry.bytes != 0 {
+                sorted.remove(old.entry.address, old.end());
+            }
+            if gone.entry.bytes != 0 {
+                sorted.insert(gone.entry.address, gone.end(), place);
+            }
+        });
+    }
+
+    /// Puts a range in the place of the oldest one.
+    fn push(&mut self, gone: Tombstone) {
+        let place = self.next;
+        self.next = (place + 1) % MOST;
+        self.put(place, gone);
+    }
+
+    /// Forgets all ranges that overlap a range.
+    fn forget(&mut self, start: u64, end: u64) {
+        while let Some(place) = self.overlapping(start, end) {
+            self.put(place, Tombstone::NONE);
+        }
+    }
+
+    /// The same, but keeps the other parts of unmapped ranges, because a mapping can cover a part of one.
+    fn cut(&mut self, start: u64, end: u64) {
+        while let Some(place) = self.overlapping(start, end) {
+            let old = self.all[place];
+            self.put(place, Tombstone::NONE);
+            for (from, to) in [(old.entry.address, start), (end, old.end())] {
+                if old.end_kind == EndKind::Unmapped && from < to {
+                    let rest =
+                        Tombstone { entry: Entry { address: from, bytes: to - from, ..old.entry }, ..old };
+                    if self.all[place].entry.bytes == 0 { self.put(place, rest) } else { self.push(rest) }
+                }
+            }
+        }
+    }
+}
+
+/// Returns the word and the bit of a granule.
+#[inline(always)]
+fn place(granule: u64) -> (usize, u64) {
+    let hash = (granule.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - GRANULES.ilog2())) as usize;
+    (hash / 64, 1 << (hash % 64))
+}
+
+/// Sets the bits of a range, or all bits if too many granules are noted.
+fn note_in(noted: &mut usize, start: u64, end: u64, mut set: impl FnMut(usize, u64)) {
+    let (first, last) = (start >> GRANULE_SHIFT, (end - 1) >> GRANULE_SHIFT);
+    let all = *noted as u64 + (last - first) + 1;
+    *noted = all.min(GRANULES as u64) as usize;
+    if *noted == GRANULES {
+        (0..GRANULES / 64).for_each(|word| set(word, !0));
+    } else {
+        (first..=last).map(place).for_each(|(word, bit)| set(word, bit));
+    }
+}
+
+impl Sorted {
+    /// Changes the table. The caller must hold the lock.
+    fn change(&self, work: impl FnOnce(&Self)) {
+        // The version is odd already if a writer never finished, as in a process that was forked meanwhile.
+        let version = self.version.load(Relaxed) | 1;
+        self.version.store(version, Relaxed);
+        fence(Release);
+        work(self);
+        if self.noted.load(Relaxed) >= GRANULES / 2 || self.count.load(Relaxed) == 0 {
+            self.rebuild_granules();
+        }
+        self.version.store(version.wrapping_add(1), Release);
+    }
+
+    /// Returns false if, by its granules, no range has an address here.
+    #[inline(always)]
+    fn may_have(&self, start: u64, end: u64) -> bool {
+        /// For more granules, the sorted table is searched instead.
+        const MOST_TRIED: u64 = 64;
+        let (first, last) = (start >> GRANULE_SHIFT, end.saturating_sub(1) >> GRANULE_SHIFT);
+        let is_noted = |granule| {
+            let (word, bit) = place(granule);
+            self.granules[word].load(Relaxed) & bit != 0
+        };
+        is_noted(first)
+            || first != last && (last.wrapping_sub(first) > MOST_TRIED || (first + 1..=last).any(is_noted))
+    }
+
+    fn note(&self, start: u64, end: u64) {
+        let mut noted = self.noted.load(Relaxed);
+        let set =
+            |word: usize, bits| self.granules[word].store(self.granules[word].load(Relaxed) | bits, Relaxed);
+        note_in(&mut noted, start, end, set);
+        self.noted.store(noted, Relaxed);
+    }
+
+    /// Notes the granules of the remaining ranges anew. Meanwhile, no bit of a remaining range is ever cleared.
+    fn rebuild_granules(&self) {
+        let (mut granules, mut noted) = ([0; GRANULES / 64], 0);
+        for at in 0..self.count.load(Relaxed).min(MOST) {
+            let set = |word: usize, bits: u64| granules[word] |= bits;
+            note_in(&mut noted, self.starts[at].load(Relaxed), self.ends[at].load(Relaxed), set);
+        }
+        self.noted.store(noted, Relaxed);
+        self.granules.iter().zip(granules).for_each(|(word, bits)| word.store(bits, Relaxed));
+    }
+
+    /// Returns the index of the first range that ends after an address. Each step is a conditional move, because a processor could not
+    /// predict a branch.
+    #[inline]
+    fn position(&self, address: u64) -> usize {
+        let (mut at, mut left) = (0, self.count.load(Relaxed).min(MOST));
+        let is_before = |index: usize| usize::from(self.ends[index % MOST].load(Relaxed) <= address);
+        while left > 1 {
+            let half = left / 2;
+            at += half * is_before(at + half - 1);
+            left -= half;
+        }
+        if left == 1 { at + is_before(at) } else { 0 }
+    }
+
+    #[inline]
+    fn first(&self, start: u64, end: u64) -> Option<u64> {
+        /// A writer takes microseconds, and a signal handler that interrupts it on its own thread must not wait for it.
+        const ATTEMPTS: u32 = 64;
+        // Most words are not addresses, and most addresses are outside of all ranges.
+        let last = self.count.load(Relaxed).min(MOST).checked_sub(1)?;
+        let is_outside = end <= self.starts[0].load(Relaxed) || self.ends[last].load(Relaxed) <= start;
+        if is_outside || !self.may_have(start, end) {
+            return None;
+        }
+        for _ in 0..ATTEMPTS {
+            let version = self.version.load(Acquire);
+            if version & 1 != 0 {
+                core::hint::spin_loop();
+                continue;
+            }
+            let at = self.position(start);
+            let is_in = at < self.count.load(Relaxed).min(MOST);
+            let found = if is_in { self.starts[at].load(Relaxed) } else { u64::MAX };
+            fence(Acquire);
+            if self.version.load(Relaxed) == version {
+                return (is_in && found < end).then_some(found.max(start));
+            }
+        }
+        None
+    }
+
+    fn remove(&self, start: u64, end: u64) {
+        let (first, count) = (self.position(start), self.count.load(Relaxed));
+        let mut last = first;
+        while last < count && self.starts[last].load(Relaxed) < end {
+            last += 1;
+        }
+        if last > first {
+            for from in last..count {
+                self.copy(from, from - (last - first));
+            }
+            self.count.store(count - (last - first), Relaxed);
+        }
+    }
+
+    fn insert(&self, start: u64, end: u64, place: usize) {
+        let (at, count) = (self.position(start), self.count.load(Relaxed));
+        if count == MOST {
+            return;
+        }
+        for from in (at..count).rev() {
+            self.copy(from, from + 1);
+        }
+        self.starts[at].store(start, Relaxed);
+        self.ends[at].store(end, Relaxed);
+        self.places[at].store(place, Relaxed);
+        self.count.store(count + 1, Relaxed);
+        self.note(start, end);
+    }
+
+    fn copy(&self, from: usize, to: usize) {
+        self.starts[to].store(self.starts[from].load(Relaxed), Relaxed);
+        self.ends[to].store(self.ends[from].load(Relaxed), Relaxed);
+        self.places[to].store(self.places[from].load(Relaxed), Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn add(end_kind: EndKind, address: u64, bytes: u64) {
+        super::add(end_kind, false, Entry { address, bytes, ..Tombstone::NONE.entry });
+    }
+
+    #[test]
+    fn ranges_are_found_until_they_are_back_or_forgotten() {
+        assert!(!has_any() && first(0, u64::MAX).is_none());
+        add(EndKind::Closed, 0x3000, 0x1000);
+        add(EndKind::Closed, 0x1000, 0x1000);
+        add(EndKind::Closed, 0, 0x1000);
+        for (start, bytes, wanted) in [
+            (0x1000, 1, Some(0x1000)),
+            (0x1fff, 1, Some(0x1fff)),
+            (0x2000, 0x1000, None),
+            (0x2000, 0x1001, Some(0x3000)),
+            (0, 0x1000, None),
+            (0x4000, 8, None),
+            (0xfff, u64::MAX, Some(0x1000)),
+        ] {
+            assert_eq!(first(start, bytes), wanted, "{start:#x} {bytes:#x}");
+        }
+        // The newest range replaces the others at its addresses.
+        add(EndKind::Unmapped, 0x1800, 0x1000);
+        assert_eq!((first(0x1000, 0x800), first(0x1000, 0x801)), (None, Some(0x1800)));
+        assert_eq!(find(0x2000).map(|gone| gone.end_kind), Some(EndKind::Unmapped));
+        note_back(0x2000, 1);
+        assert!(first(0x1800, 0x1000).is_none() && find(0x1800).is_none() && find(0x3000).is_some());
+        for number in 0..MOST as u64 {
+            add(EndKind::Closed, 0x10000 + number * 0x20, 0x10);
+        }
+        assert!(find(0x3000).is_none() && first(0x3000, 0x1000).is_none(), "the oldest one");
+        for number in 0..MOST as u64 {
+            let start = 0x10000 + number * 0x20;
+            assert_eq!(first(start, 0x20), Some(start));
+            assert!(first(start + 0x10, 0x10).is_none());
+        }
+        // Readers never see a range that is not there, and always one that is.
+        std::thread::scope(|scope| {
+            let work = scope.spawn(|| {
+                for _ in 0..2_000 {
+                    add(EndKind::Closed, 0x8000, 0x1000);
+                    note_back(0x8000, 0x1000);
+                }
+            });
+            while !work.is_finished() {
+                assert_eq!(first(0x9000, 0x1000), None);
+                let last = 0x10000 + (MOST as u64 - 1) * 0x20;
+                assert!(find(last).is_none() || first(last, 1) != Some(last + 1));
+            }
+        });
+        note_back(0, u64::MAX);
+        assert!(!has_any());
+        // A call that may use a range is always noticed, however many granules either has.
+        let granule = 1 << GRANULE_SHIFT;
+        let ranges = [(5, 1), (70, 3), (1 << 20, 2 * GRANULES as u64)];
+        for (first_granule, count) in ranges {
+            let (start, bytes) = (first_granule * granule + 0x1000, count * granule);
+            add(EndKind::Unmapped, start, bytes);
+            for (at, size) in [(start, 1), (start + bytes - 1, 1), (start - 1, 2), (1, start), (0, u64::MAX)]
+            {
+                assert!(may_be_used(at, size), "{at:#x} {size:#x} of {start:#x} {bytes:#x}");
+            }
+        }
+        note_back((1 << 20) * granule, u64::MAX);
+        add(EndKind::Closed, 0x1000, 1);
+        for (first_granule, is_noted) in
+            [(0, true), (4, false), (5, true), (6, false), (69, false), (71, true)]
+        {
+            assert_eq!(may_be_used(first_granule * granule + 0x1000, 8), is_noted, "{first_granule}");
+        }
+        note_back(0, u64::MAX);
+        assert!(!has_any() && !may_be_used(0, u64::MAX));
+        // A mapping removes the part of an unmapped range that it covers.
+        add(EndKind::Unmapped, 0x10000, 0x10000);
+        note_mapped(0x14000, 0x4000);
+        for (at, wanted) in
+            [(0x10000, true), (0x13fff, true), (0x14000, false), (0x17fff, false), (0x18000, true)]
+        {
+            assert_eq!((first(at, 1).is_some(), find(at).is_some()), (wanted, wanted), "{at:#x}");
+        }
+        // Mapping all of a range page by page takes no more places for its remainder.
+        add(EndKind::Closed, 0x1000, 0x1000);
+        add(EndKind::Unmapped, 0x100000, 0x1000 * MOST as u64);
+        (0..MOST as u64).for_each(|page| note_mapped(0x100000 + page * 0x1000, 0x1000));
+        assert!(first(0x100000, u64::MAX - 0x100000).is_none() && find(0x1000).is_some());
+        // The unmapped part of freed addresses cannot be mapped again.
+        note_unreserved(0x10000, 0x8000, &Tombstone::NONE.entry);
+        let end_kinds = [0x10000, 0x18000].map(|at| find(at).map(|gone| gone.end_kind));
+        assert_eq!(end_kinds, [Some(EndKind::Unreserved), Some(EndKind::Unmapped)]);
+        note_back(0, u64::MAX);
+        assert!(!has_any());
+    }
+}

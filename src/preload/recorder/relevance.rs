@@ -1,0 +1,109 @@
+//! Decides whether to record a call of a function that is rarely recorded.
+
+use super::arguments::{Arguments, Handle, Store};
+use crate::driver::{batches, counted, kernels, parameters, places, queries};
+use crate::job::{ledger, tombstones};
+use crate::resolve::driver;
+use crate::resolve::needs::{self, Needs};
+use crate::sys::guard::guarded;
+use core::cell::Cell;
+use cupeer_model::Call;
+use cupeer_spec::function::{FnId, Library};
+use cupeer_spec::record::slot::MOST_ARGS;
+
+/// The reason to record a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Relevance {
+    /// It is not recorded.
+    None,
+    /// It is recorded.
+    Call,
+    /// It is recorded, and copies from the memory of the first device to that of the second.
+    Copy {
+        devices: [i32; 2],
+        /// It uses memory that is gone.
+        is_gone: bool,
+    },
+}
+
+impl Relevance {
+    fn call_if(is_relevant: bool) -> Relevance {
+        if is_relevant { Relevance::Call } else { Relevance::None }
+    }
+}
+
+/// Returns the relevance of a call of one of these functions:
+///
+/// - Those that free or destroy matter for shared memory.
+/// - Copies matter between devices.
+/// - Copies and launches matter if they use memory that is gone.
+/// - Functions of NVML matter in a process that uses CUDA. Looking at GPUs alone begins no record.
+#[cold]
+#[inline(never)]
+pub fn relevance(id: FnId, store: &dyn Store, handle: &Cell<Option<Handle>>) -> Relevance {
+    let spec = id.spec();
+    if spec.library == Library::Nvml {
+        return Relevance::call_if(driver::is_any_followed(Library::Cuda));
+    }
+    let allocates = spec.allocates().is_some();
+    let is_large = (allocates || spec.frees().is_some()) && counted::is_known_event();
+    if is_large || allocates {
+        return Relevance::call_if(is_large);
+    }
+    if ledger::is_idle(id) {
+        return Relevance::None;
+    }
+    let copied = spec.copies().filter(|_| has_reach(id));
+    let mut args = [0; MOST_ARGS];
+    store.store(&mut Arguments::new(&mut args, handle), false);
+    let mut is_relevant = false;
+    if let Some(event) = spec.records() {
+        guarded(|| is_relevant = ledger::has_opened(queries::number(id, &args, event)));
+        return Relevance::call_if(is_relevant);
+    }
+    let is_gone = spec.is_work() && uses_gone_memory(id, &args);
+    if let Some(copied) = copied {
+        let devices = places::copied(id, &args, copied, ledger::opened_device);
+        return devices.map_or(Relevance::call_if(is_gone), |devices| Relevance::Copy { devices, is_gone });
+    }
+    if spec.is_work() {
+        return Relevance::call_if(is_gone);
+    }
+    guarded(|| is_relevant = ledger::may_end_shared(id, &args));
+    Relevance::call_if(is_relevant)
+}
+
+/// Returns true if a copy or a launch uses memory that is gone.
+fn uses_gone_memory(id: FnId, args: &[u8; MOST_ARGS]) -> bool {
+    if tombstones::is_scan_due() {
+        guarded(tombstones::find_freed_by_owners);
+    }
+    if !tombstones::has_any() {
+        return false;
+    }
+    let spec = id.spec();
+    let mut is_gone = false;
+    let mut check = |start, bytes| {
+        if tombstones::first(start, bytes).is_some() {
+            guarded(|| is_gone |= tombstones::is_used(start, bytes));
+        }
+    };
+    let call = Call { function: id, result: 0, args, shape: 0, elements: &[] };
+    call.used().for_each(|(_, start, bytes)| check(start, bytes));
+    if let Some(batch) = spec.batch() {
+        batches::each_range(id, args, batch, &mut |_, start, bytes| check(start, bytes));
+    }
+    if let Some(launched) = spec.launches() {
+        parameters::each_word(id, args, launched, &mut |_, word| check(word, 1));
+        is_gone = is_gone && kernels::note_found(queries::number(id, args, launched.function));
+    }
+    if let Some(exec) = spec.replays() {
+        is_gone = tombstones::is_used_by_graph(queries::number(id, args, exec), true);
+    }
+    is_gone
+}
+
+/// Returns true if a copy can go from one device to another.
+fn has_reach(id: FnId) -> bool {
+    needs::needs(id) == Needs::Nothing || needs::has_done(Needs::Reach)
+}

@@ -1,0 +1,85 @@
+//! Links that damage data, as a topology file defines them: writes are lost, arrive late, or never end. Data over good links
+//! moves as within one memory.
+
+use super::answer::Answer;
+use super::places::Place;
+use cupeer_topology::Data;
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+/// A link from a device to the memory of another one, which damages data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct DamagedLink {
+    pub from: usize,
+    pub to: usize,
+    pub data: Data,
+}
+
+/// Late data: the last write over each link, and the result of the last read of each place.
+#[derive(Default)]
+struct Late {
+    writes: Vec<((usize, usize), Place, Vec<u8>)>,
+    reads: HashMap<(usize, usize, String), Vec<u8>>,
+}
+
+static LATE: Mutex<Option<Late>> = Mutex::new(None);
+
+impl DamagedLink {
+    /// Returns true if no transfer over the link ever ends.
+    pub(crate) fn stalls(&self) -> bool {
+        self.data == Data::Stall
+    }
+
+    fn write(&self, to: &Place, bytes: &[u8]) -> Answer {
+        match self.data {
+            Data::Good => to.write(bytes),
+            Data::Lost => Ok(()),
+            Data::Stall => stall(),
+            Data::Stale => {
+                let mut late = LATE.lock().unwrap_or_else(PoisonError::into_inner);
+                let writes = &mut late.get_or_insert_default().writes;
+                let ends = (self.from, self.to);
+                let before = writes.iter().position(|(of, ..)| *of == ends).map(|at| writes.remove(at));
+                writes.push((ends, to.clone(), bytes.to_vec()));
+                before.map_or(Ok(()), |(_, place, bytes)| place.write(&bytes))
+            }
+        }
+    }
+
+    fn read(&self, from: &Place, bytes: &mut [u8]) -> Answer {
+        match self.data {
+            Data::Good | Data::Lost => from.read(bytes),
+            Data::Stall => stall(),
+            Data::Stale => {
+                from.read(bytes)?;
+                let mut late = LATE.lock().unwrap_or_else(PoisonError::into_inner);
+                let key = (self.from, self.to, format!("{} {}", from.identity(), bytes.len()));
+                let seen = late.get_or_insert_default().reads.insert(key, bytes.to_vec());
+                if let Some(seen) = seen {
+                    bytes.copy_from_slice(&seen);
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Writes over a damaged link, or directly.
+pub(crate) fn write(damaged: Option<DamagedLink>, to: &Place, bytes: &[u8]) -> Answer {
+    damaged.map_or_else(|| to.write(bytes), |damaged| damaged.write(to, bytes))
+}
+
+/// Reads over a damaged link, or directly.
+pub(crate) fn read(damaged: Option<DamagedLink>, from: &Place, bytes: &mut [u8]) -> Answer {
+    match damaged {
+        Some(damaged) => damaged.read(from, bytes),
+        None => from.read(bytes),
+    }
+}
+
+/// Waits until the process ends.
+pub(crate) fn stall() -> ! {
+    loop {
+        std::thread::park();
+    }
+}

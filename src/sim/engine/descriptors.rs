@@ -1,0 +1,140 @@
+//! Descriptors by which processes share device memory.
+//!
+//! A descriptor is the file of a device's memory, opened anew. Its position tells which part of the memory it stands for: the
+//! position belongs to the open file, and so survives `dup`, SCM_RIGHTS, `pidfd_getfd`, and inheritance, while all
+//! descriptors look alike, as those of a real driver do. A lock on the first byte of the part also belongs to the open file,
+//! and ends with its last descriptor. So the owner of the memory knows when no process can import it any more.
+
+use super::backing::Backing;
+use super::channel::MEMORY_NAME;
+
+/// Offsets and sizes of parts are multiples of this.
+pub(crate) const GRANULARITY: u64 = 2 << 20;
+/// First bits of a position: a file at any other position is not a descriptor of the driver.
+const MAGIC: u64 = 0x5c;
+/// Numbers of bits of the fields. With [`MAGIC`], they have 63 bits: a position is not negative.
+const PART: u32 = 24;
+const KIND: u32 = 2;
+const DEVICE: u32 = 6;
+
+/// An object that processes can share by a descriptor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Shareable {
+    /// An allocation of `cuMemCreate`.
+    Allocation = 1,
+    /// A memory pool: the part holds the table of the pointers that it exports.
+    Pool = 2,
+}
+
+/// The memory that a descriptor stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct MemoryPart {
+    pub thing: Shareable,
+    /// The index of the device in the machine.
+    pub device: usize,
+    /// Offset in the device's memory.
+    pub offset: u64,
+    pub size: u64,
+}
+
+impl MemoryPart {
+    /// Encodes the part as a position. Returns `None` if it does not fit.
+    fn position(self) -> Option<i64> {
+        let part = |bytes: u64| {
+            let parts = bytes / GRANULARITY;
+            (bytes.is_multiple_of(GRANULARITY) && parts < 1 << PART).then_some(parts)
+        };
+        let device = (self.device < 1 << DEVICE).then_some(self.device as u64)?;
+        let (offset, size) = (part(self.offset)?, part(self.size)?);
+        let head = (MAGIC << DEVICE | device) << KIND | self.thing as u64;
+        i64::try_from((head << PART | offset) << PART | size).ok()
+    }
+
+    fn from_position(position: i64) -> Option<MemoryPart> {
+        let mut rest = u64::try_from(position).ok()?;
+        let mut take = |bits: u32| {
+            let field = rest & ((1 << bits) - 1);
+            rest >>= bits;
+            field
+        };
+        let (size, offset, kind, device) = (take(PART), take(PART), take(KIND), take(DEVICE));
+        let thing =
+            [Shareable::Allocation, Shareable::Pool].into_iter().find(|thing| *thing as u64 == kind)?;
+        (rest == MAGIC && size > 0).then_some(MemoryPart {
+            thing,
+            device: device as usize,
+            offset: offset * GRANULARITY,
+            size: size * GRANULARITY,
+        })
+    }
+}
+
+/// Returns a descriptor for the program, which closes it.
+pub(crate) fn issue(memory: &Backing, part: MemoryPart) -> Option<i32> {
+    let position = part.position()?;
+    let opened = memory.reopen()?;
+    if !opened.hold(part.offset) || !opened.seek(position) {
+        return None;
+    }
+    let descriptor = opened.give_away();
+    if part.thing == Shareable::Pool {
+        // As recorded, programs that the process starts inherit it, unlike that of an allocation.
+        // SAFETY: the call takes only numbers, and no other code has the descriptor yet.
+        unsafe { libc::fcntl(descriptor, libc::F_SETFD, 0) };
+    }
+    Some(descriptor)
+}
+
+/// Reads a descriptor of the program. Returns its part, and the file opened anew.
+pub(crate) fn read(descriptor: i32) -> Option<(MemoryPart, Backing)> {
+    let memory = Backing::open_own(descriptor, MEMORY_NAME)?;
+    // SAFETY: the call takes only numbers, and changes nothing.
+    let position = unsafe { libc::lseek(descriptor, 0, libc::SEEK_CUR) };
+    Some((MemoryPart::from_position(position)?, memory))
+}
+
+/// Closes a descriptor that a test was issued.
+#[cfg(test)]
+pub(crate) fn close(descriptor: i32) {
+    // SAFETY: the call takes only a number, and the descriptor is the test's own.
+    unsafe { libc::close(descriptor) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PART: MemoryPart =
+        MemoryPart { thing: Shareable::Allocation, device: 5, offset: 6 << 20, size: 4 << 20 };
+
+    #[test]
+    fn a_position_says_all() {
+        assert_eq!(MemoryPart::from_position(PART.position().unwrap()), Some(PART));
+        let most = MemoryPart { thing: Shareable::Pool, device: 63, offset: 31 << 40, size: 31 << 40 };
+        assert_eq!(MemoryPart::from_position(most.position().unwrap()), Some(most));
+        for position in [0, -1, 4096, i64::MAX] {
+            assert_eq!(MemoryPart::from_position(position), None, "{position}");
+        }
+        for wrong in [MemoryPart { size: 4096, ..PART }, MemoryPart { offset: 32 << 40, ..PART }] {
+            assert_eq!(wrong.position(), None);
+        }
+        assert_eq!(MemoryPart { device: 64, ..PART }.position(), None);
+    }
+
+    #[test]
+    fn a_descriptor_holds_its_memory_as_long_as_it_or_a_copy_of_it_is_open() {
+        let memory = Backing::create(MEMORY_NAME, 64 << 20).unwrap();
+        let descriptor = issue(&memory, PART).unwrap();
+        // SAFETY: the call takes only a number, and the descriptor is this test's own.
+        let copy = unsafe { libc::dup(descriptor) };
+        assert_eq!(read(copy).unwrap().0, PART);
+        assert_eq!(read(copy).unwrap().1.inode(), memory.inode());
+        assert!(memory.is_held(PART.offset) && !memory.is_held(0));
+        close(descriptor);
+        assert!(memory.is_held(PART.offset));
+        close(copy);
+        assert!(!memory.is_held(PART.offset));
+        assert!(read(memory.number()).is_none(), "the memory's own descriptor is no part");
+        assert!(read(0).is_none() && read(-1).is_none());
+    }
+}

@@ -1,0 +1,98 @@
+//! The memory of each device that the processes of a job use together.
+//!
+//! The file that `cupeer run` shares with its processes has a slot per process: the bytes that it uses of each device. A
+//! process holds its slot, so its memory is free once it ended. Without this file, each process has the devices for itself.
+
+use super::answer::Answer;
+use super::backing::Backing;
+use cupeer_spec::env;
+use cupeer_spec::results::Result as Code;
+use cupeer_spec::status::{BYTES, FILE, ROOM};
+use cupeer_topology::MOST_DEVICES;
+
+/// The most processes that share the devices; one more has them for itself.
+const SLOTS: u64 = (BYTES - ROOM) / SLOT;
+/// A slot, in words: one for each device.
+const WORDS: usize = MOST_DEVICES;
+const SLOT: u64 = (WORDS * size_of::<u64>()) as u64;
+/// The byte that is held to change anything, and the first of those that the processes hold.
+const LOCK: u64 = 1 << 40;
+const HOLDS: u64 = LOCK + 1;
+
+/// The slot of this process.
+#[derive(Debug)]
+pub(crate) struct JobMemory {
+    file: Backing,
+    slot: u64,
+}
+
+impl JobMemory {
+    /// Joins the processes of the job. Returns `None` without a job, or if no slot is free.
+    pub(crate) fn join() -> Option<JobMemory> {
+        JobMemory::open(Backing::open_path(std::env::var(env::STATUS).ok()?, FILE)?)
+    }
+
+    fn open(file: Backing) -> Option<JobMemory> {
+        let slot = file.exclusively(LOCK, || {
+            let free = (0..SLOTS).find(|slot| !file.is_held(HOLDS + slot)).ok_or(Code::OUT_OF_MEMORY)?;
+            file.put_words(ROOM + SLOT * free, &[0; WORDS])?;
+            file.hold(HOLDS + free);
+            Ok(free)
+        });
+        slot.ok().map(|slot| JobMemory { file, slot })
+    }
+
+    /// The bytes that the other processes use of a device of the machine.
+    pub(crate) fn used_by_others(&self, device: usize) -> u64 {
+        // Slots are taken from the first one on, and a gap is left by a process that has ended.
+        const GAP: u64 = 16;
+        let (mut sum, mut last) = (0, 0);
+        for slot in (0..SLOTS).filter(|slot| *slot != self.slot) {
+            if self.file.is_held(HOLDS + slot) {
+                let at = ROOM + SLOT * slot + (device * size_of::<u64>()) as u64;
+                sum += self.file.words(at).map_or(0, |[used]| used);
+                last = slot;
+            } else if slot > last.max(self.slot) + GAP {
+                break;
+            }
+        }
+        sum
+    }
+
+    /// Takes bytes of a device with `total` bytes, of which this process already uses `used`. Fails if the job would use more.
+    pub(crate) fn take(&self, device: usize, used: u64, more: u64, total: u64) -> Answer {
+        self.file.exclusively(LOCK, || {
+            let all = self.used_by_others(device).saturating_add(used).saturating_add(more);
+            if all > total { Err(Code::OUT_OF_MEMORY.into()) } else { self.note(device, used + more) }
+        })
+    }
+
+    /// Notes the bytes that this process uses of a device.
+    pub(crate) fn note(&self, device: usize, used: u64) -> Answer {
+        let at = ROOM + SLOT * self.slot + (device * size_of::<u64>()) as u64;
+        self.file.put_words(at, &[used])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::answer::fail;
+
+    #[test]
+    fn processes_share_the_room_of_a_device_until_they_end() {
+        let file = Backing::create(FILE, BYTES).unwrap();
+        let [one, two] = [(); 2].map(|()| JobMemory::open(file.reopen().unwrap()).unwrap());
+        assert_ne!(one.slot, two.slot);
+        one.take(3, 0, 60, 100).unwrap();
+        assert_eq!((two.used_by_others(3), two.used_by_others(2), one.used_by_others(3)), (60, 0, 0));
+        assert_eq!(two.take(3, 0, 50, 100), fail(Code::OUT_OF_MEMORY));
+        two.take(3, 0, 40, 100).unwrap();
+        one.note(3, 10).unwrap();
+        two.take(3, 40, 50, 100).unwrap();
+        drop(one);
+        assert_eq!(two.used_by_others(3), 0);
+        let three = JobMemory::open(file.reopen().unwrap()).unwrap();
+        assert_eq!((three.slot, three.used_by_others(3)), (0, 90));
+    }
+}

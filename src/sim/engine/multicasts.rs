@@ -1,0 +1,163 @@
+//! The shared state of a multicast object: the number of devices, those that joined, and the bound memory.
+//!
+//! It is in a memory file, which each process with the object has open. A process holds a byte of the file for each of its
+//! bindings, so a binding ends with its process.
+
+use super::answer::{Answer, fail_if};
+use super::backing::Backing;
+use super::channel::MEMORY_NAME;
+use cupeer_spec::results::Result as Code;
+use std::ffi::CStr;
+use std::sync::Arc;
+
+const NAME: &CStr = c"cupeer-sim multicast";
+/// The byte that is held while the file is changed; those behind it are held for bindings.
+const CHANGING: u64 = 0;
+/// Offset of the bindings, and the most bindings.
+const BINDINGS: u64 = 4096;
+const MOST_BINDINGS: u64 = 1024;
+/// Offset of the joined devices, one bit each.
+const JOINED: u64 = 24;
+
+/// The properties of a multicast object at its creation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Shape {
+    /// Number of devices that must join.
+    pub devices: u64,
+    pub size: u64,
+    /// Handle types with which it can leave its process.
+    pub types: u64,
+}
+
+/// Memory that is bound.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Binding {
+    /// The index of the device in the machine.
+    pub device: u64,
+    /// Offset in the object.
+    pub at: u64,
+    pub size: u64,
+    /// Process and descriptor of the memory's file.
+    pub pid: u64,
+    pub descriptor: u64,
+    pub inode: u64,
+    /// Offset in that file.
+    pub offset: u64,
+}
+
+impl Binding {
+    /// Returns true if a part of it is in a range of the object.
+    pub(crate) fn touches(&self, at: u64, size: u64) -> bool {
+        self.at < at + size && at < self.at + self.size
+    }
+
+    /// Opens the file of the memory. Returns `None` if its process ended.
+    pub(crate) fn open(&self) -> Option<Backing> {
+        let file = Backing::open(self.pid as u32, self.descriptor as u32, MEMORY_NAME)?;
+        (file.inode() == self.inode).then_some(file)
+    }
+}
+
+/// A multicast object.
+#[derive(Debug)]
+pub(crate) struct Multicast {
+    pub file: Arc<Backing>,
+    /// The same file, opened again to hold this process's bindings.
+    keeper: Backing,
+    pub shape: Shape,
+    pub is_imported: bool,
+}
+
+impl Multicast {
+    pub(crate) fn create(shape: Shape) -> Option<Arc<Multicast>> {
+        let file = Backing::create(NAME, BINDINGS + MOST_BINDINGS * ENTRY)?;
+        file.put_words(0, &[shape.devices, shape.size, shape.types, 0]).ok()?;
+        Multicast::of(file, false)
+    }
+
+    /// Imports the object of a descriptor.
+    pub(crate) fn import(descriptor: i32) -> Option<Arc<Multicast>> {
+        Multicast::of(Backing::open_own(descriptor, NAME)?, true)
+    }
+
+    fn of(file: Backing, is_imported: bool) -> Option<Arc<Multicast>> {
+        let keeper = file.reopen()?;
+        let [devices, size, types] = file.words(0).ok()?;
+        let shape = Shape { devices, size, types };
+        Some(Arc::new(Multicast { file: Arc::new(file), keeper, shape, is_imported }))
+    }
+
+    /// Returns a descriptor for the program, which closes it.
+    pub(crate) fn issue(&self) -> Option<i32> {
+        Some(self.file.reopen()?.give_away())
+    }
+
+    pub(crate) fn inode(&self) -> u64 {
+        self.file.inode()
+    }
+
+    /// The devices that have joined, a bit each.
+    fn joined(&self) -> Answer<u64> {
+        let [joined] = self.file.words(JOINED).map_err(|_| Code::OPERATING_SYSTEM)?;
+        Ok(joined)
+    }
+
+    pub(crate) fn has(&self, device: usize) -> Answer<bool> {
+        Ok(self.joined()? & 1 << device != 0)
+    }
+
+    /// Returns true if all devices joined.
+    pub(crate) fn is_whole(&self) -> Answer<bool> {
+        Ok(u64::from(self.joined()?.count_ones()) == self.shape.devices)
+    }
+
+    /// Returns the devices that joined.
+    pub(crate) fn devices(&self) -> Answer<impl Iterator<Item = u64> + use<>> {
+        let joined = self.joined()?;
+        Ok((0..64).filter(move |device| joined & 1 << device != 0))
+    }
+
+    /// Adds a device. Fails if the device joined already, or if all devices joined.
+    pub(crate) fn join(&self, device: usize) -> Answer {
+        self.file.exclusively(CHANGING, || {
+            fail_if(self.is_whole()? || self.has(device)?, Code::INVALID_VALUE)?;
+            let joined = self.joined()? | 1 << device;
+            self.file.put_words(JOINED, &[joined])
+        })
+    }
+
+    /// Returns the bindings with their indices.
+    pub(crate) fn bindings(&self) -> impl Iterator<Item = (u64, Binding)> {
+        (0..MOST_BINDINGS).filter_map(|index| Some((index, self.binding(index)?)))
+    }
+
+    fn binding(&self, index: u64) -> Option<Binding> {
+        let [device, at, size, pid, descriptor, inode, offset] =
+            self.file.words(BINDINGS + index * ENTRY).ok()?;
+        let is_there = size != 0 && self.file.is_held(1 + index);
+        is_there.then_some(Binding { device, at, size, pid, descriptor, inode, offset })
+    }
+
+    /// Binds memory to a part that has none for the device. Returns the index of the binding.
+    pub(crate) fn bind(&self, binding: Binding) -> Answer<u64> {
+        self.file.exclusively(CHANGING, || {
+            let overlaps =
+                |known: Binding| known.device == binding.device && known.touches(binding.at, binding.size);
+            fail_if(self.bindings().any(|(_, known)| overlaps(known)), Code::INVALID_VALUE)?;
+            let free = (0..MOST_BINDINGS).find(|index| self.binding(*index).is_none());
+            let index = free.ok_or(Code::OUT_OF_MEMORY)?;
+            let Binding { device, at, size, pid, descriptor, inode, offset } = binding;
+            let words = [device, at, size, pid, descriptor, inode, offset];
+            self.file.put_words(BINDINGS + index * ENTRY, &words)?;
+            if self.keeper.hold(1 + index) { Ok(index) } else { Err(Code::OPERATING_SYSTEM.into()) }
+        })
+    }
+
+    /// Ends a binding of this process.
+    pub(crate) fn unbind(&self, index: u64) {
+        self.keeper.let_go(1 + index);
+    }
+}
+
+/// Bytes of a binding in the file.
+const ENTRY: u64 = size_of::<Binding>() as u64;

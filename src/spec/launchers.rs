@@ -1,0 +1,223 @@
+//! The launchers of jobs, and other programs that start processes with an environment of their own.
+//!
+//! All that cupeer knows of a launcher is in its entry. `cupeer env`, the ranks of processes, the notes of `cupeer run`, the names of
+//! recordings, the waits that `cupeer why` follows, and the variables in recordings and packed files are read from here. The order
+//! of the entries is that of the formats in the help, and that in which variables for the same number count.
+
+/// A launcher.
+#[derive(Clone, Copy, Debug)]
+pub struct Launcher {
+    /// The value of `cupeer env --format`.
+    pub format: Option<Format>,
+    /// Programs that need not pass the environment on to what they start.
+    pub barriers: Names,
+    /// Programs and Python modules whose arguments name the script or program that they run.
+    pub runners: Names,
+    /// Programs that start others and wait for them.
+    pub waiters: Names,
+    /// Words in the command lines of processes that serve a job, and run nothing of the user's.
+    pub servants: Names,
+    /// Paths of the Python files in which a launcher without a name of its own waits.
+    pub agent_files: Names,
+    /// Variables with the rank in the job.
+    pub ranks: Names,
+    /// Variables with the rank on the host.
+    pub local_ranks: Names,
+    /// Variables with the number of ranks in the job.
+    pub sizes: Names,
+    /// Variables with other numbers, which a redacted recording keeps.
+    pub numbers: Names,
+    /// First letters of other variables that are recorded. They must not contain secrets.
+    pub recorded: Names,
+}
+
+/// Some names.
+pub type Names = &'static [&'static str];
+
+/// A form in which `cupeer env` prints.
+#[derive(Clone, Copy, Debug)]
+pub struct Format {
+    /// The name.
+    pub name: &'static str,
+    /// The help.
+    pub help: &'static str,
+    /// The command that uses it, for the help.
+    pub example: Option<&'static str>,
+    /// Its notation.
+    pub notation: Notation,
+}
+
+/// A notation for variables and their values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Notation {
+    /// Export lines of a shell.
+    Exports,
+    /// Options of docker, with mounts.
+    Container,
+    /// YAML for a pod, with mounts.
+    Pod,
+    /// This text before each NAME=VALUE.
+    Prefix(&'static str),
+    /// An option with all variables, separated by commas.
+    CommaList,
+    /// JSON of a runtime environment.
+    Json,
+}
+
+/// All launchers.
+pub const LAUNCHERS: &[Launcher] = &[
+    Launcher {
+        format: Some(Format {
+            name: "sh",
+            help: "Export lines for a POSIX shell, for eval",
+            example: Some("eval \"$(cupeer env --log text --format sh)\""),
+            notation: Notation::Exports,
+        }),
+        barriers: &["ssh", "sudo", "su", "doas"],
+        ..NONE
+    },
+    Launcher {
+        format: Some(Format {
+            name: "docker",
+            help: "Arguments of docker run",
+            example: Some("eval \"docker run $(cupeer env --log text --format docker) IMAGE PROGRAM\""),
+            notation: Notation::Container,
+        }),
+        barriers: &["docker", "podman", "nerdctl"],
+        ..NONE
+    },
+    Launcher {
+        format: Some(Format {
+            name: "k8s",
+            help: "YAML for a container of a pod",
+            example: None,
+            notation: Notation::Pod,
+        }),
+        barriers: &["kubectl"],
+        ..NONE
+    },
+    // torchrun sets the first three for each worker; `accelerate` and `deepspeed` start its workers.
+    Launcher {
+        runners: &[
+            "accelerate",
+            "deepspeed",
+            "torch.distributed.launch",
+            "torch.distributed.run",
+            "torchrun",
+        ],
+        agent_files: &[
+            "torch/distributed/elastic/",
+            "torch/distributed/launcher/",
+            "torch/distributed/run.py",
+        ],
+        ranks: &["RANK"],
+        local_ranks: &["LOCAL_RANK"],
+        sizes: &["WORLD_SIZE"],
+        numbers: &["LOCAL_WORLD_SIZE", "GROUP_RANK"],
+        ..NONE
+    },
+    // Open MPI and PRRTE.
+    Launcher {
+        format: Some(Format {
+            name: "mpirun",
+            help: "Arguments of Open MPI's mpirun",
+            example: Some("eval \"mpirun -np 2 $(cupeer env --log text --format mpirun) PROGRAM\""),
+            notation: Notation::Prefix("-x "),
+        }),
+        barriers: &["mpirun", "mpiexec", "orterun", "prterun"],
+        runners: &["mpirun", "mpiexec", "orterun", "prterun"],
+        waiters: &["mpirun", "mpiexec", "orterun", "prterun", "prted", "orted"],
+        ranks: &["OMPI_COMM_WORLD_RANK", "PMIX_RANK"],
+        local_ranks: &["OMPI_COMM_WORLD_LOCAL_RANK"],
+        sizes: &["OMPI_COMM_WORLD_SIZE"],
+        numbers: &["OMPI_COMM_WORLD_LOCAL_SIZE"],
+        recorded: &["OMPI_COMM_WORLD_"],
+        ..NONE
+    },
+    // Hydra, of MPICH and Intel MPI, passes the environment on.
+    Launcher {
+        waiters: &["hydra_pmi_proxy", "mpiexec.hydra"],
+        ranks: &["PMI_RANK"],
+        local_ranks: &["MPI_LOCALRANKID"],
+        sizes: &["PMI_SIZE"],
+        ..NONE
+    },
+    Launcher {
+        format: Some(Format {
+            name: "srun",
+            help: "Argument of Slurm's srun",
+            example: Some("eval \"srun $(cupeer env --log text --format srun) PROGRAM\""),
+            notation: Notation::CommaList,
+        }),
+        barriers: &["srun", "sbatch"],
+        runners: &["srun"],
+        waiters: &["srun", "slurmstepd"],
+        ranks: &["SLURM_PROCID"],
+        local_ranks: &["SLURM_LOCALID"],
+        sizes: &["SLURM_NTASKS"],
+        recorded: &["SLURM_JOB_ID"],
+        ..NONE
+    },
+    Launcher {
+        format: Some(Format {
+            name: "ray",
+            help: "JSON runtime environment of Ray",
+            example: Some(
+                "ray job submit --runtime-env-json=\"$(cupeer env --log text --format ray)\" -- PROGRAM",
+            ),
+            notation: Notation::Json,
+        }),
+        barriers: &["ray", "raylet"],
+        servants: &["ray::IDLE", "raylet", "gcs_server", "ray/dashboard", "ray/_private"],
+        ..NONE
+    },
+];
+
+/// A launcher of which nothing is known.
+const NONE: Launcher = Launcher {
+    format: None,
+    barriers: &[],
+    runners: &[],
+    waiters: &[],
+    servants: &[],
+    agent_files: &[],
+    ranks: &[],
+    local_ranks: &[],
+    sizes: &[],
+    numbers: &[],
+    recorded: &[],
+};
+
+/// Returns one list of names of all launchers.
+pub fn names(list: impl Fn(&Launcher) -> Names) -> impl Iterator<Item = &'static str> {
+    LAUNCHERS.iter().flat_map(move |launcher| list(launcher).iter().copied())
+}
+
+/// One list of names of all launchers, as a constant: the library cannot link [`LAUNCHERS`], whose pointers need relocations.
+macro_rules! column {
+    ($field:ident) => {{
+        use crate::launchers::LAUNCHERS;
+        const COUNT: usize = {
+            let (mut count, mut at) = (0, 0);
+            while at < LAUNCHERS.len() {
+                count += LAUNCHERS[at].$field.len();
+                at += 1;
+            }
+            count
+        };
+        const NAMES: [&str; COUNT] = {
+            let (mut names, mut count, mut at) = ([""; COUNT], 0, 0);
+            while at < LAUNCHERS.len() {
+                let mut item = 0;
+                while item < LAUNCHERS[at].$field.len() {
+                    names[count] = LAUNCHERS[at].$field[item];
+                    (count, item) = (count + 1, item + 1);
+                }
+                at += 1;
+            }
+            names
+        };
+        &NAMES
+    }};
+}
+pub(crate) use column;

@@ -1,0 +1,124 @@
+//! Lets `gimli` read unwind tables from memory that may not exist.
+
+use crate::memory::{Memory, Window};
+use core::cell::RefCell;
+use core::fmt;
+use gimli::{Error, LittleEndian, Reader, ReaderOffsetId, Result};
+
+extern crate alloc;
+use alloc::borrow::Cow;
+
+/// Bytes of a table that are copied at once.
+pub const PIECE: usize = 512;
+
+/// A range of addresses. Offsets from the start of [`TableReader::all`] are addresses.
+#[derive(Clone)]
+pub struct TableReader<'a, M> {
+    bytes: &'a RefCell<Window<PIECE, M>>,
+    next: usize,
+    end: usize,
+}
+
+impl<'a, M: Memory> TableReader<'a, M> {
+    /// Returns a reader of all addresses.
+    pub fn all(bytes: &'a RefCell<Window<PIECE, M>>) -> Self {
+        TableReader { bytes, next: 0, end: usize::MAX }
+    }
+
+    fn ends_early<T>(&self) -> Result<T> {
+        Err(Error::UnexpectedEof(self.offset_id()))
+    }
+}
+
+impl<M> fmt::Debug for TableReader<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{:#x}..{:#x}", self.next, self.end)
+    }
+}
+
+impl<M: Memory> Reader for TableReader<'_, M> {
+    type Endian = LittleEndian;
+    type Offset = usize;
+
+    fn endian(&self) -> LittleEndian {
+        LittleEndian
+    }
+
+    fn len(&self) -> usize {
+        self.end - self.next
+    }
+
+    fn empty(&mut self) {
+        self.end = self.next;
+    }
+
+    fn truncate(&mut self, length: usize) -> Result<()> {
+        if length > self.len() {
+            return self.ends_early();
+        }
+        self.end = self.next + length;
+        Ok(())
+    }
+
+    fn offset_from(&self, base: &Self) -> usize {
+        self.next.wrapping_sub(base.next)
+    }
+
+    fn offset_id(&self) -> ReaderOffsetId {
+        ReaderOffsetId(self.next as u64)
+    }
+
+    fn lookup_offset_id(&self, id: ReaderOffsetId) -> Option<usize> {
+        (id.0 as usize).checked_sub(self.next)
+    }
+
+    fn find(&self, byte: u8) -> Result<usize> {
+        let mut rest = self.clone();
+        while rest.read_u8()? != byte {}
+        Ok(rest.next - 1 - self.next)
+    }
+
+    fn skip(&mut self, length: usize) -> Result<()> {
+        if length > self.len() {
+            return self.ends_early();
+        }
+        self.next += length;
+        Ok(())
+    }
+
+    fn split(&mut self, length: usize) -> Result<Self> {
+        // No entry is longer, and a damaged length must not make anyone wait.
+        const LONGEST: usize = 1 << 16;
+        let mut first = self.clone();
+        if length > LONGEST {
+            return self.ends_early();
+        }
+        self.skip(length)?;
+        first.end = self.next;
+        Ok(first)
+    }
+
+    fn read_slice(&mut self, place: &mut [u8]) -> Result<()> {
+        let start = self.next;
+        self.skip(place.len())?;
+        match self.bytes.borrow_mut().bytes(start, place.len()) {
+            Some(bytes) => place.copy_from_slice(bytes),
+            None => return self.ends_early(),
+        }
+        Ok(())
+    }
+
+    // Unwinding reads no texts and no slices, and must not allocate them.
+
+    fn to_slice(&self) -> Result<Cow<'_, [u8]>> {
+        Err(Error::Io)
+    }
+
+    fn to_string(&self) -> Result<Cow<'_, str>> {
+        Err(Error::Io)
+    }
+
+    fn to_string_lossy(&self) -> Result<Cow<'_, str>> {
+        Err(Error::Io)
+    }
+}
