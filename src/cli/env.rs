@@ -36,7 +36,7 @@ pub struct EnvArgs {
     pub format: Option<EnvFormat>,
 }
 
-/// The help of the formats: an example for each.
+/// Returns the help of the formats: an example for each.
 fn examples() -> String {
     let examples = EnvFormat::value_variants().iter().filter_map(|format| format.0.example);
     let lines: String = examples.map(|example| format!("  {example}\n")).collect();
@@ -45,7 +45,7 @@ fn examples() -> String {
     format!("Examples:\n{lines}\n{pod}")
 }
 
-/// A value of `--format`.
+/// A value of `--format`: the notation of a program that reads the environment.
 #[derive(Clone, Copy)]
 pub struct EnvFormat(&'static Format);
 
@@ -63,8 +63,8 @@ impl ValueEnum for EnvFormat {
     }
 }
 
-/// Prints the settings of other programs than cupeer: for a shell, with their reasons.
-fn of_links(path: &Path, notation: Notation) -> Result<ExitCode> {
+/// Prints settings of other programs that avoid bad links, in a notation; for a shell, with the reasons.
+fn print_link_settings(path: &Path, notation: Notation) -> Result<ExitCode> {
     let settings = p2p::of_file(path)?;
     let pairs: Vec<Pair> = settings.iter().filter_map(p2p::Setting::variable).collect();
     output::print_as_is(&match notation {
@@ -77,7 +77,7 @@ pub fn command(args: &EnvArgs) -> Result<ExitCode> {
     output::be_verbose(args.options.verbose);
     let notation = args.format.map_or(Notation::Exports, |format| format.0.notation);
     if let Some(path) = &args.p2p {
-        return of_links(path, notation);
+        return print_link_settings(path, notation);
     }
     let mut settings = Settings::new(&args.options, None)?;
     settings.verdicts.iter_mut().for_each(Verdicts::keep);
@@ -93,9 +93,9 @@ pub fn command(args: &EnvArgs) -> Result<ExitCode> {
     } else {
         let has_mounts = matches!(notation, Notation::Container | Notation::Pod);
         let before = |name: &str| match notation {
-            // Only the image can say what these variables contain.
+            // The container's image decides about the old contents of these variables.
             _ if has_mounts => None,
-            // Ray replaces this by the value in its worker.
+            // Ray replaces this text by the old value in its worker.
             Notation::Json => Some(format!("${{{name}}}").into()),
             _ => inherited(name),
         };
@@ -108,7 +108,7 @@ pub fn command(args: &EnvArgs) -> Result<ExitCode> {
     output::print_as_is(&printed)
 }
 
-/// Returns variables in a notation, and for a container its mounts.
+/// Returns variables in a notation and, for a container, its mounts.
 fn written(notation: Notation, pairs: &[Pair], mounts: &[Mount]) -> Result<String> {
     Ok(match notation {
         Notation::Exports => {
@@ -126,8 +126,8 @@ fn text(path: &Path) -> Result<&str> {
     path.to_str().with_context(|| format!("'{}' is not UTF-8", path.display()))
 }
 
-/// Returns the paths that a container must see at the same place: the libraries, links to a driver, and a topology; and those
-/// that it writes: the recording and the log.
+/// Returns the paths that a container must see at the same place: those that it reads (the libraries, links to a driver, and a
+/// topology), and those that it writes (the recording and the log).
 fn mounts(settings: &Settings) -> Result<Vec<Mount>> {
     let mut paths = vec![settings.preload.parent().unwrap_or(Path::new("/"))];
     if let Some(chosen) = &settings.driver {
@@ -158,8 +158,8 @@ fn mounts(settings: &Settings) -> Result<Vec<Mount>> {
     Ok(mounts)
 }
 
-/// The directory in which processes make their logs: as far as it is the same for all of them. What is a device is the
-/// container's own.
+/// Returns the directory of the processes' logs, as far as all processes have the same one; `None` if the log is a device,
+/// because the container has its own devices.
 fn log_directory(log: &Path) -> Result<Option<&Path>> {
     let is_own = |place: &str| log.starts_with(place);
     if is_own("/dev") || is_own("/proc") {
@@ -183,7 +183,7 @@ struct Mount {
 fn sh(pairs: &[Pair], preload: &str, search: Option<&str>) -> String {
     let mut lines: String =
         pairs.iter().map(|(name, value)| format!("export {name}={}\n", quoted(value))).collect();
-    // A second evaluation in the same shell adds nothing.
+    // Evaluating the output twice in one shell must not add the library twice.
     lines += &format!(
         "case \":${{{LD_PRELOAD}-}}:\" in *:{0}:*) ;; *) export {LD_PRELOAD}=\"${{{LD_PRELOAD}:+${LD_PRELOAD}:}}\"{0} ;; esac\n",
         quoted(preload)
@@ -207,7 +207,8 @@ fn docker(pairs: &[Pair], mounts: &[Mount]) -> Result<String> {
     Ok(words.join(" ") + "\n")
 }
 
-/// YAML takes JSON's strings as they are; a pod's own `$(VAR)` is written with two dollars.
+/// Writes the variables as YAML for Kubernetes. JSON's strings are valid in YAML; `$(` is written as `$$(` to keep Kubernetes
+/// from replacing it.
 fn k8s(pairs: &[Pair], mounts: &[Mount]) -> String {
     let mut text = String::from("env:\n");
     for (name, value) in pairs {
@@ -224,12 +225,12 @@ fn k8s(pairs: &[Pair], mounts: &[Mount]) -> String {
     text
 }
 
-/// Returns each variable with its value, after an option.
+/// Returns the variables as NAME=VALUE, each after an option.
 fn assigned(option: &str, pairs: &[Pair]) -> Vec<String> {
     pairs.iter().map(|(name, value)| format!("{option}{}", quoted(&format!("{name}={value}")))).collect()
 }
 
-/// Slurm separates by commas, and takes quotes away where they stand around the whole of an element.
+/// Writes the variables for srun. Slurm separates them by commas, and removes quotes only around a whole element.
 fn srun(pairs: &[Pair]) -> Result<String> {
     let mut elements = vec!["ALL".to_owned()];
     for (name, value) in pairs {

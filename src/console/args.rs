@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use std::time::Duration;
 
-/// Returns the word of a value on the command line.
+/// Returns the word for a value on the command line.
 pub fn word(value: impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
@@ -25,12 +25,12 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "a time is a number above 0 with ms, s, m or h, such as 90s".to_owned())
 }
 
-/// Reads the time after which a run counts as hung.
+/// Reads the time without progress after which a run counts as hung.
 pub fn of_hang(text: &str) -> Result<Duration, String> {
     from_100ms(text, "60s")
 }
 
-/// Reads a time that is not too short.
+/// Reads a time of at least 100 ms. The message about a wrong time contains `example`.
 pub fn from_100ms(text: &str, example: &str) -> Result<Duration, String> {
     const LEAST: u64 = 100_000_000;
     let time = cupeer_spec::duration::parse(text).ok().filter(|time| *time >= LEAST);

@@ -3,7 +3,7 @@
 //! Printing never panics. If stderr is closed, there is nobody to tell. All text is cleaned of terminal control
 //! sequences, because the text of recordings, packs, and programs is untrusted.
 
-use crate::startup::user;
+use crate::startup::effective_user;
 use crate::status;
 use anstream::{AutoStream, ColorChoice};
 use anyhow::{Context, Result, ensure};
@@ -39,8 +39,8 @@ pub fn choose_color(choice: clap::ColorChoice) {
     choice.write_global();
 }
 
-/// Returns the style of stdout: unless the user chose another one, colors on a terminal that has them, unless
-/// NO_COLOR is set.
+/// Returns the style of stdout: the user's choice or, without a choice, colors on a terminal that supports them
+/// if NO_COLOR is not set.
 pub fn stdout_style() -> Style {
     style(AutoStream::choice(&io::stdout()))
 }
@@ -59,7 +59,7 @@ pub fn print_as_is(text: &str) -> Result<ExitCode> {
     printed(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
 }
 
-/// Prints a value as JSON, piece by piece: it may be large.
+/// Prints a value as JSON to stdout, piece by piece, because the value may be large.
 pub fn print_json(value: &impl Serialize) -> Result<ExitCode> {
     stream(|out| Ok(write_json(out, value)))
 }
@@ -71,7 +71,7 @@ pub fn stream(write: impl FnOnce(&mut dyn Write) -> Result<io::Result<()>>) -> R
     printed(written.and_then(|()| out.flush()))
 }
 
-/// Returns the exit status after writing to stdout. A reader that closed the pipe is no failure; a full disk is.
+/// Returns the exit status after writing to stdout. A pipe that its reader closed is no failure; a full disk is.
 pub fn printed(written: io::Result<()>) -> Result<ExitCode> {
     match written {
         Err(error) if error.kind() != BrokenPipe => Err(error).context("failed to write to stdout"),
@@ -79,15 +79,16 @@ pub fn printed(written: io::Result<()>) -> Result<ExitCode> {
     }
 }
 
-/// Returns the width of a line: COLUMNS, the width of the terminal, or 80 if it is unknown. For a file or a pipe,
-/// lines have no end, so that nothing is cut or wrapped for a program that searches them.
+/// Returns the width of a line in columns: COLUMNS, or the width of the terminal, or 80 if it is unknown. For a
+/// file or a pipe, the width is [`NO_END`], so that no line is cut or wrapped for a program that searches the
+/// output.
 pub fn terminal_width() -> usize {
     let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse::<usize>().ok());
     let width = columns.or_else(|| (!io::stdout().is_terminal()).then_some(NO_END));
     Some(width.unwrap_or_else(ask_terminal)).filter(|width| *width >= 40).unwrap_or(80)
 }
 
-/// Width that is larger than any line.
+/// Width in columns that is larger than any line.
 pub const NO_END: usize = 1 << 20;
 
 fn ask_terminal() -> usize {
@@ -97,14 +98,14 @@ fn ask_terminal() -> usize {
         libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &mut size);
         size
     };
-    // Without a terminal, it stays zero.
+    // Without a terminal, the size stays zero.
     size.ws_col.into()
 }
 
-/// True if only problems are printed.
+/// True if only problems are printed (`--quiet`).
 static IS_QUIET: AtomicBool = AtomicBool::new(false);
 
-/// Prints only problems from now on, if the user asked for that.
+/// If `is_quiet`, prints only problems from now on.
 pub fn be_quiet(is_quiet: bool) {
     IS_QUIET.store(is_quiet, Relaxed);
 }
@@ -118,14 +119,14 @@ pub fn complain(sentence: &str) {
     say("cupeer:", &clean(&one_line(sentence)));
 }
 
-/// Prints a note on stderr, unless only problems are wanted.
+/// Prints a note on stderr, unless only problems are printed.
 pub fn note(sentence: &str) {
     if !is_quiet() {
         complain(sentence);
     }
 }
 
-/// Prints a line of a summary on stderr. If only problems are wanted, prints only lines about them.
+/// Prints a line of a summary on stderr. If only problems are printed, omits lines without a problem.
 pub fn sum_up(line: &Line) {
     if line.matters || !is_quiet() {
         let line = Line { text: clean(&one_line(&line.text)), ..line.clone() };
@@ -148,20 +149,20 @@ fn one_line(sentence: &str) -> String {
 }
 
 fn say(who: &str, line: &str) {
-    // If stderr is closed, there is nobody to tell.
+    // If stderr is closed, nobody can read the line.
     let _ = io::stderr().write_all(format!("{who} {line}\n").as_bytes());
 }
 
-/// Prints the meaning of the runtime's names in a set of functions or in a plan, each once.
+/// Prints notes that explain the CUDA runtime's names in a set of functions or in a plan, one for each name.
 pub fn explain_runtime(text: &str) {
     cupeer_spec::runtime::meant(text).iter().for_each(|line| note(line));
 }
 
-/// Failure with an excerpt and an exit status.
+/// Failure with an exit status, and possibly with an excerpt of the wrong text.
 #[derive(Debug)]
 pub struct Failure {
     pub sentence: String,
-    /// Lines of the text that the failure is about.
+    /// Lines of the text in which the mistake is.
     pub excerpt: Option<String>,
     pub status: u8,
 }
@@ -183,7 +184,7 @@ pub fn failed(error: &anyhow::Error) -> u8 {
     failure.status
 }
 
-/// Prints the decisions of cupeer, if the user asked for that.
+/// If `verbose`, prints cupeer's decisions on stderr from now on.
 pub fn be_verbose(verbose: bool) {
     if verbose {
         let subscriber = tracing_subscriber::fmt()
@@ -194,12 +195,12 @@ pub fn be_verbose(verbose: bool) {
             .with_target(false)
             .without_time()
             .log_internal_errors(false);
-        // Only a second call fails, and the first one's choice holds then.
+        // Only a second call fails; the setting of the first call stays.
         let _ = subscriber.try_init();
     }
 }
 
-/// Adds the name of the command before each line, and ignores a closed stderr.
+/// Writer to stderr that adds the name of the command before each line, and ignores a closed stderr.
 struct Prefixed;
 
 impl Write for Prefixed {
@@ -213,8 +214,8 @@ impl Write for Prefixed {
     }
 }
 
-/// Refuses an output file that another user may have put into a shared directory, as the library does for logs.
-/// Returns true if it is a link.
+/// Refuses an output file that another user may have put into a shared directory, as the preload library does for
+/// logs. Returns true if the path is a symbolic link.
 pub fn check_planted(path: &Path) -> Result<bool> {
     let Ok(there) = path.symlink_metadata() else { return Ok(false) };
     let found = |about: &Metadata| Ownership { owner: about.uid(), mode: about.mode(), names: about.nlink() };
@@ -225,20 +226,20 @@ pub fn check_planted(path: &Path) -> Result<bool> {
     };
     let owner = there.uid();
     ensure!(
-        may_use(found(&there), found(&directory), user()),
+        may_use(found(&there), found(&directory), effective_user()),
         "it is {what} of user {owner}, in a directory where others can write; name another file"
     );
     Ok(there.is_symlink())
 }
 
-/// Returns the path of an output, through a link that was there at the check. A link that appears later is not
+/// Returns the path of an output file. A link that exists now is resolved; a link that appears later is not
 /// followed.
 pub fn through_links(path: &Path) -> Result<PathBuf> {
     let real = check_planted(path)?.then(|| path.canonicalize().ok()).flatten();
     Ok(real.unwrap_or_else(|| path.to_owned()))
 }
 
-/// Writes a file that the user named: atomically, if a new file can replace it.
+/// Writes a file that the user named. If a new file can be created beside it, the file is replaced atomically.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
     let real = through_links(path)?;
     let there = std::fs::symlink_metadata(&real);

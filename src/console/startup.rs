@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 static CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
-/// The signals that are ignored here, and whether they were before.
+/// Signals that this process ignores or resets, each with true if it was ignored before this process began.
 static IGNORED: [(i32, AtomicBool); 2] =
     [(libc::SIGPIPE, AtomicBool::new(false)), (libc::SIGXFSZ, AtomicBool::new(false))];
 
@@ -36,7 +36,7 @@ pub fn is_ignored(signal: i32) -> bool {
 #[unsafe(link_section = ".init_array")]
 static SAVE_STATE: extern "C" fn() = save_state;
 
-/// Restores descriptors and signals. Async-signal-safe: for use between fork and exec.
+/// Restores the inherited descriptors and signals. Async-signal-safe, for use between fork and exec.
 pub fn restore() {
     for (fd, closed) in (0..).zip(&CLOSED) {
         if closed.load(Relaxed) {
@@ -52,8 +52,8 @@ pub fn restore() {
     }
 }
 
-/// Returns the effective user of the process.
-pub fn user() -> u32 {
+/// Returns the effective user id of this process.
+pub fn effective_user() -> u32 {
     // SAFETY: asks for a number; cannot fail.
     unsafe { libc::geteuid() }
 }

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 pub const LD_PRELOAD: &str = "LD_PRELOAD";
 pub const LD_LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 
-/// An environment, in the order in which it came: some programs show it.
+/// Environment variables in their inherited order, because some programs show them in that order.
 pub struct Environment(Vec<(OsString, OsString)>);
 
 impl Environment {
@@ -33,7 +33,7 @@ impl Environment {
     }
 }
 
-/// The value of a variable of ours, unless it is empty.
+/// Returns the value of an environment variable of this process, unless the value is empty.
 pub fn inherited(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }

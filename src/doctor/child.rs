@@ -11,8 +11,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
-/// Returns the command of cupeer itself, with the environment of a program that uses this driver. The caller adds a
-/// hidden subcommand.
+/// Returns a command that runs cupeer itself, with the environment of a program that uses this driver. The caller
+/// adds a hidden subcommand.
 pub fn child(chosen: Option<&Chosen>) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe().context("failed to find /proc/self/exe")?);
     command.stdin(Stdio::null()).stderr(Stdio::null());
@@ -26,12 +26,12 @@ pub fn child(chosen: Option<&Chosen>) -> Result<Command> {
     Ok(command)
 }
 
-/// Prints a result of the child as a line of JSON.
-pub fn tell(result: &impl Serialize) -> Result<ExitCode> {
+/// Prints a result as a line of JSON, which the parent process reads.
+pub fn print_json_line(result: &impl Serialize) -> Result<ExitCode> {
     output::print_as_is(&format!("{}\n", serde_json::to_string(result)?))
 }
 
-/// Removes cupeer's library from LD_PRELOAD, which would change what the driver does.
+/// Returns LD_PRELOAD without cupeer's library, which would change what the driver does.
 fn without_ours(value: Option<OsString>) -> Option<OsString> {
     let value = value?;
     let others =

@@ -40,7 +40,7 @@ use document::Document;
 use std::process::ExitCode;
 use system::{Fact, System, Verdict};
 
-/// Runs the command; `run` runs a program under cupeer.
+/// Runs the command; `run` is a function that runs a program under cupeer.
 pub fn command(args: &DoctorArgs, run: Run) -> Result<ExitCode> {
     output::be_verbose(args.verbose);
     if args.p2p.p2p {
@@ -57,7 +57,7 @@ pub fn command(args: &DoctorArgs, run: Run) -> Result<ExitCode> {
         None => System::here(chosen.as_ref())?,
         Some(_) => System::without_devices(),
     };
-    // The simulated driver does not depend on the machine.
+    // The simulated driver does not depend on the machine, so the machine is not examined.
     if args.driver.sim.is_none() {
         document.facts = system.facts();
     }
@@ -74,8 +74,8 @@ pub fn command(args: &DoctorArgs, run: Run) -> Result<ExitCode> {
             output::print_marked(&text(&document, terminal_width(), output::stdout_style()))?
         }
     };
-    // Only the needs of `run` count: a bad fact about the machine concerns one method of sharing, which the user may
-    // not need.
+    // Only problems that prevent `cupeer run` count. A bad fact about the machine concerns a single method of
+    // sharing, which the user may not need.
     Ok(ExitCode::from(u8::from(!document.wrong.is_empty())))
 }
 
@@ -119,7 +119,7 @@ fn text(document: &Document, width: usize, style: Style) -> String {
     text
 }
 
-/// Returns the table of the machine: of facts with one name, bad ones come first.
+/// Returns the table of facts about the machine. Among facts of the same name, bad ones come first.
 fn machine(alike: &[(&Fact, String)], width: usize, style: Style) -> String {
     let mut table = Table::new(&["MACHINE", "", "VALUE"], 3, 30);
     for (fact, about) in alike {
@@ -130,7 +130,7 @@ fn machine(alike: &[(&Fact, String)], width: usize, style: Style) -> String {
     table.render_marked(width, &marks, style)
 }
 
-/// Describes the effect of a bad fact, and how to fix it.
+/// Returns the effect of a bad fact, and how to fix it.
 fn breaking(fact: &Fact) -> String {
     let breaks = fact.breaks.as_deref().unwrap_or("it is not known what");
     let hint = fact.hint.as_ref().map(|hint| format!(". {hint}")).unwrap_or_default();

@@ -5,7 +5,7 @@ use cupeer_console::variables::{LD_LIBRARY_PATH, LD_PRELOAD};
 use cupeer_launch::libraries;
 use std::ffi::CStr;
 
-/// Adds cupeer's own libraries, the C library, and the variables of the dynamic loader.
+/// Adds facts about cupeer's own libraries, the C library, and the dynamic loader's variables.
 pub fn examine(document: &mut Document) {
     document.part("cupeer", env!("CARGO_PKG_VERSION").to_owned());
     for (name, found) in

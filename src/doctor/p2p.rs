@@ -22,7 +22,7 @@ pub fn command(args: &DoctorArgs) -> Result<ExitCode> {
         is_simulated: args.driver.sim.is_some(),
     };
     let mut findings = cupeer_p2p::test(&Environment { child: &|| child(chosen.as_ref()) }, &options)?;
-    // The simulated driver does not depend on the machine.
+    // Links of the simulated driver do not depend on the machine.
     if findings.is_bad() && !options.is_simulated {
         findings.system = System::here(chosen.as_ref())?.facts();
     }

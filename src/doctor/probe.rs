@@ -2,7 +2,7 @@
 //!
 //! Writes each fact as a line of JSON as soon as it is known, so that a crash loses none.
 
-use super::child::tell;
+use super::child::print_json_line;
 use anyhow::Result;
 use cupeer_nvidia::{find, load};
 use cupeer_spec::abi::CUdriverProcAddressQueryResult;
@@ -18,22 +18,23 @@ use std::process::ExitCode;
 pub enum Fact {
     /// The driver could not be loaded, for the reason that the dynamic loader gives.
     NotLoaded(String),
-    /// Path of the loaded driver.
+    /// Path of the driver that was loaded.
     Path(String),
-    /// Result of cuDriverGetVersion, and the version that it wrote.
+    /// Result of cuDriverGetVersion, and the version that it returned.
     Version(i32, i32),
     NoVersion,
-    /// A function of the table.
+    /// A function in cupeer's table of driver functions.
     Function {
         name: String,
-        /// True if dlsym finds the function.
+        /// True if dlsym finds the function in the driver.
         exported: bool,
-        /// Result of cuGetProcAddress, and the status that it wrote; `None` without cuGetProcAddress.
+        /// Result of cuGetProcAddress for the function, and the status that it wrote; `None` if the driver
+        /// has no cuGetProcAddress.
         lookup: Option<(i32, i32)>,
     },
 }
 
-/// The name of a result of the driver.
+/// Returns the name of a result of the driver, or its number if it has no name.
 pub fn result_name(number: i32) -> String {
     results::spec(number).map_or(number.to_string(), |result| result.name().to_owned())
 }
@@ -42,23 +43,25 @@ type GetVersion = unsafe extern "C" fn(*mut c_int) -> i32;
 type GetProcAddress = unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, u64) -> i32;
 type GetProcAddressV2 = unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, u64, *mut i32) -> i32;
 
-/// Examines the driver in this process.
+/// Examines the driver in this process: the command of the child.
 pub fn command() -> Result<ExitCode> {
     let driver = match load(Library::Cuda) {
         Ok(driver) => driver,
-        Err(reason) => return tell(&Fact::NotLoaded(reason)),
+        Err(reason) => return print_json_line(&Fact::NotLoaded(reason)),
     };
     let init = find(&driver, "cuInit").or_else(|| find(&driver, FUNCTIONS[0].name()));
-    tell(&Fact::Path(init.and_then(file_of).unwrap_or_else(|| Library::Cuda.soname().to_owned())))?;
-    tell(&version(&driver))?;
+    print_json_line(&Fact::Path(
+        init.and_then(file_of).unwrap_or_else(|| Library::Cuda.soname().to_owned()),
+    ))?;
+    print_json_line(&version(&driver))?;
     for function in FUNCTIONS.iter().filter(|f| f.library == Library::Cuda) {
-        tell(&Fact::Function {
+        print_json_line(&Fact::Function {
             name: function.name().to_owned(),
             exported: find(&driver, function.name()).is_some(),
             lookup: lookup(&driver, function.lookup(), function.since),
         })?;
     }
-    // A driver may crash when it is unloaded, too.
+    // The driver stays loaded, because it may crash when it is unloaded.
     std::mem::forget(driver);
     Ok(ExitCode::SUCCESS)
 }

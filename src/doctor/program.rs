@@ -13,12 +13,12 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
-/// Runs a program, and reads from its log which calls bypassed cupeer.
+/// Runs a program under cupeer, and reads from cupeer's log which calls bypassed cupeer.
 pub fn examine(document: &mut Document, driver: &DriverArgs, program: &[OsString], run: Run) -> Result<()> {
     let folder = temporary("cupeer-doctor-").context("failed to make a private directory for a recording")?;
     let log = folder.path().join("log");
     let options = Options {
-        // Without a recording, it would not be known whether the program made a watched call.
+        // Without a recording, it would be unknown whether the program made any watched call.
         record: Some("ring:1M".to_owned()),
         out: Some(folder.path().join("record")),
         log: Some(LogFormat::Json),
@@ -55,7 +55,8 @@ pub fn examine(document: &mut Document, driver: &DriverArgs, program: &[OsString
     Ok(())
 }
 
-/// Returns the libraries that patched functions of cupeer in place, as a debugger or UCX does, with these functions.
+/// Returns the patched functions of cupeer by library: code of the library (a debugger or UCX, for example) replaced
+/// the start of these functions.
 fn patched(log: &str) -> BTreeMap<String, String> {
     let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let found = lines.filter_map(|line| {
@@ -70,7 +71,8 @@ fn patched(log: &str) -> BTreeMap<String, String> {
     found.collect()
 }
 
-/// Returns the libraries whose calls bypassed cupeer, with the method, and the number of processes.
+/// Returns the libraries whose calls bypassed cupeer, each with the way in which they did and the number of
+/// processes.
 fn escaped(log: &str) -> BTreeMap<(String, String), usize> {
     let mut found = BTreeMap::new();
     for line in log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {

@@ -21,15 +21,15 @@ const MOST_STACKS: usize = 1 << 16;
 /// Number of events between two progress reports.
 const STEP: u64 = 1 << 14;
 
-/// Results of reading one process.
+/// Results of reading the events of one process.
 pub struct Read {
     pub calls: u64,
     pub marks: u64,
-    /// Problem with its file: a sentence without a subject.
+    /// Problem with the file of the process: a sentence without a subject.
     pub problem: Option<String>,
-    /// The stacks that its calls name.
+    /// Stacks that the calls of the process name.
     pub stacks: Stacks,
-    /// Number of calls without a stack, because there were too many stacks.
+    /// Number of calls without a stack, because the process had more than `MOST_STACKS` stacks.
     pub without_stack: u64,
 }
 
@@ -59,7 +59,7 @@ pub fn read(
     let mut events =
         process.events().with_context(|| format!("failed to read {}", process.path.display()))?;
     let mut since = 0;
-    // By reference, because moving an event costs as much as counting it.
+    // Take the event by reference, because moving an event costs as much as counting it.
     while let Some(event) = &events.next() {
         match event {
             Event::Mark { tid, time, text } => {
@@ -205,7 +205,7 @@ impl ProcessReader<'_> {
 fn result(call: &Call) -> Option<Cow<'static, str>> {
     let Outcome::Returned(result) = call.outcome else { return None };
     let library = call.function.map_or(Library::Cuda, |function| function.spec().library);
-    // Most calls succeed, and need no search.
+    // Most calls succeed, so their result needs no search in the table.
     if result == 0 && library == Library::Cuda {
         return Some("CUDA_SUCCESS".into());
     }

@@ -24,9 +24,9 @@ pub enum Cell<'a> {
     Flag(Option<bool>),
 }
 
-/// A type that fields of rows have.
+/// Type of a field of a row: its type in a column, and its conversion to a cell.
 pub trait Value {
-    /// Type of the column.
+    /// Type of the column that stores such values.
     const TYPE: Type;
     /// True if values may be null.
     const IS_OPTIONAL: bool;
@@ -58,7 +58,7 @@ macro_rules! values {
 }
 values!(&str: BYTE_ARRAY as Text, i32: INT32 as Int, i64: INT64 as Long, bool: BOOLEAN as Flag);
 
-/// Values of one column in a group of rows.
+/// Buffer with the values of one column in a group of rows.
 pub enum Buffer {
     Text(Texts),
     Int(Vec<Option<i32>>),
@@ -66,7 +66,7 @@ pub enum Buffer {
     Flag(Vec<Option<bool>>),
 }
 
-/// Texts that share the memory of equal ones.
+/// Texts of a column. Equal texts share their memory.
 #[derive(Default)]
 pub struct Texts {
     values: Vec<Option<ByteArray>>,
@@ -110,7 +110,7 @@ impl Buffer {
         }
     }
 
-    /// Returns the memory that texts take; other values have a fixed size.
+    /// Returns the number of bytes that the texts of a buffer take; 0 for a buffer of other values.
     pub fn text_bytes(&self) -> usize {
         if let Buffer::Text(texts) = self { texts.bytes } else { 0 }
     }

@@ -9,13 +9,13 @@ use parquet::basic::Type;
 /// A column of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Column {
-    /// Name.
+    /// Name of the column.
     pub name: &'static str,
-    /// Type that readers see.
+    /// Type of the column as readers of the file see it.
     pub holds: Type,
     /// True if values may be null.
     pub is_optional: bool,
-    /// Description for users.
+    /// Description of the column for users.
     pub about: &'static str,
 }
 
@@ -41,9 +41,10 @@ pub fn columns(all_have_process: bool) -> impl Iterator<Item = Column> {
     })
 }
 
-/// Returns the values of the key columns in a row about a process, or about none.
+/// Returns the values of the key columns in a row about the process with this index. If no process has the
+/// index, the row is about no process: only the job is not null.
 pub fn cells(all: &[Keys], process: usize) -> [Cell<'_>; COUNT] {
-    // A row about no process is still of this job.
+    // A row about no process still belongs to this job.
     let job = all.first().map_or("", |keys| &keys.job);
     let process = all.get(process);
     [
@@ -83,11 +84,11 @@ impl Keys {
     }
 }
 
-/// Number of characters in the longest name of a directory.
+/// Largest number of characters in the name of a directory.
 const LONGEST: usize = 100;
 
-/// Returns the name of a host's directory. Engines read a value from it, and some treat other characters
-/// specially. A column has the host itself.
+/// Returns the name of the directory for a host. Query engines read a value from the name of a directory, and
+/// some treat certain characters specially: these are replaced. A column has the unchanged host name.
 pub fn node(host: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
     let name: String = host.chars().take(LONGEST).map(plain).collect();

@@ -1,18 +1,18 @@
 //! Options of the exporter, and its results.
 
-/// Replacements for private names.
+/// Replaces private names and texts before they are written to an export.
 pub trait Redact: Sync {
-    /// The name of a host.
+    /// Returns the replacement for the name of a host.
     fn host(&self, name: &str) -> String;
-    /// The path of a file.
+    /// Returns the replacement for the path of a file.
     fn path(&self, path: &str) -> String;
-    /// A program's argument.
+    /// Returns the replacement for an argument of a program.
     fn argument(&self, value: &str) -> String;
-    /// The value of a variable.
+    /// Returns the replacement for the value of an environment variable.
     fn variable(&self, name: &str, value: &str) -> String;
-    /// A rule of a fault plan.
+    /// Returns the replacement for the text of a rule of a fault plan.
     fn rule(&self, text: &str) -> String;
-    /// Returns the replacement of a problem with a file of the recording.
+    /// Returns the replacement for the description of a problem with a file of the recording.
     fn problem(&self, text: &str) -> String;
 }
 
@@ -20,22 +20,22 @@ pub trait Redact: Sync {
 pub struct Options<'a> {
     /// Name of the job in the tables.
     pub job: &'a str,
-    /// Redaction.
+    /// Replaces private names and texts.
     pub redact: &'a dyn Redact,
-    /// Number of threads.
+    /// Number of threads that write the tables.
     pub threads: usize,
-    /// Receives the number of events that were written since the last report.
+    /// Function that receives the number of events written since its last call.
     pub went_on: &'a (dyn Fn(u64) + Sync),
 }
 
 /// Size of a written table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Written {
-    /// Number of rows.
+    /// Number of rows in the table.
     pub rows: u64,
-    /// Number of files.
+    /// Number of files of the table.
     pub files: u64,
-    /// Number of bytes.
+    /// Size of these files in bytes.
     pub bytes: u64,
 }
 

@@ -12,14 +12,14 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-/// A part has at least this many bytes of a recording, unless it is the only one.
+/// Smallest number of bytes of a recording for which a part of its own is worthwhile.
 const LEAST: u64 = 64 << 20;
 
-/// The hosts, and the parts of their calls.
+/// Hosts of a recording, and the parts into which their calls are divided.
 pub struct Plan {
-    /// The names of the directories, and the processes there.
+    /// Name of each host's directory, and the indexes of the processes on that host.
     pub nodes: Vec<(String, Vec<usize>)>,
-    /// Node, number in it, processes; the largest first.
+    /// Planned parts, the largest one first.
     parts: Vec<Planned>,
 }
 
@@ -40,7 +40,7 @@ impl Plan {
         for (node, (_, processes)) in nodes.iter().enumerate() {
             let mut sized: Vec<(u64, usize)> = processes.iter().map(|i| (size(i), *i)).collect();
             let all: u64 = sized.iter().map(|(bytes, _)| bytes).sum();
-            // More parts than threads, so that all have something to do to the end.
+            // Plan more parts than threads, so that all threads have work until the end.
             let count = (all / LEAST).clamp(1, 2 * threads as u64).min(sized.len() as u64);
             let mut of_node: Vec<Planned> = (0..count as usize)
                 .map(|number| Planned { node, number, processes: Vec::new(), bytes: 0 })
@@ -59,7 +59,7 @@ impl Plan {
         Plan { nodes, parts }
     }
 
-    /// The directory in which a process is.
+    /// Returns for each process the index of its host's directory.
     pub fn node_of(&self) -> Vec<usize> {
         let mut of = vec![0; self.nodes.iter().map(|(_, processes)| processes.len()).sum()];
         for (node, (_, processes)) in self.nodes.iter().enumerate() {
@@ -100,7 +100,7 @@ impl<'a> Work<'a> {
         Work { plan, job, keys, options, directory, next, is_stopped, done }
     }
 
-    /// Writes parts until there are no more.
+    /// Writes parts in this thread until no part is left.
     pub fn run(&self) {
         while let Some(part) = self.plan.parts.get(self.next.fetch_add(1, Relaxed)) {
             if self.is_stopped.load(Relaxed) {
@@ -113,7 +113,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Has all threads end soon.
+    /// Makes all threads stop before their next part.
     pub fn stop(&self) {
         self.is_stopped.store(true, Relaxed);
     }
@@ -136,7 +136,8 @@ impl<'a> Work<'a> {
             let read = calls::read(*index, process, clock, &mut calls, &mut marks, &went_on)?;
             self.done().read.insert(*index, read);
         }
-        // Each table has a file, even without rows, because the file has its columns.
+        // Each table has at least one file, because readers take the columns from that file, even if it has
+        // no rows.
         let is_first = part.node == 0 && part.number == 0;
         let mut tables = Tables::new();
         calls.finish(is_first, &mut tables)?;

@@ -8,12 +8,12 @@ use cupeer_report::model::Place;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Frames and stacks, numbered in the order in which they come.
+/// Frames and stacks, each with a number, in the order in which they first occurred.
 pub struct Numbered<'a> {
     redact: &'a dyn Redact,
-    /// Frames, by node and place.
+    /// Numbers of the frames, by node and place.
     frames: HashMap<(usize, Place), i64>,
-    /// Stacks of the report. Those of calls are numbered separately.
+    /// Numbers of the report's stacks, by node and frames. Stacks of calls are numbered separately.
     stacks: HashMap<(usize, Vec<Place>), i64>,
     paths: HashMap<Rc<str>, String>,
 }
@@ -23,7 +23,8 @@ impl<'a> Numbered<'a> {
         Numbered { redact, frames: HashMap::new(), stacks: HashMap::new(), paths: HashMap::new() }
     }
 
-    /// Returns the number of a stack of the report, and adds its rows when it comes first; `None` if it is empty.
+    /// Returns the number of a stack of the report, and adds its rows at its first occurrence; `None` if the
+    /// stack is empty.
     pub fn stack(
         &mut self,
         node: usize,

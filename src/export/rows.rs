@@ -26,7 +26,7 @@ use std::sync::Arc;
 pub struct Rows<'a> {
     pub job: &'a Job,
     pub report: &'a Report,
-    /// Results of reading the processes, in their order.
+    /// Results of reading the processes, in the order of the processes.
     pub read: &'a [Read],
     pub keys: &'a Arc<Vec<Keys>>,
     pub plan: &'a Plan,
@@ -47,7 +47,7 @@ impl Node<'_> {
         Part::create(self.directory, self.name, 0, self.keys)
     }
 
-    /// Writes a table: `add` adds the rows of each item.
+    /// Writes one table. `add` writes the rows of one item.
     fn table<T: Table, R>(
         &mut self,
         items: impl IntoIterator<Item = R>,
@@ -59,7 +59,7 @@ impl Node<'_> {
     }
 }
 
-/// Rows by node, each with its process.
+/// Rows of the report by node, each with the index of its process.
 type OfNode<'a, T> = Vec<Vec<(u32, &'a T)>>;
 
 impl Rows<'_> {
@@ -114,7 +114,7 @@ impl Rows<'_> {
                 pair(*process, row, self.keys[*process as usize].start_ns, part)
             })?;
             to.table(members, |process, part| self.devices(*process, part))?;
-            // Faults belong to all hosts together.
+            // Faults belong to the whole job, so only the first host has their rows.
             to.table(report.faults.iter().filter(|_| node == 0), |row, part| self.fault(row, part))?;
         }
         Ok(())
@@ -344,7 +344,7 @@ fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-/// The word that JSON has for a variant.
+/// Returns the word by which JSON names an enumeration's variant.
 fn word(value: &impl Serialize) -> String {
     json(value).trim_matches('"').to_owned()
 }

@@ -17,15 +17,15 @@ use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The version of the tables; columns may be added in the same one.
+/// Version of the tables. Columns may be added without a new version.
 pub const VERSION: &str = "cupeer-export/1";
 
-/// The most rows of a row group. Readers skip whole groups and distribute them among threads. One group is in
-/// memory at a time.
+/// Largest number of rows in a row group. Readers skip whole groups and distribute them among threads. One
+/// group is in memory at a time.
 const ROWS: usize = 1 << 18;
-/// The most bytes of texts in a group.
+/// Largest number of bytes of text in a row group.
 const BYTES: usize = 32 << 20;
-/// The longest text that is stored in statistics, which help readers to skip rows.
+/// Length in bytes of the longest text that is stored in the statistics, by which readers skip rows.
 const LONGEST: usize = 64;
 
 /// Columns whose values differ in nearly every row, like those by which tables are sorted: a dictionary of them
@@ -44,12 +44,12 @@ pub struct Spec {
     pub columns: Vec<Column>,
 }
 
-/// A table, by the type of its rows.
+/// Table whose rows have one type.
 pub trait Table {
-    /// A row, without the columns that name its process.
+    /// Row of the table, without the columns that name its process.
     type Row<'a>;
 
-    /// Returns the definition.
+    /// Returns the definition of the table.
     fn spec() -> Spec;
     /// Adds a row to the buffers of the table's own columns.
     fn push(row: &Self::Row<'_>, buffers: &mut [Buffer]);
@@ -140,7 +140,7 @@ pub struct Part<T: Table> {
     writer: SerializedFileWriter<File>,
     spec: Spec,
     keys: Arc<Vec<Keys>>,
-    /// Indexes of the rows' processes; [`NOBODY`] if there is none.
+    /// Indexes of the rows' processes; [`NOBODY`] for a row about no process.
     processes: Vec<u32>,
     /// Values of the table's own columns.
     buffers: Vec<Buffer>,
@@ -151,7 +151,7 @@ pub struct Part<T: Table> {
     table: PhantomData<T>,
 }
 
-/// Index for no process.
+/// Index that stands for no process.
 pub const NOBODY: u32 = u32::MAX;
 
 /// Rows and bytes written, by table.
@@ -223,8 +223,8 @@ impl<T: Table> Part<T> {
         Ok(())
     }
 
-    /// Writes the rest of the rows, and the end of the file, and adds its size to those of the tables. A file
-    /// without rows is deleted, unless it must be kept.
+    /// Writes the remaining rows and the end of the file, and adds the file's size to the sizes in `tables`.
+    /// Deletes a file without rows unless `is_kept` is true.
     pub fn finish(mut self, is_kept: bool, tables: &mut Tables) -> Result<()> {
         if !self.processes.is_empty() {
             self.flush()?;
@@ -232,7 +232,7 @@ impl<T: Table> Part<T> {
         let failed = || format!("failed to write {}", self.path.display());
         if self.count == 0 && !is_kept {
             fs::remove_file(&self.path).with_context(failed)?;
-            // Fails if the directory contains other files.
+            // Removing the directory fails if it contains other files, which is fine.
             let _ = self.path.parent().map(fs::remove_dir);
             return Ok(());
         }
@@ -247,7 +247,7 @@ fn buffers(columns: &[Column]) -> Vec<Buffer> {
     columns.iter().map(|column| Buffer::new(column.holds)).collect()
 }
 
-/// Returns the positions of these values in rising order; `None` if they are in order.
+/// Returns the positions of these values in ascending order; `None` if the values are already in order.
 fn sorted(moments: &[Option<i64>]) -> Option<Vec<u32>> {
     if moments.is_sorted() {
         return None;

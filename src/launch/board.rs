@@ -2,7 +2,7 @@
 //! (`cupeer_spec::record::armed`).
 
 use anyhow::{Context, Result, bail, ensure};
-use cupeer_console::startup::user;
+use cupeer_console::startup::effective_user;
 use cupeer_record::host;
 use cupeer_record::plain::{self, Links};
 use cupeer_spec::fault::{Per, Rule};
@@ -19,56 +19,56 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The board of a job on this host, mapped.
-pub struct Plans {
+/// The board of a job on this host: a shared file, mapped into memory, through which plans reach the processes.
+pub struct PlanBoard {
     directory: PathBuf,
     boot_id: [u8; 16],
-    /// Owner of the processes that it is for.
+    /// User id of the owner of the processes that use the board.
     user: u32,
     board: NonNull<Board>,
 }
 
-/// A process that looks at the board.
+/// A process that reads the board.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Follower {
     pub pid: u32,
     pub pid_ns: u64,
     pub started: u64,
-    /// True if plans may be armed from outside.
+    /// True if the process allows plans from outside.
     pub is_open: bool,
-    /// The generation of the plans that it has; `None` if it has none yet.
+    /// Generation of the plans that the process has; `None` if the process has no plans yet.
     pub has: Option<u64>,
 }
 
-impl Plans {
-    /// Allows that plans are armed in a job from outside, before any of its processes says so itself.
+impl PlanBoard {
+    /// Allows arming plans in a job from outside, before any process of the job does.
     pub fn allow(directory: &Path) -> Result<()> {
         let failed = || format!("failed to allow faults in '{}'", directory.display());
         let boot_id = host::boot_id().context("the host has no boot id").with_context(failed)?;
-        let path = directory.join(BoardFile { boot_id, user: user() }.to_string());
+        let path = directory.join(BoardFile { boot_id, user: effective_user() }.to_string());
         let mut bytes = vec![0; size_of::<Board>()];
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..12].copy_from_slice(&VERSION.to_ne_bytes());
         let at = offset_of!(Board, boot_id);
         bytes[at..at + 16].copy_from_slice(&boot_id);
-        match publish(directory, &path, &bytes, 0o600, user()) {
+        match publish(directory, &path, &bytes, 0o600, effective_user()) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error).with_context(failed),
             _ => {}
         }
-        let plans = Plans::at(directory, boot_id, user()).with_context(failed)?;
+        let plans = PlanBoard::at(directory, boot_id, effective_user()).with_context(failed)?;
         plans.board().is_open.store(1, Release);
         Ok(())
     }
 
-    /// The board of a job on this host; `None` if there is none for the processes of this user. Root controls those of the
-    /// directory's owner.
-    pub fn of(directory: &Path) -> Result<Option<Plans>> {
+    /// Returns the board of a job on this host; `None` if the processes of this user have no board. Root gets the board of
+    /// the directory's owner.
+    pub fn of(directory: &Path) -> Result<Option<PlanBoard>> {
         let Some(boot_id) = host::boot_id() else { return Ok(None) };
         let owner = fs::metadata(directory)?.uid();
-        let user = if user() == 0 { owner } else { user() };
+        let user = if effective_user() == 0 { owner } else { effective_user() };
         let path = directory.join(BoardFile { boot_id, user }.to_string());
         if path.symlink_metadata().is_ok() {
-            return Plans::at(directory, boot_id, user).map(Some);
+            return PlanBoard::at(directory, boot_id, user).map(Some);
         }
         let others = format!("{PREFIX}{}-", host::short(boot_id));
         let is_others = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with(&others);
@@ -79,7 +79,7 @@ impl Plans {
         Ok(None)
     }
 
-    fn at(directory: &Path, boot_id: [u8; 16], user: u32) -> Result<Plans> {
+    fn at(directory: &Path, boot_id: [u8; 16], user: u32) -> Result<PlanBoard> {
         let path = directory.join(BoardFile { boot_id, user }.to_string());
         let shown = path.display();
         let file = plain::open_with(&path, Links::Refused, OpenOptions::new().read(true).write(true));
@@ -93,7 +93,7 @@ impl Plans {
         let is_whole = about.len() >= size_of::<Board>() as u64 && file.read_exact_at(&mut head, 0).is_ok();
         ensure!(is_whole, "'{shown}' is damaged: it is cut off");
         let board = map(&file).with_context(|| format!("'{shown}' cannot be mapped"))?;
-        let plans = Plans { directory: directory.to_owned(), boot_id, user, board };
+        let plans = PlanBoard { directory: directory.to_owned(), boot_id, user, board };
         ensure!(plans.board().is_valid(&boot_id), "'{shown}' is damaged, or of another version of cupeer");
         Ok(plans)
     }
@@ -108,12 +108,12 @@ impl Plans {
         self.board().is_open.load(Acquire) != 0
     }
 
-    /// A number for a plan, which no other has.
+    /// Returns a number that no other plan of the job has.
     pub fn next_number(&self) -> u64 {
         self.board().next_number()
     }
 
-    /// Arms a plan in all processes that allow it, those that start later included.
+    /// Arms a plan in all processes that allow plans from outside, including processes that start later.
     pub fn arm(&self, number: u64, rules: &[Rule], seed: u64) -> Result<()> {
         let text = faults::lines(rules.iter().map(|rule| (&*rule.name, rule.whole_text(seed))));
         ensure!(text.len() <= LONGEST, "the plan is longer than {} KiB", LONGEST >> 10);
@@ -138,7 +138,7 @@ impl Plans {
         bytes[..size_of::<Header>()].copy_from_slice(record::bytes(&header));
         bytes[TEXT..TEXT + text.len()].copy_from_slice(text.as_bytes());
         let path = self.path(number);
-        // The group may read what happened, but not arm anything.
+        // The directory's group may read what the plan did, but not arm plans.
         let is_shared = fs::metadata(&self.directory)?.mode() & 0o020 != 0;
         let mode = if is_shared { 0o640 } else { 0o600 };
         publish(&self.directory, &path, &bytes, mode, self.user)
@@ -150,7 +150,7 @@ impl Plans {
         Ok(())
     }
 
-    /// Disarms a plan everywhere, and releases the calls that it holds. Its file stays, for the report.
+    /// Disarms a plan in all processes, and releases the calls that the plan holds. The plan's file stays for the report.
     pub fn disarm(&self, number: u64) -> Result<()> {
         let path = self.path(number);
         let file = plain::open_with(&path, Links::Refused, OpenOptions::new().read(true).write(true));
@@ -159,7 +159,7 @@ impl Plans {
         file.read_exact_at(&mut head, 0).with_context(|| format!("'{}' is cut off", path.display()))?;
         let is_it = read::<Header>(&head).is_some_and(|header| header.number == number);
         ensure!(is_it, "'{}' is not the file of plan {number}", path.display());
-        // First, so that a call that sees the plan disarmed also finds the board changed.
+        // This comes first, so that a call that sees the disarmed plan also finds the board changed.
         self.board().remove(number);
         file.write_all_at(&now().to_ne_bytes(), offset_of!(Header, disarmed) as u64)
             .with_context(|| format!("failed to write '{}'", path.display()))
@@ -169,12 +169,12 @@ impl Plans {
         self.directory.join(PlanFile { boot_id: self.boot_id, number }.to_string())
     }
 
-    /// Returns the number of times that plans were armed and disarmed.
+    /// Returns the number of times that plans of the job were armed or disarmed.
     pub fn generation(&self) -> u64 {
         self.board().generation.load(Acquire)
     }
 
-    /// The processes that look at the board, or did before they ended.
+    /// Returns the processes that read the board, including processes that have ended.
     pub fn followers(&self) -> Vec<Follower> {
         let taken = self.board().processes.iter().filter(|place| place.pid.load(Acquire) != 0);
         taken
@@ -189,7 +189,7 @@ impl Plans {
     }
 }
 
-impl Drop for Plans {
+impl Drop for PlanBoard {
     fn drop(&mut self) {
         // SAFETY: mapped with this size, and not used any more.
         unsafe { libc::munmap(self.board.as_ptr().cast(), size_of::<Board>()) };
@@ -204,15 +204,15 @@ fn map(file: &File) -> io::Result<NonNull<Board>> {
     NonNull::new(memory.cast()).filter(|_| memory != libc::MAP_FAILED).ok_or_else(io::Error::last_os_error)
 }
 
-/// Makes a file that is whole when it appears under its name. An error if the name is taken.
+/// Creates a file that is complete when it appears under its name. Returns an error if the name is taken.
 fn publish(directory: &Path, path: &Path, bytes: &[u8], mode: u32, owner: u32) -> io::Result<()> {
     let permissions = fs::Permissions::from_mode(mode);
     let mut builder = tempfile::Builder::new();
     let made = builder.prefix(".faults-").permissions(permissions.clone()).tempfile_in(directory)?;
     made.as_file().write_all_at(bytes, 0)?;
-    // The umask may have removed permissions.
+    // The umask may have removed permissions from the file.
     made.as_file().set_permissions(permissions)?;
-    if user() == 0 && owner != 0 {
+    if effective_user() == 0 && owner != 0 {
         std::os::unix::fs::fchown(made.as_file(), Some(owner), None)?;
     }
     made.persist_noclobber(path).map(drop).map_err(|error| error.error)

@@ -41,7 +41,7 @@ fn main() {
     fs::write(out.join("carried.rs"), text).expect("OUT_DIR can be written");
 }
 
-/// The libraries by their names.
+/// Builds the libraries, and returns them with their file names.
 fn build(root: &Path, out: &Path) -> Vec<(&'static str, PathBuf)> {
     let target = var("TARGET").expect("cargo sets it");
     let place = out.join("libraries");
@@ -62,8 +62,8 @@ fn build(root: &Path, out: &Path) -> Vec<(&'static str, PathBuf)> {
     LIBRARIES.map(|(_, name)| (name, built.join(name))).to_vec()
 }
 
-/// Returns the sources of a library, from the file that cargo writes: `LIBRARY: SOURCE SOURCE ...`, with `\` before a space in a
-/// path.
+/// Returns the source files of a library, from the dependency file that cargo writes: `LIBRARY: SOURCE SOURCE ...`, with `\`
+/// before a space in a path.
 fn sources(file: &Path) -> Vec<String> {
     let text = fs::read_to_string(file).expect("cargo writes it beside the library");
     let (_, sources) = text.trim_end().split_once(": ").expect("a line of a makefile");

@@ -17,7 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// Note for a run in which the CUDA runtime met the simulated driver.
+/// Note for a run in which the CUDA runtime called the simulated driver.
 pub const NO_RUNTIME: &str = "the CUDA runtime (libcudart, linked or within the program) asked the simulated \
     driver for unnamed functions, which only a real driver has, so it does not run with --sim; programs of the \
     driver API do";
@@ -44,15 +44,15 @@ pub fn unused(chosen: Option<&Chosen>, program: &[OsString]) -> String {
 
 pub struct Chosen {
     pub library: PathBuf,
-    /// The directory that holds the links to it.
+    /// Directory that contains the links to the driver.
     pub directory: PathBuf,
-    /// The variable that tells the rest, and its value.
+    /// Variable with further settings of the driver, and its value.
     pub setting: Option<(&'static str, OsString)>,
-    /// A file that the driver reads, where there is one.
+    /// File that the driver reads, if any.
     pub file: Option<PathBuf>,
 }
 
-/// Reads `--sim` and `--driver`; `None` is the machine's own driver.
+/// Reads `--sim` and `--driver`; returns `None` for the machine's own driver.
 pub fn choose(args: &DriverArgs) -> Result<Option<Chosen>> {
     if let Some(topology) = &args.sim {
         let topology = topology.as_deref().map(topology_of).transpose().context("--sim")?;
@@ -69,7 +69,7 @@ pub fn choose(args: &DriverArgs) -> Result<Option<Chosen>> {
     Ok(Some(Chosen { library, directory, setting, file: None }))
 }
 
-/// Checks a topology; the path of a file becomes absolute, because programs change their directory.
+/// Checks a topology, and makes the path of a topology file absolute, because programs change their working directory.
 pub fn topology_of(text: &OsStr) -> Result<(OsString, Option<PathBuf>)> {
     let text = text.to_str().context("the topology is not UTF-8")?;
     cupeer_topology::Topology::parse(text).map_err(anyhow::Error::msg)?;
@@ -80,7 +80,7 @@ pub fn topology_of(text: &OsStr) -> Result<(OsString, Option<PathBuf>)> {
     Ok((value, Some(absolute)))
 }
 
-/// Checks that a file can be a driver; returns its real path.
+/// Checks that a file can be a driver, and returns its real path.
 fn check(path: &Path) -> Result<PathBuf> {
     let library = path.canonicalize()?;
     let elf = Elf::open(&library)?.context("not a shared library; a driver is an ELF file")?;
@@ -115,15 +115,15 @@ pub fn is_ours(library: &Path, elf: &Elf) -> bool {
     same || elf.soname().is_ok_and(|name| name.as_deref() == Some(libraries::PRELOAD))
 }
 
-/// The directory of the simulated driver: beside it, so that a container that mounts the one has the
-/// other; where that cannot be written, one of the user's.
+/// Returns the directory of links to the simulated driver. It lies beside the driver, so that a container that mounts the
+/// driver has the links, too; if that place is not writable, the directory belongs to the user.
 fn sim_directory(library: &Path) -> Result<PathBuf> {
     let directory = library.with_file_name("cupeer-sim");
     let target = Path::new("..").join(library.file_name().unwrap_or_default());
     let made = match std::fs::DirBuilder::new().mode(0o755).create(&directory) {
         Err(error) if error.kind() != AlreadyExists => Err(error),
         _ => {
-            // Libraries in this directory precede those of the system.
+            // Libraries in this directory take precedence over the system's libraries.
             if let Err(error) = libraries::check(&directory) {
                 output::complain(&format!("{error:#}; using a directory of the user instead"));
                 return link_directory(library);
@@ -136,7 +136,7 @@ fn sim_directory(library: &Path) -> Result<PathBuf> {
     link_directory(library)
 }
 
-/// A directory of the user with links to a library.
+/// Returns a directory of the user's with links to a library.
 fn link_directory(library: &Path) -> Result<PathBuf> {
     let mut hasher = DefaultHasher::new();
     library.as_os_str().as_bytes().hash(&mut hasher);
@@ -147,7 +147,7 @@ fn link_directory(library: &Path) -> Result<PathBuf> {
     Ok(directory)
 }
 
-/// Puts the links to a driver into a directory. Several processes may do so at once.
+/// Creates the links to a driver in a directory. Several processes may do so at the same time.
 fn link(directory: &Path, target: &Path) -> std::io::Result<()> {
     let soname = Library::Cuda.soname();
     for name in [soname, soname.trim_end_matches(".1")] {
@@ -158,7 +158,7 @@ fn link(directory: &Path, target: &Path) -> std::io::Result<()> {
             _ => {}
         }
         let fresh = directory.join(format!(".{name}.{}", std::process::id()));
-        // Left by a process of the same number.
+        // The file may remain from an earlier process with the same pid.
         let _ = std::fs::remove_file(&fresh);
         symlink(target, &fresh)?;
         std::fs::rename(&fresh, &link)?;

@@ -12,7 +12,7 @@ use std::ffi::CStr;
 use std::io;
 use std::path::Path;
 
-/// The machine of this build.
+/// Machine architecture of this build.
 #[cfg(target_arch = "x86_64")]
 const NATIVE: elf::Machine = elf::EM_X86_64;
 #[cfg(target_arch = "aarch64")]
@@ -20,12 +20,12 @@ const NATIVE: elf::Machine = elf::EM_AARCH64;
 
 pub struct Elf {
     data: Bytes,
-    /// The machine that it is for; `None` of a file that is not one of 64 bits, the lowest byte first.
+    /// Machine architecture of the file; `None` if the file is not a little-endian 64-bit ELF file.
     machine: Option<elf::Machine>,
 }
 
 impl Elf {
-    /// Opens a file; `None` where it is no ELF file at all.
+    /// Opens a file; returns `None` if the file is not an ELF file.
     pub fn open(path: &Path) -> io::Result<Option<Elf>> {
         let data = Bytes::map(&plain::open(path, Links::Followed)?)?;
         if !data.starts_with(&elf::ELFMAG) {
@@ -44,13 +44,13 @@ impl Elf {
         self.machine == Some(NATIVE)
     }
 
-    /// Returns the machine that the file is for, if it is another one.
-    pub fn foreign(&self) -> String {
+    /// Returns the name of the file's machine architecture, for a file of another architecture than this build.
+    pub fn architecture_mismatch(&self) -> String {
         self.machine
             .map_or("not a 64-bit program".into(), |machine| format!("a program for machine {}", machine.0))
     }
 
-    /// The dynamic loader that the program asks for.
+    /// Returns the path of the dynamic loader that the program requests.
     pub fn interpreter(&self) -> Result<Option<String>> {
         for segment in self.header()?.program_headers(LE, &*self.data)? {
             if let Some(path) = segment.interpreter(LE, &*self.data)? {
@@ -60,12 +60,12 @@ impl Elf {
         Ok(None)
     }
 
-    /// Reads the positions of its segments in memory.
+    /// Reads the addresses of the file's segments in memory.
     pub fn segments(&self) -> Result<Segments> {
         Segments::of(self.header()?.program_headers(LE, &*self.data)?)
     }
 
-    /// Those of these dynamic symbols that the file defines: each with its address in the file, and its size.
+    /// Returns the named dynamic symbols that the file defines: for each, its address in the file, and its size in bytes.
     pub fn symbols(&self, names: &[&'static CStr]) -> Result<HashMap<&'static CStr, (u64, u64)>> {
         let symbols = self.header()?.sections(LE, &*self.data)?.symbols(LE, &*self.data, elf::SHT_DYNSYM)?;
         let defined = symbols.iter().filter(|symbol| !symbol.is_undefined(LE));
@@ -98,7 +98,7 @@ impl Elf {
         segments.is_ok_and(|segments| segments.iter().all(is_there))
     }
 
-    /// The names of the libraries that it needs.
+    /// Returns the names of the libraries that the file needs (DT_NEEDED).
     pub fn needed(&self) -> Result<Vec<String>> {
         let dynamic = self.header()?.sections(LE, &*self.data)?.dynamic_table(LE, &*self.data)?;
         let needed = dynamic.iter().filter(|entry| entry.tag == elf::DT_NEEDED);
@@ -111,7 +111,7 @@ impl Elf {
         dynamic.string(name).map(|name| Some(String::from_utf8_lossy(name).into_owned()))
     }
 
-    /// The text of the first note of an owner, NUL at its end, and kind.
+    /// Returns the contents of the first note with an owner (including its final NUL) and a type.
     pub fn note(&self, owner: &[u8], kind: u32) -> Result<Option<Vec<u8>>> {
         for segment in self.header()?.program_headers(LE, &*self.data)? {
             let Some(mut notes) = segment.notes(LE, &*self.data)? else { continue };
@@ -133,12 +133,12 @@ impl Elf {
     }
 }
 
-/// Positions of a file's segments in memory.
+/// Addresses of a file's segments in memory.
 #[derive(Default)]
 pub struct Segments {
-    /// Mapped segments: the offset in the file, and the address.
+    /// Loaded segments: for each, its offset in the file and its address.
     loads: Vec<(u64, u64)>,
-    /// The address of the sorted table of functions (.eh_frame_hdr).
+    /// Address of the sorted table of functions (.eh_frame_hdr).
     pub unwind: Option<u64>,
 }
 
@@ -151,13 +151,13 @@ impl Segments {
         })
     }
 
-    /// Those of a file that is in memory as a whole.
+    /// Reads the segments of a file that is completely in memory.
     pub fn of_bytes(bytes: &[u8]) -> Result<Segments> {
         Segments::of(FileHeader64::<LE>::parse(bytes)?.program_headers(LE, bytes)?)
     }
 
-    /// Returns the difference between addresses in memory and in the file, from one mapping: its address, and its offset in the
-    /// file.
+    /// Returns the difference between addresses in memory and in the file. `address` and `offset` are those of one mapping of
+    /// the file.
     pub fn base(&self, address: u64, offset: u64) -> Option<u64> {
         const PAGE: u64 = 4096;
         let whole = |number: u64| number & !(PAGE - 1);

@@ -31,35 +31,35 @@ use std::path::{Path, PathBuf};
 
 /// Default extent of the recording.
 const DEFAULT: &str = "auto";
-/// The value of `--record` for no recording.
+/// Value of `--record` that turns recording off.
 pub const OFF: &str = "off";
 
-/// Ends of processes as far as they are known, and their times, by pid and start.
+/// Known ends of processes with the spans of time in which they ended, by pid and start time.
 pub type Ends = BTreeMap<(libc::pid_t, u64), (Option<End>, Span)>;
 
-/// The record that a run makes.
+/// The job to which a run records.
 pub struct Job {
     pub directory: PathBuf,
-    /// The directory as the processes get it: they fill in placeholders.
+    /// Path of the directory as the processes receive it; each process replaces its placeholders.
     pattern: OsString,
-    /// Extent of the recording, as `--record` has it.
+    /// Extent of the recording, as given to `--record`.
     pub kept: OsString,
-    /// The key of its fingerprints, in hexadecimal digits.
+    /// Key for the job's fingerprints, in hexadecimal digits.
     pub key: String,
-    /// True if the group may take part.
+    /// True if the directory's group may record to the job.
     pub shared: bool,
     is_new: bool,
-    /// True if an outer cupeer chose the directory, and prints the summary.
+    /// True if an outer cupeer chose the directory; that cupeer prints the summary.
     is_inherited: bool,
-    /// True if the directory is in the default directory, because nobody named one.
+    /// True if the directory is in the default directory, because no option named a directory.
     is_at_home: bool,
-    /// Why it lies among temporary files, a sentence.
+    /// Sentence about why the directory lies among temporary files; `None` if it does not.
     displaced: Option<String>,
 }
 
 impl Job {
-    /// The job that the options ask for; `None` where nothing is to be recorded. `program` is the one that a
-    /// directory is named after where the options name none; without it, none is recorded then.
+    /// Returns the job that the options request; `None` for no recording. If no option names a directory, the
+    /// directory is named after `program`; without a program, nothing is recorded then.
     pub fn choose(options: &Options, program: Option<&OsStr>) -> Result<Option<Job>> {
         if let Some(kept) = &options.record {
             RecordMode::parse(kept).map_err(|why| anyhow!("--record {kept}: {why}"))?;
@@ -79,7 +79,7 @@ impl Job {
         let named = match (&options.out, inherited(env::OUT), program) {
             (Some(pattern), _, Some(_)) => expand(pattern)?,
             (Some(pattern), _, None) => {
-                // For processes that somebody else starts: each fills in what stands for its own value.
+                // The program is started by somebody else, and each process replaces the placeholders by its own values.
                 let (has_placeholder, has_variable) = placeholders(pattern);
                 let expanded = expand(pattern)
                     .or_else(|error| if has_variable { Ok(PathBuf::new()) } else { Err(error) })?;
@@ -90,7 +90,7 @@ impl Job {
                 }
                 expanded
             }
-            // An outer cupeer's job, as its library understands it.
+            // The job of an outer cupeer, read in the same way as the preload library does.
             (None, Some(directory), _) => {
                 let (key, pattern) = (own_key()?, directory.clone());
                 let job = Job::new(directory.into(), pattern, kept, key, shared);
@@ -100,7 +100,7 @@ impl Job {
                 if options.share.is_some() {
                     bail!("--share needs --out DIR: nobody else reaches your own records");
                 }
-                return Ok(unnamed(program, &kept));
+                return Ok(in_default_directory(program, &kept));
             }
             (None, None, None) => return Ok(None),
         };
@@ -108,7 +108,7 @@ impl Job {
             std::path::absolute(&named).with_context(|| format!("--out '{}'", named.display()))?;
         let parents = directory.parent().map_or(Ok(()), fs::create_dir_all);
         let is_new = parents
-            .and_then(|()| make(&directory, shared))
+            .and_then(|()| create_directory(&directory, shared))
             .with_context(|| format!("failed to make the recording's directory '{}'", named.display()))?;
         let job = Job::at(directory, kept, shared, is_new)?;
         if !is_new {
@@ -117,19 +117,19 @@ impl Job {
         Ok(Some(job))
     }
 
-    /// Leaves word that another run takes part, so that none believes to be alone.
+    /// Notes in the job file that another run records to the job, so that no run believes that it is the only one.
     fn join(&self) {
         let run = launcher::line().map(|line| line + "\n").unwrap_or_default();
-        self.add(&format!("{}={}:{}\n{run}", job::JOINED, host().display(), std::process::id()));
+        self.append_lines(&format!("{}={}:{}\n{run}", job::JOINED, host().display(), std::process::id()));
     }
 
-    /// Adds lines to the file that all take part in.
-    fn add(&self, lines: &str) {
-        // A process that may not write to this file may still record.
-        let _ = self.try_to_add(lines);
+    /// Adds lines to the job file, which all runs share.
+    fn append_lines(&self, lines: &str) {
+        // A process that may not write to the job file may still record.
+        let _ = self.try_to_append(lines);
     }
 
-    fn try_to_add(&self, lines: &str) -> std::io::Result<()> {
+    fn try_to_append(&self, lines: &str) -> std::io::Result<()> {
         append(&self.directory, lines)
     }
 
@@ -144,10 +144,10 @@ impl Job {
         self.is_inherited
     }
 
-    /// The job in a directory that is there.
+    /// Returns the job of an existing directory.
     fn at(directory: PathBuf, kept: OsString, shared: bool, is_new: bool) -> Result<Job> {
         let key = take_part(&directory, shared)?;
-        let pattern = literal(&directory);
+        let pattern = without_placeholders(&directory);
         Ok(Job { is_new, ..Job::new(directory, pattern, kept, key, shared) })
     }
 
@@ -156,22 +156,22 @@ impl Job {
         Job { directory, pattern, kept, key, shared, is_new, is_inherited, is_at_home, displaced }
     }
 
-    /// Returns true if the recording is in the default directory, in which cupeer deletes old ones.
+    /// Returns true if the recording is in the default directory, where cupeer deletes old recordings.
     pub fn is_at_home(&self) -> bool {
         self.is_at_home
     }
 
-    /// Returns a note about the directory if it is not the usual one.
+    /// Returns a sentence about the place of the directory if it lies among temporary files.
     pub fn displaced(&self) -> Option<&str> {
         self.displaced.as_deref()
     }
 
-    /// Says in the records of processes how and when they ended: nobody else sees by which signal. Where one has become one
-    /// program after the other, in that of the last. `program` is that of the process that was started, which is noted if it
-    /// has no record.
+    /// Adds to the recordings of processes how and when the processes ended, because only the parent sees the signal that
+    /// killed a process. If a process executed several programs, the end goes to the recording of the last one. `program` is
+    /// the program of the started process, whose end is noted in the job file if that process has no recording.
     pub fn tell_ends(&self, program: &OsStr, started: (libc::pid_t, u64), ends: &Ends) {
         let (Some(boot), Some(namespace)) = (host::boot_id(), host::pid_ns()) else { return };
-        // Other hosts may have a process of this number that was started at this time.
+        // Another host may have a process with the same pid and start time.
         let of_host = format!("{}-{namespace}-", host::short(boot));
         let folder = self.directory.join(Folder(boot).to_string());
         let files = [&self.directory, &folder].into_iter().flat_map(fs::read_dir).flatten().flatten();
@@ -192,21 +192,22 @@ impl Job {
                     tracing::debug!("{}: its process's end cannot be written: {error}", path.display());
                 }
             } else if let Some(end) = end.filter(|_| *process == started) {
-                // It made no call, as a shell does that starts others, or in a large job it has shared nothing.
+                // The process made no call (a shell that starts other programs, for example), or shared nothing in a large
+                // job.
                 let program = Path::new(program).file_name().unwrap_or(program);
                 let program = program.to_string_lossy().into_owned();
-                self.add(&(Started { program, end }.line() + "\n"));
+                self.append_lines(&(Started { program, end }.line() + "\n"));
             }
         }
     }
 
-    /// Says in the record how many processes of a run could not record everything, and how many of these have no
-    /// record: they cannot say so themselves.
+    /// Notes in the recording the number of processes of a run that could not record everything, and how many of these have no
+    /// recording at all.
     pub fn tell_lost(&self, lost: u32, missing: u32) {
         let line =
             |name, processes| if processes > 0 { format!("{name}={processes}\n") } else { String::new() };
         let lines = line(job::LOST, lost) + &line(job::MISSING, missing);
-        if let Err(error) = self.try_to_add(&lines) {
+        if let Err(error) = self.try_to_append(&lines) {
             let which = counted(lost.into(), "process");
             output::complain(&format!(
                 "cannot note in the recording that {which} could not record everything: {error}"
@@ -214,25 +215,25 @@ impl Job {
         }
     }
 
-    /// Says in the record what a run's command is, unless the record is that of an outer cupeer.
+    /// Notes the command of a run in the recording, unless the recording belongs to an outer cupeer.
     pub fn tell_command(&self, command: &str) {
         if !self.is_inherited {
-            self.add(&format!("{}={}\n", job::COMMAND, command.replace(char::is_control, "?")));
+            self.append_lines(&format!("{}={}\n", job::COMMAND, command.replace(char::is_control, "?")));
         }
     }
 
-    /// Says in the record that a process used a driver without our library.
+    /// Notes in the recording that a process used a driver without the preload library.
     pub fn tell_bypass(&self, process: &str, driver: &Path) {
         let driver = driver.to_string_lossy().replace(char::is_control, "?");
-        self.add(&format!("{}={process} {driver}\n", job::BYPASSED));
+        self.append_lines(&format!("{}={process} {driver}\n", job::BYPASSED));
     }
 
-    /// Notes that a run ended with something to look at: such records are kept longer.
+    /// Notes that a run ended with something worth examining: such recordings are kept longer.
     pub fn tell_notable(&self) {
-        self.add(&format!("{}=1\n", job::NOTABLE));
+        self.append_lines(&format!("{}=1\n", job::NOTABLE));
     }
 
-    /// The variables that make a process take part.
+    /// Returns the variables that make a process record to the job.
     pub fn variables(&self) -> Vec<(&'static str, OsString)> {
         let mut variables = vec![
             (env::OUT, self.pattern.clone()),
@@ -251,7 +252,7 @@ impl Job {
         if place.is_symlink() {
             return Err(anyhow!("it is a link")).with_context(failed);
         }
-        make(&place, self.shared).with_context(failed)?;
+        create_directory(&place, self.shared).with_context(failed)?;
         if !self.shared {
             check_owner(&place, &self.directory)?;
         }
@@ -261,14 +262,14 @@ impl Job {
     /// Removes the directory if this run made it, no other run joined it, and no process recorded anything. Returns true if it
     /// is gone.
     pub fn remove_if_empty(&self) -> bool {
-        // Runs that joined still need the key, their lines, and their fault plans.
+        // Other runs of the job still need the key, the job file, and their fault plans.
         if !self.is_ours_alone() {
             return false;
         }
-        // It is made before anybody knows whether it will be needed. One with something in it stays.
+        // The directory is created before anybody knows whether it will be needed. If it contains something, it stays.
         let _ = fs::remove_dir(self.directory.join(VLLM_CACHE));
         let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
-        // Counts of faults without a call of the driver were read before.
+        // Counts of faults that matched no driver call were read before.
         let is_beside = |name: &OsStr| {
             [RELEASE, faults::PREFIX, armed::PREFIX, job::SAMPLES]
                 .iter()
@@ -282,14 +283,14 @@ impl Job {
         for name in names.iter().filter(|name| **name != job::FILE) {
             let _ = fs::remove_file(self.directory.join(name));
         }
-        // A failure leaves an empty directory, which does no harm.
+        // If this fails, an empty directory remains, which is harmless.
         let _ = fs::remove_file(self.directory.join(job::FILE));
         fs::remove_dir(&self.directory).is_ok()
     }
 }
 
-/// A path as the processes get it that fill in placeholders: it has none.
-pub fn literal(path: &Path) -> OsString {
+/// Returns a path as a pattern without placeholders, for processes that replace placeholders.
+pub fn without_placeholders(path: &Path) -> OsString {
     let mut pattern = Vec::new();
     for byte in path.as_os_str().as_bytes() {
         pattern.extend(if *byte == b'%' { &b"%%"[..] } else { std::slice::from_ref(byte) });
@@ -297,14 +298,16 @@ pub fn literal(path: &Path) -> OsString {
     OsString::from_vec(pattern)
 }
 
-/// A new directory at home, or where that cannot be written to, among temporary files: nobody has asked for a record, so
-/// none is an obstacle to the program.
-fn unnamed(program: &OsStr, kept: &OsStr) -> Option<Job> {
+/// Creates a directory in the default directory or, if that is not writable, among temporary files. Nobody requested this
+/// recording, so a failure does not stop the program.
+fn in_default_directory(program: &OsStr, kept: &OsStr) -> Option<Job> {
     let begin = |directory: PathBuf| {
         let job = Job::at(directory.clone(), kept.to_owned(), false, true);
         job.inspect_err(|_| drop(fs::remove_dir(&directory)))
     };
-    let why = match home::new_directory("", program, |directory| make(directory, false)).and_then(begin) {
+    let why = match home::new_directory("", program, |directory| create_directory(directory, false))
+        .and_then(begin)
+    {
         Ok(job) => return Some(Job { is_at_home: true, ..job }),
         Err(why) => why,
     };
@@ -324,11 +327,11 @@ fn unnamed(program: &OsStr, kept: &OsStr) -> Option<Job> {
     }
 }
 
-/// Notes in a recording that a launcher received a signal from outside of its run, or sends it itself to end the run: by
-/// the pid and name of the sender, [`cupeer_report::endings::OURSELVES`] for cupeer itself.
+/// Notes in a recording that a launcher received a signal from outside of its run, or itself sends a signal to end the run.
+/// The sender is given by its pid and name, which is [`cupeer_report::endings::OURSELVES`] for cupeer itself.
 pub fn tell_signal(directory: &Path, signal: i32, sender: u32, name: &str) {
     let asked = launcher::Asked::now(signal as u8, sender, name);
-    // A process that may not write to this file may still record.
+    // A process that may not write to the job file may still record.
     let _ = asked.map(|asked| append(directory, &(asked.line() + "\n")));
 }
 
@@ -341,13 +344,13 @@ fn append(directory: &Path, lines: &str) -> io::Result<()> {
     file.and_then(|mut file| file.write_all(lines.as_bytes()))
 }
 
-/// Makes a directory, and says whether it is new.
-fn make(directory: &Path, shared: bool) -> io::Result<bool> {
+/// Creates a directory; returns true if it did not exist before.
+fn create_directory(directory: &Path, shared: bool) -> io::Result<bool> {
     let mode = if shared { 0o2770 } else { 0o700 };
     match fs::DirBuilder::new().mode(mode).create(directory) {
         Ok(()) => {
             if shared {
-                // The umask may have removed permissions. Somebody may have put a link in the place of the directory.
+                // The umask may have removed permissions. Somebody may have replaced the directory by a link.
                 let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
                 let made = fs::OpenOptions::new().read(true).custom_flags(flags).open(directory)?;
                 made.set_permissions(fs::Permissions::from_mode(mode))?;
@@ -359,7 +362,7 @@ fn make(directory: &Path, shared: bool) -> io::Result<bool> {
     }
 }
 
-/// Writes to a record how and when its process ended.
+/// Adds to the recording of a process how and when the process ended.
 fn tell_end(path: &Path, end: Option<End>, span: Span) -> io::Result<()> {
     if span.before == 0 {
         return Ok(());
@@ -380,14 +383,14 @@ fn tell_end(path: &Path, end: Option<End>, span: Span) -> io::Result<()> {
     file.write_all_at(&word.to_le_bytes(), offset_of!(Header, end) as u64)
 }
 
-/// Returns whether a process replaces anything in a pattern, and whether that is a variable.
+/// Returns two flags about a pattern: true if it has any placeholder, and true if it has one for a variable.
 fn placeholders(pattern: &Path) -> (bool, bool) {
     let pieces = || pieces(pattern.as_os_str().as_bytes());
     let is_variable = |piece: Piece| matches!(piece, Piece::Variable(_));
     (pieces().any(|piece| !matches!(piece, Piece::Text(_))), pieces().any(is_variable))
 }
 
-/// The name that a pattern becomes in this process.
+/// Returns the path that results when this process replaces the placeholders of a pattern.
 fn expand(pattern: &Path) -> Result<PathBuf> {
     let shown = pattern.display();
     let mut out = Vec::new();
@@ -431,7 +434,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let job = |name: &str| {
             let directory = folder.path().join(name);
-            assert!(make(&directory, false).unwrap());
+            assert!(create_directory(&directory, false).unwrap());
             fs::create_dir(directory.join(VLLM_CACHE)).unwrap();
             fs::write(directory.join("release-gate"), "").unwrap();
             Job::at(directory, DEFAULT.into(), false, true).unwrap()

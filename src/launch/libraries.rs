@@ -15,7 +15,7 @@ pub use private::{make_private, private_directory};
 
 use crate::elf::Elf;
 use anyhow::{Context, Result, bail};
-use cupeer_console::startup::user;
+use cupeer_console::startup::effective_user;
 use cupeer_spec::version;
 use std::ffi::OsStr;
 use std::fs::Metadata;
@@ -25,17 +25,18 @@ use std::path::{Path, PathBuf};
 
 pub const PRELOAD: &str = "libcupeer.so";
 pub const SIM: &str = "libcupeer_sim.so";
-/// Directories of the libraries, relative to that of the command. pip does not install `lib` with `--target`.
+/// Directories in which the libraries are searched, relative to the command's directory. pip does not install `lib` with
+/// `--target`.
 const PLACES: [&str; 3] = ["", "../lib/cupeer", "../libexec/cupeer"];
 
-/// The version of the command, which that of the libraries must be: they share settings, pages and files.
+/// Version of the command. The libraries must have the same version, because they share settings, pages, and files.
 const OWN: &str = env!("CARGO_PKG_VERSION");
 
 fn command() -> Result<PathBuf> {
     std::env::current_exe().context("failed to find cupeer's libraries: /proc/self/exe")
 }
 
-/// Finds one of the libraries, and refuses one that somebody may have planted, or that is of another version.
+/// Finds one of the two libraries. Refuses a library that another user may have planted, or that has another version.
 pub fn find(name: &str) -> Result<PathBuf> {
     let command = command()?;
     let beside = command.parent().unwrap_or(Path::new("/"));
@@ -79,12 +80,11 @@ fn version_of(library: &Elf) -> Option<String> {
     version::read(&note).map(str::to_owned)
 }
 
-/// Refuses a file, directory or link that the dynamic loader is to be led to, where another user could have made it or
-/// could change it.
+/// Refuses a file, directory, or link of the dynamic loader's if another user could have created it or could change it.
 pub fn check(path: &Path) -> Result<()> {
     let around = |path: &Path| path.parent().unwrap_or(Path::new("/")).to_owned();
     let command = command()?;
-    let mends = Mends { command: command.metadata()?, beside: around(&command).metadata()? };
+    let mends = CommandOwners { command: command.metadata()?, beside: around(&command).metadata()? };
     let mut paths = vec![path.to_owned()];
     if path.is_symlink() {
         paths.push(path.canonicalize().with_context(|| path.display().to_string())?);
@@ -101,25 +101,26 @@ pub fn check(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Users who could replace the command: owners of the file, and of the directory around it.
-struct Mends {
+/// Owners of the command's file and of its directory: users who could replace the command anyway.
+struct CommandOwners {
     command: Metadata,
     beside: Metadata,
 }
 
-impl Mends {
-    /// Why somebody else may have planted something, and what mends that.
+impl CommandOwners {
+    /// Returns a sentence about why another user may have planted a file, and how to fix that; `None` if the file is
+    /// trusted.
     fn distrust(&self, found: &Metadata) -> Option<String> {
         let (owner, group, mode) = (found.uid(), found.gid(), found.mode());
-        if ![user(), 0, self.command.uid()].contains(&owner) {
+        if ![effective_user(), 0, self.command.uid()].contains(&owner) {
             return Some(format!("it belongs to user {owner}; remove it"));
         }
-        // The owner of a link can change it; and in a sticky directory, each user has files of their own.
+        // Only the owner of a link can change it; and in a sticky directory, users can replace only their own files.
         if found.is_symlink() || found.is_dir() && mode & libc::S_ISVTX != 0 {
             return None;
         }
         let may_write = |found: &Metadata| found.mode() & libc::S_IWGRP != 0 && found.gid() == group;
-        // Many users have a group of their own, of the same number.
+        // Many users have a private group with the same number as the user.
         let is_harmless = group == 0 || group == owner || may_write(&self.command) || may_write(&self.beside);
         match (mode & libc::S_IWOTH != 0, mode & libc::S_IWGRP != 0 && !is_harmless) {
             (true, _) => Some("everybody can write there; remove that right (chmod o-w)".to_owned()),
@@ -131,7 +132,8 @@ impl Mends {
     }
 }
 
-/// Finds the library that is preloaded, or copies it for the user to where the dynamic loader does not cut its path apart.
+/// Finds the preload library. If its path has characters that end a path in LD_PRELOAD, copies it to a directory of the
+/// user's.
 pub fn find_preload() -> Result<PathBuf> {
     let library = find(PRELOAD)?;
     if !library.as_os_str().as_bytes().iter().any(|byte| ENDS_A_PATH.contains(byte)) {
@@ -147,7 +149,7 @@ pub fn find_preload() -> Result<PathBuf> {
 /// Characters that end a path in LD_PRELOAD.
 const ENDS_A_PATH: &[u8] = b" :";
 
-/// The elements of LD_PRELOAD.
+/// Returns the elements of a value of LD_PRELOAD.
 pub fn preloaded(value: &OsStr) -> impl Iterator<Item = &Path> {
     let elements =
         value.as_bytes().split(|byte| ENDS_A_PATH.contains(byte)).filter(|element| !element.is_empty());

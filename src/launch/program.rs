@@ -17,28 +17,28 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Common part of the paths of musl's loader.
+/// Part that the paths of all musl loaders have in common.
 pub const MUSL: &str = "/ld-musl-";
 
-/// A script's interpreter may be a script; the kernel follows as many.
+/// Maximum number of scripts in a chain: the interpreter of a script may be a script. The kernel has the same limit.
 const MOST_SCRIPTS: usize = 5;
 
-/// Runs a program under cupeer with these options, and these variables besides.
+/// Function that runs a program under cupeer with these options and these additional variables.
 pub type Run = fn(&Options, &[(&str, &OsStr)], &[OsString]) -> anyhow::Result<Ran>;
 
 /// A program that has run under cupeer.
 pub struct Ran {
-    /// Its end, as in "ended with status 0".
+    /// Sentence about its end, such as "ended with status 0".
     pub ended: String,
-    /// Number of processes that met the driver.
+    /// Number of processes that reached the driver.
     pub reached: u32,
-    /// True if a driver was loaded, and no call seen in any process.
+    /// True if a driver was loaded, but no driver call was seen in any process.
     pub is_unseen: bool,
     /// Sentences about places at which the preload library did not take effect.
     pub wrong: Vec<String>,
 }
 
-/// Why a program could not be executed: with the words and the exit status of `env`.
+/// Returns the failure to execute a program, with the message and exit status that `env` has.
 pub fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
     let missing = error.raw_os_error() == Some(libc::ENOENT);
     if is_path(program) && Path::new(program).is_dir() {
@@ -48,12 +48,12 @@ pub fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
             status: status::NOT_EXECUTABLE,
         };
     }
-    // "No such file or directory (os error 2)" without what is in parentheses.
+    // "No such file or directory (os error 2)" is printed without the part in parentheses.
     let words = error.to_string();
     let words = words.split(" (os error").next().unwrap_or_default();
     let interpreter = missing_interpreter(program).filter(|_| missing);
     let hint = interpreter.map(|path| format!(" (its interpreter {path} is missing)"));
-    let hint = hint.or_else(|| meant(program).filter(|_| missing)).unwrap_or_default();
+    let hint = hint.or_else(|| meant_option(program).filter(|_| missing)).unwrap_or_default();
     Failure {
         sentence: format!("'{}': {words}{hint}", program.display()),
         excerpt: None,
@@ -61,13 +61,14 @@ pub fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
     }
 }
 
-/// Returns true if a program is named by its path, and not searched in PATH.
+/// Returns true if a program is given by its path, so that it is not searched in PATH.
 fn is_path(program: &OsStr) -> bool {
     program.as_encoded_bytes().contains(&b'/')
 }
 
-/// Returns the option that was meant, if a program has the form of its value: some options take a value only after `=`.
-fn meant(program: &OsStr) -> Option<String> {
+/// Returns the option that the user meant, if the program looks like an option's value: some options take a value only after
+/// `=`.
+fn meant_option(program: &OsStr) -> Option<String> {
     let name = program.to_str()?;
     let option = if Topology::parse(name).is_ok() {
         "--sim"
@@ -78,7 +79,7 @@ fn meant(program: &OsStr) -> Option<String> {
     Some(format!("; did you mean {option}={name}?"))
 }
 
-/// Returns the path at which exec will find a program, if that can be known.
+/// Returns the path of the program that exec will find, if it can be determined.
 pub fn find(program: &OsStr) -> Option<PathBuf> {
     if program.as_bytes().contains(&b'/') {
         return Some(program.into());
@@ -88,18 +89,18 @@ pub fn find(program: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|directory| directory.join(program)).find(is_executable)
 }
 
-/// Why our library will not be loaded into a program, as a sentence; `None` where it will be, or where
-/// the program cannot be started at all.
+/// Returns a sentence about why the preload library will not be loaded into a program; `None` if it will be, or if the
+/// program cannot be started at all.
 pub fn obstacle(program: &OsStr) -> Option<String> {
     let path = find(program)?;
     tracing::debug!("the program is {}", path.display());
     let (binary, scripts) = follow_scripts(&path)?;
-    let reason = reason(&binary)?;
+    let reason = loading_obstacle(&binary)?;
     let of = if scripts > 0 { format!(", the interpreter of {},", path.display()) } else { String::new() };
     Some(format!("{}{of} {reason}", binary.display()))
 }
 
-/// Returns the obstacles of programs in a command for a shell, `sh -c COMMAND`: of the words at which a command begins.
+/// Returns the obstacles of the programs in a shell command, `sh -c COMMAND`.
 pub fn obstacles_in_shell(program: &[OsString]) -> Vec<String> {
     let name = Path::new(&program[0]).file_name().unwrap_or_default();
     let is_shell = ["sh", "bash", "dash", "ksh", "zsh"].iter().any(|shell| name == *shell);
@@ -119,7 +120,8 @@ pub fn obstacles_in_shell(program: &[OsString]) -> Vec<String> {
     commands.iter().filter_map(|command| obstacle(OsStr::new(command))).collect()
 }
 
-/// Returns the note for a program that the loader ended because it found no driver; `None` if the program does not need one.
+/// Returns the note for a program that the dynamic loader ended because it found no driver; `None` if the program does not
+/// need a driver.
 pub fn missing_driver(program: &OsStr) -> Option<String> {
     let path = find(program)?;
     let soname = Library::Cuda.soname();
@@ -132,7 +134,7 @@ pub fn missing_driver(program: &OsStr) -> Option<String> {
     })
 }
 
-/// The interpreter of a program where exec failed for want of it.
+/// Returns the interpreter of a program that exec could not start because the interpreter is missing.
 pub fn missing_interpreter(program: &OsStr) -> Option<String> {
     let (binary, _) = follow_scripts(&find(program)?)?;
     let interpreter = match Elf::open(&binary) {
@@ -142,7 +144,7 @@ pub fn missing_interpreter(program: &OsStr) -> Option<String> {
     (!interpreter.exists() && Path::new(program) != interpreter).then(|| interpreter.display().to_string())
 }
 
-/// The binary that runs where a file is executed, and over how many scripts it is reached.
+/// Returns the binary that runs when a file is executed, and the number of scripts that lead to the binary.
 fn follow_scripts(path: &Path) -> Option<(PathBuf, usize)> {
     let mut binary = path.to_owned();
     for scripts in 0..MOST_SCRIPTS {
@@ -162,7 +164,7 @@ fn script_interpreter(path: &Path) -> Option<PathBuf> {
     Some(PathBuf::from(OsStr::from_bytes(word)))
 }
 
-fn reason(binary: &Path) -> Option<String> {
+fn loading_obstacle(binary: &Path) -> Option<String> {
     let library = libraries::PRELOAD;
     let found = binary.metadata().ok().filter(|found| found.is_file())?;
     if let Some(privilege) = privilege(binary, &found) {
@@ -172,10 +174,10 @@ fn reason(binary: &Path) -> Option<String> {
     }
     let elf = Elf::open(binary).ok()??;
     if !elf.is_native() {
-        return Some(format!("is {}, so {library} is not loaded", elf.foreign()));
+        return Some(format!("is {}, so {library} is not loaded", elf.architecture_mismatch()));
     }
     match elf.interpreter().ok()? {
-        // The dynamic loader itself, started as a program, has none either.
+        // The dynamic loader itself may be started as a program; it has no loader either.
         None if is_loader(binary) => None,
         None => Some(format!("is statically linked, so {library} is not loaded")),
         Some(loader) if loader.contains(MUSL) => Some(format!(
@@ -191,7 +193,7 @@ fn is_loader(binary: &Path) -> bool {
     real.file_name().is_some_and(|name| name.as_bytes().starts_with(b"ld-") || name == "ld.so")
 }
 
-/// Returns the reason why the loader ignores the environment: the program runs with more privileges than its caller.
+/// Returns the reason why the dynamic loader ignores the environment: the program has more privileges than its caller.
 fn privilege(binary: &Path, found: &std::fs::Metadata) -> Option<&'static str> {
     // SAFETY: prctl only answers here; getuid and getgid cannot fail.
     let (no_new, user, group) =
@@ -206,11 +208,11 @@ fn privilege(binary: &Path, found: &std::fs::Metadata) -> Option<&'static str> {
     {
         return Some("is a set-gid program");
     }
-    // Root gains nothing by a file's capabilities.
+    // Root gains no privilege from the capabilities of a file.
     (user != 0 && has_capabilities(binary)).then_some("has file capabilities")
 }
 
-/// Returns true if the file system is mounted so that set-uid bits have no effect.
+/// Returns true if a file system is mounted without set-user-id bits (nosuid).
 fn ignores_set_user(binary: &Path) -> bool {
     let Ok(path) = CString::new(binary.as_os_str().as_bytes()) else { return false };
     // SAFETY: all-zero bytes are a valid statvfs, the path is NUL-terminated, and the call fills it.

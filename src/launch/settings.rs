@@ -7,7 +7,7 @@ pub mod deny;
 pub mod inject;
 
 use crate::args::{LogFormat, Options};
-use crate::board::Plans;
+use crate::board::PlanBoard;
 use crate::driver::{self, Chosen};
 use crate::job::{self, Job};
 use crate::libraries;
@@ -25,7 +25,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The tool that programs tell of their NVTX ranges.
+/// Variable that names the NVTX tool: the library to which programs report their NVTX ranges.
 const NVTX: &str = "NVTX_INJECTION64_PATH";
 
 pub struct Settings {
@@ -33,16 +33,16 @@ pub struct Settings {
     pub variables: Vec<(&'static str, OsString)>,
     pub driver: Option<Chosen>,
     pub job: Option<Job>,
-    /// The seed of what fault plans leave to chance, where it was drawn.
+    /// Random seed of the fault plans, if no option gave a seed.
     drawn_seed: Option<u64>,
-    /// The place of vLLM's verdict on peers, if any peers are denied.
+    /// File of vLLM's verdict on peer access, if any peers are denied.
     pub verdicts: Option<Verdicts>,
 }
 
-/// Returns the variables of the log.
+/// Returns the variables for the log.
 fn log_variables(options: &Options) -> Result<Vec<(&'static str, OsString)>> {
     let mut variables = Vec::new();
-    // An option about the log asks for one.
+    // Any option about the log turns the log on.
     let implies_log = options.log_file.is_some() || options.trace.is_some() || options.failed;
     let implied = (implies_log && inherited(env::LOG).is_none()).then_some(LogFormat::Text);
     variables.extend(options.log.or(implied).map(|format| (env::LOG, word(format).into())));
@@ -61,8 +61,8 @@ fn log_variables(options: &Options) -> Result<Vec<(&'static str, OsString)>> {
 }
 
 impl Settings {
-    /// Reads the options, and refuses what cannot work before anything is started. `program` is what a record is
-    /// named after that nobody names.
+    /// Reads the options, and refuses impossible ones before anything is started. A recording without a given name is named
+    /// after `program`.
     pub fn new(options: &Options, program: Option<&OsStr>) -> Result<Settings> {
         let mut variables = log_variables(options)?;
         let is_recorded = options.record.as_deref() != Some(job::OFF);
@@ -82,7 +82,7 @@ impl Settings {
             }
             variables.extend(chosen.setting.clone());
         }
-        // Last: it makes a directory.
+        // This step comes last, because it creates a directory.
         let job = Job::choose(options, program)?;
         match &job {
             Some(job) => {
@@ -97,7 +97,7 @@ impl Settings {
         }
         if options.inject.allow_faults {
             match &job {
-                Some(job) if program.is_some() => Plans::allow(&job.directory)?,
+                Some(job) if program.is_some() => PlanBoard::allow(&job.directory)?,
                 Some(_) => {}
                 None => {
                     bail!("--allow-faults needs a recording, by which 'cupeer fault' finds the processes")
@@ -109,13 +109,13 @@ impl Settings {
         Ok(Settings { preload, variables, driver, job, drawn_seed: faults.drawn_seed, verdicts })
     }
 
-    /// Returns a note about a seed that was drawn: the same run again needs it.
+    /// Returns a note about the random seed, which is needed to repeat the run.
     pub fn seed_drawn(&self) -> Option<String> {
         let seed = self.drawn_seed?;
         Some(format!("the fault plans leave something to chance; --seed {seed} repeats this run's decisions"))
     }
 
-    /// Returns the variables that the loader reads, with what they contain already.
+    /// Returns the variables of the dynamic loader, with their old contents included.
     pub fn loader(&self, old: impl Fn(&str) -> Option<OsString>) -> Result<Vec<(&'static str, OsString)>> {
         let mut variables = vec![(LD_PRELOAD, with_preload(old(LD_PRELOAD).as_ref(), &self.preload)?)];
         if let Some(chosen) = &self.driver {
@@ -132,7 +132,7 @@ impl Settings {
         let loader = self.loader(|name| environment.get(name).cloned())?;
         loader.into_iter().for_each(|(name, value)| environment.set(name, value));
         if self.driver.is_some() && self.variables.iter().all(|(name, _)| *name != env::DRIVER) {
-            // An inherited one is another than the simulated driver.
+            // An inherited variable names another driver than the simulated one.
             environment.remove(env::DRIVER);
         }
         for (name, value) in environment.iter() {
@@ -145,7 +145,7 @@ impl Settings {
     }
 }
 
-/// Names our library to NVTX, unless another tool is.
+/// Makes the preload library the NVTX tool, unless another tool is set.
 fn nvtx(preload: &Path) -> Result<(&'static str, OsString)> {
     let other = inherited(NVTX).filter(|known| Path::new(known) != preload);
     if let Some(other) = other {
@@ -154,8 +154,8 @@ fn nvtx(preload: &Path) -> Result<(&'static str, OsString)> {
     Ok((NVTX, preload.into()))
 }
 
-/// LD_PRELOAD with our library at its end: whoever was there first, ASan for one, may have to stay so. But before a driver,
-/// because linked calls go to whoever comes first.
+/// Returns LD_PRELOAD with the preload library at its end, because other libraries, such as ASan's, may have to be first.
+/// But it stands before a driver, because calls of linked functions go to the first library.
 fn with_preload(old: Option<&OsString>, library: &Path) -> Result<OsString> {
     let Some(old) = old.filter(|old| !old.is_empty()) else { return Ok(library.into()) };
     let is_own = |element: &Path| {
@@ -196,7 +196,7 @@ fn with_preload(old: Option<&OsString>, library: &Path) -> Result<OsString> {
     Ok(OsString::from_vec(new))
 }
 
-/// LD_LIBRARY_PATH with a directory at its start.
+/// Returns LD_LIBRARY_PATH with a directory added at its start.
 pub fn with_directory(old: Option<&OsString>, directory: &Path) -> OsString {
     let directory = directory.as_os_str();
     match old {
@@ -208,8 +208,8 @@ pub fn with_directory(old: Option<&OsString>, directory: &Path) -> OsString {
     }
 }
 
-/// Makes the path of the log absolute, and finds out whether it can be written. What stands for a
-/// process's own value is left for that process to fill in.
+/// Makes the path of the log absolute, and checks whether the log can be written. Placeholders stay: each process replaces
+/// them by its own values.
 fn log_file(path: &Path) -> Result<PathBuf> {
     let shown = path.display();
     let absolute = std::path::absolute(path).with_context(|| format!("--log-file '{shown}'"))?;
@@ -224,14 +224,14 @@ fn log_file(path: &Path) -> Result<PathBuf> {
     }
     output::check_planted(&absolute).with_context(|| format!("failed to open the log file '{shown}'"))?;
     if absolute.metadata().is_ok_and(|about| about.file_type().is_fifo()) {
-        // Opening it would tell its reader, by closing it again, that all is over.
+        // To open and close a pipe would tell its reader that the log is complete.
         check_access(&absolute, libc::W_OK)
             .with_context(|| format!("failed to write to the log file '{shown}'"))?;
     } else if !bytes.contains(&b'%') {
-        // Without O_NONBLOCK a device might stop us here.
+        // Without O_NONBLOCK, opening a device might block.
         let mut options = OpenOptions::new();
         options.append(true).mode(0o600).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
-        // One that is not there is made here or nowhere, unless a link of the user's leads there.
+        // A missing log file is created here or never, unless the user's link leads there.
         let is_new = absolute.symlink_metadata().is_err();
         options
             .create(!is_new)

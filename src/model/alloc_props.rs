@@ -1,16 +1,16 @@
-//! Structures by which programs ask for memory, pools, multicast objects, and access.
+//! Readers for the structures of cuda.h that describe allocations, pools, multicast objects, and access.
 
 use cupeer_spec::abi::CUmemLocation;
 
-/// The size of a CUmemAccessDesc.
-const ACCESS: usize = 12;
+/// The size of a CUmemAccessDesc, in bytes.
+const ACCESS_DESC_BYTES: usize = 12;
 
 /// Properties of an allocation, or of a pool, that is to be created.
 #[derive(Clone, Copy)]
 pub struct AllocProps {
     /// The handle types.
     pub types: i32,
-    /// The device of its location, if it is a device.
+    /// The device of its location; `None` if the location is not a device.
     pub device: Option<i32>,
 }
 
@@ -40,7 +40,7 @@ impl MulticastProps {
     }
 }
 
-/// Access of devices, a bit for each, as the process numbers them.
+/// The access rights of devices: bit masks by the process's device ordinals.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Access {
     /// Devices without access.
@@ -52,10 +52,10 @@ pub struct Access {
 }
 
 impl Access {
-    /// No device.
+    /// No rights for any device.
     pub const NONE: Access = Access { none: 0, read: 0, write: 0 };
 
-    /// Reads an array of CUmemAccessDesc. Returns its length, too.
+    /// Reads an array of CUmemAccessDesc. Returns the access, and the number of elements.
     pub fn from_bytes(bytes: &[u8]) -> (Access, usize) {
         let (mut all, mut count) = (Access::default(), 0);
         for (device, flags) in access(bytes) {
@@ -70,12 +70,12 @@ impl Access {
         (all, count)
     }
 
-    /// The devices that may do anything.
+    /// Returns the bit mask of the devices that may read, or read and write.
     pub fn granted(self) -> u64 {
         self.read | self.write
     }
 
-    /// Each device, with its flags: those of CUmemAccess_flags.
+    /// Returns each device of the array with its CUmemAccess_flags.
     pub fn each(self) -> impl Iterator<Item = (i32, i32)> {
         let flags = move |device: i32| {
             let has = |bits: u64| bits >> device & 1 != 0;
@@ -85,18 +85,18 @@ impl Access {
     }
 }
 
-/// Reads an array of CUmemAccessDesc: for each, the device if it is one, and the flags.
+/// Reads an array of CUmemAccessDesc. Returns for each element the device (`None` if its location is not a device) and the flags.
 pub fn access(bytes: &[u8]) -> impl Iterator<Item = (Option<i32>, i32)> {
-    let all = bytes.chunks_exact(ACCESS);
+    let all = bytes.chunks_exact(ACCESS_DESC_BYTES);
     all.filter_map(|one| Some((device(number(one, 0)?, number(one, 4)?), number(one, 8)?)))
 }
 
-/// Returns the device of a CUmemLocation, if it is one.
+/// Returns the device ordinal of a CUmemLocation; `None` if the location is not a device.
 fn device(kind: i32, id: i32) -> Option<i32> {
     (kind == CUmemLocation::DEVICE).then_some(id)
 }
 
-/// Reads a number of 4 bytes.
+/// Reads a little-endian number of 4 bytes at an offset.
 pub fn number(bytes: &[u8], at: usize) -> Option<i32> {
     Some(i32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }

@@ -1,4 +1,4 @@
-//! Provides the arguments of a call that has returned.
+//! A call that has returned, with access to its arguments.
 
 use crate::alloc_props::{AllocProps, MulticastProps, access};
 use cupeer_spec::effect::{Copied, Effect, End, Object, OtherArgs, Shared, Used};
@@ -6,38 +6,38 @@ use cupeer_spec::function::{Direction, FnId};
 use cupeer_spec::record::slot::{MOST_ARGS, shape};
 use cupeer_spec::results::Result;
 
-/// A call that has returned, as its slot in the record has it.
+/// A call that has returned, with the arguments in the form of the record.
 #[derive(Clone, Copy)]
 pub struct Call<'a> {
     /// The function.
     pub function: FnId,
-    /// Result.
+    /// The CUresult that it returned.
     pub result: i32,
-    /// Arguments.
+    /// The bytes of all arguments, as a slot of the record stores them.
     pub args: &'a [u8; MOST_ARGS],
-    /// State of each argument: [`shape`].
+    /// Two bits for each argument that say if it is known, or NULL: [`shape`].
     pub shape: u64,
-    /// The first elements of its array argument, as a record has them.
+    /// The bytes of the first elements of its array argument, as the record stores them.
     pub elements: &'a [u8],
 }
 
 impl Call<'_> {
-    /// Returns the state of an argument: [`shape`].
+    /// Returns the two bits that say if an argument is known, or NULL: [`shape`].
     pub fn shape(&self, index: usize) -> u64 {
         self.shape >> shape::shift(index) & 3
     }
 
-    /// The bytes of an argument in the slot.
+    /// Returns the stored bytes of an argument, by its index.
     pub fn bytes(&self, index: usize) -> &[u8] {
         self.args.get(self.function.spec().place(index)).unwrap_or(&[])
     }
 
-    /// An argument as a number, by its index; 0 if unknown.
+    /// Returns the value of an argument as a number, by its index; 0 if unknown.
     pub fn at(&self, index: usize) -> u64 {
         self.bytes(index).iter().take(8).rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
     }
 
-    /// The name of an argument.
+    /// Returns the name of an argument, by its index.
     pub fn name(&self, index: usize) -> &'static str {
         self.function.spec().args().get(index).map_or("", |arg| arg.name())
     }
@@ -47,7 +47,7 @@ impl Call<'_> {
         self.result == result as i32
     }
 
-    /// The first pointer among the arguments that is NULL.
+    /// Returns the index of the first pointer argument that is NULL.
     pub fn null(&self) -> Option<usize> {
         let args = self.function.spec().args().iter().enumerate();
         args.filter(|(_, arg)| arg.direction != Direction::In || arg.count().is_some())
@@ -64,12 +64,12 @@ impl Call<'_> {
         Some((shared, half(0)?, half(8)?))
     }
 
-    /// The fingerprint of the handle that is an argument.
+    /// Returns the fingerprint of a handle argument, by its index.
     pub fn fingerprint(&self, handle: usize) -> u64 {
         self.bytes(handle).first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
     }
 
-    /// The kind of thing that the call exports, opens, closes or ends.
+    /// Returns the kind of object that the call exports, opens, closes, or ends.
     pub fn object(&self) -> Object {
         let spec = self.function.spec();
         let shared = spec.opens().or(spec.exports()).map(|shared| shared.object);
@@ -77,38 +77,38 @@ impl Call<'_> {
         shared.or(ended).or(spec.closes().map(|named| named.object)).unwrap_or(Object::Memory)
     }
 
-    /// Returns true if that object is an event.
+    /// Returns true if the call exports, opens, closes, or ends an event.
     pub fn is_event(&self) -> bool {
         self.object() == Object::Event
     }
 
-    /// The properties of an allocation, or of a pool, that it is to create.
+    /// Returns the properties of the allocation or the pool that the call asks for.
     pub fn wanted(&self) -> Option<AllocProps> {
         AllocProps::from_bytes(self.bytes(self.function.spec().describes()?))
     }
 
-    /// The properties of a multicast object that it is to create.
+    /// Returns the properties of the multicast object that the call asks for.
     pub fn multicast_props(&self) -> Option<MulticastProps> {
         MulticastProps::from_bytes(self.bytes(self.function.spec().gathers()?.of))
     }
 
-    /// The devices of its array argument that get access.
+    /// Returns the devices in the call's array of access descriptors.
     pub fn devices(&self) -> impl Iterator<Item = i32> {
         access(self.elements).filter_map(|(device, _)| device)
     }
 
-    /// A range of addresses: the first, and how many.
+    /// Returns the address range that the call is about: first address, and number of bytes. Zeros if there is none.
     pub fn range(&self) -> (u64, u64) {
         self.function.spec().range().map_or((0, 0), |(by, size)| (self.at(by), self.at(size)))
     }
 
-    /// Returns true if the recording has all elements of the array argument.
+    /// Returns true if the array argument has exactly `count` elements, so that the recording has all of them.
     pub fn has_all_elements(&self, count: usize) -> bool {
         self.function.spec().array().is_some_and(|(_, all)| self.at(all) == count as u64)
     }
 
-    /// The device memory that the call uses or frees: for each range, the argument that names it, its start,
-    /// and its size in bytes.
+    /// Returns the ranges of device memory that the call uses or frees: for each range, the index of its argument,
+    /// its start, and its size in bytes.
     pub fn used(&self) -> impl Iterator<Item = (usize, u64, u64)> + '_ {
         self.function
             .spec()
@@ -128,7 +128,7 @@ impl Call<'_> {
 
     fn used_by(&self, Used { by, size, element, others, .. }: Used) -> [(usize, u64, u64); 2] {
         let Some(size) = size else {
-            // The stored form of a copy of rows.
+            // A copy of rows is stored as four words: start and size of what it writes, and of what it reads.
             let word = |at: usize| {
                 let bytes = self.bytes(by).get(at..).and_then(|bytes| bytes.first_chunk());
                 bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
@@ -147,7 +147,7 @@ impl Call<'_> {
     }
 }
 
-/// Passes on a call that succeeded with these arguments.
+/// Calls `note` with a call that succeeded and has these arguments.
 #[cfg(test)]
 pub fn returned(function: FnId, values: &[(&str, u64)], note: impl FnOnce(&Call)) {
     let mut args = [0; MOST_ARGS];

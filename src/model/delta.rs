@@ -8,7 +8,7 @@ use cupeer_spec::effect::{
 };
 use cupeer_spec::function::Direction;
 
-/// One change: an effect of a call, with the values of its arguments. An unknown number is 0.
+/// One change: an effect of a call, with the values of its arguments. Numbers that are unknown are 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Delta {
     /// The effect.
@@ -17,22 +17,22 @@ pub struct Delta {
     pub is_done: bool,
     /// The driver's number of the object: a handle, or the first address.
     pub name: u64,
-    /// The size of the object, or of the affected part; the granularity that the driver returned.
+    /// The size of the object or of its affected part in bytes; for a query of the granularity, the granularity.
     pub bytes: u64,
     /// The driver's number of another object: the allocation that is mapped or bound, the pool of a pointer, or the address by
     /// which an allocation is retained.
     pub of: u64,
-    /// Offset in a multicast object.
+    /// Offset in a multicast object at which memory is bound or unbound, in bytes.
     pub at: u64,
     /// The fingerprint of the handle of an object that is exported, or was imported.
     pub fingerprint: u64,
-    /// The device that the call names, or that of imported memory, as the process numbers it.
+    /// The device that the call names, or the device of imported memory: an ordinal of the process.
     pub device: Option<i32>,
     /// The handle types that the call requests.
     pub types: Option<i32>,
     /// The devices of a created multicast object.
     pub team: Option<Team>,
-    /// The access that devices get, and whether these are all devices of the call.
+    /// The access that devices get, and true if these are all devices of the call.
     pub access: (Access, bool),
 }
 
@@ -59,13 +59,13 @@ impl Delta {
         }
     }
 
-    /// Returns the creation of a pool by a call that is not available.
+    /// Returns a change that creates a pool, for a pool whose creating call is not available.
     pub fn makes_pool(handle: u64, device: Option<i32>) -> Delta {
         Delta { name: handle, device, ..Delta::new(&MAKES_POOL) }
     }
 
-    /// Returns the changes of a call, one per effect of its function. `home` is the device of an allocation
-    /// that it imported, as the driver reported it.
+    /// Returns the changes of a call, one per effect of its function. `home` is the device of an allocation that
+    /// the call imported, as the driver reported it.
     pub fn each(call: &Call, home: Option<i32>) -> impl Iterator<Item = Delta> {
         let device = move |delta: Delta| match delta.effect {
             Effect::Opens(_) => Delta { device: home, ..delta },
@@ -75,7 +75,7 @@ impl Delta {
         effects.filter_map(|effect| Delta::read(effect, call)).filter(Delta::is_known).map(device)
     }
 
-    /// Returns true unless it creates an object with an unknown number.
+    /// Returns false if the change adds an object whose number is unknown.
     fn is_known(&self) -> bool {
         let makes = match self.effect {
             Effect::Makes(_) | Effect::Opens(_) => true,
@@ -97,7 +97,7 @@ impl Delta {
             }
             _ if !new.is_done => return None,
             Effect::Makes(made) if made.object.is_virtual() || made.object == Object::Pool => {
-                new.made(made, call)
+                new.with_created(made, call)
             }
             Effect::Opens(Shared { object, by, handle, of, .. }) if object.is_granted() => {
                 Delta { name: at(by), of: or_none(of), fingerprint: call.fingerprint(handle), ..new }
@@ -106,7 +106,7 @@ impl Delta {
                 Delta { name: at(by), fingerprint: call.fingerprint(handle), ..new }
             }
             Effect::Retains(Named { object: Object::Allocation, by }) => {
-                // The address of the query.
+                // The only input of cuMemRetainAllocationHandle is an address in the mapping.
                 let args = call.function.spec().args();
                 let address = args.iter().position(|argument| argument.direction == Direction::In);
                 Delta { name: at(by), of: or_none(address), ..new }
@@ -125,13 +125,13 @@ impl Delta {
             Effect::Unbinds(Unbound { team, device, at: place, .. }) => {
                 Delta { name: at(team), device: Some(at(device) as i32), at: at(place), ..new }
             }
-            Effect::Asks(question) => return new.told(question, call),
+            Effect::Asks(question) => return new.with_answer(question, call),
             _ => return None,
         })
     }
 
-    /// Adds the values of an object that the call created.
-    fn made(self, Made { object, by, size, of, .. }: Made, call: &Call) -> Delta {
+    /// Returns the change with the values of an object that the call created.
+    fn with_created(self, Made { object, by, size, of, .. }: Made, call: &Call) -> Delta {
         let or_none = |argument: Option<usize>| argument.map_or(0, |argument| call.at(argument));
         let wanted = call.wanted();
         let (types, device) = (wanted.map(|it| it.types), wanted.and_then(|it| it.device));
@@ -147,25 +147,26 @@ impl Delta {
         }
     }
 
-    /// Adds the result of a query: a pool, or a granularity. `None` for other results.
-    fn told(self, Query { subject, device, answer, choice, .. }: Query, call: &Call) -> Option<Delta> {
+    /// Returns the change with the result of a query, which is a pool or a granularity; `None` for other results.
+    fn with_answer(self, Query { subject, device, answer, choice, .. }: Query, call: &Call) -> Option<Delta> {
         let is_of_device = || call.wanted().is_some_and(|wanted| wanted.device.is_some());
-        // Not every result of a pool query is a pool.
+        // A query about a pool may return something else, such as an attribute.
         if subject == Subject::Pool && call.function.spec().args()[answer].is_pool() {
             return Some(Delta { name: call.at(answer), device: Some(call.at(device) as i32), ..self });
         }
         let (option, least) = choice?;
-        // Other memory than a device's has another one.
+        // Only the minimum granularity of device memory and of multicast objects counts: host memory has another granularity.
         let is_granularity = subject == Subject::Team || subject == Subject::Memory && is_of_device();
         (call.at(option) as i32 == least && is_granularity).then(|| Delta { bytes: call.at(answer), ..self })
     }
 
-    /// True if the process has something from the return of the call on; false if it no longer has something from its begin on.
+    /// Returns false if the call gives something up, which the process no longer has once the call begins. Other changes take
+    /// effect when the call returns.
     pub fn takes(&self) -> bool {
         !matches!(self.effect, Effect::Ends(_) | Effect::Closes(_))
     }
 
-    /// True if it is about pools, and not about virtual memory.
+    /// Returns true if the change is about pools, and false if it is about virtual memory.
     pub fn is_of_pools(&self) -> bool {
         let object = match *self.effect {
             Effect::Makes(Made { object, .. })

@@ -1,4 +1,4 @@
-//! The bearers of the driver's numbers: contexts, events, and addresses of opened memory.
+//! A map from the driver's numbers (context handles, event handles, addresses of opened memory) to their current holders.
 
 use cupeer_spec::effect::Object;
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ impl<V, S: BuildHasher> Names<V, S> {
         self.0.insert((object, number), bearer)
     }
 
-    /// The bearer of a name.
+    /// Returns the current holder of a number.
     pub fn bearer(&self, object: Object, number: u64) -> Option<&V> {
         self.0.get(&(object, number))
     }
@@ -32,22 +32,22 @@ impl<V, S: BuildHasher> Names<V, S> {
         self.0.entry((object, number)).or_insert_with(new)
     }
 
-    /// Removes a number from its holder.
+    /// Removes a number. Returns its holder.
     pub fn take(&mut self, object: Object, number: u64) -> Option<V> {
         self.0.remove(&(object, number))
     }
 
-    /// Removes the numbers of all holders for which this is false.
+    /// Removes each number for which `is_kept` returns false.
     pub fn retain(&mut self, mut is_kept: impl FnMut(Object, u64, &mut V) -> bool) {
         self.0.retain(|(object, number), bearer| is_kept(*object, *number, bearer));
     }
 
-    /// All names and their bearers, in no particular order.
+    /// Returns all numbers and their holders, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (Object, u64, &V)> {
         self.0.iter().map(|((object, number), bearer)| (*object, *number, bearer))
     }
 
-    /// True if nothing has a name.
+    /// Returns true if no number has a holder.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

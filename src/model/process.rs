@@ -7,8 +7,8 @@ use crate::state::{Allocation, Mapping, Origin, Pointer, Pool, Reservation};
 use crate::table::{Bare, Entry, History, Id, Known, Table};
 use cupeer_spec::effect::{Bound, Effect, End, Grant, Made, Object, Query, Shared, Subject};
 
-/// Storage of a process's state, and of other facts. Each function receives the change, and its time and
-/// place.
+/// Storage of a process's state, and functions that the model calls at each change. Each of them receives the
+/// changed entry, and the time and place of the call.
 pub trait Keeper: Sized {
     /// Time and place of a call.
     type At: Copy;
@@ -31,7 +31,8 @@ pub trait Keeper: Sized {
     /// Imported pointers, by their addresses.
     type Pointers: Table<Pointer, ()>;
 
-    /// An allocation was created or, if it has a fingerprint, imported.
+    /// Called when an allocation was created or, if `_imported_as` is not 0, imported by the handle with this
+    /// fingerprint.
     fn allocated(
         &mut self,
         _new: &mut Known<Allocation, Self::OfAllocation>,
@@ -39,11 +40,11 @@ pub trait Keeper: Sized {
         _at: Self::At,
     ) {
     }
-    /// A change of an allocation that is not in its state.
+    /// Called when a call changed or used an allocation: an export, a retain, a release, an added device, or a binding.
     fn changed(&mut self, _known: &mut Known<Allocation, Self::OfAllocation>, _by: &Delta, _at: Self::At) {}
-    /// Neither a handle nor a mapping of an allocation is left.
+    /// Called when neither a handle nor a mapping of an allocation is left.
     fn ended(&mut self, _known: &mut Known<Allocation, Self::OfAllocation>, _at: Self::At) {}
-    /// An allocation, that is known or not, was mapped.
+    /// Called when an allocation was mapped. `_of` is the allocation, if known.
     fn mapped(
         &mut self,
         _new: &mut Known<Mapping, Self::OfMapping>,
@@ -51,7 +52,7 @@ pub trait Keeper: Sized {
         _at: Self::At,
     ) {
     }
-    /// A mapping, of an allocation that is known or not, has ended.
+    /// Called when a mapping ended. `_of` is the allocation, if known.
     fn unmapped(
         &mut self,
         _old: &Known<Mapping, Self::OfMapping>,
@@ -59,7 +60,7 @@ pub trait Keeper: Sized {
         _at: Self::At,
     ) {
     }
-    /// Devices got access to a mapping, or lost it.
+    /// Called when devices got or lost access to a mapping. `_of` is the allocation, if known.
     fn granted(
         &mut self,
         _known: &mut Known<Mapping, Self::OfMapping>,
@@ -68,15 +69,15 @@ pub trait Keeper: Sized {
         _at: Self::At,
     ) {
     }
-    /// Addresses were reserved.
+    /// Called when an address range was reserved.
     fn reserved(&mut self, _new: &mut Known<Reservation, Self::OfReservation>, _at: Self::At) {}
-    /// A reservation has ended.
+    /// Called when a reservation ended.
     fn unreserved(&mut self, _old: &Known<Reservation, Self::OfReservation>, _at: Self::At) {}
-    /// A change of a pool.
+    /// Called when a pool was created, imported, found, or changed.
     fn pool_changed(&mut self, _known: &mut Known<Pool, Self::OfPool>, _delta: &Delta, _at: Self::At) {}
 }
 
-/// Two families of objects. The calls about each are known completely, or not.
+/// A family of objects, for which the process knows whether calls are missing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Family {
     /// Allocations, mappings, and reservations.
@@ -98,7 +99,7 @@ pub struct Process<K: Keeper> {
     pub pools: K::Pools,
     /// Imported pointers.
     pub pointers: K::Pointers,
-    /// Hooks and facts of the model's user.
+    /// The keeper, with the facts of the model's user.
     pub keeper: K,
     granularity: [Option<u64>; 2],
     has_lost: [bool; 2],
@@ -106,7 +107,7 @@ pub struct Process<K: Keeper> {
 }
 
 impl<K: Keeper> Process<K> {
-    /// A process that has nothing yet, with these tables.
+    /// Returns the state of a process that has nothing yet, with these empty tables.
     pub const fn new(
         allocations: K::Allocations,
         mappings: K::Mappings,
@@ -119,12 +120,12 @@ impl<K: Keeper> Process<K> {
         Process { allocations, mappings, reservations, pools, pointers, keeper, granularity, has_lost, last }
     }
 
-    /// Notes that something has happened that is not known.
+    /// Notes that calls about a family of objects were missed.
     pub fn lose(&mut self, family: Family) {
         self.has_lost[family as usize] = true;
     }
 
-    /// Notes a call that has returned, with the device of an allocation that it has imported.
+    /// Applies a call that has returned. `home` is the device of an allocation that the call imported.
     pub fn note(&mut self, call: &Call, home: Option<i32>, at: K::At) {
         Delta::each(call, home).for_each(|delta| self.apply(&delta, at));
     }
@@ -140,26 +141,28 @@ impl<K: Keeper> Process<K> {
         }
     }
 
-    /// Changes the state.
+    /// Applies one change to the state.
     pub fn apply(&mut self, delta: &Delta, at: K::At) {
         let &Delta { name, bytes, .. } = delta;
         match *delta.effect {
-            Effect::Makes(Made { object: Object::Allocation, .. }) => self.allocates(delta, Origin::Made, at),
-            Effect::Opens(Shared { object: Object::Allocation, .. }) => {
-                self.allocates(delta, Origin::Imported, at);
+            Effect::Makes(Made { object: Object::Allocation, .. }) => {
+                self.add_allocation(delta, Origin::Made, at)
             }
-            Effect::Retains(_) => self.retains(delta, at),
-            Effect::Ends(End { object: Object::Allocation, .. }) => self.releases(delta, at),
+            Effect::Opens(Shared { object: Object::Allocation, .. }) => {
+                self.add_allocation(delta, Origin::Imported, at);
+            }
+            Effect::Retains(_) => self.retain(delta, at),
+            Effect::Ends(End { object: Object::Allocation, .. }) => self.release(delta, at),
             Effect::Makes(Made { object: Object::Reservation, .. }) => {
-                self.frees_addresses(name, at);
+                self.remove_reservation(name, at);
                 let mut new = self.new_entry(name, Reservation { bytes });
                 self.keeper.reserved(&mut new, at);
                 self.has_lost[Family::VirtualMemory as usize] |= !self.reservations.insert(new);
             }
-            Effect::Ends(End { object: Object::Reservation, .. }) => self.frees_addresses(name, at),
-            Effect::Makes(Made { object: Object::Mapping, .. }) => self.maps(delta, at),
-            Effect::Ends(End { object: Object::Mapping, .. }) => self.unmaps((name, bytes), at),
-            Effect::Grants(Grant { size: Some(_), .. }) => self.grants(delta, at),
+            Effect::Ends(End { object: Object::Reservation, .. }) => self.remove_reservation(name, at),
+            Effect::Makes(Made { object: Object::Mapping, .. }) => self.add_mapping(delta, at),
+            Effect::Ends(End { object: Object::Mapping, .. }) => self.remove_mappings((name, bytes), at),
+            Effect::Grants(Grant { size: Some(_), .. }) => self.grant_access(delta, at),
             Effect::Binds(Bound { object, .. }) => {
                 let id = match object {
                     Object::Mapping => self.mapping_at(delta.of).map(|mapping| mapping.of),
@@ -167,35 +170,35 @@ impl<K: Keeper> Process<K> {
                 };
                 let home = id.and_then(|id| self.allocations.get(id)).and_then(|known| known.device);
                 let device = delta.device.or(home);
-                self.changes(&Delta { device, ..*delta }, at);
+                self.note_change(&Delta { device, ..*delta }, at);
             }
             Effect::Exports(Shared { object: Object::Allocation, .. })
             | Effect::Joins(_)
-            | Effect::Unbinds(_) => self.changes(delta, at),
-            Effect::Makes(Made { object: Object::Pool, .. }) => self.has_pool(delta, Origin::Made, at),
-            Effect::Opens(Shared { object: Object::Pool, .. }) => self.has_pool(delta, Origin::Imported, at),
-            Effect::Asks(Query { subject: Subject::Pool, .. }) => self.has_pool(delta, Origin::Found, at),
+            | Effect::Unbinds(_) => self.note_change(delta, at),
+            Effect::Makes(Made { object: Object::Pool, .. }) => self.add_pool(delta, Origin::Made, at),
+            Effect::Opens(Shared { object: Object::Pool, .. }) => self.add_pool(delta, Origin::Imported, at),
+            Effect::Asks(Query { subject: Subject::Pool, .. }) => self.add_pool(delta, Origin::Found, at),
             Effect::Asks(Query { subject, .. }) => {
                 self.granularity[usize::from(subject == Subject::Team)] =
                     Some(bytes).filter(|bytes| bytes.is_power_of_two());
             }
             Effect::Exports(_) | Effect::Grants(_) | Effect::Ends(End { object: Object::Pool, .. }) => {
-                self.changes_pool(delta, at);
+                self.change_pool(delta, at);
             }
             Effect::Opens(Shared { object: Object::Pointer, .. }) => {
-                self.changes_pool(&Delta { name: delta.of, ..*delta }, at);
+                self.change_pool(&Delta { name: delta.of, ..*delta }, at);
                 let pool = self.pools.named(delta.of).map_or(Id::NONE, |pool| pool.id);
                 // The same pointer was imported again, or the call that freed it was not seen.
-                self.frees_pointer(name);
+                self.remove_pointer(name);
                 let new = self.new_entry(name, Pointer { pool });
                 self.has_lost[Family::Pools as usize] |= !self.pointers.insert(new);
             }
-            Effect::Closes(_) => self.frees_pointer(name),
+            Effect::Closes(_) => self.remove_pointer(name),
             _ => {}
         }
     }
 
-    fn changes(&mut self, delta: &Delta, at: K::At) {
+    fn note_change(&mut self, delta: &Delta, at: K::At) {
         let Some(known) = self.allocations.named_mut(delta.name) else { return };
         if let (Effect::Joins(_), Some(device)) = (delta.effect, delta.device) {
             known.team.get_or_insert_default().added |= 1u64.checked_shl(device as u32).unwrap_or(0);
@@ -203,7 +206,7 @@ impl<K: Keeper> Process<K> {
         self.keeper.changed(known, delta, at);
     }
 
-    fn changes_pool(&mut self, delta: &Delta, at: K::At) {
+    fn change_pool(&mut self, delta: &Delta, at: K::At) {
         let Some(pool) = self.pools.named_mut(delta.name) else { return };
         match delta.effect {
             Effect::Exports(_) => pool.is_exported = true,
@@ -221,7 +224,7 @@ impl<K: Keeper> Process<K> {
         Known { id: self.last, name, state, history: H::default() }
     }
 
-    fn allocates(&mut self, delta: &Delta, origin: Origin, at: K::At) {
+    fn add_allocation(&mut self, delta: &Delta, origin: Origin, at: K::At) {
         // The previous allocation with this handle ended in a call that was not seen.
         if let Some(old) = self.allocations.named_mut(delta.name)
             && old.references != 0
@@ -239,19 +242,19 @@ impl<K: Keeper> Process<K> {
         self.has_lost[Family::VirtualMemory as usize] |= !self.allocations.insert(new);
     }
 
-    /// The mapping that contains an address.
+    /// Returns the mapping that contains an address.
     fn mapping_at(&self, address: u64) -> Option<&Known<Mapping, K::OfMapping>> {
         self.mappings.touching((address, 1))
     }
 
-    fn retains(&mut self, delta: &Delta, at: K::At) {
+    fn retain(&mut self, delta: &Delta, at: K::At) {
         let handle = delta.name;
         let mapped = self.mapping_at(delta.of).map(|mapping| (mapping.id, mapping.of));
         let of = mapped.map(|(_, of)| of).filter(|of| *of != Id::NONE);
         let known = of.or_else(|| self.allocations.named(handle).map(|known| known.id));
         let Some(known) = known.filter(|id| self.allocations.get(*id).is_some()) else {
-            self.allocates(delta, Origin::Found, at);
-            // Then it is known of the mapping, too.
+            self.add_allocation(delta, Origin::Found, at);
+            // The mapping at the address is now known to be of this allocation.
             if let Some((mapping, id)) = mapped.zip(self.allocations.named(handle).map(|known| known.id))
                 && let Some(mapping) = self.mappings.get(mapping.0)
                 && let Some(known) = self.allocations.get(id)
@@ -267,9 +270,9 @@ impl<K: Keeper> Process<K> {
         self.keeper.changed(known, delta, at);
     }
 
-    fn releases(&mut self, delta: &Delta, at: K::At) {
+    fn release(&mut self, delta: &Delta, at: K::At) {
         let Some(known) = self.allocations.named_mut(delta.name) else { return };
-        // The driver knows of references that were not seen.
+        // If the count is 0 already, references exist whose creation was not seen.
         known.is_counted &= known.references != 0;
         if known.references == 0 {
             return;
@@ -281,7 +284,7 @@ impl<K: Keeper> Process<K> {
         }
     }
 
-    fn frees_addresses(&mut self, start: u64, at: K::At) {
+    fn remove_reservation(&mut self, start: u64, at: K::At) {
         if let Some(id) = self.reservations.named(start).map(|known| known.id)
             && let Some(old) = self.reservations.remove(id)
         {
@@ -289,10 +292,10 @@ impl<K: Keeper> Process<K> {
         }
     }
 
-    fn maps(&mut self, delta: &Delta, at: K::At) {
+    fn add_mapping(&mut self, delta: &Delta, at: K::At) {
         let &Delta { name: start, bytes, of: handle, .. } = delta;
         // The driver refuses to map over a mapping: the old mapping ended in a call that was not seen.
-        self.unmaps((start, bytes), at);
+        self.remove_mappings((start, bytes), at);
         let of = self.allocations.named_mut(handle).map_or(Id::NONE, |known| {
             known.mappings = known.mappings.saturating_add(1);
             // Only a whole allocation can be mapped, so an allocation of unknown size has the size of its
@@ -307,7 +310,7 @@ impl<K: Keeper> Process<K> {
         self.has_lost[Family::VirtualMemory as usize] |= !self.mappings.insert(new);
     }
 
-    fn unmaps(&mut self, range: (u64, u64), at: K::At) {
+    fn remove_mappings(&mut self, range: (u64, u64), at: K::At) {
         while let Some(id) = self.mappings.touching(range).map(|mapping| mapping.id)
             && let Some(old) = self.mappings.remove(id)
         {
@@ -326,7 +329,7 @@ impl<K: Keeper> Process<K> {
         }
     }
 
-    fn grants(&mut self, delta: &Delta, at: K::At) {
+    fn grant_access(&mut self, delta: &Delta, at: K::At) {
         let (mut from, end) = (delta.name, delta.name.saturating_add(delta.bytes));
         while let Some(id) =
             self.mappings.touching((from, end.saturating_sub(from))).map(|mapping| mapping.id)
@@ -341,7 +344,7 @@ impl<K: Keeper> Process<K> {
         }
     }
 
-    fn has_pool(&mut self, delta: &Delta, origin: Origin, at: K::At) {
+    fn add_pool(&mut self, delta: &Delta, origin: Origin, at: K::At) {
         let &Delta { name, types, device, .. } = delta;
         let imports = u32::from(origin == Origin::Imported);
         // Querying a default pool again, or importing a descriptor again, returns the same pool.
@@ -359,30 +362,30 @@ impl<K: Keeper> Process<K> {
     }
 
     /// Removes an imported pointer, even if it was imported several times.
-    fn frees_pointer(&mut self, address: u64) {
+    fn remove_pointer(&mut self, address: u64) {
         let id = self.pointers.named(address).map(|known| known.id);
         id.and_then(|id| self.pointers.remove(id));
     }
 }
 
-/// The state of a process, as rules query it.
+/// Queries of rules about the state of a process.
 pub trait View {
-    /// Returns the allocation of a handle. A released one is returned until another one is seen with its
+    /// Returns the allocation of a handle. A released allocation is returned, too, until another allocation has the
     /// handle.
     fn allocation(&self, handle: u64) -> Option<Bare<Allocation>>;
-    /// The allocation of a mapping.
+    /// Returns the allocation of a mapping.
     fn of(&self, mapping: &Mapping) -> Option<Bare<Allocation>>;
-    /// Passes on each mapping that overlaps a range.
+    /// Calls `work` with each mapping that overlaps a range: first address, and number of bytes.
     fn each_mapping(&self, range: (u64, u64), work: &mut dyn FnMut(&Bare<Mapping>));
-    /// The first reservation that touches a range.
+    /// Returns the first reservation that overlaps a range: first address, and number of bytes.
     fn reservation(&self, range: (u64, u64)) -> Option<Bare<Reservation>>;
-    /// Returns the pool of a handle. A destroyed one is returned until another one is seen with its handle.
+    /// Returns the pool of a handle. A destroyed pool is returned, too, until another pool has the handle.
     fn pool(&self, handle: u64) -> Option<Bare<Pool>>;
     /// Returns the number of open imported pointers of an imported pool.
     fn pointers_of(&self, pool: u64) -> u64;
     /// Returns the granularity of device memory, or of multicast objects, if the process queried it.
     fn granularity(&self, of: Subject) -> Option<u64>;
-    /// True if something is known to be missing.
+    /// Returns true if calls about a family of objects are known to be missing.
     fn has_lost(&self, family: Family) -> bool;
 }
 

@@ -1,20 +1,20 @@
-//! The kinds of entries.
+//! The objects in the state of a process: allocations, mappings, reservations, pools, and pointers.
 
 use crate::table::{Entry, Id};
 
-/// The source of an entry.
+/// How a process got an object.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum Origin {
     /// The process created it.
     #[default]
     Made,
-    /// Another process has.
+    /// Another process created and exported it.
     Imported,
-    /// It existed before: the default pool of a device, or an allocation whose creation was not seen.
+    /// A query returned it: the default pool of a device, or an allocation whose creation was not seen.
     Found,
 }
 
-/// An allocation.
+/// An allocation of virtual memory (cuMemCreate), or a multicast object.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Allocation {
     /// Size in bytes; 0 if unknown.
@@ -23,30 +23,30 @@ pub struct Allocation {
     pub types: Option<i32>,
     /// The device that it is on, as the process numbers it; `None` if unknown, or it is on none.
     pub device: Option<i32>,
-    /// Source.
+    /// How the process got the allocation.
     pub origin: Origin,
-    /// Number of references to the handle that were not released.
+    /// Number of references that the process holds on the handle: creations, imports, and retains, minus releases.
     pub references: u32,
     /// True if `references` is exact.
     pub is_counted: bool,
     /// Number of mappings.
     pub mappings: u32,
-    /// Devices, if it is a multicast object.
+    /// The devices of a multicast object; `None` for other allocations.
     pub team: Option<Team>,
 }
 
 impl Allocation {
-    /// True if another process has made it.
+    /// Returns true if another process created the allocation.
     pub fn is_imported(&self) -> bool {
         self.origin == Origin::Imported
     }
 
-    /// The size; of an import, that of its mapping. `None` if it is unknown.
+    /// Returns the size in bytes, which is the size of the mapping for an imported allocation; `None` if unknown.
     pub fn size(&self) -> Option<u64> {
         Some(self.bytes).filter(|bytes| *bytes != 0)
     }
 
-    /// True if it can leave the process: it was imported, or has a handle type.
+    /// Returns true if the allocation can be exported: it was imported, or was created with a handle type.
     pub fn is_shareable(&self) -> bool {
         self.is_imported() || self.types.is_some_and(|types| types != 0)
     }
@@ -61,9 +61,9 @@ impl Entry for Allocation {
 /// The devices of a multicast object.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Team {
-    /// Number of devices that it was created for; 0 if that is not known.
+    /// Number of devices that the multicast object was created for; 0 if unknown.
     pub wanted: u32,
-    /// Devices that this process added, as it numbers them, a bit each.
+    /// Bit mask of the devices that this process added, by the process's device ordinals.
     pub added: u64,
 }
 
@@ -74,13 +74,13 @@ impl Team {
             .is_ok_and(|device| self.added.checked_shr(device).is_some_and(|bits| bits & 1 != 0))
     }
 
-    /// Returns true if this process added as many devices as it was created for.
+    /// Returns true if this process alone added as many devices as the multicast object was created for.
     pub fn is_whole(&self) -> bool {
         self.wanted != 0 && self.added.count_ones() >= self.wanted
     }
 }
 
-/// Addresses at which an allocation is mapped. They begin at its name.
+/// An address range at which an allocation is mapped. The name of the entry is the first address.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Mapping {
     /// Size in bytes.
@@ -97,7 +97,7 @@ impl Entry for Mapping {
     }
 }
 
-/// Addresses that are reserved. They begin at its name.
+/// A reserved address range. The name of the entry is the first address.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Reservation {
     /// Size in bytes.
@@ -110,10 +110,10 @@ impl Entry for Reservation {
     }
 }
 
-/// A pool.
+/// A memory pool.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Pool {
-    /// Source.
+    /// How the process got the pool.
     pub origin: Origin,
     /// Handle types that it was created with, if known.
     pub types: Option<i32>,
@@ -123,12 +123,12 @@ pub struct Pool {
     pub imports: u32,
     /// True if the process exported it.
     pub is_exported: bool,
-    /// True if it was destroyed, and is kept only as a tombstone.
+    /// True if the pool was destroyed; the entry stays until its slot or its handle is needed.
     pub is_destroyed: bool,
 }
 
 impl Pool {
-    /// True if the process created it in memory of the host.
+    /// Returns true if the process created the pool in host memory.
     pub fn is_on_host(&self) -> bool {
         self.device.is_none() && self.types.is_some()
     }
@@ -140,7 +140,7 @@ impl Entry for Pool {
     }
 }
 
-/// Imported memory of an imported pool. Its address is its name.
+/// Memory of an imported pool that was imported by cuMemPoolImportPointer. The name of the entry is the address.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Pointer {
     /// The pool; [`Id::NONE`] if unknown.

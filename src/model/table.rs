@@ -1,4 +1,4 @@
-//! Entries by identity and name: a fixed number in [`Slots`], or all in [`Indexed`].
+//! Tables of entries by identity and name: [`Slots`] has a fixed number of entries, and [`Indexed`] any number.
 
 use std::collections::BTreeMap;
 use std::mem::take;
@@ -9,7 +9,7 @@ use std::ops::{Deref, DerefMut};
 pub struct Id(u32);
 
 impl Id {
-    /// No entry.
+    /// The identity that no entry has.
     pub const NONE: Id = Id(0);
 
     pub(crate) fn next(self) -> Id {
@@ -23,22 +23,22 @@ impl From<Id> for u64 {
     }
 }
 
-/// The state of an entry.
+/// The state of an entry, such as an allocation or a mapping.
 pub trait Entry: Copy + Default + 'static {
-    /// True if it has ended, and is remembered only until its place or its name is needed.
+    /// Returns true if the object has ended: its entry stays only until its slot or its name is needed.
     fn is_past(&self) -> bool {
         false
     }
 
-    /// The size of the addresses that begin at its name, in bytes.
+    /// Returns the size of the address range that begins at the entry's name, in bytes.
     fn bytes(&self) -> u64 {
         1
     }
 }
 
-/// Facts about an entry beside its state.
+/// Facts about an entry in addition to its state.
 pub trait History: Default + 'static {
-    /// True if the entry stays when it has ended.
+    /// Returns true if the entry stays in its table after the object ended.
     fn is_kept(&self) -> bool {
         false
     }
@@ -46,12 +46,12 @@ pub trait History: Default + 'static {
 
 impl History for () {}
 
-/// An entry.
+/// An entry of a table.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Known<T, H> {
     /// Identity.
     pub id: Id,
-    /// The driver's number: a handle, or an address; 0 if another entry has that by now.
+    /// The driver's number of the object, a handle or an address; 0 if the driver gave the number to another object since.
     pub name: u64,
     /// State.
     pub state: T,
@@ -77,7 +77,7 @@ impl<T, H> DerefMut for Known<T, H> {
 }
 
 impl<T: Entry, H> Known<T, H> {
-    /// The entry without its history.
+    /// Returns the entry without its history.
     pub fn bare(&self) -> Bare<T> {
         Known { id: self.id, name: self.name, state: self.state, history: () }
     }
@@ -97,30 +97,30 @@ impl<T: Entry, H> Known<T, H> {
     }
 }
 
-/// Entries of one kind.
+/// A table of entries of one kind.
 pub trait Table<T: Entry, H: History> {
     /// Returns the entry with a name, even if it has ended.
     fn named(&self, name: u64) -> Option<&Known<T, H>>;
-    /// An entry by its identity.
+    /// Returns the entry with an identity.
     fn get(&mut self, id: Id) -> Option<&mut Known<T, H>>;
-    /// Adds an entry in the place of one that is past. Returns false if there is no place.
+    /// Adds an entry. A full table replaces an entry whose object has ended. Returns false if there is none.
     fn add(&mut self, new: Known<T, H>) -> bool;
     /// Removes an entry.
     fn remove(&mut self, id: Id) -> Option<Known<T, H>>;
-    /// Assigns a name that no entry has.
+    /// Sets the name of an entry. No other entry may have the name.
     fn set_name(&mut self, id: Id, name: u64);
-    /// All entries.
+    /// Returns all entries.
     fn each(&self) -> impl Iterator<Item = &Known<T, H>>;
-    /// The first entry, by its address, that touches a range.
+    /// Returns the entry with the lowest address that overlaps a range: first address, and number of bytes.
     fn touching(&self, range: (u64, u64)) -> Option<&Known<T, H>>;
 
-    /// The bearer of a name, to change it.
+    /// Returns the entry with a name, mutably.
     fn named_mut(&mut self, name: u64) -> Option<&mut Known<T, H>> {
         let id = self.named(name)?.id;
         self.get(id)
     }
 
-    /// Takes a name from its entry, which is removed if it has ended and is not kept.
+    /// Takes a name from its entry. An entry that has ended and is not kept is removed.
     fn disown(&mut self, name: u64) {
         let Some((id, is_over)) = self.named(name).map(|it| (it.id, it.is_past() && !it.history.is_kept()))
         else {
@@ -132,13 +132,13 @@ pub trait Table<T: Entry, H: History> {
         }
     }
 
-    /// Adds an entry, which takes its name from the entry that had it. Returns false if there is no slot.
+    /// Adds an entry, after taking its name from the former entry with that name. Returns false if the table is full.
     fn insert(&mut self, new: Known<T, H>) -> bool {
         self.disown(new.name);
         self.add(new)
     }
 
-    /// Assigns a name, which is taken from the entry that had it.
+    /// Sets the name of an entry, after taking that name from its former entry.
     fn rename(&mut self, id: Id, name: u64) {
         if self.named(name).is_none_or(|it| it.id != id) {
             self.disown(name);
@@ -147,7 +147,7 @@ pub trait Table<T: Entry, H: History> {
     }
 }
 
-/// A fixed number of slots. Only as many are searched as were ever in use at the same time.
+/// A table with a fixed number of slots. It searches only the slots that were ever used.
 pub struct Slots<T, H, const N: usize> {
     slots: [Known<T, H>; N],
     used: usize,
@@ -208,36 +208,36 @@ impl<T: Entry, H: History, const N: usize> Table<T, H> for Slots<T, H, N> {
     }
 }
 
-/// Number of entries at which ended ones that are not kept are first forgotten.
-const MANY: usize = 1 << 16;
+/// Number of entries at which a table first removes ended entries that are not kept.
+const FIRST_LIMIT: usize = 1 << 16;
 
-/// Any number of entries.
+/// A table with any number of entries.
 pub struct Indexed<T, H> {
     entries: BTreeMap<Id, Known<T, H>>,
     names: BTreeMap<u64, Id>,
-    /// Number of entries at which ended ones are forgotten.
+    /// Number of entries at which ended entries are next removed.
     many: usize,
 }
 
 impl<T, H> Default for Indexed<T, H> {
     fn default() -> Self {
-        Indexed { entries: BTreeMap::new(), names: BTreeMap::new(), many: MANY }
+        Indexed { entries: BTreeMap::new(), names: BTreeMap::new(), many: FIRST_LIMIT }
     }
 }
 
 impl<T, H> Indexed<T, H> {
-    /// An entry by its identity.
+    /// Returns the entry with an identity.
     pub fn entry(&self, id: Id) -> Option<&Known<T, H>> {
         self.entries.get(&id)
     }
 }
 
 impl<T: Entry, H: History> Indexed<T, H> {
-    /// Forgets ended entries that are not kept. The next limit is twice the number of the others.
-    fn forget(&mut self) {
+    /// Removes ended entries that are not kept. The next removal is at twice the number of the remaining entries.
+    fn forget_ended(&mut self) {
         self.entries.retain(|_, known| !known.is_past() || known.history.is_kept());
         self.names.retain(|_, id| self.entries.contains_key(id));
-        self.many = MANY.max(2 * self.entries.len());
+        self.many = FIRST_LIMIT.max(2 * self.entries.len());
     }
 }
 
@@ -252,7 +252,7 @@ impl<T: Entry, H: History> Table<T, H> for Indexed<T, H> {
 
     fn add(&mut self, new: Known<T, H>) -> bool {
         if self.entries.len() >= self.many {
-            self.forget();
+            self.forget_ended();
         }
         if new.name != 0 {
             self.names.insert(new.name, new.id);

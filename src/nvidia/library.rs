@@ -5,7 +5,7 @@ use libloading::os::unix::{Library as Handle, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
 
-/// Loads a library of NVIDIA's into this process, or gives what the dynamic loader said.
+/// Loads a library of NVIDIA's into this process; returns the dynamic loader's message if that fails.
 pub fn load(library: Library) -> Result<Handle, String> {
     // SAFETY: runs the library's constructors, as any program that uses it does.
     unsafe { Handle::open(Some(library.soname()), RTLD_NOW | RTLD_LOCAL) }.map_err(|error| {
@@ -14,7 +14,7 @@ pub fn load(library: Library) -> Result<Handle, String> {
     })
 }
 
-/// The address of a function of a library.
+/// Returns the address of a function of a library; `None` if the library does not have the function.
 pub fn find(driver: &Handle, name: &str) -> Option<*mut c_void> {
     // SAFETY: the type is that of any address; nothing is called through it here.
     let symbol = unsafe { driver.get::<*mut c_void>(name.as_bytes()) }.ok()?;
@@ -22,7 +22,7 @@ pub fn find(driver: &Handle, name: &str) -> Option<*mut c_void> {
     (!address.is_null()).then_some(address)
 }
 
-/// Calls a function of a library that returns 0 for success; gives its name and the number otherwise.
+/// Calls a function of a library that returns 0 for success. The error contains the function's name and result.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! call {
@@ -42,27 +42,27 @@ macro_rules! call {
     };
 }
 
-/// NVML's handle of a device.
+/// NVML's handle of a device (`nvmlDevice_t`).
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct Device(*mut c_void);
 
 impl Device {
-    /// No device, until NVML has written one.
+    /// Initial value of a variable to which NVML writes a handle.
     pub const NONE: Device = Device(std::ptr::null_mut());
 }
 
 /// NVML_P2P_CAPS_INDEX_NVLINK.
 pub const NVLINK: i32 = 2;
 
-/// Loads and initializes NVML. It stays loaded, because a library may crash when it is unloaded.
+/// Loads and initializes NVML. NVML stays loaded, because a library may crash when it is unloaded.
 pub fn start() -> Result<ManuallyDrop<Handle>, String> {
     let library = ManuallyDrop::new(load(Library::Nvml)?);
     call!(&library, "nvmlInit_v2", ())?;
     Ok(library)
 }
 
-/// Calls a function of NVML that writes a value about a device.
+/// Calls a function of NVML that writes one value about a device, and returns the value.
 pub fn get<T: Default>(library: &Handle, name: &str, device: Device) -> Result<T, String> {
     let mut value = T::default();
     call!(library, name, (device => Device, &mut value => *mut T))?;
@@ -78,7 +78,7 @@ pub fn p2p_status(library: &Handle, from: Device, to: Device, index: i32) -> Opt
     Some(status)
 }
 
-/// `11.0` for 11000.
+/// Formats a CUDA version: `11.0` for 11000.
 pub fn version(number: u32) -> String {
     format!("{}.{}", number / 1000, number % 1000 / 10)
 }

@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Pause before the next look for a kernel's results.
+/// Pause between two looks at the results of a kernel.
 const PAUSE: Duration = Duration::from_micros(100);
 
 /// Runs the process: answers until its end of the socket is closed.
@@ -48,52 +48,61 @@ pub fn command() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A device that is ready.
-struct Open {
+/// A device that is ready for work.
+struct OpenDevice {
     device: CUdevice,
     context: CUcontext,
     stream: CUstream,
     events: [CUevent; 2],
-    /// The kernels, or why there are none: the driver may have no compiler.
+    /// The kernels, or the reason why they are missing: the driver may have no compiler.
     functions: Answer<Vec<*mut c_void>>,
-    /// [`Host`], for kernels and for us.
+    /// Address of the host memory of [`Host`], for kernels and for this process.
     host: *mut u64,
 }
 
-/// Memory that was given.
+/// The way in which memory was obtained, which determines how to free it.
 enum Memory {
+    /// Memory of `cuMemAlloc`.
     Plain,
     Imported,
-    Mapped { bytes: usize, handle: CUmemGenericAllocationHandle },
+    Mapped {
+        bytes: usize,
+        handle: CUmemGenericAllocationHandle,
+    },
 }
 
 #[derive(Default)]
 struct Agent {
     cuda: Option<Cuda>,
-    /// NVML, once it was requested; the inner option is `None` if it cannot be loaded.
+    /// NVML, after the first request that needs it. The inner option is `None` if NVML cannot be loaded.
     nvml: Option<Option<Nvml>>,
-    open: HashMap<i32, Open>,
+    open: HashMap<i32, OpenDevice>,
     memory: HashMap<u64, Memory>,
 }
 
-fn own(call: &str, reason: &str) -> Refusal {
+/// Returns a refusal by this process itself, without a result of the driver.
+fn own_refusal(call: &str, reason: &str) -> Refusal {
     Refusal { call: call.to_owned(), result: reason.to_owned(), message: None }
 }
 
 impl Agent {
     fn cuda(&self) -> Answer<&Cuda> {
-        self.cuda.as_ref().ok_or_else(|| own("cuInit", "was not called"))
+        self.cuda.as_ref().ok_or_else(|| own_refusal("cuInit", "was not called"))
     }
 
-    /// A device that is ready, whose context becomes current.
-    fn at(&self, device: i32) -> Answer<(&Cuda, &Open)> {
-        let open = self.open.get(&device).ok_or_else(|| own("cuDevicePrimaryCtxRetain", "was not called"))?;
+    /// Makes the context of a device current. Returns the driver, and the device. Fails if the device is not
+    /// ready.
+    fn make_current(&self, device: i32) -> Answer<(&Cuda, &OpenDevice)> {
+        let open = self
+            .open
+            .get(&device)
+            .ok_or_else(|| own_refusal("cuDevicePrimaryCtxRetain", "was not called"))?;
         let cuda = self.cuda()?;
         cuda.cuCtxSetCurrent(open.context)?;
         Ok((cuda, open))
     }
 
-    /// Does what a request asks. With some memory goes a descriptor, in either direction.
+    /// Does the work of a request. Requests and replies about shared memory have a descriptor beside them.
     fn answer(&mut self, request: Request, descriptor: Option<OwnedFd>) -> Answer<(Reply, Option<OwnedFd>)> {
         let reply = match request {
             Request::Start => Reply::Devices(self.start()?),
@@ -106,13 +115,13 @@ impl Agent {
             Request::Open { device } => Reply::Address(self.open(device)?),
             Request::Close { device } => self.close(device)?,
             Request::Enable { from, to } => {
-                let (_, there) = self.at(to)?;
-                let (cuda, _) = self.at(from)?;
+                let (_, there) = self.make_current(to)?;
+                let (cuda, _) = self.make_current(from)?;
                 cuda.cuCtxEnablePeerAccess(there.context, 0)?;
                 Reply::Done
             }
             Request::Allocate { device, bytes, shares: false } => {
-                let address = self.at(device)?.0.cuMemAlloc_v2(bytes as usize)?;
+                let address = self.make_current(device)?.0.cuMemAlloc_v2(bytes as usize)?;
                 self.memory.insert(address.0, Memory::Plain);
                 Reply::Address(address.0)
             }
@@ -121,13 +130,13 @@ impl Agent {
                 return Ok((Reply::Address(address), Some(descriptor)));
             }
             Request::Map { device, bytes } => {
-                let descriptor =
-                    descriptor.ok_or_else(|| own("cuMemImportFromShareableHandle", "no descriptor came"))?;
-                let handle = self.at(device)?.0.take(descriptor.as_fd())?;
+                let descriptor = descriptor
+                    .ok_or_else(|| own_refusal("cuMemImportFromShareableHandle", "no descriptor came"))?;
+                let handle = self.make_current(device)?.0.take(descriptor.as_fd())?;
                 Reply::Address(self.map(device, handle, bytes)?)
             }
             Request::Export { device, address } => {
-                let handle = self.at(device)?.0.cuIpcGetMemHandle(CUdeviceptr(address))?;
+                let handle = self.make_current(device)?.0.cuIpcGetMemHandle(CUdeviceptr(address))?;
                 Reply::Handle(Secret(handle.reserved.to_vec()))
             }
             Request::Import { device, handle } => Reply::Address(self.import(device, handle)?),
@@ -140,13 +149,13 @@ impl Agent {
             Request::Do { device, work } => Reply::Took(self.time(device, work)?),
             Request::Begin { device, work } => self.begin(device, work)?,
             Request::Finish { device } => {
-                let (cuda, open) = self.at(device)?;
+                let (cuda, open) = self.make_current(device)?;
                 cuda.cuStreamSynchronize(open.stream)?;
                 Reply::Done
             }
             Request::Results { device, mark, limit } => Reply::Words(self.results(device, mark, limit)?),
             Request::Stop { device, mark } => {
-                let (_, open) = self.at(device)?;
+                let (_, open) = self.make_current(device)?;
                 // SAFETY: within the host memory that the driver gave us, which kernels only read here.
                 unsafe { open.host.add(Host::STOP as usize / 8).write_volatile(mark) };
                 Reply::Done
@@ -164,36 +173,37 @@ impl Agent {
         Ok(count)
     }
 
-    /// Allocates memory that can leave the process. Returns its address and a descriptor.
+    /// Allocates memory that other processes can import. Returns its address, and a descriptor for them.
     fn allocate_shared(&mut self, device: i32, bytes: u64) -> Answer<(u64, OwnedFd)> {
-        let (cuda, open) = self.at(device)?;
+        let (cuda, open) = self.make_current(device)?;
         let handle = cuda.create(open.device, bytes as usize)?;
         let descriptor = cuda.share(handle).inspect_err(|_| drop(cuda.cuMemRelease(handle)))?;
         Ok((self.map(device, handle, bytes)?, descriptor))
     }
 
     fn import(&mut self, device: i32, handle: Secret) -> Answer<u64> {
-        let reserved = handle.0.try_into().map_err(|_| own("cuIpcOpenMemHandle", "no handle came"))?;
+        let reserved =
+            handle.0.try_into().map_err(|_| own_refusal("cuIpcOpenMemHandle", "no handle came"))?;
         // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS.
-        let address = self.at(device)?.0.cuIpcOpenMemHandle_v2(CUipcMemHandle { reserved }, 1)?;
+        let address = self.make_current(device)?.0.cuIpcOpenMemHandle_v2(CUipcMemHandle { reserved }, 1)?;
         self.memory.insert(address.0, Memory::Imported);
         Ok(address.0)
     }
 
-    /// Writes the words of a seed, or zeros, from the host.
+    /// Writes the words of a seed, or zeros without a seed, from the host.
     fn fill(&self, device: i32, address: u64, words: u64, seed: Option<u64>) -> Answer<Reply> {
         let of = |index| seed.map_or(0, |seed| word(seed, index));
         let data: Vec<u64> = (0..words).map(of).collect();
-        let cuda = self.at(device)?.0;
+        let cuda = self.make_current(device)?.0;
         cuda.upload(CUdeviceptr(address), &data)?;
         // The upload may return before the last bytes are there.
         cuda.cuCtxSynchronize()?;
         Ok(Reply::Done)
     }
 
-    /// Does work, and returns the nanoseconds that it took.
+    /// Does work, and returns its duration in nanoseconds.
     fn time(&self, device: i32, work: Work) -> Answer<u64> {
-        let (cuda, open) = self.at(device)?;
+        let (cuda, open) = self.make_current(device)?;
         cuda.cuEventRecord(open.events[0], open.stream)?;
         self.begin(device, work)?;
         cuda.cuEventRecord(open.events[1], open.stream)?;
@@ -235,7 +245,7 @@ impl Agent {
         let cuda = self.cuda()?;
         let device = cuda.cuDeviceGet(ordinal)?;
         let context = cuda.cuDevicePrimaryCtxRetain(device)?;
-        // All that is made in the context goes with it.
+        // If that fails, the release of the context also releases all objects in it.
         let open = Self::ready(cuda, device, context)
             .inspect_err(|_| drop(cuda.cuDevicePrimaryCtxRelease_v2(device)))?;
         let host = open.host as u64;
@@ -243,10 +253,10 @@ impl Agent {
         Ok(host)
     }
 
-    fn ready(cuda: &Cuda, device: CUdevice, context: CUcontext) -> Answer<Open> {
+    fn ready(cuda: &Cuda, device: CUdevice, context: CUcontext) -> Answer<OpenDevice> {
         cuda.cuCtxSetCurrent(context)?;
-        let text =
-            CStr::from_bytes_with_nul(PTX.as_bytes()).map_err(|_| own("cuModuleLoadDataEx", "no text"))?;
+        let text = CStr::from_bytes_with_nul(PTX.as_bytes())
+            .map_err(|_| own_refusal("cuModuleLoadDataEx", "no text"))?;
         let function = |module, kernel: Kernel| {
             let name = CString::new(kernel.name()).unwrap_or_default();
             cuda.function(module, &name)
@@ -256,25 +266,26 @@ impl Agent {
             .and_then(|module| Kernel::ALL.into_iter().map(|kernel| function(module, kernel)).collect());
         // CU_MEMHOSTALLOC_PORTABLE and CU_MEMHOSTALLOC_DEVICEMAP.
         let host = cuda.cuMemHostAlloc(Host::BYTES, 3)?.cast::<u64>();
-        // CU_STREAM_NON_BLOCKING: what one device does must not wait for another.
+        // CU_STREAM_NON_BLOCKING: the work of a device must not wait for work of another device.
         let stream = cuda.cuStreamCreate(1)?;
         let events = [cuda.cuEventCreate(0)?, cuda.cuEventCreate(0)?];
         // SAFETY: the driver returned so many bytes, and no other code has their address yet.
         unsafe { std::ptr::write_bytes(host.cast::<u8>(), 0, Host::BYTES) };
-        Ok(Open { device, context, stream, events, functions, host })
+        Ok(OpenDevice { device, context, stream, events, functions, host })
     }
 
     fn close(&mut self, ordinal: i32) -> Answer<Reply> {
         if let Some(open) = self.open.remove(&ordinal) {
-            // All that was made in the context goes with it.
+            // The release of the context also releases all objects in it.
             self.cuda()?.cuDevicePrimaryCtxRelease_v2(open.device)?;
         }
         Ok(Reply::Done)
     }
 
-    /// Maps an allocation where there is room, for a device to read and write it. If that fails, the allocation is released.
+    /// Maps an allocation at a free address, for reads and writes by a device. If that fails, releases the
+    /// allocation.
     fn map(&mut self, device: i32, handle: CUmemGenericAllocationHandle, bytes: u64) -> Answer<u64> {
-        let (cuda, open) = self.at(device)?;
+        let (cuda, open) = self.make_current(device)?;
         let size = bytes as usize;
         let mapped = || {
             let address = cuda.cuMemAddressReserve(size, 0, CUdeviceptr(0), 0)?;
@@ -294,13 +305,13 @@ impl Agent {
 
     fn free(&mut self, device: i32, address: u64) -> Answer<Reply> {
         let memory = self.memory.remove(&address);
-        let (cuda, at) = (self.at(device)?.0, CUdeviceptr(address));
+        let (cuda, at) = (self.make_current(device)?.0, CUdeviceptr(address));
         match memory {
-            None => return Err(own("cuMemFree", "no such memory")),
+            None => return Err(own_refusal("cuMemFree", "no such memory")),
             Some(Memory::Plain) => cuda.cuMemFree_v2(at)?,
             Some(Memory::Imported) => cuda.cuIpcCloseMemHandle(at)?,
             Some(Memory::Mapped { bytes, handle }) => {
-                // Each is done, also if another one fails.
+                // The second call is made even if the first call fails.
                 let (unmapped, freed) = (cuda.cuMemUnmap(at, bytes), cuda.cuMemAddressFree(at, bytes));
                 unmapped.and(freed).and(cuda.cuMemRelease(handle))?;
             }
@@ -310,12 +321,12 @@ impl Agent {
 
     fn words(&self, device: i32, address: u64, words: u64) -> Answer<Vec<u64>> {
         let mut found = vec![0; words as usize];
-        self.at(device)?.0.download(&mut found, CUdeviceptr(address))?;
+        self.make_current(device)?.0.download(&mut found, CUdeviceptr(address))?;
         Ok(found)
     }
 
     fn begin(&self, device: i32, work: Work) -> Answer<Reply> {
-        let (cuda, open) = self.at(device)?;
+        let (cuda, open) = self.make_current(device)?;
         match work {
             Work::Copy { from, to, bytes, times } => {
                 for _ in 0..times {
@@ -324,7 +335,7 @@ impl Agent {
                 }
             }
             Work::CopyPeer { from, from_device, to, to_device, bytes } => {
-                let context = |device| self.at(device).map(|(_, open)| open.context);
+                let context = |device| self.make_current(device).map(|(_, open)| open.context);
                 let (from_context, to_context) = (context(from_device)?, context(to_device)?);
                 cuda.cuCtxSetCurrent(open.context)?;
                 let (to, from) = (CUdeviceptr(to), CUdeviceptr(from));
@@ -335,7 +346,7 @@ impl Agent {
                 let known = Kernel::ALL.get(kernel).zip(functions.get(kernel));
                 let known = known.filter(|(kernel, _)| kernel.parameters() == arguments.len());
                 let (kernel, function) =
-                    known.ok_or_else(|| own("cuLaunchKernel", "was not called: no such kernel"))?;
+                    known.ok_or_else(|| own_refusal("cuLaunchKernel", "was not called: no such kernel"))?;
                 if matches!(kernel, Kernel::Send | Kernel::Receive | Kernel::Ping | Kernel::Pong) {
                     // Clears the mark of an earlier kernel.
                     // SAFETY: within the host memory that the driver gave us; no kernel of ours runs on this device now.
@@ -349,9 +360,10 @@ impl Agent {
         Ok(Reply::Done)
     }
 
-    /// The results of a kernel, without a call of the driver: it would wait for the kernel's end.
+    /// Waits for the results of a kernel, and returns them; no words after `limit` milliseconds. This calls
+    /// no function of the driver, which would wait for the end of the kernel.
     fn results(&self, device: i32, mark: u64, limit: u64) -> Answer<Vec<u64>> {
-        let host = self.at(device)?.1.host;
+        let host = self.make_current(device)?.1.host;
         let end = Instant::now() + Duration::from_millis(limit);
         // SAFETY: within the host memory that the driver gave us; a kernel writes these words, so that they are read as
         // something that changes.
@@ -366,6 +378,8 @@ impl Agent {
     }
 }
 
+/// Compares words with the words of a seed. A wrong word that equals the word of a seed in `before` counts as
+/// stale.
 fn compare(found: &[u64], seed: u64, before: &[u64]) -> Compared {
     let mut compared = Compared::default();
     for (index, found) in (0..).zip(found) {

@@ -3,7 +3,7 @@
 //! Data is random and new in each round, so data of an earlier round is never right. The owner of the memory compares it
 //! on its own device.
 
-use super::link::{FLAGS, GO, Link, PING, PONG, SUMS, Side, other};
+use super::link::{FLAGS, GO, Link, PING, PONG, SUMS, Side, unexpected_reply};
 use super::process::Broken;
 use super::request::{Compared, Host, Reply, Request, Work};
 use super::verdict::{Check, Method, Verdict};
@@ -12,32 +12,38 @@ use cupeer_spec::p2p::Kernel;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
+/// Result of a step of a check; an error means that the check could not continue.
 type Done<T = Verdict> = Result<T, Broken>;
 
-/// Number of times that data is sent.
+/// Number of times that a check sends new data.
 const ROUNDS: usize = 3;
-/// Number of words that are sent each time: 128 KiB. A measurement sends more.
+/// Number of words that a check sends each time: 128 KiB. A measurement sends more.
 const WORDS: u64 = 16 << 10;
-/// Number of times that a resident kernel sends data, and the number of words each time.
+/// Number of times that a resident kernel sends data during its run.
 const SLOTS: u64 = 16;
+/// Number of words that a resident kernel sends each time.
 const SLOT_WORDS: u64 = 512;
 /// Timeout of kernels that wait for each other, in milliseconds.
 const PATIENCE: u64 = 2000;
-/// Time that late data has to arrive, after the call returned.
-const LATE: Duration = Duration::from_millis(100);
-/// Number of additions per thread.
+/// Time after the end of a call in which missing data may still arrive, and then counts as late.
+const LATE_ARRIVAL: Duration = Duration::from_millis(100);
+/// Number of times that each thread of a kernel adds to its word.
 const ADDITIONS: u64 = 64;
-const ADDING: (u32, u32) = (8, 128);
-/// A low sum and a high one share a word.
-const HIGH: u64 = 1 << 32;
+/// Number of blocks, and number of threads per block, of a kernel that adds.
+const ADDING_SHAPE: (u32, u32) = (8, 128);
+/// Number that the kernel of the owner adds: its sum is in the high half of a word, and the sum of the other
+/// kernel in the low half.
+const HIGH_ONE: u64 = 1 << 32;
+/// Number of threads per block of a kernel that writes or reads.
 const THREADS: u32 = 256;
 
 /// Returns an unpredictable number that is not 0.
 fn random() -> u64 {
-    // The keys of this state come from the system.
+    // The keys of `RandomState` are random numbers from the system.
     RandomState::new().hash_one(0u8) | 1
 }
 
+/// Runs a check. `blocks` is the number of blocks for kernels that write or read.
 pub fn perform(link: &Link, check: Check, blocks: u32) -> Done {
     match check {
         Check::CopyWrite => write(link, |link, seed| {
@@ -63,7 +69,7 @@ fn kernel(kernel: Kernel, arguments: Vec<u64>, (blocks, threads): (u32, u32), ti
     Work::Kernel { kernel, arguments, blocks, threads, times }
 }
 
-/// A copy by the writer's engine, to the owner's memory or from there.
+/// Returns a copy by the copy engine of the writer, to the memory of the owner, or from there.
 fn copy(link: &Link, writes: bool) -> Work {
     let (from, to) = if writes { (link.local, link.remote) } else { (link.remote, link.local) };
     let (here, there) = (link.writer.device, link.owner.device);
@@ -83,11 +89,12 @@ fn compare(side: &Side, address: u64, words: u64, seed: u64, before: &[u64]) -> 
     let before = before.to_vec();
     match side.ask(&Request::Compare { device: side.device, address, words, seed, before })? {
         Reply::Compared(compared) => Ok(compared),
-        _ => Err(other()),
+        _ => Err(unexpected_reply()),
     }
 }
 
-/// The writer writes, and the owner compares.
+/// Checks writes: `send` sends the words of a seed from the writer, and the owner compares its memory with
+/// them.
 fn write(link: &Link, send: impl Fn(&Link, u64) -> Done<()>) -> Done {
     let own = random();
     fill(&link.owner, link.here, Some(own))?;
@@ -98,7 +105,7 @@ fn write(link: &Link, send: impl Fn(&Link, u64) -> Done<()>) -> Done {
         send(link, seed)?;
         let verdict = arrived(link, seed, &sent, own)?;
         sent.push(seed);
-        // Data that seems lost in one round may arrive in the next.
+        // Data that seems lost in one round may arrive in the next round.
         if matches!(verdict, Verdict::Stale { .. }) {
             return Ok(verdict);
         }
@@ -109,6 +116,7 @@ fn write(link: &Link, send: impl Fn(&Link, u64) -> Done<()>) -> Done {
     Ok(found)
 }
 
+/// Returns the verdict on one write: compares the memory of the owner with the words of `seed`.
 fn arrived(link: &Link, seed: u64, sent: &[u64], own: u64) -> Done {
     let owner_compares = |before: &[u64]| compare(&link.owner, link.here, WORDS, seed, before);
     let compared = owner_compares(sent)?;
@@ -118,10 +126,13 @@ fn arrived(link: &Link, seed: u64, sent: &[u64], own: u64) -> Done {
     if compared.stale > 0 {
         return stale(format!("{} of {WORDS} words are still those of the write before", compared.stale));
     }
-    std::thread::sleep(LATE);
+    std::thread::sleep(LATE_ARRIVAL);
     let later = owner_compares(&[own])?;
     if later.wrong == 0 {
-        return stale(format!("it was there only {} ms after the call had returned", LATE.as_millis()));
+        return stale(format!(
+            "it was there only {} ms after the call had returned",
+            LATE_ARRIVAL.as_millis()
+        ));
     }
     let mut reason = match later.stale {
         0 => "something else is there".to_owned(),
@@ -146,7 +157,7 @@ fn wrong(compared: Compared, words: u64, reason: String) -> Verdict {
     Verdict::Wrong { wrong: compared.wrong, words, first_byte: 8 * compared.first, reason }
 }
 
-/// The owner writes into its own memory, and the other device reads.
+/// Checks reads: the owner writes into its own memory, and `fetch` lets the other device read the words.
 fn read(link: &Link, fetch: impl Fn(&Link) -> Done<()>) -> Done {
     let mut before = vec![random()];
     fill(&link.owner, link.here, Some(before[0]))?;
@@ -172,12 +183,12 @@ fn begin(side: &Side, kernel_: Kernel, arguments: Vec<u64>, shape: (u32, u32)) -
     side.ask(&Request::Begin { device: side.device, work: kernel(kernel_, arguments, shape, 1) }).map(drop)
 }
 
-/// Returns the results of a kernel, or `None` if it does not end in time.
+/// Returns the results of a kernel; `None` if the kernel does not end in time.
 fn results(side: &Side, mark: u64) -> Done<Option<Vec<u64>>> {
     let limit = PATIENCE + 1000;
     match side.ask_long(&Request::Results { device: side.device, mark, limit }, limit)? {
         Reply::Words(words) => Ok((words.len() == p2p::RESULTS).then_some(words)),
-        _ => Err(other()),
+        _ => Err(unexpected_reply()),
     }
 }
 
@@ -188,7 +199,7 @@ fn finish(side: &Side) -> Done<()> {
 fn words(side: &Side, address: u64, words: u64) -> Done<Vec<u64>> {
     match side.ask(&Request::Words { device: side.device, address, words })? {
         Reply::Words(words) => Ok(words),
-        _ => Err(other()),
+        _ => Err(unexpected_reply()),
     }
 }
 
@@ -224,7 +235,7 @@ fn resident(link: &Link) -> Done {
     Ok(Verdict::Good)
 }
 
-/// Returns the verdict that the results of [`Kernel::Receive`] stand for.
+/// Returns the verdict for the results of [`Kernel::Receive`].
 fn received_as(link: &Link, received: &[u64], mark: u64) -> Done {
     let total = SLOTS * SLOT_WORDS;
     let (came, compared) =
@@ -258,16 +269,16 @@ fn atomics(link: &Link) -> Done {
     let add = |base: u64, value: u64, waits: u64| {
         vec![base + SUMS, ADDITIONS, value, base + GO, waits, PATIENCE * 1_000_000]
     };
-    begin(owner, Kernel::Add, add(link.here, HIGH, 1), ADDING)?;
-    begin(writer, Kernel::Add, add(link.remote, 1, 0), ADDING)?;
+    begin(owner, Kernel::Add, add(link.here, HIGH_ONE, 1), ADDING_SHAPE)?;
+    begin(writer, Kernel::Add, add(link.remote, 1, 0), ADDING_SHAPE)?;
     finish(writer)?;
     owner.ask_long(&Request::Finish { device: owner.device }, PATIENCE)?;
-    let wanted = ADDITIONS * u64::from(ADDING.0 * ADDING.1) / p2p::SUMS;
+    let wanted = ADDITIONS * u64::from(ADDING_SHAPE.0 * ADDING_SHAPE.1) / p2p::SUMS;
     let sums = words(owner, link.here + SUMS, p2p::SUMS)?;
     let bad: Vec<(usize, &u64)> =
-        sums.iter().enumerate().filter(|(_, sum)| **sum != wanted * HIGH + wanted).collect();
+        sums.iter().enumerate().filter(|(_, sum)| **sum != wanted * HIGH_ONE + wanted).collect();
     let Some((first, sum)) = bad.first() else { return Ok(Verdict::Good) };
-    let (low, high) = (**sum % HIGH, **sum / HIGH);
+    let (low, high) = (**sum % HIGH_ONE, **sum / HIGH_ONE);
     Ok(Verdict::Wrong {
         wrong: bad.len() as u64,
         words: p2p::SUMS,
@@ -290,52 +301,55 @@ pub struct Measured {
     pub round_trip_ns: Option<u64>,
 }
 
-/// Duration of a measurement, in nanoseconds.
-const LONG: u64 = 20_000_000;
-/// The most bytes per run: flags and sums follow the data.
-const MOST: u64 = FLAGS / 2;
+/// Intended duration of a measurement, in nanoseconds.
+const MEASUREMENT_NS: u64 = 20_000_000;
+/// The most bytes of a measurement, which must not reach the flags and sums after the data.
+const MOST_BYTES: u64 = FLAGS / 2;
 
-/// Measures a link over which all data arrived. If some data goes astray after all, returns the check that should have found
-/// it, and its verdict.
+/// Measures the rates of a link that passed all checks. If some data of the measurement is wrong, returns the
+/// check that should have failed, and the verdict for it.
 pub fn measure(link: &Link, blocks: u32) -> Done<Result<Measured, (Check, Verdict)>> {
     let seed = random();
     let write =
         |to, seed, bytes, times| kernel(Kernel::Write, vec![to, bytes / 8, seed], (blocks, THREADS), times);
     let (kernel_mb_s, bytes) = rate(link, |bytes, times| write(link.remote, seed, bytes, times))?;
-    if let Some(verdict) = strayed(link, bytes, seed)? {
+    if let Some(verdict) = compare_measured(link, bytes, seed)? {
         return Ok(Err((Check::KernelWrite, verdict)));
     }
     let (seed, most) = (random(), bytes);
     link.writer.work(write(link.local, seed, most, 1))?;
     let copy = |bytes, times| Work::Copy { from: link.local, to: link.remote, bytes, times };
     let (copy_mb_s, bytes) = rate(link, copy)?;
-    if let Some(verdict) = strayed(link, bytes.min(most), seed)? {
+    if let Some(verdict) = compare_measured(link, bytes.min(most), seed)? {
         return Ok(Err((Check::CopyWrite, verdict)));
     }
     Ok(Ok(Measured { copy_mb_s, kernel_mb_s, round_trip_ns: round_trip(link)? }))
 }
 
-/// Compares many bytes. Returns a verdict if some are wrong.
-fn strayed(link: &Link, bytes: u64, seed: u64) -> Done<Option<Verdict>> {
+/// Compares the bytes of a measurement with the words of a seed. Returns a verdict if some bytes are wrong.
+fn compare_measured(link: &Link, bytes: u64, seed: u64) -> Done<Option<Verdict>> {
     let compared = compare(&link.owner, link.here, bytes / 8, seed, &[])?;
     let reason = || format!("something else is there after a write of {bytes} bytes");
     Ok((compared.wrong > 0).then(|| wrong(compared, bytes / 8, reason())))
 }
 
-/// Measures work, which receives a size and a number of times. Returns the rate in 10^6 bytes per second, and the size.
+/// Measures how fast data moves. `work` returns the work for a number of bytes and a number of repetitions.
+/// Returns the rate in 10^6 bytes per second, and the number of bytes that moved each time.
 fn rate(link: &Link, work: impl Fn(u64, u32) -> Work) -> Done<(u64, u64)> {
     let small = 8 * WORDS;
-    // The first run includes work that the driver does only once.
+    // The first run also includes one-time work of the driver, so its duration does not count.
     link.writer.work(work(small, 1))?;
     let took = link.writer.work(work(small, 1))?.max(1);
-    let bytes = (small.saturating_mul(LONG) / took).clamp(small, MOST) / 4096 * 4096;
+    let bytes = (small.saturating_mul(MEASUREMENT_NS) / took).clamp(small, MOST_BYTES) / 4096 * 4096;
     let took = link.writer.work(work(bytes, 1))?.max(1);
-    let times = (LONG / took).clamp(1, 32) as u32;
+    let times = (MEASUREMENT_NS / took).clamp(1, 32) as u32;
     let took = link.writer.work(work(bytes, times))?.max(1);
     let moved = u128::from(bytes) * u128::from(times);
     Ok(((moved * 1000 / u128::from(took)) as u64, bytes))
 }
 
+/// Measures a round trip: the nanoseconds from a write by a resident kernel until it reads the answer of the
+/// owner. Returns `None` if the kernels do not end in time.
 fn round_trip(link: &Link) -> Done<Option<u64>> {
     const ROUNDS: u64 = 200;
     let (mark, limit) = (random() >> 1, PATIENCE * 1_000_000);

@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 pub type Answer<T = ()> = Result<T, Refusal>;
 
-/// The driver of this process.
+/// The functions of the driver that this process has loaded.
 pub struct Cuda(Handle);
 
 fn refused(call: &str, result: &str) -> Refusal {
@@ -27,7 +27,8 @@ fn check(call: &str, result: CUresult) -> Answer {
     }
 }
 
-/// Functions whose arguments are numbers, handles, and references; those with a result write it to their first argument.
+/// Defines methods for functions whose arguments are numbers, handles, and references. A function with a
+/// result writes it through its first argument.
 macro_rules! calls {
     ($(fn $name:ident($($arg:ident: $type:ty),*) $(-> $out:ty)?;)*) => {
         #[allow(non_snake_case)]
@@ -124,7 +125,7 @@ impl Cuda {
         symbol.map(|symbol| *symbol).map_err(|_| refused(name, "the driver lacks this function"))
     }
 
-    /// Returns the text that a function has for a device: `cuDeviceGetName` or `cuDeviceGetPCIBusId`.
+    /// Returns the text of a device: `name` is `cuDeviceGetName` or `cuDeviceGetPCIBusId`.
     pub fn text(&self, name: &str, device: CUdevice) -> Answer<String> {
         type Get = unsafe extern "C" fn(*mut c_char, i32, CUdevice) -> CUresult;
         let function: Get = self.find(name)?;
@@ -135,7 +136,7 @@ impl Cuda {
         Ok(unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned())
     }
 
-    /// `cuDeviceGetP2PAtomicCapabilities` of all operations that cuda.h knows: a function of CUDA 13.
+    /// `cuDeviceGetP2PAtomicCapabilities`, a function of CUDA 13, for all operations that cuda.h knows.
     pub fn atomics(&self, from: CUdevice, to: CUdevice) -> Answer<Vec<u32>> {
         type Get =
             unsafe extern "C" fn(*mut u32, *const CUatomicOperation, u32, CUdevice, CUdevice) -> CUresult;
@@ -151,7 +152,7 @@ impl Cuda {
         Ok(out)
     }
 
-    /// Copies words to a device.
+    /// Copies words from host memory to a device.
     pub fn upload(&self, to: CUdeviceptr, words: &[u64]) -> Answer {
         let function: unsafe extern "C" fn(CUdeviceptr, *const c_void, usize) -> CUresult =
             self.find("cuMemcpyHtoD_v2")?;
@@ -160,7 +161,7 @@ impl Cuda {
         check("cuMemcpyHtoD_v2", result)
     }
 
-    /// Copies words from a device.
+    /// Copies words from a device to host memory.
     pub fn download(&self, words: &mut [u64], from: CUdeviceptr) -> Answer {
         let function: unsafe extern "C" fn(*mut c_void, CUdeviceptr, usize) -> CUresult =
             self.find("cuMemcpyDtoH_v2")?;
@@ -169,7 +170,7 @@ impl Cuda {
         check("cuMemcpyDtoH_v2", result)
     }
 
-    /// `cuModuleLoadDataEx`, and what the compiler says where it refuses the text.
+    /// `cuModuleLoadDataEx`. On failure, the refusal contains the message of the compiler.
     pub fn module(&self, text: &CStr) -> Answer<*mut c_void> {
         /// CU_JIT_ERROR_LOG_BUFFER and CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES.
         const OPTIONS: [i32; 2] = [5, 6];
@@ -245,12 +246,12 @@ impl Cuda {
         }
     }
 
-    /// Allocates memory that can leave the process as a descriptor.
+    /// Allocates memory that can be exported as a descriptor.
     pub fn create(&self, device: CUdevice, bytes: usize) -> Answer<CUmemGenericAllocationHandle> {
         self.cuMemCreate(bytes, &Self::properties(device), 0)
     }
 
-    /// `cuMemExportToShareableHandle`.
+    /// `cuMemExportToShareableHandle`: returns a descriptor of an allocation.
     pub fn share(&self, handle: CUmemGenericAllocationHandle) -> Answer<OwnedFd> {
         type Share = unsafe extern "C" fn(*mut c_void, CUmemGenericAllocationHandle, i32, u64) -> CUresult;
         let share: Share = self.find("cuMemExportToShareableHandle")?;
@@ -265,7 +266,7 @@ impl Cuda {
         Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
     }
 
-    /// Imports memory from a descriptor, which the driver takes in the place of a pointer.
+    /// Imports an allocation from a descriptor.
     pub fn take(&self, descriptor: BorrowedFd) -> Answer<CUmemGenericAllocationHandle> {
         self.cuMemImportFromShareableHandle(descriptor.as_raw_fd() as usize, DESCRIPTOR)
     }

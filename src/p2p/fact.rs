@@ -38,7 +38,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Returns its word in a table.
+    /// Returns the word for the verdict in a table.
     pub fn word(self) -> &'static str {
         match self {
             Verdict::Good => "good",
@@ -65,7 +65,7 @@ impl Fact {
         Fact::new(name, Verdict::Plain, value)
     }
 
-    /// Returns a fact that is withheld, with the reason.
+    /// Returns a fact that could not be examined, with the reason.
     pub fn unknown(name: &str, why: impl ToString) -> Fact {
         Fact::new(name, Verdict::Unknown, why)
     }
@@ -86,8 +86,8 @@ impl Fact {
     }
 }
 
-/// Groups facts with the same value for several devices, in their order. Returns the first fact of each group, and the devices
-/// as a text.
+/// Groups facts that have the same value for several devices, in the order of the first fact of each group.
+/// Returns the first fact of each group, and a text with the devices of the group.
 pub fn alike(facts: &[Fact]) -> Vec<(&Fact, String)> {
     let mut groups: BTreeMap<(usize, Verdict, &str), Vec<&Fact>> = BTreeMap::new();
     for fact in facts {
@@ -107,7 +107,8 @@ pub fn alike(facts: &[Fact]) -> Vec<(&Fact, String)> {
     groups.into_values().map(|group| (group[0], about(&group))).collect()
 }
 
-/// Returns the facts that bear on peer access from one device to another. PCI addresses are in the kernel's form.
+/// Returns the facts that can affect peer access from one device to another. The PCI addresses are in the
+/// form of the kernel.
 pub fn of_pair<'a>(facts: &'a [Fact], from: &str, to: &str) -> Vec<&'a Fact> {
     let bears = |fact: &&Fact| match &fact.about[..] {
         [] => matches!(&*fact.name, "iommu" | "virtualisation" | "driver parameters" | "fabric manager"),

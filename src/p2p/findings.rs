@@ -4,18 +4,18 @@ use crate::fact::{self, Fact};
 use crate::plan::{Count, Direction};
 use crate::request::Device;
 
-/// The findings of a test.
+/// The findings of a test of all links.
 pub struct Findings {
-    /// The devices.
+    /// The devices that the driver shows.
     pub(crate) devices: Vec<Device>,
-    /// The directions, with their verdicts.
+    /// The directions between two devices, with their verdicts.
     pub(crate) pairs: Vec<Direction>,
-    /// Facts about the system, if a link is bad.
+    /// Facts about the system; empty if no link is bad.
     pub system: Vec<Fact>,
 }
 
 impl Findings {
-    /// Returns the facts about the system that may explain a bad verdict on a pair.
+    /// Returns the facts about the system that may explain a bad verdict on a direction.
     pub(crate) fn explains(&self, pair: &Direction) -> Vec<&Fact> {
         // The kernel writes addresses in lower case.
         let address = |device: usize| self.devices[device].pci.to_lowercase();
@@ -25,7 +25,8 @@ impl Findings {
         facts
     }
 
-    /// Returns true if a direction is bad, or if no direction was tested although the driver offers some.
+    /// Returns true if a direction is bad, or if no direction was tested although the driver offers peer
+    /// access.
     pub fn is_bad(&self) -> bool {
         let Count { bad, good, untested } = Count::of(&self.pairs);
         bad > 0 || good == 0 && untested > 0

@@ -3,7 +3,8 @@
 use super::plan::Tested;
 use super::verdict::{Check, Method, Verdict};
 
-/// Returns the hints for a method. With `is_nvlink`, no PCI Express is on the way.
+/// Returns the hints for a method that failed checks. `is_nvlink` is true if the link is NVLink, so no PCI
+/// Express is involved.
 pub fn of(tested: &Tested, is_nvlink: bool) -> Vec<String> {
     let is_bad =
         |check: Check| tested.checks.iter().any(|(known, verdict)| *known == check && verdict.is_bad());
@@ -14,7 +15,7 @@ pub fn of(tested: &Tested, is_nvlink: bool) -> Vec<String> {
             let kernels =
                 [Check::KernelWrite, Check::KernelRead, Check::Resident].into_iter().any(is_bad);
             let is_good = |check| tested.checks.contains(&(check, Verdict::Good));
-            // A check that was not run, because an earlier one stalls, might fail.
+            // A check that was not run because an earlier check stalls might fail, too.
             let kernels_arrive = is_good(Check::KernelWrite);
             hints.push(match (copies, kernels) {
                 (false, false) => "the link does not carry the atomics that the driver claims for it: use none over it",

@@ -49,15 +49,15 @@ use std::time::Duration;
 use verdict::Verdict;
 
 /// Timeout for the start of the driver.
-const START: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Options of a test.
 pub struct Options {
-    /// Timeout of a step; if it expires, the link stalls.
+    /// Timeout of a step of a test. A link whose step takes longer counts as stalled.
     pub limit: Duration,
-    /// Measure rates.
+    /// True if rates are measured.
     pub measures: bool,
-    /// The driver is the simulated one.
+    /// True if the driver is the simulated driver.
     pub is_simulated: bool,
 }
 
@@ -85,11 +85,12 @@ pub fn document(findings: &Findings) -> impl Serialize {
     document::Document::of(findings)
 }
 
-/// Returns the findings as a text that fits a terminal.
+/// Returns the findings as a text for a terminal of this width.
 pub fn text(findings: &Findings, style: Style, width: usize) -> String {
     text::show(findings, style, width) + "\n" + &text::devices(&findings.devices, width)
 }
 
+/// Returns a progress bar for this number of steps.
 fn bar(steps: usize) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:24} {pos}/{len} ways, {msg}{eta_precise} left");
     // Without a terminal, the bar is not drawn.
@@ -113,7 +114,7 @@ fn examine(environment: &Environment, is_simulated: bool) -> Result<(Vec<Device>
         let Reply::Pair(about) = ask(Request::Pair { from, to })? else { bail!(OTHER) };
         let (from, to) = (from as usize, to as usize);
         let pci = |device: usize| devices[device].pci.clone();
-        // NVML knows nothing of simulated devices, and may have others at the same addresses.
+        // NVML does not know simulated devices, and may know real devices at the same addresses.
         let promise = match is_simulated {
             true => None,
             false => match ask(Request::Promise { from: pci(from), to: pci(to) })? {
@@ -126,10 +127,11 @@ fn examine(environment: &Environment, is_simulated: bool) -> Result<(Vec<Device>
     Ok((devices, pairs))
 }
 
+/// Error for a reply of the wrong kind.
 const OTHER: &str = "the process that examines the driver gave another answer than was asked for";
 
 fn ask(process: &Process, request: &Request) -> Result<Reply> {
-    match process.ask(request, None, START) {
+    match process.ask(request, None, START_TIMEOUT) {
         Ok((reply, _)) => Ok(reply),
         Err(Broken::Refused(refusal)) => bail!("no link was tested: {}", Verdict::from(refusal).detail()),
         Err(Broken::Stalled) => bail!("no link was tested: the driver does not start"),

@@ -7,22 +7,27 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// Size of the memory that is written to: larger than a window of 32 MiB, and a multiple of all granularities.
+/// Number of bytes of the memory on each side: larger than a window of 32 MiB, and a multiple of all
+/// granularities.
 pub const BUFFER: u64 = 64 << 20;
-/// Offset of the flags, which follow the data; sums and numbers follow the flags.
+/// Offset of the flags of a resident kernel. They follow the data, which begins at offset 0.
 pub const FLAGS: u64 = BUFFER - (64 << 10);
+/// Offset of the sums of the check of atomics.
 pub const SUMS: u64 = FLAGS + (16 << 10);
+/// Offset of the word that starts the second kernel in the check of atomics.
 pub const GO: u64 = FLAGS + (24 << 10);
+/// Offset of the words that the writer sends in a round trip.
 pub const PING: u64 = FLAGS + (32 << 10);
+/// Offset of the words that the owner sends in a round trip.
 pub const PONG: u64 = FLAGS + (48 << 10);
 
-/// Timeout for making a device ready: it may be asleep.
-const READY: Duration = Duration::from_secs(60);
+/// Timeout for making a device ready, which may be asleep.
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The way to start the processes of a run, and their timeout.
+/// The starter of the processes of a test, and their timeout.
 pub struct Run {
     pub starter: Starter,
-    /// Timeout of a step.
+    /// Timeout of a step of a test.
     pub limit: Duration,
 }
 
@@ -30,23 +35,26 @@ pub struct Run {
 #[derive(Default)]
 pub struct Holder {
     process: Option<Process>,
-    /// Address of the host memory of each open device.
+    /// Address of the host memory for kernels of each open device.
     open: HashMap<i32, u64>,
 }
 
 impl Holder {
-    /// Starts the process if needed, and opens a device in it.
+    /// Opens a device in the process. Starts the process if it is not running. On failure, returns the
+    /// verdict for the checks.
     pub fn ready(&mut self, run: &Run, device: i32) -> Result<(), Verdict> {
         if self.process.as_ref().is_none_or(Process::is_lost) {
             self.end();
             let process = run.starter.start().map_err(|error| untested(&format!("{error:#}")))?;
-            let started = process.ask(&Request::Start, None, READY);
+            let started = process.ask(&Request::Start, None, READY_TIMEOUT);
             self.process = Some(process);
             started.map_err(|broken| self.untested(broken))?;
         }
         if !self.open.contains_key(&device) {
-            let opened =
-                self.process.as_ref().map(|process| process.ask(&Request::Open { device }, None, READY));
+            let opened = self
+                .process
+                .as_ref()
+                .map(|process| process.ask(&Request::Open { device }, None, READY_TIMEOUT));
             match opened {
                 Some(Ok((Reply::Address(host), _))) => drop(self.open.insert(device, host)),
                 Some(Err(broken)) => return Err(self.untested(broken)),
@@ -56,7 +64,7 @@ impl Holder {
         Ok(())
     }
 
-    /// Returns the reason why no check could be run.
+    /// Returns the verdict for checks that could not be run because a device did not open.
     fn untested(&mut self, broken: Broken) -> Verdict {
         let ended = matches!(broken, Broken::Died(_)).then(|| self.end()).flatten();
         match verdict_of(broken, "making a device ready", ended) {
@@ -65,7 +73,7 @@ impl Holder {
         }
     }
 
-    /// Closes a device, if the process still answers.
+    /// Closes a device, if it is open and the process still replies.
     pub fn close(&mut self, run: &Run, device: i32) {
         if self.open.remove(&device).is_some()
             && let Some(process) = &self.process
@@ -75,7 +83,7 @@ impl Holder {
         }
     }
 
-    /// Ends the process. Returns how it ended, if it ended by itself.
+    /// Ends the process. If it had already ended by itself, returns how.
     pub fn end(&mut self) -> Option<String> {
         self.open.clear();
         self.process.take().and_then(Process::end)
@@ -92,8 +100,8 @@ pub fn untested(reason: &str) -> Verdict {
     Verdict::NotTested { reason: reason.to_owned() }
 }
 
-/// Calls whose failure has nothing to do with a link.
-const OF_NO_LINK: &[&str] = &[
+/// Functions of the driver that can fail on their own, whatever the link does.
+const UNRELATED_CALLS: &[&str] = &[
     "dlopen",
     "cuInit",
     "cuDeviceGet",
@@ -104,19 +112,21 @@ const OF_NO_LINK: &[&str] = &[
     "cuMemAlloc_v2",
 ];
 
-/// Calls that no link makes fail with OUT_OF_MEMORY; with another result, virtual memory is refused.
-const OF_ROOM: &[&str] = &["cuMemCreate", "cuMemAddressReserve"];
+/// Functions whose failure with OUT_OF_MEMORY has nothing to do with the link. With any other result, the
+/// driver refuses virtual memory.
+const ALLOCATING_CALLS: &[&str] = &["cuMemCreate", "cuMemAddressReserve"];
 
-/// Returns true for a failed call that no link can make fail.
-pub fn says_nothing_of_links(refusal: &Refusal) -> bool {
+/// Returns true if the failure of a call has nothing to do with the link.
+pub fn is_unrelated_to_links(refusal: &Refusal) -> bool {
     let call = refusal.call.as_str();
-    OF_NO_LINK.contains(&call) || OF_ROOM.contains(&call) && refusal.result == "CUDA_ERROR_OUT_OF_MEMORY"
+    UNRELATED_CALLS.contains(&call)
+        || ALLOCATING_CALLS.contains(&call) && refusal.result == "CUDA_ERROR_OUT_OF_MEMORY"
 }
 
-/// Returns the verdict on a step without an answer. `ended` tells how a process ended by itself.
+/// Returns the verdict on a step that had no reply. `ended` says how a process ended by itself.
 pub fn verdict_of(broken: Broken, step: &str, ended: Option<String>) -> Verdict {
     match broken {
-        Broken::Refused(refusal) if says_nothing_of_links(&refusal) => {
+        Broken::Refused(refusal) if is_unrelated_to_links(&refusal) => {
             untested(&Verdict::from(refusal).detail())
         }
         Broken::Refused(refusal) => refusal.into(),
@@ -129,12 +139,12 @@ pub fn verdict_of(broken: Broken, step: &str, ended: Option<String>) -> Verdict 
     }
 }
 
-/// One end of a link.
+/// One end of a link: a device, and the process that holds it.
 #[derive(Clone, Copy)]
 pub struct Side<'a> {
     process: &'a Process,
     pub device: i32,
-    /// The host memory that its kernels reach.
+    /// Address of the host memory for kernels of the device.
     pub host: u64,
     limit: Duration,
 }
@@ -144,7 +154,7 @@ impl Side<'_> {
         self.process.ask(request, None, self.limit).map(|(reply, _)| reply)
     }
 
-    /// Asks for work that takes `more` milliseconds by itself.
+    /// Sends a request whose work takes up to `more` milliseconds in addition to the timeout.
     pub fn ask_long(&self, request: &Request, more: u64) -> Result<Reply, Broken> {
         let limit = self.limit + Duration::from_millis(more);
         self.process.ask(request, None, limit).map(|(reply, _)| reply)
@@ -153,7 +163,7 @@ impl Side<'_> {
     pub fn work(&self, work: Work) -> Result<u64, Broken> {
         match self.ask(&Request::Do { device: self.device, work })? {
             Reply::Took(nanoseconds) => Ok(nanoseconds),
-            _ => Err(other()),
+            _ => Err(unexpected_reply()),
         }
     }
 
@@ -164,25 +174,26 @@ impl Side<'_> {
     ) -> Result<(u64, Option<OwnedFd>), Broken> {
         match self.process.ask(request, descriptor, self.limit)? {
             (Reply::Address(address), descriptor) => Ok((address, descriptor)),
-            _ => Err(other()),
+            _ => Err(unexpected_reply()),
         }
     }
 }
 
-pub fn other() -> Broken {
+/// Returns the error for a reply of the wrong kind.
+pub fn unexpected_reply() -> Broken {
     Broken::Died("it gave another answer than was asked for".to_owned())
 }
 
-/// An open link.
+/// An open link from a writer to the memory of an owner.
 pub struct Link<'a> {
     pub way: Method,
     pub writer: Side<'a>,
     pub owner: Side<'a>,
-    /// Memory of the writer's own device.
+    /// Address of memory of the writer's own device.
     pub local: u64,
-    /// The owner's memory, as the writer reaches it.
+    /// Address of the owner's memory in the process of the writer.
     pub remote: u64,
-    /// The same memory, as the owner reaches it.
+    /// Address of the owner's memory in the process of the owner.
     pub here: u64,
 }
 
@@ -211,7 +222,7 @@ impl<'a> Link<'a> {
             }
             Method::Ipc => {
                 let Reply::Handle(handle) = owner.ask(&Request::Export { device: to, address: here })? else {
-                    return Err(other());
+                    return Err(unexpected_reply());
                 };
                 Ok(writer.address(&Request::Import { device: from, handle }, None)?.0)
             }
@@ -224,7 +235,7 @@ impl<'a> Link<'a> {
         Ok(Link { way, writer, owner, local, remote, here })
     }
 
-    /// Frees the memory on both sides.
+    /// Frees the memory of the link in both processes.
     pub fn close(self) -> Result<(), Broken> {
         if self.way != Method::Peer {
             free(&self.writer, self.remote)?;
@@ -238,7 +249,8 @@ fn free(side: &Side, address: u64) -> Result<(), Broken> {
     side.ask(&Request::Free { device: side.device, address }).map(drop)
 }
 
-/// Frees memory of a link that could not be opened. Only after a refusal do both processes still answer.
+/// Frees memory of a link that could not be opened, but only after a refusal: otherwise, a process may not
+/// reply.
 fn free_after(broken: &Broken, side: &Side, address: u64) {
     if matches!(broken, Broken::Refused(_)) {
         let _ = free(side, address);
@@ -255,7 +267,7 @@ mod tests {
             let refusal = Refusal { call: call.to_owned(), result: result.to_owned(), message: None };
             verdict_of(Broken::Refused(refusal), "opening the way", None)
         };
-        for call in OF_ROOM {
+        for call in ALLOCATING_CALLS {
             assert_eq!(verdict(call, "CUDA_ERROR_OUT_OF_MEMORY").name(), "not tested", "{call}");
             assert_eq!(verdict(call, "CUDA_ERROR_NOT_SUPPORTED").name(), "refused", "{call}");
         }

@@ -1,4 +1,4 @@
-//! The machine as a topology file, from the driver's answers and the findings.
+//! Writes the machine as a topology file, from the answers of the driver and the findings.
 //!
 //! `src/topology/file.rs` describes the format, and reads it.
 
@@ -11,7 +11,7 @@ use cupeer_topology::{MOST_DEVICES, Topology};
 use std::fmt::Write;
 use std::path::Path;
 
-/// Fails if no file can be written at a path, before a long test. It writes nothing.
+/// Fails if no file can be written at a path, so that the failure comes before a long test. Writes nothing.
 pub fn check(path: &Path) -> Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let is_there = parent.is_dir() && !path.is_dir() && path.file_name().is_some();
@@ -59,7 +59,7 @@ fn text(findings: &Findings) -> String {
     text
 }
 
-/// Quotes a text for TOML.
+/// Returns a text in the form of a TOML string.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from('"');
     for c in text.chars() {
@@ -110,7 +110,8 @@ fn link(text: &mut String, pair: &Direction) {
     }
 }
 
-/// Returns the damage that the simulated driver does to data on the link, and the carrier: the damage in all open methods.
+/// Returns the damage that the simulated driver must do to data on the link, and the engine whose data it
+/// damages. Only damage that all open methods show counts.
 fn data(pair: &Direction) -> Option<(&'static str, Option<&'static str>)> {
     let of = |verdict: &Verdict| match verdict {
         Verdict::Wrong { .. } => Some("lost"),
@@ -133,7 +134,7 @@ fn data(pair: &Direction) -> Option<(&'static str, Option<&'static str>)> {
             .any(|(known, verdict)| *known == check && verdict.is_bad())
     };
     let copies = is_bad(Check::CopyWrite) || is_bad(Check::CopyRead);
-    // A check that was not run, because an earlier one stalls, does not count as good.
+    // A check that was not run because an earlier check stalls does not count as good.
     let untested = |tested: &&Tested| {
         tested.checks.iter().any(|(check, verdict)| {
             *check == Check::KernelWrite && matches!(verdict, Verdict::NotTested { .. })

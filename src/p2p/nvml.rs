@@ -29,16 +29,17 @@ pub enum Kind {
     Pcie,
 }
 
-/// More links than any device has.
+/// Number of NVLinks to ask NVML about: more than any device has.
 const MOST_LINKS: u32 = 64;
-/// NVML_NVLINK_DEVICE_TYPE_GPU and NVML_NVLINK_DEVICE_TYPE_SWITCH.
+/// NVML_NVLINK_DEVICE_TYPE_GPU.
 const GPU: i32 = 0;
+/// NVML_NVLINK_DEVICE_TYPE_SWITCH.
 const SWITCH: i32 = 2;
-/// NVML_FI_DEV_NVLINK_GET_SPEED, of the link in `scopeId`, and NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON of drivers that do not know
-/// it. Driver 580 says 0 to the second one on H100 and H200.
-const SPEED: [u32; 2] = [164, 90];
-/// Rate of a lane of each generation of PCI Express in one direction, in 10^6 bytes per second.
-const LANE: [u64; 6] = [250, 500, 985, 1969, 3938, 7563];
+/// NVML fields with the rate of an NVLink: NVML_FI_DEV_NVLINK_GET_SPEED of the link in `scopeId`; for drivers
+/// without that field, NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON, which driver 580 reports as 0 on H100 and H200.
+const SPEED_FIELDS: [u32; 2] = [164, 90];
+/// Rate of a PCI Express lane in one direction, in 10^6 bytes per second, from generation 1 to generation 6.
+const LANE_MB_S: [u64; 6] = [250, 500, 985, 1969, 3938, 7563];
 
 pub struct Nvml(ManuallyDrop<Handle>);
 
@@ -63,10 +64,11 @@ impl Nvml {
         })
     }
 
-    /// Returns the rate of the NVLinks from a device to another one, or to a switch.
+    /// Returns the rate of all NVLinks from a device to another device, or to a switch, in 10^6 bytes per
+    /// second.
     fn nvlinks(&self, from: Device, to: Device) -> Option<u64> {
         let place = |pci: nvmlPciInfo_t| (pci.domain, pci.bus, pci.device);
-        let mut end = unknown();
+        let mut end = empty_pci_info();
         call!(&self.0, "nvmlDeviceGetPciInfo_v3", (to => Device, &mut end => *mut nvmlPciInfo_t)).ok()?;
         let is_active = |link: u32| {
             let mut active = 0;
@@ -74,7 +76,7 @@ impl Nvml {
             asked.is_ok() && active == 1
         };
         let leads_there = |link: u32| {
-            let mut remote = unknown();
+            let mut remote = empty_pci_info();
             let asked = call!(&self.0, "nvmlDeviceGetNvLinkRemotePciInfo_v2",
                 (from => Device, link => u32, &mut remote => *mut nvmlPciInfo_t));
             asked.is_ok() && place(remote) == place(end)
@@ -95,7 +97,7 @@ impl Nvml {
 
     /// Returns the rate of one NVLink of a device, in 10^6 bytes per second.
     fn speed(&self, device: Device) -> Option<u32> {
-        SPEED.into_iter().find_map(|id| {
+        SPEED_FIELDS.into_iter().find_map(|id| {
             // SAFETY: all-zero bytes are a value of the plain structure.
             let mut field: nvmlFieldValue_t = unsafe { std::mem::zeroed() };
             field.fieldId = id;
@@ -106,19 +108,20 @@ impl Nvml {
         })
     }
 
-    /// Returns the rate of a device's slot. It uses the highest generation, because an idle link is slower.
+    /// Returns the rate of the PCI Express link of a device, in 10^6 bytes per second. The rate is that of
+    /// the highest generation, because an idle link uses a lower generation.
     fn pcie(&self, device: Device) -> Option<u64> {
         let (mut generation, mut width): (u32, u32) = (0, 0);
         call!(&self.0, "nvmlDeviceGetMaxPcieLinkGeneration", (device => Device, &mut generation => *mut u32))
             .ok()?;
         call!(&self.0, "nvmlDeviceGetCurrPcieLinkWidth", (device => Device, &mut width => *mut u32)).ok()?;
-        let lane = LANE.get((generation as usize).checked_sub(1)?)?;
+        let lane = LANE_MB_S.get((generation as usize).checked_sub(1)?)?;
         Some(lane * u64::from(width))
     }
 }
 
-/// Returns a structure for NVML to fill.
-fn unknown() -> nvmlPciInfo_t {
+/// Returns an empty structure for NVML to fill.
+fn empty_pci_info() -> nvmlPciInfo_t {
     // SAFETY: all-zero bytes are a value of the plain structure.
     unsafe { std::mem::zeroed() }
 }

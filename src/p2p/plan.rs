@@ -3,7 +3,7 @@
 //! Pairs that share no device are tested at the same time. During a measurement, no other link is in use.
 
 use super::checks::{Measured, measure, perform};
-use super::link::{Holder, Link, Run, says_nothing_of_links, untested, verdict_of};
+use super::link::{Holder, Link, Run, is_unrelated_to_links, untested, verdict_of};
 use super::nvml::{Kind, Promise};
 use super::process::{Broken, Environment, Starter, serve};
 use super::request::{Device, Pair};
@@ -11,10 +11,11 @@ use super::verdict::{Check, Method, Verdict};
 use std::sync::{Condvar, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-/// Number of stalls after which the rest of a method is left out; one more if no earlier method of the pair stalled.
-const STALLS: usize = 1;
+/// Number of stalls after which the remaining checks of a method are not run. If no earlier method of the
+/// pair stalled, one more stall is allowed.
+const MOST_STALLS: usize = 1;
 
-/// The result of a method.
+/// The result of a method over one link.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tested {
     pub way: Method,
@@ -23,25 +24,26 @@ pub struct Tested {
     pub measured: Option<Measured>,
 }
 
-/// A device and another one whose memory it is to reach.
+/// A direction: a device, and another device whose memory it tries to reach.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Direction {
     pub from: usize,
     pub to: usize,
     pub about: Pair,
     pub promise: Option<Promise>,
-    /// Empty if the driver reports no access.
+    /// Results of the methods; empty if the driver reports no access.
     pub ways: Vec<Tested>,
 }
 
 impl Direction {
-    /// Returns true for NVLink: by NVML, or else by native atomics, which only NVLink has.
+    /// Returns true if the link is NVLink. If NVML does not tell, native atomics decide, which only NVLink
+    /// has.
     pub fn is_nvlink(&self) -> bool {
         self.promise.map_or_else(|| self.about.has_native_atomics(), |promise| promise.kind == Kind::Nvlink)
     }
 }
 
-/// Numbers of directions by their verdicts, without those that have no access.
+/// Numbers of directions by their verdicts. Directions without access do not count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Count {
     pub bad: usize,
@@ -65,22 +67,22 @@ impl Count {
     }
 }
 
-/// The pairs to test, and the options.
+/// The directions to test, and the options of the test.
 pub struct Plan<'a> {
     pub devices: &'a [Device],
     pub pairs: Vec<Direction>,
     pub limit: Duration,
-    /// Measure rates.
+    /// True if rates are measured.
     pub measures: bool,
 }
 
 impl Plan<'_> {
-    /// Returns the number of methods to test, in all directions.
+    /// Returns the number of methods to test, over all directions.
     pub fn steps(&self) -> usize {
         Method::ALL.len() * self.pairs.iter().filter(|pair| pair.about.can_access).count()
     }
 
-    /// Tests all pairs; calls `done` after each method.
+    /// Tests all directions. Calls `done` after each method.
     pub fn run(self, environment: &Environment, done: impl Fn(&Verdict) + Sync) -> Vec<Direction> {
         let (starter, asked) = Starter::new();
         let count = self.devices.len();
@@ -120,7 +122,7 @@ impl Plan<'_> {
             drop(starter);
             serve(&asked, environment);
         });
-        // Dropping the holders ends their processes.
+        // The holders were dropped, which ends their processes.
         let mut todo = queue.todo.lock().unwrap_or_else(PoisonError::into_inner);
         let mut pairs = std::mem::take(&mut todo.done);
         pairs.sort_by_key(|pair| (pair.from, pair.to));
@@ -128,7 +130,7 @@ impl Plan<'_> {
     }
 }
 
-/// The pairs that remain, and the busy devices.
+/// The directions that remain, the busy devices, and the directions that are done.
 struct Todo {
     left: Vec<Direction>,
     busy: Vec<bool>,
@@ -142,13 +144,15 @@ impl Todo {
     }
 }
 
+/// The directions that several threads test, behind a lock.
 struct Queue {
     todo: Mutex<Todo>,
     freed: Condvar,
 }
 
 impl Queue {
-    /// Waits for a pair whose devices are both free. Returns `None` if no pair remains.
+    /// Waits for a direction whose devices are both free, and makes them busy. Returns `None` if no direction
+    /// remains.
     fn take(&self) -> Option<Direction> {
         let mut todo = self.todo.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -165,6 +169,7 @@ impl Queue {
         }
     }
 
+    /// Adds a direction that is done, and makes its devices free.
     fn give(&self, pair: Direction) {
         let mut todo = self.todo.lock().unwrap_or_else(PoisonError::into_inner);
         (todo.busy[pair.from], todo.busy[pair.to]) = (false, false);
@@ -173,8 +178,9 @@ impl Queue {
     }
 }
 
-/// Returns the verdict on a method from those on its checks. A failure of other checks tells more than one of atomics. A check
-/// that was not run prevents `Good`, except atomics that the driver does not claim.
+/// Returns the verdict on a method from the verdicts on its checks. Failures of other checks have precedence
+/// over a failure of atomics. A check that was not run prevents `Good`, except for atomics that the driver
+/// does not claim.
 fn together(checks: &[(Check, Verdict)]) -> Verdict {
     let of = |is_sum: bool| {
         checks
@@ -191,7 +197,7 @@ fn together(checks: &[(Check, Verdict)]) -> Verdict {
     }
 }
 
-/// The test of one pair.
+/// The test of one direction.
 struct Test<'a> {
     run: &'a Run,
     quiet: &'a RwLock<()>,
@@ -202,14 +208,15 @@ struct Test<'a> {
 }
 
 impl Test<'_> {
+    /// Tests a method: runs its checks, and starts new processes after a stall.
     fn way(&self, way: Method, pair: &Direction, a: &mut Holder, b: &mut Holder) -> Tested {
         let stalled = |tested: &Tested| matches!(tested.verdict, Verdict::Stalls { .. });
         let (about, has_stalled) = (&pair.about, pair.ways.iter().any(stalled));
         let mut tested = Tested { way, verdict: Verdict::Good, checks: Vec::new(), measured: None };
         let mut stalls = 0;
         while tested.checks.len() < Check::ALL.len() {
-            if stalls == STALLS + usize::from(!has_stalled) {
-                self.rest(&mut tested, &untested("what came before it stalls"));
+            if stalls == MOST_STALLS + usize::from(!has_stalled) {
+                self.fill_rest(&mut tested, &untested("what came before it stalls"));
                 break;
             }
             let ready = a.ready(self.run, self.from).and_then(|()| match way {
@@ -217,11 +224,11 @@ impl Test<'_> {
                 Method::Ipc | Method::Vmm => b.ready(self.run, self.to),
             });
             if let Err(verdict) = ready {
-                self.rest(&mut tested, &verdict);
+                self.fill_rest(&mut tested, &verdict);
                 break;
             }
-            let Err((broken, step)) = self.over(way, about, a, b, &mut tested) else { continue };
-            // `end` tells how a process ended by itself, before ending it.
+            let Err((broken, step)) = self.run_checks(way, about, a, b, &mut tested) else { continue };
+            // If a process has ended by itself, `end` returns how.
             let ended = [a.end(), b.end()].into_iter().flatten().next();
             let verdict = verdict_of(broken, step.map_or("opening the way", Check::doc), ended);
             match step {
@@ -229,7 +236,7 @@ impl Test<'_> {
                     tested.checks.push((check, verdict.clone()));
                 }
                 Some(_) => {}
-                None => self.rest(&mut tested, &verdict),
+                None => self.fill_rest(&mut tested, &verdict),
             }
             stalls += usize::from(matches!(verdict, Verdict::Stalls { .. }));
         }
@@ -237,15 +244,15 @@ impl Test<'_> {
         tested
     }
 
-    /// Gives the checks that remain the same verdict.
-    fn rest(&self, tested: &mut Tested, verdict: &Verdict) {
+    /// Gives the same verdict to all checks of a method that were not run.
+    fn fill_rest(&self, tested: &mut Tested, verdict: &Verdict) {
         for check in &Check::ALL[tested.checks.len()..] {
             tested.checks.push((*check, verdict.clone()));
         }
     }
 
-    /// Opens a link, and runs the checks that remain until one breaks it.
-    fn over(
+    /// Opens a link, and runs the remaining checks over it until a check breaks the link.
+    fn run_checks(
         &self,
         way: Method,
         about: &Pair,
@@ -265,8 +272,8 @@ impl Test<'_> {
             let verdict = {
                 let _others = self.quiet.read().unwrap_or_else(PoisonError::into_inner);
                 match perform(&link, *check, self.blocks) {
-                    // Such a failure harms neither the link nor its processes.
-                    Err(Broken::Refused(refusal)) if says_nothing_of_links(&refusal) => {
+                    // Such a refusal harms neither the link nor its processes.
+                    Err(Broken::Refused(refusal)) if is_unrelated_to_links(&refusal) => {
                         untested(&Verdict::from(refusal).detail())
                     }
                     done => done.map_err(|broken| (broken, Some(*check)))?,

@@ -11,28 +11,29 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 /// Timeout for the end of a killed process, which may hang in the driver.
-const DEATH: Duration = Duration::from_secs(2);
+const DEATH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Reason why a request has no result.
 #[derive(Debug)]
 pub enum Broken {
     Refused(Refusal),
-    /// Nothing came in time.
+    /// No reply arrived before the timeout.
     Stalled,
-    /// The process is gone.
+    /// The process has ended, or its reply makes no sense. The text says how.
     Died(String),
 }
 
+/// A process that holds devices, with its end of the socket.
 pub struct Process {
     child: Child,
     wire: Wire,
     is_lost: Cell<bool>,
-    /// The process closed its end of the socket, as it does shortly before it ends.
+    /// True if the process has closed its end of the socket, as it does shortly before it ends.
     has_left: Cell<bool>,
 }
 
 impl Process {
-    /// Sends a request, and waits for the answer up to a limit.
+    /// Sends a request, and waits for the reply until the timeout.
     pub fn ask(
         &self,
         request: &Request,
@@ -70,7 +71,7 @@ impl Process {
         self.is_lost.get()
     }
 
-    /// Ends the process. Returns how it ended, if it ended by itself.
+    /// Ends the process. If it had already ended by itself, returns how.
     pub fn end(mut self) -> Option<String> {
         let own = if self.has_left.get() { self.wait() } else { self.child.try_wait().ok().flatten() };
         let own = own.map(|status| match status.signal() {
@@ -86,9 +87,9 @@ impl Process {
         self.wait();
     }
 
-    /// Waits for the end of the process, up to [`DEATH`].
+    /// Waits for the end of the process, at most for [`DEATH_TIMEOUT`].
     fn wait(&mut self) -> Option<ExitStatus> {
-        let end = Instant::now() + DEATH;
+        let end = Instant::now() + DEATH_TIMEOUT;
         loop {
             match self.child.try_wait() {
                 Ok(None) if Instant::now() < end => std::thread::sleep(Duration::from_millis(1)),
@@ -104,12 +105,12 @@ impl Drop for Process {
     }
 }
 
-/// Lets one thread start all processes: the kernel ends them together with that thread.
+/// A way to start all processes on one thread. The kernel ends these processes together with that thread.
 #[derive(Clone)]
 pub struct Starter(SyncSender<SyncSender<Result<Process>>>);
 
 impl Starter {
-    /// Returns a starter, and the requests that [`serve`] receives from it.
+    /// Returns a starter, and the receiver of its requests for [`serve`].
     pub fn new() -> (Starter, Receiver<SyncSender<Result<Process>>>) {
         let (ask, asked) = sync_channel(0);
         (Starter(ask), asked)
@@ -122,16 +123,17 @@ impl Starter {
     }
 }
 
-/// Starts processes until all starters are dropped.
+/// Starts a process for each request. Returns when all starters are dropped.
 pub fn serve(asked: &Receiver<SyncSender<Result<Process>>>, environment: &Environment) {
     while let Ok(give) = asked.recv() {
         let _ = give.send(environment.start());
     }
 }
 
-/// Builds the command of a process that holds devices: with the chosen driver, and without the preloaded library.
+/// The command that starts a process that holds devices. Its environment chooses the driver, and has no
+/// preload library.
 pub struct Environment<'a> {
-    /// Returns the command, without its subcommand.
+    /// Function that returns the command without its subcommand.
     pub child: &'a (dyn Fn() -> Result<Command> + Sync),
 }
 
@@ -140,7 +142,8 @@ impl Environment<'_> {
         let (wire, theirs) = Wire::pair().context("failed to make a socket")?;
         let mut command = (self.child)()?;
         command.arg("probe-p2p").stdin(Stdio::from(theirs.into_descriptor())).stdout(Stdio::null());
-        // Compiled kernels need no cache. Loading a kernel at its first launch would wait for kernels that wait for it.
+        // A cache of compiled kernels is useless here. Kernels are loaded early, because loading one at its
+        // first launch could wait for running kernels that in turn wait for that kernel.
         command.envs([("CUDA_CACHE_DISABLE", "1"), ("CUDA_MODULE_LOADING", "EAGER")]);
         let child = command.spawn().context("failed to start a process that holds a device")?;
         Ok(Process { child, wire, is_lost: Cell::new(false), has_left: Cell::new(false) })

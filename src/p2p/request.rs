@@ -17,49 +17,53 @@ pub enum Request {
     Pair { from: i32, to: i32 },
     /// Asks NVML about the link between two PCI addresses: [`Reply::Promise`].
     Promise { from: String, to: String },
-    /// Makes a device ready: its primary context, a stream, the kernels. [`Reply::Address`] is host memory that kernels reach:
-    /// see [`Host`].
+    /// Makes a device ready: its primary context, a stream, and the kernels. [`Reply::Address`] is the
+    /// address of host memory that kernels can access: see [`Host`].
     Open { device: i32 },
-    /// Releases the device and all that `Open` made.
+    /// Releases a device, and everything that `Open` created.
     Close { device: i32 },
     /// `cuCtxEnablePeerAccess`.
     Enable { from: i32, to: i32 },
-    /// `cuMemAlloc`, and with `shares` `cuMemCreate` and what maps it. [`Reply::Address`], and a descriptor.
+    /// Allocates memory, with `cuMemAlloc`; with `shares`, with `cuMemCreate`, and maps it.
+    /// [`Reply::Address`], with a descriptor if `shares` is true.
     Allocate { device: i32, bytes: u64, shares: bool },
     /// `cuIpcGetMemHandle`: [`Reply::Handle`].
     Export { device: i32, address: u64 },
     /// `cuIpcOpenMemHandle`: [`Reply::Address`].
     Import { device: i32, handle: Secret },
-    /// `cuMemImportFromShareableHandle` with the descriptor beside the message, and what maps it: [`Reply::Address`].
+    /// Imports the descriptor beside the message with `cuMemImportFromShareableHandle`, and maps the memory:
+    /// [`Reply::Address`].
     Map { device: i32, bytes: u64 },
     /// Releases memory of `Allocate`, `Import` or `Map`.
     Free { device: i32, address: u64 },
-    /// Writes the words of a seed from the host, or zeros.
+    /// Writes the words of a seed, or zeros without a seed, from the host.
     Fill { device: i32, address: u64, words: u64, seed: Option<u64> },
-    /// Compares words with those of a seed, and with those of earlier ones: [`Reply::Compared`].
+    /// Compares words with the words of a seed, and counts the words of the earlier seeds in `before`:
+    /// [`Reply::Compared`].
     Compare { device: i32, address: u64, words: u64, seed: u64, before: Vec<u64> },
-    /// Reads words: [`Reply::Words`].
+    /// Reads words from the memory of a device: [`Reply::Words`].
     Words { device: i32, address: u64, words: u64 },
-    /// Does work in the stream of a device, and waits for its end: [`Reply::Took`].
+    /// Does work in the stream of a device, and waits until it is done: [`Reply::Took`].
     Do { device: i32, work: Work },
-    /// Begins work, and does not wait for its end.
+    /// Begins work in the stream of a device, without waiting until it is done.
     Begin { device: i32, work: Work },
-    /// Waits until all work of a device has ended.
+    /// Waits until all work of a device is done.
     Finish { device: i32 },
-    /// Waits until the results of a kernel have their mark: [`Reply::Words`], without words after this many milliseconds.
+    /// Waits until the results of a kernel contain `mark`: [`Reply::Words`], which is empty after `limit`
+    /// milliseconds.
     Results { device: i32, mark: u64, limit: u64 },
-    /// Writes the word that stops a kernel.
+    /// Writes `mark` to the word that stops a kernel.
     Stop { device: i32, mark: u64 },
 }
 
 /// Work in a stream.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub enum Work {
-    /// `cuMemcpyDtoDAsync`, repeated.
+    /// Copies by `cuMemcpyDtoDAsync`, `times` times.
     Copy { from: u64, to: u64, bytes: u64, times: u32 },
-    /// `cuMemcpyPeerAsync` between two devices of the process.
+    /// A copy by `cuMemcpyPeerAsync` between two devices of the process.
     CopyPeer { from: u64, from_device: i32, to: u64, to_device: i32, bytes: u64 },
-    /// A launch of a kernel of `cupeer_spec::p2p`, by its index there, repeated.
+    /// Launches of a kernel, `times` times. `kernel` is its index in `cupeer_spec::p2p`.
     Kernel { kernel: usize, arguments: Vec<u64>, blocks: u32, threads: u32, times: u32 },
 }
 
@@ -74,12 +78,12 @@ pub enum Reply {
     Handle(Secret),
     Compared(Compared),
     Words(Vec<u64>),
-    /// Nanoseconds.
+    /// Duration of the work in nanoseconds.
     Took(u64),
     Refused(Refusal),
 }
 
-/// The bytes of a handle. They open memory, so they are never printed.
+/// The bytes of an IPC handle. With them, any process can open the memory, so they are never printed.
 #[derive(Serialize, Deserialize)]
 pub struct Secret(pub Vec<u8>);
 
@@ -89,22 +93,22 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A call that failed.
+/// A failed call, which is a refusal of the driver.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 pub struct Refusal {
     pub call: String,
-    /// The name of the result, or why there is none.
+    /// Name of the result code, or the reason why there is no code.
     pub result: String,
-    /// Explanation from the driver or from cupeer.
+    /// Explanation from the driver or from cupeer; `None` if there is none.
     pub message: Option<String>,
 }
 
-/// A device, from the driver.
+/// A device as the driver describes it.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 pub struct Device {
     pub name: String,
     pub uuid: [u8; 16],
-    /// `DDDD:BB:DD.F`.
+    /// PCI address in the form `DDDD:BB:DD.F`.
     pub pci: String,
     pub memory: u64,
     pub capability: (i32, i32),
@@ -112,11 +116,12 @@ pub struct Device {
     pub multicast: bool,
 }
 
-/// A direction between two devices, from the driver.
+/// A direction between two devices as the driver describes it.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 pub struct Pair {
     pub can_access: bool,
-    /// CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK and those that follow; `None` for one that the driver does not know.
+    /// Values of CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK and the four attributes after it; `None` for an
+    /// attribute that the driver does not know.
     pub attributes: [Option<i32>; 5],
     /// Capabilities for each `CUatomicOperation`; empty if the driver lacks the function.
     pub atomics: Vec<u32>,
@@ -132,18 +137,18 @@ impl Pair {
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Compared {
     pub wrong: u64,
-    /// Number of wrong words that have earlier data.
+    /// Number of wrong words that contain earlier data.
     pub stale: u64,
-    /// The index of the first wrong one.
+    /// Index of the first wrong word.
     pub first: u64,
 }
 
-/// The host memory that [`Request::Open`] makes.
+/// The layout of the host memory that [`Request::Open`] allocates for the kernels of a device.
 pub struct Host;
 
 impl Host {
-    /// Bytes of it.
+    /// Size of the memory in bytes.
     pub const BYTES: usize = 4096;
-    /// From its start to the word that stops a kernel. The results are at the start.
+    /// Offset in bytes of the word that stops a kernel. The results are at offset 0.
     pub const STOP: u64 = 8 * RESULTS as u64 * 8;
 }

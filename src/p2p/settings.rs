@@ -8,11 +8,11 @@ use std::path::Path;
 
 /// Kind of a setting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum What {
+enum SettingKind {
     Variable(&'static str, &'static str),
-    /// A variable that must not be there.
+    /// A variable that must not be set.
     Unset(&'static str),
-    /// An option of the program's own.
+    /// A command-line argument of the program.
     Argument(&'static str),
 }
 
@@ -20,17 +20,17 @@ enum What {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Setting {
     program: &'static str,
-    what: What,
+    what: SettingKind,
     why: &'static str,
     page: &'static str,
 }
 
 impl Setting {
-    /// Returns the variable and its value, if the setting is one.
+    /// Returns the name and the value, if the setting is an environment variable to set.
     pub fn variable(&self) -> Option<(&'static str, String)> {
         match self.what {
-            What::Variable(name, value) => Some((name, value.to_owned())),
-            What::Unset(_) | What::Argument(_) => None,
+            SettingKind::Variable(name, value) => Some((name, value.to_owned())),
+            SettingKind::Unset(_) | SettingKind::Argument(_) => None,
         }
     }
 }
@@ -42,11 +42,11 @@ const LLAMA: &str = "https://github.com/ggml-org/llama.cpp/blob/master/docs/buil
 const UCX: &str = "https://github.com/openucx/ucx/blob/master/docs/source/faq.md";
 const OMPI: &str = "'ompi_info --param btl smcuda --level 9', https://github.com/open-mpi/ompi/pull/698";
 
-/// Returns the settings for a machine, from a file that `doctor --p2p -o` wrote.
+/// Returns the settings for the machine in a file that `cupeer doctor --p2p -o` wrote.
 pub fn of_file(path: &Path) -> Result<Vec<Setting>> {
     let shown = path.display().to_string();
     let name = path.to_str().with_context(|| format!("--p2p '{shown}': the path is not UTF-8"))?;
-    // A short name such as `nvlink:2` is the name of a file here.
+    // Here, a short name such as `nvlink:2` means a file of that name.
     let name = if name.contains('/') { name.to_owned() } else { format!("./{name}") };
     let machine = Topology::parse(&name).map_err(anyhow::Error::msg).context("--p2p")?;
     let count = machine.devices.len();
@@ -77,57 +77,67 @@ fn of(links: &[&Link]) -> Vec<Setting> {
         match only_pcie {
             true => add(
                 "NCCL",
-                What::Variable("NCCL_P2P_LEVEL", "NVL"),
+                SettingKind::Variable("NCCL_P2P_LEVEL", "NVL"),
                 "all that is bad is not NVLink: peer access over NVLink alone",
                 NCCL,
             ),
             false => add(
                 "NCCL",
-                What::Variable("NCCL_P2P_DISABLE", "1"),
+                SettingKind::Variable("NCCL_P2P_DISABLE", "1"),
                 "no peer access; data goes through shared memory of the host",
                 NCCL,
             ),
         }
     } else if ipc {
-        add("NCCL", What::Variable("NCCL_CUMEM_ENABLE", "1"), "descriptors rather than legacy handles", NCCL);
+        add(
+            "NCCL",
+            SettingKind::Variable("NCCL_CUMEM_ENABLE", "1"),
+            "descriptors rather than legacy handles",
+            NCCL,
+        );
     } else if vmm {
-        add("NCCL", What::Variable("NCCL_CUMEM_ENABLE", "0"), "legacy handles rather than descriptors", NCCL);
+        add(
+            "NCCL",
+            SettingKind::Variable("NCCL_CUMEM_ENABLE", "0"),
+            "legacy handles rather than descriptors",
+            NCCL,
+        );
     }
     if ipc {
         let why = "its own all-reduce opens legacy handles, and writes to peers from kernels";
-        add("vLLM", What::Argument("--disable-custom-all-reduce"), why, VLLM_ARGUMENTS);
+        add("vLLM", SettingKind::Argument("--disable-custom-all-reduce"), why, VLLM_ARGUMENTS);
         let why = "it tests peer access itself, rather than believe the driver; it only copies";
-        add("vLLM", What::Variable("VLLM_SKIP_P2P_CHECK", "0"), why, VLLM);
+        add("vLLM", SettingKind::Variable("VLLM_SKIP_P2P_CHECK", "0"), why, VLLM);
     }
     if peer {
         let why =
             "it enables peer access where this is set, whatever to; without it, copies go through the host";
-        add("llama.cpp", What::Unset("GGML_CUDA_P2P"), why, LLAMA);
+        add("llama.cpp", SettingKind::Unset("GGML_CUDA_P2P"), why, LLAMA);
     }
     if ipc || vmm {
         let why = "all transports but the one that opens memory of other processes' devices";
-        add("UCX", What::Variable("UCX_TLS", "^cuda_ipc"), why, UCX);
+        add("UCX", SettingKind::Variable("UCX_TLS", "^cuda_ipc"), why, UCX);
     }
     if ipc {
         let why =
             "its own transport for shared memory opens legacy handles; with the UCX one, UCX_TLS counts";
-        add("Open MPI", What::Variable("OMPI_MCA_btl_smcuda_use_cuda_ipc", "0"), why, OMPI);
+        add("Open MPI", SettingKind::Variable("OMPI_MCA_btl_smcuda_use_cuda_ipc", "0"), why, OMPI);
     }
     settings
 }
 
-/// Returns lines for a shell, each with its reason.
+/// Returns lines of shell script for the settings, each with its reason.
 pub fn sh(path: &Path, settings: &[Setting]) -> String {
     if settings.is_empty() {
-        // A path may have a line break in it.
+        // A path may contain a line break, which would end the comment.
         let shown = path.display().to_string().replace(char::is_control, "?");
         return format!("# No link in {shown} is bad: no setting is needed.\n");
     }
     let line = |setting: &Setting| {
         let what = match setting.what {
-            What::Variable(name, value) => format!("export {name}={value}"),
-            What::Unset(name) => format!("unset {name}"),
-            What::Argument(argument) => format!("# an argument: {argument}"),
+            SettingKind::Variable(name, value) => format!("export {name}={value}"),
+            SettingKind::Unset(name) => format!("unset {name}"),
+            SettingKind::Argument(argument) => format!("# an argument: {argument}"),
         };
         format!("# {}: {} ({})\n{what}\n", setting.program, setting.why, setting.page)
     };
@@ -144,7 +154,9 @@ mod tests {
         of(&links)
             .iter()
             .map(|setting| match setting.what {
-                What::Variable(name, _) | What::Unset(name) | What::Argument(name) => name,
+                SettingKind::Variable(name, _) | SettingKind::Unset(name) | SettingKind::Argument(name) => {
+                    name
+                }
             })
             .collect()
     }

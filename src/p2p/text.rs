@@ -10,9 +10,9 @@ use cupeer_views::table::{Table, display_width};
 use std::fmt::Write;
 
 pub fn show(findings: &Findings, style: Style, width: usize) -> String {
-    let mut text = format!("{}\n", first(findings));
+    let mut text = format!("{}\n", summary(findings));
     text += &matrices(findings, style);
-    let bad = bad(findings, style);
+    let bad = bad_directions(findings, style);
     if !bad.is_empty() {
         text += &format!("\n{}\n{bad}", style.mark(Mark::Heading, "Bad"));
     }
@@ -24,8 +24,8 @@ pub fn show(findings: &Findings, style: Style, width: usize) -> String {
     text
 }
 
-/// Summarizes all directions in one sentence.
-fn first(findings: &Findings) -> String {
+/// Returns a sentence that summarizes all directions.
+fn summary(findings: &Findings) -> String {
     let pairs = &findings.pairs;
     let reachable = pairs.iter().filter(|pair| pair.about.can_access).count();
     let count = findings.devices.len();
@@ -60,7 +60,7 @@ fn mark(verdict: &Verdict) -> Option<Mark> {
     }
 }
 
-/// Returns a matrix for each method, or one for all methods with equal verdicts.
+/// Returns a matrix of verdicts for each method, or a single matrix if all methods have the same verdicts.
 fn matrices(findings: &Findings, style: Style) -> String {
     let verdict = |pair: &Direction, way: Method| {
         pair.ways.iter().find(|tested| tested.way == way).map(|tested| tested.verdict.clone())
@@ -105,12 +105,13 @@ fn matrices(findings: &Findings, style: Style) -> String {
     text
 }
 
-/// Lists the bad links, with their checks and hints. Methods with the same text share an entry.
-fn bad(findings: &Findings, style: Style) -> String {
+/// Lists the bad directions, with their checks and hints. Methods with the same text share an entry.
+fn bad_directions(findings: &Findings, style: Style) -> String {
     let mut text = String::new();
     for pair in &findings.pairs {
         let bad = pair.ways.iter().filter(|tested| tested.verdict.is_bad());
-        for (about, ways) in grouped(bad.map(|tested| (about(tested, pair.is_nvlink()), tested))) {
+        for (about, ways) in grouped(bad.map(|tested| (results_and_hints(tested, pair.is_nvlink()), tested)))
+        {
             let verdict = &ways[0].verdict;
             let name = style.mark(mark(verdict).unwrap_or(Mark::Note), verdict.name());
             let names: Vec<&str> = ways.iter().map(|tested| tested.way.doc()).collect();
@@ -139,7 +140,8 @@ fn grouped<T>(all: impl Iterator<Item = (String, T)>) -> Vec<(String, Vec<T>)> {
     groups
 }
 
-fn about(tested: &Tested, is_nvlink: bool) -> String {
+/// Returns lines with the results of the checks of a method, and its hints.
+fn results_and_hints(tested: &Tested, is_nvlink: bool) -> String {
     let mut text = String::new();
     let said = |verdict: &Verdict| match verdict {
         Verdict::Good => "good".to_owned(),
@@ -155,13 +157,13 @@ fn about(tested: &Tested, is_nvlink: bool) -> String {
     text
 }
 
-/// Lists the reasons why checks were not run, each once, with the number of times.
+/// Lists the reasons why checks were not run. Each reason is listed once, with the number of checks.
 fn left_out(findings: &Findings) -> String {
     let mut reasons = Vec::new();
     for tested in findings.pairs.iter().flat_map(|pair| &pair.ways) {
         match &tested.verdict {
             Verdict::NotTested { reason } => reasons.push(format!("{}: {reason}", tested.way.doc())),
-            // Bad methods are listed with all their checks.
+            // Bad methods are already listed with all their checks.
             verdict if verdict.is_bad() => {}
             _ => reasons.extend(tested.checks.iter().filter_map(|(check, verdict)| match verdict {
                 Verdict::NotTested { reason } => Some(format!("{}: {reason}", check.doc())),
@@ -174,7 +176,7 @@ fn left_out(findings: &Findings) -> String {
     groups.into_iter().map(|(said, all)| format!("- {said}{}\n", times(all.len()))).collect()
 }
 
-/// Lists the measured rates beside the nominal ones.
+/// Returns a table of the measured rates and the nominal rates.
 fn rates(findings: &Findings, style: Style, width: usize) -> String {
     let head = &["WRITER", "OWNER", "WAY", "COPY GB/s", "KERNEL GB/s", "PROMISED GB/s", "ROUND TRIP us"];
     let mut table = Table::new(head, 7, 10).with_numbers(&[3, 4, 5, 6]);
@@ -219,10 +221,10 @@ fn rates(findings: &Findings, style: Style, width: usize) -> String {
     text
 }
 
-/// Percentage of the nominal rate below which the text has a remark.
+/// Percentage of the nominal rate below which a measured rate gets a remark.
 const SLOW: u64 = 70;
 
-/// The devices, as a table.
+/// Returns a table of the devices.
 pub fn devices(devices: &[Device], width: usize) -> String {
     let mut table = Table::new(&["GPU", "NAME", "PCI", "UUID"], 3, 10);
     for (index, device) in devices.iter().enumerate() {

@@ -87,8 +87,8 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Returns the name, the word in a matrix, the weight, and the verdict in a topology. Of several verdicts, the one with
-    /// the most weight counts: that by which a program would lose most.
+    /// Returns the name, the word in a matrix, the weight, and the verdict in a topology file. Of several
+    /// verdicts, the verdict with the highest weight counts: the one that harms programs most.
     fn forms(&self) -> (&'static str, &'static str, u8, InTopology) {
         match self {
             Verdict::NotTested { .. } => ("not tested", "untested", 0, InTopology::NotTested),
@@ -104,7 +104,7 @@ impl Verdict {
         self.forms().0
     }
 
-    /// Returns its word in a matrix.
+    /// Returns the word for the verdict in a matrix.
     pub fn short(&self) -> &'static str {
         self.forms().1
     }
@@ -117,13 +117,13 @@ impl Verdict {
         !matches!(self, Verdict::Good | Verdict::NotTested { .. })
     }
 
-    /// Returns the first of the verdicts with the most weight.
+    /// Returns the verdict with the highest weight; of several, the first.
     pub fn worst<'a>(all: impl Iterator<Item = &'a Verdict>) -> Verdict {
         let worst = all.min_by_key(|verdict| Reverse(verdict.forms().2));
         worst.cloned().unwrap_or(Verdict::NotTested { reason: "nothing was tried".to_owned() })
     }
 
-    /// Returns the explanation beside the name.
+    /// Returns the explanation to print after the name.
     pub fn detail(&self) -> String {
         match self {
             Verdict::Good => String::new(),

@@ -15,24 +15,24 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// The most bytes of a message: a little less than what every Linux lets a socket hold.
-const MOST: usize = 64 << 10;
+/// The most bytes of a message: a little less than the buffer of a socket holds on every Linux.
+const MOST_BYTES: usize = 64 << 10;
 
-/// Space for one descriptor beside a message.
+/// Space for the descriptor that can go with a message.
 type Control = [MaybeUninit<u8>; cmsg_space!(ScmRights(1))];
 const NO_CONTROL: Control = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
 
 pub struct Wire(OwnedFd);
 
 impl Wire {
-    /// Returns two connected ends; an exec closes both.
+    /// Returns two connected ends, which are closed on exec.
     pub fn pair() -> io::Result<(Wire, Wire)> {
         let (one, other) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         Ok((Wire(one), Wire(other)))
     }
 
-    /// Returns the end that this process has as its standard input.
+    /// Returns the end that is the standard input of this process.
     pub fn of_stdin() -> io::Result<Wire> {
         Ok(Wire(io::stdin().as_fd().try_clone_to_owned()?))
     }
@@ -44,7 +44,7 @@ impl Wire {
     /// Sends a message.
     pub fn send(&self, message: &impl Serialize, descriptor: Option<BorrowedFd>) -> io::Result<()> {
         let bytes = serde_json::to_vec(message)?;
-        if bytes.len() > MOST {
+        if bytes.len() > MOST_BYTES {
             return Err(io::Error::other("a message is too long"));
         }
         let mut space = NO_CONTROL;
@@ -57,9 +57,9 @@ impl Wire {
         Ok(())
     }
 
-    /// Waits for a message. Returns `None` if the other end is closed.
+    /// Waits for a message. Returns the message and its descriptor, or `None` if the other end is closed.
     pub fn receive<T: DeserializeOwned>(&self) -> io::Result<Option<(T, Option<OwnedFd>)>> {
-        let mut bytes = vec![0u8; MOST];
+        let mut bytes = vec![0u8; MOST_BYTES];
         let mut space = NO_CONTROL;
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let received = retry_on_intr(|| {
@@ -81,7 +81,7 @@ impl Wire {
         Ok(Some((serde_json::from_slice(&bytes[..length])?, descriptor)))
     }
 
-    /// Returns true once there is a message to receive, or false after a time.
+    /// Waits until a message has arrived. Returns false if none has after the time `limit`.
     pub fn is_ready(&self, limit: Duration) -> io::Result<bool> {
         let end = Instant::now() + limit;
         loop {
@@ -93,7 +93,7 @@ impl Wire {
         }
     }
 
-    /// Waits until the other end is closed.
+    /// Waits until the other process closes its end.
     pub fn outlive(&self) {
         while poll(&mut [PollFd::new(&self.0, PollFlags::RDHUP)], None).is_err() {}
     }

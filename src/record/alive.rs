@@ -8,16 +8,17 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
-/// The inode of the first pid namespace (the kernel's PROC_PID_INIT_INO). A process in it sees all processes.
+/// Inode of the initial pid namespace (the kernel's PROC_PID_INIT_INO). Its processes see the processes of
+/// all namespaces.
 const FIRST_PID_NS: u64 = 0xeffffffc;
 
-/// Name and owner of a process on a host.
+/// Identity and owner of a process on a host.
 #[derive(Clone, Copy)]
 pub(crate) struct Who {
     pub boot_id: [u8; 16],
     pub pid_ns: u64,
     pub pid: u32,
-    /// Start time in ticks of the system since boot.
+    /// Start time of the process in ticks since boot.
     pub started: u64,
     pub uid: u32,
 }
@@ -29,18 +30,18 @@ impl From<&Header> for Who {
     }
 }
 
-/// State of this host at the time of the check.
+/// State of this host when the recording was opened, to find out which processes run.
 pub(crate) struct Host {
     boot_id: Option<[u8; 16]>,
     pid_ns: Option<u64>,
-    /// True if /proc belongs to our pid namespace. A /proc of another namespace shows other processes under
-    /// the same pids.
+    /// True if /proc belongs to the pid namespace of cupeer. In a /proc of another namespace, a pid stands
+    /// for another process.
     is_ours: bool,
-    /// True if /proc shows the processes of other users.
+    /// True if /proc shows the processes of other users, too.
     shows_all: bool,
     uid: u32,
-    /// Processes of other pid namespaces: namespace, pid there, start time. The namespace is 0 if we may not
-    /// read it.
+    /// Processes of other pid namespaces: namespace, pid in that namespace, start time. The namespace is 0 if
+    /// cupeer may not read it.
     others: HashSet<(u64, u32, u64)>,
 }
 
@@ -61,7 +62,7 @@ impl Host {
         }
     }
 
-    /// Returns true if a process runs; `None` if that cannot be known.
+    /// Returns true if a process is running; `None` if this is unknown.
     pub(crate) fn runs(&self, who: Who) -> Option<bool> {
         if self.boot_id? != who.boot_id {
             return None;
@@ -83,7 +84,7 @@ impl Host {
     }
 }
 
-/// Returns true if /proc belongs to our pid namespace: it shows our pid, and no second one.
+/// Returns true if /proc belongs to the pid namespace of cupeer: /proc shows its pid, and no second pid.
 fn shows_ours() -> bool {
     let own =
         fs::read_link("/proc/self").is_ok_and(|name| name.to_str() == Some(&std::process::id().to_string()));
@@ -91,14 +92,15 @@ fn shows_ours() -> bool {
     own && proc::pids(&status).count() <= 1
 }
 
-/// Returns true if a process has our clock. In another time namespace, its start time has another origin.
+/// Returns true if a process is in the time namespace of cupeer. In another time namespace, start times have
+/// another origin.
 fn has_our_clock(pid: u32) -> bool {
     let clock = |path: String| fs::read_link(path).ok();
-    // Kernels before 5.6 have one clock.
+    // Kernels before 5.6 have no time namespaces.
     clock("/proc/self/ns/time".into()).is_none_or(|ours| clock(format!("/proc/{pid}/ns/time")) == Some(ours))
 }
 
-/// Returns the start time of the process of a `stat` file; `None` for a zombie.
+/// Returns the start time in the text of a `stat` file; `None` for a zombie process.
 fn started(stat: &str) -> io::Result<Option<u64>> {
     let stat = proc::Stat::parse(&fs::read(stat)?);
     Ok(stat.filter(|stat| !matches!(stat.state, b'Z' | b'X')).map(|stat| stat.started))
@@ -125,9 +127,10 @@ pub fn here(processes: &[(u64, u32, u64)]) -> Vec<Option<bool>> {
     processes.iter().map(|process| host.runs(who(process))).collect()
 }
 
-/// Returns the pid of a process in its own pid namespace, its start in ticks since boot, and the name of its program; `None` if
-/// the process cannot be seen from here. `pid` is that of the driver: on the host, so in a container it may be another
-/// process's. There, only a process that has a library or device of the driver, or our library, counts.
+/// Returns the pid of a process in its own pid namespace, its start in ticks since boot, and the name of its
+/// program; `None` if the process cannot be seen from here. `pid` is the pid that the driver reports, which
+/// belongs to the host's namespace. In a container, another process can have this pid, so only a process that
+/// has loaded the driver or libcupeer.so, or opened a device, is accepted.
 pub fn of_driver(pid: u32) -> Option<((u32, u64), String)> {
     let read = |name: &str| fs::read(format!("/proc/{pid}/{name}")).ok();
     let is_host = host::pid_ns() == Some(FIRST_PID_NS) && shows_ours();
@@ -146,7 +149,7 @@ pub fn of_driver(pid: u32) -> Option<((u32, u64), String)> {
     ))
 }
 
-/// Returns for each process whether it became another one of these.
+/// Returns for each process whether it executed a program that is another one of these processes.
 pub(crate) fn are_others(headers: &[&Header]) -> Vec<bool> {
     let identity = |header: &Header| (header.boot_id, header.pid_ns, header.pid, header.started);
     let mut images: HashMap<_, u32> = HashMap::new();
@@ -157,7 +160,7 @@ pub(crate) fn are_others(headers: &[&Header]) -> Vec<bool> {
     headers.iter().map(|header| images[&identity(header)] > header.image).collect()
 }
 
-/// The processes of pid namespaces below ours.
+/// Returns the processes in pid namespaces below the namespace of cupeer.
 fn others() -> HashSet<(u64, u32, u64)> {
     let Ok(entries) = fs::read_dir("/proc") else { return HashSet::new() };
     entries
@@ -167,7 +170,8 @@ fn others() -> HashSet<(u64, u32, u64)> {
             let status = fs::read(entry.path().join("status")).ok()?;
             let mut pids = proc::pids(&status);
             pids.next()?;
-            // The last pid is that of the innermost namespace. If there is only one, it is our namespace.
+            // The last pid is that in the innermost namespace. A single pid means that the process is in the
+            // namespace of cupeer.
             let pid = str::from_utf8(pids.next_back()?).ok()?.parse().ok()?;
             let pid_ns = fs::metadata(entry.path().join("ns/pid")).map_or(0, |file| file.ino());
             Some((pid_ns, pid, started(&entry.path().join("stat").to_string_lossy()).ok()??))

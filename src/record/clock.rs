@@ -8,27 +8,27 @@ use cupeer_spec::record::{Header, Moment, clock};
 /// Conversion from ticks to nanoseconds of CLOCK_MONOTONIC, for all processes of one boot.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Clock {
-    /// Moment at which both clocks are known.
+    /// Moment of which all three times are known.
     pub origin: Moment,
     /// Nanoseconds per tick.
     pub speed: f64,
 }
 
-/// Speeds that counters of processors have: 20 MHz to 20 GHz.
+/// Plausible speeds in nanoseconds per tick, for counters of 20 MHz to 20 GHz.
 const SPEEDS: std::ops::RangeInclusive<f64> = 0.05..=50.0;
-/// Distance that a moment may have from the place at which the others put it: a fraction of its age, and
-/// nanoseconds. A thread may be interrupted between its readings of two clocks.
+/// Largest deviation of a moment from the line through the other moments: a fraction of its age, and
+/// nanoseconds. A thread may be interrupted between reading two clocks.
 const TOLERANCE: (f64, f64) = (0.01, 1e7);
 
 impl Clock {
     /// Returns the nanoseconds of CLOCK_MONOTONIC at a time in ticks.
     pub fn monotonic(&self, ticks: u64) -> u64 {
-        self.origin.monotonic.saturating_add_signed(self.since(ticks))
+        self.origin.monotonic.saturating_add_signed(self.ns_since_origin(ticks))
     }
 
     /// Returns the nanoseconds of CLOCK_REALTIME at a time in ticks, as if that clock had not been set since.
     pub fn realtime(&self, ticks: u64) -> u64 {
-        self.origin.realtime.saturating_add_signed(self.since(ticks))
+        self.origin.realtime.saturating_add_signed(self.ns_since_origin(ticks))
     }
 
     /// Returns the nanoseconds of CLOCK_REALTIME at a time of CLOCK_MONOTONIC, as if that clock had not been set since.
@@ -41,16 +41,16 @@ impl Clock {
         self.nanoseconds_of(end.saturating_sub(start)).unsigned_abs()
     }
 
-    /// Converts ticks to nanoseconds, rounded to the nearest. `round` would take longer than the rest of the
-    /// function.
+    /// Converts a number of ticks to nanoseconds, rounded to the nearest. Does not use `round`, which would
+    /// take longer than the rest of the function.
     #[inline]
     fn nanoseconds_of(&self, ticks: u64) -> i64 {
         (ticks as f64 * self.speed + 0.5) as i64
     }
 
-    /// Returns nanoseconds since the origin. Only differences are converted to floating-point numbers,
-    /// because ticks can have more digits than these.
-    fn since(&self, ticks: u64) -> i64 {
+    /// Returns the nanoseconds from the origin to a time in ticks. Converts only the difference to a
+    /// floating-point number, because a number of ticks can have more digits than such a number.
+    fn ns_since_origin(&self, ticks: u64) -> i64 {
         match ticks.checked_sub(self.origin.ticks) {
             Some(distance) => self.nanoseconds_of(distance),
             None => -self.nanoseconds_of(self.origin.ticks - ticks),
@@ -60,7 +60,7 @@ impl Clock {
     /// Returns the clock of a process of this host, and the current time on it; `None` if we cannot read the counter
     /// of this processor.
     pub fn here(header: &Header) -> Option<(Clock, u64)> {
-        let [monotonic, realtime] = [libc::CLOCK_MONOTONIC, libc::CLOCK_REALTIME].map(system);
+        let [monotonic, realtime] = [libc::CLOCK_MONOTONIC, libc::CLOCK_REALTIME].map(system_clock);
         let ticks = if header.clock == clock::COUNTER { ticks()? } else { monotonic };
         let now = Moment { ticks, monotonic, realtime };
         let clock = match header.clock {
@@ -70,7 +70,7 @@ impl Clock {
         Some((clock, ticks))
     }
 
-    /// Ticks that are nanoseconds of CLOCK_MONOTONIC.
+    /// Returns the clock for ticks that are nanoseconds of CLOCK_MONOTONIC.
     pub(crate) fn nanoseconds(moments: &[Moment]) -> Clock {
         let last = moments.iter().filter(|moment| moment.realtime != 0).max_by_key(|moment| moment.monotonic);
         let mut origin = last.copied().unwrap_or_default();
@@ -78,7 +78,8 @@ impl Clock {
         Clock { origin, speed: 1.0 }
     }
 
-    /// Ticks of a counter. Two moments that are right are enough, and more than half of them must be.
+    /// Returns the clock for ticks of a processor's counter. At least two moments, and more than half of
+    /// them, must be right.
     pub(crate) fn counter(mut moments: Vec<Moment>) -> Clock {
         moments.retain(|moment| moment.ticks != 0 && moment.monotonic != 0 && moment.realtime != 0);
         moments.sort_unstable_by_key(|moment| (moment.ticks, moment.monotonic));
@@ -87,7 +88,8 @@ impl Clock {
             return Clock { origin: Moment::default(), speed: 1.0 };
         };
 
-        // The median speed of pairs that are half of the moments apart. A few wrong moments do not change it.
+        // Take the median speed of pairs of moments that are half of the list apart, because a few wrong
+        // moments do not change the median.
         let half = moments.len().div_ceil(2);
         let pairs = moments.iter().zip(moments.iter().skip(half.min(moments.len() - 1)));
         let mut speeds: Vec<f64> = pairs.filter_map(|(a, b)| speed(a, b)).collect();
@@ -114,7 +116,7 @@ impl Clock {
     }
 }
 
-/// Returns nanoseconds per tick, by two moments; `None` if one of them is wrong.
+/// Returns the nanoseconds per tick between two moments; `None` if the speed is not plausible.
 fn speed(a: &Moment, b: &Moment) -> Option<f64> {
     let ticks = b.ticks.checked_sub(a.ticks)?;
     let nanoseconds = b.monotonic.checked_sub(a.monotonic)?;
@@ -124,18 +126,19 @@ fn speed(a: &Moment, b: &Moment) -> Option<f64> {
 
 /// Returns the time of CLOCK_MONOTONIC, in nanoseconds.
 pub fn monotonic() -> u64 {
-    system(libc::CLOCK_MONOTONIC)
+    system_clock(libc::CLOCK_MONOTONIC)
 }
 
-/// A clock of the system, in nanoseconds.
-fn system(which: libc::clockid_t) -> u64 {
+/// Returns the time of a system clock, in nanoseconds.
+fn system_clock(which: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the call writes the time to where it is pointed.
     unsafe { libc::clock_gettime(which, &mut time) };
     (time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64)
 }
 
-/// The processor's counter, as libcupeer.so reads it.
+/// Reads the processor's counter in the same way as libcupeer.so; `None` if this processor has no such
+/// counter.
 fn ticks() -> Option<u64> {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: every x86-64 has the counter.
@@ -210,9 +213,9 @@ mod tests {
         for clock in [clock::MONOTONIC, clock::COUNTER] {
             // SAFETY: all of it is numbers.
             let header = Header { clock, ..unsafe { std::mem::zeroed() } };
-            let before = system(libc::CLOCK_MONOTONIC);
+            let before = system_clock(libc::CLOCK_MONOTONIC);
             let (clock, now) = Clock::here(&header).unwrap();
-            assert!((before..=system(libc::CLOCK_MONOTONIC)).contains(&clock.monotonic(now)));
+            assert!((before..=system_clock(libc::CLOCK_MONOTONIC)).contains(&clock.monotonic(now)));
         }
     }
 

@@ -10,7 +10,7 @@ use std::ops::Range;
 pub struct Counted {
     /// Rows by return address and device, in ascending order.
     pub rows: Vec<Row>,
-    /// Number of allocations that found no room, and are in no row.
+    /// Number of allocations for which there was no space, so that no row has them.
     pub unfollowed: u64,
     /// Bytes of these allocations. Their frees are not subtracted.
     pub unfollowed_bytes: u64,
@@ -18,7 +18,7 @@ pub struct Counted {
 
 impl Counted {
     fn read(file: &Opened, at: &Range<u64>) -> Option<Counted> {
-        // The process wrote at most this much.
+        // Largest size in bytes of the table that a process writes.
         let most = 8 * WORDS as u64 + 128;
         let mut bytes = vec![0; at.end.saturating_sub(at.start).min(most) as usize];
         let had = file.read(&mut bytes, at.start).ok()?;
@@ -30,7 +30,8 @@ impl Counted {
 }
 
 impl Process {
-    /// Returns the memory that the process counts, by now. Large allocations are calls, and not in it.
+    /// Returns the memory that the process only counts, as of now. Large allocations are recorded as calls,
+    /// and not included.
     pub fn counted(&self) -> Counted {
         let read = |at| Counted::read(&self.source.open().ok()?, at);
         self.counted_at.as_ref().and_then(read).unwrap_or_default()

@@ -5,15 +5,16 @@ use crate::finding::{self, Finding};
 use crate::hit::{self, Hit};
 use cupeer_spec::record::slot::{self, Line, detail, hit::did};
 
-/// The most items that a call keeps of one kind. Calls have one or two; a broken record may have any number.
+/// Largest number of items of one kind that are kept per call. Calls usually have one or two; a damaged
+/// recording may have any number.
 const MOST: usize = 16;
-/// The most ranges that it keeps.
+/// Largest number of memory ranges that are kept per call.
 const MOST_RANGES: usize = 64;
 
 impl Details {
-    /// Adds the contents of a detail's bytes, from [`detail::START`] on. Malformed bytes are ignored.
+    /// Adds the items in the bytes of a detail, from [`detail::START`] on. Ignores malformed items.
     pub(crate) fn read(&mut self, bytes: &[u8]) {
-        // Objects may be in another detail than their finding. If a finding is dropped, so are its objects.
+        // The objects of a finding may be in the next detail. If a finding is dropped, its objects are, too.
         let mut keeps_objects = true;
         for item in detail::items(bytes) {
             match item.tag {
@@ -46,7 +47,7 @@ impl Details {
                 }
                 detail::NODES => self.nodes = item.bytes.to_vec(),
                 detail::CONTENT => self.content = content(item.bytes).or(self.content),
-                detail::LEFT => self.left = left(item.bytes).or(self.left),
+                detail::LEFT => self.left = memory_left(item.bytes).or(self.left),
                 detail::MESSAGE => self.message = Some(item.bytes.to_vec()),
                 detail::FINDING => {
                     let room = self.findings.len() < finding::MOST;
@@ -63,7 +64,7 @@ impl Details {
         }
     }
 
-    /// Adds the contents of later details.
+    /// Adds the contents of a later detail of the same call.
     pub(crate) fn add(&mut self, later: Details) {
         if !later.frames.is_empty() {
             (self.frames, self.python, self.stack_of) = (later.frames, later.python, later.stack_of);
@@ -95,8 +96,8 @@ impl Details {
         later.hits.into_iter().for_each(|hit| self.add_hit(hit));
     }
 
-    /// Adds a hit. For a call that hangs or gets a signal, rules write their hits before the call, and again
-    /// if more happened.
+    /// Adds a fault that fired at the call. For a call that hangs or gets a signal, the fault is recorded
+    /// before the call, and recorded again if it did more.
     fn add_hit(&mut self, hit: Hit) {
         let is_said_before = self.hits.iter().any(|known| known.has(did::HANG | did::SIGNAL));
         let is_less = |known: &Hit| {
@@ -121,7 +122,8 @@ fn number(bytes: &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.first_chunk()?))
 }
 
-/// The devices of the current context and of the peer.
+/// Parses the ordinals of the devices of the current context and of the peer context; `None` for an unknown
+/// device.
 fn devices(bytes: &[u8]) -> Option<(Option<i32>, Option<i32>)> {
     let both = number(bytes)?;
     let device = |number: u64| Some(number as i32).filter(|device| *device >= 0);
@@ -133,7 +135,7 @@ fn content(bytes: &[u8]) -> Option<Content> {
     Some(Content { hash, device: rest as i32, is_constant: rest >> 32 != 0 })
 }
 
-fn left(bytes: &[u8]) -> Option<MemoryLeft> {
+fn memory_left(bytes: &[u8]) -> Option<MemoryLeft> {
     let words: Vec<u64> = bytes.chunks_exact(8).filter_map(number).collect();
     let [device, free, total, counted_bytes, counted] = words[..] else { return None };
     Some(MemoryLeft { device: device as i32, free, total, counted_bytes, counted })

@@ -50,7 +50,7 @@ impl Call {
     /// Returns the bytes of an argument by its index; `None` if its value is unknown.
     pub fn argument(&self, index: usize) -> Option<&[u8]> {
         let place = self.function?.spec().place(index);
-        // The slot has outputs. Elsewhere are the values from before the call.
+        // The slot has the values after the call. Values from before the call are in the details.
         let bytes = self.slot.args.get(place.clone()).or_else(|| self.details.arguments.get(place))?;
         (!bytes.is_empty() && self.slot.shape(index) == slot::shape::VALUE).then_some(bytes)
     }
@@ -65,7 +65,7 @@ impl Call {
     pub fn arguments(&self) -> [u8; MOST_ARGS] {
         let mut bytes = [0; MOST_ARGS];
         bytes.iter_mut().zip(&self.details.arguments).for_each(|(place, byte)| *place = *byte);
-        // An argument that does not fit in the slot is missing completely.
+        // An argument that does not fit in the slot is left out as a whole.
         let spec = self.function.map(|function| function.spec());
         let ends =
             (0..spec.map_or(0, |spec| spec.args().len())).filter_map(|index| Some(spec?.place(index).end));
@@ -79,31 +79,33 @@ impl Call {
         self.argument(self.function?.spec().args().iter().position(|arg| arg.name() == name)?)
     }
 
-    /// Returns the fault that changed what the program received: a result or an output that is not the driver's.
-    /// `None` if there is none, or the record does not have it.
+    /// Returns the name of the fault that changed the result or an output that the program received; `None`
+    /// if no fault did, or if the recording lacks the name.
     pub fn injected_by(&self) -> Option<&str> {
         let mut hits = self.details.hits.iter().filter(|_| self.injected);
         hits.find(|hit| hit.has(did::ERROR | did::OUT | did::DENIED)).map(|hit| hit.rule.as_str())
     }
 
-    /// Returns the fault that keeps the call from returning: it holds the call, or ended its process or thread.
+    /// Returns the fault that keeps the call from returning, because it holds the call or ended the process
+    /// or thread; `None` if there is none.
     pub fn stopped_by(&self) -> Option<&Hit> {
         let mut hits = self.details.hits.iter().filter(|hit| !hit.has(did::DRY));
         hits.find(|hit| self.outcome == Outcome::Pending && hit.has(did::HANG | did::SIGNAL | did::EXIT))
     }
 
-    /// Returns the number of calls that this one stands for: itself, and later calls of the thread that failed in the
-    /// same way.
+    /// Returns the number of calls that this event represents: this call, and later calls of the thread that
+    /// failed in the same way.
     pub fn times(&self) -> u64 {
         1 + self.details.run.map_or(0, |run| run.calls)
     }
 
-    /// Returns the time when the last of these calls returned.
+    /// Returns the time at which the last call that this event represents returned, in ticks.
     pub fn last_end(&self) -> u64 {
         self.details.run.map_or(self.end, |run| run.end.max(self.end))
     }
 
-    /// Returns true if the return addresses are the call's own, not those of an earlier call of its kind.
+    /// Returns true if the return addresses were recorded for this call; false if they are those of an
+    /// earlier call of the same kind.
     pub fn has_own_stack(&self) -> bool {
         !self.details.frames.is_empty() && self.details.stack_of.is_none()
     }
@@ -117,24 +119,25 @@ impl Call {
 /// Content of a copy between device memory and the host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Content {
-    /// Keyed hash of pieces of the content.
+    /// Keyed hash of sampled pieces of the content.
     pub hash: u64,
     /// Ordinal of the device in the process.
     pub device: i32,
-    /// True if these pieces repeat one word.
+    /// True if the sampled pieces repeat one word.
     pub is_constant: bool,
 }
 
-/// Memory of a device when a call failed for want of some.
+/// Memory of a device when a call failed for lack of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemoryLeft {
-    /// Ordinal in the process of the device, which is that of the current context.
+    /// Ordinal, in the process, of the device of the current context.
     pub device: i32,
     /// Free bytes of the device.
     pub free: u64,
     /// Total bytes of the device.
     pub total: u64,
-    /// Bytes of the process's own allocations there that are only counted: see [`crate::Process::counted`].
+    /// Bytes of the process's own allocations on the device that are only counted: see
+    /// [`crate::Process::counted`].
     pub counted_bytes: u64,
     /// Number of these allocations.
     pub counted: u64,
@@ -178,11 +181,11 @@ impl PartialEq<Details> for CallDetails {
 pub struct Details {
     /// Return addresses, the caller's first.
     pub frames: Vec<u64>,
-    /// Python frames among them, the innermost first.
+    /// Python frames of the call, the innermost first.
     pub python: Vec<Line>,
-    /// Elements of arrays: the index of the argument, and their bytes.
+    /// Elements of array arguments: the index of the argument, and the bytes of its elements.
     pub elements: Vec<(u8, Vec<u8>)>,
-    /// Texts: the index of the argument, and the bytes.
+    /// Text arguments: the index of the argument, and the bytes of the text.
     pub texts: Vec<(u8, Vec<u8>)>,
     /// Bytes of all arguments before the call, if the slot has no room for them; otherwise empty.
     pub arguments: Vec<u8>,
@@ -192,7 +195,7 @@ pub struct Details {
     pub devices: (Option<i32>, Option<i32>),
     /// Current context; for a call that destroyed a context, that context.
     pub context: Option<u64>,
-    /// Context of exported memory, and its device.
+    /// Context of exported memory, and the ordinal of its device.
     pub owner: Option<(u64, i32)>,
     /// Devices on which the process held contexts, if these were several: a bit for each ordinal.
     pub contexts: Option<u64>,
@@ -205,9 +208,9 @@ pub struct Details {
     pub nodes: Vec<u8>,
     /// Content of a copy between device memory and the host.
     pub content: Option<Content>,
-    /// Memory of a device when the call failed for want of some.
+    /// Memory of a device when the call failed for lack of memory.
     pub left: Option<MemoryLeft>,
-    /// Explanation from the driver's own log.
+    /// Explanation of the failure from the driver's own log.
     pub message: Option<Vec<u8>>,
     /// Findings of rules, in the order in which the rules were checked.
     pub findings: Vec<Finding>,
@@ -225,17 +228,17 @@ pub struct Details {
 pub struct Run {
     /// Number of calls, at most [`slot::Run::MOST`].
     pub calls: u64,
-    /// Time when the last of them returned.
+    /// Time when the last of these calls returned.
     pub end: u64,
     /// Total duration of the calls in ticks.
     pub total: u64,
-    /// Longest duration of one call in ticks.
+    /// Longest duration of one of these calls in ticks.
     pub longest: u64,
 }
 
-/// Item of a stream.
+/// Event of a stream.
 #[derive(Clone, Debug)]
-// Calls are what nearly all events are, and boxing them would be an allocation for each.
+// Nearly all events are calls. Boxing them would need an allocation for each.
 #[allow(clippy::large_enum_variant)]
 pub enum Event {
     /// Call of a function of the driver.
@@ -285,7 +288,8 @@ impl Event {
 }
 
 impl Call {
-    /// Applies the late end of this call. Returns false if the event is not its end.
+    /// Completes this call with an event that is its late end. Returns false if the event belongs to another
+    /// call.
     pub fn finish(&mut self, late: &Event) -> bool {
         let Event::LateEnd { stream, seq, end, outcome, injected, slot, details, .. } = late else {
             return false;
@@ -303,7 +307,8 @@ impl Call {
     }
 }
 
-/// Returns the slot of a call completed from its late end. Only the slot of the call has its start.
+/// Returns the slot of a call that is completed with its late end. The start and the caller come from the
+/// call's own slot.
 pub(crate) fn finished(call: &Slot, late: &Slot) -> Slot {
     let state = slot::RETURNED | late.word as u8 & slot::INJECTED;
     let caller = call.caller() | late.caller & !((1 << 48) - 1);

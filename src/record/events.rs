@@ -12,10 +12,10 @@ use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 use std::io;
 
-/// Number of slots that all streams together may have in memory: 16 MiB. A few streams read whole blocks.
-/// Thousands of streams read a few slots at once.
+/// Largest number of slots that all streams together have in memory: 16 MiB. If there are few streams, whole
+/// blocks are read; with thousands, a few slots at once.
 const MOST_SLOTS: usize = 16 << 14;
-/// The fewest slots that are read at once.
+/// Smallest number of slots that are read at once.
 const FEWEST: usize = 32;
 
 /// Iterator over all events of a process, ordered by [`Event::start`]. Those of one stream keep their order.
@@ -25,7 +25,7 @@ const FEWEST: usize = 32;
 pub struct Events {
     shared: Shared,
     streams: Vec<Stream>,
-    /// The streams with events, by the time of their next one; unused if there is only one.
+    /// Streams with remaining events, by the time of their next event; unused if there is only one stream.
     order: BinaryHeap<Reverse<(u64, usize)>>,
 }
 
@@ -41,8 +41,8 @@ impl Events {
         let file = process.source.open()?;
         let index = Index::make(&file)?;
         let piece = (MOST_SLOTS / index.streams.len().max(1)).clamp(FEWEST, SLOTS);
-        // A file that was opened while the process began may lack functions. They precede its arguments, so
-        // if these are missing, read it again.
+        // A file that was opened while its process began may lack the list of functions. The functions
+        // precede the arguments, so if the arguments are missing, read the file again.
         let is_described = !process.arguments.is_empty();
         let now = if is_described { None } else { read::process(process.source.clone(), &process.path).ok() };
         let process = now.as_ref().unwrap_or(process);
@@ -65,7 +65,8 @@ impl Events {
         Ok(Events { shared, streams, order })
     }
 
-    /// Returns the first error, if some blocks could not be read so far. Their events are missing.
+    /// Returns the first error in reading a block so far; `None` if there was none. The events of unreadable
+    /// blocks are missing.
     pub fn error(&self) -> Option<&io::Error> {
         self.shared.error.as_ref()
     }

@@ -4,9 +4,9 @@ use crate::source::Source;
 use cupeer_spec::record::{self, faults};
 use std::path::{Path, PathBuf};
 
-/// The most rules that are read. The text of a plan has some KiB, so it cannot have more lines.
+/// Largest number of rules that are read. The text of a plan has some KiB, so it cannot have more lines.
 const MOST_RULES: usize = 1 << 16;
-/// The longest text that is read.
+/// Largest number of bytes of a plan's text that are read.
 const MOST_TEXT: usize = 16 << 20;
 const COUNTER: usize = size_of::<faults::Counter>();
 
@@ -21,13 +21,13 @@ pub struct FaultFile {
     pub rules: Vec<FaultRule>,
     /// Number of processes that had the plan.
     pub processes: u64,
-    /// Fingerprints of handles that the plan damaged.
+    /// Fingerprints of the handles that the plan damaged, up to a limit.
     pub damaged: Vec<u64>,
     /// Number of damaged handles that `damaged` omits.
     pub damaged_more: u64,
     /// Number and times of a plan that was armed while the job was running.
     pub later: Option<LaterPlan>,
-    /// Problem of a file that can still be read: a sentence without a subject.
+    /// Problem of a file that can be read nevertheless: a sentence without a subject.
     pub problem: Option<String>,
 }
 
@@ -54,21 +54,21 @@ pub struct FaultRule {
     pub text: String,
     /// Number of calls that met the conditions.
     pub matched: u64,
-    /// Number of calls at which the fault fired or, in a dry run, would have fired.
+    /// Number of calls at which the fault fired. In a dry run, number of calls at which it would have fired.
     pub fired: u64,
     /// Number of processes that had the plan.
     pub processes: u64,
 }
 
 impl FaultRule {
-    /// Returns the name of the plan.
+    /// Returns the name of the fault's plan.
     pub fn plan(&self) -> &str {
         self.name.split_once('/').map_or(&self.name, |(plan, _)| plan)
     }
 }
 
 impl FaultFile {
-    /// Returns true if a file of this name has the counts of a plan.
+    /// Returns true if a file with this name contains the counts of a fault plan.
     pub fn is_named(name: &str) -> bool {
         name.len() > faults::PREFIX.len() && name.starts_with(faults::PREFIX)
     }
@@ -126,7 +126,7 @@ impl FaultFile {
         }
         let end = u64::from(header.counters) + (rules * COUNTER) as u64;
         let is_cut = (faults::TEXT + text) as u64 > size || end > size;
-        // Bytes that the file lacks need no memory.
+        // Allocate no memory for bytes that the file lacks.
         let mut lines = vec![0; text.min(size.saturating_sub(faults::TEXT as u64) as usize)];
         let had = file.read(&mut lines, faults::TEXT as u64).map_err(unreadable)?;
         let lines = String::from_utf8_lossy(&lines[..had]).into_owned();

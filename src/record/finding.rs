@@ -7,9 +7,9 @@ use cupeer_spec::record::slot::finding::Severity;
 use cupeer_spec::record::slot::finding::{self as spec, Confidence};
 use cupeer_spec::record::{live, read};
 
-/// Largest number of findings of a call.
+/// Largest number of findings that are read per call.
 pub(crate) const MOST: usize = 16;
-/// The most objects of a finding.
+/// Largest number of objects that are read per finding.
 const MOST_OBJECTS: usize = 64;
 
 /// Finding of a rule in a call.

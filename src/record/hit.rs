@@ -2,7 +2,7 @@
 
 use cupeer_spec::record::slot::hit::{self as spec, did};
 
-/// Largest number of hits of a call.
+/// Largest number of hits that are read per call.
 pub(crate) const MOST: usize = 16;
 
 /// Fault that fired at a call.

@@ -16,7 +16,7 @@ pub fn pid_ns() -> Option<u64> {
     fs::metadata("/proc/self/ns/pid").ok().map(|file| file.ino())
 }
 
-/// Returns the start of a boot id, as in the names of files.
+/// Returns the first eight digits of a boot id, as they are in names of files.
 pub fn short(boot: [u8; 16]) -> String {
     format!("{:08x}", u32::from_be_bytes([boot[0], boot[1], boot[2], boot[3]]))
 }

@@ -12,9 +12,10 @@ use std::io;
 #[derive(Default)]
 pub(crate) struct Blocks {
     pub stream: u32,
-    /// Chunks in the order of their slots.
+    /// Numbers of the chunks' blocks, in the order of their slots.
     pub chunks: Vec<u32>,
-    /// Windows and ring blocks in the order of their slots: number of the first slot, block.
+    /// Windows and ring blocks, in the order of their slots: the number of the first slot, and the number of
+    /// the block.
     pub open: Vec<(u64, u32)>,
     /// Start of the next chunk if chunks are in order, as they are in an undamaged file.
     next: u64,
@@ -30,9 +31,9 @@ impl Blocks {
 }
 
 pub(crate) struct Index {
-    /// Streams, by number.
+    /// Blocks of each stream, by the number of the stream.
     pub streams: Vec<Blocks>,
-    /// The first block that may become one later.
+    /// First block that was not valid at the scan and may become valid later.
     pub settled: u32,
     /// True if new chunks replace older ones: see [`mode::BOUNDED`].
     pub is_bounded: bool,
@@ -58,9 +59,9 @@ impl Index {
                 blocks.open.push((header.base, found.number));
             }
         })?;
-        // A window that was full became a chunk before the scan reached it, perhaps at a place that the scan
-        // had passed: look there again. Its later slots are not part of this reading, or the reading would
-        // have gaps.
+        // A window that was full may have become a chunk before the scan reached the window, at a place that
+        // the scan had already passed. Scan again for such chunks. Leave out chunks with later slots than the
+        // window had, because other blocks were not read up to that time.
         let is_bounded = is_bounded(file);
         let first_unsettled = if is_bounded { 1 } else { first_unsettled };
         let settled = scan::blocks(file, first_unsettled, |found| {
@@ -75,7 +76,7 @@ impl Index {
             blocks.open.sort_unstable();
             if blocks.disordered {
                 sort(file, &mut blocks.chunks)?;
-                // Both scans may have found it.
+                // Both scans may have found the same chunk.
                 blocks.chunks.dedup();
             }
             blocks.chunks.shrink_to_fit();
@@ -104,8 +105,8 @@ impl Index {
             }
             if (header.stream, header.base) == (stream, base) {
                 chunk = Some(found.number);
-            // A chunk that another stream will look for: note it, because the next scan starts behind it. A
-            // bounded file is scanned from its first block each time.
+            // The chunk belongs to another stream, which will look for it. Note it now, because the next scan
+            // starts behind it. In a bounded file, each scan starts from the first block.
             } else if !is_bounded
                 && let Ok(i) = self.streams.binary_search_by_key(&header.stream, |blocks| blocks.stream)
                 && self.streams[i].open.iter().any(|(open, _)| *open == header.base)
@@ -122,7 +123,7 @@ fn is_bounded(file: &Opened) -> bool {
     read::header(file).is_ok_and(|header| header.mode == mode::BOUNDED)
 }
 
-/// Brings chunks into the order of their slots.
+/// Sorts chunks by the numbers of their first slots.
 fn sort(file: &Opened, chunks: &mut [u32]) -> io::Result<()> {
     let mut based = Vec::with_capacity(chunks.len());
     for chunk in chunks.iter() {

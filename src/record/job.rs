@@ -34,7 +34,7 @@ pub struct Job {
     pub started: Vec<Started>,
     /// Processes that used a driver without libcupeer.so, as runs saw them: the process, and the path of the driver.
     pub bypassed: Vec<(String, String)>,
-    /// Commands of the runs, as a shell would take them, each once.
+    /// Commands of the runs in shell syntax, without duplicates.
     pub commands: Vec<String>,
     /// Processes of a large job without a file of their own, because they shared nothing.
     pub quiet: Vec<Quiet>,
@@ -42,17 +42,17 @@ pub struct Job {
     pub signals: Vec<Asked>,
     /// Memory of devices, as launchers asked NVML after calls failed for lack of it, in the order of the times of each launcher.
     pub samples: Vec<Sample>,
-    /// Reasons why launchers have no samples, or no more.
+    /// Reasons why a launcher took no samples of memory, or stopped taking them.
     pub unsampled: Vec<String>,
     /// Files with the stacks of processes that made no progress.
     pub hangs: Vec<PathBuf>,
     /// Files that could not be read, or only in part.
     pub problems: Vec<Problem>,
-    /// Number of processes that could not record everything, as reported by `cupeer run`.
+    /// Number of processes that could not record everything, according to `cupeer run`.
     lost: u64,
     /// Number of these processes that have no file.
     missing: u64,
-    /// Clocks by boot and kind.
+    /// Clocks by boot id and kind of clock.
     clocks: HashMap<([u8; 16], u32), Clock>,
 }
 
@@ -66,13 +66,13 @@ pub struct Started {
 }
 
 impl Started {
-    /// Returns the line of the file `job` for this program, without its newline.
+    /// Returns the line for this program in the file `job`, without its newline.
     pub fn line(&self) -> String {
         let program = self.program.replace(char::is_control, "?");
         format!("{}={} {program}", job::STARTED, self.end.word())
     }
 
-    /// Parses the programs that the text of a file `job` lists.
+    /// Returns the programs in the text of a file `job`.
     fn all(text: &str) -> Vec<Started> {
         let values = text.lines().filter_map(|line| line.strip_prefix(job::STARTED)?.strip_prefix('='));
         let one = |value: &str| {
@@ -116,7 +116,7 @@ impl fmt::Display for Error {
     }
 }
 
-// The message is complete: a source would repeat it.
+// Implements no `source`, because the message already contains the cause.
 impl std::error::Error for Error {}
 
 impl Job {
@@ -158,20 +158,20 @@ impl Job {
             missing: 0,
             clocks: HashMap::new(),
         };
-        let entries = list(dir).map_err(|error| Error::Unreadable(dir.to_path_buf(), error))?;
+        let entries = sorted_entries(dir).map_err(|error| Error::Unreadable(dir.to_path_buf(), error))?;
         let mut found = false;
         for path in entries {
             if path.is_dir() {
-                // Read the processes that began before looking for files. A process that gets its file in
-                // between then has one, and is not counted as quiet.
-                let begun = list(&path).into_iter().flatten().filter(|path| quiet::is_named(path));
+                // Read the list of processes that began before looking for files. A process that creates its
+                // file in between then has a file, and does not count as quiet.
+                let begun = sorted_entries(&path).into_iter().flatten().filter(|path| quiet::is_named(path));
                 begun.for_each(|path| found |= job.add(path));
-                match list(&path) {
+                match sorted_entries(&path) {
                     Ok(inner) => {
                         let others = inner.into_iter().filter(|path| !quiet::is_named(path));
                         others.for_each(|path| found |= job.add(path));
                     }
-                    Err(error) => job.report(&path, format!("cannot be read: {error}")),
+                    Err(error) => job.add_problem(&path, format!("cannot be read: {error}")),
                 }
             } else {
                 found |= job.add(path);
@@ -180,9 +180,9 @@ impl Job {
         if !found {
             return Err(Error::NoRecord(dir.to_path_buf()));
         }
-        // Sort by the name without its suffix, so that the images of a process are in order.
+        // Sort by the name without its suffix, so that the programs that a process executed are in order.
         job.processes.sort_by(|a, b| (a.path.parent(), &a.proc).cmp(&(b.path.parent(), &b.proc)));
-        // Do this before copies are dropped: a process with any file is not quiet.
+        // Drop them before copies of files are dropped, because a process with any file is not quiet.
         job.drop_shown();
         job.drop_copies();
         job.compare_keys();
@@ -210,7 +210,7 @@ impl Job {
         alive::states(&self.headers()).into_iter().map(|(alive, _)| alive).collect()
     }
 
-    /// Returns for each process whether it became another program that also has a record.
+    /// Returns for each process whether it executed another program that also has a recording.
     pub fn are_others(&self) -> Vec<bool> {
         alive::are_others(&self.headers())
     }
@@ -219,7 +219,7 @@ impl Job {
         self.processes.iter().map(|process| &process.header).collect()
     }
 
-    /// Removes everything that does not belong to the host with this boot id.
+    /// Removes everything that belongs to other hosts than the one with this boot id.
     pub fn keep_boot(&mut self, boot: [u8; 16]) {
         self.processes.retain(|process| process.header.boot_id == boot);
         self.tables.retain(|table| table.boot_id == boot);
@@ -239,11 +239,11 @@ impl Job {
         faults::merged(&self.faults)
     }
 
-    fn report(&mut self, path: &Path, text: impl Into<String>) {
+    fn add_problem(&mut self, path: &Path, text: impl Into<String>) {
         self.problems.push(Problem { path: path.to_path_buf(), text: text.into() });
     }
 
-    /// Reads a file, and says whether it looks like a part of a record.
+    /// Reads a file of the directory. Returns true if it looks like a part of a recording.
     fn add(&mut self, path: PathBuf) -> bool {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let is_process = name.ends_with(SUFFIX) && name.len() > SUFFIX.len();
@@ -252,7 +252,7 @@ impl Job {
         let is_faults = FaultFile::is_named(&name);
         let is_begun = quiet::is_named(&path);
         if name.starts_with(job::HANG) && name.ends_with(job::HANG_SUFFIX) && !path.is_dir() {
-            // It counts only together with a recording.
+            // A file about a hang is not a recording by itself.
             self.hangs.push(path);
             return false;
         }
@@ -262,7 +262,7 @@ impl Job {
                     self.samples.extend(samples);
                     self.unsampled.extend(problem);
                 }
-                Err(text) => self.report(&path, text),
+                Err(text) => self.add_problem(&path, text),
             }
             return false;
         }
@@ -270,16 +270,16 @@ impl Job {
             return false;
         }
         let read = if is_process {
-            keep(&mut self.processes, Process::open(&path), |process| &process.problem)
+            keep_readable(&mut self.processes, Process::open(&path), |process| &process.problem)
         } else if is_table {
-            keep(&mut self.tables, LiveTable::open(&path), |table| &table.problem)
+            keep_readable(&mut self.tables, LiveTable::open(&path), |table| &table.problem)
         } else if is_begun {
             Quiet::all(&path).map(|quiet| {
                 self.quiet.extend(quiet);
                 None
             })
         } else if is_faults {
-            keep(&mut self.faults, FaultFile::open(&path), |file| &file.problem)
+            keep_readable(&mut self.faults, FaultFile::open(&path), |file| &file.problem)
         } else {
             match check_job(&path) {
                 Some(answer) => answer.map(|told| {
@@ -297,28 +297,28 @@ impl Job {
             }
         };
         match read {
-            Ok(problem) => problem.into_iter().for_each(|text| self.report(&path, text)),
-            Err(text) => self.report(&path, text),
+            Ok(problem) => problem.into_iter().for_each(|text| self.add_problem(&path, text)),
+            Err(text) => self.add_problem(&path, text),
         }
-        // Counters of faults alone are no recording.
+        // Counters of fault plans are not a recording by themselves.
         !is_faults
     }
 
-    /// Sets the processes that have begun, without those that have files.
+    /// Sets the list of processes that began, without processes that have files.
     pub fn set_begun(&mut self, begun: Vec<Quiet>) {
         self.quiet = begun;
         self.drop_shown();
     }
 
-    /// Drops processes from the list of those that began if they have files, which may be unreadable, and
-    /// drops duplicates.
+    /// Removes from the list of processes that began those that have a file, even an unreadable one, and
+    /// removes duplicates.
     fn drop_shown(&mut self) {
         let read = self.processes.iter().map(|process| process.path.as_path());
         let unread = self.problems.iter().map(|problem| problem.path.as_path());
         quiet::drop_shown(&mut self.quiet, read.chain(unread));
     }
 
-    /// Drops copies: of two files about the same image of a process, the longer one stays.
+    /// Drops copies of recordings: of two files about one program of a process, keeps the longer file.
     fn drop_copies(&mut self) {
         let mut best: HashMap<_, usize> = HashMap::new();
         let mut dropped = Vec::new();
@@ -351,15 +351,16 @@ impl Job {
         self.missing > 0 || self.lost_untold() > 0
     }
 
-    /// Returns the number of processes that could not record everything, except those without a file, if no
-    /// file reports a loss itself.
+    /// Returns the number of processes that could not record everything, without those that have no file; 0
+    /// if the files themselves report at least as many losses.
     fn lost_untold(&self) -> u64 {
         let told = self.processes.iter().filter(|process| process.header.lost > 0).count() as u64;
         let lost = self.lost.saturating_sub(self.missing);
         if lost > told { lost } else { 0 }
     }
 
-    /// Reports lost processes. A process that could not create its file cannot report this itself.
+    /// Adds problems about processes that lost their recording. A process that could not create its file
+    /// cannot report this in its file.
     fn count_lost(&mut self) {
         let path = self.dir.join(job::FILE);
         for (count, what) in
@@ -367,12 +368,12 @@ impl Job {
         {
             let processes = if count == 1 { "process" } else { "processes" };
             if count > 0 {
-                self.report(&path, format!("says that {count} {processes} {what}"));
+                self.add_problem(&path, format!("says that {count} {processes} {what}"));
             }
         }
     }
 
-    /// Fingerprints of different keys have nothing to do with each other.
+    /// Adds a problem if recordings have different keys, because their fingerprints cannot be compared.
     fn compare_keys(&mut self) {
         let Some(first) = self.processes.first() else { return };
         let key = first.header.key_check;
@@ -388,13 +389,13 @@ impl Job {
                 other.proc
             );
             let dir = self.dir.clone();
-            self.report(&dir, text);
+            self.add_problem(&dir, text);
         }
     }
 }
 
-/// Keeps the part that could be read, and reports the problem with the rest.
-fn keep<T>(
+/// Returns the part that could be read, and adds a problem if there is more.
+fn keep_readable<T>(
     all: &mut Vec<T>,
     read: Result<T, String>,
     problem: fn(&T) -> &Option<String>,
@@ -414,16 +415,16 @@ fn clock_key(process: &Process) -> ([u8; 16], u32) {
 }
 
 /// Lists a directory, sorted by name.
-fn list(dir: &Path) -> io::Result<Vec<PathBuf>> {
+fn sorted_entries(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let mut paths = fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
     paths.sort_unstable();
     Ok(paths)
 }
 
-/// Number of bytes of a file `job` that are read. Each run appends two or three lines.
+/// Largest number of bytes of a file `job` that are read. Each run appends two or three lines.
 const LONGEST_JOB: u64 = 1 << 20;
 
-/// Contents of a file `job`, which runs append to.
+/// Facts in a file `job`, to which runs append lines.
 #[derive(Default)]
 struct Told {
     started: Vec<Started>,
@@ -436,8 +437,8 @@ struct Told {
     missing: u64,
 }
 
-/// Checks the first line of a file `job`, and parses the entries of runs; `None` if it is another program's
-/// file.
+/// Checks the first line of a file `job`, and parses the lines of its runs; `None` if the file belongs to
+/// another program.
 fn check_job(path: &Path) -> Option<Result<Told, String>> {
     let mut bytes = Vec::new();
     let file = plain::open(path, Links::Refused);

@@ -10,11 +10,11 @@ use cupeer_spec::record::job::{RUN, SIGNAL};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-/// Returns the line of the file `job` for this process, without its newline; `None` if the system does not supply the
-/// data.
+/// Returns the line for this process, as a launcher, in the file `job`, without its newline; `None` if the
+/// system does not supply the data.
 pub fn line() -> Option<String> {
     let (boot, pid_ns) = (host::boot_id()?, host::pid_ns()?);
-    // /proc may belong to a parent namespace.
+    // /proc may belong to another pid namespace, so take the pid from there.
     let name = fs::read_link("/proc/self").ok()?;
     let started = Stat::parse(&fs::read(StatPath(name.display()).to_string()).ok()?)?.started;
     let user = fs::metadata("/proc/self").ok()?.uid();
@@ -46,7 +46,7 @@ impl Asked {
         Some(Asked { boot_id, launcher, at, signal, sender, name: name.replace(char::is_control, "?") })
     }
 
-    /// Returns the line of the file `job` for this signal, without its newline.
+    /// Returns the line for this signal in the file `job`, without its newline.
     pub fn line(&self) -> String {
         let Asked { boot_id, launcher, at, signal, sender, name } = self;
         let boot = u128::from_be_bytes(*boot_id);
@@ -70,8 +70,8 @@ impl Asked {
     }
 }
 
-/// Returns true if a launcher in the text of a file `job` has the pid of this process, on another host or in another pid
-/// namespace.
+/// Returns true if a launcher in the text of a file `job` has the same pid as this process, but is on another
+/// host or in another pid namespace.
 pub fn has_namesake(text: &str) -> bool {
     let (boot, pid_ns) = (host::boot_id(), host::pid_ns());
     all(text).any(|who| {
@@ -84,7 +84,7 @@ fn all(text: &str) -> impl Iterator<Item = Who> {
     text.lines().filter_map(|line| parse(line.strip_prefix(RUN)?.strip_prefix('=')?))
 }
 
-/// Returns true if a launcher in the text of a file `job` runs; `None` if that cannot be known.
+/// Returns for each launcher in the text of a file `job` whether it is running; `None` if this is unknown.
 pub fn running(text: &str) -> Vec<Option<bool>> {
     let all: Vec<Who> = all(text).collect();
     let host = Host::read(all.iter().copied());

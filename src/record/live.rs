@@ -4,10 +4,10 @@ use crate::source::{Opened, Source};
 use cupeer_spec::record::{self, live, live::state};
 use std::path::{Path, PathBuf};
 
-/// Number of entries that are read at once.
+/// Number of entries that are read from the file at once.
 const PIECE: usize = 64;
 const ENTRY: usize = size_of::<live::Entry>();
-/// Number of times that an entry is read again if its place is reused during the reading.
+/// Largest number of times that an entry is read if its place is reused during the reading.
 const ATTEMPTS: u32 = 16;
 
 /// Open objects of a job on one host, at the time of reading.
@@ -19,9 +19,9 @@ pub struct LiveTable {
     pub boot_id: [u8; 16],
     /// Open objects.
     pub entries: Vec<live::Entry>,
-    /// Number of entries that did not fit.
+    /// Number of entries for which the table had no space.
     pub refused: u64,
-    /// Problem of a file that can still be read: a sentence without a subject.
+    /// Problem of a file that can be read nevertheless: a sentence without a subject.
     pub problem: Option<String>,
 }
 
@@ -85,7 +85,7 @@ impl LiveTable {
         Ok(table)
     }
 
-    /// Returns the bytes of a file with these entries.
+    /// Returns the contents of a file with these entries.
     pub fn bytes(&self) -> Vec<u8> {
         let segments = (0..live::MOST_SEGMENTS).scan(0, |room, k| {
             let had = *room;
@@ -127,7 +127,7 @@ fn segment(file: &Opened, k: usize, entries: &mut Vec<live::Entry>) -> std::io::
         let had = file.read(&mut piece, start)?;
         let before = words(&piece[..had]);
         if before.iter().any(|word| state::of(*word) == state::LIVE) {
-            several(file, start, &before, &mut piece, entries)?;
+            read_entries(file, start, &before, &mut piece, entries)?;
         }
         if had < piece.len() {
             break;
@@ -136,8 +136,8 @@ fn segment(file: &Opened, k: usize, entries: &mut Vec<live::Entry>) -> std::io::
     Ok(())
 }
 
-/// Reads the entries from a place on that had these words shortly before.
-fn several(
+/// Reads consecutive entries, whose first words were read shortly before.
+fn read_entries(
     file: &Opened,
     start: u64,
     before: &[u64],
@@ -148,23 +148,24 @@ fn several(
     let mut again = vec![0; piece.len()];
     let had_again = file.read(&mut again, start)?;
     let now = piece[..had].chunks_exact(ENTRY).zip(words(&again[..had_again]));
-    // Check all of them as `entry` does for one. Read those that changed in between one by one.
+    // Check all of the entries as `entry` checks a single one. Read entries that changed in between one by
+    // one.
     let mut now = now.map(|(bytes, word)| (self::word(bytes) == Some(word)).then_some((bytes, word)));
     for (i, before) in before.iter().copied().enumerate() {
         let now = now.next().flatten();
         if state::of(before) != state::LIVE {
             continue;
         }
-        let same = now.filter(|(_, word)| *word == before).and_then(|(bytes, _)| parsed(bytes));
+        let same = now.filter(|(_, word)| *word == before).and_then(|(bytes, _)| parse_entry(bytes));
         let place = start + (i * ENTRY) as u64;
-        entries.extend(if same.is_some() { same } else { entry(file, place, before)? });
+        entries.extend(if same.is_some() { same } else { read_entry(file, place, before)? });
     }
     Ok(())
 }
 
-/// Reads the entry that had this word shortly before, or a later one in its place: the word, the entry, and
-/// the word again.
-fn entry(file: &Opened, place: u64, mut before: u64) -> std::io::Result<Option<live::Entry>> {
+/// Reads the entry whose first word was `before`, or a later entry in the same place: reads the word, the
+/// entry, and the word again.
+fn read_entry(file: &Opened, place: u64, mut before: u64) -> std::io::Result<Option<live::Entry>> {
     for _ in 0..ATTEMPTS {
         let (mut bytes, mut again) = ([0; ENTRY], [0; 8]);
         if !file.read_all(&mut bytes, place)? || !file.read_all(&mut again, place)? {
@@ -175,15 +176,15 @@ fn entry(file: &Opened, place: u64, mut before: u64) -> std::io::Result<Option<l
             return Ok(None);
         }
         if (word(&bytes), now) == (Some(before), before) {
-            return Ok(parsed(&bytes));
+            return Ok(parse_entry(&bytes));
         }
         before = now;
     }
     Ok(None)
 }
 
-/// Parses an entry.
-fn parsed(bytes: &[u8]) -> Option<live::Entry> {
+/// Parses the bytes of an entry; `None` if they are malformed.
+fn parse_entry(bytes: &[u8]) -> Option<live::Entry> {
     let words: [[u8; 8]; live::WORDS] = bytes.as_chunks().0.try_into().ok()?;
     Some(live::Entry::from_words(words.map(u64::from_le_bytes)))
 }
@@ -192,7 +193,7 @@ fn words(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks_exact(ENTRY).filter_map(word).collect()
 }
 
-/// The word that an entry begins with.
+/// Returns the first word of an entry's bytes.
 fn word(bytes: &[u8]) -> Option<u64> {
     bytes.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
 }

@@ -10,12 +10,12 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Treatment of a link at the end of a path.
+/// Treatment of a symbolic link at the end of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Links {
-    /// It is followed, because a user gave the path.
+    /// The link is followed, because a user gave the path.
     Followed,
-    /// It is refused, because the name is ours and another user may have created it.
+    /// The link is refused, because cupeer chose the name, and another user may have created the link.
     Refused,
 }
 
@@ -24,10 +24,10 @@ pub fn open(path: &Path, links: Links) -> io::Result<File> {
     open_with(path, links, OpenOptions::new().read(true))
 }
 
-/// Opens an existing plain file with these options.
+/// Opens an existing plain file with these options. Any other kind of file is an error.
 pub fn open_with(path: &Path, links: Links, options: &OpenOptions) -> io::Result<File> {
-    // Check before, because opening a device may have effects; and afterwards, because it may be another file
-    // by then.
+    // Check before opening, because opening a device may have effects; and check again afterwards, because
+    // the path may lead to another file by then.
     let link = match links {
         Links::Followed => path.metadata().and_then(|found| check(found.file_type())).map(|()| 0),
         Links::Refused => {
@@ -51,15 +51,15 @@ fn check(found: FileType) -> io::Result<()> {
     Err(Error::new(ErrorKind::InvalidInput, format!("it is {what}, not a file")))
 }
 
-/// Reads all of a plain file that has at most `most` bytes. A larger one is an error.
+/// Reads a whole plain file of at most `most` bytes. A larger file is an error.
 pub fn read(path: &Path, links: Links, most: u64) -> io::Result<Vec<u8>> {
     contents(&open(path, links)?, most)
 }
 
-/// Reads the rest of an open file that has at most `most` bytes left.
+/// Reads the rest of an open file. More than `most` bytes are an error.
 pub fn contents(file: &File, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    // A file may grow while it is read.
+    // A file may grow while it is being read.
     if file.metadata()?.len() > most || file.take(most + 1).read_to_end(&mut bytes)? as u64 > most {
         let size = if most >> 20 > 0 { format!("{} MiB", most >> 20) } else { format!("{} KiB", most >> 10) };
         return Err(Error::new(ErrorKind::InvalidData, format!("the file is larger than {size}")));
@@ -84,7 +84,7 @@ pub fn holes(file: &File) -> io::Result<u64> {
     Ok(holes)
 }
 
-/// Returns `None` if the file system does not know.
+/// Returns the result of `lseek`; `None` if the file system does not support this kind of seek.
 fn seek(file: &File, at: u64, what: libc::c_int) -> Option<u64> {
     let offset = libc::off_t::try_from(at).ok()?;
     // SAFETY: the descriptor is open, and the call touches no memory of ours.

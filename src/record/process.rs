@@ -47,7 +47,7 @@ pub struct Forked {
     pub monotonic: u64,
     /// Return addresses of the code that forked; none if they are unknown.
     pub frames: Vec<u64>,
-    /// Python frames among them.
+    /// Python frames of the code that forked.
     pub python: Vec<Line>,
 }
 
@@ -98,7 +98,7 @@ pub struct Process {
     pub counted_at: Option<std::ops::Range<u64>>,
     /// Moments on all clocks, from the header and from blocks, unchanged: some may be zero or wrong.
     pub moments: Vec<Moment>,
-    /// Problem of a file that can still be read: a sentence without a subject.
+    /// Problem of a file that can be read nevertheless: a sentence without a subject.
     pub problem: Option<String>,
 }
 
@@ -129,7 +129,7 @@ impl Process {
         }
     }
 
-    /// Returns the value of an environment variable of the process; `None` if the record does not have it.
+    /// Returns the value of a recorded environment variable; `None` if the recording does not have it.
     pub fn variable(&self, name: &str) -> Option<&str> {
         self.variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
@@ -141,30 +141,30 @@ impl Process {
         ranks.job()
     }
 
-    /// Returns a text by its name: see [`cupeer_spec::record::meta::TEXT`]. The last one of a name counts.
+    /// Returns the last text with a name: see [`cupeer_spec::record::meta::TEXT`].
     pub fn text(&self, name: &str) -> Option<&str> {
         self.texts.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns the name of the host; empty if the record does not have it.
+    /// Returns the name of the host; empty if the recording does not have it.
     pub fn host(&self) -> &str {
         self.text("host").unwrap_or_default()
     }
 
-    /// Returns the path of the program; empty if the record does not have it.
+    /// Returns the path of the program; empty if the recording does not have it.
     pub fn program(&self) -> &str {
         self.text("program").unwrap_or_default()
     }
 
-    /// Returns the program that the process was last about to execute in its place, and when, in ticks of the record's
-    /// clock.
+    /// Returns the program that the process was about to execute last, and the time in ticks of the
+    /// recording's clock; `None` if the process executed none.
     pub fn became(&self) -> Option<(u64, &str)> {
         let (ticks, program) = self.text(meta::BECAME)?.split_once(' ')?;
         Some((ticks.parse().ok()?, program))
     }
 
-    /// Returns the library that contained an address at a time on the record's clock, or else one that was seen there
-    /// later.
+    /// Returns the library that contained an address at a time in ticks of the recording's clock; otherwise,
+    /// a library that was first seen at this address later.
     pub fn library_at(&self, address: u64, ticks: u64) -> Option<&Library> {
         let all = || self.libraries.iter().filter(|library| library.range.contains(&address));
         all()
@@ -178,17 +178,18 @@ impl Process {
         self.devices.iter().rev().find(|device| device.ordinal == ordinal)
     }
 
-    /// Returns true if events were overwritten: the first ones of a ring, or, in a record that reached its limit, those
-    /// between the first and the last ones.
+    /// Returns true if events were overwritten: in a ring, the first events; in a recording that reached its
+    /// limit, events between the first and the last ones.
     pub fn has_dropped(&self) -> bool {
         match self.header.mode {
-            // Block 0 has no events, and is not counted.
+            // Block 0 has no events, and is not part of the ring.
             mode::RING => self.header.next_block > self.header.ring_blocks,
             mode => mode == mode::BOUNDED,
         }
     }
 
-    /// Returns the size in bytes that the record may have, if it has reached it: see [`mode::BOUNDED`].
+    /// Returns the largest size in bytes that the recording may have, if this limit was reached: see
+    /// [`mode::BOUNDED`].
     pub fn reached_limit(&self) -> Option<u64> {
         (self.header.mode == mode::BOUNDED).then_some(self.header.ring_blocks.saturating_mul(BLOCK as u64))
     }
@@ -203,7 +204,7 @@ impl Process {
     pub fn ends_early(&self) -> Option<String> {
         let Header { ended_by, mode, ring_blocks, .. } = self.header;
         if ended_by as i32 == libc::EBUSY && mode == mode::RING {
-            // Block 0 has no calls.
+            // Block 0 has no calls, and does not count.
             let size = ring_blocks.saturating_mul(2 * BLOCK as u64).div_ceil(1 << 20);
             return Some(format!(
                 "is without the calls of some threads: its ring has room for {} threads at a time, because each one that calls needs \

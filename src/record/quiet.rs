@@ -14,7 +14,7 @@ pub const LONGEST: u64 = 16 << 20;
 /// Process of a large job that shared nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Quiet {
-    /// Name that its own file would have.
+    /// Name that the file of the process would have.
     pub file: String,
     /// User id of the process.
     pub uid: u32,
@@ -35,7 +35,7 @@ impl Quiet {
         bytes.map(|bytes| Self::all_of(&bytes)).map_err(|error| format!("cannot be read: {error}"))
     }
 
-    /// Returns the processes that the text of such a file lists.
+    /// Returns the processes that the bytes of a file `begun` list.
     pub fn all_of(bytes: &[u8]) -> Vec<Quiet> {
         let one = |begun: Begun| Quiet {
             file: begun.file.to_owned(),
@@ -69,7 +69,7 @@ pub fn drop_shown<'a>(all: &mut Vec<Quiet>, files: impl Iterator<Item = &'a Path
     all.retain(|quiet| known.insert(quiet.file.clone()));
 }
 
-/// Returns how many of the processes of this host may still run.
+/// Returns the number of processes of this host that may still be running.
 pub fn running(all: &[Quiet]) -> usize {
     let Some(boot) = host::boot_id() else { return 0 };
     let is_here = |quiet: &&Quiet| quiet.file.starts_with(&host::short(boot));

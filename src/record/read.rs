@@ -12,9 +12,9 @@ use cupeer_spec::record::{
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The most blocks with entries that are read: 32 MiB. Processes have one or two.
+/// Largest number of blocks with entries that are read: 32 MiB. Processes have one or two.
 const MOST_META: usize = 1024;
-/// The most functions that a record can number.
+/// Largest number of functions in a recording.
 const MOST_FUNCTIONS: usize = 4096;
 
 impl Process {
@@ -40,12 +40,13 @@ impl Process {
         process(bytes.into(), Path::new(name))
     }
 
-    /// Returns how the process ended, if that is known by now. The process may have ended after its record was opened.
+    /// Returns how the process ended, as far as its file shows now. The process may have ended after its
+    /// recording was opened.
     pub fn end(&self) -> End {
         End::of(self.header_now().end)
     }
 
-    /// Returns when the process ended, if known by now.
+    /// Returns the time at which the process ended, as far as its file shows now.
     pub fn ended(&self) -> Span {
         self.header_now().ended
     }
@@ -56,7 +57,7 @@ impl Process {
     }
 }
 
-/// Reads all but the events. The error is a sentence about the file, without its name.
+/// Reads everything except the events. The error is a sentence about the file, without its name.
 pub(crate) fn process(source: Source, path: &Path) -> Result<Process, String> {
     let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
     let file = source.open().map_err(unreadable)?;
@@ -124,17 +125,17 @@ fn is_cut_off(file: &Opened, header: &Header) -> std::io::Result<bool> {
     let expected = if header.mode == mode::RING {
         header.ring_blocks
     } else {
-        // Each thread may just be making one.
+        // Each thread may be writing one block now.
         header.next_block.saturating_sub(u64::from(header.next_stream) + 1)
     };
     Ok(header.ended_by == 0 && whole < expected)
 }
 
-/// Returns the header if this version reads it.
+/// Returns the header; an error if this version of cupeer cannot read it.
 pub(crate) fn header(file: &Opened) -> Result<Header, String> {
     let mut bytes = [0; size_of::<Header>()];
     let mut again = bytes;
-    // The process may be writing: two equal readings are consistent.
+    // The process may be changing the header. Two equal readings in a row are consistent.
     for _ in 0..4 {
         let had = file.read(&mut bytes, 0).map_err(|error| format!("cannot be read: {error}"))?;
         if had == 0 {
@@ -167,7 +168,7 @@ pub(crate) fn header(file: &Opened) -> Result<Header, String> {
     Ok(header)
 }
 
-/// The first and the last moment of many.
+/// First and last moment that were added.
 #[derive(Default)]
 struct Moments {
     range: Option<(Moment, Moment)>,
@@ -192,7 +193,7 @@ impl Moments {
     }
 }
 
-/// Adds the facts of an entry. Ignores a malformed one.
+/// Adds the data of an entry to the process. Ignores a malformed entry.
 fn add(process: &mut Process, tag: u16, bytes: &[u8]) {
     match tag {
         meta::TEXT => process.texts.extend(pair(bytes, 0)),
@@ -220,7 +221,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Two texts with a byte between them.
+/// Splits bytes into two texts at the first byte `between`.
 fn pair(bytes: &[u8], between: u8) -> Option<(String, String)> {
     let at = bytes.iter().position(|byte| *byte == between)?;
     Some((text(&bytes[..at]), text(&bytes[at + 1..])))

@@ -14,47 +14,48 @@ const SLOT: usize = size_of::<Slot>();
 pub(crate) struct Shared {
     pub file: Opened,
     pub index: Index,
-    /// The functions by their numbers in the record.
+    /// Functions by their numbers in the recording.
     pub functions: Vec<Option<FnId>>,
-    /// The version of the format.
+    /// Version of the recording's format.
     pub version: u32,
-    /// The mode of the record when it was opened.
+    /// Mode of the recording when it was opened.
     pub mode: u32,
     /// Number of slots that are read at once.
     pub piece: usize,
-    /// The first failure to read a block.
+    /// First failure to read a block; `None` if there was none.
     pub error: Option<io::Error>,
 }
 
 pub(crate) struct Reader {
-    /// The stream.
+    /// Number of the stream.
     pub stream: u32,
-    /// The thread that wrote the slot that was read last.
+    /// Thread id of the thread that wrote the slot that was read last.
     pub tid: u32,
     /// Index of this stream in [`Index::streams`].
     place: usize,
-    /// Number of its chunks, and of its open blocks, that were begun.
+    /// Number of the stream's chunks that were begun so far.
     chunks: usize,
+    /// Number of the stream's open blocks that were begun so far.
     open: usize,
-    /// Slots with smaller numbers were read.
+    /// Number of the first slot that was not read yet.
     next: u64,
-    block: Block,
-    /// Slots from `from` on; these bytes are the slots of the block that can be read now.
+    block: OpenBlock,
+    /// Bytes of the current block's slots, from the slot with index `from` on.
     buffer: Vec<u8>,
     from: usize,
-    /// The slot that was read last.
+    /// Index in the block of the slot that was read last.
     last: usize,
 }
 
-/// The block that is being read.
+/// OpenBlock that the reader is in, and the position in it.
 #[derive(Clone, Copy, Default)]
-struct Block {
+struct OpenBlock {
     number: u32,
     kind: u16,
     base: u64,
-    /// The next slot.
+    /// Index of the next slot.
     at: usize,
-    /// Number of slots.
+    /// Number of slots in the block.
     used: usize,
 }
 
@@ -67,14 +68,14 @@ impl Reader {
             chunks: 0,
             open: 0,
             next: 0,
-            block: Block::default(),
+            block: OpenBlock::default(),
             buffer: Vec::new(),
             from: 0,
             last: 0,
         }
     }
 
-    /// The next slot that counts, and its number.
+    /// Returns the next slot that counts, and its number; `None` at the end of the stream.
     pub(crate) fn next(&mut self, shared: &mut Shared) -> Option<(u64, Slot)> {
         loop {
             let at = self.block.at;
@@ -100,8 +101,8 @@ impl Reader {
         }
     }
 
-    /// Returns the bytes of the last slot, and of the slots behind it that belong to it, without the first
-    /// words.
+    /// Returns the bytes of the last slot and of the slots behind it that belong to the same event, without
+    /// the slot's first words.
     pub(crate) fn bytes(&mut self, shared: &mut Shared, slots: usize) -> Option<&[u8]> {
         let slots = slots.max(1);
         if self.last + slots > self.block.used {
@@ -112,27 +113,27 @@ impl Reader {
             self.load(shared, slots);
             self.block.at = at;
         }
-        // The block may have been reused before it was read again.
+        // The block may have been reused by another lap before it was read again.
         let first = self.last.checked_sub(self.from)? * SLOT;
         self.buffer.get(first + slot::detail::START..first + slots * SLOT)
     }
 
-    /// Goes to the next block. Returns false if there is none.
+    /// Opens the next block of the stream. Returns false if there is none.
     fn next_block(&mut self, shared: &mut Shared) -> bool {
         if self.block.kind == block::CHUNK {
             self.next = self.next.max(self.block.base + self.block.used as u64);
         }
-        self.block = Block::default();
+        self.block = OpenBlock::default();
         self.buffer.clear();
         let blocks = &shared.index.streams[self.place];
         if let Some(number) = blocks.chunks.get(self.chunks).copied() {
             self.chunks += 1;
-            self.begin(shared, number, None);
+            self.begin_block(shared, number, None);
         } else if let Some((base, number)) = blocks.open.get(self.open).copied() {
             self.open += 1;
-            // All slots that it may have were read.
+            // Begin the block unless all slots that it can have were read already.
             if base.saturating_add(SLOTS as u64) > self.next {
-                self.begin(shared, number, Some(base));
+                self.begin_block(shared, number, Some(base));
             }
         } else {
             self.buffer = Vec::new();
@@ -141,42 +142,43 @@ impl Reader {
         true
     }
 
-    /// Begins a block. An open block may contain other slots than when it was indexed.
-    fn begin(&mut self, shared: &mut Shared, number: u32, noted: Option<u64>) {
+    /// Opens a block. A window or ring block may contain other slots now than when it was indexed.
+    fn begin_block(&mut self, shared: &mut Shared, number: u32, noted: Option<u64>) {
         let Some(header) = self.header(shared, number) else { return };
         let is_chunk = header.kind == block::CHUNK;
-        // A window may have become a chunk in place.
+        // The window may have become a chunk in place.
         if header.stream != self.stream
             || !is_chunk && noted.is_none()
             || noted.is_some_and(|noted| noted != header.base)
         {
-            return self.moved(shared, noted);
+            return self.continue_in_chunk(shared, noted);
         }
-        // The chunk replaced one that was found.
+        // This chunk replaced another one at the same place after the blocks were indexed.
         if noted.is_none() && shared.index.is_newer(&shared.file, self.place, header.base) {
             shared.overwritten();
-            return self.moved(shared, None);
+            return self.continue_in_chunk(shared, None);
         }
         let Some(end) = header.base.checked_add(SLOTS as u64) else { return };
         let used = if is_chunk { index::used(&header) } else { SLOTS };
         let at = if self.next >= end { used } else { self.next.saturating_sub(header.base) as usize };
-        // If the start of the block was read elsewhere, another thread may write to the rest of the stream.
+        // The header names the thread that wrote the first slot. If the reading begins at a later slot,
+        // another thread may have continued the stream by then.
         if at == 0 {
             self.tid = header.tid;
         }
-        self.block = Block { number, kind: header.kind, base: header.base, at, used };
+        self.block = OpenBlock { number, kind: header.kind, base: header.base, at, used };
         self.from = at;
     }
 
-    /// Continues in the chunk that a window became. The slots of a ring block that was reused are gone.
-    fn moved(&mut self, shared: &mut Shared, noted: Option<u64>) {
+    /// Continues with the chunk to which a window was copied. If a ring block was reused, its slots are lost.
+    fn continue_in_chunk(&mut self, shared: &mut Shared, noted: Option<u64>) {
         self.block.used = self.block.at;
         self.buffer.clear();
         let Some(base) = noted else { return };
         match shared.index.find(&shared.file, self.stream, base) {
-            Ok(Some(chunk)) => self.begin(shared, chunk, None),
+            Ok(Some(chunk)) => self.begin_block(shared, chunk, None),
             Ok(None) if shared.index.is_bounded => shared.overwritten(),
-            // The chunk is among the stream's chunks already, or the block was a ring block.
+            // The chunk is already in the stream's list, or the block was a ring block.
             Ok(None) => {}
             Err(error) => shared.fail(error),
         }
@@ -190,9 +192,9 @@ impl Reader {
         record::read(&bytes).filter(|header: &BlockHeader| header.magic == BLOCK_MAGIC)
     }
 
-    /// Reads slots from the next one on, at least `least` if there are that many.
+    /// Reads slots into the buffer, from the next slot on: at least `least` if there are as many.
     fn load(&mut self, shared: &mut Shared, least: usize) {
-        let Block { number, kind, base, at, used } = self.block;
+        let OpenBlock { number, kind, base, at, used } = self.block;
         let count = least.max(shared.piece).min(used - at);
         self.from = at;
         let place = scan::start(number) + ((1 + at) * SLOT) as u64;
@@ -200,12 +202,12 @@ impl Reader {
             return;
         }
         if kind == block::CHUNK {
-            // Another chunk may replace it, and writes its header first.
+            // Another chunk may be replacing this one, whose thread writes its header first.
             let is_same =
                 self.header(shared, number).is_some_and(|now| now.still_is(kind, self.stream, base));
             if !is_same {
                 shared.overwritten();
-                self.moved(shared, None);
+                self.continue_in_chunk(shared, None);
             }
             return;
         }
@@ -217,14 +219,14 @@ impl Reader {
         if !is_same {
             let noted = (kind == block::WINDOW).then_some(base);
             let next = std::mem::replace(&mut self.next, base + at as u64);
-            self.moved(shared, noted);
+            self.continue_in_chunk(shared, noted);
             self.next = self.next.max(next);
             return;
         }
         self.settle(base, &words);
     }
 
-    /// Fills the buffer. Returns false if there is nothing to read: the block ends here.
+    /// Fills the buffer. Returns false if nothing could be read, which is the end of the block.
     fn read(&mut self, shared: &mut Shared, place: u64, count: usize) -> bool {
         self.buffer.resize(count * SLOT, 0);
         let had = shared.file.read(&mut self.buffer, place).unwrap_or_else(|error| {
@@ -239,7 +241,8 @@ impl Reader {
         slots > 0
     }
 
-    /// Takes the first words from an earlier reading, up to a slot that appeared since.
+    /// Replaces the first words in the buffer by those of an earlier reading, up to a slot that was written
+    /// since.
     fn settle(&mut self, base: u64, words: &[u64]) {
         let mut i = 0;
         while let (Some(word), Some(bytes)) = (words.get(i), self.buffer.get_mut(i * SLOT..i * SLOT + 8)) {
@@ -255,8 +258,8 @@ impl Reader {
     }
 }
 
-/// Returns true if these bytes were written as a slot. Not a slot: a place that its thread took and never
-/// wrote, and the middle of a detail from an earlier lap, which can contain any bytes. A call has one slot.
+/// Returns true if these bytes are a slot. Two things are not: a place that a thread reserved and never
+/// wrote, and the middle of a detail of an earlier lap, which can contain any bytes. A call takes one slot.
 pub(crate) fn is_slot(slot: &Slot) -> bool {
     match slot.state() {
         slot::EMPTY => false,
@@ -271,7 +274,7 @@ pub(crate) fn is_slot(slot: &Slot) -> bool {
     }
 }
 
-/// The first word of a slot.
+/// Returns the first word in the bytes of a slot.
 pub(crate) fn word(bytes: &[u8]) -> u64 {
     bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
@@ -281,8 +284,8 @@ impl Shared {
         self.error.get_or_insert(error);
     }
 
-    /// Notes that a chunk was overwritten after it was found. A recording that had reached its limit before
-    /// lacks events anyway.
+    /// Notes as an error that a chunk was overwritten after it was indexed. A recording that had reached its
+    /// limit before lacks events anyway, so this is no error there.
     pub fn overwritten(&mut self) {
         if self.mode != mode::BOUNDED {
             self.fail(io::Error::other("reached its limit while it was read: events are missing"));

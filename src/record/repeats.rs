@@ -7,7 +7,7 @@ use cupeer_spec::record::slot::{self, ARGS, Line, Slot, shape, word};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-/// The most kinds of a stream whose stacks are remembered. Programs have some dozens.
+/// Largest number of kinds per stream whose stacks are remembered. Programs have some dozens.
 const MOST: usize = 1 << 12;
 
 /// Key of a stack: the number of the function, the result, the return address. Calls with the same key share
@@ -15,19 +15,19 @@ const MOST: usize = 1 << 12;
 type Kind = (u16, Option<i32>, u64);
 
 struct Stack {
-    /// The number of the slot of the call that has it.
+    /// Number of the slot of the call that recorded the stack.
     of: u64,
     frames: Vec<u64>,
     python: Vec<Line>,
 }
 
-/// The last stack of each kind.
+/// Last stack of each kind of call.
 #[derive(Default)]
 pub(crate) struct Stacks(HashMap<Kind, Stack>);
 
 impl Stacks {
-    /// Stores the stack of a call, or copies that of an earlier one. `result` is 0 if the call has not
-    /// returned.
+    /// Remembers the stack of a call that has one; otherwise, copies the stack of an earlier call of the same
+    /// kind. `result` is 0 if the call has not returned.
     pub fn meet(
         &mut self,
         function: Option<FnId>,
@@ -38,7 +38,8 @@ impl Stacks {
     ) {
         let carries = function.is_some_and(|function| function.spec().carries_frames());
         let (number_of_function, caller) = (slot.function(), slot.caller());
-        // A function that always carries a stack takes it before its result is known.
+        // A function that always records a stack takes it before the result is known, so look under both
+        // keys.
         let kinds = [Some(result), None].map(|result| (number_of_function, result, caller));
         let kinds = &kinds[..if carries { 2 } else { 1 }];
         if details.frames.is_empty() {
@@ -65,17 +66,17 @@ impl Stacks {
     }
 }
 
-/// Returns the calls of a run that returned. Their values are limited to possible ones. `example` is the
-/// first call of the run.
+/// Returns the calls of a run that have returned, with implausible values corrected. `example` is the first
+/// call of the run.
 pub(crate) fn returned(run: &slot::Run, example: &Slot) -> Option<Run> {
     let calls = Some(run.count()).filter(|calls| *calls > 0)?;
     let end = run.end.max(example.end.max(example.start));
-    // Calls of one thread that do not contain each other.
+    // The calls are of one thread and do not overlap, so their total duration is limited.
     let total = run.total.min(end - example.start);
     Some(Run { calls, end, total, longest: u64::from(run.longest).min(total) })
 }
 
-/// Returns true if a call is like those of a run.
+/// Returns true if a call has the same function, result, and caller as the calls of a run.
 pub(crate) fn is_like(example: &Slot, run: &slot::Run) -> bool {
     let of_run = Slot { word: run.word, ..*example };
     example.state() == slot::RETURNED
@@ -83,7 +84,7 @@ pub(crate) fn is_like(example: &Slot, run: &slot::Run) -> bool {
             == (of_run.function(), run.result, run.caller)
 }
 
-/// Returns a call of the run in place of its example, which was overwritten, and the rest of the run.
+/// Returns one call of a run, for the example if that was overwritten, and the remaining run.
 pub(crate) fn one_of(run: &slot::Run) -> Option<(Slot, Option<Run>)> {
     let calls = Some(run.count()).filter(|calls| *calls > 0)?;
     let start = run.end.saturating_sub(run.total);
@@ -93,14 +94,14 @@ pub(crate) fn one_of(run: &slot::Run) -> Option<(Slot, Option<Run>)> {
     Some((slot, returned(&others, &slot)))
 }
 
-/// The call of a run that is in flight.
+/// Returns the call of a run that has not returned yet.
 pub(crate) fn in_flight(run: &slot::Run, since: u64, example: Option<&Slot>) -> Slot {
     let pending = unknown(run, slot::PENDING, since);
     let like = |example: &Slot| Slot { args: example.args, caller: example.caller, ..pending };
     example.map_or(pending, like)
 }
 
-/// Returns a call of a run, with unknown arguments.
+/// Returns a call of a run, with all arguments unknown.
 fn unknown(run: &slot::Run, state: u8, start: u64) -> Slot {
     let of = Slot { word: run.word, start, end: 0, caller: 0, args: [0; ARGS], result: 0 };
     let shapes = (0..8).map(|index| shape::UNREAD << shape::shift(index)).fold(0, |all, one| all | one);

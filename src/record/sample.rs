@@ -7,11 +7,11 @@ use crate::plain::{self, Links};
 use cupeer_spec::record::job::SAMPLES;
 use std::path::Path;
 
-/// Largest size in bytes of a file that is written, and of one that is read.
+/// Largest size in bytes of such a file, for writing and for reading.
 pub const LONGEST: u64 = 256 << 10;
 /// First line of the file.
 pub const FIRST_LINE: &str = "cupeer memory 1";
-/// Start of the line that says why there is no sample.
+/// Start of the line that says why there is no further sample.
 const NONE: &str = "none ";
 
 /// Memory of a device at a time.
@@ -36,19 +36,21 @@ pub struct Sample {
 /// Process that has memory of a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Holder {
-    /// Pid that NVML names: that on the host, so another one in a container.
+    /// Pid of the process according to NVML: its pid on the host, which in a container belongs to another
+    /// process.
     pub pid: u32,
     /// Pid of the process in its own pid namespace, and its start time in ticks since boot, as its own file has them; `None` if the
     /// process cannot be seen from here, as from a container.
     pub process: Option<(u32, u64)>,
-    /// Size in bytes of its memory; `None` if NVML does not tell, as in Windows Subsystem for Linux.
+    /// Size in bytes of the memory that the process has; `None` if NVML does not report it, as in Windows
+    /// Subsystem for Linux.
     pub bytes: Option<u64>,
-    /// Name of its program, as the kernel has it; empty if the process cannot be seen from here.
+    /// Name of the process's program, as the kernel has it; empty if the process cannot be seen from here.
     pub name: String,
 }
 
 impl Sample {
-    /// Returns the line of the file for this sample, without its newline.
+    /// Returns the line for this sample in the file, without its newline.
     pub fn line(&self) -> String {
         let Sample { boot_id, at, device, total, used, free, holders } = self;
         let [boot, device] = [boot_id, device].map(|bytes| u128::from_be_bytes(*bytes));
@@ -120,7 +122,8 @@ impl Samples {
         Ok(read)
     }
 
-    /// Returns the name of this process's file; `None` if the system does not supply the boot id.
+    /// Returns the name of the file that this process writes; `None` if the system does not supply the boot
+    /// id.
     pub fn file() -> Option<String> {
         Some(format!("{SAMPLES}{}-{}", host::short(host::boot_id()?), std::process::id()))
     }
@@ -131,7 +134,7 @@ impl Samples {
     }
 }
 
-/// Returns the time of a sample that is taken now.
+/// Returns the current time, for a new sample.
 pub fn now() -> u64 {
     monotonic()
 }

@@ -4,10 +4,10 @@ use crate::source::Opened;
 use cupeer_spec::record::{self, BLOCK, BLOCK_MAGIC, BlockHeader, SLOTS, TRAILER_MAGIC, Trailer, block};
 use std::io;
 
-/// Half of a reading: the trailer of a block, and the header of the next one.
+/// Half of the bytes of one read: the trailer of a block, or the header of the next one.
 const HALF: usize = 64;
 
-/// A valid block.
+/// Block with a valid header.
 pub(crate) struct Block {
     pub number: u32,
     pub header: BlockHeader,
@@ -31,7 +31,7 @@ pub(crate) fn blocks(file: &Opened, first: u32, mut each: impl FnMut(Block)) -> 
             file.read(&mut bytes[HALF..], start(number))?;
             continue;
         };
-        // The trailer of a block is next to the header of the next one: read both at once.
+        // The trailer of a block is next to the header of the next block: read both at once.
         bytes.fill(0);
         file.read(&mut bytes, start(number + 1) - HALF as u64)?;
         if header.kind == block::CHUNK && !repeats(record::read(&bytes), &header) {
@@ -53,7 +53,7 @@ fn repeats(trailer: Option<Trailer>, header: &BlockHeader) -> bool {
     })
 }
 
-/// Returns the offset of a block.
+/// Returns the offset in the file of a block, by its number.
 pub(crate) fn start(number: u32) -> u64 {
     u64::from(number) * BLOCK as u64
 }

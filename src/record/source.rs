@@ -50,7 +50,7 @@ impl Source {
 pub(crate) enum Opened {
     File(File),
     Bytes(Arc<[u8]>),
-    /// Contents of the file over time. Each query of its size moves to the next.
+    /// Contents of the file at several times. Each call of [`Opened::size`] goes on to the next one.
     #[cfg(test)]
     Growing(std::sync::Mutex<std::collections::VecDeque<Arc<[u8]>>>),
 }
@@ -99,8 +99,8 @@ impl Opened {
         }
     }
 
-    /// Returns the first position from a position on that was written. Files are extended before they are written, so
-    /// the rest is a hole.
+    /// Returns the first position, at or after `at`, that is not in a hole. Files are extended before they
+    /// are written, so an unwritten rest is a hole.
     pub(crate) fn next_data(&self, at: u64) -> u64 {
         match self {
             Opened::File(file) => plain::next_data(file, at),

@@ -12,28 +12,29 @@ use crate::repeats::{self, Stacks};
 use cupeer_spec::record::slot::{self, Slot};
 use std::collections::VecDeque;
 
-/// Number of events that are read ahead before one is returned.
+/// Number of events that are read ahead before an event is returned.
 pub(crate) const HELD: usize = 8;
-/// The most calls without an end that are remembered, for ends that come after all. A thread has a few.
+/// Largest number of calls without an end that are remembered, in case their end is recorded later. A thread
+/// has a few such calls.
 const MOST_UNFINISHED: usize = 256;
 
 pub(crate) struct Stream {
     reader: Reader,
     held: VecDeque<WaitingEvent>,
-    /// Calls of runs that are in flight, until their time comes.
+    /// Calls of runs that have not returned, until it is their turn by their start.
     flying: Vec<WaitingEvent>,
     stacks: Stacks,
-    /// Calls that were handed out as pending.
+    /// Numbers of the calls that were returned as pending.
     unfinished: VecDeque<u64>,
-    /// The time of the event that was handed out last.
+    /// Time of the event that was returned last.
     time: u64,
 }
 
-/// An event that is held back.
+/// Event that was read and not returned yet.
 struct WaitingEvent {
     kind: Kind,
     tid: u32,
-    /// The number of the call's slot.
+    /// Number of the event's slot.
     seq: u64,
     slot: Slot,
     /// Details of the call; empty for most calls.
@@ -75,7 +76,7 @@ impl Stream {
         Some(time.max(self.time))
     }
 
-    /// The call of a run that is in flight since the earliest time.
+    /// Returns the index and the start of the earliest call of a run that has not returned.
     fn first_flying(&self) -> Option<(usize, u64)> {
         let starts = self.flying.iter().map(WaitingEvent::time).enumerate();
         starts.min_by_key(|(_, start)| *start)
@@ -144,7 +145,7 @@ impl Stream {
         }
     }
 
-    /// Adds calls that failed as the previous one did.
+    /// Adds the calls of a run, which failed in the same way as the previous call.
     fn run(&mut self, number: u64, run: &slot::Run) {
         let is_example = |held: &&mut WaitingEvent| {
             held.kind == Kind::Call && held.seq == run.call && repeats::is_like(&held.slot, run)
@@ -223,7 +224,7 @@ impl Stream {
         }
     }
 
-    /// Remembers a call without an end.
+    /// Remembers the number of a call that was returned without an end.
     #[cold]
     fn remember(&mut self, seq: u64) {
         if self.unfinished.len() == MOST_UNFINISHED {

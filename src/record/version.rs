@@ -2,7 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-/// Checks the version of a file. The error is a sentence whose subject is the file.
+/// Checks that a file's version is among those that are read. The error is a sentence whose subject is the
+/// file.
 pub(crate) fn check(version: u64, read: RangeInclusive<u32>) -> Result<(), String> {
     let (oldest, newest) = (u64::from(*read.start()), u64::from(*read.end()));
     let age = match version {

@@ -1,24 +1,25 @@
-//! The waits of the processes of a hang, as the run that notices the hang keeps them in the recording.
+//! The interface to what processes wait for in a hang: a `cupeer run` that notices a hang stores it in the recording.
 
 use cupeer_report::style::Style;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Reads what processes wait for: those with these pids, their recording, and for how long none has made progress.
+/// Function that reads what processes wait for. Arguments: their pids, their recording, and the time without any progress.
 pub type ReadWaits = fn(&[u32], Option<PathBuf>, Option<Duration>) -> Box<dyn Waits>;
 
-/// Waits that were read.
+/// What the processes of a job wait for, as read at one moment.
 pub trait Waits {
-    /// Returns true if no process was there any more.
+    /// Returns true if all processes had ended before they were read.
     fn is_empty(&self) -> bool;
-    /// Returns true if these processes only wait for the device or for all others.
+    /// Returns true if the processes with these pids wait only for the device or for all other processes.
     fn wait_for_device(&self, pids: &[u32]) -> bool;
-    /// Notes when cupeer began to end the job, in nanoseconds since 1970.
+    /// Stores the time at which cupeer began to end the job, in nanoseconds since 1970.
     fn end(&mut self, ended_ns: u64);
-    /// Notes when the job made progress again; returns for how long it had made none.
+    /// Stores the time at which the job made progress again, in nanoseconds since 1970. Returns the duration without progress, in
+    /// nanoseconds.
     fn resume(&mut self, resumed_ns: u64) -> u64;
-    /// The answer, and a block for each process.
+    /// Returns the text for a terminal: a summary, and a paragraph for each process.
     fn text(&self, style: Style) -> String;
-    /// The file that a recording keeps of it.
+    /// Returns the contents of the file that the recording keeps of the hang.
     fn json(&self) -> serde_json::Result<Vec<u8>>;
 }

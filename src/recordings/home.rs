@@ -1,9 +1,9 @@
-//! The default directory, for recordings and sweeps without a given path: its place, the names in it, and their meaning.
+//! The default directory, for recordings and sweeps without a given path: its path, and the names of its entries.
 //! [`crate::kept`] describes and removes its entries.
 
 use crate::script;
 use anyhow::{Context, Result, bail, ensure};
-use cupeer_console::startup::user;
+use cupeer_console::startup::effective_user;
 use cupeer_console::variables::inherited;
 use cupeer_spec::names::nearest;
 use std::ffi::OsStr;
@@ -13,57 +13,61 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
+/// Number of numbers that are tried for the name of a new directory.
 const MOST_TRIED: u32 = 100_000;
-/// The longest part of a program's name that a record has.
-const LONGEST: usize = 64;
+/// Largest number of characters of a program's name in the name of its recording.
+const MOST_NAME_CHARS: usize = 64;
 
-/// Returns the path of the directory, which may not exist. For users without a HOME, it is a temporary directory.
+/// Returns the path of the default directory, which may not exist yet. For users without a HOME, it is in the directory for
+/// temporary files.
 pub fn path() -> Result<PathBuf> {
     if let Some(state) = of_user("XDG_STATE_HOME", ".local/state") {
         return Ok(state.join("cupeer"));
     }
-    let outer = std::env::temp_dir().join(format!("cupeer-{}", user()));
+    let outer = std::env::temp_dir().join(format!("cupeer-{}", effective_user()));
     let home = outer.join("records");
-    // Another user may have created them.
+    // Other users can create files there, too.
     for directory in [&outer, &home].into_iter().filter(|it| it.symlink_metadata().is_ok()) {
-        check(directory)?;
+        check_private(directory)?;
     }
     Ok(home)
 }
 
 /// Fails if other users can write to a directory.
-fn check(directory: &Path) -> Result<()> {
+fn check_private(directory: &Path) -> Result<()> {
     let shown = directory.display();
     let about = directory.symlink_metadata().with_context(|| format!("'{shown}' cannot be read"))?;
-    ensure!(about.uid() == user(), "'{shown}' belongs to user {}", about.uid());
+    ensure!(about.uid() == effective_user(), "'{shown}' belongs to user {}", about.uid());
     ensure!(about.mode() & 0o022 == 0 || about.is_symlink(), "others can write to '{shown}'");
     Ok(())
 }
 
-/// A directory of the user's by its variable, or below HOME. Variables that are not absolute paths do not count, as the XDG
-/// specification has it; nor does a HOME that is not there: some users have one that is not to be, such as /nonexistent.
+/// Returns a directory of the user: the value of an environment variable, or a path below HOME. Values that are not absolute
+/// paths are ignored, as the XDG specification requires. A HOME that does not exist is ignored, too: system users have
+/// /nonexistent.
 pub fn of_user(variable: &str, below_home: &str) -> Option<PathBuf> {
     let absolute = |name| inherited(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || absolute("HOME").filter(|home| home.is_dir());
     absolute(variable).or_else(|| Some(home()?.join(below_home)))
 }
 
-/// Creates the directory if it does not exist. It belongs to the user alone: cupeer trusts its contents, and removes them.
-fn made() -> Result<PathBuf> {
+/// Creates the default directory if it does not exist. Only this user may write to it: cupeer trusts and removes its contents.
+fn create_home() -> Result<PathBuf> {
     let home = path()?;
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&home);
     made.with_context(|| format!("'{}' cannot be made", home.display()))?;
-    check(&home.canonicalize().with_context(|| format!("'{}' cannot be read", home.display()))?)?;
+    check_private(&home.canonicalize().with_context(|| format!("'{}' cannot be read", home.display()))?)?;
     Ok(home)
 }
 
-/// Creates the next directory PREFIXPROGRAM-N. N is larger than that of all others, so the newest has the largest number.
+/// Creates the next directory PREFIXPROGRAM-N in the default directory. N is larger than the numbers of all other entries, so the
+/// newest entry has the largest number. `make` returns false if the directory exists already.
 pub fn new_directory(
     prefix: &str,
     program: &OsStr,
     make: impl Fn(&Path) -> io::Result<bool>,
 ) -> Result<PathBuf> {
-    let home = made()?;
+    let home = create_home()?;
     let stem = format!("{prefix}{}", recognisable(program));
     let first = names(&home).filter_map(|name| number(&name)).max().unwrap_or(0).saturating_add(1);
     for number in (first..).take(MOST_TRIED as usize) {
@@ -77,10 +81,10 @@ pub fn new_directory(
     bail!("there are too many directories '{}-N'", home.join(stem).display())
 }
 
-/// Name of the file in the default directory that names the program of the last run that recorded nothing.
+/// Name of the file in the default directory that contains the name of the last program whose run recorded nothing.
 pub const LAST: &str = ".last-without-record";
 
-/// Notes that a run recorded nothing, so that an earlier recording is not taken for its own.
+/// Stores that a run of a program recorded nothing, so that reports do not take an earlier recording for that of this run.
 pub fn note_unrecorded(program: &OsStr) {
     let note = |home: PathBuf| fs::write(home.join(LAST), recognisable(program));
     if let Err(error) = path().map_err(io::Error::other).and_then(note) {
@@ -88,18 +92,18 @@ pub fn note_unrecorded(program: &OsStr) {
     }
 }
 
-/// Returns a notice about a lasting state, unless it was printed in the last day: then only `-v` prints it. `name` is that of
-/// the file that notes the time.
+/// Returns a notice about a lasting state, or `None` if it was printed in the last 24 hours: then only `-v` prints the notice.
+/// `name` is a part of the name of the file whose time says when the notice was last printed.
 pub fn standing(name: &str, notice: String) -> Option<String> {
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-    let home = path().and_then(|home| check(&home).map(|()| home));
+    let home = path().and_then(|home| check_private(&home).map(|()| home));
     let Ok(file) = home.map(|home| home.join(format!(".told-{name}"))) else { return Some(notice) };
     let told = fs::symlink_metadata(&file).and_then(|about| about.modified()).ok();
     if told.and_then(|at| at.elapsed().ok()).is_some_and(|age| age < DAY) {
         tracing::debug!("{notice}");
         return None;
     }
-    // If this fails, the notice is printed again.
+    // If the file cannot be written, the next run prints the notice again.
     let _ = fs::write(file, "");
     Some(notice)
 }
@@ -108,27 +112,28 @@ pub fn standing(name: &str, notice: String) -> Option<String> {
 pub fn recognisable(program: &OsStr) -> String {
     let name = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
     let plain = |c: char| if c.is_alphanumeric() || "._+-".contains(c) { c } else { '_' };
-    let name: String = name.trim_start_matches(['-', '.']).chars().take(LONGEST).map(plain).collect();
+    let name: String = name.trim_start_matches(['-', '.']).chars().take(MOST_NAME_CHARS).map(plain).collect();
     if name.is_empty() { "program".to_owned() } else { name }
 }
 
+/// Returns the names of all entries of the default directory.
 pub fn names(home: &Path) -> impl Iterator<Item = String> {
     let entries = fs::read_dir(home).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().into_string().ok())
 }
 
-/// The number at the end of a name that cupeer gave.
+/// Returns the number at the end of a name that cupeer gave, such as 12 for `app-12`; `None` for other names.
 pub fn number(name: &str) -> Option<u64> {
     let (_, digits) = name.rsplit_once('-')?;
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
-/// Returns the path that a word on the command line means: an existing path or, if there is none or only a program, the
-/// recording in the default directory of that name or number, or the newest one of that program. A path inside it may follow,
-/// such as a run of a sweep.
+/// Returns the path that a word on the command line means: an existing path or, if the path does not exist or is a program, a
+/// recording in the default directory: with that name, with that number, or the newest recording of that program. A path inside
+/// the recording may follow the name or number, such as a run of a sweep.
 pub fn find(named: &Path) -> Result<PathBuf> {
     let is_one_word = named.components().count() == 1;
-    let newest = || path().ok().and_then(|home| newest(&home, named));
+    let newest = || path().ok().and_then(|home| newest_of_program(&home, named));
     if named.symlink_metadata().is_ok() {
         return Ok(newest().filter(|_| script::is_program(named)).unwrap_or_else(|| named.to_owned()));
     }
@@ -163,15 +168,15 @@ pub fn find(named: &Path) -> Result<PathBuf> {
 }
 
 /// Returns the newest recording in the default directory that is named after a program.
-fn newest(home: &Path, program: &Path) -> Option<PathBuf> {
+fn newest_of_program(home: &Path, program: &Path) -> Option<PathBuf> {
     let stem = recognisable(&script::name(&[program.into()]));
     let of_it = |name: &String| name.rsplit_once('-').is_some_and(|(program, _)| program == stem);
     let name = names(home).filter(of_it).max_by_key(|name| number(name))?;
     number(&name).map(|_| home.join(name))
 }
 
-/// Returns the argument that a user would type after `cupeer report`: the name of a recording in the default directory, or a
-/// path.
+/// Returns the argument that a user would type after `cupeer report` for a directory: its name if it is a recording in the
+/// default directory, or else its path.
 pub fn shown(directory: &Path) -> String {
     let at_home = path().ok().and_then(|home| directory.strip_prefix(home).ok().map(Path::to_owned));
     let leads_there =
@@ -179,7 +184,7 @@ pub fn shown(directory: &Path) -> String {
     at_home.filter(leads_there).map_or_else(|| place(directory), |name| name.display().to_string())
 }
 
-/// Returns the path of a directory: from the current directory if it is below, or absolute.
+/// Returns the path of a directory: relative if it is below the current directory, or else as given.
 pub fn place(directory: &Path) -> String {
     let here = std::env::current_dir().ok();
     let from_here = here.and_then(|here| directory.strip_prefix(here).ok());
@@ -195,7 +200,7 @@ mod tests {
         let names = ["./app", "/opt/a b$c.py", "-rf", "..", "", "\u{e9}t\u{e9}"]
             .map(|name| recognisable(name.as_ref()));
         assert_eq!(names, ["app", "a_b_c.py", "rf", "program", "program", "\u{e9}t\u{e9}"]);
-        assert_eq!(recognisable("x".repeat(500).as_ref()).len(), LONGEST);
+        assert_eq!(recognisable("x".repeat(500).as_ref()).len(), MOST_NAME_CHARS);
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! The file `job` of a directory, and the key of the fingerprints in it.
+//! The file `job` in the directory of a recording. It contains the key from which the fingerprints of handles are computed.
 //!
-//! Every run that takes part in a job gets the key of the first one.
+//! Every run that records into the directory gets the key of the first run.
 
 use anyhow::{Context, Result, bail, ensure};
-use cupeer_console::startup::user;
+use cupeer_console::startup::effective_user;
 use cupeer_console::variables::inherited;
 use cupeer_facts::part::file as reduced;
 use cupeer_record::launcher;
@@ -18,12 +18,12 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use tempfile::TempDir;
 
-/// Directory in that of a job for vLLM's cache. Results under faults must not be reused later.
+/// Name of the subdirectory for vLLM's cache in the directory of a job: later runs must not reuse results that faults changed.
 pub const VLLM_CACHE: &str = "vllm-cache";
-/// The largest file `job`: each run that takes part adds a line.
+/// Largest size of a file `job` that is read, in bytes: each run that takes part adds a line.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// Returns the key of the job in a directory. An empty directory becomes a job.
+/// Returns the key of the job in a directory. If the directory has no job, starts one there, unless other files are in it.
 pub fn take_part(directory: &Path, shared: bool) -> Result<String> {
     let shown = directory.display();
     let file = directory.join(job::FILE);
@@ -84,7 +84,7 @@ pub fn read(file: &Path) -> io::Result<String> {
 pub fn check_owner(file: &Path, directory: &Path) -> Result<()> {
     let (uid, owner) = (file.symlink_metadata()?.uid(), directory.metadata()?.uid());
     ensure!(
-        [user(), 0, owner].contains(&uid),
+        [effective_user(), 0, owner].contains(&uid),
         "'{}' belongs to user {uid}, but the directory to user {owner}; use another directory, or --share \
          group if several users record together",
         file.display()
@@ -104,7 +104,7 @@ fn write_key(directory: &Path, file: &Path, shared: bool) -> Result<()> {
     new.write_all(format!("{}\n{}={key}\n{run}", job::FIRST_LINE, job::KEY).as_bytes())?;
     match new.persist_noclobber(file) {
         Err(error) if error.error.kind() != io::ErrorKind::AlreadyExists => {
-            // A file system without links.
+            // The file system has no hard links.
             error.file.persist(file)?;
         }
         _ => {}
@@ -112,7 +112,7 @@ fn write_key(directory: &Path, file: &Path, shared: bool) -> Result<()> {
     Ok(())
 }
 
-/// The key that an outer cupeer drew, or a new one.
+/// Returns the key that a surrounding `cupeer run` passed in the environment, or a new random key.
 pub fn own_key() -> Result<String> {
     let outer = inherited(env::JOB).and_then(|key| key.into_string().ok());
     if let Some(key) = outer.filter(|key| job::key(key.as_bytes()).is_some()) {
@@ -129,7 +129,7 @@ pub fn random<const N: usize>() -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// Creates a private temporary directory, which is removed with the value.
+/// Creates a temporary directory that only this user can read. Dropping the returned value removes the directory.
 pub fn temporary(prefix: &str) -> io::Result<TempDir> {
     tempfile::Builder::new().prefix(prefix).permissions(fs::Permissions::from_mode(0o700)).tempdir()
 }

@@ -1,6 +1,6 @@
 //! Follows recordings while they are written: the calls of each process, open handles, and states.
 //!
-//! It keeps facts about files between two samples, so that a sample costs only new data. It writes, locks, and maps nothing.
+//! The watcher keeps its state between two samples, so a sample reads only new data. It writes, locks, and maps no files.
 
 use crate::{home, kept};
 use anyhow::{Result, bail, ensure};
@@ -18,16 +18,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
-/// Number of blocks of earlier calls that one refresh of the screen reads: 32 MiB, some milliseconds.
+/// Number of blocks of calls from before the first sample that one refresh of the screen reads: 32 MiB, some milliseconds.
 pub const SOME: usize = 256;
 
-/// Number of times that a process is read again for a device that it does not name: some never do.
+/// Number of times that the description of a process is read again for a device that it lacks: some processes never add it.
 const MOST_ASKED: u32 = 8;
 
-/// A sample of all recordings.
+/// A sample of all followed recordings.
 pub struct Reading {
-    /// When, since 1970.
+    /// Time of the sample, in nanoseconds since 1970.
     pub time_ns: u64,
+    /// The same time on the monotonic clock.
     pub at: Instant,
     pub jobs: Vec<OfJob>,
     /// Sentences about missing facts.
@@ -50,7 +51,7 @@ pub struct OfJob {
     /// Entries of this host's live table.
     pub entries: Vec<live::Entry>,
     pub refused: u64,
-    /// Since when it hangs, as a run of it has found.
+    /// Begin of the hang that a `cupeer run` of the job noticed, in nanoseconds since 1970; `None` if it does not hang.
     pub hung_since_ns: Option<u64>,
     /// Sentences about missing facts, without the name of the recording.
     pub unseen: Vec<String>,
@@ -63,18 +64,18 @@ pub struct OfProcess {
     pub program: String,
     pub rank: Option<u32>,
     pub devices: Vec<Device>,
-    /// Its CUDA_VISIBLE_DEVICES.
+    /// Value of the process's CUDA_VISIBLE_DEVICES, if it is set.
     pub visible: Option<String>,
     pub exit: Exit,
     pub counts: Counts,
-    /// The counts since the first sample of it.
+    /// The counts since the first sample of the process.
     pub recent: Counts,
-    /// Number of samples that brought something new.
+    /// Number of samples in which the process had new events.
     pub fruitful: u64,
     pub is_complete: bool,
-    /// Function, thread, age.
+    /// The calls that have not returned: function, thread, and nanoseconds since the begin of the call, if known.
     pub unreturned: Vec<(String, u32, Option<u64>)>,
-    /// Its activity when its job was found to hang.
+    /// What the process did when its job was found to hang; `None` if the job does not hang.
     pub hung: Option<String>,
 }
 
@@ -87,11 +88,11 @@ enum Place {
 
 pub struct Watcher {
     place: Place,
-    jobs: BTreeMap<PathBuf, Job>,
+    jobs: BTreeMap<PathBuf, FollowedJob>,
 }
 
 impl Watcher {
-    /// Follows these recordings, or those in the default directory that are in progress if there are none.
+    /// Follows the named recordings or, without names, all recordings in the default directory that are in progress.
     pub fn new(named: &[PathBuf]) -> Result<Watcher> {
         let mut jobs = BTreeMap::new();
         for named in named {
@@ -112,13 +113,13 @@ impl Watcher {
             }
             // Each recording is followed once, even if it has several names.
             let key = path.canonicalize().unwrap_or_else(|_| path.clone());
-            jobs.entry(key).or_insert_with(|| Job::new(home::shown(&path), path));
+            jobs.entry(key).or_insert_with(|| FollowedJob::new(home::shown(&path), path));
         }
         let place = if named.is_empty() { Place::Home } else { Place::Named };
         Ok(Watcher { place, jobs })
     }
 
-    /// Takes a sample of all recordings. Reads at most this many blocks of earlier calls.
+    /// Takes a sample of all recordings. Reads at most `most` blocks of calls from before the first sample.
     pub fn look(&mut self, mut most: usize) -> Result<Reading> {
         let mut unseen = Vec::new();
         if let Place::Home = self.place {
@@ -126,7 +127,7 @@ impl Watcher {
             let found = kept::records(&home);
             self.jobs.retain(|path, _| found.iter().any(|(_, there)| there == path));
             for (name, path) in found {
-                self.jobs.entry(path.clone()).or_insert_with(|| Job::new(name, path));
+                self.jobs.entry(path.clone()).or_insert_with(|| FollowedJob::new(name, path));
             }
         }
         let mut jobs = Vec::new();
@@ -157,7 +158,7 @@ struct Files {
 }
 
 impl Files {
-    /// Lists the files in a directory and in the directories in it, like the report.
+    /// Lists the files in a directory and in its direct subdirectories: the files that the report reads.
     fn list(directory: &Path) -> io::Result<Files> {
         let mut files = Files::default();
         for path in fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()? {
@@ -198,31 +199,33 @@ impl Files {
 }
 
 /// A recording between two samples.
-struct Job {
+struct FollowedJob {
     name: String,
     path: PathBuf,
-    processes: BTreeMap<PathBuf, Followed>,
-    /// When its directory was last changed, if nothing of it was running then.
+    processes: BTreeMap<PathBuf, FollowedProcess>,
+    /// Time of the directory's last change, if no process of the recording was running at the last sample.
     idle: Option<SystemTime>,
 }
 
-struct Followed {
+/// A process between two samples.
+struct FollowedProcess {
     process: Process,
     follower: Follower,
-    /// True until it was sampled once.
+    /// True until the second sample of the process.
     is_new: bool,
-    /// True if it has ended, and all of it was read.
+    /// True if the process has ended, and all of its events were read.
     is_over: bool,
-    /// Number of times that it was read again for its devices.
+    /// Number of times that the description was read again for missing devices.
     asked: u32,
 }
 
-impl Job {
-    fn new(name: String, path: PathBuf) -> Job {
-        Job { name, path, processes: BTreeMap::new(), idle: None }
+impl FollowedJob {
+    fn new(name: String, path: PathBuf) -> FollowedJob {
+        FollowedJob { name, path, processes: BTreeMap::new(), idle: None }
     }
 
-    /// Takes a sample of it; `None` if the user did not name it and nothing of it is running.
+    /// Takes a sample of the recording. Returns `None` if the user did not name the recording and none of its processes is
+    /// running.
     fn look(&mut self, most: &mut usize, is_named: bool) -> io::Result<Option<OfJob>> {
         let changed = self.path.metadata()?.modified().ok();
         if !is_named && self.idle.is_some() && self.idle == changed {
@@ -252,7 +255,7 @@ impl Job {
             behind += followed.follower.behind();
             seen.processes.push(followed.seen(exit));
         }
-        seen.unseen.extend(several("record", failed));
+        seen.unseen.extend(summarize_problems("record", failed));
         if behind > 0 {
             let sentence = "calls of before are still being read: there may be more, and more failures";
             seen.unseen.push(sentence.into());
@@ -261,15 +264,15 @@ impl Job {
             for process in seen.processes.iter_mut().filter(|process| !process.exit.has_ended()) {
                 let found = hang.doing.iter().find(|(proc, _)| *proc == process.proc);
                 let Some((_, doing)) = found else { continue };
-                // The duration in the text was that at the time of the hang.
+                // The text ends with a duration (" since ..."), which was only true when the hang was noticed.
                 process.hung = doing.split(" since ").next().map(str::to_owned);
                 let since = seen.hung_since_ns.into_iter().chain([hang.began_ns()]).min();
                 seen.hung_since_ns = since;
             }
         }
-        tables(&files.tables, &mut seen);
-        quiet_ones(&files, &mut seen);
-        seen.unseen.extend(several("folder", files.unreadable));
+        add_live_table(&files.tables, &mut seen);
+        add_quiet_processes(&files, &mut seen);
+        seen.unseen.extend(summarize_problems("folder", files.unreadable));
         self.learn_devices(&seen);
         Ok(Some(seen))
     }
@@ -280,7 +283,7 @@ impl Job {
         let (boot_id, mut elsewhere, mut problems) = (host::boot_id(), 0, Vec::new());
         for path in &files.processes {
             if let Some(known) = self.processes.get_mut(path) {
-                // The process may have been about to describe itself.
+                // At the first sample, the process may not have written its description yet.
                 if std::mem::take(&mut known.is_new) {
                     known.read_again();
                 }
@@ -288,7 +291,7 @@ impl Job {
             }
             let opened = Process::open(path).and_then(|process| {
                 let follower = Follower::new(&process).map_err(|error| format!("cannot be read: {error}"))?;
-                Ok(Followed { process, follower, is_new: true, is_over: false, asked: 0 })
+                Ok(FollowedProcess { process, follower, is_new: true, is_over: false, asked: 0 })
             });
             match opened {
                 Ok(followed) if Some(followed.process.header.boot_id) != boot_id => elsewhere += 1,
@@ -299,7 +302,7 @@ impl Job {
                 }
             }
         }
-        seen.unseen.extend(several("record", problems));
+        seen.unseen.extend(summarize_problems("record", problems));
         if elsewhere > 0 {
             let processes = counted(elsewhere, "process", "processes");
             seen.unseen.push(format!("{processes} of other hosts, or of before this one was started"));
@@ -310,21 +313,22 @@ impl Job {
         let headers: Vec<&Header> =
             self.processes.values().map(|followed| followed.follower.header()).collect();
         let states = alive::states(&headers);
-        let exit = |(followed, (alive, is_another)): (&Followed, (Option<bool>, bool))| {
-            // The state is read before the end: the process may have ended in between.
+        let exit = |(followed, (alive, is_another)): (&FollowedProcess, (Option<bool>, bool))| {
+            // `alive` was read before the end of the process is: a process that was alive then has no end to report.
             let end = if alive == Some(true) { End::Unseen } else { followed.process.end() };
             Exit::of(alive, end, is_another)
         };
         self.processes.values().zip(states).map(exit).collect()
     }
 
-    /// Returns true if a run is in progress in which no process has reached the driver yet.
+    /// Returns true if a `cupeer run` that records into this directory is in progress, even if no process has called the driver
+    /// yet.
     fn is_launched(&self) -> bool {
         let text = crate::job::read(&self.path.join(FILE)).unwrap_or_default();
         launcher::running(&text).contains(&Some(true))
     }
 
-    /// Reads the descriptions of processes again that have an unknown device: they learn about devices after their recording
+    /// Reads the descriptions of processes with unknown devices again: a process learns about its devices after its recording
     /// begins.
     fn learn_devices(&mut self, seen: &OfJob) {
         let is_known = |uuid: &[u8; 16]| {
@@ -341,7 +345,7 @@ impl Job {
     }
 }
 
-impl Followed {
+impl FollowedProcess {
     /// Reads the description of the process again.
     fn read_again(&mut self) {
         if let Ok(process) = Process::open(&self.process.path) {
@@ -353,7 +357,7 @@ impl Followed {
         let (process, follower) = (&self.process, &self.follower);
         let here = Clock::here(follower.header());
         let age = |start| here.as_ref().map(|(clock, now)| clock.between(start, *now));
-        // An ended process is in no call.
+        // A process that has ended is not inside any call.
         let runs = matches!(exit.kind, ExitKind::Running | ExitKind::Unseen);
         let calls = follower.unreturned().filter(|_| runs);
         let mut calls: Vec<_> = calls.copied().collect();
@@ -378,7 +382,7 @@ impl Followed {
 }
 
 /// Adds a sentence about running processes that have no file yet.
-fn quiet_ones(files: &Files, seen: &mut OfJob) {
+fn add_quiet_processes(files: &Files, seen: &mut OfJob) {
     let (mut all, mut problems) = (Vec::new(), Vec::new());
     for path in &files.begun {
         match Quiet::all(path) {
@@ -386,7 +390,7 @@ fn quiet_ones(files: &Files, seen: &mut OfJob) {
             Err(error) => problems.push(format!("{} {error}", path.display())),
         }
     }
-    seen.unseen.extend(several("file", problems));
+    seen.unseen.extend(summarize_problems("file", problems));
     quiet::drop_shown(&mut all, files.processes.iter().map(PathBuf::as_path));
     let running = quiet::running(&all);
     if running > 0 {
@@ -396,7 +400,7 @@ fn quiet_ones(files: &Files, seen: &mut OfJob) {
 }
 
 /// Reads the live table of this host.
-fn tables(paths: &[PathBuf], seen: &mut OfJob) {
+fn add_live_table(paths: &[PathBuf], seen: &mut OfJob) {
     let Some(boot_id) = host::boot_id() else {
         seen.unseen.push("which of its live tables is this host's: /proc does not say its boot".into());
         return;
@@ -434,8 +438,8 @@ fn tables(paths: &[PathBuf], seen: &mut OfJob) {
     }
 }
 
-/// A sentence about what cannot be read, with an example.
-fn several(what: &str, mut problems: Vec<String>) -> Option<String> {
+/// Returns a sentence about files that cannot be read: the first problem, and the number of others. `None` if there are none.
+fn summarize_problems(what: &str, mut problems: Vec<String>) -> Option<String> {
     let first = (!problems.is_empty()).then(|| problems.swap_remove(0))?;
     Some(match problems.len() {
         0 => first,

@@ -1,11 +1,11 @@
-//! Files that are written from a recording, to keep or to send: packed, or reduced. They appear complete, or not at all.
+//! Output files made from a recording, to keep or to send: packed or reduced. A file appears complete, or not at all.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
-/// The name of a record's directory with a suffix, in the current directory.
+/// Returns the default path of an output file: the name of the recording's directory with a suffix, in the current directory.
 pub fn default_output(directory: &Path, suffix: &str) -> Result<PathBuf> {
     ensure!(!directory.is_file(), "{} is a file; -o FILE names the one to write", directory.display());
     let whole =
@@ -16,7 +16,7 @@ pub fn default_output(directory: &Path, suffix: &str) -> Result<PathBuf> {
     Ok(name.into())
 }
 
-/// Refuses a file that is there, unless it may be replaced.
+/// Fails if the output file exists, unless `replace` is true.
 pub fn refuse_existing(output: &Path, replace: bool) -> Result<()> {
     match replace || output.symlink_metadata().is_err() {
         true => Ok(()),
@@ -24,21 +24,21 @@ pub fn refuse_existing(output: &Path, replace: bool) -> Result<()> {
     }
 }
 
-/// Begins a file beside the place where it is to be.
+/// Creates a temporary file in the directory of the output file.
 pub fn begin(output: &Path, prefix: &str) -> Result<NamedTempFile> {
     let directory = output.parent().filter(|parent| *parent != "").unwrap_or(Path::new("."));
     let temporary = tempfile::Builder::new().prefix(prefix).tempfile_in(directory);
     temporary.with_context(|| format!("failed to write to {}", directory.display()))
 }
 
-/// Gives a file that is whole its name. Says how many bytes it has.
+/// Renames a complete temporary file to its final name. Returns its size in bytes.
 pub fn finish(file: NamedTempFile, output: &Path, replace: bool) -> Result<u64> {
     let failed = || format!("failed to write {}", output.display());
     let size = file.as_file().metadata().with_context(failed)?.len();
     let named = if replace { file.persist(output) } else { file.persist_noclobber(output) };
     match named {
         Ok(_) => Ok(size),
-        // Another process may have created it since.
+        // Another process may have created the output file since.
         Err(error) if error.error.kind() == ErrorKind::AlreadyExists => {
             bail!("{} exists; --force overwrites it", output.display())
         }

@@ -1,7 +1,7 @@
-//! `cupeer run --reduce`: at the end of a run, what the processes of this host have recorded becomes one file, in place of theirs.
+//! `cupeer run --reduce`: at the end of a run, one reduced file replaces the files that the processes of this host recorded.
 //!
-//! Several runs of a host may end at once, and their processes may live on: one of them reduces, when all processes have ended.
-//! Nothing is removed before the file that has it is whole and in its place.
+//! Several runs of a host may end at the same time, and their processes may still be running: one run reduces, once all processes
+//! have ended. A recorded file is removed only after the reduced file with its data is complete and in its place.
 
 use crate::made;
 use anyhow::{Context, Result, bail};
@@ -21,38 +21,39 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Number of single failures that are kept by default.
+/// Number of failed calls that a reduced file lists one by one, by default.
 pub const MOST_FAILURES: usize = 1000;
-/// The most files of one host: each run in a directory may make one.
-const MOST: u32 = 10_000;
+/// Largest number in the names of reduced files of one host, and of files that are set aside: each run may add one.
+const MOST_FILES: u32 = 10_000;
 
 /// Number of attempts to find a moment at which no process begins or ends.
 const TRIES: u32 = 20;
 
-/// Reduces what this host has recorded in a directory, and says so, or why not. A failure leaves the record as it is.
+/// Reduces the recordings of this host in a directory. Returns a sentence about the result for the user; if it failed, the
+/// sentence says why, and the recordings are unchanged.
 pub fn reduce(directory: &Path) -> String {
-    match reduced(directory) {
+    match try_reduce(directory) {
         Ok(sentence) => sentence,
         Err(error) => format!("not reduced, so the recording is as it was: {error:#}"),
     }
 }
 
-/// Writes a file: whole, or not at all. Says how many bytes it has.
+/// Writes a reduced file, either completely or not at all. Returns its size in bytes.
 pub fn write(reduced: &JobPart, output: &Path, replace: bool) -> Result<u64> {
     let temporary = made::begin(output, ".cupeer-reduce-")?;
     reduced.write(temporary.as_file()).with_context(|| format!("failed to write {}", output.display()))?;
     made::finish(temporary, output, replace)
 }
 
-fn reduced(directory: &Path) -> Result<String> {
+fn try_reduce(directory: &Path) -> Result<String> {
     let boot = host::boot_id().context("this host has no boot id")?;
     let lock = plain::open_with(&directory.join(job::FILE), Links::Refused, OpenOptions::new().write(true));
     let lock = lock.context("the file 'job' cannot be opened")?;
-    if !hold(&lock, boot) {
+    if !lock_for_host(&lock, boot) {
         return Ok("another run on this host reduces the recording".into());
     }
     let folder = directory.join(Folder(boot).to_string());
-    let found = (0..TRIES).find_map(|_| ended(directory, boot, &folder).transpose());
+    let found = (0..TRIES).find_map(|_| ended_recordings(directory, boot, &folder).transpose());
     let (own, begun) =
         found.context("processes begin and end all the time; 'cupeer reduce' can do it later")??;
     if own.processes.is_empty() && own.quiet.is_empty() {
@@ -62,11 +63,11 @@ fn reduced(directory: &Path) -> Result<String> {
     let mut reduced = cupeer_facts::reduce(&own, MOST_FAILURES, &mut symbols)?;
     reduced.fold();
     let name = |number: u32| directory.join(format!("{}-{number}{}", host::short(boot), file::SUFFIX));
-    let free = (1..MOST).map(name).find(|path| path.symlink_metadata().is_err());
+    let free = (1..MOST_FILES).map(name).find(|path| path.symlink_metadata().is_err());
     let path = free.context("there are too many reduced files")?;
     let bytes = write(&reduced, &path, false)?;
     if directory.metadata().is_ok_and(|about| about.permissions().mode() & 0o020 != 0) {
-        // The group takes part in the record, and reads it.
+        // Users of the directory's group record here together, so they may read and write the reduced file.
         let shared = fs::set_permissions(&path, fs::Permissions::from_mode(0o660));
         shared.with_context(|| format!("failed to share {}", path.display()))?;
     }
@@ -79,22 +80,22 @@ fn reduced(directory: &Path) -> Result<String> {
             left.push(format!("{} cannot be removed: {error}", path.display()));
         }
     }
-    begun.iter().for_each(|(path, read)| left.extend(drop_aside(path, read)));
-    // Only where nothing else is in it: another run's processes may begin.
+    begun.iter().for_each(|(path, read)| left.extend(remove_aside(path, read)));
+    // This removes only an empty folder: processes of another run may have written into it again.
     let _ = fs::remove_dir(&folder);
     left.iter().for_each(|why| output::complain(why));
     Ok(format!("{processes} reduced to {} bytes in {}", bytes, path.display()))
 }
 
-/// A file that was set aside, and what was in it.
+/// Path and contents of a file that was set aside.
 type Aside = (PathBuf, Vec<u8>);
 
 /// Returns the recordings of this host, with the files that list begun processes. `None` if a process began or ended
-/// meanwhile: try again. Fails if a process may still be running.
-fn ended(directory: &Path, boot: [u8; 16], folder: &Path) -> Result<Option<(Job, Vec<Aside>)>> {
+/// while they were read: try again. Fails if a process may still be running.
+fn ended_recordings(directory: &Path, boot: [u8; 16], folder: &Path) -> Result<Option<(Job, Vec<Aside>)>> {
     let begun = set_aside(folder)?;
     let quiet: Vec<Quiet> = begun.iter().flat_map(|(_, bytes)| Quiet::all_of(bytes)).collect();
-    // Before one looks who has a file: of those that have ended, none gets one any more.
+    // This is read before the list of recorded files: a process that has ended by now creates no file after it.
     let had_ended = quiet::running(&quiet) == 0;
     let mut own = Job::open(directory)?;
     own.keep_boot(boot);
@@ -105,7 +106,7 @@ fn ended(directory: &Path, boot: [u8; 16], folder: &Path) -> Result<Option<(Job,
         let running = counted(running as u64, "process");
         bail!("{running} may still run; 'cupeer reduce' can do it later");
     }
-    // A process that began meanwhile may have a file among these.
+    // If a process has begun since, `own` may have only a part of its file.
     let is_over = had_ended && !folder.join(begun::FILE).exists();
     Ok(is_over.then_some((own, begun)))
 }
@@ -113,8 +114,8 @@ fn ended(directory: &Path, boot: [u8; 16], folder: &Path) -> Result<Option<(Job,
 /// Locks the file for this host, so that other runs of the host wait or give up. Each host has its own byte of the file;
 /// closing the file unlocks it. Returns true if this run may reduce. If the file system has no locks, the first run that
 /// writes the reduced file wins.
-fn hold(file: &File, boot: [u8; 16]) -> bool {
-    /// Others are waited for so long, in tenths of a second: they reduce millions of calls in that time.
+fn lock_for_host(file: &File, boot: [u8; 16]) -> bool {
+    /// Number of attempts to get the lock, one per tenth of a second: another run reduces millions of calls in this time.
     const ATTEMPTS: u32 = 300;
     let [a, b, c, d, ..] = boot;
     let place = i64::from(u32::from_be_bytes([a, b, c, d]));
@@ -141,7 +142,7 @@ fn hold(file: &File, boot: [u8; 16]) -> bool {
 /// were set aside, including those of unfinished attempts, with their contents.
 fn set_aside(folder: &Path) -> Result<Vec<Aside>> {
     let name = |number: u32| folder.join(format!("{}-{number}", begun::FILE));
-    let free = (1..MOST).map(name).find(|path| path.symlink_metadata().is_err());
+    let free = (1..MOST_FILES).map(name).find(|path| path.symlink_metadata().is_err());
     let free = free.context("too much was set aside")?;
     match fs::rename(folder.join(begun::FILE), &free) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -164,14 +165,14 @@ fn set_aside(folder: &Path) -> Result<Vec<Aside>> {
 /// since: these go into the new file. A process that writes after the removal sees that the file has no name any more, and
 /// writes again. A line that is there twice counts once, because its process is still running and nothing is reduced until it
 /// ends.
-fn drop_aside(path: &Path, read: &[u8]) -> Option<String> {
+fn remove_aside(path: &Path, read: &[u8]) -> Option<String> {
     let drop = || {
         let file = plain::open(path, Links::Refused)?;
         fs::remove_file(path)?;
         let all = plain::contents(&file, quiet::LONGEST)?;
         if let Some(more @ [_, ..]) = all.get(read.len()..) {
             let (new, mode) = (path.with_file_name(begun::FILE), file.metadata()?.permissions().mode());
-            // Others may append to it as soon as it is there.
+            // Other processes may append to the new file as soon as it exists.
             let made = match OpenOptions::new().append(true).create_new(true).mode(mode & 0o777).open(&new) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                     plain::open_with(&new, Links::Refused, OpenOptions::new().append(true))

@@ -1,23 +1,23 @@
-//! The default name of a recording: that of the script, if an interpreter or a launcher runs one.
+//! The default name of a recording: the name of the script if an interpreter or a launcher runs a script, or else of the program.
 //!
-//! It only has to be recognizable: if the script is not easily found, the name is that of the program.
+//! Users only have to recognize the name: if the script is not easily found on the command line, the program gives the name.
 
 use cupeer_spec::launchers;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Programs that run a script, and their options that take the next word.
+/// Interpreters of scripts, each with its options that take the next word of the command line as their value.
 const INTERPRETERS: &[(&str, &[&str])] =
     &[("python", &["-W", "-X"]), ("pypy", &["-W", "-X"]), ("bash", &["-o", "-O"]), ("sh", &["-o"])];
-/// Options of interpreters behind which there is no script.
+/// Options after which an interpreter runs no script file.
 const WITHOUT_SCRIPT: &[&str] = &["-c", "-", "-s"];
 /// Programs that run the program that their arguments name, besides the launchers of jobs. A module of Python can be one, too.
 const RUNNERS: &[&str] = &[
     "chrt", "conda", "env", "ncu", "nice", "nohup", "nsys", "numactl", "pipenv", "poetry", "pytest",
     "py.test", "setsid", "stdbuf", "strace", "taskset", "time", "timeout", "uv", "xvfb-run",
 ];
-/// Endings of scripts, which a name does not have.
+/// File name endings of scripts. Names of recordings leave them out.
 const ENDINGS: [&str; 2] = [".py", ".sh"];
 
 /// Returns the name for a recording of a command: `train` for `python train.py` and for `torchrun --standalone train.py`.
@@ -32,12 +32,12 @@ pub fn name(command: &[OsString]) -> OsString {
 fn script(program: &str, arguments: &[&str]) -> Option<String> {
     let program = file_name(program);
     if let Some((_, with_value)) = INTERPRETERS.iter().find(|(name, _)| is_version_of(program, name)) {
-        return interpreted(arguments, with_value);
+        return name_from_interpreter(arguments, with_value);
     }
-    is_runner(program).then(|| launched(arguments))?
+    is_runner(program).then(|| name_from_runner(arguments))?
 }
 
-fn interpreted(arguments: &[&str], with_value: &[&str]) -> Option<String> {
+fn name_from_interpreter(arguments: &[&str], with_value: &[&str]) -> Option<String> {
     let mut words = arguments.iter().enumerate();
     while let Some((at, word)) = words.next() {
         match *word {
@@ -55,10 +55,11 @@ fn interpreted(arguments: &[&str], with_value: &[&str]) -> Option<String> {
     None
 }
 
-/// The first argument that is a script, an interpreter, or a program that is there: what other options mean is not known.
-fn launched(arguments: &[&str]) -> Option<String> {
+/// Returns the name from the first argument that is a script, an interpreter, or an existing program. Options of runners are not
+/// known, so words that begin with `-` or contain `=` are skipped.
+fn name_from_runner(arguments: &[&str]) -> Option<String> {
     arguments.iter().enumerate().find_map(|(at, word)| {
-        // Tests have names behind those of their files.
+        // pytest has `FILE::TEST` for a single test.
         let file = word.split("::").next().unwrap_or(word);
         if word.starts_with('-') || word.contains('=') {
             return None;
@@ -77,14 +78,14 @@ fn is_runner(name: &str) -> bool {
     RUNNERS.contains(&name) || launchers::names(|launcher| launcher.runners).any(|known| known == name)
 }
 
-/// Returns true if a path is that of a program or a script.
+/// Returns true if a path is an existing file that is executable, or whose name has the ending of a script.
 pub fn is_program(path: &Path) -> bool {
     let is_script = path.to_str().is_some_and(|path| ENDINGS.iter().any(|ending| path.ends_with(ending)));
     path.metadata()
         .is_ok_and(|about| about.is_file() && (is_script || about.permissions().mode() & 0o111 != 0))
 }
 
-/// Returns true for `python3.12` and `python`.
+/// Returns true if a program is an interpreter of this name, with or without a version: `python3.12` and `python` for `python`.
 fn is_version_of(program: &str, name: &str) -> bool {
     program
         .strip_prefix(name)

@@ -1,4 +1,4 @@
-//! The files of `--suppressions`. What an entry means is `cupeer_report::suppress`'s.
+//! Reads the files of the option `--suppressions`. The module `cupeer_report::suppress` defines the meaning of their entries.
 
 use anyhow::{Context, Result, anyhow, bail};
 use cupeer_record::plain::{self, Links};
@@ -7,10 +7,10 @@ use cupeer_rules::Chosen;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// The most bytes of a file.
+/// Largest size of a suppression file, in bytes.
 const LARGEST: u64 = 1 << 20;
 
-/// Reads files; refuses what is no suppression.
+/// Reads suppression files. Fails at the first line that is not a valid entry.
 pub fn read(files: &[PathBuf]) -> Result<Suppressions> {
     let mut all = Suppressions::default();
     for file in files {

@@ -1,4 +1,4 @@
-//! The directory of a sweep: which one is it, and the names and the journal in it.
+//! The directory of a sweep: how to recognize it, the names of its files, and its journal.
 
 use anyhow::{Result, bail};
 use cupeer_record::plain::{self, Links};
@@ -7,19 +7,21 @@ use std::fs::TryLockError;
 use std::io::Read as _;
 use std::path::Path;
 
-/// The journal.
+/// File name of the journal of a sweep.
 pub const FILE: &str = "sweep.jsonl";
 /// First bytes of the journal.
 const BEGIN: &[u8] = b"{\"sweep\":";
-/// The most bytes of a journal.
+/// Largest size of a journal that is read, in bytes.
 pub const MOST_BYTES: u64 = 1 << 30;
 
-/// Names in the directory of one run of a sweep.
+/// Name of the recording in the directory of one run of a sweep.
 pub const RECORD: &str = "record";
+/// Name of the file with the standard output of one run of a sweep.
 pub const STDOUT: &str = "stdout";
+/// Name of the file with the standard error of one run of a sweep.
 pub const STDERR: &str = "stderr";
 
-/// A line of the journal: the program first, then each run that is done.
+/// A line of the journal: the first line has the program, and each later line a finished run.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Line {
@@ -40,10 +42,10 @@ pub fn is_in_progress(directory: &Path) -> bool {
     file.is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
-/// The program of a sweep, and how many of its runs are done.
+/// Returns the command line of the program of a sweep, and the number of finished runs.
 pub fn progress(directory: &Path) -> Result<(Vec<String>, usize)> {
     let text = String::from_utf8(plain::read(&directory.join(FILE), Links::Refused, MOST_BYTES)?)?;
-    // The last line may be cut.
+    // The last line may be incomplete, and has no newline then.
     let mut lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n')).map(serde_json::from_str);
     let Some(Line::Sweep { program }) = lines.next().transpose()? else {
         bail!("it does not begin with a program")

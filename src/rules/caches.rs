@@ -7,16 +7,16 @@
 use crate::rule::{RuleSpec, is_from};
 use cupeer_spec::record::slot::finding::Severity;
 
-/// A cache.
+/// Cache of mappings in a library.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Cache {
     /// Libraries that open handles for the cache, in the form of [`is_from`].
     pub libraries: &'static [&'static str],
-    /// Clause that says when the cache closes what it opened.
+    /// Clause that says when the cache closes the handles that it opened.
     pub why: &'static str,
-    /// Fix: nothing, or a setting.
+    /// Advice: that nothing needs to be done, or the setting that turns the cache off.
     pub hint: &'static str,
-    /// Source: project, file, function, or variable.
+    /// Source of this knowledge: project, file, function, or variable.
     pub source: &'static str,
 }
 
@@ -49,16 +49,17 @@ pub static CACHES: &[Cache] = &[
 ];
 
 impl Cache {
-    /// Returns the cache for which a library, by its path or file name, opens handles; `None` if there is
-    /// none.
+    /// Returns the cache for which a library opens handles; `None` if there is none. `library` is the
+    /// library's path or file name.
     pub fn of(library: &[u8]) -> Option<Cache> {
         CACHES.iter().find(|cache| cache.libraries.iter().any(|name| is_from(library, name))).copied()
     }
 }
 
 impl RuleSpec {
-    /// Returns the severity of a finding in a call of a library, by its path. It is a note if breaking the
-    /// rule is usual for that library, or if only a cache has the object of the finding open.
+    /// Returns the severity of a finding in a call of a library, by the path of the library. A finding is a
+    /// note if the library breaks the rule on purpose or harmlessly, or if only a cache has the object of the
+    /// finding open.
     pub fn severity_in(&self, library: &[u8], cache: Option<Cache>) -> Severity {
         let is_by_design = cache.is_some() || self.usual_for(library).is_some();
         if is_by_design { Severity::Note } else { self.severity }

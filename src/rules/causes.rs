@@ -3,18 +3,18 @@
 use cupeer_spec::function::FnId::{self, *};
 use cupeer_spec::results::Result::{self, *};
 
-/// A cause.
+/// Possible cause of a failure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cause {
     functions: &'static [FnId],
     results: &'static [Result],
-    /// The cause, as it continues "most likely".
+    /// Text of the cause, which continues a sentence after "most likely".
     pub text: &'static str,
-    /// True if the cause is only possible when no process under cupeer exported the handle.
+    /// True if this is a cause only when no process under cupeer exported the handle.
     pub is_of_strangers: bool,
 }
 
-/// The causes of a result, the likeliest first.
+/// Returns the possible causes of a function's result, the most likely first.
 pub fn causes(function: FnId, result: i32) -> impl Iterator<Item = &'static Cause> {
     let is_returned = move |cause: &Cause| cause.results.iter().any(|known| *known as i32 == result);
     CAUSES.iter().filter(move |cause| cause.functions.contains(&function) && is_returned(cause))
@@ -29,7 +29,7 @@ const fn cause(functions: &'static [FnId], results: &'static [Result], text: &'s
 
 static CAUSES: &[Cause] = &[
     Cause {
-        // If a process exported the handle, the platform has legacy IPC.
+        // If a process under cupeer exported the handle, the platform supports legacy IPC.
         is_of_strangers: true,
         ..cause(
             OPEN_ANY,

@@ -7,12 +7,12 @@ use crate::set::RuleSet;
 use cupeer_spec::names::TextError;
 use cupeer_spec::record::slot::finding::Severity;
 
-/// A choice of findings that count as errors. All others are warnings at most.
+/// Choice of the findings that count as errors. All other findings are at most warnings.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Chosen {
-    /// Findings that are this severe.
+    /// Least severity at which a finding counts as an error; `None` if severity does not matter.
     least: Option<Severity>,
-    /// Findings of these rules.
+    /// Rules whose findings count as errors.
     rules: Vec<RuleSet>,
 }
 
@@ -40,8 +40,9 @@ impl Chosen {
         Ok(chosen)
     }
 
-    /// Returns the severity as which a finding counts, of a rule that is this severe in a call of a library. `None` is a
-    /// rule of another version.
+    /// Returns the severity with which a finding counts. `rule` is `None` for a rule of another version of
+    /// cupeer, `library` is the path of the calling library, and `severity` is the severity of the finding
+    /// itself.
     pub fn severity(&self, rule: Option<Rule>, library: &[u8], severity: Severity) -> Severity {
         let is_of_rules =
             || rule.is_some_and(|rule| self.rules.iter().any(|set| set.contains(rule, library)));
@@ -51,7 +52,7 @@ impl Chosen {
         }
     }
 
-    /// Returns true if all warnings and errors are chosen.
+    /// Returns true if all warnings and errors count as errors.
     pub fn has_all_warnings(&self) -> bool {
         self.least.is_some_and(|least| least <= Severity::Warning)
     }

@@ -2,18 +2,18 @@
 
 use crate::rule::RuleSpec;
 
-/// A group of rules about one kind of sharing.
+/// Family: the rules about one kind of sharing.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Family {
-    /// The name of its page.
+    /// Name of the family's page.
     pub name: &'static str,
-    /// The title of its page.
+    /// Title of the family's page.
     pub title: &'static str,
-    /// Prefixes of its rules' names.
+    /// Prefixes of the names of the family's rules.
     prefixes: &'static [&'static str],
 }
 
-/// All families. Rules that begin like none of the others belong to the first.
+/// All families. Rules whose names have no prefix of another family belong to the first one.
 pub static FAMILIES: &[Family] = &[
     Family { name: "general", title: "Rules for every call", prefixes: &[] },
     Family { name: "peer", title: "Rules for peer access", prefixes: &["peer-"] },

@@ -11,18 +11,18 @@ use cupeer_spec::function::FnId::{self, *};
 use cupeer_spec::results::Result::{self, *};
 use cupeer_spec::value::Shareable;
 
-/// A probe.
+/// Probe: a call by which programs find out something, with the results that mean no.
 #[derive(PartialEq, Eq, Hash, Debug)]
 pub struct Probe {
-    /// Functions.
+    /// Functions that the probe calls.
     pub functions: &'static [FnId],
     /// Results that mean no.
     pub results: &'static [Result],
-    /// True if only an allocation with a FABRIC handle is such a probe.
+    /// True if only an allocation with a FABRIC handle counts as this probe.
     wants_fabric: bool,
     /// Libraries that send the probe, in the form of [`is_from`]. Empty if any library may.
     pub callers: &'static [&'static str],
-    /// Later call that proves the probe; `None` if none is needed.
+    /// Later call of the thread that proves the call to be a probe; `None` if no such call is needed.
     pub follow_up: Option<FollowUp>,
     /// Clause that says what the probe asks.
     pub why: &'static str,
@@ -101,7 +101,7 @@ pub static PROBES: &[Probe] = &[
     },
 ];
 
-/// Defaults of an entry.
+/// Default values of the fields of an entry.
 const PROBE: Probe = Probe {
     functions: &[],
     results: &[],
@@ -113,8 +113,8 @@ const PROBE: Probe = Probe {
 };
 
 impl Probe {
-    /// Returns the probe that a failed call may be; `None` if it is not a probe. `library` returns the path
-    /// of the calling library, and is called only if that matters.
+    /// Returns the probe that a failed call may be; `None` if the call is not a probe. `library` returns the
+    /// path of the calling library, and is called only for a probe that some libraries make.
     pub fn of<'a>(call: &Call, library: impl Fn() -> &'a [u8]) -> Option<&'static Probe> {
         let is_from_caller = |probe: &&Probe| {
             probe.callers.is_empty() || probe.callers.iter().any(|name| is_from(library(), name))
@@ -122,7 +122,7 @@ impl Probe {
         PROBES.iter().filter(|probe| probe.is_asked(call)).find(is_from_caller)
     }
 
-    /// Returns true if the call is this probe, without regard to its caller.
+    /// Returns true if the call is this probe, whatever library made it.
     fn is_asked(&self, call: &Call) -> bool {
         self.functions.contains(&call.function)
             && self.results.iter().any(|known| *known as i32 == call.result)
@@ -142,7 +142,7 @@ impl FollowUp {
         }
     }
 
-    /// The follow-up that a call is, if any.
+    /// Returns the kind of follow-up that a call is; `None` if it is none.
     pub fn of(call: &Call) -> Option<FollowUp> {
         match call.function {
             cuMemCreate => {

@@ -73,7 +73,8 @@ macro_rules! declare_reasons {
 }
 with_rules!(declare_reasons);
 
-/// The least Flags that are probably the lower half of a pointer: flags have few bits, and addresses have more.
+/// Smallest value of Flags that is probably the lower half of a pointer. Flags have few bits, and addresses
+/// have more.
 const POINTERS: u32 = 1 << 16;
 
 #[cfg(test)]

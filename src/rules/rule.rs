@@ -4,7 +4,7 @@ use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::finding::Severity;
 use cupeer_spec::results::Result;
 
-/// Knowledge that the decision of a rule needs.
+/// Facts that are needed to decide whether a rule is broken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
     /// Only the function, the result, and arguments that are not addresses: the rule is broken in all such calls, or in none.
@@ -22,7 +22,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// The words for it.
+    /// Returns the words for the scope.
     pub const fn words(self) -> &'static str {
         match self {
             Scope::Arguments | Scope::Call => "call",
@@ -31,37 +31,37 @@ impl Scope {
         }
     }
 
-    /// Returns true if an unseen call could mean that the rule was not broken.
+    /// Returns true if a call that cupeer did not see could mean that the rule was not broken.
     pub const fn rests_on_history(self) -> bool {
         matches!(self, Scope::Process | Scope::Processes)
     }
 }
 
-/// Calls in which a broken rule is found. Unless it says otherwise, the library finds it at the call, and the report when it reads
-/// the call.
+/// Calls in which violations of a rule are found. The library finds them at the call and the report when it
+/// reads the call, unless the comment says otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Found {
     /// Calls that fail with one of the results of the rule.
     InFailures,
-    /// Calls that fail because the driver is in a state already, or is not. If a fault plan hid from the process how an earlier
-    /// call ended, the process could not know the state: nothing is found.
+    /// Calls that fail because the driver already is in a state, or is not in it. A violation is not reported
+    /// if a fault plan hid the result of an earlier call, because the process could not know the state then.
     InStates,
-    /// Calls that succeed. If the rule has results, calls that fail with one of them, too.
+    /// Calls that succeed. If the rule has results, also calls that fail with one of them.
     InSuccesses,
-    /// Calls of either kind, but only by the library: a recording lacks the facts.
+    /// Calls that succeed or fail. Only the library finds violations, because a recording lacks the facts.
     AtTheCall,
-    /// Calls of either kind, but the report decides only after it has read all processes.
+    /// Calls that succeed or fail. Only the report finds violations, after it has read all processes.
     Afterwards,
-    /// Calls in a recording. The library does not find it.
+    /// Calls that succeed or fail. Only the report finds violations.
     InRecordings,
-    /// Calls that fail, and break no rule.
+    /// Calls that fail although they break no rule.
     Unexplained,
-    /// No calls: the rule is not checked.
+    /// No calls, because the rule is not checked.
     Nowhere,
 }
 
 impl Found {
-    /// Returns true if calls that succeed can break such a rule.
+    /// Returns true if calls that succeed can break a rule of this kind.
     pub const fn is_in_successes(self) -> bool {
         matches!(self, Found::InSuccesses | Found::AtTheCall | Found::Afterwards)
     }
@@ -90,7 +90,7 @@ pub enum Tells {
     NotExported,
     /// The finding is a cost that no failure shows. The summary of a run lists it even if it is a note.
     Waste,
-    /// The exporter exited. Other findings that are stale say that in addition to their sentence.
+    /// The exporter exited. Other findings whose confidence is stale add this to their sentence.
     ExporterEnded,
 }
 
@@ -107,7 +107,7 @@ pub enum Basis {
 }
 
 impl Basis {
-    /// The sentence.
+    /// Returns the sentence of the documentation, or the sentence about the observation.
     pub const fn sentence(self) -> &'static str {
         match self {
             Basis::Documented(_, sentence) | Basis::Observed(sentence) | Basis::Practice(sentence) => {
@@ -126,16 +126,16 @@ impl Basis {
     }
 }
 
-/// A library whose calls may break a rule.
+/// Library that may break a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Usual {
     /// Prefix of the library's file name.
     pub library: &'static str,
-    /// Why that is no error.
+    /// Reason why breaking the rule is no error in the library.
     pub why: &'static str,
 }
 
-/// One rule.
+/// Rule with its properties.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleSpec {
     /// The rule as a constant.
@@ -143,11 +143,11 @@ pub struct RuleSpec {
     name: &'static str,
     functions: &'static [FnId],
     results: &'static [Result],
-    /// Severity.
+    /// Severity of the rule's findings.
     pub severity: Severity,
-    /// Knowledge that the decision needs.
+    /// Facts that are needed to decide whether the rule is broken.
     pub scope: Scope,
-    /// The calls in which it is found.
+    /// Calls in which violations of the rule are found.
     pub found: Found,
     tells: &'static [Tells],
     basis: Basis,
@@ -155,7 +155,7 @@ pub struct RuleSpec {
     cause: &'static str,
     hint: &'static str,
     usual: &'static [Usual],
-    /// Labels of objects that differ from the usual ones, each after the usual one.
+    /// Labels of objects that replace the usual ones: pairs of a usual label and its replacement.
     labels: &'static [(&'static str, &'static str)],
     unchecked: Option<&'static str>,
 }
@@ -168,9 +168,9 @@ pub struct RulePage {
     pub says: &'static str,
     /// Cost of breaking the rule; empty if the only cost is that the call fails with its one result.
     pub costs: &'static str,
-    /// Evidence that rules it out as the cause of a failure.
+    /// Evidence that excludes a violation of this rule as the cause of a failure.
     pub ruled_out: &'static str,
-    /// Issues in which users met it.
+    /// Public issues in which users met a violation.
     pub seen: &'static str,
     /// The fact without which a recording cannot decide the rule, or only in part; `None` if the recording is
     /// enough. If the process was not checked, it is unknown whether such a rule was kept.
@@ -186,13 +186,14 @@ pub enum Related {
     None,
     /// The call that opened the handle, and the call that closed it first.
     OpeningAndClosing,
-    /// The call that ended a context of the call; of several, the only one that ended any.
+    /// Call that ended a context that the finding's call uses; if there are several such calls, the only one
+    /// that ended any context.
     EndOfContext,
     /// The call that ended the context of the thread.
     EndOfOwnContext,
     /// The call that enabled the access.
     Enabling,
-    /// The call that opened the same thing first.
+    /// Call that first opened the same object.
     FirstOpening,
     /// The call that mapped the memory that is used.
     MappingUsed,
@@ -200,7 +201,7 @@ pub enum Related {
     MappingInRange,
     /// The call that mapped memory, of which the call's range is a part.
     MappingCut,
-    /// The call that released it.
+    /// Call that released the object.
     Releasing,
 }
 
@@ -210,7 +211,7 @@ impl RuleSpec {
         self.name
     }
 
-    /// The functions at which it can be broken.
+    /// Returns the functions whose calls can break the rule.
     pub fn functions(&self) -> &'static [FnId] {
         self.functions
     }
@@ -238,12 +239,12 @@ impl RuleSpec {
         self.bases.iter().find(|(known, _)| Some(*known) == function).map_or(self.basis, |(_, basis)| *basis)
     }
 
-    /// The rule as the cause of a failure.
+    /// Returns the clause that names a violation as the cause of a failure.
     pub fn cause(&self) -> &'static str {
         self.cause
     }
 
-    /// Returns the fix.
+    /// Returns the advice that fixes a violation.
     pub fn hint(&self) -> &'static str {
         self.hint
     }
@@ -254,17 +255,17 @@ impl RuleSpec {
         self.usual.iter().copied()
     }
 
-    /// The reason why a library may break it, by the library's path.
+    /// Returns the entry of the calling library, by its path, if the library may break the rule.
     pub fn usual_for(&self, library: &[u8]) -> Option<Usual> {
         self.usual().find(|usual| is_from(library, usual.library))
     }
 
-    /// Returns the reason why it is not checked; `None` if it is.
+    /// Returns the reason why the rule is not checked; `None` if it is checked.
     pub fn unchecked(&self) -> Option<&'static str> {
         self.unchecked
     }
 
-    /// Returns true if it is checked.
+    /// Returns true if the rule is checked.
     pub fn is_checked(&self) -> bool {
         self.found != Found::Nowhere
     }
@@ -280,17 +281,19 @@ impl RuleSpec {
         &PAGES[self.id as usize]
     }
 
-    /// Returns its own label of an object in a finding, by the usual one; `None` if it has none.
+    /// Returns the rule's own label for an object of a finding, by the usual label; `None` if the rule has
+    /// none.
     pub fn label(&self, past: &str) -> Option<&'static str> {
         self.labels.iter().find(|(usual, _)| *usual == past).map(|(_, label)| *label)
     }
 
-    /// Returns true if its findings say something of a handle.
+    /// Returns true if the rule's findings state this fact about a handle.
     pub fn tells(&self, what: Tells) -> bool {
         self.tells.contains(&what)
     }
 
-    /// Returns true if it explains a failure without being broken: its findings are printed at every level, once for each result.
+    /// Returns true if the rule explains a failure and cannot be broken. Its findings are printed at every
+    /// level, once for each result.
     pub fn is_explanation(&self) -> bool {
         self.found == Found::Unexplained
     }
@@ -307,7 +310,7 @@ impl Rule {
         &RULES[self as usize]
     }
 
-    /// The rule of a name.
+    /// Returns the rule with a name; `None` if there is none.
     pub fn of(name: &str) -> Option<Rule> {
         RULES.iter().find(|rule| rule.name() == name).map(|rule| rule.id)
     }
@@ -326,7 +329,7 @@ pub fn is_from(library: &[u8], name: &str) -> bool {
     }
 }
 
-/// Generates the enumeration, and the list of the entries.
+/// Generates the enumeration of all rules, and the list of their entries.
 macro_rules! declare {
     (; $(
         rule $id:ident $name:literal {
@@ -351,7 +354,7 @@ macro_rules! declare {
             $(unchecked: $reason:literal,)?
         }
     )*) => {
-        /// A rule.
+        /// Rule, by its name.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         #[repr(u8)]
         pub enum Rule {

@@ -3,7 +3,7 @@
 use crate::rule::{RULES, Rule};
 use cupeer_spec::names::{TextError, matches, nearest};
 
-/// A set of rules, some of them only for calls of certain libraries.
+/// Set of rules, some of which are selected only for calls of certain libraries.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RuleSet(Vec<Item>);
 
@@ -13,8 +13,8 @@ struct Item {
     library: Option<String>,
 }
 
-/// Checks that a name or a pattern selects rules that are checked. The error suggests a name, or says why the
-/// rules are not checked.
+/// Checks that a name or a pattern matches a rule that is checked. The error suggests a similar name, or says
+/// why the rules that match are not checked.
 pub fn known_rule(rule: &str) -> Result<(), String> {
     if rule.is_empty() {
         return Err("a rule or a pattern of rules is missing here".into());
@@ -63,12 +63,12 @@ impl RuleSet {
         Ok(RuleSet(items))
     }
 
-    /// Returns true if the set has no rule.
+    /// Returns true if the set selects no rule.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns true if the set has a rule for calls of the library with this path.
+    /// Returns true if the set selects the rule for calls of the library with this path.
     pub fn contains(&self, rule: Rule, library: &[u8]) -> bool {
         self.0.iter().any(|item| {
             matches(item.rule.as_bytes(), rule.spec().name().as_bytes())
@@ -76,7 +76,7 @@ impl RuleSet {
         })
     }
 
-    /// Returns true if the set has a rule for calls of any library.
+    /// Returns true if the set selects the rule for calls of at least one library.
     pub fn names(&self, rule: Rule) -> bool {
         self.0.iter().any(|item| matches(item.rule.as_bytes(), rule.spec().name().as_bytes()))
     }

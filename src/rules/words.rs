@@ -9,7 +9,8 @@ pub const NO_CAUSE: &str = "; the documentation of the result says: ";
 /// Text of an explanation before the driver's message, if only the driver gives a cause.
 pub const DRIVER_SAYS: &str = "; the driver says: ";
 
-/// Driver message, its meaning, and a part of the names of the functions for which it has this meaning.
+/// Driver messages that mislead: the message, its meaning, and a part of the names of the functions for which
+/// the message has this meaning.
 const MEANINGS: &[(&str, &str, &str)] = &[
     (
         "Failed to allocate physical memory",

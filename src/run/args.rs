@@ -66,12 +66,12 @@ pub struct RunArgs {
     pub program: Vec<OsString>,
 }
 
-/// Reaction to a hang.
+/// Options of `--on-hang`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OnHang {
-    /// The time after which a run hangs.
+    /// Time without progress after which the run counts as hung.
     pub limit: Duration,
-    /// The status of a run that is ended then.
+    /// Exit status of a run that cupeer ends because of a hang; `None` if the run continues.
     pub exit: Option<u8>,
 }
 

@@ -1,6 +1,6 @@
 //! The program's process: from fork to exec, and its end.
 
-use super::mask::Before;
+use super::mask::InheritedSignals;
 use super::orphans;
 use super::page::Page;
 use anyhow::{Context, Result};
@@ -18,29 +18,31 @@ use std::os::unix::ffi::OsStrExt;
 /// End of a program.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// It exited with this status.
+    /// The program exited with this status.
     Exited(u8),
-    /// This signal killed it.
+    /// This signal killed the program.
     Killed(i32),
 }
 
 pub struct Child {
     pid: libc::pid_t,
-    /// When it was started, in ticks of the system since boot; 0 where the system does not say.
+    /// Start time of the process in clock ticks since boot; 0 if the system does not report it.
     started: u64,
-    /// Last name of the process in the kernel: its last program, or the name that it gave itself.
+    /// Last name of the process in the kernel: the name of its last program, or a name that the process gave
+    /// itself.
     last_name: RefCell<String>,
 }
 
 pub enum State {
     Running,
-    /// It was stopped by this signal, as a shell's job is.
+    /// The process was stopped by this signal, as a shell stops a job.
     Stopped(i32),
     Ended(End),
 }
 
-/// Arguments and environment as exec takes them. Made before fork: after it nothing may be allocated.
-struct Image {
+/// Arguments and environment in exec's format. They are created before fork, because the child may not
+/// allocate memory.
+struct ExecArguments {
     arguments: Strings,
     environment: Strings,
 }
@@ -62,11 +64,11 @@ impl Strings {
     }
 }
 
-impl Image {
+impl ExecArguments {
     fn new(program: &[OsString], environment: &Environment) -> Result<Self> {
         let variable =
             |(name, value): &(OsString, OsString)| [name.as_bytes(), b"=", value.as_bytes()].concat();
-        Ok(Image {
+        Ok(ExecArguments {
             arguments: Strings::new(program.iter().map(|argument| argument.as_bytes().to_vec()))?,
             environment: Strings::new(environment.iter().map(variable))?,
         })
@@ -81,9 +83,9 @@ impl Image {
     }
 }
 
-/// Becomes the program; returns why that failed.
+/// Replaces this process by the program; returns only if that fails.
 pub fn exec(program: &[OsString], environment: &Environment) -> Result<Infallible> {
-    let image = Image::new(program, environment)?;
+    let image = ExecArguments::new(program, environment)?;
     startup::restore();
     Err(cannot_run(&program[0], &image.exec()).into())
 }
@@ -92,10 +94,10 @@ impl Child {
     pub fn start(
         program: &[OsString],
         environment: &Environment,
-        before: &Before,
+        before: &InheritedSignals,
         page: Option<&Page>,
     ) -> Result<Child> {
-        let image = Image::new(program, environment)?;
+        let image = ExecArguments::new(program, environment)?;
         let (mut reader, writer) = io::pipe().context("failed to make a pipe")?;
         // SAFETY: asks for a number; cannot fail.
         let parent = unsafe { libc::getpid() };
@@ -109,7 +111,7 @@ impl Child {
         }
         drop(writer);
         let mut errno = [0; 4];
-        // If the program began, its end of the pipe is closed, and nothing can be read.
+        // If exec succeeded, the child's end of the pipe was closed, and nothing can be read.
         if reader.read_exact(&mut errno).is_ok() {
             // SAFETY: the process is our child and has ended or is about to.
             unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
@@ -117,7 +119,7 @@ impl Child {
                 cannot_run(&program[0], &io::Error::from_raw_os_error(i32::from_ne_bytes(errno))).into()
             );
         }
-        // Nobody has waited for it, so it is still there.
+        // Nobody has waited for the process, so /proc still lists it.
         let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
         let started = Stat::parse(&stat).map_or(0, |stat| stat.started);
         Ok(Child { pid, started, last_name: RefCell::default() })
@@ -135,9 +137,9 @@ impl Child {
         self.last_name.borrow().clone()
     }
 
-    /// Returns the state of the process. It must not be called after the process ended.
+    /// Returns the state of the process. It must not be called after the end of the process was reported.
     pub fn state(&self) -> State {
-        // Its name is there until its end has been waited for.
+        // The name can be read until somebody waits for the process.
         let name = std::fs::read(format!("/proc/{}/comm", self.pid)).unwrap_or_default();
         *self.last_name.borrow_mut() = String::from_utf8_lossy(name.trim_ascii_end()).into_owned();
         let mut status = 0;
@@ -160,11 +162,11 @@ impl Child {
     }
 }
 
-/// The child's side of [`Child::start`]. Async-signal-safe.
+/// The part of [`Child::start`] that runs in the child. Async-signal-safe.
 fn become_program(
-    image: &Image,
+    image: &ExecArguments,
     parent: libc::pid_t,
-    before: &Before,
+    before: &InheritedSignals,
     page: Option<&Page>,
     writer: i32,
 ) -> ! {
@@ -176,7 +178,7 @@ fn become_program(
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         if libc::getppid() != parent {
-            // The launcher died before the line above took effect.
+            // The launcher ended before the line above took effect.
             libc::_exit(i32::from(cupeer_console::status::OURS));
         }
     }

@@ -9,12 +9,13 @@ use cupeer_spec::proc::{Stat, StatPath};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// For how long processes may end by themselves, and then, how long their end may take.
+/// Time in which processes may end after SIGTERM, and then the time in which they may end after SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
+/// Pause between two looks at the processes that have not ended.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Sends SIGTERM to the descendants of this process, and SIGKILL to those that have not ended after the grace, and notes both in the
-/// recording. Returns when all have ended, or when the system does not end them.
+/// Ends all descendants of this process: sends SIGTERM and, after a grace period, SIGKILL to those that still run. Notes both
+/// signals in the recording. Returns when all have ended, or after a second grace period.
 pub fn end_all(record: Option<&Path>) {
     for signal in [libc::SIGTERM, libc::SIGKILL] {
         let start = Instant::now();
@@ -27,7 +28,7 @@ pub fn end_all(record: Option<&Path>) {
             std::thread::sleep(PAUSE);
             left = running();
             if signal == libc::SIGKILL {
-                // One may have started another.
+                // A descendant may have started another process.
                 left.iter().for_each(|pid| send(*pid, signal));
             }
         }
@@ -37,7 +38,7 @@ pub fn end_all(record: Option<&Path>) {
     }
 }
 
-/// The descendants that have not ended: also those whose parents have ended, which the system gave to this process.
+/// Returns the descendants that have not ended, including orphans, which the kernel gave to this process.
 fn running() -> Vec<u32> {
     let own = std::process::id();
     let runs = |pid: &u32| {

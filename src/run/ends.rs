@@ -4,22 +4,22 @@ use cupeer_record::clock::monotonic;
 use cupeer_spec::record::end::Span;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// The most processes that are followed; the ends of others are seen from look to look.
+/// Maximum number of followed processes; ends of other processes are only noticed when somebody looks.
 const MOST: usize = 256;
 
-/// A process: its pid and its start.
+/// Identity of a process: its pid and its start time.
 pub type Key = (libc::pid_t, u64);
 
-/// The processes that are followed.
+/// Processes whose ends are awaited by pidfds.
 #[derive(Default)]
 pub struct Ends {
     followed: Vec<(OwnedFd, Key)>,
-    /// When all of them were last known to run.
+    /// Last time at which all followed processes were known to run.
     ran: u64,
 }
 
 impl Ends {
-    /// Follows a process that runs, where the kernel can.
+    /// Follows a running process, if the kernel supports pidfds.
     pub fn follow(&mut self, process: Key) {
         if self.followed.len() == MOST {
             return;
@@ -32,17 +32,17 @@ impl Ends {
         }
     }
 
-    /// Returns the descriptors to wait for.
+    /// Returns the pidfds of the followed processes, for poll.
     pub fn wanted(&self) -> impl Iterator<Item = libc::pollfd> {
         let wanted =
             |(fd, _): &(OwnedFd, Key)| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         self.followed.iter().map(wanted)
     }
 
-    /// Returns the processes that ended since the last time, each with when it still ran, and by when it had ended.
+    /// Returns the processes that ended since the last call, each with the span of time in which it ended.
     pub fn take(&mut self) -> Vec<(Key, Span)> {
         let mut all = Vec::new();
-        // The others are known to run after these ended only if they are asked for once more.
+        // Processes are asked again after each end: only so the remaining ones are known to have run longer.
         loop {
             let ended = self.ended();
             if ended.is_empty() {

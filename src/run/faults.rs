@@ -14,22 +14,22 @@ use cupeer_spec::fault::Plan;
 use std::path::PathBuf;
 use tempfile::TempDir;
 
-/// The library's name for a plan without a name.
+/// Name that the preload library gives to a plan without a name.
 const UNNAMED: &str = "inject";
 
 pub struct Faults {
-    /// The directory in which the processes count.
+    /// Directory of the files in which the processes count what the plans do.
     directory: PathBuf,
-    /// The same, where it is for this run only, and goes with it.
+    /// Owner of the directory if it is temporary: dropping it deletes the directory.
     _temporary: Option<TempDir>,
-    /// True if an outer cupeer shares the counts, and reports them.
+    /// True if an outer cupeer chose the directory; that cupeer reports the counts.
     is_inherited: bool,
-    /// The rules of which something is to be said, also where no process came to count them.
+    /// Rules to report, even if no process counted for them.
     rules: Vec<FaultRule>,
     is_dry: bool,
 }
 
-/// Returns true if processes with this environment are or may come under a fault plan, or are denied something.
+/// Returns true if an environment requests fault plans or denied pairs.
 pub fn are_asked_for(environment: &Environment) -> bool {
     [env::INJECT, env::DENY_PEER, env::PEER_LIMIT, env::ALLOW_FAULTS]
         .into_iter()
@@ -41,7 +41,8 @@ fn value<'a>(environment: &'a Environment, name: &str) -> Option<&'a str> {
 }
 
 impl Faults {
-    /// Those of an environment, which is told where to count. `None` where there are none.
+    /// Returns the fault plans of an environment, and sets the variable of their directory; `None` if there are
+    /// no plans.
     pub fn new(environment: &mut Environment, job: Option<&Job>) -> Result<Option<Faults>> {
         if !are_asked_for(environment) {
             return Ok(None);
@@ -55,7 +56,7 @@ impl Faults {
         }
         let temporary = job::temporary("cupeer-faults-")
             .context("failed to make a directory in which processes count what fault plans do")?;
-        environment.set(env::FAULTS, job::literal(temporary.path()));
+        environment.set(env::FAULTS, job::without_placeholders(temporary.path()));
         let directory = temporary.path().to_path_buf();
         tracing::debug!("fault plans are counted in {}", directory.display());
         Ok(Some(Faults { directory, _temporary: Some(temporary), is_inherited, rules, is_dry }))
@@ -63,23 +64,23 @@ impl Faults {
 
     pub fn seen(&self) -> Vec<Fault> {
         let mut counted = faults::merged(&FaultFile::all_in(&self.directory));
-        // There is no file if no process reached the point of counting.
+        // The directory has no file with counts if no process reached the driver.
         if counted.is_empty() {
             counted = self.rules.clone();
         }
         of_rules(counted, self.is_dry)
     }
 
-    /// Returns true if this run reports the counts, and not an outer cupeer.
+    /// Returns true if this run reports the counts; false if an outer cupeer does.
     pub fn is_ours(&self) -> bool {
         !self.is_inherited
     }
 }
 
-/// The rules that an environment asks for, of which nothing has been counted.
+/// Returns the rules that an environment requests, with counts of zero.
 fn rules(environment: &Environment) -> Vec<FaultRule> {
     let uncounted = |name: String, text: String| FaultRule { name, text, matched: 0, fired: 0, processes: 0 };
-    // The library itself reports a plan that it cannot parse.
+    // The preload library itself reports a plan that it cannot parse.
     let plan = value(environment, env::INJECT).and_then(|text| Plan::parse(UNNAMED, text).ok());
     let rules = plan.into_iter().flat_map(|plan| plan.rules).map(|rule| uncounted(rule.name, rule.text));
     let denied = value(environment, env::DENY_PEER).into_iter().flat_map(|pairs| pairs.split(','));

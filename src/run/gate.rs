@@ -16,14 +16,14 @@ use cupeer_report::verdict::counts_hangs;
 use cupeer_rules::{Chosen, Rule, Severity};
 use std::collections::BTreeMap;
 
-/// The status of a run where `--error-on` is given without one.
+/// Exit status if `--error-on` is given without `--error-exitcode`.
 const STATUS: u8 = 1;
 
 pub struct Gate {
     status: u8,
-    /// The option that chooses.
+    /// Option that selects the findings, for messages.
     option: &'static str,
-    /// Findings that count; `None` for all warnings and errors.
+    /// Findings that count as errors; `None` for all warnings and errors.
     pub chosen: Option<Chosen>,
 }
 
@@ -36,13 +36,14 @@ impl Gate {
         Ok(status.map(|status| Gate { status, option, chosen }))
     }
 
-    /// Returns true if exactly the warnings and errors count: the shared page counts these.
+    /// Returns true if exactly the warnings and errors are selected, which the shared page counts.
     fn chooses_what_the_page_counts(&self) -> bool {
         self.chosen.as_ref().is_none_or(Chosen::has_all_warnings)
     }
 
-    /// The status that a run ends with, and why; says so where nobody can say.
-    pub fn broken(&self, report: Option<&Report>, run: &Run) -> Option<(u8, String)> {
+    /// Returns the exit status of the run and the reason, if a selected finding or hang occurred. If the findings are not
+    /// known, prints why, and returns `None`.
+    pub fn status_and_reason(&self, report: Option<&Report>, run: &Run) -> Option<(u8, String)> {
         let hung = run.hung.as_ref().filter(|_| counts_hangs(self.chosen.as_ref()));
         let hung = hung.map(|_| format!("the job hung ({})", self.option));
         let why = hung.or_else(|| {
@@ -55,7 +56,7 @@ impl Gate {
     }
 
     fn verdict(&self, report: Option<&Report>, run: &Run) -> Result<Option<String>> {
-        // A process that could not record may have left nothing.
+        // A report without processes is no answer: processes that could not record left nothing in it.
         let report = report.filter(|report| !report.processes.is_empty());
         let Some(report) = report else {
             return match run.findings {
@@ -75,7 +76,7 @@ impl Gate {
         }
         let mut count = by_rule.values().sum();
         let mut which: Vec<String> = by_rule.iter().map(|(rule, count)| format!("{count} {rule}")).collect();
-        let gone = gone(report, run);
+        let gone = findings_not_kept(report, run);
         if gone > 0 && self.chooses_what_the_page_counts() {
             count += gone;
             which.push(format!("{gone} that the recording could not keep"));
@@ -100,13 +101,13 @@ impl Gate {
     }
 }
 
-/// Returns the number of warnings and errors at calls that the recording could not keep.
-fn gone(report: &Report, run: &Run) -> u64 {
+/// Returns the number of warnings and errors that were found at calls and that the recording could not keep.
+fn findings_not_kept(report: &Report, run: &Run) -> u64 {
     let is_whole = report.record.lost == 0 && !report.record.dropped && run.record_lost == 0;
     if is_whole {
         return 0;
     }
-    // One that the report does not rely on any more is there all the same.
+    // A finding that the report has withdrawn still counts as recorded.
     let is_counted = |finding: &&Finding| {
         let rule = Rule::of(&finding.rule).map(|rule| rule.spec().severity);
         rule.map_or(finding.severity != Severity::Note.word(), |severity| severity > Severity::Note)
@@ -118,7 +119,7 @@ fn gone(report: &Report, run: &Run) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::super::child::End;
-    use super::super::told::{self, How};
+    use super::super::told::{self, SummaryOptions};
     use super::*;
     use clap::Parser;
     use cupeer_record::Outcome;
@@ -179,7 +180,8 @@ mod tests {
         writer.call(stream, &call).unwrap();
         writer.header(|header| header.lost = lost).unwrap();
         writer.finish().unwrap();
-        let how = How { decides: true, error_on: gate(options).chosen, ..How::default() };
+        let how =
+            SummaryOptions { decides: true, error_on: gate(options).chosen, ..SummaryOptions::default() };
         told::whole(folder.path(), "DIR", &how).report.unwrap()
     }
 

@@ -31,46 +31,48 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Number of looks in the time after which a process hangs, and the longest pause between two looks.
+/// Number of looks in the time after which a process hangs.
 const LOOKS: u32 = 8;
+/// Longest pause between two looks.
 const LONGEST: Duration = Duration::from_secs(1);
-/// So many times as long, one sleep keeps the others from hanging.
+/// Factor: a single sleep of up to this many times the limit keeps the other processes from counting as hung.
 const LONGEST_SLEEP: u32 = 10;
-/// Number of looks, and the pause between them, while processes end.
+/// Number of looks while processes end, before the run is judged.
 const PATIENCE: u32 = 5;
+/// Pause between two of these looks.
 const MOMENT: Duration = Duration::from_millis(40);
 
-/// Request to notice hangs.
+/// Options and functions for noticing hangs.
 pub struct OnHang {
-    /// For how long none has to make progress, and how the run ends then.
+    /// Time without progress that counts as a hang, and the exit status for ending the run.
     pub asked: Asked,
-    /// Reads what processes wait in.
+    /// Function that reads what processes wait in.
     pub read: ReadWaits,
-    /// The recording, in which hangs are kept.
+    /// Directory of the recording, in which hangs are kept.
     pub record: Option<PathBuf>,
-    /// The page on which processes report that they met a driver.
+    /// Page in which processes report that they reached a driver.
     pub page: Option<Arc<Page>>,
 }
 
-/// A job that hung, and did not resume.
+/// A hang that lasted until the run ended.
 pub struct Hung {
-    /// The status of the run, if cupeer ended it because of the hang.
+    /// Exit status of the run if cupeer ended the run because of the hang.
     pub status: Option<u8>,
 }
 
-/// The thread that looks.
-pub struct Hangs {
+/// Handle of the thread that looks for hangs.
+pub struct HangWatcher {
     stop: Sender<End>,
     thread: Option<JoinHandle<Option<Hung>>>,
 }
 
-impl Hangs {
-    /// Begins to look at the descendants of this process.
-    pub fn start(on_hang: OnHang) -> Hangs {
+impl HangWatcher {
+    /// Starts a thread that looks for hangs of this process's descendants.
+    pub fn start(on_hang: OnHang) -> HangWatcher {
         let (stop, stopped) = mpsc::channel();
         let pause = (on_hang.asked.limit / LOOKS).min(LONGEST);
         let thread = std::thread::Builder::new().name("cupeer-hang".into()).spawn(move || {
-            let mut progress = Progress::new(on_hang);
+            let mut progress = HangDetector::new(on_hang);
             loop {
                 match stopped.recv_timeout(pause) {
                     Ok(end) => return progress.end(end),
@@ -87,67 +89,68 @@ impl Hangs {
         if let Err(error) = &thread {
             output::complain(&format!("--on-hang has no effect: {error}"));
         }
-        Hangs { stop, thread: thread.ok() }
+        HangWatcher { stop, thread: thread.ok() }
     }
 
-    /// Returns whether the run hung until it ended so. If it is being ended, waits for that.
+    /// Stops the thread. Returns the hang if the run hung until its end. If cupeer is ending the run, waits for that.
     pub fn stop(self, end: End) -> Option<Hung> {
-        // Fails only where the thread is gone already.
+        // This fails only if the thread has ended already.
         let _ = self.stop.send(end);
         self.thread?.join().ok()?
     }
 }
 
-/// Counts of a run that increase when it makes progress.
+/// Counts that increase when the run makes progress.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct Done {
-    /// Processes that met a driver, have a recording, and ended it.
+struct ProgressCounts {
+    /// Number of processes that reached a driver, number of recordings, and number of recordings that ended.
     processes: [u64; 3],
     calls: u64,
 }
 
-/// State of a run in its recording.
+/// State of a run as its recording shows it.
 #[derive(Default)]
 struct Recorded {
-    done: Done,
-    /// The processes that record and run, by their pids here.
+    done: ProgressCounts,
+    /// Pids in this namespace of the running processes that record.
     pids: Vec<u32>,
-    /// Calls that have not returned, and how long ago they began.
+    /// Calls that have not returned, each with its age.
     calls: Vec<(Call, Duration)>,
-    /// Number of processes that failed.
+    /// Number of processes that have failed.
     failed: u64,
 }
 
-struct Progress {
+struct HangDetector {
     on_hang: OnHang,
     calls: Option<Watcher>,
-    done: Done,
+    done: ProgressCounts,
     processors: Processors,
-    /// Since when nothing at all has happened, and since when nothing but use of the processor has.
+    /// Time of the last progress of any kind.
     idle: Instant,
+    /// Time of the last progress other than use of processors.
     unrecorded: Instant,
-    /// True if the next hang is a new one: there was progress since the last one.
+    /// True if the next hang will be reported: there was progress since the last hang.
     is_armed: bool,
-    /// True if processes waited in a loop in the last hang.
+    /// True if processes waited in a loop during the last hang.
     is_in_loop: bool,
-    /// The calls that were told of, until they return, and their ages.
+    /// Reported calls that have not returned, each with its age.
     overdue: HashMap<Call, Duration>,
     hangs: hung::Hangs,
-    /// When it was looked last.
+    /// Time of the last look.
     looked: Instant,
 }
 
-impl Progress {
-    fn new(on_hang: OnHang) -> Progress {
+impl HangDetector {
+    fn new(on_hang: OnHang) -> HangDetector {
         let calls =
             on_hang.record.as_ref().and_then(|record| Watcher::new(std::slice::from_ref(record)).ok());
         let (now, limit) = (Instant::now(), on_hang.asked.limit);
-        Progress {
+        HangDetector {
             processors: Processors::new(limit),
             hangs: hung::Hangs::new(on_hang.record.clone(), limit),
             on_hang,
             calls,
-            done: Done::default(),
+            done: ProgressCounts::default(),
             idle: now,
             unrecorded: now,
             is_armed: true,
@@ -160,12 +163,12 @@ impl Progress {
     fn look(&mut self) {
         let was_armed = self.is_armed;
         if self.looked.elapsed() >= self.on_hang.asked.limit / 2 {
-            // The launcher was stopped, with the job as far as anybody knows.
+            // The launcher was stopped, and probably the job with it.
             (self.idle, self.unrecorded) = (Instant::now(), Instant::now());
         }
         let recorded = self.recorded();
         let failed = recorded.failed;
-        let found = self.find(&recorded);
+        let found = self.find_hang(&recorded);
         if self.is_armed && !was_armed {
             self.hangs.progress();
         }
@@ -177,13 +180,13 @@ impl Progress {
         self.looked = Instant::now();
     }
 
-    /// Looks for a hang that was not told of: what processes wait in, the calls that did not return, and whether processes wait in
-    /// a loop.
-    fn find(&mut self, recorded: &Recorded) -> Option<(Box<dyn Waits>, Vec<Call>, bool)> {
+    /// Looks for a hang that was not reported. Returns what processes wait in, the calls that did not return, and true if
+    /// processes wait in a loop.
+    fn find_hang(&mut self, recorded: &Recorded) -> Option<(Box<dyn Waits>, Vec<Call>, bool)> {
         let limit = self.on_hang.asked.limit;
         let Recorded { done, pids: ranks, calls, .. } = recorded;
         let (met, is_recorded) = (done.processes[0], !ranks.is_empty());
-        // Those whose parents have ended are children of the launcher.
+        // Orphans are children of the launcher.
         let pids = descendants(std::process::id()).split_off(1);
         // A process without a recorded call may be a rank as well.
         let ranks = if is_recorded { ranks } else { &pids };
@@ -200,7 +203,7 @@ impl Progress {
         let overdue: Vec<_> = calls.iter().filter(is_overdue).cloned().collect();
         if let Some(oldest) = overdue.iter().map(|(_, age)| *age).max().filter(|_| self.is_armed) {
             self.overdue = calls.iter().cloned().collect();
-            // Others may make progress all the while.
+            // Other processes may be making progress at the same time.
             let without = (self.unrecorded.elapsed() >= limit).then_some(oldest);
             let calls = overdue.into_iter().map(|(call, _)| call).collect();
             return Some(((self.on_hang.read)(&pids, record, without), calls, true));
@@ -210,7 +213,7 @@ impl Progress {
         }
         self.processors.follow_sleeps(ranks);
         if !self.is_armed {
-            // A process that was told of for waiting in a loop still uses the processor.
+            // A process that was reported to wait in a loop still uses the processor.
             let mut goes_on = || !busy.is_empty() || self.processors.ready(&pids) == Ready::Surely;
             self.is_armed = !self.is_in_loop && goes_on();
             if self.is_armed {
@@ -235,7 +238,7 @@ impl Progress {
         None
     }
 
-    /// Forgets the calls that were told of and have returned. A call that is younger than the one before is another one.
+    /// Forgets reported calls that have returned. If a call is younger than the reported one of its thread, it is a new call.
     fn forget_returned(&mut self, calls: &[(Call, Duration)]) {
         self.overdue.retain(|known, before| {
             let age = calls.iter().find(|(call, _)| call == known).map(|(_, age)| *age);
@@ -245,7 +248,7 @@ impl Progress {
         });
     }
 
-    /// Returns the hang in which the run ended.
+    /// Notes the end of the run; returns the hang if the run ended in one.
     fn end(&mut self, end: End) -> Option<Hung> {
         let mut recorded = self.recorded();
         for _ in 0..PATIENCE {
@@ -261,7 +264,7 @@ impl Progress {
         (!self.hangs.are_over()).then_some(Hung { status: None })
     }
 
-    /// Reads the recording, and asks for the processes that met a driver.
+    /// Reads the recording, and counts the processes that reached the driver.
     fn recorded(&mut self) -> Recorded {
         let mut recorded = Recorded::default();
         let met = self.on_hang.page.as_ref().map_or(0, |page| page.status().reached.load(Acquire));
@@ -287,7 +290,7 @@ impl Progress {
     }
 }
 
-/// Returns true if a process is known to have failed.
+/// Returns true if an exit is known to be a failure.
 fn has_failed(exit: &Exit) -> bool {
     !matches!((exit.kind, exit.code), (ExitKind::Returned, Some(0) | None) | (ExitKind::Executed, _))
 }

@@ -18,26 +18,26 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tempfile::NamedTempFile;
 
-/// The most hangs of a run that are kept.
+/// Maximum number of hangs of a run that are kept in the recording.
 const MOST: usize = 100;
-/// The longest time that progress must last; it is shorter if a process hangs after less than twice of it.
+/// Maximum time that progress must last to end a hang; the time is shorter if the limit of a hang is less than twice as long.
 const LASTING: Duration = Duration::from_secs(10);
 
-/// True if the launcher received a signal that ends programs.
+/// True after the launcher received a signal that ends programs.
 pub static IS_ENDED: AtomicBool = AtomicBool::new(false);
 
-/// A call by its process and thread.
+/// Thread of a recorded call: the name of its process, and its tid.
 pub type Call = (String, u32);
 
 /// A hang from which the job has not resumed.
 struct Hang {
     waits: Box<dyn Waits>,
     path: Option<PathBuf>,
-    /// The calls that did not return, if it was not noticed by the lack of progress.
+    /// The calls that did not return; empty if the hang was noticed by the lack of progress.
     calls: Vec<Call>,
-    /// Number of processes that had failed before.
+    /// Number of processes that had failed when the hang began.
     failed: u64,
-    /// Since when there is progress, and when that was since 1970.
+    /// Time since which the job makes progress, also in nanoseconds since 1970; `None` if it makes none.
     progress: Option<(Instant, u64)>,
 }
 
@@ -57,12 +57,12 @@ impl Hangs {
         self.lasting_ones.is_empty()
     }
 
-    /// Prints a hang and keeps it. `is_ended` says that the job is going to be ended because of it.
+    /// Prints a hang, and keeps it in the recording. `is_ended` is true if cupeer is going to end the job because of the hang.
     pub fn add(&mut self, mut waits: Box<dyn Waits>, calls: Vec<Call>, failed: u64, is_ended: bool) {
         if waits.is_empty() || self.count == MOST {
             return;
         }
-        // There was progress between two hangs, as short as it was.
+        // There was some progress between two hangs, so the earlier one is over.
         self.settle(failed, Duration::ZERO);
         self.count += 1;
         if is_ended {
@@ -80,25 +80,26 @@ impl Hangs {
         self.lasting_ones.push(Hang { waits, path, calls, failed, progress: None });
     }
 
-    /// Notes that the job makes progress, as far as no call hangs.
+    /// Notes progress of the job, for the hangs that were noticed by the lack of progress.
     pub fn progress(&mut self) {
-        self.lasting_ones.iter_mut().filter(|hang| hang.calls.is_empty()).for_each(Hang::progresses);
+        self.lasting_ones.iter_mut().filter(|hang| hang.calls.is_empty()).for_each(Hang::note_progress);
     }
 
-    /// Looks which hangs are over. `is_in_flight` knows the calls that have not returned, and `failed` counts processes.
+    /// Ends the hangs that are over. `is_in_flight` returns true for a call that has not returned; `failed` is the number of
+    /// processes that have failed.
     pub fn look(&mut self, is_in_flight: impl Fn(&Call) -> bool, failed: u64) {
         let of_calls = self.lasting_ones.iter_mut().filter(|hang| !hang.calls.is_empty());
-        of_calls.filter(|hang| !hang.calls.iter().any(&is_in_flight)).for_each(Hang::progresses);
+        of_calls.filter(|hang| !hang.calls.iter().any(&is_in_flight)).for_each(Hang::note_progress);
         self.settle(failed, self.lasting);
     }
 
-    /// The job has ended well.
+    /// Ends all hangs, because the job ended well.
     pub fn end(&mut self, failed: u64) {
-        self.lasting_ones.iter_mut().for_each(Hang::progresses);
+        self.lasting_ones.iter_mut().for_each(Hang::note_progress);
         self.settle(failed, Duration::ZERO);
     }
 
-    /// Lets go of hangs after which the job made progress for so long.
+    /// Ends the hangs after which the job has made progress for at least the time `least`.
     fn settle(&mut self, failed: u64, least: Duration) {
         let goes_on = |hang: &mut Hang| {
             let has_failed = failed > hang.failed || IS_ENDED.load(Relaxed);
@@ -110,7 +111,7 @@ impl Hangs {
 }
 
 impl Hang {
-    fn progresses(&mut self) {
+    fn note_progress(&mut self) {
         self.progress.get_or_insert_with(|| (Instant::now(), now()));
     }
 
@@ -128,7 +129,7 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
 
-/// Keeps what was read in a recording, whole, for those who may read that.
+/// Writes the waits of a hang to a file of the recording, for those who may read the recording.
 fn keep(path: &Path, waits: &dyn Waits) -> io::Result<()> {
     let record = path.parent().unwrap_or(path);
     let mut file = NamedTempFile::new_in(record)?;

@@ -5,9 +5,9 @@ use super::watch::{comm, descendants, proc_of};
 use std::fs;
 use std::path::Path;
 
-/// Device files, and their stand-ins in the simulated driver.
+/// Beginnings of paths of device files, for NVIDIA's driver and for the simulated driver.
 const DEVICE_FILES: [&str; 2] = ["/dev/nvidia", "/memfd:nvidia"];
-/// The most processes that are named.
+/// Maximum number of processes that are named.
 const MOST: usize = 3;
 
 /// Returns a sentence for each descendant of this process that has device files open and made no recorded call.

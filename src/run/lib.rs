@@ -69,9 +69,9 @@ use cupeer_views::summary::{self, Line};
 use cupeer_views::text::suppressed::unmatched;
 use faults::Faults;
 use gate::Gate;
-use hang::{Hangs, OnHang};
+use hang::{HangWatcher, OnHang};
 use orphans::Orphan;
-use page::{Image, Page};
+use page::{LibraryPresence, Page};
 use ran::Run;
 use samples::Samples;
 use std::convert::Infallible;
@@ -82,24 +82,24 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Acquire};
 use std::time::{SystemTime, UNIX_EPOCH};
-use told::{How, Told};
+use told::{Summary, SummaryOptions};
 use watch::{Sightings, Watch};
 
-/// The command that ends a program by SIGTERM after a time.
+/// Name of the command that ends a program by SIGTERM when its time is over.
 const TIMEOUT: &str = "timeout";
 
-/// Runs the command; `read` reads what processes wait in that hang.
+/// Runs the command. `read` reads what the processes wait in when the run hangs.
 pub fn command(mut args: RunArgs, read: ReadWaits) -> Result<ExitCode> {
     output::be_verbose(args.options.verbose);
     output::be_quiet(args.quiet);
     let gate = Gate::new(&args)?;
     if gate.is_some() {
-        // A status that depends on rules needs them to be checked.
+        // If the exit status depends on findings, the rules must be checked.
         let option = if args.error_exitcode.is_some() { "--error-exitcode" } else { "--error-on" };
         check::imply(&mut args.options, option)?;
     }
     let args = &args;
-    let mut how = how(args, gate.as_ref())?;
+    let mut how = summary_options(args, gate.as_ref())?;
     let begun = SystemTime::now();
     let name = script::name(&args.program);
     let settings = Settings::new(&args.options, Some(&name))?;
@@ -134,8 +134,8 @@ pub fn command(mut args: RunArgs, read: ReadWaits) -> Result<ExitCode> {
     orphans::reap_the_last(run.process.0, &mut run.orphans);
     how.launched = run.process.0 as u32;
     job.iter().for_each(|job| complete(job, &args.program[0], &run));
-    let Told { lines: recorded, report } = summary(job.as_ref(), &how, begun, run.reached);
-    let of_plans = if summarizes_plans { of_plans(faults.as_ref(), &fired, unmasked) } else { Vec::new() };
+    let Summary { lines: recorded, report } = summary(job.as_ref(), &how, begun, run.reached);
+    let of_plans = if summarizes_plans { plan_lines(faults.as_ref(), &fired, unmasked) } else { Vec::new() };
     let lines = lines(args, job.as_ref(), &run, recorded, of_plans, seed);
     lines.iter().for_each(output::sum_up);
     if let Some(report) = &report {
@@ -145,13 +145,13 @@ pub fn command(mut args: RunArgs, read: ReadWaits) -> Result<ExitCode> {
             let _ = annotations::write(report, io::stderr().lock());
         }
     }
-    let broken = gate.as_ref().and_then(|gate| gate.broken(report.as_ref(), &run));
-    Ok(end_as(replaced(args, broken, &run, &fired)))
+    let broken = gate.as_ref().and_then(|gate| gate.status_and_reason(report.as_ref(), &run));
+    Ok(end_as(final_end(args, broken, &run, &fired)))
 }
 
-/// Returns the request for the summary.
-fn how(args: &RunArgs, gate: Option<&Gate>) -> Result<How> {
-    Ok(How {
+/// Returns the options for the summary at the end of the run.
+fn summary_options(args: &RunArgs, gate: Option<&Gate>) -> Result<SummaryOptions> {
+    Ok(SummaryOptions {
         suppressions: suppressions::read(&args.suppressions)?,
         decides: gate.is_some(),
         error_on: gate.and_then(|gate| gate.chosen.clone()),
@@ -170,13 +170,13 @@ fn become_program(args: &RunArgs, mut settings: Settings, environment: &Environm
     settings.seed_drawn().iter().for_each(|line| output::note(line));
     settings.job.iter().filter_map(Job::displaced).for_each(output::complain);
     if let Some(job) = settings.job.filter(Job::is_at_home) {
-        // No launcher remains that could delete old recordings at the end.
+        // No launcher will run at the end to delete old recordings, so they are deleted now.
         kept::prune(Some(&job.directory)).iter().for_each(|line| output::note(line));
     }
     child::exec(&args.program, environment)
 }
 
-/// Removes the recording of a run that recorded nothing. Returns true if it did.
+/// Removes the recording of a run that recorded nothing. Returns true if the recording was removed.
 fn remove_if_empty(job: &Job, name: &OsStr) -> bool {
     let is_removed = job.remove_if_empty();
     if is_removed && job.is_at_home() {
@@ -185,7 +185,7 @@ fn remove_if_empty(job: &Job, name: &OsStr) -> bool {
     is_removed
 }
 
-/// Adds to a recording what only the launcher saw of the run.
+/// Adds to a recording the facts about the run that only the launcher knows.
 fn complete(job: &Job, program: &OsStr, run: &Run) {
     let end = match run.end {
         End::Exited(status) => end::End::Returned(status),
@@ -196,9 +196,10 @@ fn complete(job: &Job, program: &OsStr, run: &Run) {
     job.tell_lost(run.record_lost, run.unrecorded);
 }
 
-/// Returns the lines about the recording, and its report if that was built. `reached` counts the processes that reached the driver.
-fn summary(job: Option<&Job>, how: &How, begun: SystemTime, reached: u32) -> Told {
-    let Some(job) = job else { return Told::default() };
+/// Returns the lines about the recording, and the report if it was built. `reached` is the number of processes that reached the
+/// driver.
+fn summary(job: Option<&Job>, how: &SummaryOptions, begun: SystemTime, reached: u32) -> Summary {
+    let Some(job) = job else { return Summary::default() };
     let shown = home::shown(&job.directory);
     if job.is_ours_alone() {
         let mut told = told::whole(&job.directory, &shown, how);
@@ -208,24 +209,25 @@ fn summary(job: Option<&Job>, how: &How, begun: SystemTime, reached: u32) -> Tol
         return told;
     }
     if job.is_inherited() && !how.decides {
-        return Told::default();
+        return Summary::default();
     }
     let mut told = told::of_run(&job.directory, &shown, how, of_this_run(job, begun));
     if job.is_inherited() {
-        // The cupeer that made the recording prints them.
+        // The outer cupeer, which created the recording, prints the lines.
         told.lines.clear();
     }
     told
 }
 
 /// Returns the lines about fault plans and denied pairs.
-fn of_plans(faults: Option<&Faults>, fired: &[Fault], unmasked: Option<&str>) -> Vec<Line> {
+fn plan_lines(faults: Option<&Faults>, fired: &[Fault], unmasked: Option<&str>) -> Vec<Line> {
     let of_faults = faults.filter(|faults| faults.is_ours()).map(|_| plans::lines(fired));
     let unmasked = unmasked.and_then(|text| home::standing("denied-pairs", text.to_owned()));
     of_faults.into_iter().flatten().chain(unmasked).map(Line::from).collect()
 }
 
-/// Returns the lines at the end of a run: `recorded` about its recording, `of_plans` about its fault plans, and all others.
+/// Returns all lines at the end of a run; `recorded` are the lines about its recording, and `of_plans` those about its fault
+/// plans.
 fn lines(
     args: &RunArgs,
     job: Option<&Job>,
@@ -260,8 +262,8 @@ fn lines(
     lines
 }
 
-/// Tells the processes of a record that have our page. Other launchers may have had our number: before us, or in another
-/// namespace, where containers that we started may also be.
+/// Returns a function that is true for processes that use the page of this launcher. The page's path contains the launcher's pid,
+/// which other launchers may have had, too: earlier ones, or those in other pid namespaces.
 fn of_this_run(job: &Job, begun: SystemTime) -> impl Fn(&record::Process) -> bool {
     let page = format!("/proc/{}/", std::process::id());
     let has_namesake = job::read(&job.directory.join(FILE)).map_or(true, |text| has_namesake(&text));
@@ -275,8 +277,8 @@ fn of_this_run(job: &Job, begun: SystemTime) -> impl Fn(&record::Process) -> boo
     }
 }
 
-/// Returns the end of the run, in which a finding may replace the program's status, and prints the reason.
-fn replaced(args: &RunArgs, broken: Option<(u8, String)>, run: &Run, seen: &[Fault]) -> End {
+/// Returns the end of the run, and prints the reason if a hang, a finding, or an unused fault replaces the program's exit status.
+fn final_end(args: &RunArgs, broken: Option<(u8, String)>, run: &Run, seen: &[Fault]) -> End {
     let ended = run.hung.as_ref().and_then(|hung| hung.status);
     let ended = ended.map(|status| (status, "the job hung (--on-hang)".to_owned()));
     let has_exited = matches!(run.end, End::Exited(_));
@@ -293,7 +295,7 @@ fn replaced(args: &RunArgs, broken: Option<(u8, String)>, run: &Run, seen: &[Fau
     }
 }
 
-/// Starts a program with the options of `run`, for others than `run`.
+/// Runs a program with the options of `run`, for other commands.
 pub fn with_options(options: &Options, extra: &[(&str, &OsStr)], program: &[OsString]) -> Result<Ran> {
     let settings = Settings::new(options, None)?;
     let mut environment = settings.apply(Environment::inherited())?;
@@ -312,8 +314,8 @@ pub fn with_options(options: &Options, extra: &[(&str, &OsStr)], program: &[OsSt
     })
 }
 
-/// Starts a program in an environment, passes signals on to it, looks at its processes, and waits for it. Signals from outside
-/// are noted in the recording, if there is one.
+/// Starts a program with an environment, passes signals on to it, watches its processes, and waits for it. Signals from outside
+/// are noted in the recording, if any.
 fn watched(
     program: &[OsString],
     mut environment: Environment,
@@ -330,7 +332,7 @@ fn watched(
     tracing::debug!("started process {}", child.pid());
     let watch = Watch::start(child.pid(), driver.map(|chosen| chosen.library.clone()));
     let samples = page.as_ref().zip(record).and_then(|(page, record)| Samples::start(page, record));
-    let hangs = on_hang.map(|on_hang| Hangs::start(OnHang { page: page.clone(), ..on_hang }));
+    let hangs = on_hang.map(|on_hang| HangWatcher::start(OnHang { page: page.clone(), ..on_hang }));
     let mut orphans = Vec::new();
     let end = wait(&child, for_debugger, &mut orphans, record);
     let ended = cupeer_record::clock::monotonic();
@@ -375,7 +377,7 @@ fn watched(
     })
 }
 
-/// Waits for the program, passes signals on to it, and notes in the recording those that the launcher received.
+/// Waits for the program, and passes signals on to it. Signals from outside are noted in the recording, if any.
 fn wait(child: &Child, for_debugger: bool, orphans: &mut Vec<Orphan>, record: Option<&Path>) -> End {
     let note = |signal: i32, pid: u32, name: &str| {
         if let Some(record) = record {
@@ -389,7 +391,7 @@ fn wait(child: &Child, for_debugger: bool, orphans: &mut Vec<Orphan>, record: Op
     end
 }
 
-/// Creates the page that the launcher shares with the program's processes, and names it in their environment.
+/// Creates the page that this launcher shares with the program's processes, and puts its path into their environment.
 fn share_page(environment: &mut Environment) -> Option<Arc<Page>> {
     let failed = |error: &io::Error| tracing::debug!("cannot share a page with the program: {error}");
     let page = Page::new().inspect_err(failed).ok().map(Arc::new);
@@ -400,7 +402,7 @@ fn share_page(environment: &mut Environment) -> Option<Arc<Page>> {
     page
 }
 
-/// Returns the reasons why a program ran without the library or found no driver, as sentences.
+/// Returns sentences about why a program ran without the preload library, or why it found no driver.
 fn refusals(
     program: &[OsString],
     page: &Page,
@@ -410,14 +412,14 @@ fn refusals(
 ) -> Vec<String> {
     let name = &program[0];
     let reason = preloading::by_sanitizer(name, end)
-        .or_else(|| without_us(name, page, child, end))
+        .or_else(|| lost_library(name, page, child, end))
         .or_else(|| preloading::by_itself(name, end));
     let has_no_driver = driver.is_none() && end == End::Exited(status::NOT_FOUND);
     let missing = if has_no_driver { program::missing_driver(name) } else { None };
     reason.into_iter().chain(program::obstacles_in_shell(program)).chain(missing).collect()
 }
 
-/// Returns the parts of the run that processes say they could not follow, as sentences.
+/// Returns sentences about facts that processes could not record, as they reported it in the page.
 fn losses(page: &Page) -> Vec<String> {
     let mut notes: Vec<String> =
         page.dropped().map(|(count, name)| dropped(count, &name)).into_iter().collect();
@@ -430,7 +432,7 @@ fn losses(page: &Page) -> Vec<String> {
     notes
 }
 
-/// Returns true if cupeer logs, records, or changes calls in an environment.
+/// Returns true if an environment makes cupeer log, record, or change calls.
 fn is_watched(environment: &Environment) -> bool {
     is_recorded(environment) || is_set(environment, env::LOG) || faults::are_asked_for(environment)
 }
@@ -443,19 +445,21 @@ fn is_set(environment: &Environment, name: &str) -> bool {
     environment.get(name).is_some_and(|value| !value.is_empty())
 }
 
-/// That our library was not in the process that was started, or not in what that became. Only where it ended by itself:
-/// else it may not have come so far.
-fn without_us(program: &OsStr, page: &Page, child: &Child, end: End) -> Option<String> {
+/// Returns a sentence if the started process did not load the preload library, or lost it when it executed another program.
+/// Returns `None` if a signal killed the process, because the process may have ended before the library was loaded.
+fn lost_library(program: &OsStr, page: &Page, child: &Child, end: End) -> Option<String> {
     let library = libraries::PRELOAD;
     let (End::Exited(status), last) = (end, child.last_name()) else { return None };
-    let image = page.image();
-    let became = matches!(image, Image::Became(_));
+    let image = page.library_presence();
+    let became = matches!(image, LibraryPresence::Became(_));
     match image {
-        // The loader ends with this status if it refuses a program.
-        Image::Never if status != status::NOT_FOUND => {
+        // The dynamic loader exits with this status if it cannot start a program.
+        LibraryPresence::Never if status != status::NOT_FOUND => {
             Some(format!("{} ran without {library}: its loader did not load it", program.display()))
         }
-        Image::LastIn(name) | Image::Became(name) if !last.is_empty() && (became || name != last) => {
+        LibraryPresence::LastIn(name) | LibraryPresence::Became(name)
+            if !last.is_empty() && (became || name != last) =>
+        {
             let ran = if status == status::NOT_FOUND { "if it ran at all, then" } else { "it ran" };
             Some(format!(
                 "process {} was '{name}' and then '{last}', which lost cupeer's LD_PRELOAD or has a loader that \
@@ -514,7 +518,7 @@ fn end_as(end: End) -> ExitCode {
         End::Exited(code) => ExitCode::from(code),
         End::Killed(signal) => {
             signals::die_by(signal);
-            // Only a signal that does not kill leaves us here.
+            // Only a signal that does not kill this process leads here.
             ExitCode::from(128u8.wrapping_add(signal as u8))
         }
     }

@@ -1,6 +1,6 @@
 //! The signals that are blocked while a program runs, to be waited for, and how the launcher found them.
 
-/// Signals that keep what they do: faults of our own, and those that change nothing here.
+/// Signals that are not blocked: faults of the launcher itself, and signals that change nothing here.
 const UNTOUCHED: &[i32] = &[
     libc::SIGKILL,
     libc::SIGSTOP,
@@ -15,18 +15,18 @@ const UNTOUCHED: &[i32] = &[
     libc::SIGPIPE,
 ];
 
-/// Mask and dispositions as the launcher found them, for the program.
-pub struct Before {
+/// Signal mask and dispositions that the launcher inherited; the program gets them.
+pub struct InheritedSignals {
     mask: libc::sigset_t,
     on_child: libc::sigaction,
 }
 
-/// Blocks the signals that the launcher waits for, and makes sure that a child's end can be waited for.
-pub fn take_over() -> Before {
+/// Blocks the signals that the launcher waits for, and makes sure that it can wait for its children.
+pub fn take_over() -> InheritedSignals {
     // SAFETY: all-zero bytes are valid for the three; the calls write to them and change nothing but this
     // thread's mask, which later threads inherit, and the disposition of SIGCHLD, to a valid one.
     unsafe {
-        let mut before: Before = std::mem::zeroed();
+        let mut before: InheritedSignals = std::mem::zeroed();
         let mut default: libc::sigaction = std::mem::zeroed();
         default.sa_sigaction = libc::SIG_DFL;
         libc::sigaction(libc::SIGCHLD, &default, &mut before.on_child);
@@ -35,8 +35,8 @@ pub fn take_over() -> Before {
     }
 }
 
-impl Before {
-    /// Gives both back. Async-signal-safe.
+impl InheritedSignals {
+    /// Restores the inherited mask and dispositions. Async-signal-safe.
     pub fn restore(&self) {
         // SAFETY: both are as the system gave them.
         unsafe {

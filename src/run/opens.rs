@@ -10,32 +10,32 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// Every process that uses a GPU opens it.
+/// Control device of NVIDIA's driver: every process that uses a GPU opens it.
 const CONTROL: &str = "/dev/nvidiactl";
 
-/// Why a wait is over.
+/// Reason why a wait ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Woken {
-    /// The other end of the pipe is closed.
+    /// The other end of the pipe was closed.
     Stopped,
-    /// Somebody has opened the driver since the last wait.
+    /// A process has opened the driver since the last wait.
     Opened,
-    /// A process that is followed has ended.
+    /// A followed process has ended.
     Ended,
-    /// The time is over.
+    /// The time was over.
     Timeout,
 }
 
-/// The files of a driver, as far as they can be watched.
-pub struct Opens(Option<OwnedFd>);
+/// Watch (inotify) for opens of a driver's file; `None` if the file cannot be watched.
+pub struct DriverOpens(Option<OwnedFd>);
 
-impl Opens {
-    /// Watches a driver, or the control device where the program has the machine's own.
-    pub fn of(driver: Option<&Path>) -> Opens {
+impl DriverOpens {
+    /// Watches a driver's file or, without a chosen driver, NVIDIA's control device.
+    pub fn of(driver: Option<&Path>) -> DriverOpens {
         // SAFETY: takes flags, and gives a new descriptor or -1.
         let fd = unsafe { libc::inotify_init1(libc::IN_CLOEXEC | libc::IN_NONBLOCK) };
         if fd == -1 {
-            return Opens::none();
+            return DriverOpens::none();
         }
         // SAFETY: just made, and nobody else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
@@ -44,17 +44,18 @@ impl Opens {
             // SAFETY: the descriptor is an inotify instance, and the path ends in NUL.
             unsafe { libc::inotify_add_watch(fd.as_raw_fd(), path.as_ptr(), libc::IN_OPEN) != -1 }
         });
-        Opens(is_watched.then_some(fd))
+        DriverOpens(is_watched.then_some(fd))
     }
 
-    /// Watches nothing.
-    pub fn none() -> Opens {
-        Opens(None)
+    /// Returns a value that watches nothing.
+    pub fn none() -> DriverOpens {
+        DriverOpens(None)
     }
 
-    /// Waits until the other end of a pipe is closed, the driver is opened, a process ends, or the time is over.
+    /// Waits until the pipe's other end is closed, the driver is opened, a followed process ends, or the time `most` is
+    /// over.
     pub fn wait(&self, stopped: &PipeReader, ends: &Ends, most: Duration) -> Woken {
-        // A descriptor of -1 is left alone.
+        // Poll ignores a descriptor of -1.
         let own = self.0.as_ref().map_or(-1, |fd| fd.as_raw_fd());
         let wanted = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let mut fds = vec![wanted(stopped.as_raw_fd()), wanted(own)];
@@ -92,12 +93,12 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let (reader, writer) = std::io::pipe().unwrap();
         let (short, long) = (Duration::from_millis(1), Duration::from_secs(600));
-        let opens = Opens::of(Some(file.path()));
+        let opens = DriverOpens::of(Some(file.path()));
         assert_eq!(opens.wait(&reader, &Ends::default(), short), Woken::Timeout);
         (0..1000).for_each(|_| drop(File::open(file.path()).unwrap()));
         assert_eq!(opens.wait(&reader, &Ends::default(), long), Woken::Opened);
         assert_eq!(opens.wait(&reader, &Ends::default(), short), Woken::Timeout);
-        let missing = Opens::of(Some(Path::new("/nowhere/libcuda.so.1")));
+        let missing = DriverOpens::of(Some(Path::new("/nowhere/libcuda.so.1")));
         assert_eq!(missing.wait(&reader, &Ends::default(), short), Woken::Timeout);
         drop(writer);
         assert_eq!(

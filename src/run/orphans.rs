@@ -9,22 +9,24 @@ use cupeer_spec::proc::{Stat, StatPath};
 use cupeer_spec::record::end::End;
 use std::time::Duration;
 
-/// The most ends that are kept.
+/// Maximum number of ends that are kept.
 const MOST: usize = 4096;
-/// Number of looks, and the pause between them, while orphans end.
+/// Number of looks while the last orphans end.
 const PATIENCE: u32 = 100;
+/// Pause between two of these looks.
 const MOMENT: Duration = Duration::from_millis(2);
 
-/// A descendant that ended: its pid and start, how it ended, and when that was seen on CLOCK_MONOTONIC.
+/// A descendant that ended: its pid and start time, its end, and the time on CLOCK_MONOTONIC (nanoseconds) at which the end
+/// was seen.
 pub type Orphan = ((libc::pid_t, u64), End, u64);
 
-/// Makes this process the one that orphans are given to.
+/// Makes this process the subreaper: it becomes the parent of its descendants whose parents end.
 pub fn adopt() {
     // SAFETY: sets an attribute of this process; no memory is involved.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
 }
 
-/// Does the same as [`reap`] after the program has ended, and waits a moment for orphans that are about to end.
+/// Reaps orphans as [`reap`] does, after the program has ended: waits a moment for orphans that are about to end.
 pub fn reap_the_last(program: libc::pid_t, found: &mut Vec<Orphan>) {
     let own = std::process::id();
     let is_ending = |pid: &u32| {
@@ -40,7 +42,8 @@ pub fn reap_the_last(program: libc::pid_t, found: &mut Vec<Orphan>) {
     }
 }
 
-/// Waits for the orphans that have ended, and notes how. The started program stays for its own wait.
+/// Reaps the orphans that have ended, and adds their ends to `found`. The started program is left to the launcher's own
+/// wait.
 pub fn reap(program: libc::pid_t, found: &mut Vec<Orphan>) {
     loop {
         // SAFETY: all-zero bytes are a valid siginfo, which the call fills.
@@ -54,7 +57,7 @@ pub fn reap(program: libc::pid_t, found: &mut Vec<Orphan>) {
         if got != 0 || pid == 0 || pid == program {
             return;
         }
-        // Until it is waited for, the number is its own.
+        // Until somebody waits for the process, no other process gets its pid.
         let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
         let started = Stat::parse(&stat).map(|stat| stat.started);
         let Some(end) = end(info.si_code, status) else { return };
@@ -65,8 +68,8 @@ pub fn reap(program: libc::pid_t, found: &mut Vec<Orphan>) {
     }
 }
 
-/// The end that a `waitid` reports; `None` for a stop. The kernel reports the stops of a process to its tracer without being
-/// asked for them, and a thread of the launcher traces processes to read their stacks.
+/// Returns the end that a `waitid` reports; `None` if it reports a stop. The kernel reports stops of a process to its tracer
+/// without being asked, and a thread of the launcher traces processes to read their stacks.
 fn end(code: i32, status: i32) -> Option<End> {
     match code {
         libc::CLD_EXITED => Some(End::Returned(status as u8)),

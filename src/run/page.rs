@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::{AtomicU8, AtomicU32};
 
-/// The launcher's end of the page. Its threads share it.
+/// The launcher's mapping of the page, which its threads share.
 pub struct Page {
     fd: OwnedFd,
     status: NonNull<Status>,
@@ -18,7 +18,7 @@ pub struct Page {
 impl Page {
     pub fn new() -> io::Result<Page> {
         let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-        // By the number of the call, because glibc has a function for it only since 2.27.
+        // The system call is made by its number, because glibc has a function for it only since 2.27.
         // SAFETY: the name is a NUL-terminated text.
         let fd = unsafe { libc::syscall(libc::SYS_memfd_create, FILE.as_ptr(), flags) };
         if fd == -1 {
@@ -26,7 +26,7 @@ impl Page {
         }
         // SAFETY: memfd_create has just made it, and nobody else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
-        // Nobody may shrink it below the mapping: reading that would kill us.
+        // The seals keep other processes from shrinking the file: reading beyond its end would kill the launcher.
         let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
         // SAFETY: the descriptor is a memfd that allows seals.
         let sized = unsafe {
@@ -49,37 +49,38 @@ impl Page {
         Ok(page)
     }
 
-    /// Returns the counts of the processes.
+    /// Returns the counts that the processes share.
     pub fn status(&self) -> &Status {
         // SAFETY: the mapping lives as long as `self`, is page-aligned, and holds only atomics, for
         // which any bytes are valid.
         unsafe { self.status.as_ref() }
     }
 
-    /// The path by which other processes open it.
+    /// Returns the path by which other processes open the page.
     pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.fd.as_raw_fd())
     }
 
-    /// Returns the number of processes that began with the library and without LD_PRELOAD, and the name of the last one.
+    /// Returns the number of processes that began with the preload library but without LD_PRELOAD, and the name of the
+    /// last of these processes; `None` if there are none.
     pub fn dropped(&self) -> Option<(u32, String)> {
         let count = self.status().dropped.load(Acquire);
         (count > 0).then(|| (count, name(&self.status().dropper)))
     }
 
-    /// Says which process was started. Async-signal-safe: for that process itself.
+    /// Writes the pid of the started process to the page. Async-signal-safe, because that process calls this itself.
     pub fn launched(&self, pid: libc::pid_t) {
         self.status().launched.store(pid as u32, Release);
     }
 
-    /// Returns the last image of the started process in which the library began.
-    pub fn image(&self) -> Image {
+    /// Returns the last program of the started process that had the preload library.
+    pub fn library_presence(&self) -> LibraryPresence {
         let status = self.status();
         match (status.loaded.load(Acquire), status.ended.load(Acquire)) {
-            (0, _) => Image::Never,
-            (_, EXECUTES) => Image::Became(name(&status.image)),
-            (_, 0) => Image::LastIn(name(&status.image)),
-            _ => Image::ToTheEnd,
+            (0, _) => LibraryPresence::Never,
+            (_, EXECUTES) => LibraryPresence::Became(name(&status.image)),
+            (_, 0) => LibraryPresence::LastIn(name(&status.image)),
+            _ => LibraryPresence::ToTheEnd,
         }
     }
 }
@@ -89,27 +90,28 @@ unsafe impl Send for Page {}
 // SAFETY: other threads and processes use the page through its atomics alone, and nothing of `Page` changes.
 unsafe impl Sync for Page {}
 
-/// Waits until a word of the page is no longer what it was. May return before.
+/// Waits until a word of the page differs from `value`. May return before that.
 pub fn wait(word: &AtomicU32, value: u32) {
     let forever = std::ptr::null::<libc::timespec>();
     // SAFETY: the address of a word of the page, whose mapping the caller holds; a null pointer stands for no limit.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, forever) };
 }
 
-/// Wakes who waits for a word of the page.
+/// Wakes all threads that wait for a word of the page.
 pub fn wake(word: &AtomicU32) {
     // SAFETY: the address of a word of the page, whose mapping the caller holds. Nothing is read or written.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, libc::c_int::MAX) };
 }
 
-/// Our library in the process that was started.
+/// Presence of the preload library in the started process.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Image {
+pub enum LibraryPresence {
     Never,
-    /// The last program with it that this process was, by its name; it did not end there in an orderly way, or was another
-    /// program afterwards.
+    /// Our library was lost: the name of the last program of this process that had the library, which did not end there in
+    /// an orderly way, or executed another program.
     LastIn(String),
-    /// The same, where it was about to become another one.
+    /// Our library may be lost: the name of the last program of this process that had the library, which was about to
+    /// execute another program.
     Became(String),
     ToTheEnd,
 }

@@ -10,12 +10,13 @@ use std::ffi::OsStr;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
-/// The function by which a program configures AddressSanitizer. Our library defines it, too, but the program's comes first.
+/// Function by which a program configures AddressSanitizer. The preload library also defines it, but the program's own
+/// takes precedence.
 const OPTIONS: &[u8] = b"__asan_default_options";
-/// The most bytes of a program that are read.
+/// Maximum size in bytes of a program that is read.
 const MOST_READ: u64 = 1 << 30;
 
-/// Returns the fix for a program that failed, is linked to the shared AddressSanitizer, and configures it.
+/// Returns the fix for a program that failed, and that is linked to the shared AddressSanitizer and configures it.
 pub fn by_sanitizer(program: &OsStr, end: End) -> Option<String> {
     let (path, elf, status) = failed(program, end)?;
     let is_sanitizer = |name: &String| name.starts_with("libasan.so") || name.starts_with("libclang_rt.asan");
@@ -43,7 +44,7 @@ pub fn by_itself(program: &OsStr, end: End) -> Option<String> {
     })
 }
 
-/// Returns a program that exited with an error, and its status. `None` for scripts.
+/// Returns the path of a program that exited with an error, its ELF file, and its status; `None` for a script.
 fn failed(program: &OsStr, end: End) -> Option<(PathBuf, Elf, i32)> {
     let End::Exited(status @ 1..) = end else { return None };
     let path = program::find(program)?;
@@ -51,7 +52,7 @@ fn failed(program: &OsStr, end: End) -> Option<(PathBuf, Elf, i32)> {
     Some((path, elf, status.into()))
 }
 
-/// Returns true if a file contains some bytes.
+/// Returns true if a file contains the bytes `wanted`.
 fn mentions(path: &Path, wanted: &[u8]) -> bool {
     let Ok(file) = plain::open(path, Links::Followed) else { return false };
     let (mut file, mut window) = (BufReader::new(file).take(MOST_READ), vec![0; 1 << 16]);

@@ -11,48 +11,49 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-/// The parts of the time that a thread computes, and that ended children compute.
+/// Divisor of the window: a thread that uses more than a tenth of it computes.
 const THREAD: u32 = 10;
+/// Divisor of the window: ended children that used more than half of it compute.
 const CHILDREN: u32 = 2;
-/// So much is used without computing, however short the time is: what the kernel counts is not finer.
+/// Minimum processor time that counts as computing, however short the window is: the kernel's times are no finer.
 const LEAST: Duration = Duration::from_millis(30);
-/// So many bytes a second, and so many in any case, are read and written by a process that goes on.
+/// Number of bytes per second that a process must read from or write to storage to count as active.
 const STORED: u64 = 64 << 10;
-/// So often in a window, the threads of a process are read.
+/// Number of times in a window that the threads of a process are read.
 const READINGS: u32 = 8;
-/// A thread that polls uses less than this between two waits.
+/// Maximum processor time that a polling thread uses between two waits.
 const POLL: Duration = Duration::from_micros(500);
 
-/// Use of a process since the begin of a window.
-struct Used {
+/// Use of processors and storage by a process up to the start of a window.
+struct Usage {
     started: u64,
     began: Instant,
     own: Duration,
     children: Duration,
-    /// Bytes that storage gave or took.
+    /// Number of bytes that were read from or written to storage.
     stored: u64,
-    threads: HashMap<i32, Ran>,
+    threads: HashMap<i32, SchedulerStats>,
 }
 
-/// Scheduler statistics of a thread: its time on a processor, its time in the queue, and the number of times that it ran.
+/// Scheduler statistics of a thread: its time on a processor, its time in the run queue, and the number of times that it ran.
 #[derive(Clone, Copy, Default)]
-struct Ran {
+struct SchedulerStats {
     used: Duration,
     delayed: Duration,
     times: u32,
 }
 
-/// Readiness of a job: whether a thread would run if it got a processor.
+/// Answer to whether a thread of the job would run if it got a processor.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ready {
     None,
-    /// One is ready, and may be one that polls.
+    /// A thread is ready to run, but may be one that polls.
     Maybe,
     Surely,
 }
 
-/// State of a main thread: its number of waits at the last look, the number of changes of that, and whether it existed at the
-/// first look.
+/// Waits of a main thread: their number at the last look, how many looks found another number than before, and true if the thread
+/// existed at the first look.
 struct Sleeps {
     waits: u64,
     changes: u32,
@@ -60,11 +61,12 @@ struct Sleeps {
 }
 
 pub struct Processors {
-    /// Length of a window in which nothing may compute.
+    /// Length of a window; processes that use little in a whole window do not compute.
     limit: Duration,
-    processes: HashMap<u32, Used>,
+    processes: HashMap<u32, Usage>,
     sleeps: HashMap<u32, Sleeps>,
-    /// Threads that were ready to run or may be: what they had used, and how often they had waited.
+    /// Threads that are or may become ready to run: the processor time that each had used, and the number of times that it had
+    /// waited.
     ready: HashMap<(u32, i32), (Duration, u64)>,
 }
 
@@ -74,7 +76,7 @@ impl Processors {
         Processors { limit, processes, sleeps, ready }
     }
 
-    /// Returns the processes that have computed, read, or written since the last look that found them so.
+    /// Returns the processes that computed, read, or wrote since the start of their window.
     pub fn look(&mut self, pids: &[u32]) -> Vec<u32> {
         self.processes.retain(|pid, _| pids.contains(pid));
         pids.iter().copied().filter(|pid| self.computes(*pid).unwrap_or(false)).collect()
@@ -84,12 +86,12 @@ impl Processors {
         let process = Process::new(pid as i32).ok()?;
         let stat = process.stat().ok()?;
         let (own, children) =
-            (time(stat.utime + stat.stime), time((stat.cutime + stat.cstime).max(0) as u64));
-        // The input and output of a process that may not be read counts as none.
+            (from_ticks(stat.utime + stat.stime), from_ticks((stat.cutime + stat.cstime).max(0) as u64));
+        // If the input and output of a process may not be read, they count as none.
         let stored = process.io().map_or(0, |io| io.read_bytes.wrapping_add(io.write_bytes));
         let is_new = self.processes.get(&pid).is_none_or(|used| used.started != stat.starttime);
-        // All that a new process has used is new.
-        let begun = || Used {
+        // For a new process, everything since its start counts.
+        let begun = || Usage {
             started: stat.starttime,
             began: Instant::now(),
             own: Duration::ZERO,
@@ -110,29 +112,29 @@ impl Processors {
         if !(computes || is_over || has_used) {
             return Some(false);
         }
-        let threads: HashMap<i32, Ran> =
-            process.tasks().ok()?.flatten().map(|task| (task.tid, ran(&task))).collect();
+        let threads: HashMap<i32, SchedulerStats> =
+            process.tasks().ok()?.flatten().map(|task| (task.tid, scheduler_stats(&task))).collect();
         let before = |tid| used.threads.get(tid).copied().unwrap_or_default();
         computes |= has_used && threads.iter().any(|(tid, now)| now.computes(before(tid), most(THREAD)));
         if computes || is_over {
-            *used = Used { own, threads, ..begun() };
+            *used = Usage { own, threads, ..begun() };
         }
         Some(computes)
     }
 
-    /// Returns whether a thread waits for nothing but a processor: on a busy machine, that may take long. A thread that polls is
-    /// found ready, too, but waits again and again for something else.
+    /// Returns whether some thread waits only for a processor, which may take long on a busy machine. A polling thread can be
+    /// found ready, too, but it waits again and again for other things.
     pub fn ready(&mut self, pids: &[u32]) -> Ready {
         let mut ready = HashMap::new();
         let mut found = Ready::None;
-        // At the first look, those that wait are noted as well, to be known when they are ready.
+        // The first look also notes threads that wait, so that they are known when they become ready.
         let is_first = self.ready.is_empty();
         for pid in pids {
             let tasks = Process::new(*pid as i32).and_then(|process| process.tasks());
             for task in tasks.into_iter().flatten().flatten() {
                 let is_ready = task.stat().is_ok_and(|stat| stat.state == 'R');
                 let Some(now) = waits(&task).filter(|_| is_ready || is_first) else { continue };
-                let (ran, key) = (ran(&task).used, (*pid, task.tid));
+                let (ran, key) = (scheduler_stats(&task).used, (*pid, task.tid));
                 let of = |(had_run, before): &(Duration, u64)| {
                     let waited = u32::try_from(now.saturating_sub(*before)).unwrap_or(u32::MAX);
                     if ran.saturating_sub(*had_run) >= POLL * waited { Ready::Surely } else { Ready::None }
@@ -147,36 +149,36 @@ impl Processors {
         found
     }
 
-    /// Looks how often the main threads of processes have waited.
+    /// Updates the number of waits of each process's main thread.
     pub fn follow_sleeps(&mut self, pids: &[u32]) {
         let is_first = self.sleeps.is_empty();
         self.sleeps.retain(|pid, _| pids.contains(pid));
         for pid in pids {
-            let Some(waits) = main(*pid).and_then(|task| waits(&task)) else { continue };
+            let Some(waits) = main_thread(*pid).and_then(|task| waits(&task)) else { continue };
             let sleeps = self.sleeps.entry(*pid).or_insert(Sleeps { waits, changes: 0, is_first });
             sleeps.changes += u32::from(sleeps.waits != waits);
             sleeps.waits = waits;
         }
     }
 
-    /// Something happened: each sleep that follows is the first one.
+    /// Forgets all sleeps after progress: the next sleep of each thread counts as its first.
     pub fn forget_sleeps(&mut self) {
         self.sleeps.clear();
         self.ready.clear();
     }
 
-    /// Returns true if the main thread of a process has been in one sleep, at the most, since something happened, and if that does
-    /// not last longer than so long.
+    /// Returns true if the main thread of a process is in its first sleep since the last progress, and if that sleep is no longer
+    /// than `most`.
     pub fn sleeps_once(&self, pid: u32, most: Duration) -> bool {
         let is_one = self.sleeps.get(&pid).is_some_and(|sleeps| sleeps.is_first && sleeps.changes <= 1);
-        let call = main(pid).filter(|_| is_one).and_then(|task| task.syscall().ok());
-        call.and_then(|call| sleep(pid, &call)).is_some_and(|time| time <= most)
+        let call = main_thread(pid).filter(|_| is_one).and_then(|task| task.syscall().ok());
+        call.and_then(|call| sleep_time(pid, &call)).is_some_and(|time| time <= most)
     }
 }
 
-/// Returns for how long a system call sleeps, or will sleep if it ends at a given time; `None` if it does not sleep, or has no end.
-/// Python sleeps in select, without any descriptor.
-fn sleep(pid: u32, call: &Syscall) -> Option<Duration> {
+/// Returns the duration of the sleep that a system call makes; `None` if the call is no sleep, or has no time limit. Python
+/// sleeps by select without descriptors.
+fn sleep_time(pid: u32, call: &Syscall) -> Option<Duration> {
     let Syscall::Blocked { syscall_number, argument_registers, .. } = call else { return None };
     let [first, second, third, _, fifth, _] = *argument_registers;
     let is_at = second as i32 & libc::TIMER_ABSTIME != 0;
@@ -191,7 +193,7 @@ fn sleep(pid: u32, call: &Syscall) -> Option<Duration> {
     let mut bytes = [0; 8];
     let memory = File::open(format!("/proc/{pid}/mem")).ok();
     let read = memory.filter(|_| place != 0).map(|memory| memory.read_exact_at(&mut bytes, place));
-    // One that cannot be read may be short.
+    // If the time cannot be read, the sleep counts as short.
     let Some(Ok(())) = read else { return (place != 0).then_some(Duration::ZERO) };
     let seconds = u64::try_from(i64::from_ne_bytes(bytes)).unwrap_or(0);
     let now = clock.map_or(0, |clock| {
@@ -203,18 +205,18 @@ fn sleep(pid: u32, call: &Syscall) -> Option<Duration> {
     Some(Duration::from_secs(seconds.saturating_sub(now)))
 }
 
-fn main(pid: u32) -> Option<Task> {
+fn main_thread(pid: u32) -> Option<Task> {
     Process::new(pid as i32).and_then(|process| process.task_from_tid(pid as i32)).ok()
 }
 
-/// Returns the number of times that a thread has waited.
+/// Returns the number of times that a thread has waited (voluntary context switches).
 fn waits(task: &Task) -> Option<u64> {
     task.status().ok()?.voluntary_ctxt_switches
 }
 
-impl Ran {
-    /// Returns true if a thread that had run so far before has used or wanted more than this since.
-    fn computes(&self, before: Ran, most: Duration) -> bool {
+impl SchedulerStats {
+    /// Returns true if a thread has since `before` used or wanted processors for more than `most`.
+    fn computes(&self, before: SchedulerStats, most: Duration) -> bool {
         let used = self.used.saturating_sub(before.used);
         let wanted = used + self.delayed.saturating_sub(before.delayed);
         let polls = used < POLL * self.times.wrapping_sub(before.times);
@@ -222,8 +224,8 @@ impl Ran {
     }
 }
 
-/// Reads what a thread has used: in nanoseconds or, if the scheduler does not count, in ticks.
-fn ran(task: &Task) -> Ran {
+/// Reads the scheduler statistics of a thread: times in nanoseconds or, if the scheduler does not count them, in ticks.
+fn scheduler_stats(task: &Task) -> SchedulerStats {
     let text = std::fs::read_to_string(format!("/proc/{}/task/{}/schedstat", task.pid, task.tid));
     let text = text.unwrap_or_default();
     let mut numbers = text.split_ascii_whitespace().map_while(|number| number.parse::<u64>().ok());
@@ -231,12 +233,12 @@ fn ran(task: &Task) -> Ran {
     let (used, delayed) = (nanoseconds(), nanoseconds());
     let times = numbers.next().map_or(0, |times| times as u32);
     if used.is_zero() {
-        let used = task.stat().map_or(Duration::ZERO, |stat: Stat| time(stat.utime + stat.stime));
-        return Ran { used, ..Ran::default() };
+        let used = task.stat().map_or(Duration::ZERO, |stat: Stat| from_ticks(stat.utime + stat.stime));
+        return SchedulerStats { used, ..SchedulerStats::default() };
     }
-    Ran { used, delayed, times }
+    SchedulerStats { used, delayed, times }
 }
 
-fn time(ticks: u64) -> Duration {
+fn from_ticks(ticks: u64) -> Duration {
     Duration::from_nanos(ticks.saturating_mul(1_000_000_000 / procfs::ticks_per_second().max(1)))
 }

@@ -9,36 +9,36 @@ use cupeer_spec::record::end;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// A program that has run, and what was seen of its processes.
+/// A program that has run, and the observations about its processes.
 pub struct Run {
     /// End of the started program.
     pub end: End,
-    /// The process that was started: its pid, and when it was started.
+    /// Pid and start time of the started process.
     pub process: (libc::pid_t, u64),
-    /// When it had ended, on CLOCK_MONOTONIC.
+    /// Time on CLOCK_MONOTONIC, in nanoseconds, at which the program had ended.
     pub ended: u64,
-    /// The descendants that ended when nobody else could wait for them.
+    /// Descendants that ended as orphans of this run, with their ends.
     pub orphans: Vec<Orphan>,
-    /// When descendants ran, and were seen to have ended.
+    /// Spans of time in which descendants ended: from the last time at which each was seen running.
     pub ends: BTreeMap<(libc::pid_t, u64), end::Span>,
-    /// Number of processes that met the driver under cupeer.
+    /// Number of processes that reached the driver under cupeer.
     pub reached: u32,
-    /// That it hung until it ended.
+    /// The hang in which the run ended, if any.
     pub hung: Option<Hung>,
     /// Number of warnings and errors at calls; `None` if they could not be counted.
     pub findings: Option<u32>,
     /// Number of processes that could not record everything.
     pub record_lost: u32,
-    /// Number of these that have no recording.
+    /// Number of processes that could not record everything and have no recording at all.
     pub unrecorded: u32,
-    /// Processes that used a driver without our library, and the driver.
+    /// Processes that used a driver without the preload library, each with the path of that driver.
     pub bypasses: Vec<(String, PathBuf)>,
     /// Sentences about places at which the preload library did not take effect.
     pub notes: Vec<String>,
-    /// Why no process reached the driver, a sentence each. A cupeer within this one has its own page: only where nothing was
-    /// recorded either is this so.
+    /// Sentences about why no process reached the driver. They hold only if nothing was recorded either, because a cupeer
+    /// inside this run has its own page.
     pub unreached: Vec<String>,
-    /// That no process loaded a driver, where nothing stood in its way: a sentence.
+    /// Sentence for a run in which no process loaded a driver although nothing prevented it.
     pub unused: Option<String>,
     /// Number of processes that loaded a driver without a call that cupeer saw.
     pub unseen: u32,
@@ -47,7 +47,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// The ends of the started program and of its descendants, as far as they were seen.
+    /// Returns the known ends of the started program and of its descendants. `end` is the program's end.
     pub fn all_ends(&self, end: end::End) -> Ends {
         let mut all: Ends = self.ends.iter().map(|(process, span)| (*process, (None, *span))).collect();
         let reaped = self.orphans.iter().copied().chain([(self.process, end, self.ended)]);
@@ -67,7 +67,7 @@ impl Run {
     /// Returns sentences about calls that bypassed cupeer, for a run whose recording does not report them.
     pub fn blind(&self) -> Vec<String> {
         let hint = "'cupeer doctor -- PROGRAM' looks for the reason";
-        // Others that called have nobody to be said of: programs have such helpers.
+        // Programs have helpers that call other functions, so other processes are no reason for a note.
         let unseen = self.is_unseen().then(|| {
             let processes = counted(self.unseen.into(), "process");
             format!("libcuda was loaded in {processes}, but cupeer saw no call that it records; {hint}")

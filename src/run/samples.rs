@@ -17,30 +17,31 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// The least time between two samples, and the part of the time since the first one: programs may fail for hours.
+/// Minimum pause between two samples, and the divisor of the time since the first sample that also limits the pause:
+/// programs may fail for hours.
 const PAUSE: (Duration, u32) = (Duration::from_millis(200), 16);
-/// The longest wait for a sample at the end of the run: NVML may hang.
+/// Maximum wait for a last sample at the end of the run, because NVML may hang.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// The thread that asks, as long as this lives.
+/// Handle of the thread that takes samples; dropping the handle ends the thread.
 pub struct Samples {
     page: Arc<Page>,
     is_over: Arc<AtomicBool>,
-    /// Ends the thread's pause.
+    /// Dropping this ends the thread's pause.
     pause: Option<Sender<()>>,
-    /// Closed when the thread is done.
+    /// The channel is closed when the thread is done.
     done: Receiver<()>,
 }
 
 impl Samples {
-    /// Begins to wait for failures that processes count in a page.
+    /// Starts a thread that takes a sample when processes count a failure in the page.
     pub fn start(page: &Arc<Page>, record: &Path) -> Option<Samples> {
         let path = record.join(File::file()?);
         let ((pause, paused), (working, done)) = (channel(), channel::<()>());
         let samples = Samples { page: page.clone(), is_over: Arc::default(), pause: Some(pause), done };
         let (page, is_over) = (page.clone(), samples.is_over.clone());
         let work = move || {
-            watch(&page, &is_over, &path, &paused);
+            sample_failures(&page, &is_over, &path, &paused);
             drop(working);
         };
         let thread = std::thread::Builder::new().name("cupeer-samples".into()).spawn(work);
@@ -50,7 +51,7 @@ impl Samples {
 }
 
 impl Drop for Samples {
-    /// Waits for the sample of a failure just before the end.
+    /// Waits for the sample of a failure that happened just before the end.
     fn drop(&mut self) {
         self.is_over.store(true, Release);
         let bell = &self.page.status().bell;
@@ -61,7 +62,7 @@ impl Drop for Samples {
     }
 }
 
-fn watch(page: &Page, is_over: &AtomicBool, path: &Path, paused: &Receiver<()>) {
+fn sample_failures(page: &Page, is_over: &AtomicBool, path: &Path, paused: &Receiver<()>) {
     let (mut seen, mut asked) = (0, None);
     loop {
         let heard = page.status().bell.load(Acquire);
@@ -70,7 +71,7 @@ fn watch(page: &Page, is_over: &AtomicBool, path: &Path, paused: &Receiver<()>) 
         if failed != seen {
             seen = failed;
             let (nvml, since) = asked.get_or_insert_with(|| (Nvml::load(), Instant::now()));
-            if let Err(error) = sample(nvml, path) {
+            if let Err(error) = append_sample(nvml, path) {
                 tracing::debug!("{}: {error}", path.display());
                 return;
             }
@@ -86,8 +87,8 @@ fn watch(page: &Page, is_over: &AtomicBool, path: &Path, paused: &Receiver<()>) 
     }
 }
 
-/// Adds a sample to the file. An error is the end of all.
-fn sample(nvml: &Result<Nvml, String>, path: &Path) -> io::Result<()> {
+/// Appends a sample to the file. After an error, no more samples are taken.
+fn append_sample(nvml: &Result<Nvml, String>, path: &Path) -> io::Result<()> {
     let samples = nvml.as_ref().map_err(String::clone).and_then(Nvml::samples);
     let text = match &samples {
         Ok(samples) => samples.iter().map(|sample| sample.line() + "\n").collect(),

@@ -17,11 +17,11 @@ use super::stops::{self, Stops};
 use super::watch;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Name of a sender that is no process.
+/// Name of a sender that is not a process.
 const TERMINAL: &str = "terminal";
 
-/// Passes signals on until the program ends, and notes how orphans end. `for_debugger` says that its processes may stop for
-/// a debugger. `from_outside` receives each signal from outside of the run, with the pid and name of its sender.
+/// Passes signals on until the program ends, and notes the ends of orphans. `for_debugger` is true if processes may stop for a
+/// debugger. `from_outside` is called for each signal from outside of the run, with the pid and name of its sender.
 pub fn wait(
     child: &Child,
     for_debugger: bool,
@@ -36,20 +36,21 @@ pub fn wait(
             let mut info: libc::siginfo_t = std::mem::zeroed();
             (libc::sigwaitinfo(&set, &mut info), info)
         };
-        // A signal of the kernel has a positive code. The group of the launcher has it already, and one that the program sends.
+        // Only signals of other processes have a sender here. The whole group gets the kernel's signals, whose codes are
+        // positive, and the program knows of signals that it sent itself.
         let sender = || {
             // SAFETY: a signal that a process sent carries its sender.
             (info.si_code <= 0).then(|| unsafe { info.si_pid() }).filter(|pid| *pid != child.pid())
         };
         match signal {
-            // Interrupted: by a stop and a continuation, for one.
+            // The wait was interrupted, for example by a stop and a continuation.
             -1 => {}
             libc::SIGCHLD => {
                 orphans::reap(child.pid(), orphans);
                 match child.state() {
                     State::Ended(end) => return end,
                     State::Running => {}
-                    // The debugger continues the program alone.
+                    // The debugger will continue only the program.
                     State::Stopped(libc::SIGSTOP) if for_debugger => {}
                     State::Stopped(signal) => stops.stopped(child, signal),
                 }
@@ -59,7 +60,7 @@ pub fn wait(
                 if matches!(signal, libc::SIGTERM | libc::SIGINT | libc::SIGQUIT | libc::SIGHUP) {
                     IS_ENDED.store(true, Relaxed);
                 }
-                // One that has sent its signal may end at once.
+                // The sender may end right after sending the signal, so its name is read now.
                 let name = sender().map(|pid| watch::comm(pid as u32));
                 if sender().is_some() {
                     tracing::debug!("passing signal {signal} on to process {}", child.pid());
@@ -81,7 +82,7 @@ pub fn wait(
     }
 }
 
-/// Dies by a signal as the program did, without a second core dump.
+/// Ends this process by the same signal that killed the program, without a second core dump.
 pub fn die_by(signal: i32) {
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the limit and the dispositions are valid, and the set holds the one signal.

@@ -13,12 +13,13 @@ use cupeer_spec::proc::Stat;
 use std::ffi::{CStr, CString};
 use std::time::Duration;
 
-/// Time in which a group wakes up. A process that is stopped afterwards was not continued together with the launcher.
+/// Time in which all processes of a group are continued. A process that is still stopped afterwards was not continued together
+/// with the launcher.
 const WAKING: Duration = Duration::from_millis(20);
-/// The pause of the helper between two looks at the program.
+/// Pause of the helper between two looks at the program.
 const PAUSE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
-/// Signals with which a terminal stops a group.
+/// Returns true if a terminal stops a group by this signal.
 pub fn is_of_terminal(signal: i32) -> bool {
     matches!(signal, libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU)
 }
@@ -27,12 +28,13 @@ pub fn is_of_terminal(signal: i32) -> bool {
 pub struct Stops {
     /// True if the launcher received a stop from the terminal, and the program has not stopped since.
     is_asked: bool,
-    /// The last helper, whose SIGCONT is not for the program.
+    /// Pid of the last helper process: its SIGCONT is not passed on to the program.
     helper: Option<libc::pid_t>,
 }
 
 impl Stops {
-    /// The launcher received a stop of the terminal: the program may have stopped already, may stop later, or never.
+    /// Notes that the launcher received a terminal's stop signal. The program may have stopped already, or may stop later or
+    /// never.
     pub fn asked(&mut self, child: &Child, signal: i32) {
         self.is_asked = true;
         if is_stopped(child.pid()) {
@@ -40,7 +42,7 @@ impl Stops {
         }
     }
 
-    /// The program has stopped by a signal.
+    /// Notes that the program was stopped by a signal.
     pub fn stopped(&mut self, child: &Child, signal: i32) {
         let is_asked = self.is_asked && is_of_terminal(signal);
         if is_stopped(child.pid()) && (is_asked || has_asked(child.pid())) {
@@ -48,7 +50,8 @@ impl Stops {
         }
     }
 
-    /// The launcher was continued: by the helper, with its group, or alone. Only in the last case, the program needs the same.
+    /// Notes that the launcher was continued: by the helper, with its group, or alone. Only in the last case is the program
+    /// continued as well.
     pub fn continued(&mut self, child: &Child, sender: Option<libc::pid_t>) {
         self.is_asked = false;
         if sender.is_some() && sender != self.helper {
@@ -59,7 +62,7 @@ impl Stops {
         }
     }
 
-    /// Stops the launcher by the same signal, until it or the program is continued.
+    /// Stops the launcher by the same signal until the launcher or the program is continued.
     fn follow(&mut self, child: &Child, signal: i32) {
         self.is_asked = false;
         let Some(helper) = helper(child.pid()) else { return };
@@ -87,8 +90,8 @@ fn is_stopped(pid: libc::pid_t) -> bool {
     Stat::parse(&stat).is_some_and(|stat| stat.state == b'T')
 }
 
-/// Returns true if a thread of a stopped program is in a system call that sends a stop signal to itself, its process, or its group.
-/// If another thread than the caller takes the signal of a process, the caller may have left the call: then this is not seen.
+/// Returns true if a thread of a stopped program is in a system call that sends a stop signal to itself, its process, or its
+/// group. If another thread took the signal, the calling thread may have left the call, and the result is false.
 fn has_asked(pid: libc::pid_t) -> bool {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
     let mut calls = tasks.into_iter().flatten().flatten().filter_map(|task| {
@@ -100,7 +103,8 @@ fn has_asked(pid: libc::pid_t) -> bool {
     calls.any(|(tid, call)| is_own_stop(&call, pid, tid, group))
 }
 
-/// Reads the `syscall` file of a thread: the number of the call and its arguments, in hexadecimal.
+/// Returns true if the `syscall` file of a thread (call number and arguments, in hexadecimal) shows a call that stops the thread
+/// itself, its process, or its group.
 fn is_own_stop(call: &str, pid: libc::pid_t, tid: libc::pid_t, group: libc::pid_t) -> bool {
     let mut words = call.split_ascii_whitespace();
     let Some(number) = words.next().and_then(|number| number.parse().ok()) else { return false };
@@ -118,7 +122,7 @@ fn is_own_stop(call: &str, pid: libc::pid_t, tid: libc::pid_t, group: libc::pid_
     }
 }
 
-/// Starts the helper. `None` if there can be none: then nothing stops.
+/// Starts the helper process. If that fails, returns `None`, and the launcher does not stop.
 fn helper(program: libc::pid_t) -> Option<libc::pid_t> {
     let path = CString::new(format!("/proc/{program}/stat")).ok()?;
     // SAFETY: asks for a number.
@@ -131,7 +135,8 @@ fn helper(program: libc::pid_t) -> Option<libc::pid_t> {
     }
 }
 
-/// Continues the launcher when the program is not stopped, until the launcher ends this process. Async-signal-safe.
+/// The helper's loop: continues the launcher when the program is no longer stopped. The launcher ends this process.
+/// Async-signal-safe.
 fn watch(launcher: libc::pid_t, path: &CStr) -> ! {
     // SAFETY: these calls take numbers and a text of this function.
     unsafe {
@@ -154,7 +159,7 @@ fn watch(launcher: libc::pid_t, path: &CStr) -> ! {
     }
 }
 
-/// Returns the state in a `stat` file; `None` if there is no such process any more. Async-signal-safe.
+/// Returns the state letter in a `stat` file; `None` if the process no longer exists. Async-signal-safe.
 fn state(path: &CStr) -> Option<u8> {
     let mut text = [0; 1024];
     // SAFETY: the path ends in NUL, the buffer has the given size, and the descriptor is the one that was opened.

@@ -17,13 +17,15 @@ use std::path::Path;
 use std::time::Duration;
 use std::{fs, io};
 
-/// The largest record that is read at the end of a run: a second or two.
+/// Maximum size in bytes of a recording that is read at the end of a run; reading it takes a second or two.
 const MOST_READ: u64 = 1 << 30;
-/// Number of looks, and the pause between them, while processes end.
+/// Number of looks while processes end.
 const PATIENCE: u32 = 5;
+/// Pause between two of these looks.
 const MOMENT: Duration = Duration::from_millis(40);
 
-/// Waits a moment for processes that end with the started one, so that they do not appear as running.
+/// Waits a moment for processes that end together with the started one, so that the summary does not call them
+/// running.
 pub fn wait_for_the_last(directory: &Path) {
     for _ in 0..PATIENCE {
         let is_running = Job::open(directory).is_ok_and(|job| job.alive().contains(&Some(true)));
@@ -34,44 +36,44 @@ pub fn wait_for_the_last(directory: &Path) {
     }
 }
 
-/// Request for the summary at the end of a run.
+/// Options for the summary at the end of a run.
 #[derive(Default)]
-pub struct How {
-    /// Findings that do not count.
+pub struct SummaryOptions {
+    /// Findings that the user suppressed.
     pub suppressions: Suppressions,
-    /// True if the exit status depends on findings, so that the recording is read however large it is and whoever else
-    /// writes to it.
+    /// True if the exit status depends on findings: the recording is then read even if it is large or if other
+    /// processes write to it.
     pub decides: bool,
-    /// Findings that count as errors; without a choice, that in the recording.
+    /// Selection of the findings that count as errors; `None` for the selection in the recording.
     pub error_on: Option<Chosen>,
-    /// Pid of the launched program, whose exit status is that of the run.
+    /// Pid of the launched program, which decides the exit status of the run.
     pub launched: u32,
-    /// True if the report is wanted, unless the recording is large.
+    /// True if the report is needed for annotations, unless the recording is large.
     pub annotates: bool,
-    /// True if lines of source are left out.
+    /// True if no source lines are printed.
     pub no_source: bool,
 }
 
 /// Summary at the end of a run.
 #[derive(Default)]
-pub struct Told {
+pub struct Summary {
     /// Lines to print.
     pub lines: Vec<Line>,
     /// Report of the run's processes, if it was built.
     pub report: Option<Report>,
 }
 
-/// Returns the summary of a whole recording; `shown` is the argument of `cupeer report` for it.
-pub fn whole(directory: &Path, shown: &str, how: &How) -> Told {
+/// Returns the summary of a complete recording; `shown` is the recording's name in the command `cupeer report`.
+pub fn whole(directory: &Path, shown: &str, how: &SummaryOptions) -> Summary {
     let size = size(directory);
     if size > MOST_READ && !how.decides {
         let mut lines = vec![too_large(size, shown).into()];
         lines.extend(Job::open(directory).ok().and_then(|job| summary::limit_of(&job)));
-        return Told { lines, report: None };
+        return Summary { lines, report: None };
     }
     match judged(directory, how, |_| true) {
-        Ok(report) => Told { lines: summary::whole(&report, shown, how.launched), report: Some(report) },
-        Err(error) => Told { lines: vec![unreadable(shown, &error)], report: None },
+        Ok(report) => Summary { lines: summary::whole(&report, shown, how.launched), report: Some(report) },
+        Err(error) => Summary { lines: vec![unreadable(shown, &error)], report: None },
     }
 }
 
@@ -79,7 +81,7 @@ pub fn whole(directory: &Path, shown: &str, how: &How) -> Told {
 fn size(directory: &Path) -> u64 {
     let list = |directory: &Path| fs::read_dir(directory).into_iter().flatten().flatten();
     let of = |entry: fs::DirEntry| entry.metadata().map_or(0, |about| about.len());
-    // Those of a large job lie in a folder.
+    // Recordings of a large job are in folders.
     let with_inner = |entry: fs::DirEntry| match entry.file_type().is_ok_and(|kind| kind.is_dir()) {
         true => list(&entry.path()).map(of).fold(0, u64::saturating_add),
         false => of(entry),
@@ -87,14 +89,14 @@ fn size(directory: &Path) -> u64 {
     list(directory).map(with_inner).fold(0, u64::saturating_add)
 }
 
-/// The report of some processes, in the light of what all of the record did.
-fn judged(directory: &Path, how: &How, is_chosen: impl Fn(&Process) -> bool) -> Result<Report> {
+/// Builds the report of the chosen processes; its findings take all processes of the recording into account.
+fn judged(directory: &Path, how: &SummaryOptions, is_chosen: impl Fn(&Process) -> bool) -> Result<Report> {
     let job = Job::open(directory)?;
     let mut filter = Filter::of(&job, is_chosen);
     filter.suppressions = how.suppressions.clone();
     filter.error_on = how.error_on.clone();
     let mut symbols = Symbols::of_record(directory, &job.processes);
-    // Names of functions take their time, and only these ask for all of them.
+    // Names of functions take time, and only annotations and suppressions need all of them.
     let few_names = !how.annotates && how.suppressions.is_empty();
     let keep = Keep { few_names, ..Keep::default() };
     let mut report = cupeer_facts::read(&job, &filter, keep, Some(&mut symbols))?;
@@ -107,7 +109,7 @@ fn judged(directory: &Path, how: &How, is_chosen: impl Fn(&Process) -> bool) -> 
 fn unreadable(shown: &str, error: &Error) -> Line {
     let cause = error.root_cause().downcast_ref::<io::Error>();
     if cause.is_some_and(|cause| cause.kind() == io::ErrorKind::NotFound) {
-        // The directory is there, and its files were.
+        // The directory exists, and there were files in it.
         return format!(
             "recorded in {shown}, where another run reduces it; 'cupeer report {shown}' shows it"
         )
@@ -120,23 +122,33 @@ fn too_large(size: u64, shown: &str) -> String {
     format!("recorded {} MiB in {shown}; 'cupeer report {shown}' shows it", size >> 20)
 }
 
-/// Returns the summary of the processes of one run, which `is_of_it` tells from others in the directory. Facts about
-/// all processes together are in the report. There are no lines if no process reached the driver.
-pub fn of_run(directory: &Path, shown: &str, how: &How, is_of_it: impl Fn(&Process) -> bool) -> Told {
+/// Returns the summary of the processes for which `is_of_it` is true: those of one run in a directory with others.
+/// Facts about all processes together are in the report. There are no lines if no process reached the driver.
+pub fn of_run(
+    directory: &Path,
+    shown: &str,
+    how: &SummaryOptions,
+    is_of_it: impl Fn(&Process) -> bool,
+) -> Summary {
     let is_wanted = how.decides || how.annotates && size(directory) <= MOST_READ;
     let report = is_wanted.then(|| judged(directory, how, &is_of_it));
-    let mut lines = own(directory, shown, how, is_of_it);
+    let mut lines = lines_without_findings(directory, shown, how, is_of_it);
     if let Some(Err(error)) = &report {
         lines.push(unreadable(shown, error));
     }
     let report = report.and_then(Result::ok);
     let report = report.filter(|report| !report.processes.is_empty());
     lines.extend(report.iter().flat_map(summary::suppressed).map(Line::from));
-    Told { lines, report }
+    Summary { lines, report }
 }
 
-/// The lines of [`of_run`], without what rules found.
-fn own(directory: &Path, shown: &str, how: &How, is_of_it: impl Fn(&Process) -> bool) -> Vec<Line> {
+/// Returns the lines of [`of_run`] without the findings.
+fn lines_without_findings(
+    directory: &Path,
+    shown: &str,
+    how: &SummaryOptions,
+    is_of_it: impl Fn(&Process) -> bool,
+) -> Vec<Line> {
     let read = || -> Result<Vec<Line>> {
         let mut job = Job::open(directory)?;
         let all = job.processes.len();

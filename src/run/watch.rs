@@ -5,7 +5,7 @@
 //! (`opens`). A process that ends before the look after that is missed, so nothing here is more than a note at the end.
 
 use super::ends::Ends;
-use super::opens::{Opens, Woken};
+use super::opens::{DriverOpens, Woken};
 use cupeer_console::variables::LD_PRELOAD;
 use cupeer_launch::libraries;
 use cupeer_launch::program::MUSL;
@@ -23,21 +23,21 @@ use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The first pause between two looks, and the longest.
+/// First pause between two looks, and the longest one.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
-/// A look takes at most this fraction of the time.
+/// Divisor: looks take at most a twentieth of the time.
 const SHARE: u32 = 20;
-/// Beginnings of the name of the C library's file, for all versions of glibc.
+/// Beginnings of the C library's file name in all versions of glibc.
 const LIBC: [&str; 2] = ["/libc.so.6", "/libc-2."];
-/// Why our library is not in a process.
+/// Reason why the preload library is not in a process: the end of a sentence.
 const LOST: &str = "because its environment has lost cupeer's LD_PRELOAD";
-/// The most processes that are named; more are counted.
+/// Maximum number of processes that are named; further ones are only counted.
 const MOST_NAMED: usize = 5;
 
-/// A program that may not pass the environment on, and the `--format` of `cupeer env` for it.
+/// A program that may not pass the environment on, and the value of `cupeer env --format` for it.
 pub type Crossing = (&'static str, &'static str);
 
-/// Returns all crossings, in the order of their notes. Those of a shell are last: they often only start a launcher.
+/// Returns all crossings in the order of their notes. Shells are last, because they often only start a launcher.
 fn crossings() -> impl Iterator<Item = Crossing> {
     let is_shell =
         |launcher: &Launcher| launcher.format.is_some_and(|format| format.notation == Notation::Exports);
@@ -54,12 +54,12 @@ pub fn crossing(name: &str) -> Option<Crossing> {
     crossings().find(|(known, _)| *known == name)
 }
 
-/// Returns the remedy for a crossing.
+/// Returns the advice for a crossing.
 pub fn hint((name, format): Crossing) -> String {
     format!("for what {name} starts, 'cupeer env --format {format}' prints the environment")
 }
 
-/// Returns the sentence about a crossing if no process reached the driver.
+/// Returns a sentence about a crossing, for a run in which no process reached the driver.
 pub fn note(crossing: Crossing) -> String {
     let (name, hint) = (crossing.0, hint(crossing));
     format!("no process reached the driver under cupeer, and the environment may not cross {name}; {hint}")
@@ -67,32 +67,33 @@ pub fn note(crossing: Crossing) -> String {
 
 #[derive(Default)]
 pub struct Sightings {
-    /// Processes that used a driver without our library, a sentence each.
+    /// Sentences about processes that used a driver without the preload library.
     pub bypassed: Vec<String>,
-    /// Some of them as a record has them: the process, and the driver.
+    /// Names and drivers of such processes, for the recording: those that have a name there.
     pub bypasses: Vec<(String, PathBuf)>,
     pub crossings: Vec<Crossing>,
-    /// Processes that had a driver and our library, a sentence each: something where none of them met the other.
+    /// Sentences about processes that had loaded both a driver and the preload library; relevant only if no process
+    /// reached the driver.
     pub loaded: Vec<String>,
-    /// When descendants ran, and were seen to have ended.
+    /// Spans of time in which descendants ended: from the last time at which each was seen running.
     pub ends: BTreeMap<(libc::pid_t, u64), Span>,
-    /// Processes that lost our library without using a driver as long as they were looked at, a sentence each.
+    /// Sentences about processes that lost the preload library and did not use a driver while they were watched.
     pub lost: Vec<String>,
 }
 
 pub struct Watch {
-    /// Closed to stop it.
+    /// Dropping this end of the pipe stops the thread.
     stop: Option<PipeWriter>,
-    thread: Option<JoinHandle<Look>>,
+    thread: Option<JoinHandle<Watcher>>,
 }
 
 impl Watch {
-    /// Begins to look at a process and its descendants. `driver` is the driver that was chosen for them.
+    /// Starts a thread that watches a process and its descendants. `driver` is the driver that was chosen for them.
     pub fn start(pid: libc::pid_t, driver: Option<PathBuf>) -> Watch {
-        let mut look = Look { driver, ..Look::default() };
+        let mut look = Watcher { driver, ..Watcher::default() };
         let started = io::pipe().and_then(|(stopped, stop)| {
             let work = move || {
-                look.until(&stopped, pid);
+                look.look_until(&stopped, pid);
                 look
             };
             Ok((stop, std::thread::Builder::new().name("cupeer-watch".into()).spawn(work)?))
@@ -111,19 +112,20 @@ impl Watch {
 }
 
 #[derive(Default)]
-struct Look {
+struct Watcher {
     driver: Option<PathBuf>,
     bypassed: BTreeMap<u32, (String, Option<(String, PathBuf)>)>,
     loaded: BTreeMap<u32, String>,
-    /// With how often each was seen so: one that is ending shows a part of its memory.
+    /// Processes without the preload library: a sentence, and the number of looks that found it so, because a process that
+    /// is ending shows only a part of its memory.
     lost: BTreeMap<u32, (String, u32)>,
     crossings: HashSet<Crossing>,
     ends: BTreeMap<(libc::pid_t, u64), Span>,
-    /// Those of them whose ends wake us.
+    /// Descendants whose ends wake the thread.
     followed: Ends,
 }
 
-impl Look {
+impl Watcher {
     fn seen(self) -> Sightings {
         let more = self.bypassed.len().saturating_sub(MOST_NAMED);
         let (mut bypassed, bypasses): (Vec<String>, Vec<_>) =
@@ -139,9 +141,9 @@ impl Look {
         Sightings { bypassed, bypasses, crossings, loaded, ends: self.ends, lost }
     }
 
-    /// Looks at a process and its descendants until a pipe is closed.
-    fn until(&mut self, stopped: &PipeReader, root: libc::pid_t) {
-        let opens = Opens::of(self.driver.as_deref());
+    /// Looks at a process and its descendants until the pipe is closed.
+    fn look_until(&mut self, stopped: &PipeReader, root: libc::pid_t) {
+        let opens = DriverOpens::of(self.driver.as_deref());
         let (mut pause, mut least) = (PAUSES.0, Duration::ZERO);
         let mut due = Instant::now() + pause;
         loop {
@@ -151,15 +153,16 @@ impl Look {
                 Woken::Ended => continue,
                 Woken::Timeout => pause = (pause * 3 / 2).min(PAUSES.1),
                 Woken::Opened => {
-                    // It is mapped in a moment.
+                    // The process that opened the driver maps it in a moment.
                     pause = PAUSES.0;
-                    if Opens::none().wait(stopped, &Ends::default(), pause.max(least)) == Woken::Stopped {
+                    if DriverOpens::none().wait(stopped, &Ends::default(), pause.max(least)) == Woken::Stopped
+                    {
                         return self.note_ends();
                     }
                 }
             }
             let start = Instant::now();
-            self.at(root);
+            self.look_once(root);
             least = start.elapsed() * SHARE;
             due = Instant::now() + pause.max(least);
         }
@@ -172,11 +175,11 @@ impl Look {
         }
     }
 
-    fn at(&mut self, root: libc::pid_t) {
+    fn look_once(&mut self, root: libc::pid_t) {
         let start = monotonic();
         let found = descendants(root as u32);
         for pid in &found {
-            // Its first thread may end before the others.
+            // The first thread of a process may end before the other threads.
             let stat = Stat::parse(&std::fs::read(StatPath(pid).to_string()).unwrap_or_default());
             if let Some(stat) = stat.filter(|stat| !stat.is_ending || stat.threads > 1) {
                 let process = (*pid as libc::pid_t, stat.started);
@@ -188,10 +191,10 @@ impl Look {
         let now = monotonic();
         let ended = self.ends.values_mut().filter(|span| span.before == 0 && span.after < start);
         ended.for_each(|span| span.before = now);
-        found.into_iter().for_each(|pid| self.process(pid));
+        found.into_iter().for_each(|pid| self.look_at_process(pid));
     }
 
-    fn process(&mut self, pid: u32) {
+    fn look_at_process(&mut self, pid: u32) {
         let comm = comm(pid);
         self.crossings.extend(crossing(&comm));
         if self.bypassed.contains_key(&pid) {
@@ -210,12 +213,12 @@ impl Look {
                     sentence
                 });
             }
-            (None, false) if !maps.is_empty() => self.without(pid, &comm, &maps),
+            (None, false) if !maps.is_empty() => self.note_without_libraries(pid, &comm, &maps),
             _ => {}
         }
         if let Some(driver) = driver.filter(|_| !is_ours) {
             let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            // A process that is ending shows a part of its memory, and no environment.
+            // A process that is ending shows only a part of its memory, and no environment.
             let again = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
             let (driver_again, is_ours) = mapped(&again, self.driver.as_deref());
             if environment.is_empty() || driver_again.is_none() || is_ours {
@@ -223,7 +226,7 @@ impl Look {
             }
             let why = if names_preload(&environment) { "although LD_PRELOAD names it there" } else { LOST };
             let library = libraries::PRELOAD;
-            // It may have become this program only after it was asked for its name.
+            // The process may have executed this program after its name was read.
             let comm = self::comm(pid);
             let sentence =
                 format!("process {pid} ({comm}) loaded {} without {library}, {why}", driver.display());
@@ -232,13 +235,13 @@ impl Look {
         }
     }
 
-    /// A process with neither library.
-    fn without(&mut self, pid: u32, comm: &str, maps: &[u8]) {
+    /// Notes a process that has loaded neither the driver nor the preload library.
+    fn note_without_libraries(&mut self, pid: u32, comm: &str, maps: &[u8]) {
         let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         let maps = String::from_utf8_lossy(maps);
         let is_musl = maps.contains(MUSL);
-        // One that is just becoming another program has no environment yet. Where the C library is there, the loader has
-        // passed what it preloads.
+        // A process that is just executing another program has no environment yet. If the C library is loaded, the dynamic
+        // loader has already handled LD_PRELOAD.
         let is_loaded = LIBC.iter().any(|libc| maps.contains(libc));
         if !is_musl && (names_preload(&environment) || !is_loaded) {
             return;
@@ -250,7 +253,7 @@ impl Look {
     }
 }
 
-/// A process and its descendants.
+/// Returns the pids of a process and its descendants.
 pub fn descendants(root: u32) -> Vec<u32> {
     let mut found = vec![root];
     let mut next = 0;
@@ -265,7 +268,7 @@ pub fn descendants(root: u32) -> Vec<u32> {
     found
 }
 
-/// A process as the records of this host name it.
+/// Returns the name of a process in the recordings of this host.
 pub fn proc_of(pid: u32) -> Option<String> {
     let started = Stat::parse(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)?.started;
     Some(format!("{}-{}-{pid}-{started}", host::short(host::boot_id()?), host::pid_ns()?))
@@ -276,7 +279,7 @@ pub fn comm(pid: u32) -> String {
     name.trim_end().to_owned()
 }
 
-/// The driver that a process has mapped, and whether it has mapped our library.
+/// Returns the driver that a process has mapped, and true if it has mapped the preload library.
 fn mapped(maps: &[u8], chosen: Option<&Path>) -> (Option<PathBuf>, bool) {
     let (mut driver, mut is_ours) = (None, false);
     for line in maps.split(|byte| *byte == b'\n') {
@@ -294,7 +297,7 @@ fn mapped(maps: &[u8], chosen: Option<&Path>) -> (Option<PathBuf>, bool) {
     (driver, is_ours)
 }
 
-/// Returns true if the environment still has the library in LD_PRELOAD.
+/// Returns true if LD_PRELOAD in an environment names the preload library.
 fn names_preload(environment: &[u8]) -> bool {
     let variables = environment.split(|byte| *byte == 0);
     let values = variables.filter_map(|entry| entry.strip_prefix(LD_PRELOAD.as_bytes())?.strip_prefix(b"="));

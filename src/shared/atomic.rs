@@ -1,4 +1,4 @@
-//! The atomics: the processor's, or loom's.
+//! Provides the atomic types: those of the processor, or those of loom for models.
 
 #[cfg(not(feature = "loom"))]
 pub use core::sync::atomic::*;

@@ -10,38 +10,39 @@ use crate::atomic::{
     fence,
 };
 
-/// Two words of a block's header that other threads read.
+/// References to two words in the header of a block, which other threads read.
 #[derive(Clone, Copy)]
 pub struct Block<'a> {
-    /// Thread that writes to the block; 0 if there is none.
+    /// Id of the thread that writes to the block; 0 if there is none.
     pub owner: &'a AtomicU32,
-    /// Kind of the block: see [`cupeer_spec::record::block`]. 0 while its header is written.
+    /// Kind of the block: see [`cupeer_spec::record::block`]. 0 while its header is being written.
     pub kind: &'a AtomicU16,
 }
 
 impl Block<'_> {
-    /// Returns the thread that writes to the block; 0 if there is none.
+    /// Returns the id of the thread that writes to the block; 0 if there is none.
     pub fn owner(&self) -> u32 {
         self.owner.load(Acquire)
     }
 
-    /// Returns the kind of the block.
+    /// Returns the kind of the block; 0 while its header is being written.
     pub fn kind(&self) -> u16 {
         self.kind.load(Relaxed)
     }
 
-    /// Takes the block for the thread `own` if its owner is still `seen`. Returns true if it did.
+    /// Takes the block for the thread `own` if its owner is still `seen`. Returns true if the block was
+    /// taken.
     pub fn take(&self, seen: u32, own: u32) -> bool {
         self.owner.compare_exchange(seen, own, AcqRel, Relaxed).is_ok()
     }
 
-    /// Keeps the block, which the calling thread took or created, as its own.
+    /// Sets the owner of the block, which the calling thread took or created, to that thread's id `own`.
     pub fn keep(&self, own: u32) {
         self.owner.store(own, Relaxed);
     }
 
-    /// Hands the block to another owner, or, with 0, to nobody. The next owner sees all that the calling
-    /// thread wrote.
+    /// Gives the block to another owner or, with 0, leaves it without an owner. The next owner sees all
+    /// writes of the calling thread.
     pub fn leave_to(&self, owner: u32) {
         self.owner.store(owner, Release);
     }
@@ -53,15 +54,15 @@ impl Block<'_> {
         self.turn_into(kind);
     }
 
-    /// Changes the kind of the block after all writes to it.
+    /// Changes the kind of the block after the calling thread's writes to the block.
     pub fn turn_into(&self, kind: u16) {
         fence(Release);
         self.kind.store(kind, Relaxed);
     }
 }
 
-/// Writes the part of the header that numbers the slots. A reader that has read one of the following slots
-/// sees the new header. A reader that sees the new header has lost no earlier write.
+/// Writes the fields of the header that number the slots. A reader that has read a slot written later sees
+/// the new fields. A reader that sees the new fields also sees all slots written earlier.
 pub fn renumber(write: impl FnOnce()) {
     fence(Release);
     write();

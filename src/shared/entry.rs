@@ -8,15 +8,15 @@ use crate::atomic::{
 };
 use cupeer_spec::record::live::{KEY, LAPS, Uses, next_lap, state};
 
-/// Place of an entry in the table: its key, and its words. The first of these is *the* word, which holds the
-/// state.
+/// References to the words of one entry of the table: its key, and all of its words. The first of these is
+/// *the* word, which holds the state.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
-    /// Key of the entry, in the row of keys of its bucket.
+    /// Key of the entry, which is in the row of keys of the entry's bucket.
     pub key: &'a AtomicU64,
     /// All words of the entry.
     pub words: &'a [AtomicU64],
-    /// Word that counts how often the entry is open: see [`Uses`].
+    /// Word that counts how often the entry's object is open: see [`Uses`].
     pub uses: &'a AtomicU64,
 }
 
@@ -26,32 +26,32 @@ impl Place<'_> {
         &self.words[0]
     }
 
-    /// The word of the entry that is here, if there is one.
+    /// Returns the word of the entry in this place; `None` if the place is free or claimed.
     #[inline]
     pub fn live(&self) -> Option<u64> {
         Some(self.word().load(Acquire)).filter(|word| state::of(*word) == state::LIVE)
     }
 
-    /// Returns the word of a live entry if it has this key.
+    /// Returns the word of the entry in this place if the entry has this key.
     #[inline]
     pub fn live_with(&self, key: u64) -> Option<u64> {
         if self.key.load(Acquire) != key {
             return None;
         }
-        // The entry may have come after the key.
+        // The entry may have been published after its key was read.
         let word = self.live()?;
         (self.words[KEY].load(Relaxed) == key && self.is(word)).then_some(word)
     }
 
-    /// Returns true if the place still holds the entry with this word. Everything that was read of the entry
-    /// before then belongs to it.
+    /// Returns true if the place still holds the entry with this word. If true, all words that were read of
+    /// the entry before belong to it.
     #[inline]
     pub fn is(&self, word: u64) -> bool {
         fence(Acquire);
         self.word().load(Relaxed) == word
     }
 
-    /// Copies the entry with this word. `None` if it is gone.
+    /// Returns a copy of the entry with this word. Returns `None` if the entry is gone.
     pub fn read<const WORDS: usize>(&self, word: u64) -> Option<[u64; WORDS]> {
         let mut copy = [0; WORDS];
         copy.iter_mut().zip(self.words).for_each(|(copy, word)| *copy = word.load(Relaxed));
@@ -59,7 +59,7 @@ impl Place<'_> {
         self.is(word).then_some(copy)
     }
 
-    /// Claims the place if it is free. Returns the word of the claim.
+    /// Claims the place if it is free. Returns the word of the claim; `None` if the place is not free.
     pub fn claim(&self, claimant: u64) -> Option<u64> {
         let free = self.word().load(Relaxed);
         if state::of(free) != state::FREE {
@@ -72,11 +72,11 @@ impl Place<'_> {
         Some(claimed)
     }
 
-    /// Fills a claimed place with an entry of `who`.
+    /// Puts an entry into a claimed place. `who` is the number of the process that owns the entry.
     pub fn publish(&self, claimed: u64, who: u64, entry: &[u64], uses: Uses) {
         for (word, value) in self.words.iter().zip(entry).skip(1) {
-            // The word must have the new lap: another process may still count in the entry that was here
-            // before.
+            // The word must have the new lap: another process may still be counting opens of the entry that
+            // was here before.
             let value = if core::ptr::eq(word, self.uses) { uses.number(claimed) } else { *value };
             word.store(value, Relaxed);
         }
@@ -84,26 +84,27 @@ impl Place<'_> {
         self.word().store(who | claimed & LAPS | state::LIVE, Release);
     }
 
-    /// Gives up the entry with this word, or the claim of a process that died. Returns true if it was here,
-    /// and no other process was faster.
+    /// Removes the entry with this word, or the claim of a process that died. Returns true if it was in this
+    /// place, and no other process removed it first.
     pub fn give_up(&self, word: u64, claimant: u64) -> bool {
         let claimed = claimant | word & LAPS | state::CLAIMED;
         if self.word().compare_exchange(word, claimed, AcqRel, Relaxed).is_err() {
             return false;
         }
-        // A process that counts from here on finds that the entry is gone. Earlier counts are complete.
+        // A process that changes the uses from here on finds that the entry is gone. Earlier changes are
+        // complete.
         self.uses.store(Uses { count: 0, ended: 0 }.number(next_lap(word)), Release);
         self.key.store(0, Release);
         self.word().store(word & LAPS | state::FREE, Release);
         true
     }
 
-    /// Returns the word of the claim if the place is claimed.
+    /// Returns the word of the claim if a process has claimed the place.
     pub fn claimed(&self) -> Option<u64> {
         Some(self.word().load(Relaxed)).filter(|word| state::of(*word) == state::CLAIMED)
     }
 
-    /// Returns how often the entry is open, and how it ended.
+    /// Returns how often the entry's object is open, and how it ended.
     pub fn uses(&self) -> Uses {
         Uses::of(self.uses.load(Acquire))
     }

@@ -1,4 +1,4 @@
-//! Runs the loom models.
+//! Runs the loom models of this crate.
 
 /// Tries all orders in which the threads of a model can run, with up to three preemptions. More preemptions
 /// find nothing else in models of this size, and take minutes.

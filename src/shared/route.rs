@@ -1,5 +1,5 @@
-//! The remembered target of each caller's calls. It stays valid while libraries are closed, other libraries
-//! are loaded at their addresses, and fault plans are armed and disarmed.
+//! Remembers the target of each caller's calls. The target stays valid while libraries are closed, other
+//! libraries are loaded at their addresses, and fault plans are armed and disarmed.
 
 use crate::atomic::{
     AtomicU64, AtomicUsize,
@@ -7,34 +7,34 @@ use crate::atomic::{
     fence,
 };
 
-/// Count of library closings. While a library is being closed, another one may be loaded at the address of
-/// one that is gone.
+/// Counts the closings of libraries. While a library is being closed, another one may be loaded at the same
+/// address.
 #[derive(Default)]
 pub struct Closings {
-    /// Number of steps that all closings have made.
+    /// Number of beginnings and ends of closings so far.
     steps: AtomicU64,
     under_way: AtomicUsize,
 }
 
 impl Closings {
-    /// Creates a count of no closings.
+    /// Creates a count without closings.
     #[cfg(not(feature = "loom"))]
     pub const fn new() -> Self {
         Closings { steps: AtomicU64::new(0), under_way: AtomicUsize::new(0) }
     }
 
-    /// Returns the step to pass to [`Closings::holds`] for a lookup that starts now.
+    /// Returns the current number of steps, to pass to [`Closings::holds`] after a lookup that starts now.
     pub fn now(&self) -> u64 {
         self.steps.load(Acquire)
     }
 
-    /// Begins the closing of a library. `forget` drops the remembered targets.
+    /// Notes that the closing of a library begins. `forget` removes the remembered targets.
     pub fn begin(&self, forget: impl FnOnce()) {
         self.under_way.fetch_add(1, SeqCst);
         self.step(forget);
     }
 
-    /// Ends the closing of a library.
+    /// Notes that the closing of a library has ended. `forget` removes the remembered targets again.
     pub fn end(&self, forget: impl FnOnce()) {
         self.step(forget);
         self.under_way.fetch_sub(1, SeqCst);
@@ -42,14 +42,15 @@ impl Closings {
 
     fn step(&self, forget: impl FnOnce()) {
         self.steps.fetch_add(1, AcqRel);
-        // A thread that does not see this step remembered its target before the step: `forget` removes it.
+        // A thread that does not see this step remembered its target before the step, so `forget` removes
+        // that target.
         fence(SeqCst);
         forget();
     }
 
-    /// Returns true if a target that was looked up at `step`, and is remembered already, may stay.
+    /// Returns true if a target that was looked up at `step`, and is remembered already, is still valid.
     pub fn holds(&self, step: u64) -> bool {
-        // A thread that closes a library from here on sees the remembered target.
+        // A thread that closes a library after this sees the remembered target, and removes it.
         fence(SeqCst);
         self.steps.load(Acquire) == step && self.under_way.load(Relaxed) == 0
     }
@@ -59,7 +60,7 @@ impl Closings {
 /// plan and do the same. The last writer checks again, and sees all plans that were armed before the others
 /// wrote. Call it after the target was published, and after a plan was armed or disarmed.
 pub fn aim(target: &AtomicUsize, is_traced: impl Fn() -> bool, traced: usize, real: usize) {
-    // A thread that arms a plan from here on sees what the caller published.
+    // A thread that arms a plan after this sees what the caller published.
     fence(SeqCst);
     loop {
         let now = is_traced();

@@ -1,12 +1,12 @@
-//! User counts of published objects: an object is given away after it was taken back and its last user is
-//! done.
+//! Counts the users of published objects, so that an object is released only after it was taken back and its
+//! last user is done.
 
 use crate::atomic::{
     AtomicPtr, AtomicU32,
     Ordering::{AcqRel, Acquire, Release},
 };
 
-/// Number of threads that use an object.
+/// Number of threads that are using an object.
 #[derive(Default, Debug)]
 pub struct Users(AtomicU32);
 
@@ -17,11 +17,11 @@ impl Users {
         Users(AtomicU32::new(0))
     }
 
-    /// Returns true if the object has no user, now and later. Call it only after the pointer to the object
-    /// was taken back.
+    /// Returns true if the object has no user, now and later. Call this only after the pointer that published
+    /// the object was taken back.
     pub fn are_gone(&self) -> bool {
-        // A load might miss a user. A thread that comes after this addition sees that the object was taken
-        // back.
+        // A load might miss a user. A thread that registers after this addition sees that the object was
+        // taken back.
         self.0.fetch_add(0, AcqRel) == 0
     }
 }
@@ -41,7 +41,7 @@ pub fn begin<'a, T>(
     is_there
 }
 
-/// Unregisters the caller.
+/// Unregisters the caller as a user of all these objects.
 pub fn end<'a>(all: impl Iterator<Item = &'a Users>) {
     all.for_each(|users| _ = users.0.fetch_sub(1, Release));
 }

@@ -17,18 +17,18 @@ pub trait Word: Copy {
     fn add(self, more: usize) -> usize;
 }
 
-/// The bytes of a slot.
+/// Size of a slot in bytes.
 pub const SLOT: usize = 64;
 
-/// Bits of `turn` that tell a window from those that the thread left before.
+/// Mask for the bits of `turn` that distinguish a window from those that the thread left before.
 const TURNS: usize = 0xff;
 
-/// The words of a thread about its window of `SLOTS` slots.
+/// The words of a thread that describe its window of `SLOTS` slots.
 #[derive(Clone, Copy)]
 pub struct Window<W, const SLOTS: usize> {
     /// Address of the next slot. At or behind `end`, the window is full.
     pub next: W,
-    /// Address of the window's end.
+    /// Address of the end of the window's allocated slots.
     pub end: W,
     /// The number of the slot at address A in its stream is A / 64 plus this.
     pub bias: W,
@@ -45,15 +45,15 @@ pub struct Window<W, const SLOTS: usize> {
 pub struct Taken {
     /// Address of the first slot.
     pub place: usize,
-    /// Number of the first slot in the stream.
+    /// Number of the first slot in the thread's stream.
     pub number: u64,
     /// Value of `filling` before this call, which [`Window::filled`] restores.
     pub before: usize,
 }
 
 impl<W: Word, const SLOTS: usize> Window<W, SLOTS> {
-    /// Marks the window as being written to by the code at this stack height. Returns the mark to restore
-    /// with [`Window::filled`], and the window's end.
+    /// Marks the window as being written to by the code at this stack height. Returns the previous mark, to restore with
+    /// [`Window::filled`], and the window's end.
     #[inline(always)]
     pub fn fill(self, height: usize) -> (usize, usize) {
         // Read the end first: if a signal handler's call leaves the window after this, the slots taken are
@@ -66,7 +66,7 @@ impl<W: Word, const SLOTS: usize> Window<W, SLOTS> {
         (before, end)
     }
 
-    /// Restores the mark after the slots were written.
+    /// Restores the previous mark after the slots were written.
     #[inline(always)]
     pub fn filled(self, before: usize) {
         compiler_fence(SeqCst);
@@ -96,12 +96,12 @@ impl<W: Word, const SLOTS: usize> Window<W, SLOTS> {
         (self.next.get().min(self.end.get()) as u64 >> 6).wrapping_add(self.bias.get() as u64)
     }
 
-    /// The number of the window's first slot.
+    /// Returns the number of the window's first slot.
     pub fn first(self) -> u64 {
         (self.end.get() as u64 >> 6).wrapping_add(self.bias.get() as u64).wrapping_sub(SLOTS as u64)
     }
 
-    /// Returns the stack height of the call that is about to write; 0 if there is none.
+    /// Returns the stack height of the code that is writing to the window; 0 if there is none.
     pub fn filler(self) -> usize {
         self.filling.get() >> TURNS.count_ones()
     }

@@ -14,8 +14,8 @@ pub(crate) struct CUuuid {
     pub bytes: [u8; 16],
 }
 
-/// `CUdevprop`, which `cuDeviceGetProperties` fills: the device attributes 1 to 14, from the threads of a block to the
-/// alignment of textures.
+/// `CUdevprop`, which `cuDeviceGetProperties` fills: the device attributes 1 to 14, from
+/// CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK to CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct CUdevprop(pub [i32; 14]);
@@ -85,10 +85,12 @@ pub(crate) struct CUlaunchConfig {
     pub numAttrs: u32,
 }
 
-/// `CUstreamCallback`, whose stream and result are a pointer and a number. It may end its thread, as below.
+/// `CUstreamCallback`: a function that receives a stream, a result code, and a pointer of the program. The
+/// function may unwind when it ends its thread.
 pub(crate) type CUstreamCallback = Option<unsafe extern "C-unwind" fn(*mut c_void, i32, *mut c_void)>;
 
-/// `CUhostFn`.
+/// `CUhostFn`: a function that receives a pointer of the program. The function may unwind when it ends its
+/// thread.
 pub(crate) type CUhostFn = Option<unsafe extern "C-unwind" fn(*mut c_void)>;
 
 /// `CUlogsCallback`.

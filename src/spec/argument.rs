@@ -5,20 +5,20 @@ pub(crate) use crate::value::Text;
 use crate::value::{Format, Value};
 use core::fmt::{self, Write};
 
-/// Direction of an argument.
+/// Direction of an argument: read or written by the function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
-    /// Read by the function.
+    /// The function reads the argument.
     In,
-    /// Written by the function.
+    /// The function writes the argument's target.
     Out,
-    /// Read and written.
+    /// The function reads and writes the argument's target.
     InOut,
-    /// A NUL-terminated text that is read.
+    /// The function reads a NUL-terminated text.
     String,
 }
 
-/// An argument. Numbers are small, because each process relocates the table before it starts.
+/// Argument of a function. Numbers are small, because each process relocates the table before it starts.
 #[derive(Clone, Copy, Debug)]
 pub struct ArgSpec {
     /// Direction.
@@ -32,14 +32,14 @@ pub struct ArgSpec {
     pub(crate) size: u16,
 }
 
-/// The type of an argument.
+/// Type of an argument, with functions for its values.
 #[derive(Clone, Copy, Debug)]
 pub struct ArgType {
-    /// Name in Rust.
+    /// Name of the type in Rust.
     pub name: &'static str,
-    /// True for a stream.
+    /// True if the type is a stream.
     pub is_stream: bool,
-    /// The values that have a name in the header: [`Value::names`].
+    /// Returns the values that have a name in cuda.h: [`Value::names`].
     pub names: fn() -> Vec<(u64, &'static str)>,
     /// Returns true if a number is one of these values. Does not allocate.
     pub is_named: fn(u64) -> bool,
@@ -76,7 +76,8 @@ impl ArgSpec {
         self.of
     }
 
-    /// The index of the argument that holds the number of elements, if this is an array.
+    /// Returns the index of the argument with the number of elements; `None` if this argument is not an
+    /// array.
     pub const fn count(&self) -> Option<usize> {
         match self.count {
             Some(index) => Some(index as usize),
@@ -84,7 +85,8 @@ impl ArgSpec {
         }
     }
 
-    /// The index of the argument that says which kind of handle it is, if it is a shareable handle.
+    /// Returns the index of the argument with the kind of handle; `None` if this argument is not a shareable
+    /// handle.
     pub fn kind(&self) -> Option<usize> {
         self.kind.map(usize::from)
     }
@@ -106,9 +108,9 @@ impl ArgSpec {
         self.size as usize
     }
 
-    /// The last word of its type: `CUdevice`, `i32`, `CUipcMemHandle`.
+    /// Returns the last word of the type's name: `CUdevice`, `i32`, `CUipcMemHandle`.
     pub fn type_word(&self) -> &'static str {
-        // The spacing of rustc's tokens is not guaranteed.
+        // rustc does not guarantee the spaces between tokens.
         self.of().name.rsplit([' ', '*', ':']).find(|word| !word.is_empty()).unwrap_or("")
     }
 
@@ -134,7 +136,7 @@ impl ArgSpec {
 
     /// Returns the type in C.
     pub fn c_type(&self) -> String {
-        // The spacing of rustc's tokens is not guaranteed.
+        // rustc does not guarantee the spaces between tokens.
         let words: Vec<&str> = self.of().name.split([' ', '*', ':']).filter(|w| !w.is_empty()).collect();
         let pointer = if self.of().name.starts_with('*') { " *" } else { "" };
         let constant = if words.first() == Some(&"const") { "const " } else { "" };

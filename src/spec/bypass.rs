@@ -4,9 +4,9 @@ named! {
     /// A method by which calls bypass cupeer.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum Bypass {
-        /// Bound to its own scope first.
+        /// The library binds symbols to its own scope first.
         DeepBind = "RTLD_DEEPBIND",
-        /// In a namespace into which nothing is preloaded.
+        /// The library is in a namespace into which nothing is preloaded.
         Dlmopen = "dlmopen",
         /// The library looked up the next definition from outside the global scope.
         Next = "RTLD_NEXT",
@@ -25,12 +25,12 @@ named! {
         /// The driver received no call through cupeer, for whatever reason.
         Unseen = "no watched call",
     }
-    /// The words of logs, records and reports.
+    /// Returns the word for the method in logs, recordings, and reports.
     pub fn name;
 }
 
 impl Bypass {
-    /// Returns a hint if the words need one.
+    /// Returns an explanation of the word if it needs one.
     fn hint(self) -> Option<&'static str> {
         match self {
             Bypass::DriverFirst => Some("name libcupeer.so before it in LD_PRELOAD"),
@@ -42,7 +42,7 @@ impl Bypass {
     }
 }
 
-/// Returns the words in a recording, with a hint if there is one.
+/// Returns the word in a recording, followed by its explanation if there is one.
 pub fn explained(name: &str) -> String {
     match Bypass::ALL.into_iter().find(|way| way.name() == name).and_then(Bypass::hint) {
         Some(hint) => format!("{name} ({hint})"),

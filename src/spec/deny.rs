@@ -8,7 +8,7 @@ use crate::names::TextError;
 use crate::uuid::{self, Uuid};
 use core::fmt;
 
-/// The word for all pairs.
+/// Word that denies all pairs.
 pub const ALL: &str = "all";
 /// Suffix of a pair that is denied in one direction only.
 const ONEWAY: &str = ":oneway";
@@ -16,11 +16,11 @@ const ONEWAY: &str = ":oneway";
 /// PCI address of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pci {
-    /// The domain.
+    /// PCI domain.
     pub domain: u32,
-    /// The bus.
+    /// PCI bus.
     pub bus: u8,
-    /// The device on the bus.
+    /// Number of the device on the bus.
     pub device: u8,
 }
 
@@ -30,17 +30,17 @@ impl fmt::Display for Pci {
     }
 }
 
-/// Known identity of a device.
+/// Identity of a device, as far as it is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Identity {
-    /// UUID.
+    /// UUID of the device; `None` if unknown.
     pub uuid: Option<[u8; 16]>,
-    /// PCI address.
+    /// PCI address of the device; `None` if unknown.
     pub pci: Option<Pci>,
 }
 
 impl Identity {
-    /// Returns true if both are the same device; `None` if that is unknown.
+    /// Returns true if both identities belong to one device; `None` if this is unknown.
     pub fn is(&self, other: &Identity) -> Option<bool> {
         let by_uuid = self.uuid.zip(other.uuid).map(|(a, b)| a == b);
         by_uuid.or_else(|| self.pci.zip(other.pci).map(|(a, b)| a == b))
@@ -50,14 +50,15 @@ impl Identity {
 /// Name of a device in a text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Name {
-    /// UUID.
+    /// Name by UUID.
     Uuid([u8; 16]),
-    /// PCI address.
+    /// Name by PCI address.
     Pci(Pci),
 }
 
 impl Name {
-    /// Reads a UUID, `GPU-` and digits or the digits alone, or a PCI address, with its domain or without.
+    /// Parses a name: a UUID (`GPU-` and digits, or digits alone), or a PCI address with or without its
+    /// domain.
     pub fn parse(text: &str) -> Option<Name> {
         uuid::parse(text).map(Name::Uuid).or_else(|| pci(text).map(Name::Pci))
     }
@@ -80,7 +81,7 @@ impl fmt::Display for Name {
     }
 }
 
-/// Reads a PCI address: `1B:00.0`, `0000:1b:00.0`, `00000000:1B:00.0`.
+/// Parses a PCI address: `1B:00.0`, `0000:1b:00.0`, or `00000000:1B:00.0`.
 pub fn pci(text: &str) -> Option<Pci> {
     let number = |text: &str, most: usize| {
         let is_hex = (1..=most).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -97,14 +98,14 @@ pub fn pci(text: &str) -> Option<Pci> {
     })
 }
 
-/// A pair before parsing: its devices, with their columns in the text.
+/// Pair in a text, before its devices are parsed, with the column of each device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Written<'a> {
-    /// The device that shall not reach the other one.
+    /// Column and text of the first device, which must not access the second one.
     pub from: (usize, &'a str),
-    /// The other one.
+    /// Column and text of the second device.
     pub to: (usize, &'a str),
-    /// True if `to` may reach `from`.
+    /// True if the second device may access the first one.
     pub oneway: bool,
 }
 
@@ -140,14 +141,14 @@ pub fn written(text: &str) -> Result<Vec<Written<'_>>, TextError> {
     Ok(pairs)
 }
 
-/// A pair that is denied.
+/// Denied pair of devices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pair {
-    /// The device that shall not reach the other one.
+    /// First device, which must not access the second one.
     pub from: Name,
-    /// The other one.
+    /// Second device.
     pub to: Name,
-    /// True if `to` may reach `from`.
+    /// True if the second device may access the first one.
     pub oneway: bool,
 }
 
@@ -157,17 +158,17 @@ impl fmt::Display for Pair {
     }
 }
 
-/// The pairs that are denied.
+/// Set of denied pairs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Denied {
-    /// Each device with each other.
+    /// All pairs of different devices.
     All,
-    /// These.
+    /// These pairs.
     Pairs(Vec<Pair>),
 }
 
 impl Denied {
-    /// Reads pairs of UUIDs and PCI addresses, or `all`.
+    /// Parses pairs of UUIDs and PCI addresses, or the word `all`.
     pub fn parse(text: &str) -> Result<Denied, TextError> {
         if text == ALL {
             return Ok(Denied::All);
@@ -192,8 +193,8 @@ impl Denied {
         Ok(Denied::Pairs(pairs))
     }
 
-    /// Returns the index of the entry that denies one device access to another. `None` if none does, or if
-    /// the devices cannot be told apart.
+    /// Returns the index of the entry that denies one device access to the other; `None` if no entry does, or
+    /// if the two devices may be the same.
     pub fn denies(&self, from: &Identity, to: &Identity) -> Option<usize> {
         match self {
             Denied::All => (from.is(to) == Some(false)).then_some(0),
@@ -204,7 +205,7 @@ impl Denied {
         }
     }
 
-    /// Returns the index of the first entry that has the device on either side.
+    /// Returns the index of the first entry that contains the device on either side.
     pub fn touches(&self, device: &Identity) -> Option<usize> {
         match self {
             Denied::All => Some(0),
@@ -221,7 +222,7 @@ impl Denied {
         }
     }
 
-    /// Each of them in words, in the order of the indices.
+    /// Returns each entry in words, in the order of the indexes.
     pub fn names(&self) -> Vec<String> {
         match self {
             Denied::All => vec![ALL.to_owned()],

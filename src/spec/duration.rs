@@ -2,10 +2,11 @@
 
 use core::fmt;
 
-/// The longest duration. A longer one is a mistake, and the sum of two of these fits in 64 bits.
+/// Longest duration in nanoseconds. A longer duration is a mistake, and the sum of two of these fits in 64
+/// bits.
 const LONGEST: u64 = 360_000_000_000_000_000;
 
-/// Units, in nanoseconds.
+/// Units of time, each with its number of nanoseconds.
 const UNITS: [(&str, u64); 6] = [
     ("ns", 1),
     ("us", 1_000),

@@ -1,18 +1,18 @@
 //! The libraries of the functions, and their groups: the names that others are described by.
 
-/// The library in which a function really lives.
+/// Library that defines a function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Library {
-    /// The driver.
+    /// CUDA driver.
     Cuda,
-    /// The management library.
+    /// NVML, the management library.
     Nvml,
-    /// The runtime.
+    /// CUDA runtime.
     Cudart,
 }
 
 impl Library {
-    /// The name by which programs load it.
+    /// Returns the name by which programs load the library.
     pub fn soname(self) -> &'static str {
         match self {
             Library::Cuda => "libcuda.so.1",
@@ -33,7 +33,7 @@ impl Library {
         }
     }
 
-    /// The type of its results in C.
+    /// Returns the C type of the results of the library's functions.
     pub fn result_type(self) -> &'static str {
         match self {
             Library::Cuda => "CUresult",
@@ -82,7 +82,7 @@ groups! {
 }
 
 impl Group {
-    /// The name that follows the `@`.
+    /// Returns the name of the group, without the `@`.
     pub fn name(self) -> &'static str {
         Group::ALL[self as usize].1
     }

@@ -4,12 +4,12 @@
 //! recordings, the waits that `cupeer why` follows, and the variables in recordings and packed files are read from here. The order
 //! of the entries is that of the formats in the help, and that in which variables for the same number count.
 
-/// A launcher.
+/// Launcher of jobs, or another program that starts processes.
 #[derive(Clone, Copy, Debug)]
 pub struct Launcher {
-    /// The value of `cupeer env --format`.
+    /// Format of `cupeer env` for this launcher; `None` if it needs none.
     pub format: Option<Format>,
-    /// Programs that need not pass the environment on to what they start.
+    /// Programs that may start other programs without passing on the environment.
     pub barriers: Names,
     /// Programs and Python modules whose arguments name the script or program that they run.
     pub runners: Names,
@@ -31,36 +31,36 @@ pub struct Launcher {
     pub recorded: Names,
 }
 
-/// Some names.
+/// List of names.
 pub type Names = &'static [&'static str];
 
-/// A form in which `cupeer env` prints.
+/// Output format of `cupeer env`.
 #[derive(Clone, Copy, Debug)]
 pub struct Format {
-    /// The name.
+    /// Name of the format, as the value of `--format`.
     pub name: &'static str,
-    /// The help.
+    /// Help for the format.
     pub help: &'static str,
-    /// The command that uses it, for the help.
+    /// Example of a command with the format, for the help.
     pub example: Option<&'static str>,
-    /// Its notation.
+    /// Notation of the variables.
     pub notation: Notation,
 }
 
-/// A notation for variables and their values.
+/// Notation of variables and their values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Notation {
-    /// Export lines of a shell.
+    /// Export lines for a shell.
     Exports,
-    /// Options of docker, with mounts.
+    /// Options of docker, including mounts.
     Container,
-    /// YAML for a pod, with mounts.
+    /// YAML for a Kubernetes pod, including mounts.
     Pod,
-    /// This text before each NAME=VALUE.
+    /// NAME=VALUE after this text, for each variable.
     Prefix(&'static str),
-    /// An option with all variables, separated by commas.
+    /// Single option with all variables, separated by commas.
     CommaList,
-    /// JSON of a runtime environment.
+    /// JSON of a Ray runtime environment.
     Json,
 }
 
@@ -173,7 +173,7 @@ pub const LAUNCHERS: &[Launcher] = &[
     },
 ];
 
-/// A launcher of which nothing is known.
+/// Entry with empty lists.
 const NONE: Launcher = Launcher {
     format: None,
     barriers: &[],
@@ -188,12 +188,13 @@ const NONE: Launcher = Launcher {
     recorded: &[],
 };
 
-/// Returns one list of names of all launchers.
+/// Returns the names in one kind of list, over all launchers.
 pub fn names(list: impl Fn(&Launcher) -> Names) -> impl Iterator<Item = &'static str> {
     LAUNCHERS.iter().flat_map(move |launcher| list(launcher).iter().copied())
 }
 
-/// One list of names of all launchers, as a constant: the library cannot link [`LAUNCHERS`], whose pointers need relocations.
+/// Expands to the names in one kind of list, over all launchers, as a constant. The library cannot link
+/// [`LAUNCHERS`], because its pointers need relocations.
 macro_rules! column {
     ($field:ident) => {{
         use crate::launchers::LAUNCHERS;

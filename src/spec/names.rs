@@ -2,10 +2,10 @@
 
 use core::fmt;
 
-/// Mistake in a text, and its position.
+/// Mistake in a text of the user, with its position.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TextError {
-    /// The column, from 1, of the first byte that is wrong.
+    /// Column of the first wrong byte, from 1.
     pub column: usize,
     /// Error message with a correction.
     pub message: String,
@@ -19,7 +19,7 @@ impl fmt::Display for TextError {
 
 /// Returns the name nearest to `typed`, if it is near enough for a suggestion.
 pub fn nearest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    /// A name is shorter than this.
+    /// Limit on the length of a name in bytes. All known names are shorter.
     const LONGEST: usize = 100;
     let typed = typed.get(..LONGEST + 1).map_or(typed, |_| "").to_ascii_lowercase();
     let limit = (typed.len() / 3).clamp(1, 4);
@@ -31,7 +31,8 @@ pub fn nearest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Opt
         .map(|(_, name)| name)
 }
 
-/// The Levenshtein distance in bytes, in which two bytes that have changed places count once: names are ASCII.
+/// Returns the Levenshtein distance of two ASCII names in bytes. Two neighboring bytes that were swapped
+/// count once.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -8,12 +8,12 @@ pub enum Origin<'a> {
     Python,
     /// An installed package, by its name.
     Package(&'a str),
-    /// Neither.
+    /// Code of the user's own.
     User,
 }
 
 impl Origin<'_> {
-    /// The best [`Origin::standing`] that there is.
+    /// Largest value that [`Origin::standing`] returns.
     pub const BEST: u8 = 2;
 
     /// Returns how well a frame identifies the maker of a call, given the origin of the innermost frame. The
@@ -44,7 +44,7 @@ impl Origin<'_> {
     }
 }
 
-/// Returns true if a file of source is a header, by its ending.
+/// Returns true if a source file is a header, by the end of its name.
 pub fn is_header(file: &str) -> bool {
     const ENDINGS: [&str; 9] = ["h", "hh", "hpp", "hxx", "cuh", "inl", "inc", "tcc", "ipp"];
     file.rsplit_once('.').is_some_and(|(_, ending)| ENDINGS.contains(&ending))

@@ -16,7 +16,7 @@
 
 use crate::function::{Fidelity, look_up_name};
 
-/// Hands the list to the macro `$callback`.
+/// Passes the list to the macro `$callback`.
 #[macro_export]
 macro_rules! driver_functions_beyond {
     ($callback:path) => { $callback! {
@@ -211,14 +211,14 @@ macro_rules! driver_functions_beyond {
     } };
 }
 
-/// A function of the list.
+/// Driver function that cupeer does not intercept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OtherFn {
-    /// The exported name.
+    /// Name under which the driver exports the function.
     pub symbol: &'static str,
-    /// Name for `cuGetProcAddress`; empty if it does not find the function.
+    /// Name by which `cuGetProcAddress` finds the function; empty if it does not find it.
     pub lookup: &'static str,
-    /// The first version for which it does.
+    /// First driver version in which `cuGetProcAddress` finds the function; 0 if it never does.
     pub since: u32,
     /// Evidence for the simulated driver's answers.
     pub simulated: Fidelity,
@@ -234,7 +234,7 @@ impl OtherFn {
 
 macro_rules! derive_others {
     ($($since:literal $fidelity:ident: $($symbol:ident $(= $same:ident)?),+;)+) => {
-        /// The list as data, in its order.
+        /// List of the functions as data, in the order of the list.
         pub static OTHERS: &[OtherFn] = &[$($(OtherFn {
             symbol: stringify!($symbol),
             lookup: look_up_name(stringify!($symbol), $since),
@@ -245,7 +245,7 @@ macro_rules! derive_others {
 }
 driver_functions_beyond!(derive_others);
 
-/// The list by name, without regard to case.
+/// Returns the list sorted by name, without regard to case.
 pub fn by_name() -> Vec<OtherFn> {
     let mut others = OTHERS.to_vec();
     others.sort_by_key(|f| f.symbol.to_ascii_lowercase());

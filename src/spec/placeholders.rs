@@ -1,6 +1,6 @@
 //! Names of files in which each process puts something of its own, as valgrind has them.
 
-/// A piece of such a name.
+/// Part of a file name with placeholders.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Piece<'a> {
     /// Literal text. `%%` is one percent sign.
@@ -18,7 +18,7 @@ pub enum Piece<'a> {
 /// Error about the character after a percent sign.
 pub const AFTER: &str = "% must be followed by p, h, q{VAR} or %";
 
-/// The pieces of a name.
+/// Returns the parts of a file name.
 pub fn pieces(name: &[u8]) -> impl Iterator<Item = Piece<'_>> {
     let mut rest = name;
     core::iter::from_fn(move || {

@@ -13,34 +13,34 @@ impl<T: fmt::Display> fmt::Display for StatPath<T> {
     }
 }
 
-/// A process or a thread, by its `stat` file.
+/// Facts about a process or a thread from its `stat` file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stat {
-    /// Letter of its state, such as `T` for stopped.
+    /// Letter of the state, such as `T` for stopped.
     pub state: u8,
-    /// The process that started it, or adopted it.
+    /// Pid of the process that started the process or adopted it.
     pub parent: i32,
     /// True if the process is exiting, or is a zombie.
     pub is_ending: bool,
     /// Number of threads.
     pub threads: u64,
-    /// Start time, in ticks of the system since boot.
+    /// Start time in ticks since boot.
     pub started: u64,
-    /// Address of the stack; 0 if the system withholds it.
+    /// Start address of the stack; 0 if the system withholds it.
     pub stack: u64,
 }
 
 impl Stat {
-    /// Parses the file. The program's name, in parentheses, may contain any bytes, so fields are counted from
-    /// its end.
+    /// Parses the text of the file. The name of the program, in parentheses, may contain any bytes, so fields
+    /// are counted from the last parenthesis.
     pub fn parse(text: &[u8]) -> Option<Stat> {
-        /// PF_EXITING of the kernel.
+        /// Flag PF_EXITING of the kernel.
         const EXITING: u64 = 4;
         let from = text.iter().rposition(|byte| *byte == b')')? + 1;
         let mut fields =
             text[from..].split(|byte| byte.is_ascii_whitespace()).filter(|field| !field.is_empty());
         let number = |field: &[u8]| core::str::from_utf8(field).ok()?.parse::<u64>().ok();
-        // The state is field 3.
+        // The state is field 3, the first one after the name.
         let state = *fields.next()?.first()?;
         let parent = number(fields.next()?)? as i32;
         let flags = number(fields.nth(9 - 5)?)?;
@@ -52,7 +52,8 @@ impl Stat {
     }
 }
 
-/// The pids of a process, by its `status` file: that in the namespace of /proc first, and that in its own last.
+/// Returns the pids of a process from the text of its `status` file: that in the namespace of /proc first,
+/// and that in the process's own namespace last.
 pub fn pids(status: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     let line = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"NSpid:"));
     line.unwrap_or_default().split(|byte| byte.is_ascii_whitespace()).filter(|pid| !pid.is_empty())

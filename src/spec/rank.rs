@@ -19,7 +19,8 @@ fn position(variables: &[&str], name: &[u8]) -> Option<usize> {
     variables.iter().position(|known| known.as_bytes() == name)
 }
 
-/// The ranks of a process: of each list the first variable that is a number counts, in whatever order they come.
+/// Ranks of a process. Of each list, the first variable whose value is a number counts, in whatever order the
+/// variables are added.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Ranks {
     job: Option<(usize, u32)>,
@@ -27,26 +28,26 @@ pub struct Ranks {
 }
 
 impl Ranks {
-    /// Reads an environment variable.
+    /// Adds an environment variable, if it is one of those with ranks.
     pub fn see(&mut self, name: &[u8], value: &[u8]) {
         let places = [JOB, HOST].map(|variables| position(variables, name));
         for (at, found) in places.into_iter().zip([&mut self.job, &mut self.host]) {
             let Some(at) = at else { continue };
             let rank = str::from_utf8(value).ok().and_then(|value| value.parse().ok());
             let is_better = found.is_none_or(|(best, _)| at < best);
-            // In the live table, the largest number means no rank.
+            // In the live table, the largest number stands for a process without a rank.
             if let Some(rank) = rank.filter(|rank| is_better && *rank != u32::MAX) {
                 *found = Some((at, rank));
             }
         }
     }
 
-    /// The rank in the job.
+    /// Returns the rank in the job; `None` if no variable has it.
     pub fn job(&self) -> Option<u32> {
         self.job.map(|(_, rank)| rank)
     }
 
-    /// The rank on the host.
+    /// Returns the rank on the host; `None` if no variable has it.
     pub fn host(&self) -> Option<u32> {
         self.host.map(|(_, rank)| rank)
     }

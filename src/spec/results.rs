@@ -15,7 +15,7 @@ macro_rules! results {
         pub enum Result { $($name = $number,)* }
 
         impl Result {
-            /// The entry of this code.
+            /// Returns the entry of this code.
             pub fn spec(self) -> &'static ResultSpec {
                 Library::$library.result(self as i32).unwrap_or(&RESULTS[0])
             }
@@ -35,12 +35,12 @@ macro_rules! results {
 pub mod nvml;
 pub mod runtime;
 
-/// A result code.
+/// Entry of a result code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ResultSpec {
     /// Library of the code.
     pub library: Library,
-    /// The code as a number.
+    /// Number of the code.
     pub number: i32,
     /// Name in the library's header, with a NUL behind it.
     name: &'static str,
@@ -88,7 +88,7 @@ impl Library {
         }
     }
 
-    /// The codes of its functions.
+    /// Returns the codes that functions of this library return.
     pub fn results(self) -> &'static [ResultSpec] {
         match self {
             Library::Cuda => RESULTS,

@@ -8,18 +8,18 @@ use crate::function::{FUNCTIONS, FnId, FnSpec, Library};
 use crate::results::ResultSpec;
 use crate::results::runtime::RESULTS;
 
-/// A function of the runtime.
+/// Function of the CUDA runtime.
 #[derive(Clone, Copy, Debug)]
 pub struct RuntimeFn {
-    /// Name.
+    /// Name of the function.
     pub name: &'static str,
-    /// The driver's function that does its work, in one of its versions.
+    /// One version of the driver function that does the work.
     calls: FnId,
 }
 
 macro_rules! functions {
     ($($name:ident: $calls:ident,)*) => {
-        /// The functions.
+        /// Table of the runtime's functions.
         static RUNTIME: &[RuntimeFn] = &[$(RuntimeFn { name: stringify!($name), calls: FnId::$calls }),*];
     };
 }
@@ -71,7 +71,7 @@ impl RuntimeFn {
         function.lookup() == self.calls.spec().lookup()
     }
 
-    /// The functions of the table that it stands for.
+    /// Returns the functions of the table that the runtime function stands for.
     pub fn functions(&self) -> impl Iterator<Item = &'static FnSpec> {
         FUNCTIONS.iter().filter(|function| self.is(function))
     }
@@ -92,7 +92,7 @@ pub fn name_of(function: &FnSpec) -> Option<&'static str> {
     RUNTIME.iter().find(|known| known.is(function)).map(|known| known.name)
 }
 
-/// The function of the runtime that a name means, in whatever case.
+/// Returns the runtime function with a name, in upper or lower case.
 pub fn function(name: &str) -> Option<&'static RuntimeFn> {
     RUNTIME.iter().find(|known| known.name.eq_ignore_ascii_case(name))
 }
@@ -104,7 +104,7 @@ pub fn matching(pattern: &str) -> impl Iterator<Item = &'static RuntimeFn> {
     RUNTIME.iter().filter(move |known| crate::names::matches(pattern.as_bytes(), known.name.as_bytes()))
 }
 
-/// The result that a name of the runtime's means, in whatever case.
+/// Returns the result with a name of the runtime, in upper or lower case.
 pub fn result(name: &str) -> Option<&'static ResultSpec> {
     let known = RESULTS.iter().find(|known| known.name().eq_ignore_ascii_case(name))?;
     Library::Cuda.result(known.number)
@@ -115,12 +115,12 @@ pub fn result_name(result: &ResultSpec) -> Option<&'static str> {
     Some(Library::Cudart.result(result.number)?.name()).filter(|_| result.library == Library::Cuda)
 }
 
-/// The names of its functions.
+/// Returns the names of the runtime's functions.
 pub fn functions() -> impl Iterator<Item = &'static str> {
     RUNTIME.iter().map(|known| known.name)
 }
 
-/// All its names, for hints.
+/// Returns all names of the runtime, for suggestions.
 pub fn names() -> impl Iterator<Item = &'static str> {
     functions().chain(RESULTS.iter().map(ResultSpec::name))
 }

@@ -28,12 +28,12 @@ impl FunctionSet {
     /// copies, launches, event records, queries, and pool allocations.
     pub const DEFAULT: &'static str = "^@lookup,^@init,^@lifetime,^@query,^@vmm,^@alloc,^@copy,^@launch,^@graph,^@event,^@order,@export,@open";
 
-    /// All functions, or none.
+    /// Returns a set of all functions, or an empty one.
     pub const fn all(present: bool) -> Self {
         FunctionSet([present; FUNCTION_COUNT])
     }
 
-    /// Adds a function to the set, or removes it.
+    /// Adds a function to the set or removes it, by its index in the table.
     pub fn set(&mut self, index: usize, present: bool) {
         if let Some(member) = self.0.get_mut(index) {
             *member = present;
@@ -46,7 +46,7 @@ impl FunctionSet {
         self.0.get(index).copied().unwrap_or(false)
     }
 
-    /// Reads a set.
+    /// Parses a set.
     pub fn parse(text: &str) -> Result<Self, TextError> {
         let mut set = FunctionSet::all(text.starts_with('^'));
         let mut column = 1;
@@ -66,7 +66,7 @@ impl FunctionSet {
     }
 }
 
-/// The start of the message about a name that selects nothing.
+/// Start of the error message about a name that selects no function.
 const NONE: &str = "no function is named ";
 
 /// Returns the message about an error at a `column` of a set or plan: if the driver has the function, why it cannot be selected.
@@ -86,7 +86,7 @@ pub fn explained(text: &str, column: usize, message: &str) -> String {
     }
 }
 
-/// The functions that one item names.
+/// Returns the functions that one item of a set names.
 fn choose(name: &str) -> Result<[bool; FUNCTION_COUNT], String> {
     if name.is_empty() {
         return Err("a function, a pattern or a @group is missing here".into());

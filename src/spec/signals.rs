@@ -1,6 +1,6 @@
 //! The names of signals. Linux has the same numbers on all machines that CUDA runs on.
 
-/// The names without SIG, from 1 on.
+/// Names of the signals from number 1 on, without SIG.
 pub const NAMES: [&str; 31] = [
     "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
     "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ",

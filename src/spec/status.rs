@@ -8,28 +8,28 @@
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
-/// The name that /proc shows of the file, which is a memory file.
+/// Name of the page in /proc. The page is a memory file.
 pub const FILE: &CStr = c"cupeer-status";
 /// Offset in the file of the simulated devices' memory, behind the page.
 pub const ROOM: u64 = (size_of::<Status>() as u64).next_multiple_of(1 << 16);
-/// The bytes of the file.
+/// Size of the file in bytes.
 pub const BYTES: u64 = ROOM + (1 << 18);
 
-/// Value of the first word.
+/// Value of [`Status::magic`].
 pub const MAGIC: u32 = 0x6375_7035;
 
-/// The page.
+/// Status page.
 #[repr(C)]
 pub struct Status {
     /// [`MAGIC`], written by the launcher.
     pub magic: AtomicU32,
-    /// Processes that met a driver under cupeer.
+    /// Number of processes that reached a driver under cupeer.
     pub reached: AtomicU32,
     /// Number of libraries whose calls bypassed cupeer, counted once per process.
     pub escaped: AtomicU32,
     /// Number of processes that lost their log.
     pub log_lost: AtomicU32,
-    /// Processes that lost their record, or a part of it.
+    /// Number of processes that lost their recording, or a part of it.
     pub record_lost: AtomicU32,
     /// Number of these processes without any recording.
     pub unrecorded: AtomicU32,
@@ -43,23 +43,23 @@ pub struct Status {
     /// Number of processes that began without the library in LD_PRELOAD, although it is loaded: programs that
     /// they start lack it.
     pub dropped: AtomicU32,
-    /// The process that the launcher started, set between fork and exec.
+    /// Pid of the process that the launcher started, set between fork and exec.
     pub launched: AtomicU32,
     /// Number of programs that this process executed with the library loaded.
     pub loaded: AtomicU32,
-    /// End of the last of these programs: 0, [`ENDED`], or [`EXECUTES`].
+    /// End of the last of these programs: 0 if it has not ended, [`ENDED`], or [`EXECUTES`].
     pub ended: AtomicU32,
-    /// The name by which the kernel started that.
+    /// Name by which the kernel started the last of these programs.
     pub image: [AtomicU8; NAME],
-    /// The name of the last process that is counted as `dropped`.
+    /// Name of the last process that was counted in `dropped`.
     pub dropper: [AtomicU8; NAME],
-    /// Hashes of lines that processes printed. Another rank does not print the same line again. 0 marks a
+    /// Hashes of lines that processes printed, so that another rank does not print the same line. 0 marks a
     /// free slot.
     pub said: [AtomicU64; SAID],
     /// Number of calls that failed for lack of memory, and were recorded with the memory that was left. Each
     /// of them wakes the launcher.
     pub exhausted: AtomicU32,
-    /// A futex on which the launcher waits.
+    /// Futex on which the launcher waits.
     pub bell: AtomicU32,
 }
 
@@ -68,7 +68,7 @@ pub const ENDED: u32 = 1;
 /// The program was about to execute another one, which did not start with the library.
 pub const EXECUTES: u32 = 2;
 
-/// Number of lines that are remembered. A line that finds no slot is printed again.
+/// Number of printed lines that are remembered. A line for which there is no free slot is printed again.
 pub const SAID: usize = 256;
 
 /// Length of the kernel's name for a process, including its NUL.

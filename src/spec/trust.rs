@@ -10,7 +10,7 @@ pub struct Ownership {
     pub owner: u32,
     /// File type and permissions.
     pub mode: u32,
-    /// Number of hard links.
+    /// Number of hard links to the file.
     pub names: u64,
 }
 

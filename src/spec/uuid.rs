@@ -3,7 +3,7 @@
 
 use core::fmt;
 
-/// A UUID: `GPU-` and 8-4-4-4-12 digits.
+/// UUID of a device, printed as `GPU-` followed by 8-4-4-4-12 digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Uuid(pub [u8; 16]);
 
@@ -17,7 +17,8 @@ impl fmt::Display for Uuid {
     }
 }
 
-/// The first and the last four digits of a UUID, which tell the devices of a machine apart: `c09e..0005`.
+/// Short form of a UUID: its first and its last four digits, which are enough to tell the devices of a
+/// machine apart: `c09e..0005`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Short(pub [u8; 16]);
 
@@ -31,9 +32,9 @@ impl fmt::Display for Short {
 /// The name of a device: `GPU 5 (c09e..0005)`, or `GPU c09e..0005` if its number is unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gpu {
-    /// See [`number`].
+    /// Number of the device; `None` if unknown. See [`number`].
     pub number: Option<u32>,
-    /// UUID.
+    /// UUID of the device.
     pub uuid: [u8; 16],
 }
 

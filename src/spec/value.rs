@@ -13,25 +13,26 @@ use crate::abi::*;
 use core::ffi::{CStr, c_char};
 use core::fmt::{self, Write};
 
-/// The most elements of an array, and the most bytes of a text, that are printed.
+/// Largest number of elements of an array that are printed.
 pub const MOST_ELEMENTS: usize = 16;
-/// See [`MOST_ELEMENTS`].
+/// Largest number of bytes of a text that are printed.
 pub const MOST_TEXT: usize = 128;
 
 /// Output format.
 #[derive(Clone, Copy)]
 pub struct Format {
-    /// JSON, or text for people.
+    /// True for JSON, false for text for people.
     pub json: bool,
     /// Computes the fingerprint that is printed in place of an IPC handle's bytes, because these give access
     /// to memory.
     pub fingerprint: Fingerprint,
 }
 
-/// Hashes the bytes of an IPC handle, or a part of them, with the key of the job.
+/// Function that hashes the bytes of an IPC handle, or a part of them, with the key of the job.
 pub type Fingerprint = fn(&[u8]) -> u64;
 
-/// The bytes of an IPC handle that the driver checks. It opens a handle whose other bytes were damaged.
+/// Range of the bytes of an IPC handle that the driver checks. The driver opens a handle even if its other
+/// bytes are damaged.
 pub const CHECKED: core::ops::Range<usize> = 24..64;
 
 /// Offset of the exporter's pid in a memory handle.
@@ -42,7 +43,7 @@ pub trait Value: Copy {
     /// Number of bytes that the value has in a recording.
     const STORED: usize;
 
-    /// Prints it. JSON has names and 64-bit numbers as strings, all other numbers as numbers.
+    /// Prints the value. In JSON, names and 64-bit numbers are strings, and all other numbers are numbers.
     fn print(self, out: &mut dyn Write, format: Format) -> fmt::Result;
 
     /// Writes the value to the [`Value::STORED`] bytes of a recording. An IPC handle becomes two
@@ -55,7 +56,7 @@ pub trait Value: Copy {
         None
     }
 
-    /// The values that have a name in the header, as the bytes of the number without its sign.
+    /// Returns the values that have a name in cuda.h, as unsigned numbers.
     fn names() -> Vec<(u64, &'static str)> {
         Vec::new()
     }
@@ -87,7 +88,7 @@ impl<T: Value> Argument for *const T {
     type Stored = T;
 }
 
-/// A text, which is stored in a detail instead of the slot.
+/// Text argument, which is stored in a detail instead of the slot.
 #[derive(Clone, Copy)]
 pub struct Text;
 
@@ -107,12 +108,12 @@ impl Argument for *mut core::ffi::c_void {
     type Stored = Shareable;
 }
 
-/// A quoted string in JSON, bare as text.
+/// Writes a word: as a string in JSON, without quotes as text.
 fn word(out: &mut dyn Write, format: Format, word: fmt::Arguments) -> fmt::Result {
     if format.json { write!(out, "\"{word}\"") } else { out.write_fmt(word) }
 }
 
-/// A structure that is being printed.
+/// Structure whose fields are being printed.
 struct Fields<'a> {
     out: &'a mut dyn Write,
     format: Format,
@@ -184,7 +185,7 @@ macro_rules! values {
         })*
         $(number! { $named: $int, |value| value.0, $named,
             fn names() -> Vec<(u64, &'static str)> {
-                // Widened without its sign.
+                // Convert the value to 64 bits without extending its sign.
                 let mask = u64::MAX >> (64 - $int::BITS);
                 Self::VALUES.iter().map(|(number, name)| (*number as u64 & mask, *name)).collect()
             }
@@ -361,7 +362,7 @@ fn null(out: &mut dyn Write, format: Format) -> fmt::Result {
     out.write_str(if format.json { "\"0x0\"" } else { "NULL" })
 }
 
-/// Prints a pointer, and not what it points to.
+/// Prints the address in a pointer, not the pointer's target.
 #[inline(never)]
 pub fn print_pointer<T>(pointer: *const T, out: &mut dyn Write, format: Format) -> fmt::Result {
     if pointer.is_null() { null(out, format) } else { unread(pointer.cast(), out, format) }

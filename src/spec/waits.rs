@@ -5,20 +5,21 @@
 //! Sources: measurements with driver 580.159.04 (`tests/data/waits-580.159.04.tsv`), and "API synchronization behavior" and
 //! "Implicit synchronization" of the CUDA documentation.
 
-/// Work that is done when a call returns.
+/// Pending work that is done when a call returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
     /// The call waits for nothing.
     Nothing,
-    /// Earlier work of the stream that is given. For the legacy default stream, this includes all blocking streams of its context.
+    /// Earlier work of the stream that the call names. For the legacy default stream, this includes the work
+    /// of all blocking streams of its context.
     Stream,
-    /// Work that the event was recorded after.
+    /// Work before the last record of the event.
     Event,
     /// Work of the legacy default stream of the current context and of the blocking streams there.
     Default,
     /// Work of the default stream of the calling thread (`_ptds`), and of the legacy default stream.
     Thread,
-    /// Work of all streams of the context: the one that is given, or the current one.
+    /// Work of all streams of a context: of the one that the call names, or the current one.
     Context,
     /// Work of all contexts of the process.
     Process,
@@ -27,7 +28,7 @@ pub enum Scope {
 /// Condition under which a call waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum When {
-    /// Without a condition.
+    /// The call always waits.
     Always,
     /// The source or the destination is host memory.
     HostMemory,
@@ -37,16 +38,16 @@ pub enum When {
     FillsHost,
     /// The memory is not from a pool.
     NotPooled,
-    /// If no other reference to the memory or context remains.
+    /// The call releases the last reference to the memory or context.
     Last,
 }
 
-/// Basis of an entry.
+/// Basis of what is known about a call's waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Source {
-    /// A measurement.
+    /// Measurement with a real driver.
     Measured,
-    /// The documentation.
+    /// Documentation of CUDA.
     Documented,
 }
 

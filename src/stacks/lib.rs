@@ -1,4 +1,4 @@
-//! Reads call stacks of C and of Python from memory that may not exist.
+//! Reads the call stacks of C and Python code from memory that may not exist.
 //!
 //! libcupeer.so reads the stacks of its own process, and `cupeer why` those of others: only the [`Memory`] differs.
 //! Invariants: every byte is copied, so any contents of that memory give a wrong or a shorter stack, never a fault.

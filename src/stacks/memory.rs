@@ -1,30 +1,30 @@
-//! Copies memory that may not exist, in pieces.
+//! Copies memory that may not exist, one piece at a time.
 
 use core::ops::Range;
 
-/// The memory of a process.
+/// A source of the memory of one process.
 pub trait Memory: Copy {
-    /// Copies memory from an address. Returns the number of bytes that could be read.
+    /// Copies memory from an address into `place`. Returns the number of bytes that could be read.
     fn copy(self, address: usize, place: &mut [u8]) -> usize;
 }
 
-/// Copy of the piece that was read last.
+/// A copy of the last piece of memory that was read, so that reads near it need no other copy.
 pub struct Window<const N: usize, M> {
     start: usize,
     length: usize,
     copy: [u8; N],
-    /// Addresses of this process that can be read in place.
+    /// Address range in the calling process that is read in place, without a copy.
     there: Range<usize>,
     memory: M,
 }
 
 impl<const N: usize, M: Memory> Window<N, M> {
-    /// An empty one.
+    /// Creates an empty window for this memory.
     pub fn new(memory: M) -> Self {
         Window { start: 0, length: 0, copy: [0; N], there: 0..0, memory }
     }
 
-    /// Creates a window that reads some memory of this process in place.
+    /// Creates a window that reads the addresses `there` in the calling process in place.
     ///
     /// # Safety
     ///
@@ -38,7 +38,7 @@ impl<const N: usize, M: Memory> Window<N, M> {
         self.memory
     }
 
-    /// The bytes at an address, at most `N`.
+    /// Returns `length` bytes at an address, at most `N`. Returns `None` if they cannot be read.
     #[inline]
     pub fn bytes(&mut self, address: usize, length: usize) -> Option<&[u8]> {
         let end = address.checked_add(length)?;
@@ -61,14 +61,14 @@ impl<const N: usize, M: Memory> Window<N, M> {
         address >= self.start && end.is_some_and(|end| end <= self.length)
     }
 
-    /// Copies memory from an address.
+    /// Copies the piece of memory at an address into the window.
     #[cold]
     #[inline(never)]
     pub fn fill(&mut self, address: usize) {
         (self.start, self.length) = (address, self.memory.copy(address, &mut self.copy));
     }
 
-    /// Returns some words at an address.
+    /// Returns consecutive words at an address. Returns `None` if they cannot be read.
     pub fn words<const COUNT: usize>(&mut self, address: usize) -> Option<[usize; COUNT]> {
         let bytes = self.bytes(address, 8 * COUNT)?.as_chunks().0;
         let mut words = [0; COUNT];

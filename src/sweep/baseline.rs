@@ -11,33 +11,33 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// The calls that fail where nobody chooses: not those by which libraries are loaded, those that give something back and
-/// are rarely looked at, and what programs ask, allocate and copy all the time.
+/// Functions whose calls fail without --calls: all except those that load libraries or release something (programs
+/// rarely check these), and those that programs call all the time to query, allocate, and copy.
 const CALLS: &str =
     "^@lookup,^@init,^@release,^@lifetime,^@query,^@alloc,^@copy,^@launch,^@graph,^@event,^@order";
 
 #[derive(Clone, Debug)]
 pub struct Baseline {
-    /// Observations. Counts that differ from run to run are the largest.
+    /// Observations about the runs. If a count differs between the runs, this is the largest.
     pub ran: Ran,
     pub counted: Counted,
-    /// True if its stdout is the same each time.
+    /// True if all runs had the same stdout.
     pub is_comparable: bool,
-    /// Average time of a run with all preparations.
+    /// Average duration of a run with all preparations.
     pub cost: Duration,
     pub places: Vec<Counts>,
-    /// True if several programs reach the driver.
+    /// True if several programs of the run reach the driver.
     pub has_programs: bool,
     /// Sentences about differences between the runs.
     pub notes: Vec<String>,
 }
 
-/// The rule that counts: it matches what may fail, and does nothing but be recorded.
+/// Returns the rule that counts calls: it matches all calls that may fail, and only records them.
 pub fn counting(plan: &Plan) -> String {
     format!("{}:delay=0ms:name={}", plan.calls.as_deref().unwrap_or(CALLS), count::COUNT)
 }
 
-/// Runs the program as it is, and twice with all calls counted. `None` where that was interrupted.
+/// Runs the program once without faults, and twice with all calls counted. Returns `None` if the sweep was interrupted.
 pub fn measure(launcher: &mut Launcher) -> Result<Option<Baseline>> {
     let counting = counting(&launcher.plan);
     let orders = [("baseline-1", ""), ("baseline-2", &counting), ("baseline-3", &counting)];
@@ -66,7 +66,7 @@ pub fn measure(launcher: &mut Launcher) -> Result<Option<Baseline>> {
     let baseline = of(launcher, &runs, cost, &mut steps)?;
     if baseline.is_some() && !launcher.keeps {
         for (ran, _) in &runs {
-            // A directory that stays does no harm.
+            // If this fails, a directory remains, which is harmless.
             let _ = fs::remove_dir_all(&ran.directory);
         }
     }

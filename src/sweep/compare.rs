@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Returns true if a shell command, which reads the output of a run, exits with 0. `None` if the sweep is interrupted, which also
-/// ends the command.
+/// Returns true if the user's shell command, which reads the output of a run, exits with 0. Returns `None` if the sweep is
+/// interrupted, which also ends the command.
 pub fn is_right(command: &str, directory: &Path, stdout: &Path) -> Result<Option<bool>> {
     let output = plain::open(stdout, Links::Refused)
         .with_context(|| format!("failed to read '{}'", stdout.display()))?;

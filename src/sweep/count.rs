@@ -13,29 +13,29 @@ use cupeer_spec::record::live::{Entry, ended, kind, library_name};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
-/// The name of the rule that counts.
+/// Name of the rule that counts calls.
 pub const COUNT: &str = "count";
-/// The name of the rule that fails the call that a run is about.
+/// Name of the rule that makes the call of the run fail.
 pub const FAIL: &str = "fail";
 
-/// A place that calls come from: what is the same in every run.
+/// A place that makes calls, described by what is the same in every run.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Site {
-    /// The file name of the program.
+    /// File name of the program that makes the calls.
     pub program: String,
     pub rank: Option<u32>,
     pub function: String,
-    /// The hash of the call stack; 0 where it is unknown.
+    /// Hash of the call stack; 0 if it is unknown.
     pub stack: u64,
 }
 
-/// The order in which a process reached the driver, and a place of it.
+/// Position of a process in the order in which processes reached the driver, and a place in that process.
 pub type SiteOfProcess = (u16, Site);
 
 #[derive(Clone, Default, Debug)]
 pub struct Calls {
     pub count: u64,
-    /// The calling library or function, and the offset in the library.
+    /// Library or function that makes the calls, and the offset in the library.
     pub caller: Option<(String, u64)>,
 }
 
@@ -45,21 +45,23 @@ pub struct Counted {
     pub calls: BTreeMap<SiteOfProcess, Calls>,
     /// True if the fault of the run fired.
     pub fired: bool,
-    /// Functions that have not returned.
+    /// Functions whose calls have not returned.
     pub pending: Vec<String>,
-    /// Objects that are open at the end, with their counts.
+    /// Number of open objects at the end, by description.
     pub open: BTreeMap<String, u64>,
-    /// The same of virtual memory of the processes' own, which many programs leave to the end of the process.
+    /// Number of ranges of virtual memory at the end that are not shared, by description. Many programs leave them to the end
+    /// of the process.
     pub held: BTreeMap<String, u64>,
-    /// Those of both that processes left which gave back other things, after the fault where there was one. What is left by
-    /// a process that just ends, the system takes back, and the program has not forgotten.
+    /// Descriptions in `open` and `held` of objects that the program forgot: their process released other objects (after the
+    /// fault if there was one). If a process just ends, the system releases its objects, and none of them counts as
+    /// forgotten.
     pub forgotten: BTreeSet<String>,
-    /// The rules that were broken: the rule and the function.
+    /// Broken rules, each with the function whose call broke the rule.
     pub broken: BTreeSet<String>,
 }
 
-/// Reads the record of a run. Callers are named for places that are not `known`. Where no process reached the driver,
-/// there is nothing in it.
+/// Reads the recording of a run. Finds the callers of places for which `known` is false. If no process reached the driver,
+/// the result is empty.
 pub fn read(directory: &Path, known: &dyn Fn(&Site) -> bool) -> Result<Counted> {
     let job = match Job::open(directory) {
         Ok(job) => job,
@@ -101,22 +103,22 @@ pub fn read(directory: &Path, known: &dyn Fn(&Site) -> bool) -> Result<Counted> 
     Ok(counted)
 }
 
-/// First call from each place: the number of the process, the time, and the frames.
+/// First call from each place: the index of the process, the time of the call, and its stack frames.
 type Frames = HashMap<SiteOfProcess, (usize, u64, Vec<u64>)>;
 
-/// Observations about one process, besides the counts.
+/// Observations about one process in addition to the counts.
 #[derive(Default)]
 struct Followed {
-    /// When the call that the run is about was made to fail there, first.
+    /// Time at which the process's call first failed by the fault of the run.
     failed: Option<u64>,
-    /// When it gave something back, last.
+    /// Time at which the process last released an object.
     gave_back: Option<u64>,
-    /// Virtual memory that it holds at its end.
+    /// Descriptions of the virtual memory that the process holds at its end.
     left: Vec<String>,
 }
 
 impl Counted {
-    /// Returns the open objects that no process forgot: their processes just ended.
+    /// Returns the open objects that are not forgotten: the system took them back when their processes ended.
     pub fn taken_back<'a>(&'a self, open: impl Iterator<Item = &'a String>) -> impl Iterator<Item = &'a str> {
         open.filter(|what| !self.forgotten.contains(*what)).map(String::as_str)
     }
@@ -181,7 +183,7 @@ impl Counted {
         Ok(followed)
     }
 
-    /// Finds out who made the calls.
+    /// Finds the callers of the counted calls.
     fn name(&mut self, job: &Job, directory: &Path, frames: &Frames, known: &dyn Fn(&Site) -> bool) {
         let new = self.calls.iter_mut().filter(|((_, site), _)| !known(site));
         let mut new: Vec<(&SiteOfProcess, &mut Calls)> = new.collect();
@@ -198,7 +200,7 @@ impl Counted {
     }
 }
 
-/// Returns true if a rule has this name, in any plan.
+/// Returns true if a rule of any plan has this name.
 fn is_named(rule: &str, name: &str) -> bool {
     rule.rsplit_once('/').map_or(rule, |(_, own)| own) == name
 }
@@ -207,15 +209,15 @@ fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Returns the object that an entry of the live table shows to be open, with its owner; `None` if it was released.
+/// Returns a description of the object of a live table's entry, with its owner; `None` if the object was released.
 fn left_open(entry: &Entry) -> Option<String> {
     let is_shared = kind::export_of(entry.kind).is_some();
     let object = kind::exported_object(entry.kind).or(kind::opened_object(entry.kind))?;
-    // Followed from the calls.
+    // Virtual memory is followed by the calls instead.
     if object.is_virtual() {
         return None;
     }
-    // Access counts nothing.
+    // Access to a peer is not counted.
     if entry.ended & ended::ENDED != 0 || entry.count == 0 && is_shared {
         return None;
     }
@@ -229,7 +231,7 @@ fn left_open(entry: &Entry) -> Option<String> {
     Some(format!("{what} {}", by_whom(&library, entry.offset, rank)))
 }
 
-/// Returns the owner of an object: the place of the call in its library, and the rank of the process.
+/// Returns the owner of an object in words: the place of the call in its library, and the rank of the process.
 fn by_whom(library: &str, offset: u64, rank: Option<u32>) -> String {
     let rank = rank.map_or(String::new(), |rank| format!(", rank {rank}"));
     format!("({library}+{offset:#x}{rank})")

@@ -7,17 +7,17 @@ use cupeer_record::Call;
 use cupeer_report::judged::judged;
 use cupeer_spec::effect::Object;
 
-/// The return address of a call, and when it was made.
+/// Return address of a call, and the time of the call.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Since(pub u64, pub u64);
 
 impl History for Since {}
 
-/// Keeps the call by which a process got each entry.
+/// Tables that store for each entry the call that created it.
 #[derive(Default)]
-struct Calls;
+struct OriginCalls;
 
-impl Keeper for Calls {
+impl Keeper for OriginCalls {
     type At = Since;
     type OfAllocation = Since;
     type OfMapping = Since;
@@ -42,23 +42,24 @@ impl Keeper for Calls {
     }
 }
 
-/// The memory of one process.
+/// Virtual memory of one process.
 #[derive(Default)]
-pub struct Held(Process<Calls>);
+pub struct Held(Process<OriginCalls>);
 
-/// An entry that it holds.
+/// Memory that the process still holds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Holding {
-    /// Number of references to it.
+    /// Number of references to the memory.
     pub count: u64,
-    /// True if another process created it.
+    /// True if another process created the memory.
     pub is_foreign: bool,
-    /// The call by which the process got it.
+    /// The call by which the process got the memory.
     pub since: Since,
 }
 
 impl Held {
-    /// Follows a call, in the order of time. What the program was told counts: it can give back nothing else.
+    /// Follows a call; calls must come in the order of time. The values that the program received count, because
+    /// the program can release nothing else.
     pub fn follow(&mut self, call: &Call) {
         let Some(function) = call.function.filter(|function| function.spec().is_virtual()) else { return };
         if call.succeeded() {
@@ -67,7 +68,7 @@ impl Held {
         }
     }
 
-    /// All that is left.
+    /// Returns everything that the process still holds.
     pub fn left(&self) -> impl Iterator<Item = (Object, Holding)> {
         let own = |since: &Since| Holding { count: 1, is_foreign: false, since: *since };
         let allocations = self.0.allocations.each().filter(|known| known.references > 0).map(|known| {

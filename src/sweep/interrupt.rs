@@ -7,9 +7,9 @@ use std::sync::{Arc, LazyLock};
 
 static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
-/// From here on such a signal is noted.
+/// Notes signals that ask to end from now on, instead of being killed by them.
 pub fn watch() -> io::Result<()> {
-    // Signals that nohup ignores stay ignored.
+    // Signals that were ignored at the start (by nohup, for example) stay ignored.
     let signals = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].into_iter();
     signals
         .filter(|signal| !startup::is_ignored(*signal))

@@ -25,10 +25,10 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// The topology of `--sim` without a value.
+/// Topology of `--sim` without a value.
 const USUAL: &str = "nvlink:2";
 
-/// Runs with seeds, each of which is the number of its run.
+/// The outcome of runs with seeds. The seed of a run is its number.
 pub struct Seeds {
     plan: Plan,
     baseline: Baseline,
@@ -38,13 +38,14 @@ pub struct Seeds {
     time: Duration,
 }
 
-/// The topology that a seed makes late.
+/// Returns a topology in which the devices are late, with this seed.
 fn topology(plan: &Plan, seed: usize) -> String {
     let name = if let Sim::Topology(name) = &plan.sim { name.as_str() } else { USUAL };
     format!("{name},late:{seed}")
 }
 
-/// Runs the program plainly, and with all seeds. `None` if that was interrupted before anything was known.
+/// Runs the program with devices that are not late, and then with each seed. Returns `None` if it was interrupted
+/// before the first result.
 pub fn sweep(args: &SweepArgs, mut plan: Plan, journal: &mut Journal, seeds: usize) -> Result<Option<Seeds>> {
     let start = Instant::now();
     if let Sim::Topology(name) = &plan.sim {
@@ -54,7 +55,7 @@ pub fn sweep(args: &SweepArgs, mut plan: Plan, journal: &mut Journal, seeds: usi
         plan.sim = Sim::Usual;
     }
     let mut launcher = Launcher::new(plan, journal.directory.clone(), args.keep);
-    let Some(baseline) = plain(&mut launcher)? else { return Ok(None) };
+    let Some(baseline) = run_without_delays(&mut launcher)? else { return Ok(None) };
     launcher.limit(baseline.ran.time);
     let jobs = pool::jobs(args, &baseline);
     let until = args.budget.map(|budget| Instant::now() + budget);
@@ -65,7 +66,7 @@ pub fn sweep(args: &SweepArgs, mut plan: Plan, journal: &mut Journal, seeds: usi
     let trials = vec![Trial { faults: Vec::new() }; seeds];
     let run = |index: usize, trial: &Trial| {
         let number = index + 1;
-        let Some(judged) = one(&launcher, &baseline, number)? else { return Ok(None) };
+        let Some(judged) = run_seed(&launcher, &baseline, number)? else { return Ok(None) };
         progress.done(launcher.plan.is_finding(judged.verdict));
         let done = Done { trial: trial.clone(), number, judged, new: Vec::new() };
         if let Ok(mut journal) = journal.lock() {
@@ -80,8 +81,8 @@ pub fn sweep(args: &SweepArgs, mut plan: Plan, journal: &mut Journal, seeds: usi
     Ok(Some(Seeds { plan: launcher.plan, baseline, done, left_out, directory, time: start.elapsed() }))
 }
 
-/// The program on devices that are not late, twice: its output may differ by itself.
-fn plain(launcher: &mut Launcher) -> Result<Option<Baseline>> {
+/// Runs the program twice with devices that are not late, because its output may differ between any two runs.
+fn run_without_delays(launcher: &mut Launcher) -> Result<Option<Baseline>> {
     let mut runs: Vec<Ran> = Vec::new();
     let mut processes = 0;
     let mut steps = Steps::new();
@@ -132,8 +133,8 @@ fn plain(launcher: &mut Launcher) -> Result<Option<Baseline>> {
     }))
 }
 
-/// The run of a seed. `None` if it was interrupted.
-fn one(launcher: &Launcher, baseline: &Baseline, seed: usize) -> Result<Option<Judged>> {
+/// Runs the program with a seed. Returns `None` if the run was interrupted.
+fn run_seed(launcher: &Launcher, baseline: &Baseline, seed: usize) -> Result<Option<Judged>> {
     let plan = Plan { sim: Sim::Topology(topology(&launcher.plan, seed)), ..launcher.plan.clone() };
     let late = Launcher { plan, ..launcher.clone() };
     let order = Order { name: &format!("seed-{seed}"), rules: "", is_dry: true };
@@ -153,7 +154,7 @@ fn one(launcher: &Launcher, baseline: &Baseline, seed: usize) -> Result<Option<J
         judged.verdict = Verdict::Wrong;
     }
     if !late.keeps && !late.plan.is_finding(judged.verdict) {
-        // A directory that stays does no harm.
+        // If this fails, a directory remains, which is harmless.
         let _ = std::fs::remove_dir_all(&ran.directory);
     }
     Ok(Some(judged))
@@ -164,7 +165,7 @@ impl Seeds {
         self.done.iter().filter(|done| self.plan.is_finding(done.judged.verdict))
     }
 
-    /// The command that repeats the run of a seed.
+    /// Returns the command that repeats the run with a seed.
     fn command(&self, seed: usize) -> String {
         let sim = format!("--sim={}", topology(&self.plan, seed));
         let words = ["cupeer", "run", sim.as_str(), "--"].into_iter();

@@ -22,11 +22,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Time in which the remaining processes may end after the program.
+/// Time in which other processes may end after the program has ended.
 const GRACE: Duration = Duration::from_secs(2);
-/// The longest message that is kept of a run.
+/// Maximum length in bytes of the message that is kept of a run.
 const LONGEST: usize = 160;
-/// The most bytes of stderr that are looked at: the end of what was said matters, and there may be gigabytes.
+/// Maximum number of bytes of stderr that are read, from its end: a run may write gigabytes.
 const MOST_SAID: u64 = 1 << 20;
 
 #[derive(serde::Serialize, Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,21 +34,21 @@ const MOST_SAID: u64 = 1 << 20;
 pub enum End {
     Exited(u8),
     Killed(i32),
-    /// It was killed, because it took too long.
+    /// The program was killed because its time was over.
     TimedOut,
 }
 
-/// Observations about a run from outside.
+/// Observations about a run from outside the program.
 #[derive(Clone, Debug)]
 pub struct Ran {
     pub end: End,
-    /// A hash of its stdout, and its length.
+    /// Hash and length of the program's stdout.
     pub output: (u64, u64),
-    /// The last line that it wrote to stderr and does not write without faults.
+    /// Last line on stderr that the program does not write without faults.
     pub said: Option<String>,
     pub left_over: usize,
     pub time: Duration,
-    /// The directory with its record, stdout and stderr.
+    /// Directory of the run, with its recording, stdout, and stderr.
     pub directory: PathBuf,
 }
 
@@ -67,7 +67,7 @@ pub struct Launcher {
     pub plan: Plan,
     pub directory: PathBuf,
     pub timeout: Duration,
-    /// The lines that the program writes to stderr without faults.
+    /// Lines that the program writes to stderr without faults.
     pub usual: BTreeSet<String>,
     /// True if the files of all runs are kept.
     pub keeps: bool,
@@ -79,22 +79,22 @@ pub struct Order<'a> {
     pub is_dry: bool,
 }
 
-/// The shortest time after which a run hangs, and how many times as long as without faults it may take.
+/// Minimum time limit of a run, and the factor between the duration without faults and the limit.
 const TIMEOUT: (Duration, u32) = (Duration::from_secs(10), 10);
 
 impl Launcher {
-    /// One whose runs lie in a directory, and may take as long as the plan says.
+    /// Returns a launcher for runs below a directory, with the time limit of the plan.
     pub fn new(plan: Plan, directory: PathBuf, keeps: bool) -> Launcher {
         let timeout = plan.timeout.unwrap_or(Duration::MAX);
         Launcher { plan, directory, timeout, usual: BTreeSet::new(), keeps }
     }
 
-    /// Limits the time of a run by that of a plain one, if the plan has no limit.
+    /// Sets the time limit from the duration of a run without faults, unless the plan has a limit.
     pub fn limit(&mut self, plain: Duration) {
         self.timeout = self.plan.timeout.unwrap_or((plain * TIMEOUT.1).max(TIMEOUT.0));
     }
 
-    /// Runs the program once. `None` where the sweep was interrupted meanwhile.
+    /// Runs the program once. Returns `None` if the sweep was interrupted during the run.
     pub fn run(&self, order: &Order) -> Result<Option<Ran>> {
         let directory = self.directory.join(order.name);
         match fs::remove_dir_all(&directory) {
@@ -119,7 +119,7 @@ impl Launcher {
         }
         let output = hash(&directory.join(STDOUT))?;
         let said = self.said(&directory.join(STDERR));
-        // Processes of a program that was killed because of its time limit are not left over.
+        // If the program was killed because of its time limit, its processes do not count as left over.
         let left_over = if status.is_none() { 0 } else { left_over };
         let end = status.map_or(End::TimedOut, end);
         Ok(Some(Ran { end, output, said, left_over, time, directory }))
@@ -140,7 +140,7 @@ impl Launcher {
         let mut environment = settings.apply(Environment::inherited())?;
         environment.set(env::INJECT, order.rules);
         environment.set(env::DRY_RUN, if order.is_dry { "1" } else { "0" });
-        // An outer cupeer's: its log would be taken for what the program says.
+        // An outer cupeer may have set these; its log would look like output of the program.
         for name in [env::FAULTS, env::STATUS, env::LOG, env::LOG_FILE] {
             environment.remove(name);
         }
@@ -165,7 +165,8 @@ impl Launcher {
         Ok(command)
     }
 
-    /// Returns the last line on stderr that the program does not write without faults. Lines of cupeer do not count.
+    /// Returns the last line on stderr that the program does not write without faults. cupeer's own lines do not
+    /// count.
     fn said(&self, stderr: &Path) -> Option<String> {
         let mut lines = lines(stderr).into_iter();
         let line = lines.rfind(|line| !self.usual.contains(line))?;
@@ -174,12 +175,13 @@ impl Launcher {
     }
 }
 
-/// The lines that the program itself wrote to stderr.
+/// Returns the lines on stderr that the program itself wrote.
 pub fn own_lines(ran: &Ran) -> BTreeSet<String> {
     lines(&ran.directory.join(STDERR)).into_iter().collect()
 }
 
-/// Without what cupeer says, a line with our name and the indented ones behind it, and without empty ones.
+/// Returns the lines of a file without empty ones and without cupeer's: those with its name, and indented ones after
+/// them.
 fn lines(stderr: &Path) -> Vec<String> {
     let text = last_bytes(stderr).unwrap_or_default();
     let mut is_ours = false;
@@ -211,7 +213,7 @@ fn end(status: ExitStatus) -> End {
     }
 }
 
-/// A hash of a file, and its length.
+/// Returns the hash and the length of a file.
 fn hash(path: &Path) -> Result<(u64, u64)> {
     let file = plain::open(path, Links::Refused);
     let mut file = file.with_context(|| format!("failed to read '{}'", path.display()))?;

@@ -66,7 +66,7 @@ pub fn command(args: &SweepArgs) -> Result<ExitCode> {
         None => sweep(args, plan, &mut journal).map(boxed),
     };
     if swept.is_err() && journal.runs == 0 {
-        // It has nothing to show; what stays there is no harm.
+        // There is nothing to show in the directory. If this fails, it remains, which is harmless.
         let _ = std::fs::remove_dir_all(&directory);
     }
     if args.out.is_none() {
@@ -106,7 +106,7 @@ fn boxed<T: Found + 'static>(found: Option<T>) -> Option<Box<dyn Found>> {
     found.map(|found| Box::new(found) as Box<dyn Found>)
 }
 
-/// Sweeps. `None` where it was interrupted before anything was known.
+/// Runs the sweep. Returns `None` if it was interrupted before the first result.
 fn sweep(args: &SweepArgs, plan: Plan, journal: &mut Journal) -> Result<Option<Outcome>> {
     let start = Instant::now();
     let mut launcher = Launcher::new(plan, journal.directory.clone(), args.keep);
@@ -126,7 +126,7 @@ fn sweep(args: &SweepArgs, plan: Plan, journal: &mut Journal) -> Result<Option<O
         directory: journal.directory.clone(),
         time: Duration::ZERO,
     };
-    // If the program does not exit by itself, there is nothing to compare with.
+    // If the program without faults does not exit by itself, its runs cannot be compared.
     let is_enough = args.fail_fast && outcome.own_finding().is_some();
     if matches!(baseline.ran.end, End::Exited(_)) && !is_enough {
         let known = baseline.places.iter().map(|place| place.site.clone()).collect();

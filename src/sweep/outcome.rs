@@ -13,14 +13,14 @@ use std::time::Duration;
 pub struct Outcome {
     pub plan: Plan,
     pub baseline: Baseline,
-    /// Verdict on the program without faults.
+    /// Verdict on the program without faults; `None` if nothing is wrong.
     pub own: Option<Judged>,
-    /// The runs that are done, in their order.
+    /// Completed runs, in order.
     pub done: Vec<Done>,
     pub left_out: Vec<Trial>,
-    /// Number of runs that are not planned.
+    /// Number of possible runs that are not planned.
     pub unplanned: u64,
-    /// Callers at all places.
+    /// Places with their callers and calls.
     pub places: Vec<Counts>,
     pub directory: PathBuf,
     pub time: Duration,
@@ -31,7 +31,7 @@ impl Outcome {
         self.done.iter().filter(|done| self.plan.is_finding(done.judged.verdict))
     }
 
-    /// The findings, in their order: runs about one place that show the same are one.
+    /// Returns the findings in order, grouped: runs about the same place with the same result form one group.
     pub fn distinct_findings(&self) -> Vec<Vec<&Done>> {
         let mut groups: Vec<Vec<&Done>> = Vec::new();
         for done in self.findings() {
@@ -52,12 +52,12 @@ impl Outcome {
         self.own_finding().is_some() || self.findings().next().is_some()
     }
 
-    /// Returns the caller at the place of a call.
+    /// Returns the caller at a place.
     pub fn caller(&self, site: &Site) -> &str {
         self.places.iter().find(|place| place.site == *site).map_or("", |place| place.caller.as_str())
     }
 
-    /// The command that repeats a run, or the program without faults.
+    /// Returns the command that repeats a run; without a trial, the run of the program without faults.
     pub fn command(&self, trial: Option<&Trial>, verdict: Verdict) -> String {
         let mut words = vec!["cupeer".to_owned(), "run".to_owned()];
         match &self.plan.sim {
@@ -80,14 +80,14 @@ impl Outcome {
     }
 }
 
-/// Returns true if two runs are about one place, reached in the same way, and have the same result.
+/// Returns true if two runs are about the same place, reached in the same way, and have the same result.
 fn is_alike(a: &Done, b: &Done) -> bool {
     let sites =
         |done: &Done| done.trial.faults.iter().map(|fault| fault.call.site.clone()).collect::<Vec<_>>();
     a.judged.verdict == b.judged.verdict && sites(a) == sites(b)
 }
 
-/// The outcome of all runs.
+/// Outcome of the runs of a sweep.
 pub trait Found {
     fn has_findings(&self) -> bool;
     fn text(&self) -> String;

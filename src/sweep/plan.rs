@@ -10,7 +10,7 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The program and the way to run it: mostly the options with these names.
+/// The program and the way to run it. Most fields are the options of the same name.
 #[derive(Clone, Default, Debug)]
 pub struct Plan {
     pub program: Vec<String>,
@@ -25,16 +25,16 @@ pub struct Plan {
     pub compare: Option<String>,
     pub accept: BTreeSet<Verdict>,
     pub is_checked: bool,
-    /// True if several programs reach the driver, so that rules name them.
+    /// True if several programs reach the driver, so that rules must name the program.
     pub names_programs: bool,
 }
 
-/// Choice of the simulated driver: an option without a value has no word in JSON.
+/// Choice of the simulated driver. In JSON, an option without a value needs a word of its own.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub enum Sim {
     #[default]
     No,
-    /// It does, with the usual topology.
+    /// The program runs on the simulated driver with the usual topology.
     Usual,
     Topology(String),
 }

@@ -15,14 +15,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread::Builder;
 use std::time::Instant;
 
-/// When no further run is begun.
+/// Conditions under which no further run begins.
 pub struct Limits {
     pub jobs: usize,
     pub until: Option<Instant>,
     pub is_first_enough: bool,
 }
 
-/// Returns the number of parallel runs: the requested one, or as many as there are processors for the processes of the program.
+/// Returns the number of parallel runs: the requested number, or the number of processors divided by the number of the
+/// program's processes.
 pub fn jobs(args: &SweepArgs, baseline: &Baseline) -> usize {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     args.jobs.map_or((cpus / baseline.counted.processes.max(1)).max(1), usize::from)
@@ -35,7 +36,7 @@ impl Limits {
     }
 }
 
-/// Does runs; those that were not done are `None`. The first failure of ours ends all.
+/// Does all runs. The result of a run that was not done is `None`. The first error of cupeer itself ends all runs.
 pub fn all(
     trials: &[Trial],
     limits: &Limits,
@@ -57,7 +58,7 @@ pub fn all(
     };
     let work = || work().inspect_err(|_| failed.store(true, Relaxed));
     std::thread::scope(|scope| {
-        // This thread does all of it where there can be no others.
+        // If no thread can be started, this thread does all runs.
         let begin = |_| Builder::new().spawn_scoped(scope, work).ok();
         let others: Vec<_> = (1..limits.jobs.min(trials.len())).filter_map(begin).collect();
         let own = work();

@@ -16,15 +16,15 @@ use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 use std::{fs, ptr};
 
-/// The longest time for which nobody looks whether the sweep was interrupted.
+/// Maximum time between two checks for an interruption of the sweep.
 const LOOK: Duration = Duration::from_millis(20);
-/// The pause between two rounds of killing.
+/// Pause between two rounds of killing processes.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// A command and all that it starts.
+/// A command and all processes that it starts.
 pub struct Processes {
     reaper: Child,
-    /// Gets the status of the command, and ends with the reaper, which ends after all others.
+    /// Pipe that delivers the command's wait status. It ends when the reaper ends, which is after all other processes.
     status: PipeReader,
 }
 
@@ -37,7 +37,8 @@ impl Processes {
         Ok(Processes { reaper: command.spawn()?, status })
     }
 
-    /// Waits for the command's end. `None` where its time is over or the sweep was interrupted before.
+    /// Waits for the end of the command. Returns `None` if the time limit was reached or the sweep was interrupted
+    /// before.
     pub fn wait(&mut self, limit: Duration) -> Result<Option<ExitStatus>> {
         let is_readable = self.is_readable_within(limit);
         if !is_readable {
@@ -48,21 +49,21 @@ impl Processes {
         Ok(Some(ExitStatus::from_raw(libc::c_int::from_ne_bytes(status))))
     }
 
-    /// Gives the processes that are left some time to end, then kills them. Says how many that were.
+    /// Gives the remaining processes the time `grace` to end, and then kills them. Returns their number.
     pub fn clear_away(mut self, grace: Duration) -> Result<usize> {
         let mut killed = BTreeSet::new();
         let mut time = grace;
-        // After the status nothing comes but the end.
+        // After the command's status, the pipe delivers only its end.
         while !self.is_over_within(time)? {
             let left = descendants(self.reaper.id() as i32);
-            // Those of another user stay.
+            // Processes of another user cannot be killed.
             if !left.is_empty() && !left.iter().any(|pid| kill(*pid)) {
                 break;
             }
             killed.extend(left);
             time = PAUSE;
         }
-        // Fails where it has ended.
+        // This fails if the reaper has ended.
         let _ = self.reaper.kill();
         self.reaper.wait().context("failed to wait for the sweep's own process")?;
         Ok(killed.len())
@@ -71,7 +72,7 @@ impl Processes {
     fn is_over_within(&mut self, time: Duration) -> Result<bool> {
         let until = Instant::now() + time;
         while self.is_readable_within(until.saturating_duration_since(Instant::now())) {
-            // The status, where nobody has waited for it, or nothing.
+            // This reads the command's status, if nobody has read it before, or the end of the pipe.
             if self.status.read(&mut [0; size_of::<libc::c_int>()])? == 0 {
                 return Ok(true);
             }
@@ -79,7 +80,8 @@ impl Processes {
         Ok(false)
     }
 
-    /// Waits for data until a time is over or the sweep is interrupted. Returns true if there is some.
+    /// Waits until the pipe is readable, the time is over, or the sweep is interrupted. Returns true if the pipe is
+    /// readable.
     fn is_readable_within(&self, time: Duration) -> bool {
         let start = Instant::now();
         loop {
@@ -96,7 +98,8 @@ impl Processes {
     }
 }
 
-/// Makes the process that has just been forked a reaper, and goes on in a child of it. Async-signal-safe.
+/// Makes the newly forked process a reaper, and continues in a child of the reaper, which becomes the command.
+/// Async-signal-safe.
 fn put_reaper_between(status: RawFd) -> io::Result<()> {
     let settle = || {
         // SAFETY: both take numbers, and concern only this process: it ends with the one that started it.
@@ -121,13 +124,13 @@ fn put_reaper_between(status: RawFd) -> io::Result<()> {
     }
 }
 
-/// Waits for all children, passes on how the command ended, and ends after the last of them.
+/// The reaper's loop: waits for all children, reports how the command ended, and exits after the last child.
 fn reap(command: libc::pid_t, status: RawFd) -> ! {
-    // Descriptors of the sweep: the standard library waits until this copy of its pipe is closed, too.
+    // These are descriptors of the sweep: the standard library waits until this copy of its pipe is closed, too.
     let close = |from: libc::c_uint, to: libc::c_uint| {
         // SAFETY: nothing in this process uses a descriptor but `status`, which is none of them.
         if from <= to && unsafe { libc::syscall(libc::SYS_close_range, from, to, 0) } != 0 {
-            // A kernel before 5.9.
+            // Kernels before 5.9 have no close_range.
             for fd in from..=to.min(0xffff) {
                 // SAFETY: nothing in this process uses a descriptor but `status`, which is none of these.
                 unsafe { libc::close(fd as RawFd) };
@@ -152,7 +155,7 @@ fn reap(command: libc::pid_t, status: RawFd) -> ! {
     }
 }
 
-/// Kills a process. Whether it is gone or going.
+/// Kills a process. Returns true if the process is dying or no longer exists.
 fn kill(pid: i32) -> bool {
     // SAFETY: a descendant of a reaper of ours that was just looked at.
     let sent = unsafe { libc::kill(pid, libc::SIGKILL) };

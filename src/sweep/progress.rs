@@ -11,11 +11,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Interval at which the bar is drawn.
+/// Interval between two updates of the bar.
 const TICK: Duration = Duration::from_millis(500);
-/// Time of silence after which a line announces the next step, without a terminal.
+/// Without a terminal: time of silence after which a line announces the next step.
 const SHORT: Duration = Duration::from_secs(5);
-/// Interval of lines without a terminal.
+/// Without a terminal: interval between lines about the progress of the runs.
 const LINE: Duration = Duration::from_secs(30);
 
 pub struct Progress {
@@ -71,7 +71,7 @@ impl Progress {
         }
     }
 
-    /// Returns true if there is a finding.
+    /// Returns true if there has been a finding.
     pub fn has_found(&self) -> bool {
         self.found.load(Relaxed) > 0
     }
@@ -83,19 +83,19 @@ impl Progress {
     }
 }
 
-/// Estimates the remaining time from the time so far. Runs that hang count with the time that they took.
+/// Estimates the remaining time from the time taken so far. A hang counts with the time that it took.
 fn left(taken: Duration, done: usize, all: usize, jobs: usize) -> Duration {
-    // Those that are under way are half done, on average.
+    // Runs in progress are half done, on average.
     let so_far = done as f64 + (jobs.min(all - done.min(all)) as f64) / 2.0;
     taken.mul_f64((all as f64 - so_far).max(0.0) / so_far.max(1.0))
 }
 
-/// Returns true if there is a terminal, and the user did not ask for silence.
+/// Returns true if stderr is a terminal and the user did not ask for silence.
 fn has_bar() -> bool {
     std::io::stderr().is_terminal() && !output::is_quiet()
 }
 
-/// The steps before the runs of a sweep, each of which may take as long as the program.
+/// Announces the steps before the runs of a sweep. Each step may take as long as the program.
 pub struct Steps {
     bar: Option<ProgressBar>,
     said: Option<Instant>,
@@ -111,7 +111,7 @@ impl Steps {
         Steps { bar, said: None }
     }
 
-    /// Says that a step begins.
+    /// Announces the begin of a step.
     pub fn begin(&mut self, what: &str) {
         if let Some(bar) = &self.bar {
             bar.set_message(what.to_owned());

@@ -19,7 +19,7 @@ use std::collections::HashSet;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// A sweep that takes longer wants a budget.
+/// Estimated duration of a sweep above which a time budget is required.
 const LONG: Duration = Duration::from_secs(3600);
 
 pub fn runs(args: &SweepArgs, bench: &Bench, journal: &mut Journal, outcome: &mut Outcome) -> Result<()> {
@@ -46,17 +46,18 @@ pub fn runs(args: &SweepArgs, bench: &Bench, journal: &mut Journal, outcome: &mu
     swept
 }
 
-/// Returns the duration of a run that hangs: its time limit, twice if a hang is a finding, because it is tried again.
+/// Returns the duration of a hanging run: its time limit, or twice the limit if a hang is a finding, because the run
+/// is repeated.
 fn cost_of_hang(plan: &Plan, timeout: Duration) -> Duration {
     timeout * if plan.is_finding(Verdict::Hang) { 2 } else { 1 }
 }
 
-/// Estimates the duration of parallel runs: if none hangs, and if each does.
+/// Estimates the duration of all remaining runs: if no run hangs, and if every run hangs.
 fn estimate(left: usize, jobs: usize, [cost, hang]: [Duration; 2]) -> [Duration; 2] {
     [cost, cost.max(hang)].map(|one| one.mul_f64(left as f64 / jobs as f64))
 }
 
-/// Says how much there is to do, before it is done.
+/// Prints the number and the estimated duration of the runs before the first one begins.
 fn announce(args: &SweepArgs, bench: &Bench, distinct: usize, all: usize, jobs: usize) -> Result<()> {
     let places = &bench.baseline.places;
     let calls: u64 = places.iter().map(trials::Counts::total).sum();
@@ -89,18 +90,18 @@ struct Queue<'a> {
     limits: Limits,
     journal: Mutex<&'a mut Journal>,
     progress: Progress,
-    /// Places whose calls fail already, or will.
+    /// Places whose calls already fail in some planned run.
     known: HashSet<Site>,
     outcome: &'a mut Outcome,
 }
 
 impl Queue<'_> {
-    /// Does runs, and then those about the calls that the program made in them and does not make without faults.
+    /// Does runs, and then runs about calls that the program made only in those runs and not without faults.
     fn with_all_behind(&mut self, mut batch: Vec<Trial>) -> Result<()> {
         while !batch.is_empty() {
             let from = self.outcome.done.len();
             self.do_all(batch)?;
-            batch = self.behind(from);
+            batch = self.trials_behind(from);
             if !batch.is_empty() {
                 tracing::debug!("{} more runs are about calls made only after a fault", batch.len());
                 self.progress.expect(batch.len());
@@ -133,8 +134,8 @@ impl Queue<'_> {
         Ok(())
     }
 
-    /// The runs about what is behind those from a number on.
-    fn behind(&mut self, from: usize) -> Vec<Trial> {
+    /// Returns the runs about new calls in the completed runs from the index `from` on.
+    fn trials_behind(&mut self, from: usize) -> Vec<Trial> {
         let plan = &self.bench.launcher.plan;
         let mut batch = Vec::new();
         for done in &self.outcome.done[from..] {

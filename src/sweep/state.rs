@@ -12,26 +12,26 @@ use std::io::{ErrorKind::AlreadyExists, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// A run that is done.
+/// A completed run.
 #[derive(Clone, Debug)]
 pub struct Done {
     pub trial: Trial,
-    /// Its number, from 1, which names its directory.
+    /// Number of the run, from 1, which is also the name of its directory.
     pub number: usize,
     pub judged: Judged,
-    /// The places that it has called from, and the program does not without faults.
+    /// Places whose calls the program made in this run, but not without faults.
     pub new: Vec<Counts>,
 }
 
 pub struct Journal {
     pub directory: PathBuf,
     file: File,
-    /// Runs that are done.
+    /// Number of completed runs.
     pub runs: usize,
 }
 
 impl Journal {
-    /// Begins a sweep in a new directory: the named one, or `sweep-PROGRAM-N` at home.
+    /// Begins a sweep in a new directory: the named one, or `sweep-PROGRAM-N` in the default directory.
     pub fn create(named: Option<&Path>, program: &[String]) -> Result<Journal> {
         let make = |directory: &Path| fs::DirBuilder::new().mode(0o700).create(directory);
         let directory = match named {
@@ -60,7 +60,8 @@ impl Journal {
         let path = directory.join(FILE);
         let file = plain::create(&path, 0o600);
         let file = file.with_context(|| format!("failed to make '{}'", path.display()))?;
-        // Held until this process ends: it shows that the sweep goes on. A file system without locks does not show it.
+        // The lock is held until this process ends, and shows that the sweep is running. On a file system without
+        // locks, nothing shows it.
         let _ = file.try_lock();
         let mut journal = Journal { directory, file, runs: 0 };
         journal.write(&Line::Sweep { program: program.to_vec() })?;

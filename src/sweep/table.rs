@@ -13,7 +13,7 @@ use cupeer_report::names::counted;
 use cupeer_views::table::{Table, wrap};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// `24 calls on 9 stacks`.
+/// Formats numbers of calls and stacks: `24 calls on 9 stacks`.
 pub fn counted_on(calls: u64, stacks: usize) -> String {
     format!("{} on {}", counted(calls, "call"), counted(stacks as u64, "stack"))
 }
@@ -35,7 +35,7 @@ pub fn show(outcome: &Outcome) -> String {
     }
     match is_quiet {
         true => text.trim_start().to_owned(),
-        false => text + &last(outcome, all),
+        false => text + &summary_line(outcome, all),
     }
 }
 
@@ -126,7 +126,7 @@ fn finding(number: usize, group: &[&Done], outcome: &Outcome, width: usize) -> S
     text += &field("seen", &first.judged.seen, width);
     let record = outcome.directory.join(format!("trial-{}", first.number));
     text += &format!("   record: {}\n", shown(&record));
-    // One line, so that it can be copied.
+    // The command is on one line, so that it can be copied.
     text + &format!("   again: {}\n", outcome.command(Some(&first.trial), first.judged.verdict))
 }
 
@@ -148,7 +148,7 @@ pub fn field(name: &str, value: &str, width: usize) -> String {
     text
 }
 
-fn last(outcome: &Outcome, findings: usize) -> String {
+fn summary_line(outcome: &Outcome, findings: usize) -> String {
     let runs = counted(outcome.done.len() as u64, "run");
     let mut text = format!("\n{} in {runs}, {}", counted(findings as u64, "finding"), time(outcome.time));
     let left = outcome.left_out.len() as u64 + outcome.unplanned;

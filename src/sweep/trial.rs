@@ -11,14 +11,14 @@ use anyhow::Result;
 use std::collections::HashSet;
 use std::fs;
 
-/// Number of attempts at a run that does not reach the call.
+/// Maximum number of attempts at a run in which the program does not make the call.
 const ATTEMPTS: u32 = 3;
 
 /// Data that all runs of a sweep share.
 pub struct Bench {
     pub launcher: Launcher,
     pub baseline: Baseline,
-    /// The places that the program calls from without faults.
+    /// Places that make calls without faults.
     pub known: HashSet<Site>,
 }
 
@@ -28,7 +28,7 @@ struct Tried {
 }
 
 impl Bench {
-    /// Does the run of a number; twice where something is wrong. `None` where it was interrupted.
+    /// Does the run with a number; twice if the verdict is bad. Returns `None` if the run was interrupted.
     pub fn run(&self, number: usize, trial: &Trial) -> Result<Option<Done>> {
         let (name, again) = (format!("trial-{number}"), format!("trial-{number}-again"));
         let Some(first) = self.attempt(&name, trial)? else { return Ok(None) };
@@ -55,12 +55,12 @@ impl Bench {
 
     fn remove(&self, name: &str, is_needed: bool) {
         if !is_needed && !self.launcher.keeps {
-            // A directory that stays does no harm.
+            // If this fails, a directory remains, which is harmless.
             let _ = fs::remove_dir_all(self.launcher.directory.join(name));
         }
     }
 
-    /// Runs until the call is made.
+    /// Repeats a run until the program makes the call, at most [`ATTEMPTS`] times.
     fn attempt(&self, name: &str, trial: &Trial) -> Result<Option<Tried>> {
         let mut attempts = 1..ATTEMPTS;
         loop {
@@ -76,7 +76,7 @@ impl Bench {
         let mut rules = trial.rules(plan);
         let last = rules.len().saturating_sub(1);
         for (i, rule) in rules.iter_mut().enumerate() {
-            // Those before lead to the call that the run is about.
+            // The rules before the last one lead to the call that the run is about.
             *rule += &if i == last { format!(":name={}", count::FAIL) } else { format!(":name=before-{i}") };
         }
         rules.push(counting(plan));

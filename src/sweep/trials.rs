@@ -9,46 +9,48 @@ use cupeer_spec::function::{FUNCTIONS, FnSpec};
 use cupeer_spec::results::Result;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most runs that are planned: more take days.
+/// Maximum number of planned runs: more would take days.
 const MOST: usize = 100_000;
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Call {
     pub site: Site,
-    /// Number of the process, in the order in which they reached the driver. `None` if only one process calls from there.
+    /// Position of the process in the order in which processes reached the driver; `None` if only one process makes calls
+    /// from this place.
     pub process: Option<u16>,
-    /// Number of the call from there, from 1.
+    /// Number of the call among those from its place, from 1.
     pub n: u64,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Fault {
     pub call: Call,
-    /// With what, as rules have it.
+    /// Result with which the call fails, as rules name it.
     pub code: String,
-    /// True if all calls from there fail, from this one on.
+    /// True if this call and all later calls from its place fail.
     pub is_lasting: bool,
 }
 
-/// One run: calls that fail in it. The last one is what it is about; those before lead there.
+/// One run: the calls that fail in it. The last fault is the subject of the run; the program reaches its call because of
+/// the earlier ones.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Trial {
     pub faults: Vec<Fault>,
 }
 
-/// A place with the calls from there, in one process or in several.
+/// A place, and the calls from it in all processes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Counts {
     pub site: Site,
-    /// The caller: library, offset, and the function if it is known.
+    /// Library, offset, and (if known) function that makes the calls.
     pub caller: String,
-    /// The calls of each process, in the order in which they reached the driver.
+    /// Number of calls of each process, by the process's position in the order in which processes reached the driver.
     pub calls: Vec<(u16, u64)>,
-    /// For the order.
+    /// Offset in the library, used for sorting.
     offset: u64,
 }
 
-/// The places of a run, in an order that is the same in every run.
+/// Returns the places of a run in an order that is the same in every run.
 pub fn places(counted: &Counted) -> Vec<Counts> {
     let mut places: BTreeMap<&Site, Counts> = BTreeMap::new();
     for ((process, site), calls) in &counted.calls {
@@ -58,7 +60,7 @@ pub fn places(counted: &Counted) -> Vec<Counts> {
     }
     let mut places: Vec<Counts> = places.into_values().collect();
     let library = |place: &Counts| place.caller.split('+').next().unwrap_or_default().to_owned();
-    // Source code is compiled from top to bottom.
+    // The offset gives the order of the source code, which is compiled from top to bottom.
     places.sort_by_key(|place| {
         (place.site.program.clone(), place.site.rank, library(place), place.offset, place.site.clone())
     });
@@ -68,7 +70,7 @@ pub fn places(counted: &Counted) -> Vec<Counts> {
     places
 }
 
-/// Returns true if two runs made the same calls: the same counts at each place, in any order of the processes.
+/// Returns true if two runs made the same calls: the same numbers at each place, whatever the order of the processes.
 pub fn is_same(a: &[Counts], b: &[Counts]) -> bool {
     let calls = |places: &[Counts]| {
         let sorted = |place: &Counts| {
@@ -86,7 +88,7 @@ impl Counts {
         self.calls.iter().map(|(_, count)| count).sum()
     }
 
-    /// The calls: the first one, and all others.
+    /// Returns the first call, and an iterator over all other calls.
     fn calls(&self) -> (Option<Call>, impl Iterator<Item = Call>) {
         let several = self.calls.len() > 1;
         let mut all = self.calls.iter().flat_map(move |(process, count)| {
@@ -97,17 +99,18 @@ impl Counts {
     }
 }
 
-/// The runs about the first call from each place: all places with their first code before any with its second one.
+/// Returns the runs about the first call from each place. The runs with the first result code of each place come before
+/// those with its second code.
 pub fn distinct(places: &[Counts], before: &[Fault], plan: &Plan) -> Vec<Trial> {
     in_turn(places.iter().filter_map(|place| place.calls().0).map(|call| of_call(call, before, plan)))
 }
 
-/// The runs about all other calls, those with smaller numbers first, and how many more there are than [`MOST`].
+/// Returns the runs about all further calls, those with smaller numbers first, and the number of runs beyond [`MOST`].
 pub fn further(places: &[Counts], plan: &Plan) -> (Vec<Trial>, u64) {
     let of_each = |place: &Counts| 2 * codes(&place.site.function, plan).len() as u64;
     let all: u64 = places.iter().map(|place| place.total().saturating_sub(1) * of_each(place)).sum();
     let most = MOST / places.iter().map(of_each).max().unwrap_or(1).max(1) as usize;
-    // The first ones of each place alone: there may be millions.
+    // Only so many of each place are taken, because there may be millions.
     let mut calls: Vec<Call> = places.iter().flat_map(|place| place.calls().1.take(most)).collect();
     calls.sort_by_key(|call| call.n);
     calls.truncate(most);
@@ -123,7 +126,7 @@ fn of_call(call: Call, before: &[Fault], plan: &Plan) -> Vec<Trial> {
     faults.map(|fault| Trial { faults: [before, &[fault]].concat() }).collect()
 }
 
-/// The first of each, then the second of each.
+/// Returns the first runs of all lists, then the second ones, and so on.
 fn in_turn(lists: impl Iterator<Item = Vec<Trial>>) -> Vec<Trial> {
     let lists: Vec<Vec<Trial>> = lists.collect();
     let most = lists.iter().map(Vec::len).max().unwrap_or(0);
@@ -136,25 +139,25 @@ fn spec(function: &str) -> Option<&'static FnSpec> {
 
 fn codes(function: &str, plan: &Plan) -> Vec<String> {
     let Some(spec) = spec(function) else { return Vec::new() };
-    // A name without its version means all versions.
+    // A name without a version means all versions of the function.
     let versions = || FUNCTIONS.iter().filter(|other| other.name() == function || other.lookup() == function);
     let is_tried = |code: &i32| {
         (plan.codes != Codes::Documented || !spec.is_only_seen(*code))
             && versions().all(|version| version.failures().any(|known| known == *code))
     };
     let mut codes: Vec<i32> = spec.failures().filter(is_tried).collect();
-    // A program that continues after this result is right, so it says least and comes last.
+    // A program that continues after this result is right, so a run with it is the least informative and comes last.
     codes.sort_by_key(|code| *code == Result::PEER_ACCESS_ALREADY_ENABLED as i32);
     let names = codes.into_iter();
     let names =
         names.map(|code| spec.result(code).map_or_else(|| code.to_string(), |spec| spec.short().to_owned()));
-    // A program that got so far has initialized its libraries.
+    // A program that makes this call has initialized its libraries.
     let names = names.filter(|name| plan.codes == Codes::All || !name.ends_with("INITIALIZED"));
     names.take(if plan.codes == Codes::One { 1 } else { usize::MAX }).collect()
 }
 
 impl Trial {
-    /// Returns the fault that the run is about.
+    /// Returns the fault that the run is about: the last one.
     pub fn fault(&self) -> Option<&Fault> {
         self.faults.last()
     }
@@ -165,14 +168,14 @@ impl Trial {
 }
 
 impl Fault {
-    /// Returns true if its result is not documented, and real drivers were seen to return it.
+    /// Returns true if the result of the fault is undocumented, but real drivers were seen to return it.
     pub fn is_only_seen(&self) -> bool {
         let result =
             |spec: &FnSpec| spec.parse_result(&self.code).is_some_and(|code| spec.is_only_seen(code));
         spec(&self.call.site.function).is_some_and(result)
     }
 
-    /// The rule, as `--inject` takes it.
+    /// Returns the rule of the fault, in the syntax of `--inject`.
     pub fn rule(&self, plan: &Plan) -> String {
         let Call { site, process, n } = &self.call;
         let mut rule = site.function.clone();
@@ -200,7 +203,7 @@ impl Fault {
     }
 }
 
-/// A name as a pattern: what the grammar or a shell takes for something else is any character.
+/// Returns a name as a pattern: characters with a meaning in a rule or a shell become `?`.
 fn pattern(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._+-".contains(c);
     name.chars().map(|c| if plain(c) { String::from(c) } else { "?".repeat(c.len_utf8()) }).collect()

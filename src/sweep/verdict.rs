@@ -9,18 +9,18 @@ pub use crate::args::Verdict;
 use cupeer_report::names::signal_name;
 use std::collections::BTreeMap;
 
-/// A verdict, and what it rests on.
+/// A verdict with the observation that it is based on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Judged {
     pub verdict: Verdict,
-    /// Observation, without a full stop.
+    /// The observation, a sentence without a final period.
     pub seen: String,
 }
 
-/// Signals by which a shell or another parent says, in an exit status, that a child crashed.
+/// Signals that mean a crash of a child if a shell or another parent reports them in its exit status.
 const CRASHES: [i32; 5] = [libc::SIGSEGV, libc::SIGABRT, libc::SIGBUS, libc::SIGFPE, libc::SIGILL];
 
-/// The verdict on a run. `right` is what the user's own command says of its output, where there is one.
+/// Returns the verdict on a run. `right` is the result of the user's --compare command, if any.
 pub fn judge(baseline: &Baseline, ran: &Ran, counted: &Counted, right: Option<bool>) -> Judged {
     let (verdict, seen) = judge_run(baseline, ran, counted, right);
     let (verdict, seen) = match (counted.fired, verdict) {
@@ -73,7 +73,8 @@ fn judge_run(
     if left.is_empty() {
         left = more(&counted.held, &usual.held);
     }
-    // A program that fails may just end, and the system takes back what it had; one that cleans up has to do all of it.
+    // If a failing program just ends, the system releases its objects; a program that cleans up must release all of
+    // them.
     let is_over = |what: &&String| is_alike || counted.forgotten.contains(*what);
     let forgotten: Vec<&str> = left.iter().copied().filter(is_over).map(String::as_str).collect();
     if !forgotten.is_empty() {
@@ -115,7 +116,7 @@ fn more<'a>(open: &'a BTreeMap<String, u64>, before: &BTreeMap<String, u64>) -> 
     open.iter().filter(is_more).map(|(what, _)| what).collect()
 }
 
-/// The verdict on the runs without faults: something may be wrong already.
+/// Returns the verdict on the program without faults, if something is wrong already.
 pub fn judge_baseline(Baseline { ran, counted, .. }: &Baseline) -> Option<Judged> {
     let (verdict, seen) = match ran.end {
         End::TimedOut => (Verdict::Hang, "does not end".into()),

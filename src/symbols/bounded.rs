@@ -12,21 +12,21 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Number of times that all of a file may be read: once for its units, once for their functions, once for the functions
-/// that are inlined in these, and once more.
+/// Number of times that all of a file's debugging information may be read: once for its units, once for their
+/// functions, once for the functions that are inlined in these, and one time in reserve.
 const READINGS: u64 = 4;
-/// Bytes that may be read beyond that, for small files.
+/// Number of bytes that may be read in addition, so that small files have enough.
 const MORE: u64 = 16 << 20;
-/// Bytes that each address adds: its names.
+/// Number of bytes that may be read in addition for each looked-up address: the names of its functions.
 const PER_ADDRESS: u64 = 16 << 10;
-/// The most stack that functions that are inlined in one another take.
+/// Largest number of bytes of stack for the recursion over functions that are inlined in one another.
 const MOST_STACK: usize = 512 << 10;
-/// The longest line program of a unit, and its longest header. A byte of the program takes 24 bytes of
-/// memory, one of the header hundreds.
+/// Size in bytes of the longest line program of a unit. Each byte takes 24 bytes of memory.
 const LONGEST_PROGRAM: usize = 64 << 20;
+/// Size in bytes of the longest header of a line program. Each byte takes hundreds of bytes of memory.
 const LONGEST_HEADER: usize = 16 << 20;
 
-/// Bytes of a file that may still be read, and the stack that may be used.
+/// Limits on one file: the bytes that may still be read, and the stack that may be used.
 #[derive(Debug)]
 pub struct Limits {
     most: u64,
@@ -42,7 +42,7 @@ impl Limits {
         Arc::new(Limits { most, left: AtomicU64::new(most), stack: AtomicUsize::new(0) })
     }
 
-    /// Begins to look up an address.
+    /// Notes where the stack is when the lookup of an address begins.
     pub fn begin(&self) {
         let here = 0_u8;
         self.stack.store(ptr::from_ref(&here).addr(), Relaxed);
@@ -50,8 +50,8 @@ impl Limits {
         self.left.store(left.min(self.most), Relaxed);
     }
 
-    /// Counts bytes before they are read, against the limit. Threads that count at the same time may lose
-    /// some.
+    /// Subtracts bytes from the limit before they are read. If several threads subtract at the same time,
+    /// some bytes may not be counted.
     fn take(&self, bytes: usize, at: ReaderOffsetId) -> Result<()> {
         let depth = self.stack.load(Relaxed).saturating_sub(ptr::from_ref(&bytes).addr());
         let left = self.left.load(Relaxed).checked_sub(bytes as u64 + 1);
@@ -61,7 +61,7 @@ impl Limits {
     }
 }
 
-/// A section, or a part of it.
+/// Reader of a section, or of a part of it, that observes the limits.
 #[derive(Clone, Debug)]
 pub struct Reader {
     bytes: EndianReader<LittleEndian, Bytes>,

@@ -3,7 +3,8 @@
 use cpp_demangle::{BorrowedSymbol, DemangleOptions, ParseOptions};
 use std::fmt::{self, Write};
 
-/// The longest name in readable form. A name of a few bytes can stand for one of any length.
+/// Largest number of bytes of a demangled name. A mangled name of a few bytes can stand for a name of any
+/// length.
 const LONGEST: usize = 64 * 1024;
 /// Limit on the nesting depth of a name, because the demangler recurses.
 const DEEPEST: u32 = 192;
@@ -11,17 +12,17 @@ const DEEPEST: u32 = 192;
 /// Returns a name in source form. A name in an unknown form stays unchanged.
 pub fn readable(name: &[u8]) -> String {
     let text = String::from_utf8_lossy(name);
-    // Without the version that the dynamic symbols of some libraries have in their names.
+    // Remove the version after the `@`, which the dynamic symbols of some libraries have in their names.
     let plain = text.split('@').next().unwrap_or_default();
     let readable = rust(plain).or_else(|| cpp(plain)).unwrap_or_else(|| plain.to_owned());
-    // Names are shown on terminals.
+    // Replace control characters, because names are shown on terminals.
     readable.replace(char::is_control, "?")
 }
 
 fn rust(name: &str) -> Option<String> {
-    // In the older form a Rust name is a C++ one too, but for the hash at its end.
+    // A Rust name in the older (legacy) mangling is a valid C++ name with a hash at its end.
     let is_older = || {
-        // A compiler's suffix begins with a point, as a part of the name may.
+        // A suffix of the compiler begins with a period, and so may a part of the name.
         let (_, hash) = name.rsplit_once("17h")?;
         let (digits, behind) = hash.split_at_checked(16)?;
         let is_end = behind == "E" || behind.starts_with("E.");

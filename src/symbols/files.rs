@@ -27,22 +27,23 @@ pub struct Files {
     pub older_than: Option<SystemTime>,
     /// Directory of separate debug files.
     pub debug: PathBuf,
-    /// The most debugging information that is decompressed of a library, in bytes.
+    /// Largest number of bytes of debugging information that are decompressed for one library.
     pub most: u64,
 }
 
-/// Files of a library, opened.
+/// Symbols and lines of a library whose files were opened.
 pub struct Opened {
-    /// Functions.
+    /// Functions of the library, or the reason why there are none.
     pub table: Result<Table, Unusable>,
-    /// Lines, if there are any.
+    /// Lines of source; `None` if there are none.
     pub lines: Option<Lines>,
     /// Missing files: the path of each, and a sentence with the reason.
     pub notes: Vec<(String, String)>,
 }
 
 impl Files {
-    /// For records of the host of this process that began then; `None` for others.
+    /// Returns rules that accept files older than the start of the recording. `None` is for a recording of
+    /// another host, for which no file without a build ID is accepted.
     pub fn older_than(older_than: Option<SystemTime>) -> Files {
         Files { older_than, debug: DEBUG_FILES.into(), most: MOST_BYTES }
     }
@@ -81,7 +82,7 @@ impl Files {
         if matches!(&table, Ok(table) if table.is_whole()) && lines.is_some() || build_id.len() < 2 {
             return Ok((table?, lines));
         }
-        let by_link = own.as_ref().map_or_else(|_| Vec::new(), |file| self.linked(file, path));
+        let by_link = own.as_ref().map_or_else(|_| Vec::new(), |file| self.debug_link_paths(file, path));
         let separate = [self.by_build_id(build_id)].into_iter().chain(by_link).find_map(|path| {
             let file = table::open(&path, build_id, None).ok()?;
             Some((Table::read(&file).ok()?, file, path))
@@ -99,7 +100,7 @@ impl Files {
         }
     }
 
-    /// The lines of a file. Notes why there are none, where that is not usual.
+    /// Returns the lines of a file. Adds a note with the reason if lines are missing for an unusual reason.
     fn lines(
         &self,
         path: &Path,
@@ -107,7 +108,7 @@ impl Files {
         until: Instant,
         notes: &mut Vec<(String, String)>,
     ) -> Option<Lines> {
-        let why = match Lines::read(file, until, self.most, || self.shared(file, path)) {
+        let why = match Lines::read(file, until, self.most, || self.dwz_file(file, path)) {
             Ok(lines) => return Some(lines),
             Err(Without::Stripped) => return None,
             Err(Without::TooLarge(bytes)) => {
@@ -130,7 +131,7 @@ impl Files {
     }
 
     /// Returns the candidates for the debug file that a file names (`.gnu_debuglink`).
-    fn linked(&self, file: &Bytes, path: &Path) -> Vec<PathBuf> {
+    fn debug_link_paths(&self, file: &Bytes, path: &Path) -> Vec<PathBuf> {
         let link = in_elf(file, |elf| Some(elf.gnu_debuglink().ok()??.0.to_vec()));
         let name = link.filter(|name| !name.contains(&b'/'));
         let (Some(name), Some(directory)) = (name, path.parent()) else { return Vec::new() };
@@ -143,7 +144,7 @@ impl Files {
     }
 
     /// Returns the file that `dwz` moved shared information to (`.gnu_debugaltlink`).
-    fn shared(&self, file: &Bytes, path: &Path) -> Option<Bytes> {
+    fn dwz_file(&self, file: &Bytes, path: &Path) -> Option<Bytes> {
         let link = |elf: &object::File| {
             let (name, build_id) = elf.gnu_debugaltlink().ok()??;
             Some((name.to_vec(), build_id.to_vec()))

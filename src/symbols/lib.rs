@@ -60,7 +60,7 @@ const LONGEST_READ: Duration = Duration::from_secs(4);
 /// Time limit for queries of the debugging information that was read.
 const LONGEST_ASKED: Duration = Duration::from_secs(2);
 
-/// A library: its build id, and its path.
+/// Key of a library: its build id and its path.
 type Key = (Vec<u8>, String);
 
 /// Symbols of the libraries of a recording.
@@ -69,7 +69,7 @@ pub struct Symbols {
     packed: PackedSymbols,
     files: Files,
     known: HashMap<Key, LibrarySymbols>,
-    /// Counts the questions, to tell which tables were used last.
+    /// Number of lookups so far, which tells which tables were used last.
     time: u64,
     /// Time left for reading debugging information, and for queries of it.
     left: (Duration, Duration),
@@ -83,7 +83,7 @@ struct LibrarySymbols {
     answers: HashMap<u64, Option<Symbol>>,
     table: Option<Table>,
     lines: Option<Lines>,
-    /// True if its file is missing or cannot be read.
+    /// True if the library's file is missing or cannot be read.
     is_absent: bool,
     used: u64,
 }
@@ -126,7 +126,8 @@ impl Symbols {
         }
     }
 
-    /// Returns what reads lines of source; `None` for a recording of another host, and for a packed one.
+    /// Returns the reader of source lines; `None` for a recording of another host, and for a packed
+    /// recording.
     pub fn sources(&self) -> Option<Sources> {
         self.files.older_than.map(Sources::older_than)
     }
@@ -189,13 +190,13 @@ impl Symbols {
         };
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS);
         std::thread::scope(|scope| {
-            // If no thread can be started, this one does all the work.
+            // If no thread can be started, this thread does all the work.
             let begin = |_| drop(std::thread::Builder::new().spawn_scoped(scope, work));
             (1..threads.min(wanted.len())).for_each(begin);
             work();
         });
         for (key, opened) in opened.into_inner().unwrap_or_else(|broken| broken.into_inner()) {
-            self.keep(key, opened);
+            self.cache(key, opened);
         }
         self.left.0 = self.left.0.saturating_sub(began.elapsed());
     }
@@ -210,7 +211,7 @@ impl Symbols {
             let began = Instant::now();
             let opened = self.files.open(&key.0, Path::new(&key.1), began + self.left.0);
             self.left.0 = self.left.0.saturating_sub(began.elapsed());
-            self.keep(key, opened);
+            self.cache(key, opened);
         }
         self.time += 1;
         let known = self.known.get_mut(key)?;
@@ -225,7 +226,7 @@ impl Symbols {
     }
 
     /// Caches the symbols that were read, and evicts the least recently used ones beyond the limit.
-    fn keep(&mut self, key: &Key, Opened { table, lines, notes }: Opened) {
+    fn cache(&mut self, key: &Key, Opened { table, lines, notes }: Opened) {
         self.notes.extend(notes);
         self.time += 1;
         let known = self.known.entry(key.clone()).or_default();
@@ -237,7 +238,7 @@ impl Symbols {
             let is_too_much = kept().count() > MOST_TABLES || bytes.sum::<u64>() > self.room;
             let oldest = kept().min_by_key(|(_, known)| known.used).map(|(key, _)| key.clone());
             let Some(oldest) = oldest.filter(|oldest| is_too_much && oldest != key) else { return };
-            // Without its table, it is read again as a whole.
+            // Without its symbol table, the library is read again as a whole.
             if let Some(known) = self.known.get_mut(&oldest) {
                 (known.table, known.lines) = (None, None);
             }

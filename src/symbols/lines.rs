@@ -17,16 +17,19 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The most debugging information of a file that is decompressed for a report, and, four times, the most that is read:
-/// about a second's work.
+/// Largest number of bytes of debugging information that are decompressed for a report. Four times as many
+/// may be read: about a second of work.
 pub const MOST_BYTES: u64 = 1 << 30;
 
-/// The most functions that are inlined in one another.
+/// Largest depth of functions that are inlined in one another.
 const MOST_INLINED: usize = 32;
-/// Highest accepted compression ratio of a section, beyond [`SMALL`]. That of compilers' output is below 20.
+/// Highest accepted compression ratio of a section that is larger than [`SMALL`]. Sections that compilers
+/// write have a ratio below 20.
 const MOST_COMPRESSED: u64 = 64;
+/// Size in bytes up to which a section may have any compression ratio.
 const SMALL: u64 = 16 << 20;
-/// The longest list of attributes of an abbreviation, in bytes. Each entry repeats it, and may have no byte for it.
+/// Size in bytes of the longest accepted list of attributes in an abbreviation. Every entry with the
+/// abbreviation has all of these attributes, and may store no byte for them.
 const LONGEST_LIST: usize = 1024;
 
 /// Sections in which lines are looked up.
@@ -46,13 +49,13 @@ const NEEDED: [SectionId; 11] = [
 
 /// Reason why there are no lines.
 pub enum Without {
-    /// The file has none; elsewhere there may be some.
+    /// The file has no debugging information. Another file may have it.
     Stripped,
-    /// More would have to be decompressed than is read: so many bytes.
+    /// Reading the lines would require decompressing this many bytes, which is over the limit.
     TooLarge(u64),
-    /// There is no time for it.
+    /// No time is left for reading the lines.
     Late,
-    /// The file cannot be read.
+    /// The debugging information cannot be read, for this reason.
     Unreadable(String),
 }
 
@@ -100,7 +103,7 @@ impl Lines {
         Ok(Lines { context: Context::from_dwarf(dwarf).map_err(unreadable)?, limits, bytes })
     }
 
-    /// The lines at an address as the file has it, those of inlined functions first.
+    /// Returns the lines at an address of the file, those of inlined functions first.
     pub fn at(&self, address: u64) -> Vec<SourceLine> {
         self.limits.begin();
         let mut lines = Vec::new();
@@ -109,7 +112,7 @@ impl Lines {
             else {
                 return;
             };
-            // Paths are shown on terminals.
+            // Replace control characters, because paths are shown on terminals.
             lines.push(SourceLine { function, file: file.replace(char::is_control, "?"), line });
         };
         match self.context.find_frames(address).skip_all_loads() {
@@ -127,7 +130,7 @@ impl Lines {
     }
 }
 
-/// The debugging information of a file.
+/// Debugging sections of a file.
 struct Sections<'a> {
     file: &'a Bytes,
     all: Vec<(SectionId, CompressedFileRange)>,
@@ -144,7 +147,8 @@ impl<'a> Sections<'a> {
             if range.uncompressed_size > most {
                 return Err(unreadable("a section is compressed too much"));
             }
-            // A separate file has a section's name and size, and nothing at its place, for all that is not its own.
+            // A separate debug file lists the sections of the library with their names and sizes, but without
+            // contents.
             all.extend((range.uncompressed_size > 0).then_some((id, range)));
         }
         Ok(Sections { file, all })
@@ -164,7 +168,7 @@ impl<'a> Sections<'a> {
         })
     }
 
-    /// Bytes that have a section, and where they have it.
+    /// Returns the bytes that contain a section, and the range of the section in them.
     fn section(&self, id: SectionId) -> Result<(Bytes, Range<usize>), Without> {
         let Some(range) = self.find(id) else { return Ok((Bytes::from(Vec::new()), 0..0)) };
         let end = range.offset.checked_add(range.compressed_size);
@@ -181,8 +185,8 @@ impl<'a> Sections<'a> {
     }
 }
 
-/// Returns true if a list of attributes is longer than any of a compiler. Two zeros in a row end a list, wherever one
-/// begins to read.
+/// Returns true if a list of attributes is longer than any list that a compiler writes. Two zero bytes in a
+/// row end a list, whatever byte reading starts at.
 fn has_long_list(abbreviations: &[u8]) -> bool {
     if abbreviations.len() as u64 > MOST_BYTES {
         return true;

@@ -11,12 +11,12 @@ use std::io;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// Shared bytes.
+/// Bytes of a file, mapped or decompressed, that several readers share.
 #[derive(Clone)]
 pub struct Bytes(Arc<dyn Deref<Target = [u8]> + Send + Sync>);
 
 impl Bytes {
-    /// Maps all of a file.
+    /// Maps a whole file into memory.
     pub fn map(file: &File) -> io::Result<Bytes> {
         // SAFETY: the mapping is private and only read. Another process can change the file; readers check all that
         // they take from it.

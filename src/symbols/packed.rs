@@ -13,7 +13,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-/// The largest file that is read.
+/// Largest size in bytes of a file `symbols.json` that is read.
 const MOST_BYTES: u64 = 64 << 20;
 
 /// Names of places, by library.
@@ -55,17 +55,18 @@ impl PackedSymbols {
         Ok(PackedSymbols(libraries.into_iter().map(|(library, rows)| (library, symbols(rows))).collect()))
     }
 
-    /// Returns the function at an offset of a library.
+    /// Returns the function at a place, which is an offset in a library; `None` if the packed recording has
+    /// no name for it.
     pub fn get(&self, library: &Library, place: u64) -> Option<&Symbol> {
         self.0.get(&PackedSymbols::key(&library.build_id, &library.path))?.get(&place)
     }
 
-    /// Adds a function. The path is the one that the packed record has.
+    /// Adds the function at a place of a library. `path` is the path of the library in the packed recording.
     pub fn insert(&mut self, build_id: &[u8], path: &str, place: u64, symbol: Symbol) {
         self.0.entry(PackedSymbols::key(build_id, path)).or_default().insert(place, symbol);
     }
 
-    /// Formats the names as the file has them.
+    /// Returns the contents of the file `symbols.json` with these names.
     pub fn to_json(&self) -> String {
         let row = |(place, symbol): (&u64, &Symbol)| {
             let lines: Vec<Value> = symbol
@@ -90,7 +91,7 @@ impl PackedSymbols {
     }
 }
 
-/// A line of source, as a row has it.
+/// Parses one line of source from its array; `None` if the array is malformed.
 fn line(row: &Value) -> Option<SourceLine> {
     let text = |index: usize| Some(row.get(index)?.as_str()?.replace(char::is_control, "?"));
     let line = u32::try_from(row.get(2)?.as_u64()?).ok()?;

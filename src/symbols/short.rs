@@ -3,12 +3,16 @@
 /// Mark in place of an omitted part.
 const LEFT_OUT: char = '…';
 
-/// A name of a function in at most `width` characters: first without its parameters, then without its template
-/// arguments, then without the type that it returns, then without its outer scopes.
+/// Returns the name of a function in at most `width` characters: first without its parameters, then without
+/// its template arguments, then without its return type, then without its outer scopes.
 pub fn short(name: &str, width: usize) -> String {
     let fits = |text: &str| text.chars().count() <= width;
     let mut text = name.to_owned();
-    for step in [|text: &str| without(text, '(', ')'), |text: &str| without(text, '<', '>'), without_result] {
+    for step in [
+        |text: &str| replace_brackets(text, '(', ')'),
+        |text: &str| replace_brackets(text, '<', '>'),
+        without_result,
+    ] {
         if fits(&text) {
             return text;
         }
@@ -27,13 +31,13 @@ pub fn short(name: &str, width: usize) -> String {
     text
 }
 
-/// Replaces the text in outermost brackets of a kind.
-fn without(text: &str, open: char, close: char) -> String {
+/// Replaces each outermost pair of brackets of one kind, with the text between them.
+fn replace_brackets(text: &str, open: char, close: char) -> String {
     let mut out = String::new();
     let mut depth = 0;
     let mut rest = text;
     while let Some(character) = rest.chars().next() {
-        let operator = operator(rest).max(named(rest));
+        let operator = operator_length(rest).max(unnamed_scope_length(rest));
         let taken = if operator > 0 { operator } else { character.len_utf8() };
         if depth == 0 {
             out.push_str(&rest[..taken]);
@@ -55,7 +59,7 @@ fn without(text: &str, open: char, close: char) -> String {
     out
 }
 
-/// Without the type that it returns, which C++ names have where they are templates.
+/// Returns a name without its return type, which the C++ names of template functions contain.
 fn without_result(text: &str) -> String {
     let end = separators(text, "(").into_iter().next_back().unwrap_or(text.len());
     let spaces = separators(&text[..end], " ");
@@ -76,7 +80,7 @@ fn separators(text: &str, separator: &str) -> Vec<usize> {
         if depth == 0 && rest.starts_with(separator) {
             found.push(at);
         }
-        let skipped = operator(rest).max(named(rest));
+        let skipped = operator_length(rest).max(unnamed_scope_length(rest));
         match character {
             _ if skipped > 0 => {}
             '(' | '<' | '{' | '[' => depth += 1,
@@ -88,18 +92,19 @@ fn separators(text: &str, separator: &str) -> Vec<usize> {
     found
 }
 
-/// The length of the name of an operator that has brackets in it, where one begins here.
-fn operator(text: &str) -> usize {
+/// Returns the number of bytes of the operator's name that begins here and contains brackets, such as
+/// `operator<`; 0 if none begins here.
+fn operator_length(text: &str) -> usize {
     const OPERATORS: [&str; 12] = ["<=>", "<<=", ">>=", "->*", "()", "<<", ">>", "<=", ">=", "->", "<", ">"];
     let Some(rest) = text.strip_prefix("operator") else {
-        // An arrow is no bracket.
+        // The `>` of an arrow is not a bracket.
         return if text.starts_with("->") { 2 } else { 0 };
     };
     OPERATORS.iter().find(|sign| rest.starts_with(**sign)).map_or(0, |sign| "operator".len() + sign.len())
 }
 
-/// The length of a scope without a name, where one begins here.
-fn named(text: &str) -> usize {
+/// Returns the number of bytes of the unnamed scope that begins here; 0 if none begins here.
+fn unnamed_scope_length(text: &str) -> usize {
     const SCOPE: &str = "(anonymous namespace)";
     if text.starts_with(SCOPE) { SCOPE.len() } else { 0 }
 }

@@ -10,14 +10,14 @@ use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// The largest file that is read.
+/// Largest size in bytes of a source file that is read.
 const MOST_BYTES: u64 = 4 << 20;
-/// The most files that are read.
+/// Largest number of source files that are read.
 const MOST_FILES: usize = 256;
-/// The most characters of a line.
+/// Largest number of characters of a line that are shown.
 const LONGEST: usize = 160;
 
-/// Files of source, each read once.
+/// Source files that were read, each once.
 pub struct Sources {
     /// Start of the recording.
     began: SystemTime,
@@ -25,12 +25,13 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// For a recording of this host that began then.
+    /// Returns a reader for a recording of this host that began at this time.
     pub fn older_than(began: SystemTime) -> Sources {
         Sources { began, files: HashMap::new() }
     }
 
-    /// Returns the text of a line, of a library if it was compiled. `None` if the file is not there, or may have changed.
+    /// Returns the text of a line of source. `library` is the compiled library with the line; `None` for an
+    /// interpreted program. Returns `None` if the file does not exist, or may have changed.
     pub fn line(&mut self, line: &SourceLine, library: Option<&str>) -> Option<String> {
         let built = match library {
             Some(library) => fs::metadata(library).ok()?.modified().ok()?,
@@ -56,7 +57,7 @@ impl Sources {
     }
 }
 
-/// A regular file, and when it was changed.
+/// Returns the text of a regular file, and the time of its last change.
 fn read(path: &str) -> Option<(SystemTime, String)> {
     let file = plain::open(Path::new(path), plain::Links::Followed).ok()?;
     let bytes = plain::contents(&file, MOST_BYTES).ok()?;

@@ -37,7 +37,7 @@ pub struct SourceLine {
 }
 
 impl SourceLine {
-    /// `main.c:12 in f`.
+    /// Returns the line in the form `main.c:12 in f`.
     pub fn text(&self) -> String {
         let file = self.file.rsplit('/').next().unwrap_or(&self.file);
         let line = if self.line > 0 { format!(":{}", self.line) } else { String::new() };

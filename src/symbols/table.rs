@@ -17,20 +17,22 @@ use std::time::{Duration, SystemTime};
 type Elf = FileHeader64<LittleEndian>;
 const LE: LittleEndian = LittleEndian;
 
-/// Number of symbols to search backward for one that spans an address. Nested functions, which assembly has,
-/// are rare.
+/// Number of preceding symbols that are searched for one whose range contains an address. Nested functions,
+/// which assembly code has, are rare.
 const MOST_NESTED: usize = 64;
-/// The most sections, symbols, and bytes of notes that are read: a sparse file can claim any number without using the disk.
+/// Largest number of sections that are read. A sparse file can claim any number without using the disk.
 const MOST_SECTIONS: usize = 1 << 18;
+/// Largest number of symbols that are read.
 const MOST_SYMBOLS: usize = 10 << 20;
+/// Largest number of bytes of notes that are read per section or segment.
 const MOST_NOTES: u64 = 16 << 20;
-/// The longest name. Templates come near it.
+/// Largest number of bytes of a function's name. Names of templates can come close to this limit.
 const LONGEST_NAME: usize = 64 * 1024;
 
 /// Reason why a file is not used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Unusable {
-    /// The entry names no file, like that of the kernel's own code.
+    /// The map's entry names no file, for example the kernel's own code.
     NotAsked,
     /// The file has another build ID than the recorded one, or is newer than the recording.
     Changed,
@@ -60,7 +62,7 @@ impl From<object::read::Error> for Unusable {
     }
 }
 
-/// Opens a file that is to have this build id, or, where that is empty, is to be older than the record.
+/// Opens a file that must have this build id or, if the build id is empty, must be older than the recording.
 pub fn open(path: &Path, build_id: &[u8], older_than: Option<SystemTime>) -> Result<Bytes, Unusable> {
     let unreadable = |error: std::io::Error| Unusable::Unreadable(error.to_string());
     // A recording may name any path. Open regular files only: opening others can have effects, or block
@@ -98,11 +100,12 @@ struct Symbol {
     start: u64,
     /// Size in bytes, up to 4 GiB.
     size: u32,
-    /// Offset of its name.
+    /// Offset of the function's name among the names.
     name: u32,
-    /// Index of the bytes that contain its name.
+    /// Index of the string table that contains the function's name.
     names: u8,
-    /// Rank of the name: of functions that begin at the same place, the highest rank wins.
+    /// Rank of the name. Of several functions that begin at one address, the name with the highest rank is
+    /// used.
     rank: u8,
 }
 
@@ -140,7 +143,7 @@ impl Table {
             table.is_whole |= kind == elf::SHT_SYMTAB && !symbols.is_empty();
             table.names.push(NameSection { file: file.clone(), range: start..start.saturating_add(size) });
             if table.is_whole {
-                // All dynamic symbols are among these.
+                // Every dynamic symbol is also in this table.
                 break;
             }
         }
@@ -164,8 +167,7 @@ impl Table {
         self.symbols.sort_unstable_by_key(|symbol| (symbol.start, symbol.rank));
     }
 
-    /// Returns the function that contains an address, the innermost if there are several: its name, as the
-    /// linker has it, and its start.
+    /// Returns the innermost function that contains an address: its mangled name and its start.
     pub fn find(&self, address: u64) -> Option<(Vec<u8>, u64)> {
         let behind = self.symbols.partition_point(|symbol| symbol.start <= address);
         let before = self.symbols[..behind].iter().rev().take(MOST_NESTED);
@@ -186,8 +188,8 @@ impl Table {
         Some((self.name(symbol)?.1, symbol.start))
     }
 
-    /// The name of a function, so that the plainest of several is the least: fewer underscores at its start, then
-    /// shorter, then by the alphabet.
+    /// Returns the name of a function, with a sort key by which the plainest of several names comes first:
+    /// fewer leading underscores, then fewer bytes, then alphabetical order.
     fn name(&self, symbol: &Symbol) -> Option<((usize, usize), Vec<u8>)> {
         let names = self.names.get(usize::from(symbol.names))?;
         let at = names.range.start.checked_add(u64::from(symbol.name))?;
@@ -199,8 +201,8 @@ impl Table {
     }
 }
 
-/// Returns the end of a symbol if it is a function. A symbol without a size (from assembly, or without a
-/// body) is skipped: it could reach to the next one, which a stripped file may not list.
+/// Returns the end of a symbol's range if the symbol is a function. Skips a symbol without a size, which
+/// assembly code has: its range would extend to the next symbol, which a stripped file may lack.
 fn is_function(symbol: &elf::Sym64<LittleEndian>) -> bool {
     [elf::STT_FUNC, elf::STT_GNU_IFUNC].contains(&symbol.st_type())
         && symbol.st_shndx(LE) != elf::SHN_UNDEF
@@ -215,7 +217,8 @@ fn rank(binding: elf::SymbolBind) -> u8 {
     }
 }
 
-/// The build id of a file. Files that hold nothing but symbols keep only their sections.
+/// Returns the build id of a file. The build id of a debug-only file is found by its sections, because its
+/// segments have no contents.
 fn build_id_of<'data>(header: &'data Elf, data: &'data [u8]) -> Result<Option<&'data [u8]>, Unusable> {
     let sections = header.section_headers(LE, data)?.iter();
     let sections = sections.filter(|one| one.sh_size(LE) <= MOST_NOTES).map(|one| one.notes(LE, data));

@@ -47,7 +47,7 @@ pub enum TopFormat {
     Prometheus,
 }
 
-/// The columns by which processes are sorted, in the order in which a key goes through them.
+/// Columns by which processes can be sorted, in the order in which a key cycles through them.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Sort {
     #[default]

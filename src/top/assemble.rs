@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Instant;
 
-/// Calls at the sample before, by job and process.
+/// Numbers of calls at the previous sample, by job and process.
 pub struct Before {
     at: Instant,
     calls: HashMap<(String, String), u64>,
@@ -29,7 +29,7 @@ impl Before {
     }
 }
 
-/// Returns the document of a sample, with calls per second since the one before.
+/// Returns the document of a sample. The calls per second are those since the previous sample.
 pub fn document(reading: &Reading, memory: &Memory, before: Option<&Before>) -> Document {
     let mut document = Document {
         schema: SCHEMA.to_owned(),
@@ -54,10 +54,10 @@ pub fn document(reading: &Reading, memory: &Memory, before: Option<&Before>) -> 
     document
 }
 
-/// Memory of devices by owner: by the UUID of the device and the process.
+/// Memory of devices by owner; the key is the UUID of the device and the owning process.
 type Owners<'a> = BTreeMap<([u8; 16], &'a Who), Owner>;
 
-/// Adds the memory of devices by owner, and the memory of all processes that NVML reports.
+/// Adds to the document the memory of devices by owner, and the memory of all processes that NVML reports.
 fn add_memory(
     reading: &Reading,
     memory: &Memory,
@@ -65,7 +65,7 @@ fn add_memory(
     devices: &mut BTreeMap<Option<Uuid>, OfDevice>,
 ) {
     let mut owners = owners(memory, processes);
-    // Other devices of the machine have nothing to do with these recordings.
+    // Devices that no recorded process uses are irrelevant.
     let known = || reading.jobs.iter().flat_map(|job| &job.processes);
     let is_theirs =
         |sample: &&Sample| known().any(|seen| seen.devices.iter().any(|device| device.uuid == sample.device));
@@ -91,14 +91,14 @@ fn find<'a>(processes: &'a [Process], job: &str, proc: &str) -> Option<&'a Proce
     processes.iter().find(|process| process.who.job == job && process.who.proc == proc)
 }
 
-/// Returns the memory that processes allocated and that is still there, by owner.
+/// Returns the memory that processes allocated and that still exists, by owner.
 fn owners<'a>(memory: &Memory, processes: &'a [Process]) -> Owners<'a> {
     let mut owners = Owners::new();
     for piece in &memory.pieces {
         let Some(owner) = find(processes, &piece.job, &piece.proc) else { continue };
         let keepers: Vec<&Process> =
             piece.holders.iter().filter_map(|proc| find(processes, &piece.job, proc)).collect();
-        // Freed memory is there as long as a process that runs keeps it.
+        // Freed memory exists as long as a running process keeps it open.
         let holders = if keepers.is_empty() { vec![owner] } else { keepers.clone() };
         if holders.iter().all(|process| process.exit.has_ended()) {
             continue;
@@ -118,7 +118,8 @@ fn owners<'a>(memory: &Memory, processes: &'a [Process]) -> Owners<'a> {
     owners
 }
 
-/// Adds the memory that NVML reports for recorded processes to their rows, and returns all other processes.
+/// Adds the memory that NVML reports for recorded processes to their rows. Returns the other processes that NVML
+/// reports.
 fn add_holders<'a>(
     reading: &Reading,
     sample: &Sample,
@@ -127,7 +128,7 @@ fn add_holders<'a>(
 ) -> Vec<Other> {
     let recorded = |holder: &Holder| {
         let is_it = |seen: &&OfProcess| holder.process == Some((seen.header.pid, seen.header.started));
-        // A program that the process executed has the same identity, and is later in the list.
+        // A program that the process executed has the same identity, and comes later in the list.
         reading
             .jobs
             .iter()
@@ -148,7 +149,7 @@ fn add_holders<'a>(
     others
 }
 
-/// Returns true if a process was killed, but not by a signal that asks it to end.
+/// Returns true if a process crashed or was killed, other than by a signal that asks it to end.
 pub fn has_died(exit: &Exit) -> bool {
     killed(*exit).is_some()
 }
@@ -159,11 +160,11 @@ fn key(entry: &live::Entry) -> Key {
     (entry.pid_ns, entry.pid, entry.started, entry.image)
 }
 
-/// Rows of the processes of a job.
+/// Rows of a job's processes, with indexes for linking them.
 struct Rows {
     processes: Vec<Process>,
     places: HashMap<Key, usize>,
-    /// Exports, by kind and fingerprint, which name them to importers.
+    /// Exports of the job by kind and fingerprint, by which importers name them.
     exports: HashMap<(u32, u64), usize>,
 }
 
@@ -194,7 +195,7 @@ impl Rows {
                 ..Process::default()
             });
         }
-        // The live table also lists processes whose recording cannot be read.
+        // The live table also lists processes whose recordings cannot be read.
         for entry in &job.entries {
             rows.places.entry(key(entry)).or_insert_with(|| {
                 let rank = (entry.rank != u32::MAX).then_some(entry.rank);
@@ -222,8 +223,8 @@ impl Rows {
     fn link(&mut self, job: &OfJob, devices: &mut BTreeMap<Option<Uuid>, OfDevice>) {
         let mut shared = BTreeSet::new();
         let mut held = BTreeSet::new();
-        // By holder and owner.
-        let mut holds: BTreeMap<(usize, Option<usize>), Held> = BTreeMap::new();
+        // Objects that processes hold, by the indexes of holder and owner.
+        let mut holds: BTreeMap<(usize, Option<usize>), HeldObjects> = BTreeMap::new();
         for entry in &job.entries {
             let place = self.places[&key(entry)];
             let has_ended = self.processes[place].exit.has_ended();
@@ -266,7 +267,7 @@ impl Rows {
                 }
             }
         }
-        for ((place, owner), Held { openings, bytes, .. }) in holds {
+        for ((place, owner), HeldObjects { openings, bytes, .. }) in holds {
             let name = |place: usize| self.processes[place].who.clone();
             let (holder, whose) = (name(place), owner.map(name));
             self.processes[place].holds.push(Hold { who: whose, openings, bytes });
@@ -276,12 +277,12 @@ impl Rows {
         }
     }
 
-    /// Sets the calls per second of processes that the sample before has.
+    /// Sets the calls per second of the processes that were in the previous sample.
     fn rates(&mut self, job: &OfJob, now: Instant, before: Option<&Before>) {
         let Some(before) = before else { return };
         for (row, seen) in self.processes.iter_mut().zip(&job.processes) {
             let had = before.calls.get(&(job.name.clone(), seen.proc.clone()));
-            // A process that began since then has only one sample.
+            // A process that began after the previous sample has only one sample.
             let seconds = (now - before.at).as_secs_f64();
             row.calls_per_second =
                 had.map(|had| seen.recent.calls.saturating_sub(*had) as f64 / seconds.max(1e-3));
@@ -309,12 +310,12 @@ impl Rows {
     }
 }
 
-/// Objects of one process that another one holds.
+/// Objects of one process that another process holds.
 #[derive(Default)]
-struct Held {
+struct HeldObjects {
     openings: u64,
     bytes: u64,
-    /// Kind and fingerprint.
+    /// Kinds and fingerprints of the objects.
     objects: BTreeSet<(u32, u64)>,
 }
 
@@ -370,7 +371,7 @@ fn device<'a>(
     device
 }
 
-/// Adds to a sum without overflow: tables and recordings may contain any number.
+/// Adds to a sum without overflow, because tables and recordings may contain any number.
 fn add(sum: &mut u64, more: u64) {
     *sum = sum.saturating_add(more);
 }

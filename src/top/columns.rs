@@ -10,19 +10,19 @@ use cupeer_views::table::display_width;
 pub enum Look {
     #[default]
     Plain,
-    /// Heading.
+    /// Heading of a table.
     Head,
-    /// Problem.
+    /// Text about a problem.
     Bad,
-    /// Possible problem.
+    /// Text about a possible problem.
     Doubtful,
     /// Less important text.
     Dim,
-    /// Row that keys act on.
+    /// Row of the process that keys act on.
     Chosen,
 }
 
-/// Line of the screen: pieces of text, each with its look.
+/// Line of the screen: pieces of text, each with its appearance.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Line(pub Vec<(Look, String)>);
 
@@ -40,7 +40,7 @@ impl Line {
         self.0.iter().map(|(_, text)| display_width(text)).sum()
     }
 
-    /// Cuts the line off at a width.
+    /// Returns the line without what is beyond a width.
     pub fn fit(self, width: usize) -> Line {
         if self.width() <= width {
             return self;
@@ -54,14 +54,14 @@ impl Line {
         Line(self.0.into_iter().map(cut).filter(|(_, text)| !text.is_empty()).collect())
     }
 
-    /// Returns the line with one look, padded to the width of the screen.
+    /// Returns the line with a single appearance, padded to the width of the screen.
     pub fn all(self, look: Look, width: usize) -> Line {
         let text: String = self.0.into_iter().map(|(_, text)| text).collect();
         let text = pad(&text, width, false);
         Line(vec![(look, text)])
     }
 
-    /// Returns the text with the marks of a style. A chosen row stands out in every style.
+    /// Returns the text with the color codes of a style. The chosen row stands out in every style.
     pub fn marked(&self, style: Style) -> String {
         let piece = |(look, text): &(Look, String)| match look {
             Look::Plain => text.clone(),
@@ -74,25 +74,26 @@ impl Line {
         self.0.iter().map(piece).collect()
     }
 
-    /// Returns the text without looks.
+    /// Returns the text without color codes.
     #[cfg(test)]
     pub fn text(&self) -> String {
         self.0.iter().map(|(_, text)| text.as_str()).collect()
     }
 }
 
-/// Columns with this value are shown only if a row has something in them.
+/// Rank in `spare` of columns that are shown only if a row has a value in them.
 pub const EXTRA: u8 = 9;
 
 /// A column of a table.
 #[derive(Clone, Copy)]
 pub struct Column {
     pub head: &'static str,
-    /// True if the column is aligned to its right edge, as numbers are.
+    /// True if the column is aligned to the right, as numbers are.
     pub is_number: bool,
-    /// Order in which columns are omitted: the highest first; never 0.
+    /// Order in which columns are omitted if the table is too wide: the highest first. A column with 0 would never
+    /// be omitted; no column has it.
     pub spare: u8,
-    /// Least width, if its texts may be cut off.
+    /// Minimum width to which the column's texts may be cut off; `None` if they are never cut off.
     pub least: Option<usize>,
 }
 
@@ -106,18 +107,18 @@ impl Column {
     }
 }
 
-/// Cell: its look and its text.
+/// Cell of a table: its appearance and its text.
 pub type Cell = (Look, String);
 
-/// Columns that are shown, each with its index and its width.
+/// Columns of a table that are shown, each with its index and its width.
 pub struct Layout {
     columns: Vec<(usize, Column, usize)>,
     gap: usize,
 }
 
 impl Layout {
-    /// Chooses the columns for rows in a width. An [`EXTRA`] column that is empty in all rows is omitted. Others
-    /// stay, so that the table does not change all the time.
+    /// Chooses the columns of a table that fit a width. An [`EXTRA`] column that is empty in all rows is omitted.
+    /// Other empty columns stay, so that the table does not change all the time.
     pub fn of(columns: &[Column], rows: &[Vec<Cell>], width: usize) -> Layout {
         let gap = if width < 100 { 1 } else { 2 };
         let natural = |(i, column): (usize, &Column)| {
@@ -150,7 +151,7 @@ impl Layout {
         Layout { columns: all, gap }
     }
 
-    /// Returns the line above the rows.
+    /// Returns the line with the headings of the columns.
     pub fn head(&self, sorted_by: Option<&str>) -> Line {
         self.line(|_, column| {
             let look = if sorted_by == Some(column.head) { Look::Chosen } else { Look::Head };
@@ -179,7 +180,7 @@ impl Layout {
     }
 }
 
-/// Cuts a text off at a width, with two points for the rest.
+/// Cuts a text off at a width, with `..` in place of the rest.
 pub fn cut(text: &str, width: usize) -> String {
     if display_width(text) <= width {
         return text.to_owned();

@@ -13,10 +13,10 @@ use cupeer_report::names;
 use cupeer_spec::uuid::{self, Gpu};
 use std::collections::BTreeSet;
 
-/// Number of sentences about unseen data that are shown above the tables.
+/// Maximum number of sentences about missing data that are shown above the tables.
 const MOST_UNSEEN: usize = 2;
 
-/// Number of lines below which the screen has no tables of devices.
+/// Minimum number of lines of a screen that shows tables of devices.
 const LEAST_ROOM: usize = 14;
 
 const PROCESSES: [Column; 14] = [
@@ -57,10 +57,10 @@ const MEMORY: [Column; 7] = [
     Column::text("KEPT BY", 9, 8),
 ];
 
-/// Width of a bar that stands for all memory of a device.
+/// Width of a bar for all memory of a device, in columns.
 const BAR: usize = 20;
 
-/// Returns the head of the column by which rows are sorted.
+/// Returns the heading of the column by which rows are sorted.
 fn head(sort: Sort) -> &'static str {
     match sort {
         Sort::State => "STATE",
@@ -76,12 +76,12 @@ fn head(sort: Sort) -> &'static str {
     }
 }
 
-/// Returns the lines of the screen, at most as many as it has.
+/// Returns the lines of the screen, at most `height` of them.
 pub fn screen(document: &Document, view: &View, width: usize, height: usize) -> Vec<Line> {
     let room = height.saturating_sub(1);
     let mut lines = match &view.page {
         Page::All => all(document, view, width, room),
-        Page::One(who) => scrolled(one(document, who, width), view, room),
+        Page::One(who) => scrolled(process_page(document, who, width), view, room),
         Page::Why(why) => {
             let look = |index| if index == 0 { Look::Head } else { Look::Plain };
             let lines = why.iter().enumerate().map(|(index, line)| Line::new(look(index), line));
@@ -149,7 +149,7 @@ fn all(document: &Document, view: &View, width: usize, room: usize) -> Vec<Line>
     let fits = room.saturating_sub(lines.len()).max(1);
     let more = rows.len() > fits;
     let fits = if more { fits - 1 } else { fits }.max(1);
-    // The chosen row stays in sight.
+    // The chosen row must stay visible.
     let first = (at + 1).saturating_sub(fits);
     for (i, line) in table.enumerate().skip(first).take(fits) {
         lines.push(if i == at { line.all(Look::Chosen, width) } else { line });
@@ -207,7 +207,7 @@ fn header(document: &Document, view: &View, most: usize) -> Vec<Line> {
     lines
 }
 
-/// Returns the sums over all processes and devices.
+/// Returns a line with the sums over all processes and devices.
 fn sums(document: &Document) -> Line {
     let of = |of: fn(&Device) -> u64| sum(document.devices.iter().map(of));
     let mut line = Line::default();
@@ -255,7 +255,7 @@ fn footer(view: &View) -> Line {
         .with(Look::Head, &order)
 }
 
-/// Returns the lines of a page from the first one that the user scrolled to.
+/// Returns the visible lines of a page: those from the line to which the user scrolled.
 fn scrolled(lines: Vec<Line>, view: &View, room: usize) -> Vec<Line> {
     let first = view.first.min(lines.len().saturating_sub(room));
     lines.into_iter().skip(first).collect()
@@ -270,14 +270,15 @@ fn plain(text: impl Into<String>) -> Cell {
     (Look::Plain, text.into())
 }
 
-/// Returns the name of a device.
-fn called(device: &Device) -> String {
+/// Returns the name of a device for the tables.
+fn device_name(device: &Device) -> String {
     let uuid = device.uuid.as_deref().and_then(uuid::parse);
     let name = uuid.map(|uuid| Gpu { number: device.number, uuid }.to_string());
     name.unwrap_or_else(|| "unknown".into())
 }
 
-/// Returns the memory of devices by owner: a row for each device, its owners, and the memory that no process has.
+/// Returns rows with the memory of devices by owner: for each device, a row for itself, for its owners, and for
+/// memory without a known owner.
 fn memory(document: &Document) -> Vec<Vec<Cell>> {
     document.devices.iter().flat_map(|device| memory_of(device, document)).collect()
 }
@@ -299,7 +300,7 @@ fn memory_of(device: &Device, document: &Document) -> Vec<Vec<Cell>> {
         let bar = "#".repeat(share(owned)) + &"*".repeat(others);
         let of = device.total_bytes.map_or("recorded".into(), |total| format!("all of {}", bytes(total)));
         let mut first = row((Look::Head, of), Some(used), "", Default::default());
-        (first[0], first[3]) = (plain(called(device)), plain(format!("{bar:.<BAR$}")));
+        (first[0], first[3]) = (plain(device_name(device)), plain(format!("{bar:.<BAR$}")));
         rows.push(first);
     }
     for owner in &device.owners {
@@ -327,7 +328,7 @@ fn memory_of(device: &Device, document: &Document) -> Vec<Vec<Cell>> {
 fn devices(document: &Document) -> Vec<Vec<Cell>> {
     let row = |device: &Device| {
         vec![
-            plain(called(device)),
+            plain(device_name(device)),
             plain(device.name.as_str()),
             plain(device.pci.as_str()),
             plain(number(device.exports)),
@@ -341,7 +342,7 @@ fn devices(document: &Document) -> Vec<Vec<Cell>> {
     document.devices.iter().filter(is_shared).map(row).collect()
 }
 
-/// Returns the names of several processes, with ranks as ranges.
+/// Returns the names of several processes; ranks are written as ranges.
 fn who<'a>(all: impl IntoIterator<Item = &'a Who>) -> String {
     let (mut ranks, mut pids) = (BTreeSet::new(), BTreeSet::new());
     for who in all {
@@ -364,7 +365,7 @@ fn holders(holds: &[Hold]) -> String {
     }
 }
 
-/// Returns the columns of processes. Ranks tell processes apart if any process has one.
+/// Returns the columns of the table of processes: with ranks if any process has one.
 fn processes(document: &Document) -> [Column; 14] {
     let mut columns = PROCESSES;
     if document.processes.iter().any(|process| process.who.rank.is_some()) {
@@ -405,7 +406,7 @@ fn process(process: &Process, document: &Document) -> Vec<Cell> {
     ]
 }
 
-/// Describes the activity of a process, or its end.
+/// Returns the cell about what a process does, or about its end.
 fn state(process: &Process) -> Cell {
     if process.exit.has_ended() {
         let look = if has_died(&process.exit) { Look::Bad } else { Look::Dim };
@@ -430,8 +431,8 @@ fn state(process: &Process) -> Cell {
     (Look::Dim, if process.exit.kind == ExitKind::Running { "runs" } else { "may run or not" }.into())
 }
 
-/// Returns everything that is known of a process.
-fn one(document: &Document, who: &Who, width: usize) -> Vec<Line> {
+/// Returns the page about one process, with everything that is known.
+fn process_page(document: &Document, who: &Who, width: usize) -> Vec<Line> {
     let Some(process) = document.processes.iter().find(|process| process.who == *who) else {
         return vec![Line::new(Look::Dim, &format!("process {} is not seen any more", who.pid))];
     };

@@ -6,13 +6,13 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
-/// Time within which the remaining bytes of a key arrive.
+/// Maximum time within which the remaining bytes of a key arrive.
 const REST: Duration = Duration::from_millis(30);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Key {
     Char(char),
-    /// A letter with the control key.
+    /// A letter that was pressed together with Ctrl.
     Ctrl(char),
     Enter,
     Esc,
@@ -25,25 +25,25 @@ pub enum Key {
     PageDown,
     Home,
     End,
-    /// Key without a meaning.
+    /// A key that has no meaning here.
     Other,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Waited {
-    /// There may be keys, a signal arrived, or the time is over.
+    /// The time is over, a signal arrived, or keys may have been read.
     Enough,
     HungUp,
 }
 
-/// Bytes that stdin sent.
+/// Bytes from stdin that are not parsed yet.
 #[derive(Default)]
 pub struct Input {
     bytes: VecDeque<u8>,
 }
 
 impl Input {
-    /// Returns the next key that was read.
+    /// Takes the next key from the bytes that were read; `None` if there is none.
     pub fn next(&mut self) -> Option<Key> {
         let bytes = self.bytes.make_contiguous();
         let (key, length) = parse(bytes)?;
@@ -59,7 +59,7 @@ impl Input {
         if !self.read()? {
             return Ok(Waited::HungUp);
         }
-        // An escape byte is a key, or the start of one.
+        // An escape byte is either a key of its own, or the start of a longer sequence.
         while is_unfinished(self.bytes.make_contiguous()) && is_ready(REST)? && self.read()? {}
         Ok(Waited::Enough)
     }
@@ -76,7 +76,7 @@ impl Input {
             }
             Err(_) => match io::Error::last_os_error() {
                 error if error.kind() == io::ErrorKind::Interrupted => Ok(true),
-                // The terminal was closed.
+                // This error means that the terminal was closed.
                 error if error.raw_os_error() == Some(libc::EIO) => Ok(false),
                 error => Err(error),
             },
@@ -104,7 +104,7 @@ fn is_unfinished(bytes: &[u8]) -> bool {
     }
 }
 
-/// Returns the first key of some bytes, and its length.
+/// Returns the key at the start of some bytes, and the number of its bytes.
 fn parse(bytes: &[u8]) -> Option<(Key, usize)> {
     Some(match *bytes {
         [] => return None,
@@ -131,7 +131,8 @@ fn parse(bytes: &[u8]) -> Option<(Key, usize)> {
     })
 }
 
-/// Returns the key of an escape sequence, by its parameters and its last byte.
+/// Returns the key that an escape sequence stands for. The sequence is given by its parameters and its last
+/// byte.
 fn escaped(parameters: &[u8], last: u8) -> Key {
     match (last, parameters) {
         (b'A', _) => Key::Up,

@@ -14,23 +14,23 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// Refreshing uses at most this fraction of a processor.
+/// Divisor: refreshing uses at most a tenth of a processor.
 pub const SHARE: u32 = 10;
-/// Size of the largest recording that is read repeatedly.
+/// Maximum size in bytes of a recording that is read repeatedly.
 const LARGEST: u64 = 1 << 30;
 
-/// Memory of the devices at a time.
+/// Memory of all devices at one time.
 #[derive(Clone, Default)]
 pub struct Memory {
-    /// Memory that processes allocated, as far as the recordings show it.
+    /// Memory that processes allocated, according to the recordings.
     pub pieces: Vec<Piece>,
-    /// Samples of NVML; empty without it.
+    /// Samples from NVML; empty without NVML.
     pub samples: Vec<Sample>,
-    /// Sentences about what is missing.
+    /// Sentences about data that could not be read.
     pub unseen: Vec<String>,
 }
 
-/// Memory of a process from one place and in one state.
+/// Memory of one process that was allocated at one place and is in one state.
 #[derive(Clone)]
 pub struct Piece {
     pub job: String,
@@ -39,14 +39,14 @@ pub struct Piece {
     pub bytes: u64,
     pub count: u64,
     pub place: Option<String>,
-    /// Names of the processes that keep it, if it was freed.
+    /// Names of the processes that keep the memory open, if its owner freed it.
     pub holders: Vec<String>,
 }
 
 /// Name and directory of a recording.
 type Named = (String, PathBuf);
 
-/// Thread that reads the memory.
+/// Handle of the thread that reads the memory.
 pub struct Memories {
     asks: SyncSender<Vec<Named>>,
     last: Arc<Mutex<Memory>>,
@@ -63,7 +63,7 @@ impl Memories {
         memories
     }
 
-    /// Requests the memory of these recordings, and returns the last result.
+    /// Asks the thread to read the memory of these recordings; returns the last result at once.
     pub fn ask(&self, jobs: Vec<Named>) -> Memory {
         let _ = self.asks.try_send(jobs);
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -80,7 +80,7 @@ fn work(asked: &Receiver<Vec<Named>>, last: &Mutex<Memory>) {
     }
 }
 
-/// Reads the recordings, and queries NVML.
+/// Reads the memory of devices from the recordings and from NVML.
 pub fn read(jobs: &[Named], nvml: &Result<Nvml, String>) -> Memory {
     let samples = nvml.as_ref().map_err(String::clone).and_then(Nvml::samples).unwrap_or_default();
     let mut memory = Memory { samples, ..Memory::default() };

@@ -6,11 +6,11 @@ use super::assemble::sum;
 use super::document::{Device, Document, Job, Process};
 use super::view;
 
-/// A metric: its name, its help, and the function that returns its value.
+/// A metric of a job: its name, its help, and the function that returns its value.
 type OfJob = (&'static str, &'static str, fn(&Job, &[&Process]) -> f64);
 type OfDevice = (&'static str, &'static str, fn(&Device) -> Option<u64>);
 
-/// Metrics of a job. Names of counters end in `_total`; all others are gauges.
+/// Metrics of a job. Names of counters end in `_total`; all other metrics are gauges.
 const JOBS: [OfJob; 9] = [
     ("cupeer_processes_running", "Processes that run, by job.", |job, _| job.running as f64),
     ("cupeer_processes_died", "Processes that were killed or called exit_group.", |job, _| job.died as f64),
@@ -74,7 +74,7 @@ const DEVICES: [OfDevice; 8] = [
     ),
 ];
 
-/// Returns all metrics.
+/// Returns all metrics in the text format.
 pub fn text(document: &Document) -> String {
     let mut text = String::new();
     for (name, help, value) in JOBS {
@@ -96,7 +96,7 @@ pub fn text(document: &Document) -> String {
     text
 }
 
-/// Adds a metric with all its series; nothing if it has none.
+/// Adds a metric with all its series; adds nothing if there are no series.
 fn family(text: &mut String, name: &str, help: &str, series: impl IntoIterator<Item = (String, f64)>) {
     let mut series = series.into_iter().peekable();
     if series.peek().is_some() {

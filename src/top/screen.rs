@@ -18,20 +18,20 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
-/// Maximum delay before a signal is noticed that arrives just before a wait.
+/// Maximum delay until a signal is noticed that arrived just before a wait.
 const NOTICED: Duration = Duration::from_millis(200);
-/// Signals that end the command; it gives the terminal back first.
+/// Signals that end the command, which restores the terminal before it ends.
 const ENDING: [i32; 4] = [SIGTERM, SIGHUP, SIGINT, SIGQUIT];
 
-/// True while cupeer has the terminal. A panic also gives it back.
+/// True while the terminal is in raw mode and shows cupeer's screen. A panic also restores the terminal.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
 pub struct Screen {
     style: Style,
-    /// Lines that the terminal shows.
+    /// Lines that the terminal shows at present.
     shown: Vec<Line>,
     size: (u16, u16),
-    /// Last signal of [`ENDING`] that arrived, or 0.
+    /// Last signal from [`ENDING`] that arrived; 0 if none did.
     ended_by: Arc<AtomicUsize>,
     is_stopped: Arc<AtomicBool>,
     is_continued: Arc<AtomicBool>,
@@ -42,9 +42,9 @@ pub struct Screen {
 /// Event that ends a wait.
 pub enum Happened {
     Key(Key),
-    /// The screen must be redrawn, because its size changed or another program had the terminal.
+    /// The screen must be redrawn, because its size has changed or another program has used the terminal.
     Changed,
-    /// The time is over.
+    /// The time is over, and nothing else happened.
     Nothing,
     /// The terminal was closed.
     HungUp,
@@ -80,12 +80,12 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Returns the number of columns and rows.
+    /// Returns the size of the terminal: columns and rows.
     pub fn size(&self) -> (usize, usize) {
         (self.size.0.into(), self.size.1.into())
     }
 
-    /// Waits for an event until a time.
+    /// Waits for an event until the time `until`.
     pub fn wait(&mut self, until: Instant) -> io::Result<Happened> {
         loop {
             match self.ended_by.load(SeqCst) as i32 {
@@ -99,7 +99,8 @@ impl Screen {
                 self.suspend()?;
                 return Ok(Happened::Changed);
             }
-            // A signal that cannot be caught stopped the process, and another program may have had the terminal.
+            // The process was stopped and continued, and another program may have used the terminal while it was
+            // stopped.
             if self.is_continued.swap(false, SeqCst) {
                 self.enter_again()?;
                 return Ok(Happened::Changed);
@@ -122,7 +123,7 @@ impl Screen {
         }
     }
 
-    /// Stops the process, as Ctrl-Z does, and takes the terminal again when it continues.
+    /// Stops this process, as Ctrl-Z does, and takes the terminal again when the process is continued.
     pub fn suspend(&mut self) -> io::Result<()> {
         give_back();
         emulate_default_handler(SIGTSTP)?;
@@ -138,7 +139,7 @@ impl Screen {
         enter()
     }
 
-    /// Shows these lines; writes only those that changed.
+    /// Shows these lines, and writes only the changed ones to the terminal.
     pub fn draw(&mut self, lines: Vec<Line>) -> io::Result<()> {
         let mut out = io::stdout().lock();
         queue!(out, BeginSynchronizedUpdate)?;
@@ -170,10 +171,10 @@ fn enter() -> io::Result<()> {
     execute!(io::stdout(), EnterAlternateScreen, cursor::Hide)
 }
 
-/// Restores the terminal, once.
+/// Restores the terminal if cupeer has it.
 fn give_back() {
     if IS_TAKEN.swap(false, SeqCst) {
-        // If the terminal was closed, there is nobody to tell.
+        // If the terminal was closed, this fails, and nobody can read an error.
         let _ = execute!(io::stdout(), LeaveAlternateScreen, cursor::Show);
         let _ = terminal::disable_raw_mode();
     }

@@ -10,19 +10,19 @@ use clap::ValueEnum;
 use std::cmp::Ordering;
 use std::path::Path;
 
-/// Time in nanoseconds after which a call that has not returned hangs.
+/// Duration of a call, in nanoseconds, from which on it counts as hanging.
 pub const HANGS: u64 = 1_000_000_000;
 /// Number of rows that a page key moves.
 const PAGE: usize = 10;
 
-/// Content of the screen.
+/// Page that the screen shows.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Page {
     #[default]
     All,
-    /// One process.
+    /// Details of one process.
     One(Who),
-    /// Calls in which the processes of a job wait.
+    /// Lines about what the processes of a job wait for.
     Why(Vec<String>),
     Help,
 }
@@ -32,24 +32,24 @@ pub struct View {
     pub sort: Sort,
     pub reverse: bool,
     pub page: Page,
-    /// Text that selects jobs and processes by their names, or processes by rank or pid.
+    /// Text that selects processes by job, name, rank, or pid.
     pub filter: String,
-    /// True while keys are added to the filter.
+    /// True while pressed keys are added to the filter.
     pub is_typing: bool,
     pub is_paused: bool,
-    /// Process that keys act on.
+    /// Process that keys act on, as far as the user has chosen one.
     pub chosen: Option<Who>,
-    /// First line that is shown, if there are more than fit.
+    /// Index of the first line that is shown, if not all lines fit.
     pub first: usize,
 }
 
-/// Request of a key to the caller.
+/// What the caller must do after a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request {
     Nothing,
     Quit,
     Suspend,
-    /// Show the waits of the processes of the job with this path.
+    /// Show what the processes of a job wait for. The job is given by its path.
     Why(String),
 }
 
@@ -58,14 +58,14 @@ impl View {
         View { sort, reverse, ..View::default() }
     }
 
-    /// Returns the processes that are shown, in their order.
+    /// Returns the processes that pass the filter, in the chosen order.
     pub fn rows<'a>(&self, document: &'a Document) -> Vec<&'a Process> {
         let none_runs = document.processes.iter().all(|process| process.exit.has_ended());
         let mut rows: Vec<&Process> = document
             .processes
             .iter()
             .filter(|process| none_runs || matters(process))
-            .filter(|process| self.finds(process))
+            .filter(|process| self.passes_filter(process))
             .collect();
         rows.sort_by(|a, b| {
             let order = compare(self.sort, a, b);
@@ -75,7 +75,7 @@ impl View {
         rows
     }
 
-    fn finds(&self, process: &Process) -> bool {
+    fn passes_filter(&self, process: &Process) -> bool {
         let Who { job, rank, pid, .. } = &process.who;
         let filter = self.filter.as_str();
         filter.is_empty()
@@ -152,7 +152,7 @@ impl View {
         self.sort = all[(now as isize + step).rem_euclid(all.len() as isize) as usize];
     }
 
-    /// Returns the process that keys act on: the first one if the chosen one is not shown.
+    /// Returns the process that keys act on: the chosen one or, if that is not shown, the first one.
     pub fn chosen(&self, document: &Document) -> Option<Who> {
         let rows = self.rows(document);
         let chosen = rows.iter().find(|row| Some(&row.who) == self.chosen.as_ref());
@@ -172,7 +172,8 @@ impl View {
     }
 }
 
-/// Returns true if a process has a row. One that ended well and left nothing open is only counted.
+/// Returns true if a process has a row of its own. A process that ended well and left nothing open is only
+/// counted.
 fn matters(process: &Process) -> bool {
     !process.exit.has_ended() || has_died(&process.exit) || process.openings + process.exports > 0
 }
@@ -183,7 +184,7 @@ pub fn program(process: &Process) -> String {
     name.map_or("?".into(), |name| name.to_string_lossy().into_owned())
 }
 
-/// Returns the age of the call in which a process hangs.
+/// Returns the age in nanoseconds of the call in which a process hangs; `None` if it does not hang.
 pub fn hangs(process: &Process) -> Option<u64> {
     process.oldest()?.age_ns.filter(|age| *age >= HANGS)
 }

@@ -50,7 +50,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// A mistake, and its byte offset.
+/// A mistake in a file, and its offset in bytes.
 #[derive(Debug)]
 pub(crate) struct Mistake {
     pub at: usize,
@@ -63,10 +63,10 @@ fn mistake<T>(span: Range<usize>, message: impl Into<String>) -> Result<T, Mista
 
 type Value<'a> = &'a Spanned<DeValue<'a>>;
 
-const TOP: &[&str] =
+const TOP_KEYS: &[&str] =
     &["links", "count", "peers", "kernels", "graphs", "reuse", "late", "multicast", "device", "link"];
-const DEVICE: &[&str] = &["name", "uuid", "pci", "memory", "compute_capability"];
-const LINK: &[&str] = &[
+const DEVICE_KEYS: &[&str] = &["name", "uuid", "pci", "memory", "compute_capability"];
+const LINK_KEYS: &[&str] = &[
     "from",
     "to",
     "kind",
@@ -93,7 +93,7 @@ pub(crate) fn parse(text: &str) -> Result<Topology, Mistake> {
         message: e.message().replace('\n', "; "),
     })?;
     let top = document.get_ref();
-    check_keys(top, TOP)?;
+    check_keys(top, TOP_KEYS)?;
     let kind = top.get("links").map_or(Ok(LinkKind::Nvlink), link_kind)?;
     let tables = top.get("device").map_or(Ok(Vec::new()), |v| tables(v, "device"))?;
     let count = match top.get("count") {
@@ -144,7 +144,7 @@ pub(crate) fn parse(text: &str) -> Result<Topology, Mistake> {
 }
 
 fn read_device(table: &DeTable, device: &mut Device) -> Result<(), Mistake> {
-    check_keys(table, DEVICE)?;
+    check_keys(table, DEVICE_KEYS)?;
     for (key, value) in table {
         match key.get_ref().as_ref() {
             "name" => {
@@ -179,7 +179,7 @@ fn read_link(
     machine: &mut Topology,
     said: &mut HashSet<(usize, usize)>,
 ) -> Result<(), Mistake> {
-    check_keys(table, LINK)?;
+    check_keys(table, LINK_KEYS)?;
     let count = machine.devices.len();
     let end = |key| match table.get(key) {
         Some(value) => index(value, 0..count),
@@ -210,7 +210,7 @@ fn read_link(
     Ok(())
 }
 
-/// Reads a key of a [[link]], beside its ends and its kind.
+/// Reads a key of a `[[link]]` other than `from`, `to`, `both`, and `kind`.
 fn read_property(link: &mut Link, key: &str, value: Value) -> Result<(), Mistake> {
     match key {
         "can_access" => link.can_access = boolean(value)?,
@@ -218,22 +218,22 @@ fn read_property(link: &mut Link, key: &str, value: Value) -> Result<(), Mistake
         "array_access" => link.array_access = boolean(value)?,
         "partial_atomics" => link.partial_atomics = boolean(value)?,
         "performance_rank" => link.performance_rank = index(value, 0..1001)? as i32,
-        "data" => link.data = word(value, Data::ALL, "what becomes of data is")?,
-        "data_by" => link.data_by = word(value, Carrier::ALL, "data is taken by")?,
+        "data" => link.data = keyword(value, Data::ALL, "what becomes of data is")?,
+        "data_by" => link.data_by = keyword(value, Carrier::ALL, "data is taken by")?,
         "atomic_capabilities" => link.atomic_capabilities = capabilities(value)?,
         "copy_mb_s" | "kernel_mb_s" | "round_trip_ns" => {
             expect(value, integer(value.get_ref()), "must be a number")?;
         }
         _ => {
             if let Some(method) = Method::ALL.into_iter().find(|method| method.name() == key) {
-                link.verdicts[method as usize] = Some(word(value, Verdict::ALL, "a verdict is")?);
+                link.verdicts[method as usize] = Some(keyword(value, Verdict::ALL, "a verdict is")?);
             }
         }
     }
     Ok(())
 }
 
-/// Refuses two devices with one UUID or one PCI address: either names a device.
+/// Fails if two devices have the same UUID or the same PCI address, each of which must identify a device.
 fn check_distinct(devices: &[Device], tables: &[(Range<usize>, &DeTable)]) -> Result<(), Mistake> {
     for (i, device) in devices.iter().enumerate() {
         for (j, other) in devices[..i].iter().enumerate() {
@@ -277,7 +277,7 @@ fn tables<'a>(value: Value<'a>, key: &str) -> Result<Vec<(Range<usize>, &'a DeTa
         .collect()
 }
 
-/// Returns the value that was read, or a mistake that names the wanted form.
+/// Returns the value that was read, or a mistake that names the expected form.
 fn expect<T>(value: Value, read: Option<T>, wanted: &str) -> Result<T, Mistake> {
     read.map_or_else(|| mistake(value.span(), wanted), Ok)
 }
@@ -307,7 +307,7 @@ fn link_kind(value: Value) -> Result<LinkKind, Mistake> {
     expect(value, LinkKind::ALL.iter().find(|(_, known)| *known == name), &wanted).map(|(kind, _)| *kind)
 }
 
-/// A number for each operation; the last ones may be left out.
+/// Reads a list of numbers, one for each operation. Missing numbers at the end are 0.
 fn capabilities(value: Value) -> Result<[u32; OPERATIONS], Mistake> {
     let wanted = format!("must be a list of at most {OPERATIONS} numbers of 32 bits");
     let items = value.get_ref().as_array().filter(|items| items.len() <= OPERATIONS);
@@ -319,8 +319,8 @@ fn capabilities(value: Value) -> Result<[u32; OPERATIONS], Mistake> {
     Ok(all)
 }
 
-/// Parses one of several words. `what` begins the sentence that lists them.
-fn word<T: Copy>(value: Value, known: &[(T, &str)], what: &str) -> Result<T, Mistake> {
+/// Returns the value that a word stands for. `what` begins the message that lists the known words.
+fn keyword<T: Copy>(value: Value, known: &[(T, &str)], what: &str) -> Result<T, Mistake> {
     let name = string(value)?;
     let names: Vec<&str> = known.iter().map(|(_, known)| *known).collect();
     let wanted = format!("there is no '{name}' here; {what} one of {}", names.join(", "));
@@ -331,7 +331,7 @@ fn read_uuid(text: &str) -> Option<[u8; 16]> {
     text.starts_with("GPU-").then(|| uuid::parse(text))?
 }
 
-/// A number of hexadecimal digits alone: the standard library would take a sign too.
+/// Parses a number of hexadecimal digits. Unlike the standard library, refuses a sign.
 fn hexadecimal(text: &str) -> Option<u128> {
     text.bytes().all(|b| b.is_ascii_hexdigit()).then(|| u128::from_str_radix(text, 16).ok())?
 }

@@ -23,14 +23,16 @@ pub use machine::{
 };
 pub use preset::{PRESETS, Preset};
 
-/// Reads a regular file, which can be read again by each process, of sensible size.
+/// Reads a regular file of at most `MOST_BYTES`. Other files, such as pipes, cannot be read again by each
+/// process.
 fn read(path: &str) -> std::io::Result<Vec<u8>> {
     const MOST_BYTES: u64 = 1 << 20;
     let check = |about: std::fs::Metadata| match about.is_file() {
         true => Ok(()),
         false => Err(std::io::Error::other("not a regular file, as a topology must be")),
     };
-    // Before, because to open a device may have effects, and afterwards, because it may be another one by then.
+    // Checks before the opening, because opening a device may have effects, and after it, because the path
+    // may lead to another file by then.
     check(std::fs::metadata(path)?)?;
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
     check(file.metadata()?)?;
@@ -42,9 +44,10 @@ fn read(path: &str) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The path in the text of a topology, without the `,late:SEED` that may follow it; `None` for a short name.
+/// Returns the path in the text of a topology, without the option `,late:SEED` that may follow it; `None` for
+/// a short name.
 pub fn path_of(text: &str) -> Option<&str> {
-    let before = text.rsplit_once(',').filter(|(_, option)| preset::late(option).is_some());
+    let before = text.rsplit_once(',').filter(|(_, option)| preset::parse_late(option).is_some());
     let path = before.map_or(text, |(path, _)| path);
     (path.contains('/') || path.ends_with(".toml")).then_some(path)
 }
@@ -55,7 +58,7 @@ impl Topology {
         let Some(path) = path_of(text) else { return preset::parse(text).map_err(TopologyError) };
         let bytes = read(path).map_err(|e| TopologyError(format!("{path}: {e}")))?;
         let mut machine = Topology::parse_file(path, &bytes)?;
-        if let Some(seed) = text[path.len()..].strip_prefix(',').and_then(preset::late) {
+        if let Some(seed) = text[path.len()..].strip_prefix(',').and_then(preset::parse_late) {
             machine.late = Some(seed.map_err(TopologyError)?);
         }
         Ok(machine)
@@ -72,7 +75,7 @@ impl Topology {
 }
 
 impl Default for Topology {
-    /// `nvlink:2`.
+    /// Returns the machine `nvlink:2`.
     fn default() -> Self {
         Topology::uniform(2, LinkKind::Nvlink)
     }

@@ -6,23 +6,23 @@ use std::fmt;
 /// The most devices of one machine.
 pub const MOST_DEVICES: usize = 64;
 
-/// One device.
+/// A device of a machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Device {
     /// Name that `cuDeviceGetName` returns.
     pub name: String,
-    /// The 16 bytes of its UUID: what names it in every process.
+    /// The 16 bytes of the UUID, which is the same in every process.
     pub uuid: [u8; 16],
     /// PCI address.
     pub pci: PciAddress,
-    /// Bytes of memory.
+    /// Size of the memory in bytes.
     pub memory: u64,
-    /// Compute capability, major and minor.
+    /// Major and minor compute capability.
     pub compute_capability: (u32, u32),
 }
 
 impl Device {
-    /// The UUID as nvidia-smi prints it and CUDA_VISIBLE_DEVICES takes it: `GPU-` and 8-4-4-4-12 digits.
+    /// Returns the UUID in the form of nvidia-smi and CUDA_VISIBLE_DEVICES: `GPU-` and 8-4-4-4-12 digits.
     pub fn uuid_text(&self) -> String {
         Uuid(self.uuid).to_string()
     }
@@ -45,7 +45,7 @@ impl fmt::Display for PciAddress {
     }
 }
 
-/// Kind of a link, which gives the defaults of a [`Link`].
+/// Kind of a link, which determines the default values of a [`Link`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LinkKind {
     /// NVLink: access and native atomics.
@@ -57,11 +57,12 @@ pub enum LinkKind {
 }
 
 impl LinkKind {
-    /// All kinds with their names.
+    /// All kinds with their names in files.
     pub const ALL: &'static [(LinkKind, &'static str)] =
         &[(LinkKind::Nvlink, "nvlink"), (LinkKind::Pcie, "pcie"), (LinkKind::None, "none")];
 
-    /// The numbers of this kind. Those of NVLink are recorded on a real pair; the others are inferred.
+    /// Returns the default capabilities of a link of this kind. Those of NVLink were recorded on two real
+    /// devices; the others are inferred.
     pub fn link(self) -> Link {
         let linked = self != LinkKind::None;
         Link {
@@ -77,8 +78,8 @@ impl LinkKind {
         }
     }
 
-    /// Returns the number of peers that a device can have on a machine with these links. Only NVLink switches
-    /// have no limit, as the programming guide says.
+    /// Returns the number of peers that a device can have on a machine with links of this kind; `None` for no
+    /// limit. As the programming guide says, only NVLink switches have no limit.
     pub(crate) fn most_peers(self) -> Option<usize> {
         (self != LinkKind::Nvlink).then_some(8)
     }
@@ -87,7 +88,7 @@ impl LinkKind {
 /// Capabilities of the link from one device to the memory of another, in one direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Link {
-    /// CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, and what `cuDeviceCanAccessPeer` says.
+    /// CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, which is also the result of `cuDeviceCanAccessPeer`.
     pub can_access: bool,
     /// CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK.
     pub performance_rank: i32,
@@ -101,7 +102,7 @@ pub struct Link {
     pub atomic_capabilities: [u32; OPERATIONS],
     /// Damage that the link does to data.
     pub data: Data,
-    /// Carrier whose data is damaged.
+    /// Engine whose data the link damages.
     pub data_by: Carrier,
     /// Results of `cupeer doctor --p2p`, in the order of [`Method::ALL`].
     pub verdicts: [Option<Verdict>; Method::ALL.len()],
@@ -111,12 +112,13 @@ pub struct Link {
 pub const OPERATIONS: usize = 13;
 
 impl Link {
-    /// Returns the test result of a method over this link.
+    /// Returns the result of `cupeer doctor --p2p` for a method over this link; `None` if the file contains
+    /// no result.
     pub fn verdict(&self, way: Method) -> Option<Verdict> {
         self.verdicts[way as usize]
     }
 
-    /// Returns true if a method over this link was tested and failed.
+    /// Returns true if a result of `cupeer doctor --p2p` for this link is bad.
     pub fn is_bad(&self) -> bool {
         self.verdicts.iter().flatten().any(|verdict| verdict.is_bad())
     }
@@ -141,7 +143,7 @@ pub enum Data {
 }
 
 impl Data {
-    /// All with their names.
+    /// All kinds of damage with their names in files.
     pub const ALL: &'static [(Data, &'static str)] =
         &[(Data::Good, "good"), (Data::Lost, "lost"), (Data::Stale, "stale"), (Data::Stall, "stall")];
 }
@@ -185,20 +187,20 @@ impl Method {
 pub enum Verdict {
     /// All data arrives.
     Good,
-    /// Other data is there than was written.
+    /// The memory contains other data than was written.
     Wrong,
-    /// Data of before is there, or arrives too late.
+    /// The memory contains earlier data, or the data arrives too late.
     Stale,
-    /// It does not return.
+    /// A check does not end.
     Stalls,
     /// A call fails.
     Refused,
-    /// It was not tested.
+    /// The method was not tested.
     NotTested,
 }
 
 impl Verdict {
-    /// All with their names.
+    /// All results with their names in files.
     pub const ALL: &'static [(Verdict, &'static str)] = &[
         (Verdict::Good, "good"),
         (Verdict::Wrong, "wrong"),
@@ -222,46 +224,48 @@ impl Verdict {
 /// Engine that moves data over a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Carrier {
-    /// Either.
+    /// A copy engine or a kernel.
     Any,
-    /// A copy engine: `cuMemcpyDtoD` and its like.
+    /// A copy engine, as used by `cuMemcpyDtoD` and similar functions.
     Copies,
-    /// A kernel's loads and stores.
+    /// A kernel, by its loads and stores.
     Kernels,
 }
 
 impl Carrier {
-    /// All with their names.
+    /// All engines with their names in files.
     pub const ALL: &'static [(Carrier, &'static str)] =
         &[(Carrier::Any, "any"), (Carrier::Copies, "copies"), (Carrier::Kernels, "kernels")];
 }
 
-/// A machine.
+/// A machine: its devices, its links, and the options of the simulated driver.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Topology {
     /// Devices, in the order of their physical indices.
     pub devices: Vec<Device>,
-    /// Links from the device of a row to that of a column. The diagonal has no meaning.
+    /// Links between all devices, row by row: from the device of the row to the device of the column. Links
+    /// from a device to itself have no meaning.
     pub(crate) links: Vec<Link>,
-    /// Modules load, and their kernels launch and do nothing. Otherwise, the machine supports neither.
+    /// True if modules load, and their kernels can be launched but have no effect. Otherwise, modules and
+    /// kernels are not supported.
     pub skips_kernels: bool,
-    /// The driver refuses to instantiate or update a graph with a copy or a memset of memory that was freed.
+    /// True if the driver refuses to instantiate or update a graph with a copy or a memset of freed memory.
     /// Otherwise, as with other driver versions, the launch fails.
     pub checks_graphs: bool,
-    /// The driver reuses handles as early as the documentation allows. Otherwise, it reuses them as early as a
-    /// real driver was seen to.
+    /// True if the driver gives out handles again as early as the documentation allows. Otherwise, it does so
+    /// as early as a real driver was seen to.
     pub reuses_early: bool,
-    /// Seed for the order of unordered work, if asynchronous work is done as late as the rules allow; `None` if
-    /// it is done immediately.
+    /// Seed for the order of asynchronous work, if the work is done as late as the rules allow; `None` if the
+    /// work is done immediately.
     pub late: Option<u64>,
     /// Number of peers that a device can have; `None` if there is no limit.
     pub most_peers: Option<usize>,
-    /// NVLink switches can write to the memory of several devices at once:
+    /// True if NVLink switches can write to the memory of several devices at once:
     /// `CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED`.
     pub has_multicast: bool,
 }
 
-/// Why a topology could not be read: one line that says what would be right.
+/// Reason why a topology could not be read: one line that names the correct form.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TopologyError(pub(crate) String);
 
@@ -273,14 +277,14 @@ impl fmt::Display for TopologyError {
 impl std::error::Error for TopologyError {}
 
 impl Topology {
-    /// Returns the link from device `from` to the memory of device `to`, both physical indices. `None` for a
-    /// device and itself, and for indices that the machine lacks.
+    /// Returns the link from device `from` to the memory of device `to`. Both are indices in the machine.
+    /// Returns `None` if both are the same device, or if the machine lacks one of them.
     pub fn link(&self, from: usize, to: usize) -> Option<&Link> {
         let count = self.devices.len();
         (from != to && from < count && to < count).then(|| &self.links[from * count + to])
     }
 
-    /// The physical index of the device with this UUID.
+    /// Returns the index in the machine of the device with this UUID.
     pub fn index_of(&self, uuid: &[u8; 16]) -> Option<usize> {
         self.devices.iter().position(|device| device.uuid == *uuid)
     }

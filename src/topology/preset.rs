@@ -4,10 +4,10 @@
 use crate::machine::{Device, LinkKind, MOST_DEVICES, PciAddress, Topology};
 use cupeer_spec::names::nearest;
 
-/// A family of short names.
+/// A family of short names for machines, such as `nvlink:N`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Preset {
-    /// Name that a user types, with `N` for a number.
+    /// Short name as a user types it, with `N` in the place of the number of devices.
     pub pattern: &'static str,
     /// Description of the machine.
     pub doc: &'static str,
@@ -36,21 +36,21 @@ pub const PRESETS: &[Preset] = &[
     },
 ];
 
-/// Default size of a device's memory: that of an H200.
+/// Default size of the memory of a device in bytes: that of an H200.
 pub(crate) const MEMORY: u64 = 150_109_880_320;
 
-/// An option of a machine, which has one value: its key, the value, and the flag that it sets.
+/// An option of the kind `key=value`: the key, its only value, and a function that returns the flag to set.
 pub(crate) type Choice = (&'static str, &'static str, fn(&mut Topology) -> &mut bool);
 
-/// All short names.
+/// All options of the kind `key=value` that can follow a short name.
 pub(crate) const CHOICES: &[Choice] = &[
     ("kernels", "skip", |machine| &mut machine.skips_kernels),
     ("graphs", "check", |machine| &mut machine.checks_graphs),
     ("reuse", "early", |machine| &mut machine.reuses_early),
 ];
 
-/// Reads `late` or `late:SEED`: `None` for anything else.
-pub(crate) fn late(option: &str) -> Option<Result<u64, String>> {
+/// Parses the option `late` or `late:SEED`. Returns the seed, or `None` for any other option.
+pub(crate) fn parse_late(option: &str) -> Option<Result<u64, String>> {
     let (name, seed) = option.split_once(':').unwrap_or((option, "0"));
     let wanted =
         || format!("'{option}': 'late:' must be followed by a number, which seeds the order of the work");
@@ -60,11 +60,11 @@ pub(crate) fn late(option: &str) -> Option<Result<u64, String>> {
 
 pub(crate) fn parse(text: &str) -> Result<Topology, String> {
     let mut parts = text.split(',').peekable();
-    let is_option = parts.peek().is_some_and(|part| late(part).is_some());
+    let is_option = parts.peek().is_some_and(|part| parse_late(part).is_some());
     let name = if is_option { "nvlink:2" } else { parts.next().unwrap_or_default() };
     let mut machine = parse_machine(name)?;
     for option in parts {
-        if let Some(seed) = late(option) {
+        if let Some(seed) = parse_late(option) {
             machine.late = Some(seed?);
             continue;
         }
@@ -96,11 +96,12 @@ fn parse_machine(text: &str) -> Result<Topology, String> {
     Ok(Topology::uniform(count.filter(|_| number.bytes().all(|b| b.is_ascii_digit())).ok_or(wanted)?, *kind))
 }
 
-/// Returns the default device at a physical index. It is the same in every process.
+/// Returns the device with this index in a machine of default devices. The device is the same in every
+/// process.
 pub(crate) fn device(index: usize) -> Device {
     let mut uuid = *b"\xc0\x9e\xe2\x00\x51\x30\x4d\x0e\xb0\x0d\x00\x00\x00\x00\x00\x00";
     uuid[15] = index as u8;
-    // Two devices a board, as they come: the bus numbers stay below 256 for 64 devices.
+    // A step of 3 keeps the bus numbers of 64 devices below 256.
     let bus = 0x1b + 3 * index as u8;
     Device {
         name: "NVIDIA H200".into(),
@@ -112,7 +113,7 @@ pub(crate) fn device(index: usize) -> Device {
 }
 
 impl Topology {
-    /// A machine of `count` devices with the same link between all of them.
+    /// Returns a machine of `count` devices with links of one kind between all of them.
     pub(crate) fn uniform(count: usize, kind: LinkKind) -> Topology {
         Topology {
             devices: (0..count).map(device).collect(),

@@ -8,14 +8,15 @@ use cupeer_report::names::clean;
 use cupeer_report::verdict::{Verdict, said};
 use cupeer_rules::Severity;
 
-/// The most of one kind that GitHub shows of a step.
+/// Largest number of annotations of one severity that GitHub shows per step.
 const MOST: usize = 10;
 
 /// Returns the lines: hangs and processes that ended abnormally first, at most ten of each kind. Paths of source files below
 /// `root` are relative to it, as those of the repository are.
 pub fn lines(report: &Report, root: &str) -> Vec<String> {
     let verdict = Verdict::of(report, true);
-    // The exit status of the step tells of processes that exited with an error.
+    // Leave out processes that exited with an error, because the exit status of the step already reports
+    // them.
     let errors = verdict.incidents().filter(|incident| incident.kind.severity == Severity::Error);
     let deaths = errors.map(|incident| {
         let place = incident.stack.first().and_then(|place| source(place, root));
@@ -33,7 +34,11 @@ pub fn lines(report: &Report, root: &str) -> Vec<String> {
     let of = |severity: Severity| all.iter().filter(move |(kind, ..)| *kind == severity.word()).take(MOST);
     let line = |(kind, id, place, message): &(&str, String, Option<String>, String)| {
         let place = place.as_deref().unwrap_or_default();
-        format!("::{kind} title={}{place}::{}", property(&format!("cupeer {}", clean(id))), data(message))
+        format!(
+            "::{kind} title={}{place}::{}",
+            escape_property(&format!("cupeer {}", clean(id))),
+            escape_message(message)
+        )
     };
     of(Severity::Error).chain(of(Severity::Warning)).map(line).collect()
 }
@@ -43,17 +48,17 @@ fn source(place: &Place, root: &str) -> Option<String> {
     let line = place.source().filter(|line| line.line > 0)?;
     let below = line.file.strip_prefix(root).and_then(|rest| rest.strip_prefix('/'));
     let file = below.filter(|_| !root.is_empty()).unwrap_or(&line.file);
-    Some(format!(",file={},line={}", property(file), line.line))
+    Some(format!(",file={},line={}", escape_property(file), line.line))
 }
 
 /// Formats a message, with the runner's special characters escaped.
-fn data(text: &str) -> String {
+fn escape_message(text: &str) -> String {
     text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }
 
-/// A property, in which more is taken for more than text.
-fn property(text: &str) -> String {
-    data(text).replace(':', "%3A").replace(',', "%2C")
+/// Formats a property, in which more characters are special than in a message.
+fn escape_property(text: &str) -> String {
+    escape_message(text).replace(':', "%3A").replace(',', "%2C")
 }
 
 #[cfg(test)]
@@ -63,8 +68,8 @@ mod tests {
 
     #[test]
     fn runner_commands_are_escaped() {
-        assert_eq!(data("50%, a::b\r\n"), "50%25, a::b%0D%0A");
-        assert_eq!(property("a:b,c%\n"), "a%3Ab%2Cc%25%0A");
+        assert_eq!(escape_message("50%, a::b\r\n"), "50%25, a::b%0D%0A");
+        assert_eq!(escape_property("a:b,c%\n"), "a%3Ab%2Cc%25%0A");
     }
 
     #[test]

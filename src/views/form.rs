@@ -12,7 +12,7 @@ use std::io::{self, Write};
 
 /// Form of the report.
 pub trait Form: Sync {
-    /// Returns its name, its help, and its needs.
+    /// Returns the name, the help, and the needs of the form.
     fn about(&self) -> About;
 
     /// Writes the report, and returns the result of writing.
@@ -25,26 +25,27 @@ pub trait Form: Sync {
 
 /// Name, help, and needs of a form.
 pub struct About {
-    /// Word after `--format`.
+    /// Name of the form, as an argument of `--format`.
     pub name: &'static str,
-    /// Help, in one line.
+    /// Help for the form, in one line.
     pub help: &'static str,
-    /// True if it shows single calls, which reduced data lacks.
+    /// True if the form shows single calls, which reduced data lacks.
     pub needs_calls: bool,
-    /// True if it shows the report, so that suppressions, and the choice of findings that are errors, change it.
+    /// True if the form shows the verdict, so that suppressions and the choice of findings that count as
+    /// errors change it.
     pub has_verdict: bool,
-    /// True if its report tells calls apart by caller.
+    /// True if the form needs a report in which calls are told apart by caller.
     pub has_callers: bool,
-    /// True if the annotations for GitHub Actions may follow it.
+    /// True if annotations for GitHub Actions may follow the form in the output.
     pub takes_annotations: bool,
-    /// Removal of what a terminal obeys.
+    /// Method that removes sequences that a terminal obeys from the form.
     pub cleaning: Cleaning,
     /// Comparison of two recordings; `None` if the form shows only one.
     pub comparison: Option<Comparison>,
 }
 
 impl About {
-    /// Returns what most forms are: without single calls, comparison, and annotations.
+    /// Returns the properties of most forms: no single calls, no comparison, no annotations.
     pub fn new(name: &'static str, help: &'static str) -> Self {
         About {
             name,
@@ -59,14 +60,14 @@ impl About {
     }
 }
 
-/// Removal of everything that a terminal obeys from a form.
+/// Method that removes sequences that a terminal obeys from a form.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cleaning {
-    /// The command removes all of it, except for line breaks.
+    /// The command removes all of them, but keeps line breaks.
     Lines,
-    /// The command also leaves the marks of [`Style`].
+    /// The command removes all of them, but keeps line breaks and the marks of [`Style`].
     Marked,
-    /// The form does it, and the command passes on each piece as it is written.
+    /// The form removes them itself, and the command passes on each piece as soon as it is written.
     Own,
 }
 
@@ -83,21 +84,21 @@ pub struct Comparison {
 pub struct Options<'a> {
     /// Argument of `cupeer report` for this recording.
     pub shown: &'a str,
-    /// Width of the terminal in columns.
+    /// Width of the terminal in characters.
     pub width: usize,
     /// True to show all rows of long tables.
     pub all: bool,
-    /// True to show only what is open.
+    /// True to show only objects that are still open.
     pub leaks: bool,
-    /// Treatment of headings and severities.
+    /// Form in which headings and severities are marked.
     pub style: Style,
 }
 
 /// Data that a form is rendered from.
 pub struct Given<'a> {
-    /// Options for people.
+    /// Options of forms for people.
     pub options: Options<'a>,
-    /// Recording; `None` if it is reduced.
+    /// Recording with its filter and its symbols; `None` for reduced data.
     pub calls: Option<(&'a Job, &'a Filter, &'a mut Symbols)>,
     /// Report; `None` if the form does not show it.
     pub report: Option<Report>,
@@ -127,7 +128,7 @@ impl<'a> Given<'a> {
     }
 }
 
-/// Returns the sentence about reduced data where calls are needed.
+/// Returns the sentence that reduced data lacks the calls that a form needs.
 pub fn lacks_calls(what: &str, shown: &str) -> String {
     format!("{what} needs the calls, and '{shown}' is reduced: they are not there")
 }

@@ -17,10 +17,10 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Columns of the texts.
+/// Width of the texts in characters.
 const WIDTH: usize = 100;
 
-/// Form `junit`.
+/// Form `junit` of the report.
 pub struct JunitForm;
 
 impl Form for JunitForm {
@@ -38,9 +38,9 @@ impl Form for JunitForm {
 
 enum Outcome {
     Passed,
-    /// The result is unknown, for this reason.
+    /// It is unknown whether the test passed, for this reason.
     Skipped(String),
-    /// A word for it, the message, and all that is known.
+    /// The test failed: the type of failure, the message, and the details.
     Failed(&'static str, String, String),
 }
 
@@ -48,7 +48,7 @@ struct Case {
     class: &'static str,
     name: String,
     outcome: Outcome,
-    /// Other messages.
+    /// Text of the element `system-out`: further messages.
     out: String,
 }
 
@@ -64,7 +64,7 @@ struct Case {
 pub fn document(report: &Report) -> String {
     let verdict = Verdict::of(report, true);
     let view = View::new(&verdict, WIDTH);
-    // As in other forms, crashes come first.
+    // As in other forms, test cases of crashed processes come first.
     let mut cases = of_processes(&view);
     cases.extend(view.rules().iter().map(|of| of_rule(&view, of)));
     cases.extend(nothing_ran(report));
@@ -112,9 +112,9 @@ impl Case {
     }
 }
 
-/// A text without anything that a reader of XML, or a terminal, takes for more than text.
+/// Returns a text without characters that an XML reader or a terminal would interpret.
 fn text(text: &str) -> String {
-    // These characters are not allowed in XML.
+    // XML does not allow these two characters.
     clean_lines(text).replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}")
 }
 
@@ -153,7 +153,7 @@ fn nothing_ran(report: &Report) -> Option<Case> {
 fn of_processes(view: &View) -> Vec<Case> {
     let mut alike: BTreeMap<String, u32> = BTreeMap::new();
     let case = |process: &Process| {
-        // Leave out the pid, so that the name stays the same in all runs.
+        // Leave out the pid, so that the name of the test case stays the same in all runs.
         let name = Some(process.role()).filter(|name| !name.is_empty());
         let name = name.unwrap_or_else(|| "unknown program".into());
         let number = alike.entry(name.clone()).or_default();
@@ -163,7 +163,8 @@ fn of_processes(view: &View) -> Vec<Case> {
         Case { class: "cupeer.processes", name, outcome: of_end(view, process), out }
     };
     let mut cases: Vec<Case> = view.report.processes.iter().map(case).collect();
-    // Calls of unrecorded programs, and of children that were forked too late.
+    // Failures that belong to no recorded process: of programs without a recording, and of children that were
+    // forked too late.
     let others = view.incidents().filter(|incident| incident.kind.fails && incident.process.is_none());
     cases.extend(others.map(|incident| {
         let (name, outcome) = (incident.kind.id.to_owned(), failed(incident.kind, incident.message.clone()));

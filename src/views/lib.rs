@@ -27,6 +27,6 @@ pub mod text;
 
 use form::Form;
 
-/// All forms, in the order of the help.
+/// All forms, in the order of the command's help.
 pub static FORMS: &[&dyn Form] =
     &[&text::TextForm, &json::JsonForm, &sarif::SarifForm, &junit::JunitForm, &html::HtmlForm];

@@ -17,7 +17,7 @@ pub fn pairs(report: &Report) -> BTreeMap<Pair, Vec<&Peer>> {
     pairs
 }
 
-/// Returns the pairs of which both devices are known.
+/// Returns the accesses for each pair of devices that are both known.
 pub fn known_pairs(report: &Report) -> BTreeMap<(Uuid, Uuid), Vec<&Peer>> {
     pairs(report).into_iter().filter_map(|((from, to), peers)| Some(((from?, to?), peers))).collect()
 }

@@ -9,20 +9,20 @@ use cupeer_report::names::{clean, counted};
 use cupeer_spec::deny::{ALL, Denied, Name};
 
 const MOST: usize = 8;
-/// The most pairs in a line.
+/// Largest number of pairs of devices in one line.
 const MOST_PAIRS: usize = 4;
-/// The clauses that say which of the calls that match a rule fires at.
+/// Keys of the clauses that select at which of the matching calls a rule fires.
 const WHEN: [&str; 3] = ["when", "p", "times"];
 
 /// Returns one line per fault: those that were never reached, those that never fired, then all others.
 pub fn lines(faults: &[Fault]) -> Vec<String> {
     let covered = covered(faults);
     let pairs = || faults.iter().filter(|fault| is_pair(fault));
-    // If no pair at all was denied, one line covers all of them.
+    // If no pair was ever denied, one line covers all pairs.
     let are_none_denied = pairs().next().is_some() && pairs().all(|fault| fault.fired == 0);
     let mut sorted: Vec<(usize, &Fault)> =
         faults.iter().enumerate().filter(|(_, fault)| !(are_none_denied && is_pair(fault))).collect();
-    // Stable: rules that did alike stay in the order of their plans.
+    // The sort is stable, so rules with the same effect stay in the order of their plans.
     sorted.sort_by_key(|(index, fault)| (fault.fired > 0 || covered[*index], fault.matched.unwrap_or(0) > 0));
     let most = MOST - usize::from(are_none_denied);
     let shown = sorted.iter().take(most);
@@ -67,12 +67,13 @@ fn line(fault: &Fault, is_covered: bool) -> String {
     }
 }
 
-/// Returns a remark if a rule's result is undocumented, but was seen with real drivers.
+/// Returns a remark if a rule's result is not documented but was seen with real drivers; otherwise, an empty
+/// text.
 fn seen(fault: &Fault) -> &'static str {
     if fault.only_seen { "; its result was seen from real drivers, but is not documented" } else { "" }
 }
 
-/// Says that a rule did nothing.
+/// Returns the sentence that a rule had no effect, with the reason if it is known.
 fn did_nothing(fault: &Fault) -> String {
     let (name, rule) = (clean(&fault.name), rule_of(fault));
     match &*fault.plan {
@@ -88,7 +89,7 @@ fn rule_of(fault: &Fault) -> String {
     clean(fault.rule.as_deref().unwrap_or("armed by the program"))
 }
 
-/// Names of pairs, as many as fit.
+/// Returns the names of the first pairs, and how many more there are.
 fn list(names: &[String]) -> String {
     if names.first().is_some_and(|name| name == ALL) {
         return "any pair of devices".to_owned();
@@ -100,14 +101,15 @@ fn list(names: &[String]) -> String {
     }
 }
 
-/// Returns true if the fault denies a pair of devices, or all pairs. If false, it denies a peer beyond the
+/// Returns true if the fault denies a pair of devices, or all pairs; false if it denies a peer beyond a
 /// limit.
 fn is_pair(fault: &Fault) -> bool {
     let rule = fault.rule.as_deref().unwrap_or_default();
     fault.plan == DENY && Denied::parse(rule).is_ok()
 }
 
-/// Returns, for each fault, true if earlier pairs cover its pair, so that it never denies anything itself.
+/// Returns true for each fault whose pair is covered by earlier pairs, so that the fault itself can never
+/// deny anything.
 fn covered(faults: &[Fault]) -> Vec<bool> {
     let mut known: Vec<(Name, Name)> = Vec::new();
     let is_covered = |fault: &Fault| {
@@ -124,14 +126,14 @@ fn covered(faults: &[Fault]) -> Vec<bool> {
     faults.iter().map(is_covered).collect()
 }
 
-/// The clauses of a rule that say when it fires.
+/// Returns the clauses of a rule that select at which of the matching calls it fires.
 fn when(rule: &str) -> String {
     let is_one = |clause: &&str| WHEN.contains(&key(clause));
     rule.split(':').skip(1).filter(is_one).collect::<Vec<_>>().join(":")
 }
 
-/// Returns true if a fault fires at only some of the calls and each process counts its own, so that the sum over all
-/// processes means little.
+/// Returns true if a fault fires only at some of the matching calls and each process counts its calls
+/// separately, so that a sum over all processes means little.
 pub fn is_counted_in_each_process(rule: &str) -> bool {
     !when(rule).is_empty() && !rule.split(':').any(|clause| key(clause) == "per")
 }

@@ -17,10 +17,10 @@ use std::io::{self, Write};
 
 /// Key of the fingerprint that identifies a result, with its version.
 const FINGERPRINT: &str = "cupeer/v1";
-/// Address of the rules' pages.
+/// URL of the page with the rules.
 const RULES_PAGES: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/reference/rules");
 
-/// Form `sarif`.
+/// Form `sarif` of the report.
 pub struct SarifForm;
 
 impl Form for SarifForm {
@@ -67,7 +67,7 @@ pub fn log(report: &Report) -> Value {
     })
 }
 
-/// Everything that a result may be of.
+/// Returns the rules of the log: the rules of cupeer, and the kinds of incidents.
 fn rules() -> Vec<Value> {
     let kinds = KINDS.iter().map(|kind| {
         json!({
@@ -99,8 +99,9 @@ fn rule(rule: &RuleSpec) -> Value {
     })
 }
 
-/// The place of a rule, or of a kind of incident, among [`rules`]; `None` of a rule that this version does not know.
-fn index(id: &str) -> Option<usize> {
+/// Returns the index in [`rules`] of a rule or of a kind of incident; `None` for a rule that this version of
+/// cupeer does not know.
+fn rule_index(id: &str) -> Option<usize> {
     let mut names = RULES.iter().map(|rule| rule.name()).chain(KINDS.iter().map(|kind| kind.id));
     names.position(|name| name == id)
 }
@@ -132,14 +133,15 @@ fn of_finding(verdict: &Verdict, finding: &Finding) -> Value {
         finding.count,
         fingerprint(&about.map(|text| &**text), Some(&finding.caller)),
     );
-    // The caller is not always the first frame: the CUDA runtime calls for everybody.
-    place(&mut result, Some(&finding.caller), &finding.stack);
+    // The caller is not always the first frame, because the CUDA runtime makes calls for other libraries.
+    add_location(&mut result, Some(&finding.caller), &finding.stack);
     let related = (1..)
         .zip(&finding.objects)
         .map(|(id, object)| related(verdict, id, (Rule::of(&finding.rule), object)));
     result.insert("relatedLocations".into(), related.collect());
     let processes = finding.procs.iter().map(|proc| verdict.names.process(proc));
-    // Without a list of suppressions, it is unknown which results would be suppressed.
+    // Leave the property out if the report has no suppressions: an empty list would state that somebody
+    // decided about the result.
     if !verdict.report.suppressions.is_empty() {
         let by = finding.suppressed_by.iter().map(suppression).collect::<Vec<_>>();
         result.insert("suppressions".into(), by.into());
@@ -163,7 +165,7 @@ fn of_incident(incident: &Incident) -> Value {
     let about = [kind.id, &who, function.unwrap_or_default(), ended.unwrap_or_default()];
     let mut result =
         result(kind.id, kind.severity.word(), message, *count, fingerprint(&about, stack.first()));
-    place(&mut result, stack.first(), stack);
+    add_location(&mut result, stack.first(), stack);
     result.insert("properties".into(), json!({ "function": function, "result": ended }));
     result.into()
 }
@@ -171,19 +173,19 @@ fn of_incident(incident: &Incident) -> Value {
 fn result(id: &str, severity: &str, text: &str, count: u64, fingerprint: String) -> Map<String, Value> {
     let mut result = Map::new();
     result.insert("ruleId".into(), id.into());
-    if let Some(index) = index(id) {
+    if let Some(index) = rule_index(id) {
         result.insert("ruleIndex".into(), index.into());
     }
     result.insert("level".into(), severity.into());
     result.insert("message".into(), json!({ "text": sentence(text) }));
-    // The count must be at least 1, and readers know at most 31 bits.
+    // The count must be at least 1, and readers support at most 31 bits.
     result.insert("occurrenceCount".into(), count.clamp(1, i32::MAX as u64).into());
     result.insert("partialFingerprints".into(), json!({ FINGERPRINT: fingerprint }));
     result
 }
 
-/// Adds the location of a result: its caller, and the stack.
-fn place(result: &mut Map<String, Value>, caller: Option<&Place>, stack: &[Place]) {
+/// Adds the location of a result: its caller, and its stack.
+fn add_location(result: &mut Map<String, Value>, caller: Option<&Place>, stack: &[Place]) {
     let locations: Vec<Value> = caller.and_then(location).into_iter().collect();
     result.insert("locations".into(), locations.into());
     if stack.len() > 1 {
@@ -227,7 +229,7 @@ fn logical(place: &Place) -> Value {
     }
 }
 
-/// An entry of a file of suppressions.
+/// Returns a suppression: the entry of a suppression file that matches a finding.
 fn suppression(by: &SuppressedBy) -> Value {
     let place = json!({ "artifactLocation": { "uri": uri(&by.file) }, "region": { "startLine": by.line } });
     let mut entry =
@@ -238,7 +240,7 @@ fn suppression(by: &SuppressedBy) -> Value {
     entry
 }
 
-/// An object of a finding, and the place of its creation.
+/// Returns the related location of an object of a finding: the place of its creation.
 fn related(verdict: &Verdict, id: u64, (rule, object): (Option<Rule>, &Object)) -> Value {
     let mut related = json!({ "id": id, "message": { "text": verdict.object(rule, object) } });
     if let Some(Value::Object(place)) = object.place().or(object.stack.first()).and_then(location) {
@@ -247,7 +249,8 @@ fn related(verdict: &Verdict, id: u64, (rule, object): (Option<Rule>, &Object)) 
     related
 }
 
-/// Returns a hash that stays the same over runs: the kind and the place of the result, without addresses.
+/// Returns a hash by which a result is recognized in other runs: of the kind and the place of the result,
+/// without addresses.
 fn fingerprint(about: &[&str], caller: Option<&Place>) -> String {
     let place = caller.and_then(|place| {
         let file = place.file_name()?;
@@ -305,9 +308,9 @@ mod tests {
     fn every_rule_and_kind_has_its_place() {
         let rules = rules();
         for (i, rule) in rules.iter().enumerate() {
-            assert_eq!(index(rule["id"].as_str().unwrap()), Some(i));
+            assert_eq!(rule_index(rule["id"].as_str().unwrap()), Some(i));
         }
         assert_eq!(rules.len(), RULES.len() + KINDS.len());
-        assert_eq!(index("ipc-of-tomorrow"), None);
+        assert_eq!(rule_index("ipc-of-tomorrow"), None);
     }
 }

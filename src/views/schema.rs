@@ -34,7 +34,7 @@ pub fn of<T: JsonSchema>() -> Schema {
     settings.into_generator().into_root_schema_for::<T>()
 }
 
-/// Comments in one line, and numbers without the width that they have in Rust.
+/// Puts each description on one line, and removes the widths that numbers have in Rust.
 fn plain(schema: &mut Schema) {
     schema.remove("format");
     if let Some(Value::String(text)) = schema.get_mut("description") {

@@ -17,7 +17,7 @@ use cupeer_report::verdict::{ASKED, FAILED, Problem, Verdict};
 use cupeer_spec::effect::Object;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Number of lines per subject.
+/// Largest number of lines per subject.
 const MOST_LINES: usize = 4;
 
 /// Line of the summary.
@@ -32,7 +32,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// Returns a line about a problem.
+    /// Returns a line about a problem, with its severity.
     pub fn bad(mark: Mark, text: String) -> Line {
         Line { text, mark: Some(mark), matters: mark != Mark::Note }
     }
@@ -62,7 +62,7 @@ impl From<String> for Line {
 /// Returns the lines about the processes of one run, without findings. Of `all` processes in the recording,
 /// `others` belong to other runs.
 pub fn of_run(mut report: Report, all: usize, others: u64, shown: &str, launched: u32) -> Vec<Line> {
-    // Unrecorded processes cannot be assigned to a run.
+    // Processes without a recording cannot be assigned to a run.
     let quiet = quiet_ones(report.record.quiet_processes(), all).filter(|_| others > 0);
     if others > 0 {
         report.record.quiet.clear();
@@ -79,7 +79,7 @@ pub fn of_run(mut report: Report, all: usize, others: u64, shown: &str, launched
     };
     let mut lines = ends(&verdict, sum, launched);
     lines.extend([failing(&report), pending(&verdict)].into_iter().flatten().map(Line::from));
-    lines.extend(limit(report.limited()));
+    lines.extend(limit_line(report.limited()));
     lines
 }
 
@@ -107,7 +107,7 @@ fn counts(report: &Report) -> String {
     // A process that executed another program has an entry for each program.
     let is_one = |process: &&Process| process.exit.kind != ExitKind::Executed;
     let processes = counted(report.processes.iter().filter(is_one).count() as u64, "process");
-    let (last, calls) = (report.last(), counted(calls, "recorded call"));
+    let (last, calls) = (report.kept_prefix(), counted(calls, "recorded call"));
     let quiet = quiet_ones(report.record.quiet_processes(), report.processes.len())
         .map_or(String::new(), |quiet| format!("; {quiet}"));
     format!("{processes}, {last}{calls}, {} failed{more}{quiet}", number(failed))
@@ -125,10 +125,10 @@ pub fn whole(report: &Report, shown: &str, launched: u32) -> Vec<Line> {
     let mut all = ends(&verdict, sum, launched);
     all.extend(unexplained(&verdict, launched));
     all.extend(findings::clues(report));
-    all.extend(blind(report).into_iter().map(|text| Line::bad(Mark::Warning, text)));
+    all.extend(unseen_activity(report).into_iter().map(|text| Line::bad(Mark::Warning, text)));
     let (told, kinds) = findings::lines(&verdict);
     all.extend(told);
-    // The severity of the kinds that are left out is unknown here.
+    // The severities of the omitted kinds of findings are unknown here.
     all.extend(left_out(kinds, "kind", "of finding").map(|text| Line { matters: true, ..text.into() }));
     let mut lines = failing(report);
     lines.extend(pending(&verdict));
@@ -153,7 +153,7 @@ pub fn whole(report: &Report, shown: &str, launched: u32) -> Vec<Line> {
     lines.extend(findings::notes(&verdict));
     all.extend(lines.into_iter().map(Line::from));
     all.extend(suppressed(report).into_iter().map(Line::from));
-    all.extend(limit(report.limited()));
+    all.extend(limit_line(report.limited()));
     if report.record.lost > 0 {
         let lost = counted(report.record.lost, "event");
         all.push(Line::bad(Mark::Warning, format!("  {lost} lost: the recording could not be written")));
@@ -161,17 +161,18 @@ pub fn whole(report: &Report, shown: &str, launched: u32) -> Vec<Line> {
     all
 }
 
-/// Says that recordings reached their limit, and suggests an option.
-fn limit(limited: Option<Limited>) -> Option<Line> {
+/// Returns the line about recordings that reached their limit, with an option that raises it; `None` if no
+/// recording did.
+fn limit_line(limited: Option<Limited>) -> Option<Line> {
     Some(format!("  {}; --record full keeps all calls", limited?.sentence()).into())
 }
 
-/// Returns the line about the limits that recordings reached whose events were not read.
+/// Returns the line about recordings that reached their limit, for a job whose events were not read.
 pub fn limit_of(job: &Job) -> Option<Line> {
-    limit(Limited::of(job.processes.iter().map(cupeer_record::Process::reached_limit)))
+    limit_line(Limited::of(job.processes.iter().map(cupeer_record::Process::reached_limit)))
 }
 
-/// Lists the ends of processes, below a line that counts them.
+/// Returns a line with the number of ends of processes, followed by lines about the ends.
 fn ends(verdict: &Verdict, sum: String, launched: u32) -> Vec<Line> {
     let living = living(verdict.report).into_iter().map(Line::from);
     let asked = verdict.of_kind(&ASKED).map(|problem| Line::bad(Mark::Note, problem.in_short.clone()));
@@ -186,15 +187,15 @@ fn ends(verdict: &Verdict, sum: String, launched: u32) -> Vec<Line> {
     lines
 }
 
-/// The processes that are still running.
+/// Describes the processes that are still running, one line each.
 fn living(report: &Report) -> Vec<String> {
     let running = report.processes.iter().filter(|process| process.exit.kind == ExitKind::Running);
-    let lines = running.map(|process| format!("  {} is still running", named(process)));
-    first(lines.collect(), "process", "still running")
+    let lines = running.map(|process| format!("  {} is still running", name_of(process)));
+    first_lines(lines.collect(), "process", "still running")
 }
 
-/// A process as a person finds it again.
-fn named(process: &Process) -> String {
+/// Names a process by its rank or pid, and its program.
+fn name_of(process: &Process) -> String {
     let rank = process.rank.map(|rank| format!("rank {rank}, ")).unwrap_or_default();
     format!("{rank}process {} ({})", process.pid, clean(process.program_name()))
 }
@@ -204,7 +205,7 @@ pub fn suppressed(report: &Report) -> Vec<String> {
     suppressed::lines(report.findings.iter()).iter().map(|line| format!("  {line}")).collect()
 }
 
-/// The functions that failed, a line each, without failures that are expected.
+/// Describes the functions whose calls failed, one line each, without expected failures.
 fn failing(report: &Report) -> Vec<String> {
     let line = |function: &Function| {
         let (mut wrong, mut injected) = (Codes::new(), 0);
@@ -223,10 +224,10 @@ fn failing(report: &Report) -> Vec<String> {
         let line = || format!("  {}, {calls}: {}{injected}", function.function, codes(&wrong));
         (!wrong.is_empty()).then(line)
     };
-    first(report.functions.iter().filter_map(line).collect(), "function", "that failed")
+    first_lines(report.functions.iter().filter_map(line).collect(), "function", "that failed")
 }
 
-/// The calls that did not return, a line each.
+/// Describes the calls that have not returned, one line each.
 fn pending(verdict: &Verdict) -> Vec<String> {
     let line = |(process, call): (&Process, &Pending)| {
         let rank = process.rank.map(|rank| format!("rank {rank}, ")).unwrap_or_default();
@@ -236,19 +237,19 @@ fn pending(verdict: &Verdict) -> Vec<String> {
         format!("  {function} did not return{by}: {rank}process {pid}, called from {library}")
     };
     let calls = verdict.living().flat_map(|process| process.pending.iter().map(move |call| (process, call)));
-    first(calls.map(line).collect(), "call", "that did not return")
+    first_lines(calls.map(line).collect(), "call", "that did not return")
 }
 
-/// The processes that were killed, or ended by a system call of their own: what comes first is a death.
+/// Returns the lines about processes that crashed or were killed.
 fn deaths(verdict: &Verdict) -> Vec<Line> {
     let line = |process: &Process| {
         let call = process.pending.first();
         let call = call.map(|call| format!(" in {}, called from {}", clean(&call.function), caller(call)));
-        format!("{} {}{}", named(process), ended(process), call.unwrap_or_default())
+        format!("{} {}{}", name_of(process), ended(process), call.unwrap_or_default())
     };
     let dead = verdict.died.iter().flat_map(Problem::processes).map(line).collect();
-    let mut lines = first(dead, "process", "that ended abnormally");
-    // Unrecorded processes of several runs cannot be assigned to this one.
+    let mut lines = first_lines(dead, "process", "that ended abnormally");
+    // Processes of several runs without a recording cannot be assigned to this run.
     let record = &verdict.report.record;
     let started = record.started.iter().filter(|_| !record.in_part);
     let killed = |started: &Started| {
@@ -259,8 +260,8 @@ fn deaths(verdict: &Verdict) -> Vec<Line> {
     lines.into_iter().map(|text| Line::bad(Mark::Error, text)).collect()
 }
 
-/// The processes that exited with an error, one line per status, without the launched program, which
-/// determines the exit status of the run.
+/// Describes the processes that exited with an error, one line per exit status. Leaves out the launched
+/// program, whose exit status is that of the run.
 fn failing_ends(verdict: &Verdict, launched: u32) -> Vec<Line> {
     let mut by_code: BTreeMap<u8, Vec<&Process>> = BTreeMap::new();
     let failed = verdict.of_kind(&FAILED).into_iter().flat_map(Problem::processes);
@@ -268,7 +269,7 @@ fn failing_ends(verdict: &Verdict, launched: u32) -> Vec<Line> {
         by_code.entry(process.exit.code.unwrap_or_default()).or_default().push(process);
     }
     let line = |(code, processes): (u8, Vec<&Process>)| match &processes[..] {
-        [only] => format!("  {} exited with status {code}", named(only)),
+        [only] => format!("  {} exited with status {code}", name_of(only)),
         _ => {
             let names = verdict.names.processes(processes.iter().map(|process| &*process.proc));
             format!("  {} exited with status {code}: {names}", counted(processes.len() as u64, "process"))
@@ -277,7 +278,7 @@ fn failing_ends(verdict: &Verdict, launched: u32) -> Vec<Line> {
     by_code.into_iter().map(|group| Line::bad(Mark::Warning, line(group))).collect()
 }
 
-/// Says that no finding explains the ends of processes, and what cupeer checked.
+/// Returns the lines that no finding explains the ends of processes, and what cupeer checked.
 fn unexplained(verdict: &Verdict, launched: u32) -> Vec<Line> {
     let failed = verdict.of_kind(&FAILED);
     if verdict.explains_ends() || verdict.died.is_none() && failed.is_none() {
@@ -288,13 +289,14 @@ fn unexplained(verdict: &Verdict, launched: u32) -> Vec<Line> {
     verdict.unexplained(&what).into_iter().map(|line| format!("  {}", line.text).into()).collect()
 }
 
-/// The library that a call came from.
+/// Names the library that made a call.
 fn caller(call: &Pending) -> String {
     clean(call.caller.library.as_deref().unwrap_or("an unknown place"))
 }
 
-/// Lists unseen activity: processes with a driver and no call, and libraries with calls that bypassed cupeer.
-fn blind(report: &Report) -> Vec<String> {
+/// Describes activity that cupeer did not see: processes that loaded a driver and made no recorded call, and
+/// libraries whose calls bypassed cupeer.
+fn unseen_activity(report: &Report) -> Vec<String> {
     let who = |proc: &Proc| {
         let process = report.processes.iter().find(|process| process.proc == *proc);
         let program = process.map_or("", Process::program_name);
@@ -307,26 +309,27 @@ fn blind(report: &Report) -> Vec<String> {
     let line = |(proc, why): (&&Proc, &String)| {
         format!("  libcuda was loaded in {}, but cupeer saw no call that it records: {why}", who(proc))
     };
-    let mut lines = first(unseen.iter().map(line).collect(), "process", "with libcuda and no recorded call");
-    // A run prints a line of its own about each process without cupeer.
+    let mut lines =
+        first_lines(unseen.iter().map(line).collect(), "process", "with libcuda and no recorded call");
+    // A run already printed a line about each process without libcupeer.so.
     let is_told = |escaped: &&Escaped| !unseen.contains_key(&escaped.proc) && !escaped.is_outside();
     let past = report.past().filter(is_told);
     let past: BTreeSet<String> = past.map(|escaped| format!("  {}", escaped.sentence())).collect();
-    lines.extend(first(past.into_iter().collect(), "library", "whose calls escape cupeer"));
+    lines.extend(first_lines(past.into_iter().collect(), "library", "whose calls escape cupeer"));
     lines
 }
 
-/// The first lines, and how many were left out.
-fn first(mut lines: Vec<String>, what: &str, that: &str) -> Vec<String> {
-    let more = left_out(lines.len(), what, that);
+/// Returns the first few lines, and a line with the number of lines that were left out.
+fn first_lines(mut lines: Vec<String>, what: &str, clause: &str) -> Vec<String> {
+    let more = left_out(lines.len(), what, clause);
     lines.truncate(MOST_LINES);
     lines.extend(more);
     lines
 }
 
-fn left_out(all: usize, what: &str, that: &str) -> Option<String> {
+fn left_out(all: usize, what: &str, clause: &str) -> Option<String> {
     let more = all.checked_sub(MOST_LINES).filter(|more| *more > 0)? as u64;
-    Some(format!("  and {} {that}", counted(more, &format!("more {what}"))))
+    Some(format!("  and {} {clause}", counted(more, &format!("more {what}"))))
 }
 
 #[cfg(test)]

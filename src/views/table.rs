@@ -7,10 +7,10 @@ use textwrap::core::Word;
 pub use textwrap::core::display_width;
 use textwrap::{Options, WordSeparator, WordSplitter};
 
-/// Width of the gap between two columns.
+/// Number of spaces between two columns.
 const GAP: usize = 2;
 
-/// Table with a head. Columns after the first `needed` are omitted if they do not fit.
+/// Table with a header. Columns after the first `needed` are omitted if they do not fit.
 pub struct Table {
     rows: Vec<Vec<String>>,
     needed: usize,
@@ -21,19 +21,19 @@ pub struct Table {
 }
 
 impl Table {
-    /// Creates a table whose first `needed` columns are always shown. The last one shown has at least `least` columns
-    /// of a line; otherwise an optional column does not fit.
+    /// Creates a table whose first `needed` columns are always shown. The last shown column gets at least
+    /// `least` characters of the line; optional columns that would take this space are omitted.
     pub fn new(head: &[&str], needed: usize, least: usize) -> Self {
         let head = head.iter().map(|cell| cell.to_string()).collect();
         Table { rows: vec![head], needed, least, numbers: Vec::new(), below: false, cut: false }
     }
 
-    /// Aligns these columns of numbers to the right.
+    /// Aligns the columns with these indexes, which contain numbers, to the right.
     pub fn with_numbers(self, numbers: &[usize]) -> Self {
         Table { numbers: numbers.to_vec(), ..self }
     }
 
-    /// Puts the last column below the others if a word of it does not fit beside them.
+    /// Puts the last column on lines below the other columns if one of its words does not fit beside them.
     pub fn or_below(self) -> Self {
         Table { below: true, ..self }
     }
@@ -57,29 +57,29 @@ impl Table {
         self
     }
 
-    /// Returns true if there are no rows below the head.
+    /// Returns true if the table has no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.len() < 2
     }
 
-    /// Adds a row.
+    /// Adds a row with this fixed number of cells.
     pub fn row<const N: usize>(&mut self, cells: [String; N]) {
         self.cells(cells.into());
     }
 
-    /// Adds a row with as many cells as the head has.
+    /// Adds a row with as many cells as the header has.
     pub fn cells(&mut self, cells: Vec<String>) {
         debug_assert_eq!(cells.len(), self.rows[0].len());
         self.rows.push(cells.iter().map(|cell| clean(cell)).collect());
     }
 
-    /// Returns the table for a terminal of this width.
+    /// Returns the table as text for a terminal that is `width` characters wide.
     pub fn render(&self, width: usize) -> String {
         let widths: Vec<usize> = (0..self.rows[0].len())
             .map(|i| self.rows.iter().map(|r| display_width(&r[i])).max().unwrap_or(0))
             .collect();
         let start = |column: usize| widths[..column].iter().map(|w| w + GAP).sum::<usize>();
-        // Text that cannot be wrapped keeps its width, even if less was requested.
+        // Text without break points keeps its width, even if the column is narrower.
         let longest = |column: usize| {
             self.rows.iter().flat_map(|row| row[column].split(' ')).map(display_width).max().unwrap_or(0)
         };
@@ -110,7 +110,8 @@ impl Table {
         text
     }
 
-    /// Returns the table with words marked that are alone in a middle column, such as verdicts.
+    /// Returns the table with some words marked. The words are the only text of a cell in a middle column,
+    /// such as verdicts.
     pub fn render_marked(&self, width: usize, marks: &[(&str, Mark)], style: Style) -> String {
         let marked = |line: &str| {
             let found = marks.iter().find(|(word, _)| line.contains(&format!("  {word}  ")));
@@ -119,7 +120,7 @@ impl Table {
         self.render(width).lines().map(marked).collect()
     }
 
-    /// The table with its last column below the others.
+    /// Returns the table with its last column on lines below the other columns.
     fn render_below(&self, last: usize, widths: &[usize], width: usize) -> String {
         let mut text = String::new();
         for row in &self.rows {
@@ -134,7 +135,8 @@ impl Table {
         text
     }
 
-    /// The columns before the last one, in the first line of a row or in one of the others.
+    /// Returns the columns before the last one: the cells in the first line of a row, spaces in further
+    /// lines.
     fn beside(&self, row: &[String], last: usize, widths: &[usize], is_first: bool) -> String {
         let mut out = String::new();
         for (column, (cell, width)) in row[..last].iter().zip(widths).enumerate() {
@@ -150,14 +152,15 @@ impl Table {
     }
 }
 
-/// The words of a text. A list without spaces that is longer than a column of a table is several.
+/// Returns the parts between which a text may be wrapped: its words. A long list without spaces can be
+/// wrapped after its commas.
 fn words<'a>(text: &'a str) -> Box<dyn Iterator<Item = Word<'a>> + 'a> {
     const LONG: usize = 40;
     let items = |word: &'a str| word.split_inclusive(if word.len() > LONG { ',' } else { ' ' });
     Box::new(text.split_inclusive(' ').flat_map(items).map(Word::from))
 }
 
-/// Cuts a text that is wider than so many columns.
+/// Cuts off a text after `width` characters if it is longer.
 fn cut(text: &str, width: usize) -> String {
     if display_width(text) <= width {
         return text.to_owned();

@@ -6,21 +6,21 @@
 use super::document::{Frame, Thread};
 use std::collections::BTreeMap;
 
-/// An operation of the program, and the place that called it.
+/// A function of the program that a process executes, and the place of its call.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Operation {
     pub function: String,
     pub place: String,
 }
 
-/// Returns the operations of several threads, each with the threads in it by their places in `threads`; `None` if their stacks do
-/// not differ in code of the program. The operation of the fewest comes first.
+/// Returns the operations of several threads, each with the indexes in `threads` of its threads; `None` if their stacks do not
+/// differ in code of the program. The operation of the fewest threads comes first.
 pub fn operations(threads: &[&Thread]) -> Option<Vec<(Operation, Vec<usize>)>> {
     let stacks: Vec<Vec<&Frame>> = threads.iter().map(|thread| stack(thread)).collect();
     let first = stacks.first()?;
     let is_same = |index: &usize| {
-        let key = first.get(*index).map(|frame| key(frame));
-        stacks.iter().all(|stack| stack.get(*index).map(|frame| self::key(frame)) == key)
+        let key = first.get(*index).map(|frame| frame_key(frame));
+        stacks.iter().all(|stack| stack.get(*index).map(|frame| self::frame_key(frame)) == key)
     };
     let apart = (0..first.len()).take_while(is_same).count();
     if stacks.iter().any(|stack| !stack.get(apart).is_some_and(|frame| frame.is_own())) {
@@ -28,7 +28,7 @@ pub fn operations(threads: &[&Thread]) -> Option<Vec<(Operation, Vec<usize>)>> {
     }
     let mut groups: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for (index, stack) in stacks.iter().enumerate() {
-        groups.entry(key(stack[apart])).or_default().push(index);
+        groups.entry(frame_key(stack[apart])).or_default().push(index);
     }
     let named = |members: &Vec<usize>| {
         let others: Vec<&[&Frame]> = (0..stacks.len())
@@ -43,8 +43,8 @@ pub fn operations(threads: &[&Thread]) -> Option<Vec<(Operation, Vec<usize>)>> {
     (found.len() > 1).then_some(found)
 }
 
-/// The operation of some stacks that differ from others from a place on: the innermost function that all of these are in, and the
-/// others are not.
+/// Returns the operation of the stacks `own`, which differ from the stacks `others` at the index `apart`: the innermost function
+/// that all of `own` and none of `others` are in.
 fn operation(stack: &[&Frame], apart: usize, own: &[&[&Frame]], others: &[&[&Frame]]) -> Operation {
     let name = |frame: &Frame| (frame.file.clone(), frame.function.clone());
     let is_in = |stack: &&[&Frame], frame: &Frame| stack.iter().any(|one| name(one) == name(frame));
@@ -52,14 +52,14 @@ fn operation(stack: &[&Frame], apart: usize, own: &[&[&Frame]], others: &[&[&Fra
         own.iter().all(|stack| is_in(stack, frame)) && !others.iter().any(|stack| is_in(stack, frame))
     };
     let index = (apart..stack.len()).rev().find(|index| is_theirs(stack[*index]));
-    // If other processes are in the same functions, the line of the call tells them apart.
+    // If other processes are in the same functions, the line of the call distinguishes the operations.
     let index = index.unwrap_or((apart + 1).min(stack.len() - 1)).max(apart);
     let caller = stack[..index].iter().rev().find(|frame| frame.is_own() && !frame.is_header());
     let caller = if index == apart { stack[apart] } else { caller.unwrap_or(&stack[apart]) };
     Operation { function: stack[index].function.clone().unwrap_or_default(), place: caller.place() }
 }
 
-/// The frames that have a name and a place, the outermost first: those of Python, where there are any.
+/// Returns the frames with a name and a place, the outermost first: only Python frames if there are any.
 fn stack(thread: &Thread) -> Vec<&Frame> {
     let is_python = thread.own_frames().iter().any(|frame| frame.language == "Python");
     let is_it = |frame: &&Frame| match is_python {
@@ -69,7 +69,7 @@ fn stack(thread: &Thread) -> Vec<&Frame> {
     thread.own_frames().iter().rev().filter(is_it).collect()
 }
 
-fn key(frame: &Frame) -> (Option<&str>, Option<&str>, Option<u32>, Option<&str>) {
+fn frame_key(frame: &Frame) -> (Option<&str>, Option<&str>, Option<u32>, Option<&str>) {
     (
         frame.file.as_deref(),
         frame.function.as_deref(),

@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Makes the document.
+/// Builds the document from everything that was read.
 pub fn document(all: &[Seen], ledger: Option<&Ledger>, record: Option<&Path>, began: Instant) -> Document {
     let named = Named::of(all);
     let pids: Vec<u32> = all.iter().map(|seen| seen.about.pid).collect();
@@ -57,9 +57,9 @@ pub fn document(all: &[Seen], ledger: Option<&Ledger>, record: Option<&Path>, be
     }
 }
 
-/// The names of all addresses.
+/// Names of all addresses in the stacks.
 struct Named {
-    /// By process, in their order: the libraries of its objects.
+    /// Libraries of the objects of each process, in the order of the processes.
     libraries: Vec<Vec<Library>>,
     symbols: HashMap<(Vec<u8>, String, u64), Option<Symbol>>,
 }
@@ -87,7 +87,7 @@ impl Named {
         Named { libraries, symbols }
     }
 
-    /// The frames that one address stands for: those that were inlined there, too.
+    /// Returns the frames of one address: several if functions were inlined there.
     fn frames(&self, seen: &Seen, libraries: &[Library], raw: &Raw) -> Vec<Frame> {
         let empty = |language: &str| Frame {
             language: language.into(),
@@ -140,7 +140,7 @@ fn library_at(libraries: &[Library], address: u64) -> Option<&Library> {
     libraries[..behind].last().filter(|library| address <= library.range.end)
 }
 
-/// A process without what others have to be known for.
+/// Returns a process without the facts that depend on other processes.
 fn process(
     seen: &Seen,
     libraries: &[Library],
@@ -152,7 +152,8 @@ fn process(
     let about = &seen.about;
     let proc = ledger.and_then(|ledger| ledger.name(about)).map(str::to_owned);
     let call = |thread: &SeenThread| ledger?.call(proc.as_deref()?, thread.own_tid);
-    let threads = threads(seen, libraries, named, call, |thread| on(about.pid, thread, ends, pids));
+    let threads =
+        threads(seen, libraries, named, call, |thread| descriptors_of(about.pid, thread, ends, pids));
     let state = match (seen.has_ended, &seen.refused, threads.first()) {
         (true, ..) => State::Ended,
         (_, Some(_), _) => State::Refused,
@@ -184,8 +185,8 @@ fn process(
     }
 }
 
-/// Returns the threads of a process, the one that says most first. Those that do the same are one, with a count. `call` finds the
-/// recorded call of a thread, and `on` the processes that it waits for.
+/// Returns the threads of a process, the most informative one first. Threads that do the same become one entry with a count.
+/// `call` returns the recorded call of a thread, and `on` the descriptors and processes that a thread waits for.
 fn threads(
     seen: &Seen,
     libraries: &[Library],
@@ -197,7 +198,7 @@ fn threads(
     for thread in &seen.threads {
         let mut shown = self::thread(seen, thread, libraries, named);
         shown.call = call(thread);
-        // The first of several threads that do the same represents all of them.
+        // Of several threads that do the same, the first one becomes the entry.
         let is_same = |known: &&mut Thread| {
             known.frames == shown.frames
                 && known.syscall == shown.syscall
@@ -220,7 +221,7 @@ fn threads(
     threads
 }
 
-/// The place of a thread among those of its process: the first says most.
+/// Returns the position of a thread in the list of its process: the least is the most informative.
 fn weight(thread: &Thread, pid: u32) -> u32 {
     let is_python = thread.frames.iter().any(|frame| frame.language == "Python");
     match thread {
@@ -248,7 +249,7 @@ fn thread(seen: &Seen, thread: &SeenThread, libraries: &[Library], named: &Named
             'Z' | 'X' => State::Ended,
             _ => State::Waits,
         },
-        // A thread that has just napped has waited for longer, in a loop, and nobody knows how long.
+        // A thread that has just napped has waited for longer, in a loop, for an unknown time.
         since_ns: thread.since.filter(|_| !thread.call.as_ref().is_some_and(Call::is_short)),
         syscall: thread.call.as_ref().map(|call| call.name.clone()),
         on: Vec::new(),
@@ -269,21 +270,21 @@ fn thread(seen: &Seen, thread: &SeenThread, libraries: &[Library], named: &Named
     }
 }
 
-/// An end as the kernel tells it to the parent.
+/// Returns the end of a process from its wait status. `ago` is the time since then in nanoseconds.
 fn ended(exit: i32, ago: Option<u64>) -> Ended {
     let signal = (exit & 127 != 0).then(|| signal_name(exit & 127));
     Ended { status: (exit & 127 == 0).then_some(exit >> 8 & 255), signal, ago_ns: ago }
 }
 
-/// Returns true if the name of a process says no more than its program and arguments.
+/// Returns true if the name of a process adds nothing to its program and arguments.
 fn is_named_after(comm: &str, about: &process::About) -> bool {
     let last = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
     let mut words = about.arguments.iter().take(2).chain([&about.program]).map(|word| last(word));
     comm.is_empty() || about.has_ended || words.any(|word| word.starts_with(comm))
 }
 
-/// The descriptors and processes that a thread waits for.
-fn on(pid: u32, thread: &SeenThread, ends: &mut Ends, pids: &[u32]) -> Vec<On> {
+/// Returns the descriptors, and the processes at their other ends, that a thread waits for.
+fn descriptors_of(pid: u32, thread: &SeenThread, ends: &mut Ends, pids: &[u32]) -> Vec<On> {
     let (descriptors, is_lock) = match thread.call.as_ref().map(|call| &call.about) {
         Some(About::Descriptors(descriptors)) => (descriptors.as_slice(), false),
         Some(About::FileLock(fd)) => (&[(*fd, false)][..], true),

@@ -14,7 +14,7 @@ const PLACES: [&str; 9] = [
     "distributed_c10d.py",
 ];
 
-/// Returns true if a thread waits for the device or for all others.
+/// Returns true if a thread waits for the device or, in a collective operation, for all other processes.
 pub fn is_collective(thread: &Thread) -> bool {
     let is_in = |text: &Option<String>| {
         let text = text.as_deref().unwrap_or_default();
@@ -24,7 +24,7 @@ pub fn is_collective(thread: &Thread) -> bool {
     thread.frames.iter().any(is_there)
 }
 
-/// Returns true if two processes are of one kind: what one takes part in, the other does, too.
+/// Returns true if two processes are of one kind: both take part in the same operations.
 pub fn are_alike(one: &Process, other: &Process) -> bool {
     let script = |process: &Process| process.arguments.iter().find(|word| word.ends_with(".py")).cloned();
     one.pid != other.pid

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// `struct unix_diag_req` behind its netlink header.
+/// `struct unix_diag_req` with the netlink header before it.
 #[repr(C)]
 struct Request {
     header: libc::nlmsghdr,
@@ -20,11 +20,13 @@ struct Request {
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const SHOW_PEER: u32 = 4;
 const ATTRIBUTE_PEER: u16 = 2;
-/// The sizes of `nlmsghdr`, and of `unix_diag_msg`, in which the inode is the second word.
+/// Size of `nlmsghdr` in bytes.
 const HEADER: usize = 16;
+/// Size of `unix_diag_msg` in bytes; its second 4-byte word is the inode.
 const MESSAGE: usize = 16;
 
-/// The inode of each Unix socket of this network namespace that has a peer, with the inode of that.
+/// Returns the inode of each Unix socket in this network namespace that has a peer, with the inode of the
+/// peer.
 pub fn peers() -> io::Result<HashMap<u64, u64>> {
     // SAFETY: makes a socket; its number is nobody else's.
     let socket = unsafe {
@@ -63,23 +65,24 @@ pub fn peers() -> io::Result<HashMap<u64, u64>> {
         // SAFETY: the buffer is as long as it is said to be.
         let had = unsafe { libc::recv(socket.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
         let had = usize::try_from(had).map_err(|_| io::Error::last_os_error())?;
-        if had == 0 || !take(&buffer[..had], &mut found) {
+        if had == 0 || !parse_datagram(&buffer[..had], &mut found) {
             return Ok(found);
         }
     }
 }
 
-/// Takes the messages of one datagram. Returns false behind the last one.
-fn take(mut rest: &[u8], found: &mut HashMap<u64, u64>) -> bool {
-    while let Some((length, kind)) = half(rest, 0).zip(short(rest, 4)) {
+/// Parses the messages of one datagram, and adds their sockets to `found`. Returns false after the last
+/// message of the dump.
+fn parse_datagram(mut rest: &[u8], found: &mut HashMap<u64, u64>) -> bool {
+    while let Some((length, kind)) = u32_at(rest, 0).zip(u16_at(rest, 4)) {
         let Some(message) = rest.get(HEADER..length as usize) else { return false };
         if kind != SOCK_DIAG_BY_FAMILY {
             return false;
         }
         let mut attributes = message.get(MESSAGE..).unwrap_or_default();
-        while let Some((length, kind)) = short(attributes, 0).zip(short(attributes, 2)) {
-            let value = attributes.get(4..length.into()).and_then(|value| half(value, 0));
-            if let (ATTRIBUTE_PEER, Some(own), Some(peer @ 1..)) = (kind, half(message, 4), value) {
+        while let Some((length, kind)) = u16_at(attributes, 0).zip(u16_at(attributes, 2)) {
+            let value = attributes.get(4..length.into()).and_then(|value| u32_at(value, 0));
+            if let (ATTRIBUTE_PEER, Some(own), Some(peer @ 1..)) = (kind, u32_at(message, 4), value) {
                 found.insert(own.into(), peer.into());
             }
             attributes = attributes.get(usize::from(length.max(4)).next_multiple_of(4)..).unwrap_or_default();
@@ -89,11 +92,11 @@ fn take(mut rest: &[u8], found: &mut HashMap<u64, u64>) -> bool {
     true
 }
 
-fn half(bytes: &[u8], at: usize) -> Option<u32> {
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-fn short(bytes: &[u8], at: usize) -> Option<u16> {
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
@@ -117,9 +120,9 @@ mod tests {
         let mut found = HashMap::new();
         for length in 0..64u8 {
             let mut bytes = vec![length; usize::from(length)];
-            take(&bytes, &mut found);
+            parse_datagram(&bytes, &mut found);
             bytes.splice(0..bytes.len().min(6), [length, 0, 0, 0, 20, 0]);
-            take(&bytes, &mut found);
+            parse_datagram(&bytes, &mut found);
         }
     }
 }

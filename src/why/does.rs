@@ -8,13 +8,13 @@ use super::times::ago;
 use cupeer_report::symbols::short;
 use std::collections::{HashMap, HashSet};
 
-/// A time shorter than that says nothing: whoever waits in a loop has just waited before.
+/// Minimum time in nanoseconds that is printed: a thread that waits in a loop has always begun its last wait a moment ago.
 const SHORTEST: u64 = 1_000_000;
 
-/// Width of a function's name, in columns.
+/// Maximum width of a function's name, in columns.
 const WIDTH: usize = 60;
 
-/// Fills in what a process does, for whom it waits, and what it owes.
+/// Sets the sentences about what a process does, whom it waits for, and what it owes to others.
 pub fn complete(process: &mut Process, names: &Names, ledger: Option<&Ledger>) {
     if let (Some(proc), Some(ledger)) = (&process.proc, ledger) {
         process.exported = ledger.exported(proc);
@@ -32,7 +32,7 @@ pub fn complete(process: &mut Process, names: &Names, ledger: Option<&Ledger>) {
     }
 }
 
-/// Returns a clause about the end of a process, and the time since.
+/// Returns a clause about the end of a process, and the time since then.
 fn ended(process: &Process) -> String {
     let Some(ended) = &process.ended else { return "ended while it was read".into() };
     let how = match (&ended.signal, ended.status) {
@@ -43,7 +43,7 @@ fn ended(process: &Process) -> String {
     how + &ended.ago_ns.map(|ns| format!(", {} ago", ago(ns))).unwrap_or_default()
 }
 
-/// The processes that a thread waits for.
+/// Returns the pids of the processes that a thread waits for.
 fn waits_for(pid: u32, thread: &Thread, names: &Names) -> Vec<u32> {
     let mut all: Vec<u32> = match thread.syscall.as_deref() {
         Some("wait4" | "waitid") => children(pid, thread, names),
@@ -52,13 +52,13 @@ fn waits_for(pid: u32, thread: &Thread, names: &Names) -> Vec<u32> {
     all.sort_unstable();
     all.dedup();
     if all.len() > 1 {
-        // A descriptor that leads back to oneself is a way to be woken.
+        // A descriptor whose other end is in the same process is a means to wake the process.
         all.retain(|peer| *peer != pid);
     }
     all
 }
 
-/// The children that a thread waits for: the one that it names, or all.
+/// Returns the pids of the children that a thread waits for: the one that its call names, or all.
 pub fn children(pid: u32, thread: &Thread, names: &Names) -> Vec<u32> {
     let all = names.children(pid);
     match thread.about {
@@ -133,7 +133,8 @@ fn brief(thread: &Thread) -> String {
     }
 }
 
-/// ` at x.py:12`: the frame that says most, and what that called, where it is Python's.
+/// Returns the place of a thread, ` at x.py:12`: its most informative frame and, if that is a Python frame, the function that it
+/// called.
 pub fn at(thread: &Thread) -> String {
     let Some(index) = thread.place.or_else(|| own(thread.own_frames())) else { return String::new() };
     let own = &thread.frames[index];
@@ -142,7 +143,7 @@ pub fn at(thread: &Thread) -> String {
         Some(Frame { function: Some(function), .. }) => format!(" (in {function})"),
         _ => String::new(),
     };
-    // A place without a line is named by its function already, and a comprehension by the function that it is in.
+    // A frame without a line is described by its function alone, and a comprehension by the function that contains it.
     let mut outer = thread.frames[index..].iter().take_while(|frame| frame.file == own.file);
     let function = outer.find_map(|frame| frame.function.as_deref().filter(|name| !name.starts_with('<')));
     let function = function.filter(|_| own.line.is_some());
@@ -150,12 +151,13 @@ pub fn at(thread: &Thread) -> String {
     format!(" at {}{function}{inside}", own.place())
 }
 
-/// The innermost frame that is the program's own: of Python, where there is any, and otherwise of no header, if there is another.
+/// Returns the index of the innermost frame of the program's own code: a Python frame if there is any; otherwise preferably a
+/// frame that is not in a header file.
 fn own(frames: &[Frame]) -> Option<usize> {
     let position = |is: &dyn Fn(&Frame) -> bool| frames.iter().position(is);
     let is_python = |frame: &Frame| frame.language == "Python";
     let python = position(&|frame| is_python(frame) && frame.is_own());
-    // In a library alone, what the interpreter called says most.
+    // If all frames are in libraries, the function that the interpreter called is the most informative.
     let is_start = |frame: &Frame| frame.file.as_deref().is_some_and(|file| file.ends_with("/threading.py"));
     let outer = |is: &dyn Fn(&Frame) -> bool| frames.iter().rposition(is);
     let python = python.or_else(|| outer(&|frame| is_python(frame) && !is_start(frame)));
@@ -165,8 +167,8 @@ fn own(frames: &[Frame]) -> Option<usize> {
     own.or((!frames.is_empty()).then_some(0))
 }
 
-/// Chooses the frame of each thread that says most of where it is: not a helper that several processes are in, each from another
-/// place.
+/// Chooses the most informative frame of each thread: not in a helper function that several processes called from different
+/// places.
 pub fn place(processes: &mut [Process]) {
     type Function = (Option<String>, Option<String>);
     let name = |frame: &Frame| -> Function { (frame.file.clone(), frame.function.clone()) };
@@ -199,7 +201,7 @@ pub fn place(processes: &mut [Process]) {
     }
 }
 
-/// Returns a clause about the processes at the other ends.
+/// Returns a clause about the processes at the other ends of a process's descriptors.
 pub fn peers(process: &Process, names: &Names) -> Option<String> {
     let thread = process.threads.first()?;
     if matches!(thread.syscall.as_deref(), Some("wait4" | "waitid")) {
@@ -214,7 +216,7 @@ pub fn peers(process: &Process, names: &Names) -> Option<String> {
     }
 }
 
-/// Returns a clause about a descriptor whose peer is not known.
+/// Returns a clause about a descriptor whose peer is unknown.
 fn end(on: &On) -> Option<String> {
     match (&on.name, &on.unknown) {
         (name, Some(unknown)) if name.is_empty() => Some(format!("{} {}: {unknown}", on.kind, on.fd)),

@@ -10,7 +10,7 @@ pub struct Graph {
     edges: Vec<BTreeSet<usize>>,
 }
 
-/// The nodes that wait for others: those that wait for one of these themselves, and those that wait for the former.
+/// The nodes that wait for some nodes: directly, or by way of other nodes.
 #[derive(Default, Clone, PartialEq, Eq, Debug)]
 pub struct Waiting {
     pub direct: Vec<usize>,
@@ -30,8 +30,8 @@ impl Graph {
         self.edges[from].iter().copied()
     }
 
-    /// Removes the waits of a node for others that it also waits for by way of one of the rest.
-    pub fn thin(&mut self, node: usize) {
+    /// Removes redundant waits of a node: those for nodes that it also waits for by way of its other targets.
+    pub fn remove_indirect_waits(&mut self, node: usize) {
         const MOST: usize = 64;
         let targets: Vec<usize> = self.targets(node).filter(|to| *to != node).collect();
         for to in targets.iter().copied().take(if targets.len() > 1 { MOST } else { 0 }) {
@@ -43,7 +43,7 @@ impl Graph {
         }
     }
 
-    /// Returns true if waits lead from one of these nodes to another one, not by way of a third.
+    /// Returns true if waits lead from any node of `from` to the node `to`, on a path that avoids the node `without`.
     fn leads(&self, from: Vec<usize>, to: usize, without: usize) -> bool {
         let mut seen: BTreeSet<usize> = from.iter().copied().chain([without]).collect();
         let mut next = from;
@@ -56,8 +56,8 @@ impl Graph {
         false
     }
 
-    /// Returns the ends of all waits, in the order of their first nodes: nodes that wait for none, and groups of nodes that wait
-    /// only for one another.
+    /// Returns the ends of all waits, in the order of their first nodes. An end is a node that waits for no other, or a group of
+    /// nodes that wait only for one another.
     pub fn sinks(&self) -> Vec<Vec<usize>> {
         let components = self.components();
         let mut of = vec![0; self.edges.len()];
@@ -72,12 +72,12 @@ impl Graph {
         sinks
     }
 
-    /// Returns true if the nodes wait for one another, or the only one for itself.
+    /// Returns true if the nodes of an end wait for one another, or its only node for itself.
     pub fn is_cycle(&self, sink: &[usize]) -> bool {
         sink.len() > 1 || sink.iter().any(|node| self.edges[*node].contains(node))
     }
 
-    /// Returns the nodes that wait for these, by the fewest steps.
+    /// Returns the nodes that wait for the nodes of an end, by the smallest number of steps.
     pub fn waiting(&self, sink: &[usize]) -> Waiting {
         let mut from: Vec<Vec<usize>> = vec![Vec::new(); self.edges.len()];
         for (node, edges) in self.edges.iter().enumerate() {
@@ -100,7 +100,7 @@ impl Graph {
         Waiting { direct: with(|step| step == 1), indirect: with(|step| step > 1) }
     }
 
-    /// Returns the shortest circle through the first of these nodes that is in one, in the order of the waits.
+    /// Returns the shortest cycle through the first node of an end that is in any cycle, in the order of the waits.
     pub fn circle(&self, sink: &[usize]) -> Vec<usize> {
         let through = |start: usize| {
             let mut before = vec![None; self.edges.len()];
@@ -126,7 +126,8 @@ impl Graph {
         sink.iter().find_map(|node| through(*node)).unwrap_or_default()
     }
 
-    /// Returns the strongly connected components (Tarjan), without recursion: there may be thousands of threads.
+    /// Returns the strongly connected components by Tarjan's algorithm, without recursion, because there may be thousands of
+    /// threads.
     fn components(&self) -> Vec<Vec<usize>> {
         let count = self.edges.len();
         let (mut index, mut low) = (vec![usize::MAX; count], vec![0; count]);
@@ -213,11 +214,11 @@ mod tests {
     #[test]
     fn the_end_of_a_wait_is_the_node_that_waits_for_the_others() {
         let mut guessed = graph(4, &[(0, 1), (0, 2), (1, 2), (3, 1), (3, 0)]);
-        guessed.thin(0);
+        guessed.remove_indirect_waits(0);
         assert_eq!(guessed.targets(0).collect::<Vec<_>>(), [1]);
         // A path to a node through the node itself is not a wait by another node.
         let mut store = graph(3, &[(0, 1), (0, 2), (1, 0)]);
-        store.thin(0);
+        store.remove_indirect_waits(0);
         assert_eq!(store.targets(0).collect::<Vec<_>>(), [1, 2]);
     }
 

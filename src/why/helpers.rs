@@ -5,7 +5,7 @@
 use super::document::Process;
 use cupeer_spec::launchers::names;
 
-/// Words of command lines of processes that serve others, and never do anything of the program's own.
+/// Words in command lines of processes that only serve others and never execute the program's own code.
 const SERVANTS: [&str; 5] = [
     "multiprocessing.resource_tracker",
     "multiprocessing.semaphore_tracker",
@@ -13,20 +13,20 @@ const SERVANTS: [&str; 5] = [
     "_inductor/compile_worker",
     "_inductor.compile_worker",
 ];
-/// Files and functions of Python in which such a process waits, if a fork created it.
+/// Files and functions of Python in which a helper process waits if a fork created the process.
 const PLACES: [(&str, &str); 4] = [
     ("multiprocessing/resource_tracker.py", "main"),
     ("multiprocessing/semaphore_tracker.py", "main"),
     ("multiprocessing/forkserver.py", "main"),
     ("_inductor/compile_worker", "main"),
 ];
-/// Commands that start others and wait for them.
+/// Names of commands that start other programs and wait for them.
 const WRAPPERS: [&str; 20] = [
     "timeout", "sh", "bash", "dash", "zsh", "ksh", "fish", "busybox", "env", "nohup", "nice", "setsid",
     "sudo", "stdbuf", "taskset", "numactl", "unshare", "chrt", "time", "tini",
 ];
 
-/// Returns true if a process serves others, and waits until they ask.
+/// Returns true if a process only serves others, and waits for their requests.
 pub fn is_servant(process: &Process) -> bool {
     let servants = || SERVANTS.into_iter().chain(names(|launcher| launcher.servants));
     let is_asked = |word: &String| servants().any(|known| word.contains(known));
@@ -41,7 +41,8 @@ pub fn is_servant(process: &Process) -> bool {
     process.arguments.iter().take(4).any(is_asked) || is_there()
 }
 
-/// Returns true if a process only starts others: the waits lead through it, and it is no answer.
+/// Returns true if a process only starts others. It is never the answer; the waits of other processes lead
+/// through it.
 pub fn is_wrapper(process: &Process) -> bool {
     let name = process.program.rsplit('/').next().unwrap_or_default();
     let is_agent = || {

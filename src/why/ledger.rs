@@ -14,25 +14,25 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The most handles of a process that are named.
+/// Maximum number of exported handles of a process that are named.
 const MOST: usize = 2;
-/// The most failed calls that are searched for exports.
+/// Maximum number of failed calls that are searched for failed exports.
 const MOST_FAILURES: usize = 1000;
 
 pub struct Ledger {
     report: Report,
-    /// The names of processes by namespace, pid and start.
+    /// Names of processes in the recording, by pid namespace, pid, and start time.
     names: HashMap<(u64, u32, u64), String>,
     now: u64,
-    /// The processes of other hosts.
+    /// Number of processes of other hosts.
     pub elsewhere: u64,
 }
 
 impl Ledger {
-    /// Reads a recording; `None` where no process has recorded anything.
+    /// Reads a recording; returns `None` if no process has recorded anything.
     pub fn open(directory: &Path) -> anyhow::Result<Option<Ledger>> {
         let job = &mut Job::open(directory)?;
-        // Until the first call there may be nothing at all.
+        // Before the first call, the recording may be empty.
         if job.processes.is_empty() {
             return Ok(None);
         }
@@ -47,7 +47,7 @@ impl Ledger {
             ((header.pid_ns, header.pid, header.started), process.proc.clone())
         };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-        // The images of a process follow one another: the last one is the one that runs.
+        // Several programs that a process executed follow one another: the last one is running.
         Ok(Some(Ledger {
             names: here.iter().map(name).collect(),
             report,
@@ -56,7 +56,7 @@ impl Ledger {
         }))
     }
 
-    /// The name of the record of a process.
+    /// Returns the name of a process in the recording.
     pub fn name(&self, about: &About) -> Option<&str> {
         self.names.get(&(about.pid_ns, about.own_pid, about.started)).map(String::as_str)
     }
@@ -69,14 +69,14 @@ impl Ledger {
         self.process(proc)?.rank
     }
 
-    /// The end of a process.
+    /// Returns the end of a process; `None` if the recording shows none.
     pub fn ended(&self, proc: &str) -> Option<Ended> {
         let process = self.process(proc)?;
         let ago = process.ended_by_ns.map(|at| self.now.saturating_sub(at));
         has_ended(process).then(|| Ended::of_exit(process.exit, ago))
     }
 
-    /// The processes of this host that ended, as far as their ends are known.
+    /// Returns the processes of this host that have ended, with their ends if known.
     pub fn all_ended(&self) -> impl Iterator<Item = document::Process> + '_ {
         let is_here = |process: &&Process| self.names.values().any(|name| **name == *process.proc);
         let one = |process: &Process| {
@@ -94,13 +94,13 @@ impl Ledger {
         self.report.processes.iter().filter(is_here).filter_map(one)
     }
 
-    /// Returns true if a thread is in a call.
+    /// Returns true if a thread is in a recorded call that has not returned.
     pub fn is_called(&self, proc: &str, own_tid: u32) -> bool {
         let mut processes = self.report.processes.iter().filter(|process| *process.proc == *proc);
         processes.any(|process| process.pending.iter().any(|pending| pending.tid == own_tid))
     }
 
-    /// The call that a thread is in.
+    /// Returns the recorded call in which a thread is.
     pub fn call(&self, proc: &str, own_tid: u32) -> Option<Call> {
         let process = self.process(proc)?;
         let pending = process.pending.iter().find(|pending| pending.tid == own_tid)?;
@@ -118,13 +118,13 @@ impl Ledger {
         self.report.handles.iter().find(|handle| handle.fingerprint.to_string() == fingerprint)
     }
 
-    /// The handles that a process exported.
+    /// Returns the fingerprints of the handles that a process exported.
     pub fn exported(&self, proc: &str) -> Vec<String> {
         let is_its = |handle: &&Handle| handle.exporter.as_deref() == Some(proc);
         self.report.handles.iter().filter(is_its).map(|handle| handle.fingerprint.to_string()).collect()
     }
 
-    /// The last export of a process, if it failed and none succeeded after it: a clause.
+    /// Returns a clause about the last failed export of a process; `None` if a later export succeeded.
     fn failed_export(&self, proc: &str) -> Option<String> {
         let exports =
             |name: &str| FnId::all().any(|id| id.spec().name() == name && id.spec().exports().is_some());
@@ -146,8 +146,8 @@ impl Ledger {
         ))
     }
 
-    /// Returns a clause for each thing that others may wait for, the oldest first: the export that failed, and exports that
-    /// nobody opened.
+    /// Returns clauses about what a process owes to others that may wait for it: an export that failed, and exported
+    /// handles that nobody opened, the oldest first.
     pub fn owes(&self, proc: &str) -> Vec<String> {
         let is_its = |handle: &&Handle| {
             let is_untaken =

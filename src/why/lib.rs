@@ -65,7 +65,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use targets::Targets;
 
-/// For how long stacks are read, without --within.
+/// Time in which stacks are read, unless --within gives another one.
 const TIME: Duration = Duration::from_secs(3);
 
 /// Runs the command.
@@ -79,20 +79,20 @@ pub fn command(args: &WhyArgs) -> Result<ExitCode> {
     }
 }
 
-/// Reads the waits of processes in a hang that has lasted for this time, if it has.
+/// Reads the waits of processes in a hang. `without` is the time without progress; `None` if a call hangs.
 pub fn of_hang(pids: &[u32], record: Option<PathBuf>, without: Option<Duration>) -> Box<dyn Waits> {
     let mut read = read(targets::of(pids, record), true, TIME);
     read.document.without_progress_ns = without.map(|without| without.as_nanos() as u64);
     Box::new(read)
 }
 
-/// Returns the waits of processes that record to a directory, as lines without marks.
+/// Returns the waits of the processes that record to a directory, as lines without color.
 pub fn lines(directory: &Path) -> Vec<String> {
     let read = read(targets::of_record(directory), true, TIME);
     clean_lines(&read.text(false, Style::Plain)).lines().map(str::to_owned).collect()
 }
 
-/// Processes, and their waits.
+/// Processes that were read, and the document about their waits.
 struct Read {
     document: Document,
     names: Names,
@@ -134,7 +134,7 @@ impl Waits for Read {
     }
 }
 
-/// Reads processes; `may_stop` says whether threads that run may be stopped for that, and `time` for how long stacks are read.
+/// Reads processes. `may_stop` is true if running threads may be stopped for that; `time` is the time in which stacks are read.
 fn read(targets: Targets, may_stop: bool, time: Duration) -> Read {
     let began = Instant::now();
     let record = targets.record.as_deref();

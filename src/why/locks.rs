@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-/// The processes that hold locks of the file that a descriptor leads to, but for those that wait for one.
+/// Returns the pids of other processes that hold a lock of the file that a descriptor refers to.
 pub fn of_file(pid: u32, fd: i32) -> Vec<u32> {
     let Ok(file) = fs::metadata(format!("/proc/{pid}/fd/{fd}")) else { return Vec::new() };
     let (major, minor) = (libc::major(file.dev()), libc::minor(file.dev()));
@@ -20,14 +20,14 @@ pub fn of_file(pid: u32, fd: i32) -> Vec<u32> {
     text.lines().filter_map(holder).filter(|holder| *holder != pid).collect()
 }
 
-/// The lines of the files of source that were read.
+/// Lines of the source files that were read, by path.
 #[derive(Default)]
 pub struct Sources {
     files: HashMap<String, Vec<String>>,
 }
 
 impl Sources {
-    /// The line that a frame is at.
+    /// Returns the source line that a frame executes.
     fn line(&mut self, frame: &Frame) -> Option<&str> {
         let lines = self.lines(frame)?;
         lines.get(frame.line?.checked_sub(1)? as usize).map(String::as_str)
@@ -39,7 +39,7 @@ impl Sources {
         Some(self.files.entry(file.clone()).or_insert_with(read))
     }
 
-    /// The lock that a thread waits for in Python: what its line calls it.
+    /// Returns the names of the Python lock that a thread waits for, as its source line writes them.
     pub fn wanted(&mut self, thread: &Thread) -> Option<Vec<String>> {
         let frame = thread.frames.iter().find(|frame| frame.language == "Python")?;
         if !frame.is_own() {
@@ -49,8 +49,8 @@ impl Sources {
         (!names.is_empty()).then_some(names)
     }
 
-    /// The locks that a thread holds in Python, as far as its lines say: those of the blocks that it is in, and those that a
-    /// function acquired before. Each with the place where it got it.
+    /// Returns the names of the Python locks that a thread holds, each with the place where the thread acquired it: locks of
+    /// the `with` blocks around its frames, and locks that an earlier line of a function acquired.
     pub fn held(&mut self, thread: &Thread) -> Vec<(String, String)> {
         let mut found = Vec::new();
         for frame in thread.frames.iter().filter(|frame| frame.language == "Python" && frame.is_own()) {
@@ -87,7 +87,7 @@ fn indent(line: &str) -> usize {
     line.len() - line.trim_start().len()
 }
 
-/// The names of the locks that a line acquires.
+/// Returns the names of the locks that a source line acquires.
 fn acquired(line: &str) -> Vec<String> {
     let text = line.trim();
     if let Some(rest) = text.strip_prefix("with ").and_then(|rest| rest.split(':').next()) {

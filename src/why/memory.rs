@@ -5,15 +5,15 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// The memory of a process, as far as the kernel lets this process read it.
+/// Read access to the memory of a process.
 pub struct Outside {
     pid: i32,
-    /// For kernels and filters that refuse process_vm_readv.
+    /// The process's `mem` file, for kernels and filters that refuse process_vm_readv.
     file: File,
 }
 
 impl Outside {
-    /// Opens it: here the kernel decides whether it may be read.
+    /// Opens the memory of a process. Fails if the kernel does not permit reading it.
     pub fn open(pid: i32) -> io::Result<Outside> {
         Ok(Outside { pid, file: File::open(format!("/proc/{pid}/mem"))? })
     }
@@ -32,19 +32,19 @@ impl Outside {
         }
     }
 
-    /// A number of 4 bytes.
-    pub fn half(&self, address: u64) -> Option<u32> {
+    /// Reads a number of 4 bytes.
+    pub fn u32_at(&self, address: u64) -> Option<u32> {
         let mut bytes = [0; 4];
         (self.copy(address as usize, &mut bytes) == bytes.len()).then(|| u32::from_le_bytes(bytes))
     }
 
-    /// A number of 8 bytes.
+    /// Reads a number of 8 bytes.
     pub fn word(&self, address: u64) -> Option<u64> {
         let mut bytes = [0; 8];
         (self.copy(address as usize, &mut bytes) == bytes.len()).then(|| u64::from_le_bytes(bytes))
     }
 
-    /// A text that ends with a zero byte, as a path does.
+    /// Reads a NUL-terminated text, such as a path.
     pub fn text(&self, address: u64) -> Option<String> {
         let mut bytes = vec![0; 4096];
         let length = self.copy(address as usize, &mut bytes);
@@ -57,7 +57,7 @@ impl Memory for &Outside {
     fn copy(self, address: usize, place: &mut [u8]) -> usize {
         const PAGE: usize = 4096;
         match self.read(address, place) {
-            // Nothing where the range leaves the mapped memory: the first page may be there.
+            // If the range leaves the mapped memory, nothing is read. The rest of its first page may still be readable.
             0 => match PAGE - address % PAGE {
                 to_end if to_end < place.len() => self.read(address, &mut place[..to_end]),
                 _ => 0,

@@ -11,8 +11,9 @@ pub struct Names {
 }
 
 impl Names {
-    /// A process is called by its rank, if it is the one that its launcher gave that rank: of several with the same, the one
-    /// that has a record, or else the only one that no other started. The others are called by their pids.
+    /// Returns the names of all processes. A process is called by its rank if its launcher gave it that rank. If several
+    /// processes have the rank, the name goes to the process in the recording, or else to the only one that no process with
+    /// the rank started. The other processes are called by their pids.
     pub fn of(processes: &[Process], seen: &[Seen]) -> Names {
         let parents: HashMap<u32, u32> =
             seen.iter().map(|seen| (seen.about.pid, seen.about.parent)).collect();
@@ -22,10 +23,10 @@ impl Names {
             processes.iter().find(|process| Some(process.pid) == first).map(|process| &process.program);
         let name = |process: &Process| {
             let pid = process.pid;
-            // A command that a program of the job started is known by its words.
+            // A command that a program of the job started is called by its first arguments.
             let is_command =
                 process.rank.is_none() && program != Some(&process.program) && !process.arguments.is_empty();
-            let known = process.comm.clone().or_else(|| is_command.then(|| command(process)));
+            let known = process.comm.clone().or_else(|| is_command.then(|| short_command(process)));
             let comm = known.map(|comm| format!(" ({})", clean(&comm))).unwrap_or_default();
             let plain = match (process.own_pid == pid, process.rank) {
                 (true, Some(rank)) => format!("process {pid} of rank {rank}"),
@@ -50,7 +51,7 @@ impl Names {
         Names { names: processes.iter().map(|process| (process.pid, name(process))).collect(), parents }
     }
 
-    /// The name of a process, of this job or of another one.
+    /// Returns the name of a process, which may belong to another job.
     pub fn name(&self, pid: u32) -> String {
         if let Some(name) = self.names.get(&pid) {
             return name.clone();
@@ -62,7 +63,7 @@ impl Names {
         }
     }
 
-    /// The names of several: `ranks 0 to 2 and 5`, or at most four of those that are called otherwise.
+    /// Returns the names of several processes: `ranks 0 to 2 and 5`, or at most four names without ranks.
     pub fn all(&self, pids: &[u32]) -> String {
         const MOST: usize = 4;
         let names: Vec<String> = pids.iter().map(|pid| self.name(*pid)).collect();
@@ -90,7 +91,7 @@ impl Names {
         }
     }
 
-    /// The processes of the job that a process started.
+    /// Returns the pids of the processes of the job that a process started.
     pub fn children(&self, pid: u32) -> Vec<u32> {
         let mut all: Vec<u32> =
             self.parents.iter().filter(|(_, parent)| **parent == pid).map(|(child, _)| *child).collect();
@@ -99,7 +100,7 @@ impl Names {
     }
 }
 
-/// `0 to 2`, `5`: numbers in short.
+/// Returns numbers as ranges: `0 to 2`, `5`.
 fn ranges(mut numbers: Vec<u32>) -> Vec<String> {
     numbers.sort_unstable();
     let mut found = Vec::new();
@@ -115,8 +116,8 @@ fn ranges(mut numbers: Vec<u32>) -> Vec<String> {
     found
 }
 
-/// The program of a process and its first arguments.
-fn command(process: &Process) -> String {
+/// Returns the program of a process with its first arguments.
+fn short_command(process: &Process) -> String {
     const WIDTH: usize = 30;
     let program = process.program.rsplit('/').next().unwrap_or_default();
     let words: Vec<&str> =

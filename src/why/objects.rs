@@ -12,26 +12,27 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A file, as all processes have it that mapped it.
+/// A file that processes have mapped; they share this value.
 pub struct Mapped {
-    /// Path of the file from which its symbols are read.
+    /// Path from which the file's symbols are read.
     pub path: String,
-    /// Path or name for people.
+    /// Path or name of the file in messages.
     pub shown: String,
     pub build_id: Vec<u8>,
     segments: Segments,
-    /// The symbols that lead to Python's frames, where it is an interpreter or a program that may have copies of them.
+    /// Addresses and sizes of the symbols that lead to Python frames, if the file is an interpreter or a program that may
+    /// contain one.
     python: HashMap<&'static CStr, (u64, u64)>,
 }
 
-/// A file in a process.
+/// A mapped file in one process.
 pub struct Object {
     pub range: Range<u64>,
     pub base: u64,
     pub file: Arc<Mapped>,
 }
 
-/// The symbols that lead to Python's frames.
+/// Symbols that lead to Python frames.
 const PYTHON: [&CStr; 9] = [
     c"_PyRuntime",
     c"_PyEval_EvalFrameDefault",
@@ -44,18 +45,18 @@ const PYTHON: [&CStr; 9] = [
     c"PyThreadState_GetFrame",
 ];
 
-/// The variable of the C library that leads to the environment as it is now.
+/// Variable of the C library that points to the current environment.
 const ENVIRONMENT: &CStr = c"environ";
 
-/// The files that were read, so that those of many processes are read once.
+/// Files that were read, so that each file is read once for all processes.
 #[derive(Default)]
 pub struct Files {
     known: HashMap<(String, (i32, i32), u64), Arc<Mapped>>,
 }
 
 impl Files {
-    /// The objects of a process, in the order of their addresses. `root` comes before their paths, where the process has other
-    /// files than this one.
+    /// Returns the mapped files of a process, in the order of their addresses. `root` is a prefix for their paths if the
+    /// process has another root directory than cupeer.
     pub fn objects(&mut self, pid: u32, root: &str, maps: &MemoryMaps, memory: &Outside) -> Vec<Object> {
         let mut objects: Vec<Object> = Vec::new();
         let mut last: Option<(&PathBuf, u64)> = None;
@@ -80,7 +81,7 @@ impl Files {
     }
 
     fn object(&mut self, pid: u32, root: &str, path: &Path, map: &MemoryMap) -> Option<Object> {
-        // The first mapping of a library starts with its ELF header. Data files are mapped as well, and have none.
+        // The first mapping of a library starts with its ELF header. Data files are mapped as well, but have no ELF header.
         let shown = path.to_string_lossy().into_owned();
         let key = (format!("{root}{shown}"), map.dev, map.inode);
         let file = match self.known.get(&key) {
@@ -102,7 +103,7 @@ impl Mapped {
         let elf = Elf::open(Path::new(&path)).ok().flatten();
         let segments = elf.as_ref().and_then(|elf| elf.segments().ok()).unwrap_or_default();
         let build_id = elf.as_ref().and_then(|elf| elf.note(b"GNU\0", NT_GNU_BUILD_ID.0).ok().flatten());
-        // A library that is named after something else is not looked through: some have millions of symbols.
+        // Libraries with other names than Python's are not searched: some have millions of symbols.
         let name = shown.rsplit('/').next().unwrap_or_default();
         let may_be_python = !name.contains(".so") || name.starts_with("libpython");
         let is_libc = name.starts_with("libc.so") || name.starts_with("libc-2");
@@ -117,13 +118,13 @@ impl Mapped {
 fn deleted(pid: u32, shown: &str, map: &MemoryMap) -> Option<String> {
     shown.strip_suffix(" (deleted)")?;
     let program = format!("/proc/{pid}/exe");
-    // The kernel shows what else is mapped only to the administrator.
+    // The kernel shows links to other mapped files only to the administrator.
     let is_program = std::fs::read_link(&program).is_ok_and(|link| link.as_os_str() == shown);
     let (start, end) = map.address;
     Some(if is_program { program } else { format!("/proc/{pid}/map_files/{start:x}-{end:x}") })
 }
 
-/// The code that the kernel gives each process.
+/// Returns the vDSO: the code that the kernel maps into each process.
 fn vdso(map: &MemoryMap, memory: &Outside) -> Option<Object> {
     let mut bytes = vec![0; (map.address.1 - map.address.0).min(1 << 16) as usize];
     let length = memory.copy(map.address.0 as usize, &mut bytes);
@@ -140,24 +141,24 @@ fn vdso(map: &MemoryMap, memory: &Outside) -> Option<Object> {
 }
 
 impl Object {
-    /// The object that an address lies in.
+    /// Returns the object that contains an address.
     pub fn at(objects: &[Object], address: u64) -> Option<&Object> {
         let behind = objects.partition_point(|object| object.range.start <= address);
         objects[..behind].last().filter(|object| object.range.contains(&address))
     }
 
-    /// Returns the address of its sorted table of functions.
+    /// Returns the address of the object's sorted table of functions (.eh_frame_hdr).
     pub fn unwind_table(&self) -> Option<usize> {
         Some(self.base.wrapping_add(self.file.segments.unwind?) as usize)
     }
 
-    /// A symbol of Python: where it lies, and its size.
+    /// Returns the address and size of a symbol of Python.
     pub fn python(&self, name: &CStr) -> Option<(usize, usize)> {
         let (address, size) = self.file.python.get(name)?;
         Some((self.base.wrapping_add(*address) as usize, *size as usize))
     }
 
-    /// The variables of the environment of a process, as it has set them since it began.
+    /// Returns the current environment variables of a process, including its own changes, as NAME=VALUE.
     pub fn environment(objects: &[Object], memory: &Outside) -> Vec<String> {
         const MOST: u64 = 1024;
         let place = objects.iter().find_map(|object| object.python(ENVIRONMENT));

@@ -6,30 +6,31 @@ use procfs::process::{FDPermissions, FDTarget, Process};
 use std::collections::HashMap;
 use std::fs;
 
-/// End of a descriptor, and the holders of the other end.
+/// One end of a connection: a descriptor, and the processes that have the other end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct End {
     pub kind: &'static str,
-    /// Path or address for people.
+    /// Path or address in messages.
     pub name: String,
     pub inode: Option<u64>,
-    /// The processes that have the other end, by their pids here.
+    /// Pids in this namespace of the processes that have the other end.
     pub peers: Vec<u32>,
-    /// Why none is known, where there should be one.
+    /// Reason why no such process is known; `None` if none is expected.
     pub unknown: Option<&'static str>,
-    /// The inode of the other end of a socket.
+    /// Inode of the socket at the other end.
     pub other: Option<u64>,
 }
 
-/// The most processes that have one end: descriptors are inherited.
+/// Maximum number of processes that are listed for one end, because descriptors are inherited.
 const MOST: usize = 16;
 
-/// Holders of each end.
+/// Processes that hold each end.
 #[derive(Default)]
 pub struct Ends {
-    /// Holders of sockets, pipes, and eventfds, and whether they may write to them.
+    /// Pids of the processes that hold a socket, pipe, or eventfd, each with true if the process may write to
+    /// it.
     holders: HashMap<Key, Vec<(u32, bool)>>,
-    /// The processes that were looked at.
+    /// Pids of the processes whose descriptors were read.
     looked: Vec<u32>,
     has_all: bool,
     unix: Option<HashMap<u64, u64>>,
@@ -44,7 +45,7 @@ enum Key {
 }
 
 impl Ends {
-    /// The other end of a descriptor of a process. Those of `job` are looked at first.
+    /// Returns the other end of a process's descriptor. Processes of `job` are examined first.
     pub fn of(&mut self, pid: u32, fd: i32, is_read: bool, job: &[u32]) -> Option<End> {
         let process = Process::new(pid as i32).ok()?;
         let info = process.fd_from_fd(fd).ok()?;
@@ -103,7 +104,8 @@ impl Ends {
                     (entry.local_address, entry.remote_address) == (own.remote_address, own.local_address)
                 };
                 let other = self.tcp_of(process).iter().find(is_other).map(|entry| entry.inode);
-                // A connection that was not accepted has no inode: whoever listens there could accept it.
+                // A connection that nobody has accepted has no inode: the processes that listen there could
+                // accept it.
                 let accepts = |entry: &&TcpNetEntry| {
                     entry.state == TcpState::Listen
                         && entry.local_address.port() == own.remote_address.port()
@@ -133,7 +135,7 @@ impl Ends {
         end
     }
 
-    /// The TCP sockets of a process's network namespace.
+    /// Returns the TCP sockets in the network namespace of a process.
     fn tcp_of(&mut self, process: &Process) -> &[TcpNetEntry] {
         use std::os::unix::fs::MetadataExt;
         let space = fs::metadata(format!("/proc/{}/ns/net", process.pid)).map_or(0, |about| about.ino());
@@ -144,7 +146,7 @@ impl Ends {
         })
     }
 
-    /// Returns the holders of an end, the process itself last.
+    /// Returns the pids of the processes that hold an end, with the process itself last.
     fn holders(&mut self, key: Key, job: &[u32], own: u32, is_it: impl Fn(bool) -> bool) -> Vec<u32> {
         job.iter().for_each(|pid| self.look(*pid));
         if !self.others(key, own, &is_it).is_empty() {
@@ -196,7 +198,7 @@ impl Ends {
     }
 }
 
-/// The number by which the kernel tells eventfds apart.
+/// Returns the kernel's id of an eventfd.
 fn event_id(pid: u32, fd: i32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).ok()?;
     text.lines().find_map(|line| line.strip_prefix("eventfd-id:")?.trim().parse().ok())

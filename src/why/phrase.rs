@@ -9,10 +9,10 @@ use super::syscall::{About, word};
 use super::waits::Waits;
 use cupeer_report::names::counted;
 
-/// The most others that are named with their places.
+/// Maximum number of other processes or threads that are named with their places.
 const MOST: usize = 3;
 
-/// The first line, and what it is about.
+/// Returns the answer (the first line), and the processes and threads that it is about.
 pub fn answer(processes: &[Process], names: &Names) -> (String, Option<Shown>) {
     let mut waits = Waits::of(processes, names);
     let Some(root) = roots::find(&mut waits) else {
@@ -84,7 +84,7 @@ impl Phrase<'_> {
         }
     }
 
-    /// Returns the activity of a node.
+    /// Returns what a thread or process does.
     fn does(&self, node: usize) -> String {
         let process = self.waits.process(node);
         match self.waits.thread(node) {
@@ -93,7 +93,7 @@ impl Phrase<'_> {
         }
     }
 
-    /// The end of the waits.
+    /// Returns clauses about the end of the waits.
     fn end(&self) -> Vec<String> {
         let first = self.root.nodes[0];
         match self.root.kind {
@@ -186,7 +186,7 @@ impl Phrase<'_> {
         clauses
     }
 
-    /// The process that exported what a process tries to open.
+    /// Returns a clause about the process that exported the handle that a process tries to open.
     fn exporter(&self, node: usize) -> Option<String> {
         let handle = self.waits.thread(node)?.call.as_ref()?.handle.as_ref()?;
         let own = self.waits.process(node).pid;
@@ -195,7 +195,7 @@ impl Phrase<'_> {
         Some(format!("{} exported it, and {}", self.names.name(exporter.pid), exporter.doing))
     }
 
-    /// The thread that left with a lock.
+    /// Returns a clause about the thread that ended while it held a lock.
     fn orphan(&self, node: usize) -> Option<String> {
         let owner = self.waits.orphaned.get(&node)?;
         let process = self.waits.process(node);
@@ -212,7 +212,8 @@ impl Phrase<'_> {
         })
     }
 
-    /// A lock or condition for which only threads of the process can do something, and none does.
+    /// Returns a clause about a lock or condition that only threads of the same process could release, although
+    /// none of them is about to.
     fn alone(&self, node: usize) -> Option<String> {
         let thread = self.waits.thread(node)?;
         let process = self.waits.process(node);
@@ -223,12 +224,12 @@ impl Phrase<'_> {
             .then(|| "no other thread of it is at work".into())
     }
 
-    /// The waits for the end.
+    /// Returns clauses about who waits for the end.
     fn waiting(&self) -> Vec<String> {
         [self.within(), self.outside()].concat()
     }
 
-    /// The threads of the same process that wait for the end.
+    /// Returns clauses about threads of the same process that wait for the end.
     fn within(&self) -> Vec<String> {
         let [own] = self.root.nodes.as_slice() else { return Vec::new() };
         let is_same = |node: &&usize| self.waits.process(**node).pid == self.waits.process(*own).pid;
@@ -259,12 +260,12 @@ impl Phrase<'_> {
             .collect()
     }
 
-    /// The other processes that wait for the end, and those that wait for them.
+    /// Returns clauses about other processes that wait for the end, directly or by way of others.
     fn outside(&self) -> Vec<String> {
         let own = self.pids(&self.root.nodes);
         let mut direct = self.named(&self.root.waiting.direct, &own);
         if direct.is_empty() {
-            // Those that wait for another thread of the same process.
+            // These processes wait for another thread of the same process.
             direct = self.named(&self.root.waiting.indirect, &own);
         }
         if direct.is_empty() || self.root.kind == Kind::Apart {
@@ -300,12 +301,13 @@ impl Phrase<'_> {
         clauses
     }
 
-    /// The nodes of other processes than these, without those that only started others, if there are any besides.
+    /// Returns the nodes to name: important ones of processes that are not in `others`. Processes that only
+    /// started others are left out if other nodes remain.
     fn named(&self, nodes: &[usize], others: &[u32]) -> Vec<usize> {
         let is_other = |node: &&usize| !others.contains(&self.waits.process(**node).pid);
         let all = nodes.iter().filter(is_other).copied().filter(|node| self.waits.matters(*node));
         let mut all: Vec<usize> = all.collect();
-        // The most important thread of a process represents the process.
+        // If the most informative thread of a process is among the nodes, it stands for the whole process.
         let firsts: Vec<u32> =
             self.pids(&all.iter().copied().filter(|node| self.waits.is_first(*node)).collect::<Vec<_>>());
         all.retain(|node| self.waits.is_first(*node) || !firsts.contains(&self.waits.process(*node).pid));
@@ -323,13 +325,13 @@ impl Phrase<'_> {
         if plain.is_empty() && others.len() == self.root.nodes.len() { all } else { plain }
     }
 
-    /// The place of several, if it is the same.
+    /// Returns the place of several nodes if all have the same; otherwise, an empty text.
     fn same_place(&self, nodes: &[usize]) -> String {
         let place = nodes.first().map(|node| self.place(*node)).unwrap_or_default();
         if nodes.iter().all(|node| self.place(*node) == place) { place } else { String::new() }
     }
 
-    /// The names without a word that was said before: `0, 1 and 5`.
+    /// Returns the names of processes, without the word "ranks" if an earlier clause had it: `0, 1 and 5`.
     fn bare(&self, pids: &[u32]) -> String {
         let all = self.names.all(pids);
         match (
@@ -351,7 +353,7 @@ impl Phrase<'_> {
         }
     }
 
-    /// Others that are at the same place.
+    /// Returns a clause about other processes at the same place.
     fn alike(&self) -> Option<String> {
         let count = self.root.alike.len() as u64;
         let more = match self.pids(&self.root.alike).as_slice() {

@@ -19,37 +19,37 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// The most threads of a process whose stacks are read.
+/// Maximum number of threads of a process whose stacks are read.
 const MOST: usize = 256;
-/// Number of attempts to read a thread that continued meanwhile.
+/// Number of attempts to read a thread that keeps running in between.
 const ATTEMPTS: usize = 3;
-/// Number of running threads that are stopped at a time.
+/// Number of running threads that are stopped at the same time.
 const AT_ONCE: usize = 16;
 
-/// The flag of the kernel for a process that ends: soon afterwards, it has no memory any more (PF_EXITING).
+/// Kernel flag of a process that is ending and soon has no memory any more (PF_EXITING).
 const EXITING: u32 = 4;
 
 /// Facts about a process that need no access to its memory.
 #[derive(Clone, Debug)]
 pub struct About {
     pub pid: u32,
-    /// Its pid as it sees itself, and the namespace of that.
+    /// Pid of the process in its own pid namespace, and the id of that namespace.
     pub own_pid: u32,
     pub pid_ns: u64,
-    /// When it was started, in ticks of the system since boot.
+    /// Start time of the process, in clock ticks since boot.
     pub started: u64,
     pub parent: u32,
     pub rank: Option<u32>,
     pub program: String,
     pub arguments: Vec<String>,
-    /// The directory that it records to, as this process reaches it.
+    /// Directory to which the process records, as a path for this process.
     pub out: Option<PathBuf>,
     pub has_ended: bool,
-    /// Wait status for its parent.
+    /// Wait status that the parent receives, if the process has ended.
     pub exit: Option<i32>,
-    /// The name that the process gave itself.
+    /// Name of the process in the kernel, which it may have set itself.
     pub comm: String,
-    /// Number of ranks that its launcher started.
+    /// Number of ranks that the process's launcher started.
     pub world: Option<u32>,
 }
 
@@ -57,39 +57,39 @@ pub struct About {
 pub struct Seen {
     pub about: About,
     pub threads: Vec<SeenThread>,
-    /// Threads that were not read, and how many of them ran.
+    /// Number of threads that were not read, and how many of them were running.
     pub threads_more: u64,
     pub running_more: u64,
     pub objects: Vec<Object>,
-    /// Why it was not read, and what would permit it.
+    /// Reason why the process could not be read, and a sentence about what would permit it.
     pub refused: Option<(String, String)>,
     pub has_ended: bool,
-    /// Nanoseconds since a process that has ended ran last.
+    /// Nanoseconds since the process last ran, if it has ended.
     pub ended: Option<u64>,
     pub stopped: Duration,
-    /// The memory that it shares.
+    /// Mappings of shared memory.
     pub shared: Vec<Shared>,
 }
 
 /// Result of reading a thread.
 pub struct SeenThread {
     pub tid: u32,
-    /// Its tid as the process sees it.
+    /// Tid of the thread in the process's own pid namespace.
     pub own_tid: u32,
     pub name: String,
-    /// The letter of what it does.
+    /// State letter of the thread in /proc.
     pub state: char,
-    /// Nanoseconds since it ran last, if it waits.
+    /// Nanoseconds since the thread last ran, if it waits.
     pub since: Option<u64>,
     pub call: Option<Call>,
     pub frames: Vec<Raw>,
     pub is_whole: bool,
-    /// Memory that it reads repeatedly, as long as the value stays the same.
+    /// Shared memory that the thread reads repeatedly, if its value stayed the same.
     pub polls: Option<Polled>,
 }
 
 impl About {
-    /// `None` where there is no such process.
+    /// Reads the facts about a process; returns `None` if the process does not exist.
     pub fn read(pid: u32) -> Option<About> {
         let process = Process::new(pid as i32).ok()?;
         let stat = process.stat().ok()?;
@@ -125,7 +125,7 @@ impl About {
 }
 
 impl About {
-    /// The nanoseconds since it was started, and a moment.
+    /// Returns the nanoseconds since the process was started, plus a small tolerance.
     fn age(&self) -> u64 {
         const MOMENT: u64 = 50_000_000;
         let uptime = procfs::Uptime::current().map_or(u64::MAX, |uptime| (uptime.uptime * 1e9) as u64);
@@ -150,7 +150,7 @@ pub struct Readers {
     since: Since,
 }
 
-/// A process, and those of its threads that run.
+/// A process that is being read, with its threads that run.
 struct Begun {
     seen: Seen,
     running: VecDeque<Running>,
@@ -163,8 +163,8 @@ struct Running {
 }
 
 impl Readers {
-    /// Reads processes: first the threads that wait, then those that run, if `may_stop`. Each process gets its share of the time
-    /// until then. `is_called` says whether a thread is in a recorded call.
+    /// Reads processes: first the threads that wait, then the running ones if `may_stop`. The time is divided among the
+    /// processes. `is_called` returns true for a thread in a recorded call.
     pub fn read(
         &mut self,
         all: Vec<About>,
@@ -173,7 +173,7 @@ impl Readers {
         is_called: impl Fn(&About, u32) -> bool,
     ) -> Vec<Seen> {
         let end = Instant::now() + time;
-        // Those that run have to be stopped, which takes longer.
+        // Running threads have to be stopped, which takes longer, so half of the time is left for them.
         let waiting_end = Instant::now() + time / 2;
         let mut left = all.len() as u32;
         let mut begun: Vec<Begun> = Vec::new();
@@ -238,7 +238,7 @@ impl Readers {
         seen.shared = Shared::of(&maps);
         seen.objects = self.files.objects(pid, &root(pid), &maps, memory);
         if seen.about.rank.is_none() {
-            // A program may give itself a rank, as a worker of torch.multiprocessing does.
+            // A program may set its own rank, as a worker of torch.multiprocessing does.
             let mut ranks = Ranks::default();
             for variable in Object::environment(&seen.objects, memory) {
                 let (name, value) = variable.split_once('=').unwrap_or_default();
@@ -280,7 +280,7 @@ impl Readers {
         Some(())
     }
 
-    /// Reads a thread that waits in the kernel. Returns it, and true if it runs instead.
+    /// Reads a thread that waits in the kernel. Returns the thread, and true if it was running instead.
     fn waiting(
         &mut self,
         mut thread: SeenThread,
@@ -298,7 +298,7 @@ impl Readers {
                 return (thread, true);
             };
             let since = self.since.ran(task.pid, task.tid, source.processor);
-            // The clock of a processor that the thread has just left says nothing.
+            // The scheduler clock of a processor that the thread has just left is meaningless.
             thread.since = since.filter(|since| *since <= about.age());
             let call = Call::read(task.pid, syscall_number, argument_registers, memory);
             if call.naps() {
@@ -315,24 +315,24 @@ impl Readers {
     }
 }
 
-/// A thread in /proc and in memory.
+/// Files and memory from which one thread is read.
 struct Source<'a> {
     task: &'a Task,
-    /// The processor on which it ran last.
+    /// Processor on which the thread last ran.
     processor: Option<i32>,
     reader: &'a Reader<'a>,
     memory: &'a Outside,
     description: Option<usize>,
 }
 
-/// Returns the threads of a process, with the tid that it sees itself, and whether they are read first: the main thread, and those in
-/// recorded calls.
+/// Returns the threads of a process, each with its tid in the process's own namespace, and with true if the thread is read first:
+/// the main thread, and threads in recorded calls.
 fn tasks(
     process: &Process,
     about: &About,
     is_called: impl Fn(&About, u32) -> bool,
 ) -> Option<Vec<(Task, u32, bool)>> {
-    // A process of this namespace knows its threads by the same numbers.
+    // A process in this pid namespace numbers its threads in the same way.
     let is_here = about.own_pid == about.pid;
     let tasks = process.tasks().ok()?.flatten().map(|task| {
         let own = if is_here { task.tid as u32 } else { own_tid(&task) };
@@ -344,7 +344,7 @@ fn tasks(
     Some(tasks)
 }
 
-/// Stops some threads of a process that run, and reads them.
+/// Stops some running threads of a process, and reads them.
 fn stop_some(begun: &mut Begun) {
     let Begun { seen, running } = begun;
     let count = running.len().min(AT_ONCE);
@@ -366,7 +366,7 @@ fn stop_some(begun: &mut Begun) {
                 thread.polls = polls;
                 seen.stopped = seen.stopped.max(length);
             }
-            // Frames of Python need no registers.
+            // Python frames can be read without registers.
             None => {
                 thread.frames =
                     description.map_or_else(Vec::new, |description| reader.python_only(description))
@@ -376,7 +376,7 @@ fn stop_some(begun: &mut Begun) {
     }
 }
 
-/// The place in shared memory that a thread has the address of: in a register, or near the end of its stack.
+/// Returns the place in shared memory whose address a thread has in a register or near the end of its stack.
 fn polled(shared: &[Shared], memory: &Outside, stack: u64, registers: &[u64]) -> Option<Polled> {
     const NEAR: usize = 1024;
     let mut bytes = [0; NEAR];
@@ -388,7 +388,7 @@ fn polled(shared: &[Shared], memory: &Outside, stack: u64, registers: &[u64]) ->
     Shared::polled(shared, registers.iter().copied().chain(near))?.look(memory)
 }
 
-/// Looks some more times at what threads seem to poll, and forgets what changes.
+/// Looks several more times at memory that threads seem to poll, and forgets memory that changes.
 fn look_again(all: &mut [Begun]) {
     const LOOKS: u32 = 20;
     const PAUSE: Duration = Duration::from_millis(2);
@@ -408,7 +408,7 @@ fn look_again(all: &mut [Begun]) {
     }
 }
 
-/// Keeps of the threads that were not stopped those with frames of Python, and those that say most of their process.
+/// Completes a process: of the threads that were not stopped, keeps those with Python frames and the most informative ones.
 fn finish(Begun { mut seen, running }: Begun, may_stop: bool) -> Seen {
     let pid = seen.about.pid;
     if let Ok(memory) = Outside::open(pid as i32) {
@@ -431,7 +431,7 @@ fn finish(Begun { mut seen, running }: Begun, may_stop: bool) -> Seen {
     seen
 }
 
-/// The tid of a thread as its process sees it.
+/// Returns the tid of a thread in the process's own pid namespace.
 fn own_tid(task: &Task) -> u32 {
     let own = task.status().ok().and_then(|status| status.nspid?.last().copied());
     own.unwrap_or(task.tid) as u32

@@ -4,13 +4,13 @@ use super::document::{Ended, Process, State};
 use super::ledger::Ledger;
 use super::process::Seen;
 
-/// The most processes without a pid that are named.
+/// Maximum number of processes without a pid that are listed.
 const MOST: usize = 16;
 
 pub fn complete(processes: &mut Vec<Process>, seen: &[Seen], ledger: Option<&Ledger>) {
     for process in processes.iter_mut() {
         let Some((proc, ledger)) = process.proc.as_deref().zip(ledger) else { continue };
-        // A program may set its rank itself, before it meets the driver.
+        // A program may set its own rank before it reaches the driver.
         process.rank = ledger.rank(proc).or(process.rank);
         let recorded = ledger.ended(proc);
         if process.state == State::Ended {
@@ -33,8 +33,8 @@ pub fn complete(processes: &mut Vec<Process>, seen: &[Seen], ledger: Option<&Led
     }
 }
 
-/// Finds the missing rank of a job: if one rank is missing, and one child of the launcher has ended, without an environment to
-/// read, it is that child.
+/// Finds the missing rank of a job. If exactly one rank is missing, and exactly one child of the launcher has ended and has no
+/// readable environment, that child has the missing rank.
 fn missing(processes: &mut [Process], seen: &[Seen]) {
     let worlds = seen.iter().filter_map(|seen| Some((seen.about.parent, seen.about.world?)));
     let Some((parent, world)) = worlds.max() else { return };
@@ -49,7 +49,7 @@ fn missing(processes: &mut [Process], seen: &[Seen]) {
 }
 
 impl Ended {
-    /// Returns the end of a process of a recording.
+    /// Returns the end of a process from its recording. `ago_ns` is the time since then in nanoseconds.
     pub fn of_exit(exit: cupeer_report::model::Exit, ago_ns: Option<u64>) -> Ended {
         let signal = exit.signal.map(|signal| cupeer_report::names::signal_name(signal.into()));
         Ended { status: exit.code.map(i32::from).filter(|_| signal.is_none()), signal, ago_ns }

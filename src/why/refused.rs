@@ -3,18 +3,19 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-/// Why the kernel refuses to show the memory of a process, and what would permit it.
+/// Returns the reason why the kernel does not let cupeer read the memory of a process, and what would permit
+/// it.
 pub fn explained(pid: u32) -> (String, String) {
     let yama = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
     let scope = yama.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
     let about = fs::metadata(format!("/proc/{pid}")).map(|about| about.uid());
-    let own = cupeer_console::startup::user();
-    let is_elsewhere = space("self") != space(&pid.to_string());
+    let own = cupeer_console::startup::effective_user();
+    let is_elsewhere = user_namespace("self") != user_namespace(&pid.to_string());
     sentences(scope, about.ok().filter(|uid| *uid != own), is_elsewhere)
 }
 
-/// The user namespace of a process.
-fn space(process: &str) -> Option<u64> {
+/// Returns the id of a process's user namespace.
+fn user_namespace(process: &str) -> Option<u64> {
     fs::metadata(format!("/proc/{process}/ns/user")).ok().map(|about| about.ino())
 }
 

@@ -13,7 +13,7 @@ use super::syscall::About;
 use super::waits::Waits;
 use std::cmp::Reverse;
 
-/// Kind of end of a chain of waits.
+/// Kind of the end of a chain of waits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Kind {
     Ended,
@@ -33,16 +33,16 @@ pub enum Kind {
 /// The answer: nodes where the waits end, and those that wait for them.
 pub struct Root {
     pub kind: Kind,
-    /// In the order of the waits, if they wait for one another.
+    /// The nodes of the end, in the order of their waits if they wait for one another.
     pub nodes: Vec<usize>,
     pub waiting: Waiting,
-    /// The operations of processes that are in different ones, each with its nodes.
+    /// Operations of the processes, each with its nodes, if the processes are in different operations.
     pub operations: Vec<(Operation, Vec<usize>)>,
-    /// Other ends of the same kind and place.
+    /// Other ends of the same kind at the same place.
     pub alike: Vec<usize>,
 }
 
-/// The answer of a job; `None` if no process of it is there.
+/// Returns the answer for a job; `None` if the job has no process.
 pub fn find(waits: &mut Waits) -> Option<Root> {
     supply_ended(waits);
     supply_absent(waits);
@@ -68,7 +68,7 @@ pub fn find(waits: &mut Waits) -> Option<Root> {
     best.alike = alike(waits, &best, &sinks);
     let is_alone = |root: &Root| root.waiting.direct.is_empty() && weight(waits, root) == LIKELY;
     if is_alone(&best) {
-        // Several that nobody is known to wait for may all be the cause.
+        // If nobody is known to wait for any of several ends, all of them may be the cause.
         let is_other = |root: &Root| {
             is_alone(root) && !best.alike.contains(&root.nodes[0]) && waits.is_first(root.nodes[0])
         };
@@ -81,10 +81,10 @@ pub fn find(waits: &mut Waits) -> Option<Root> {
     Some(best)
 }
 
-/// The class of an end that nothing speaks against.
+/// Weight of an end that is neither known nor unlikely to be the cause.
 const LIKELY: u32 = 3;
 
-/// The class of an end: certain ones before those that may be innocent.
+/// Returns the weight of an end: the smaller, the likelier is the end to be the cause.
 fn weight(waits: &Waits, root: &Root) -> u32 {
     let is_waited_for = !root.waiting.direct.is_empty();
     let is_idle = || {
@@ -93,7 +93,7 @@ fn weight(waits: &Waits, root: &Root) -> u32 {
     };
     match root.kind {
         Kind::Ended if waits.process(root.nodes[0]).has_failed() => 0,
-        // Threads of libraries that no main thread waits for are no cause.
+        // Library threads for which no main thread waits are not the cause.
         _ if !matters(waits, root) => 8,
         Kind::Call | Kind::Deadlock => 1,
         Kind::Cycle | Kind::Apart => 2,
@@ -104,13 +104,14 @@ fn weight(waits: &Waits, root: &Root) -> u32 {
     }
 }
 
-/// Returns true if a node that says most of its process is part of an end, or waits for it.
+/// Returns true if the end is a driver call, or if the most informative thread of some process is part of the end or waits for
+/// it.
 fn matters(waits: &Waits, root: &Root) -> bool {
     let mut all = root.nodes.iter().chain(&root.waiting.direct).chain(&root.waiting.indirect);
     root.kind == Kind::Call || all.any(|node| waits.is_first(*node))
 }
 
-/// Returns true if a process started others and only looks at them from time to time.
+/// Returns true if a process started others and only checks them from time to time.
 fn is_supervisor(waits: &Waits, process: &Process) -> bool {
     let has_children = waits.processes.iter().any(|child| child.parent == process.pid && child.is_alive());
     has_children && process.threads.first().is_some_and(Thread::naps)
@@ -120,7 +121,7 @@ fn is_wrapper(waits: &Waits, root: &Root) -> bool {
     root.nodes.len() == 1 && helpers::is_wrapper(waits.process(root.nodes[0]))
 }
 
-/// Returns the number of processes of some nodes.
+/// Returns the number of different processes among some nodes.
 fn processes(waits: &Waits, nodes: &[usize]) -> usize {
     let mut all: Vec<usize> = nodes.iter().map(|node| waits.nodes[*node].process).collect();
     all.dedup();
@@ -139,7 +140,7 @@ fn root(waits: &Waits, sink: &[usize]) -> Root {
         kind(waits, sink[0])
     };
     let waiting = Waiting {
-        // Those of a circle that is not the shortest one wait as well.
+        // If the cycle is not the whole end, its other nodes wait for the cycle, too.
         direct: waiting.direct,
         indirect: sink.iter().copied().filter(|node| !nodes.contains(node)).chain(waiting.indirect).collect(),
     };
@@ -163,18 +164,18 @@ fn kind(waits: &Waits, node: usize) -> Kind {
     }
 }
 
-/// Lets those that wait, and for no process that is there, wait for processes of their kind that failed.
+/// Adds waits for the process that failed first, from ends that wait for no known process.
 fn supply_ended(waits: &mut Waits) {
     let failed: Vec<usize> =
         (0..waits.nodes.len()).filter(|node| waits.process(*node).has_failed()).collect();
-    // The first end is the cause of the others.
+    // The earliest failure is the cause of the others.
     let Some(first) = failed.iter().copied().max_by_key(|node| {
         let ended = waits.process(*node).ended.as_ref();
         ended.and_then(|ended| ended.ago_ns)
     }) else {
         return;
     };
-    // The parent waits for a result that the process did not give.
+    // The parent waits for a result that the failed process did not deliver.
     let parent = waits.first_of(waits.process(first).parent);
     let waits_for_it = |node: &usize| {
         waits.thread(*node).is_some_and(|thread| {
@@ -199,7 +200,7 @@ fn supply_ended(waits: &mut Waits) {
     }
 }
 
-/// Lets those that wait for any client wait for processes of their kind that do not wait for them.
+/// Adds waits from processes that wait for any client to processes of the same kind that do not wait for them.
 fn supply_absent(waits: &mut Waits) {
     for sink in waits.graph.sinks() {
         if !sink.iter().any(|node| is_service(waits, *node)) {
@@ -221,7 +222,7 @@ fn supply_absent(waits: &mut Waits) {
         let outside: Vec<usize> = (0..waits.nodes.len()).filter(is_outside).collect();
         let (alive, ended): (Vec<usize>, Vec<usize>) =
             outside.into_iter().partition(|node| waits.process(*node).is_alive());
-        // Others that wait for any client as well are none.
+        // Processes that also wait for any client cannot be that client.
         let opens = |node: usize| waits.thread(node).is_some_and(Thread::opens);
         let able: Vec<usize> = alive
             .into_iter()
@@ -235,8 +236,8 @@ fn supply_absent(waits: &mut Waits) {
     }
 }
 
-/// Returns true if a thread waits for somebody of whom it does not know who it will be: for any of several, for a new connection, or
-/// for whoever opens the other end.
+/// Returns true if a thread waits for an unknown process: for any of several, for a new connection, or for whoever opens the
+/// other end.
 fn is_service(waits: &Waits, node: usize) -> bool {
     let Some(thread) = waits.thread(node) else { return false };
     if thread.state != State::Waits || thread.call.is_some() || thread.is_parent() {
@@ -255,7 +256,8 @@ fn is_service(waits: &Waits, node: usize) -> bool {
     }
 }
 
-/// A process that started the ranks, and waits for nobody of the job, is not the answer: the rank that waits for it is.
+/// Replaces the answer if its process started the ranks and waits for no process of the job: the rank that waits for it is the
+/// answer then.
 fn step_back(waits: &Waits, root: &mut Root, has_ranks: bool) {
     let process = waits.process(root.nodes[0]);
     if !has_ranks || process.rank.is_some() || root.kind != Kind::Waits {
@@ -274,12 +276,12 @@ fn step_back(waits: &Waits, root: &mut Root, has_ranks: bool) {
     if let Some(first) = ranks.first().copied() {
         let mut waiting = waits.graph.waiting(&[first]);
         waiting.direct.retain(|node| !ranks.contains(node));
-        *root = Root { nodes: vec![first], waiting, ..root_of(root) };
+        *root = Root { nodes: vec![first], waiting, ..without_waiting(root) };
     }
 }
 
-/// Follows a rank that finished: if all other ranks wait in one place, and for no known process, the rank that finished before
-/// them is the missing one.
+/// Replaces the answer if a rank finished too early: if all other ranks wait in one place and for no known process, the rank that
+/// finished last is the missing one.
 fn follow_finished(waits: &Waits, root: &mut Root) {
     let may_wait = |node: usize| match kind(waits, node) {
         Kind::Sleeps => waits.thread(node).is_some_and(Thread::naps),
@@ -307,7 +309,7 @@ fn follow_finished(waits: &Waits, root: &mut Root) {
     }
 }
 
-fn root_of(root: &Root) -> Root {
+fn without_waiting(root: &Root) -> Root {
     Root {
         kind: root.kind,
         nodes: root.nodes.clone(),
@@ -317,10 +319,11 @@ fn root_of(root: &Root) -> Root {
     }
 }
 
-/// Processes that wait for one another, or for nobody, may be in different operations of the program.
+/// Changes the answer if its processes, which wait for one another or for no known process, are in different operations of the
+/// program.
 fn take_apart(waits: &Waits, root: &mut Root) {
     let is_collective = |node: usize| waits.thread(node).is_some_and(is_collective);
-    // If the thread of a process serves others, the operation is that of the process's first thread.
+    // If a thread serves others, the operation of its process is the operation of the process's first thread.
     let nodes: Vec<usize> = match root.kind {
         Kind::Cycle if processes(waits, &root.nodes) > 1 => {
             root.nodes.iter().map(|node| waits.first_of(waits.process(*node).pid).unwrap_or(*node)).collect()
@@ -342,7 +345,7 @@ fn take_apart(waits: &Waits, root: &mut Root) {
         return;
     }
     let own = waits.process(root.nodes[0]);
-    // Processes without ranks that wait for one another may have parts of their own, and so may those that wait for them.
+    // Processes without ranks that wait for one another may have different tasks, and so may the processes that wait for them.
     let is_closed = root.kind == Kind::Cycle && own.rank.is_none();
     let is_part = |node: &usize| {
         let process = waits.process(*node);
@@ -374,7 +377,7 @@ fn take_apart(waits: &Waits, root: &mut Root) {
     }
 }
 
-/// Other ends that are at the same place as the answer.
+/// Returns other ends at the same place as the answer.
 fn alike(waits: &Waits, root: &Root, sinks: &[Vec<usize>]) -> Vec<usize> {
     let [own] = root.nodes.as_slice() else { return Vec::new() };
     let place = |node: usize| {
@@ -393,7 +396,7 @@ fn alike(waits: &Waits, root: &Root, sinks: &[Vec<usize>]) -> Vec<usize> {
     ends.filter(|node| place(*own).is_some() && is_it(node)).collect()
 }
 
-/// Returns true if all of these processes are ranks, or were started by one process.
+/// Returns true if all processes of these nodes are ranks, or were started by the same process.
 fn are_siblings(waits: &Waits, nodes: &[usize]) -> bool {
     let first = waits.process(nodes[0]);
     nodes.iter().all(|node| {

@@ -5,19 +5,19 @@ use cupeer_stacks::Memory;
 use procfs::process::{MMPermissions, MMapPath, MemoryMaps};
 use std::ops::Range;
 
-/// A mapping that others may have, too.
+/// A mapping of memory that other processes may have mapped as well.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Shared {
     pub range: Range<u64>,
-    /// The offset of its begin in what it maps.
+    /// Offset of the mapping's start in the mapped file, in bytes.
     offset: u64,
     file: (i32, i32, u64),
     pub is_writable: bool,
-    /// The path of its file; of memory without a file, the kernel's name for it.
+    /// Path of the file; for memory without a file, the kernel's name for it.
     pub name: String,
 }
 
-/// A place in shared memory, the same for all processes that map it.
+/// A location in shared memory, equal for all processes that map it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Place {
     file: (i32, i32, u64),
@@ -25,7 +25,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Returns true if both are in the same memory.
+    /// Returns true if both locations are in the same memory.
     pub fn is_near(self, other: Place) -> bool {
         self.file == other.file
     }
@@ -47,7 +47,7 @@ impl Shared {
                 name,
             }
         };
-        // Devices are no memory between processes: a driver's mappings of one file differ.
+        // Devices do not count as memory between processes: mappings of one device file may lead to different memory.
         shared.map(one).filter(|one| !one.name.starts_with("/dev/") || one.is_memory()).collect()
     }
 
@@ -55,14 +55,14 @@ impl Shared {
         ["/dev/shm/", "/dev/zero (deleted)"].iter().any(|known| self.name.starts_with(known))
     }
 
-    /// The place of an address in one of these.
+    /// Returns the location of an address, with the mapping that contains the address.
     pub fn place(all: &[Shared], address: u64) -> Option<(&Shared, Place)> {
         let of = all.iter().find(|one| one.range.contains(&address))?;
         Some((of, Place { file: of.file, offset: of.offset + (address - of.range.start) }))
     }
 
-    /// Finds the memory that a thread seems to poll: shared memory, except that of semaphores. One of these words points to it,
-    /// or it is the only shared memory of the process.
+    /// Returns the memory that a thread seems to poll: shared memory other than that of semaphores, if one of these words
+    /// points to it, or if it is the only shared memory of the process.
     pub fn polled(all: &[Shared], mut words: impl Iterator<Item = u64>) -> Option<Polled> {
         let is_it = |one: &&Shared| one.is_writable && one.is_memory() && !one.name.contains("/sem.");
         let is_in = |word: &u64| all.iter().filter(is_it).any(|one| one.range.contains(word));
@@ -75,25 +75,25 @@ impl Shared {
         Some(Polled { address: only.range.start, length, value: None, looks: 0 })
     }
 
-    /// Returns true if this is a mapping of the memory with that place.
+    /// Returns true if this mapping maps the memory of a location.
     pub fn has(&self, place: Place) -> bool {
         let length = self.range.end - self.range.start;
         self.file == place.file && (self.offset..self.offset + length).contains(&place.offset)
     }
 }
 
-/// A place in shared memory that a thread looks at again and again, or all of that.
+/// A location in shared memory, or a whole mapping, that a thread reads again and again.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Polled {
     pub address: u64,
     pub length: usize,
-    /// The value in all samples.
+    /// Contents that all samples had; `None` before the first sample.
     value: Option<Vec<u8>>,
     pub looks: u32,
 }
 
 impl Polled {
-    /// Looks at it. Returns `None` if there is something else than before.
+    /// Takes a sample. Returns `None` if the contents have changed.
     pub fn look(self, memory: &Outside) -> Option<Polled> {
         let mut bytes = vec![0; self.length];
         let length = memory.copy(self.address as usize, &mut bytes);
@@ -101,7 +101,7 @@ impl Polled {
         is_same.then(|| Polled { value: Some(bytes), looks: self.looks + 1, ..self })
     }
 
-    /// The value there, if it is one place.
+    /// Returns the value at the location; `None` for a whole mapping.
     pub fn number(&self) -> Option<u32> {
         Some(u32::from_le_bytes(self.value.as_deref()?.try_into().ok()?))
     }

@@ -3,32 +3,32 @@
 use std::collections::HashMap;
 use std::fs;
 
-/// Tells how long ago threads ran. The scheduler's clock is each processor's own, so it is read there.
+/// Reader of the times at which threads last ran. Each processor has its own scheduler clock, which is read on that processor.
 #[derive(Default)]
 pub struct Since {
-    /// By processor: what its clock says now.
+    /// Current time of each processor's scheduler clock, in milliseconds.
     now: HashMap<usize, Option<f64>>,
 }
 
 impl Since {
-    /// The nanoseconds since a thread ran last; `None` where the kernel does not say.
+    /// Returns the nanoseconds since a thread last ran; `None` if the kernel does not report it.
     pub fn ran(&mut self, pid: i32, tid: i32, processor: Option<i32>) -> Option<u64> {
-        let ran = last(&format!("/proc/{pid}/task/{tid}/sched"))?;
+        let ran = last_ran_ms(&format!("/proc/{pid}/task/{tid}/sched"))?;
         let processor = usize::try_from(processor?).ok()?;
         let now = (*self.now.entry(processor).or_insert_with(|| clock_of(processor)))?;
         Some(((now - ran).max(0.0) * 1e6) as u64)
     }
 }
 
-/// When the thread of a `sched` file ran last, in milliseconds of its processor's clock.
-fn last(path: &str) -> Option<f64> {
+/// Returns the time at which the thread of a `sched` file last ran, in milliseconds of its processor's scheduler clock.
+fn last_ran_ms(path: &str) -> Option<f64> {
     let text = fs::read_to_string(path).ok()?;
     let line = text.lines().find(|line| line.starts_with("se.exec_start"))?;
     line.rsplit(':').next()?.trim().parse().ok()
 }
 
-/// Returns the scheduler clock of a processor: the time at which this thread ran last, which is now, on that processor if this is
-/// permitted.
+/// Returns the current time of a processor's scheduler clock in milliseconds: moves this thread to that processor, if permitted,
+/// and reads when this thread last ran.
 fn clock_of(processor: usize) -> Option<f64> {
     // SAFETY: all-zero bytes are an empty set, the calls read and write sets of the given size, and the number is below
     // that of the set's bits.
@@ -37,11 +37,11 @@ fn clock_of(processor: usize) -> Option<f64> {
         let mut one: libc::cpu_set_t = std::mem::zeroed();
         let size = size_of::<libc::cpu_set_t>();
         if processor >= 8 * size || libc::sched_getaffinity(0, size, &mut before) != 0 {
-            return last("/proc/thread-self/sched");
+            return last_ran_ms("/proc/thread-self/sched");
         }
         libc::CPU_SET(processor, &mut one);
         libc::sched_setaffinity(0, size, &one);
-        let now = last("/proc/thread-self/sched");
+        let now = last_ran_ms("/proc/thread-self/sched");
         libc::sched_setaffinity(0, size, &before);
         now
     }

@@ -9,19 +9,19 @@ use cupeer_stacks::{Memory, Window};
 use std::ffi::CStr;
 use std::ops::Range;
 
-/// The most frames of each kind.
+/// Maximum number of C frames, and of Python frames, of a thread.
 const MOST: usize = 128;
 
-/// A frame, not yet named.
+/// A frame without the name of its function.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Raw {
-    /// The address behind the call, or one behind that of what was interrupted.
+    /// A C frame: the return address or, for an interrupted function, the address after the interrupted instruction.
     Native(u64),
-    /// A function of Python: file, name, line.
+    /// A Python function: file, name, and line.
     Python(String, String, u32),
 }
 
-/// Memory and objects of a process, from which stacks are read.
+/// Reader of stacks, from the memory and the mapped files of a process.
 pub struct Reader<'a> {
     pub memory: &'a Outside,
     pub objects: &'a [Object],
@@ -38,8 +38,8 @@ impl<'a> Reader<'a> {
         Reader { memory, objects, interpreter }
     }
 
-    /// The frames of a thread from these registers on, and whether all of them were found. `description` is what
-    /// `pthread_self()` is in it, where it is known.
+    /// Returns the frames of a thread, starting from these registers, and true if all frames were found. `description` is the
+    /// thread's value of `pthread_self()`, if known.
     pub fn stack(
         &self,
         registers: Registers,
@@ -48,10 +48,10 @@ impl<'a> Reader<'a> {
     ) -> (Vec<Raw>, bool) {
         let (addresses, is_whole) = self.native(registers, is_interrupted);
         let python = description.map_or_else(Vec::new, |description| self.python(description));
-        (self.joined(&addresses, python), is_whole)
+        (self.merge_frames(&addresses, python), is_whole)
     }
 
-    /// The frames of Python of a thread alone.
+    /// Returns only the Python frames of a thread.
     pub fn python_only(&self, description: usize) -> Vec<Raw> {
         self.python(description).into_iter().map(|(_, raw)| raw).collect()
     }
@@ -89,17 +89,19 @@ impl<'a> Reader<'a> {
         (addresses, true)
     }
 
-    /// The frame pointer of a frame, where the kernel has not told it: it leads to where the function has kept that of its caller,
-    /// below the address that it returns to. So it is the first place in the stack that has a return address behind a call
-    /// of this function or, where no call says whom it calls, of one that may be it.
+    /// Finds the frame pointer of a function that waits in the kernel, which does not report it. The frame pointer is the address
+    /// at which the function stored its caller's frame pointer, just below its return address. So this searches the stack for the
+    /// first return address after a call of this function or, if there is none, after an indirect call that may be one of this
+    /// function.
     fn frame_pointer(
         &self,
         walk: &mut Walk<&Outside>,
         asked: usize,
         range: Option<Range<usize>>,
     ) -> Option<usize> {
-        /// The farthest distance that is searched upward, and the largest size of a function of unknown start.
+        /// Number of bytes of the stack that are searched.
         const FARTHEST: usize = 1 << 14;
+        /// Largest size of a function whose start is unknown.
         const LARGEST: usize = 1 << 14;
         let own = Object::at(self.objects, asked as u64)?;
         let is_start = |target: usize| match &range {
@@ -127,7 +129,7 @@ impl<'a> Reader<'a> {
         likely
     }
 
-    /// The frames of Python of a thread, each with its run.
+    /// Returns the Python frames of a thread, each with the run of the interpreter's loop that executes it.
     fn python(&self, description: usize) -> Vec<(usize, Raw)> {
         let mut found = Vec::new();
         if let Some(interpreter) = &self.interpreter {
@@ -142,8 +144,9 @@ impl<'a> Reader<'a> {
         found
     }
 
-    /// Puts frames of Python where the interpreter's loop is, and leaves out what else the interpreter has there.
-    fn joined(&self, addresses: &[u64], python: Vec<(usize, Raw)>) -> Vec<Raw> {
+    /// Merges both kinds of frames: Python frames replace the interpreter's loop, and all other frames of the interpreter are
+    /// left out.
+    fn merge_frames(&self, addresses: &[u64], python: Vec<(usize, Raw)>) -> Vec<Raw> {
         let Some(interpreter) = self.interpreter.as_ref().filter(|_| !python.is_empty()) else {
             return addresses.iter().map(|address| Raw::Native(*address)).collect();
         };
@@ -162,16 +165,16 @@ impl<'a> Reader<'a> {
         joined
     }
 
-    /// Finds the `pthread_self()` of each thread that has run Python, with the tid that the C library keeps there, in the
-    /// process's own numbering.
+    /// Returns the values of `pthread_self()` of the threads that have run Python, each with the thread's tid, which the C
+    /// library stores in the process's own numbering.
     pub fn descriptions(&self, is_tid: impl Fn(u32) -> bool) -> Vec<(u32, usize)> {
-        /// Offsets of the tid in glibc and musl, on all processors.
+        /// Offsets of the tid in the thread structures of glibc and musl, on all architectures.
         const PLACES: [u64; 4] = [720, 208, 48, 56];
         let mut found = Vec::new();
         if let Some(interpreter) = &self.interpreter {
             interpreter.each_thread(&mut Copied::new(self.memory), &mut |description| {
                 let at =
-                    |place: &u64| self.memory.half(description as u64 + place).filter(|tid| is_tid(*tid));
+                    |place: &u64| self.memory.u32_at(description as u64 + place).filter(|tid| is_tid(*tid));
                 found.extend(PLACES.iter().find_map(at).map(|tid| (tid, description)));
                 true
             });
@@ -180,12 +183,12 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Returns true if the next frame is found by the frame pointer.
+/// Returns true if the unwind table finds the next frame by the frame pointer.
 fn needs_frame_pointer(row: Option<&Row>) -> bool {
     row.is_none_or(|row| row.base().is_some_and(|(register, _)| register == FRAME))
 }
 
-/// Memory that was copied in one walk.
+/// Copies of the process's memory, used during one walk along a stack.
 struct Copied<'a> {
     memory: &'a Outside,
     bytes: Vec<u8>,

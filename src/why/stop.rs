@@ -10,21 +10,24 @@ use std::ffi::c_void;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Processor time that a thread may use before it stops, and the time that it may wait uninterruptibly: inside the kernel, both
-/// have no limit.
+/// Processor time that a thread may use before it stops: inside the kernel, there is no limit.
 const MOST_USED: Duration = Duration::from_millis(100);
+/// Time that a thread may wait uninterruptibly before it stops.
 const MOST_WAITED: Duration = Duration::from_secs(2);
-/// The pauses between two attempts, and how many are of the short kind.
+/// Pause between two attempts to read the registers, at first.
 const PAUSE: Duration = Duration::from_micros(20);
+/// Pause between two later attempts.
 const LONG_PAUSE: Duration = Duration::from_millis(1);
+/// Number of attempts before the pauses become long.
 const SHORT_PAUSES: u32 = 100;
-/// The note that has a thread's registers, and the stop that was asked for, as the kernel's headers name them.
+/// Type of the note with a thread's general registers, for PTRACE_GETREGSET.
 const NT_PRSTATUS: usize = 1;
+/// Event of a stop that PTRACE_INTERRUPT requested (PTRACE_EVENT_STOP).
 const EVENT_STOP: i32 = 128;
 
-/// Calls `work` with the registers of each of several threads while that is stopped, and says for how long it was. `None` for a
-/// thread that could not be stopped. All are asked to stop at once, because each gets to its stop when it is next on a processor:
-/// one after the other, each would take a turn of all that run.
+/// Calls `work` with the registers of each thread while the thread is stopped. Returns the results, each with the duration of the
+/// stop; `None` for a thread that could not be stopped. All threads are asked to stop at once, because a thread stops when it
+/// next gets a processor: one after the other, each stop could take a turn of all running threads.
 pub fn each<T: Send>(
     tids: &[i32],
     work: impl Fn(usize, Registers) -> T + Send,
@@ -41,19 +44,19 @@ fn stopped<T>(tids: &[i32], work: impl Fn(usize, Registers) -> T) -> Vec<Option<
     let mut done: Vec<Option<(T, Duration)>> = tids.iter().map(|_| None).collect();
     let mut waiting: Vec<(usize, i32, Patience, Instant)> = Vec::new();
     for (index, tid) in tids.iter().copied().enumerate() {
-        if request(libc::PTRACE_SEIZE, tid, 0, 0).is_ok() {
+        if ptrace(libc::PTRACE_SEIZE, tid, 0, 0).is_ok() {
             let patience = Patience::begin(tid);
-            if request(libc::PTRACE_INTERRUPT, tid, 0, 0).is_ok() {
+            if ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0).is_ok() {
                 waiting.push((index, tid, patience, Instant::now()));
             }
         }
     }
-    // A thread that was interrupted and is let go of before its stop would have its next system call end with EINTR.
+    // If a thread is interrupted and then detached before its stop, its next system call would end with EINTR.
     let mut attempts = 0;
     while !waiting.is_empty() {
         waiting.retain_mut(|(index, tid, _, ran)| {
             let now = Instant::now();
-            // Not by waitpid: the launcher waits for the same process in another thread, and may get the answer.
+            // This does not use waitpid: the launcher may wait for the same process in another thread, and would take the result.
             let Ok(own) = registers(*tid) else {
                 *ran = now;
                 return true;
@@ -72,19 +75,19 @@ fn stopped<T>(tids: &[i32], work: impl Fn(usize, Registers) -> T) -> Vec<Option<
     done
 }
 
-/// Reads a thread that has stopped, and lets it run.
+/// Reads a stopped thread, and continues it.
 fn read<T>(tid: i32, mut own: libc::user_regs_struct, work: impl FnOnce(Registers) -> T) -> T {
     let done = work(as_numbered(&own));
     if have_interrupted(&mut own) {
         let place = libc::iovec { iov_base: (&raw mut own).cast(), iov_len: size_of_val(&own) };
-        let _ = request(libc::PTRACE_SETREGSET, tid, NT_PRSTATUS, (&raw const place) as usize);
+        let _ = ptrace(libc::PTRACE_SETREGSET, tid, NT_PRSTATUS, (&raw const place) as usize);
     }
-    // The signal that stopped it meanwhile is delivered.
-    let _ = request(libc::PTRACE_DETACH, tid, 0, signal(tid));
+    // A signal that arrived during the stop is delivered now.
+    let _ = ptrace(libc::PTRACE_DETACH, tid, 0, pending_signal(tid));
     done
 }
 
-/// Tells a thread that does not stop from one that has not had the chance to.
+/// Decides when to give up on a thread: distinguishes threads that do not stop from those that had no chance to.
 struct Patience {
     tid: i32,
     began: Instant,
@@ -93,43 +96,44 @@ struct Patience {
 
 impl Patience {
     fn begin(tid: i32) -> Patience {
-        Patience { tid, began: Instant::now(), used: used(tid) }
+        Patience { tid, began: Instant::now(), used: processor_time(tid) }
     }
 
-    /// Returns true if the thread has ended, has run without coming to its stop, or waits for what nothing interrupts.
+    /// Returns true if the thread has ended, has run without stopping, or waits in the kernel in a way that cannot be
+    /// interrupted.
     fn is_over(&self) -> bool {
         let state = procfs::process::Process::new(self.tid).and_then(|thread| thread.stat());
         match state.map(|stat| stat.state) {
             Err(_) | Ok('Z' | 'X') => true,
             Ok('D') => self.began.elapsed() > MOST_WAITED,
-            Ok(_) => match used(self.tid).zip(self.used) {
+            Ok(_) => match processor_time(self.tid).zip(self.used) {
                 Some((now, before)) => now.saturating_sub(before) > MOST_USED,
-                // Without the scheduler's numbers, time has to do.
+                // Without the scheduler's statistics, the time since the start decides.
                 None => self.began.elapsed() > MOST_WAITED,
             },
         }
     }
 }
 
-/// The time of the processor that a thread has used.
-fn used(tid: i32) -> Option<Duration> {
+/// Returns the processor time that a thread has used.
+fn processor_time(tid: i32) -> Option<Duration> {
     let text = std::fs::read_to_string(format!("/proc/{tid}/schedstat")).ok()?;
-    // A kernel without these numbers says 0.
+    // A kernel without these statistics reports 0.
     let used = text.split_ascii_whitespace().next()?.parse().ok().filter(|used| *used > 0);
     used.map(Duration::from_nanos)
 }
 
-fn request(what: u32, tid: i32, address: usize, data: usize) -> io::Result<()> {
+fn ptrace(what: u32, tid: i32, address: usize, data: usize) -> io::Result<()> {
     // SAFETY: the requests of this file take no pointers, or one to what their caller owns and the kernel fills.
     let done = unsafe { libc::ptrace(what, tid, address as *mut c_void, data as *mut c_void) };
     if done == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// The signal that a stopped thread is about to get; 0 where it was stopped because we asked.
-fn signal(tid: i32) -> usize {
+/// Returns the signal that a stopped thread is about to receive; 0 if cupeer's own request stopped the thread.
+fn pending_signal(tid: i32) -> usize {
     // SAFETY: all-zero bytes are a siginfo.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    match request(libc::PTRACE_GETSIGINFO, tid, 0, (&raw mut info) as usize) {
+    match ptrace(libc::PTRACE_GETSIGINFO, tid, 0, (&raw mut info) as usize) {
         Ok(()) if info.si_code >> 8 != EVENT_STOP => info.si_signo as usize,
         _ => 0,
     }
@@ -139,7 +143,7 @@ fn registers(tid: i32) -> io::Result<libc::user_regs_struct> {
     // SAFETY: all-zero bytes are registers.
     let mut own: libc::user_regs_struct = unsafe { std::mem::zeroed() };
     let place = libc::iovec { iov_base: (&raw mut own).cast(), iov_len: size_of_val(&own) };
-    request(libc::PTRACE_GETREGSET, tid, NT_PRSTATUS, (&raw const place) as usize)?;
+    ptrace(libc::PTRACE_GETREGSET, tid, NT_PRSTATUS, (&raw const place) as usize)?;
     Ok(own)
 }
 
@@ -151,9 +155,10 @@ fn as_numbered(own: &libc::user_regs_struct) -> Registers {
     registers
 }
 
-/// A thread that ran may have come to a system call when it was stopped. Linux continues most of those by itself. Those that it
-/// ends with EINTR, as epoll_wait, are made to be continued, unless a handler runs (ERESTARTNOHAND of the kernel). Returns
-/// true if the registers were changed. A file is closed even if that was interrupted, so that is not done again.
+/// Makes an interrupted system call continue. A running thread may have entered a system call when it was stopped. Linux
+/// continues most calls by itself; the calls that it ends with EINTR, such as epoll_wait, are set to continue unless a signal
+/// handler runs (the kernel's ERESTARTNOHAND). `close` is not repeated, because it closes the file even if interrupted. Returns
+/// true if the registers were changed.
 #[cfg(target_arch = "x86_64")]
 fn have_interrupted(own: &mut libc::user_regs_struct) -> bool {
     const CONTINUE: i64 = -514;
@@ -165,13 +170,13 @@ fn have_interrupted(own: &mut libc::user_regs_struct) -> bool {
     is_interrupted
 }
 
-/// On this processor, the kernel has decided that before a tracer sees it.
+/// Does nothing: on this architecture, the kernel decides before a tracer sees the registers.
 #[cfg(target_arch = "aarch64")]
 fn have_interrupted(_: &mut libc::user_regs_struct) -> bool {
     false
 }
 
-/// The registers in the order of their numbers in DWARF.
+/// Returns the registers in the order of their DWARF numbers.
 #[cfg(target_arch = "x86_64")]
 fn numbered(own: &libc::user_regs_struct) -> [u64; PLACE + 1] {
     let libc::user_regs_struct { rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, .. } = *own;
@@ -187,7 +192,8 @@ fn numbered(own: &libc::user_regs_struct) -> [u64; PLACE + 1] {
     all
 }
 
-/// The registers of a thread that waits, of which the kernel tells two.
+/// Returns the registers of a waiting thread, of which the kernel reports only two: the stack pointer and the instruction
+/// pointer.
 pub fn waiting(stack: u64, place: u64) -> Registers {
     let mut registers = Registers::none();
     registers.set(STACK, Some(stack as usize));

@@ -4,10 +4,10 @@ use super::memory::Outside;
 use cupeer_stacks::Memory;
 use syscalls::Sysno;
 
-/// The most descriptors of one call.
+/// Maximum number of descriptors of one call that are read.
 const MOST: u64 = 64;
 
-/// The longest time of a wait that is one of many, in nanoseconds.
+/// Maximum time limit in nanoseconds of a wait that is probably one of many in a loop.
 pub const MOMENT: u64 = 1_100_000_000;
 
 /// A system call in which a thread waits.
@@ -15,41 +15,41 @@ pub const MOMENT: u64 = 1_100_000_000;
 pub struct Call {
     pub name: String,
     pub about: About,
-    /// The nanoseconds after which it returns anyway; `None` where there is no such time.
+    /// Nanoseconds after which the call returns in any case; `None` without a time limit.
     pub limit: Option<u64>,
 }
 
-/// Object of a system call.
+/// What a system call waits for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum About {
-    /// It waits until one of these can be read, written or accepted; each with whether it is waited for in order to read.
+    /// The call waits until one of these descriptors can be read, written, or accepted. The flag is true if it waits to read.
     Descriptors(Vec<(i32, bool)>),
-    /// It waits for a lock or a condition.
+    /// The call waits for a lock or a condition.
     Lock(Futex),
-    /// It waits until others release a file.
+    /// The call waits until other processes release a lock of the file with this descriptor.
     FileLock(i32),
-    /// It opens a file, or a pipe for which nobody is at the other end.
+    /// The call opens a file, or a pipe whose other end nobody has opened.
     Open(String),
-    /// It waits for a child to end; the pid, where it is about one.
+    /// The call waits for a child to end: the one with this pid, or any child.
     Child(Option<i32>),
-    /// It sleeps for a time.
+    /// The call sleeps for a time.
     Time,
-    /// It waits for a signal.
+    /// The call waits for a signal.
     Signal,
     Other,
 }
 
-/// A lock or a condition at an address.
+/// A lock or a condition, by its address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Futex {
     pub address: u64,
-    /// The thread that holds the lock, as the process numbers its threads, or whose end is waited for.
+    /// Tid of the thread that holds the lock or whose end is awaited, in the process's own pid namespace.
     pub owner: Option<u32>,
     pub is_join: bool,
 }
 
 impl Call {
-    /// The call of a number with these arguments, of which some lead to memory.
+    /// Returns the system call with a number and these arguments. Some arguments are addresses of memory that is read.
     pub fn read(pid: i32, number: i64, arguments: [u64; 6], memory: &Outside) -> Call {
         let known = usize::try_from(number).ok().and_then(Sysno::new);
         let name = known.map_or_else(|| format!("system call {number}"), |known| known.name().to_owned());
@@ -57,18 +57,18 @@ impl Call {
         Call { limit: known.and_then(|known| limit(known, arguments, memory)), about, name }
     }
 
-    /// Returns true if the thread sleeps, and only for a moment: whoever does sleeps in a loop.
+    /// Returns true if the call sleeps for only a moment: the thread probably sleeps in a loop.
     pub fn naps(&self) -> bool {
         self.about == About::Time && self.is_short()
     }
 
-    /// Returns true if it returns in a moment, whatever happens.
+    /// Returns true if the call returns within a moment in any case.
     pub fn is_short(&self) -> bool {
         self.limit.is_some_and(|limit| limit <= MOMENT)
     }
 }
 
-/// Returns the name of a system call for people: that of the libc function.
+/// Returns the name of a system call in messages: the name of the libc function.
 pub fn word(name: &str) -> &str {
     match name {
         "recvfrom" | "recvmsg" | "recvmmsg" => "recv",
@@ -124,7 +124,7 @@ fn about(pid: i32, call: Sysno, arguments: [u64; 6], memory: &Outside) -> About 
     }
 }
 
-/// The descriptors of `poll`.
+/// Returns the descriptors that `poll` waits for.
 fn polled(array: u64, count: u64, memory: &Outside) -> About {
     let mut bytes = vec![0; 8 * count.min(MOST) as usize];
     let length = memory.copy(array as usize, &mut bytes);
@@ -134,11 +134,11 @@ fn polled(array: u64, count: u64, memory: &Outside) -> About {
         (fd >= 0).then_some((fd, events & libc::POLLIN != 0))
     };
     let entries = bytes[..length].as_chunks::<8>().0.iter().filter_map(one).collect::<Vec<_>>();
-    // Without any, it is a way to sleep.
+    // Without any descriptor, the call only sleeps.
     if entries.is_empty() { About::Time } else { About::Descriptors(entries) }
 }
 
-/// The descriptors of `select`.
+/// Returns the descriptors that `select` waits for.
 fn selected(arguments: [u64; 6], memory: &Outside) -> About {
     let [count, sets @ .., _, _] = arguments;
     let mut found = Vec::new();
@@ -154,7 +154,7 @@ fn selected(arguments: [u64; 6], memory: &Outside) -> About {
     if found.is_empty() { About::Time } else { About::Descriptors(found) }
 }
 
-/// The descriptors that an epoll descriptor watches.
+/// Returns the descriptors that an epoll descriptor watches, each with true if it is watched for reading.
 fn watched(pid: i32, fd: i32) -> Vec<(i32, bool)> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
     let one = |line: &str| {
@@ -166,28 +166,30 @@ fn watched(pid: i32, fd: i32) -> Vec<(i32, bool)> {
     text.lines().filter_map(one).take(MOST as usize).collect()
 }
 
-/// Returns the object at a futex address. For a robust or priority-inheriting lock, the word names the owner; for another lock,
-/// the owner field of glibc's mutex does; and a thread that joins another one waits for the other's tid.
+/// Returns the lock at a futex address, with its owner: for a robust or priority-inheriting lock, the thread that the word
+/// names; for another lock, the thread in the owner field of glibc's mutex. For a thread that joins another one, the owner is
+/// the joined thread.
 fn futex(address: u64, operation: i32, expected: u32, memory: &Outside) -> Futex {
     const OPERATION: i32 = 127;
     const TID: u32 = 0x3fff_ffff;
     const WAITERS: u32 = 0x8000_0000;
-    let word = memory.half(address);
+    let word = memory.u32_at(address);
     let is_plain = matches!(operation & OPERATION, libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET);
     let owner = match operation & OPERATION {
         libc::FUTEX_LOCK_PI | 13 => word.map(|word| word & TID),
         _ if is_plain && expected & WAITERS != 0 => word.map(|word| word & TID),
-        // A mutex that somebody waits for is 2; its owner is two words on.
-        _ if is_plain && word == Some(2) && expected == 2 => memory.half(address + 8),
+        // The word of a mutex with waiters is 2, and the owner follows 8 bytes after the word.
+        _ if is_plain && word == Some(2) && expected == 2 => memory.u32_at(address + 8),
         _ => None,
     };
-    // The number of a thread is a large one, and glibc lets the kernel wake whoever waits for its end.
+    // A tid is a large number, and glibc lets the kernel wake the threads that join a thread when it ends.
     let is_join = is_plain && operation & libc::FUTEX_PRIVATE_FLAG == 0 && owner.is_none();
     let joined = word.filter(|word| is_join && *word == expected && *word > 2);
     Futex { address, owner: owner.or(joined).filter(|tid| *tid != 0), is_join: joined.is_some() }
 }
 
-/// The nanoseconds after which a call returns anyway. A time of day says nothing of how long it was meant to take.
+/// Returns the nanoseconds after which a call returns in any case. For a limit that is a time of day, the original duration is
+/// unknown.
 fn limit(call: Sysno, arguments: [u64; 6], memory: &Outside) -> Option<u64> {
     let of_ms = |ms: u64| u64::try_from(ms as i32).ok().map(|ms| ms * 1_000_000);
     let time = |address: u64, unit: u64| {
@@ -223,7 +225,7 @@ fn limit(call: Sysno, arguments: [u64; 6], memory: &Outside) -> Option<u64> {
     }
 }
 
-/// The nanoseconds that a clock shows.
+/// Returns the time of a clock in nanoseconds.
 fn now(clock: i32) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the call writes to the structure that it is given.

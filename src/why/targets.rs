@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 
 pub struct Targets {
     pub processes: Vec<About>,
-    /// The recording that they belong to.
+    /// Directory of the recording that the processes belong to.
     pub record: Option<PathBuf>,
 }
 
-/// All processes that this one can see.
+/// All processes that this process can see.
 struct Host(Vec<About>);
 
 impl Host {
@@ -23,7 +23,7 @@ impl Host {
         Host(pids.filter_map(About::read).collect())
     }
 
-    /// The processes that these lead to: they themselves and their descendants, but for cupeer's own.
+    /// Returns the processes for which `is_root` is true and their descendants, without cupeer's own processes.
     fn with_descendants(&self, is_root: impl Fn(&About) -> bool) -> Vec<About> {
         let mut found: Vec<&About> = self.0.iter().filter(|about| is_root(about)).collect();
         let mut next = 0;
@@ -42,36 +42,37 @@ impl Host {
         kept
     }
 
-    /// Those that record to a directory.
+    /// Returns the processes that record to a directory.
     fn of_record(&self, directory: &Path) -> Vec<About> {
         let Some(key) = key(directory) else { return Vec::new() };
         self.with_descendants(|about| about.out.as_deref().and_then(self::key) == Some(key))
     }
 }
 
-/// Tells directories apart, by whatever names.
+/// Returns the device and inode of a directory, which are equal for all of its paths.
 fn key(directory: &Path) -> Option<(u64, u64)> {
     fs::metadata(directory).ok().map(|about| (about.dev(), about.ino()))
 }
 
-/// Returns true if a process is cupeer itself, which waits for the processes of interest.
+/// Returns true if a process is a launcher of cupeer, which waits for the processes of interest.
 fn is_launcher(pid: u32) -> bool {
     let own = key(Path::new("/proc/self/exe"));
     own.is_some() && key(Path::new(&format!("/proc/{pid}/exe"))) == own
 }
 
-/// The processes with these pids, but for cupeer's own.
+/// Returns the processes with these pids, without cupeer's own processes.
 pub fn of(pids: &[u32], record: Option<PathBuf>) -> Targets {
     let known = pids.iter().filter(|pid| !is_launcher(**pid)).filter_map(|pid| About::read(*pid));
     Targets { processes: known.collect(), record }
 }
 
-/// The processes that record to a directory.
+/// Returns the processes that record to a directory.
 pub fn of_record(directory: &Path) -> Targets {
     Targets { processes: Host::look().of_record(directory), record: Some(directory.to_owned()) }
 }
 
-/// The processes that the command line names: by a recording, by their pids, or the newest recording in which some run.
+/// Returns the processes that the command line selects: by a recording, by pids or, without arguments, those of the
+/// newest recording that has running processes.
 pub fn find(words: &[String]) -> Result<Targets> {
     let host = Host::look();
     match words {

@@ -11,18 +11,18 @@ use cupeer_report::symbols::short;
 use cupeer_report::terminal::clean;
 use std::fmt::Write;
 
-/// The most frames of a thread without --all.
+/// Maximum number of frames of a thread that are printed without --all.
 const MOST: usize = 24;
-/// Width of a function's name, in columns.
+/// Maximum width of a function's name, in columns.
 const WIDTH: usize = 44;
 
-/// The text; `all` says whether the stacks of all threads are shown.
+/// Returns the text of a document. `all` is true if the stacks of all threads are shown.
 pub fn show(document: &Document, names: impl Fn(u32) -> String, all: bool, style: Style) -> String {
     let mut text = style.mark(Mark::Heading, &clean(&document.answer)) + "\n";
     if let Some(without) = document.without_progress_ns {
         let _ = writeln!(text, "No process of the job made progress for {}.", ago(without));
     }
-    // Those that only start or serve others say nothing of the hang.
+    // Processes that only start or serve others are unimportant for the hang.
     let is_shown =
         |process: &&Process| all || !(helpers::is_servant(process) || helpers::is_wrapper(process));
     let mut count = 0;
@@ -116,7 +116,7 @@ fn thread(text: &mut String, thread: &Thread, all: bool) {
     let since = thread.since_ns.map(|since| format!(" since {}", ago(since))).unwrap_or_default();
     let _ = writeln!(text, "  thread {} ({}){like} {}{since}", thread.tid, clean(&thread.name), clean(&does));
     let most = if all { usize::MAX } else { MOST };
-    // A frame without a name in a system library has no information.
+    // A frame in a system library is uninformative if it has no name.
     let is_empty = |frame: &Frame| frame.function.is_none() && !frame.is_own() && !frame.has_name();
     let is_ours = |frame: &Frame| frame.library.as_deref().is_some_and(|path| path.ends_with(PRELOAD));
     let is_shown = |frame: &&Frame| all || !is_ours(frame) && !is_empty(frame);
@@ -133,7 +133,7 @@ fn thread(text: &mut String, thread: &Thread, all: bool) {
     }
 }
 
-/// The threads that are not shown by themselves, by what they wait in.
+/// Adds the threads that are not printed separately, grouped by what they wait in.
 fn idle(text: &mut String, process: &Process) {
     let rest = process.threads.iter().skip(1).filter(|thread| !matters(thread));
     let mut counts: Vec<(String, u64)> = Vec::new();
@@ -156,7 +156,7 @@ fn idle(text: &mut String, process: &Process) {
 fn frame(frame: &Frame) -> String {
     let function = frame.function.as_deref().map_or_else(|| "?".to_owned(), |name| short(name, WIDTH));
     let place = match &frame.library {
-        // The function stands beside it already.
+        // The function's name is printed beside the place already.
         Some(_) if frame.file.is_none() => Frame { function: None, ..frame.clone() }.place(),
         _ => frame.place(),
     };

@@ -1,6 +1,6 @@
 //! Times, as sentences have them.
 
-/// `38 s`, `2 min 5 s`.
+/// Formats nanoseconds: `38 s`, `2 min 5 s`.
 pub fn ago(ns: u64) -> String {
     let seconds = ns / 1_000_000_000;
     match seconds {

@@ -12,19 +12,19 @@ use super::syscall::About;
 use super::{does, helpers, locks};
 use std::collections::HashMap;
 
-/// A thread, or a process of which no thread is known.
+/// A thread, or a process without a known thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Node {
     pub process: usize,
     pub thread: Option<usize>,
 }
 
-/// Facts about a lock that a thread waits for.
+/// Facts about a lock for which one thread waits and which another thread holds.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Held {
-    /// The file that it locks.
+    /// Path of the locked file, for a lock of a file.
     pub file: Option<String>,
-    /// The place where the holder got it.
+    /// Place where the holder acquired the lock.
     pub since: Option<String>,
 }
 
@@ -32,13 +32,13 @@ pub struct Waits<'a> {
     pub processes: &'a [Process],
     pub nodes: Vec<Node>,
     pub graph: Graph,
-    /// By process: its node that says most. `None` for servants.
+    /// Most informative node of each process; `None` for servants.
     first: Vec<Option<usize>>,
-    /// The waits for locks.
+    /// Waits for locks: the waiting node, the holding node, and facts about the lock.
     pub locks: HashMap<(usize, usize), Held>,
-    /// The nodes whose waits lead to whoever could end them, and need not.
+    /// Nodes whose targets are only candidates: threads or processes that could end the wait.
     guessed: Vec<usize>,
-    /// The threads whose lock belongs to a thread that is not there: its number.
+    /// Nodes that wait for a lock whose owner is gone, each with the tid of the owner.
     pub orphaned: HashMap<usize, u32>,
 }
 
@@ -67,11 +67,11 @@ impl<'a> Waits<'a> {
         };
         let mut sources = locks::Sources::default();
         for node in 0..waits.nodes.len() {
-            waits.add(node, names, &mut sources);
+            waits.add_waits_of(node, names, &mut sources);
         }
-        // Among candidates for the end of a wait, one that itself waits comes first.
+        // Among the candidates for ending a wait, those that themselves wait come first.
         let guessed = std::mem::take(&mut waits.guessed);
-        guessed.into_iter().for_each(|node| waits.graph.thin(node));
+        guessed.into_iter().for_each(|node| waits.graph.remove_indirect_waits(node));
         waits
     }
 
@@ -83,22 +83,22 @@ impl<'a> Waits<'a> {
         self.process(node).threads.get(self.nodes[node].thread?)
     }
 
-    /// The node of a process that says most.
+    /// Returns the most informative node of a process.
     pub fn first_of(&self, pid: u32) -> Option<usize> {
         self.first[self.processes.iter().position(|process| process.pid == pid)?]
     }
 
-    /// Returns true if a node says most of its process.
+    /// Returns true if a node is the most informative one of its process.
     pub fn is_first(&self, node: usize) -> bool {
         self.first[self.nodes[node].process] == Some(node)
     }
 
-    /// Returns true if a node is more than a thread of a library.
+    /// Returns true if a node is the most informative one of its process, or executes code of the program.
     pub fn matters(&self, node: usize) -> bool {
         self.is_first(node) || self.thread(node).is_some_and(is_working)
     }
 
-    /// The nodes of a process.
+    /// Returns the nodes of a process.
     fn nodes_of(&self, process: usize) -> impl Iterator<Item = usize> + '_ {
         let from = self.nodes.partition_point(|node| node.process < process);
         (from..self.nodes.len()).take_while(move |node| self.nodes[*node].process == process)
@@ -108,7 +108,7 @@ impl<'a> Waits<'a> {
         to.into_iter().for_each(|to| self.graph.add(from, to));
     }
 
-    fn add(&mut self, node: usize, names: &Names, sources: &mut locks::Sources) {
+    fn add_waits_of(&mut self, node: usize, names: &Names, sources: &mut locks::Sources) {
         let (process, Some(thread)) = (self.process(node), self.thread(node)) else { return };
         if let Some(place) = thread.polls.as_ref().and_then(|polls| polls.place) {
             let to = self.sharers(node, place);
@@ -117,7 +117,7 @@ impl<'a> Waits<'a> {
         if thread.call.is_some() || !matches!(thread.state, State::Waits | State::Runs) {
             return;
         }
-        // A library of collectives has threads and descriptors of its own, which say nothing of which process is not there.
+        // A library of collectives has threads and descriptors of its own, which do not reveal the missing process.
         if is_collective(thread) && self.is_first(node) && !leads_to_job(process, thread, self.processes) {
             let to = self.absent(node);
             return self.link(node, to);
@@ -161,7 +161,8 @@ impl<'a> Waits<'a> {
         }
     }
 
-    /// The processes that are like the one of a node, which waits for all, and are somewhere else.
+    /// Returns the nodes of processes of the same kind that are not in a collective operation, although this node waits for all
+    /// processes of the kind.
     fn absent(&self, node: usize) -> Vec<usize> {
         let own = self.process(node);
         let is_absent = |to: &usize| {
@@ -172,7 +173,7 @@ impl<'a> Waits<'a> {
         self.first.iter().flatten().copied().filter(is_absent).collect()
     }
 
-    /// The threads that could do what is waited for at a descriptor.
+    /// Returns the threads that could end a wait for a descriptor.
     fn peers(&self, node: usize, on: &On) -> Vec<usize> {
         let own = self.process(node);
         let others: Vec<usize> = on
@@ -181,12 +182,13 @@ impl<'a> Waits<'a> {
             .filter(|pid| **pid != own.pid)
             .filter_map(|pid| Some(self.nodes[self.first_of(*pid)?].process))
             .collect();
-        // Descriptors are inherited: whoever waits for the same thing does not do it, nor does a parent that waits for its children.
+        // Descriptors are inherited: a process that waits for the same event does not cause it, nor does a parent that waits for
+        // its children.
         let is_fellow = |process: &Process| {
             let mut all = process.threads.first().into_iter().flat_map(|thread| &thread.on);
             all.any(|one| one.kind == on.kind && one.inode == on.inode && one.reads == on.reads)
         };
-        // A process that forked only the one that it waits for goes on with what that has inherited.
+        // A process with a single child, for which it waits, has handed its inherited descriptors to that child.
         let is_parent = |process: &Process| {
             let children = self.processes.iter().filter(|child| child.parent == process.pid).count();
             children != 1 && process.threads.first().is_some_and(Thread::is_parent)
@@ -203,8 +205,8 @@ impl<'a> Waits<'a> {
         chosen.into_iter().flat_map(|other| self.serving(other, own.pid, on)).collect()
     }
 
-    /// The threads of a process that could do what is waited for: the one that waits at the other end; or, if its first thread only
-    /// takes new work, those that are in code of the program; or else the one that says most.
+    /// Returns the threads of a process that could end a wait for a descriptor: the one that waits at the other end; or, if the
+    /// first thread only accepts new work, the threads in code of the program; or else the most informative thread.
     fn serving(&self, process: usize, pid: u32, on: &On) -> Vec<usize> {
         let waits_there = |node: &usize| {
             self.thread(*node).is_some_and(|thread| {
@@ -248,7 +250,7 @@ impl<'a> Waits<'a> {
                     );
                 }
             }
-            // A lock that a name leads to needs no guess.
+            // For a lock that is found by its name, the holder is certain.
             let named = holders.iter().any(|(_, at)| at.is_some());
             holders.retain(|(_, at)| at.is_some() || !named);
             if named || holders.len() == 1 {
@@ -267,7 +269,7 @@ impl<'a> Waits<'a> {
                 && self.thread(*other).is_some_and(|other| {
                     let same = matches!(&other.about, Some(About::Lock(futex)) if futex.address == address);
                     let has_peers = leads_to_job(process, other, self.processes);
-                    // A thread that reads from stdin waits for people.
+                    // A thread that reads from stdin waits for a person.
                     let is_control =
                         !has_peers && other.on.iter().all(|on| on.fd == 0) && !other.on.is_empty();
                     !same && !other.listens() && !is_control && (is_working(other) || has_peers)
@@ -277,7 +279,7 @@ impl<'a> Waits<'a> {
         self.link(node, to);
     }
 
-    /// A lock that has its owner, or a thread whose end is waited for.
+    /// Adds a wait for the owner of a lock, or for the end of a joined thread.
     fn owned(&mut self, node: usize, owner: u32, is_shared: bool) {
         let index = self.nodes[node].process;
         let is_it = |node: &usize| self.thread(*node).is_some_and(|thread| thread.own_tids.contains(&owner));
@@ -300,7 +302,8 @@ impl<'a> Waits<'a> {
         }
     }
 
-    /// The processes that have mapped the memory in which a thread waits, and do not wait there themselves.
+    /// Returns nodes of the other processes that have mapped the memory in which a thread waits, and that do not wait there
+    /// themselves.
     fn sharers(&self, node: usize, place: Place) -> Vec<usize> {
         let own = self.nodes[node].process;
         let waits_there = |process: &Process| {
@@ -333,12 +336,12 @@ impl<'a> Waits<'a> {
     }
 }
 
-/// Returns true if a thread is in code of the program, and does not only look around from time to time.
+/// Returns true if a thread executes code of the program, and is not one that only wakes up from time to time.
 fn is_working(thread: &Thread) -> bool {
     thread.frames.iter().any(|frame| frame.is_own()) && !(thread.naps() && thread.sleeps())
 }
 
-/// Returns true if a thread waits for a descriptor whose other end a process of the job has.
+/// Returns true if a thread waits for a descriptor whose other end belongs to a process of the job.
 fn leads_to_job(own: &Process, thread: &Thread, processes: &[Process]) -> bool {
     let is_other = |pid: &u32| *pid != own.pid && processes.iter().any(|process| process.pid == *pid);
     thread.on.iter().any(|on| on.peers.iter().any(is_other))

@@ -42,12 +42,12 @@ pub fn command(args: &ExplainArgs) -> Result<ExitCode> {
         return output::print(&rules::explain(found, terminal_width()));
     }
     let hexadecimal = name.strip_prefix("0x").and_then(|digits| i32::from_str_radix(digits, 16).ok());
-    // A number, and a name without its prefix that several libraries have, is the driver's.
+    // A number, or a name without prefix that several libraries have, means the driver's result.
     let found = hexadecimal.and_then(results::spec).or_else(|| results::parse(name));
     let found = found.or_else(|| Library::Cudart.parse_result(name));
     let is_name = name.parse::<i64>().is_err();
     if let Some(found) = found.or_else(|| Library::Nvml.parse_result(name).filter(|_| is_name)) {
-        // Asked for by its name there.
+        // The name may be the CUDA runtime's name of the result.
         let meant = runtime::result(name).map_or(String::new(), |found| {
             paragraph(&(runtime::result_sentence(found) + "."), terminal_width()) + "\n"
         });
@@ -74,7 +74,7 @@ pub fn command(args: &ExplainArgs) -> Result<ExitCode> {
     }
 }
 
-/// The names that have a part of a name in them, quoted, where these are few.
+/// Returns the names that contain `part`, quoted; none if there are too many.
 fn containing(part: &str, names: &[&str]) -> Vec<String> {
     const MOST: usize = 8;
     let part = part.to_ascii_lowercase();
@@ -141,7 +141,7 @@ fn function(f: &FnSpec) -> String {
     text
 }
 
-/// A function of the driver that cupeer does not intercept.
+/// Describes a driver function that cupeer does not intercept.
 fn other(f: &OtherFn) -> String {
     let lookup = match f.lookup {
         "" => "not found by look-up".to_owned(),

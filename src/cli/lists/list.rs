@@ -98,12 +98,12 @@ pub fn command(args: &ListArgs) -> Result<ExitCode> {
     output::print(&table.render(terminal_width()))
 }
 
-/// The result codes of all libraries, the driver's first.
+/// Returns the result codes of all libraries, starting with the driver's.
 pub fn results() -> impl Iterator<Item = &'static ResultSpec> {
     [Library::Cuda, Library::Nvml].into_iter().flat_map(|library| library.results())
 }
 
-/// `@ipc @open`.
+/// Returns the groups of a function: `@ipc @open`.
 pub fn groups(function: &FnSpec) -> String {
     function.groups().map(|group| format!("@{}", group.name())).collect::<Vec<_>>().join(" ")
 }
@@ -161,7 +161,7 @@ fn other_json(f: &OtherFn) -> Value {
     })
 }
 
-/// The name under which a function is found by look-up, and the first version for which it is.
+/// Returns the name under which cuGetProcAddress finds a function, and the first CUDA version with that name.
 fn look_up(lookup: &str, since: u32) -> (String, String) {
     if lookup.is_empty() { ("-".into(), "-".into()) } else { (lookup.into(), version(since)) }
 }

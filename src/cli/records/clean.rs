@@ -68,7 +68,7 @@ pub fn command(args: &CleanArgs) -> Result<ExitCode> {
     Ok(if failed { ExitCode::from(status::OURS) } else { printed })
 }
 
-/// Asks on the terminal. Returns true if the answer is yes.
+/// Asks on the terminal whether to delete these entries. Returns true if the answer is yes.
 fn agrees(goes: &[Entry]) -> Result<bool> {
     let size = bytes(goes.iter().map(|entry| entry.bytes).sum());
     let what = match goes {
@@ -81,7 +81,7 @@ fn agrees(goes: &[Entry]) -> Result<bool> {
     Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
 }
 
-/// Why an entry is kept.
+/// Returns the reason why an entry is kept; `None` if it is deleted.
 fn keeps(entry: &Entry, all: bool) -> Option<&'static str> {
     match entry.is_running() {
         Some(true) => Some("which is in progress"),

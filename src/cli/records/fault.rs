@@ -7,7 +7,7 @@ use clap::{ArgGroup, Args};
 use cupeer_console::output::{self, terminal_width};
 use cupeer_facts::faults::label_of;
 use cupeer_launch::args::InjectArgs;
-use cupeer_launch::board::{Follower, Plans};
+use cupeer_launch::board::{Follower, PlanBoard};
 use cupeer_launch::settings;
 use cupeer_record::faults::LaterPlan;
 use cupeer_record::{Event, FaultFile, FaultRule, Job, Process, alive, host};
@@ -27,9 +27,9 @@ use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Pause between two looks at the processes.
+/// Pause between two checks of which processes have the plans.
 const PAUSE: Duration = Duration::from_millis(5);
-/// The most processes that are named because they have not looked yet.
+/// Maximum number of processes without the new plans that are named.
 const MOST_NAMED: usize = 8;
 
 #[derive(Args)]
@@ -92,7 +92,7 @@ pub fn command(args: &FaultArgs) -> Result<ExitCode> {
     let plans =
         allowed(&directory, job.as_ref()).with_context(|| format!("no plan was changed in '{shown}'"))?;
     let mut text = String::new();
-    // A mistake in the new plans must leave the old ones alone.
+    // A mistake in the new plans must not change the old ones, so they are parsed first.
     let options = InjectArgs {
         inject: args.inject.clone(),
         inject_file: args.inject_file.clone(),
@@ -118,10 +118,10 @@ pub fn command(args: &FaultArgs) -> Result<ExitCode> {
     output::print(&text)
 }
 
-/// The plans of a job that may be changed from outside; an error says why not.
-fn allowed(directory: &Path, job: Option<&Job>) -> Result<Plans> {
+/// Returns the board of a job that allows plans from outside; otherwise, an error with the reason.
+fn allowed(directory: &Path, job: Option<&Job>) -> Result<PlanBoard> {
     ensure!(!job.is_some_and(|job| has_ended(job, directory)), "all processes of the job have ended");
-    let plans = Plans::of(directory)?.filter(Plans::is_open);
+    let plans = PlanBoard::of(directory)?.filter(PlanBoard::is_open);
     plans.with_context(|| {
         format!(
             "its processes were started without permission for that; start them with 'cupeer run --allow-faults', or with {}=1 \
@@ -131,10 +131,10 @@ fn allowed(directory: &Path, job: Option<&Job>) -> Result<Plans> {
     })
 }
 
-/// Disarms plans of `cupeer fault`: all, or one by its number, its name, or a label or name of its faults.
+/// Disarms plans that `cupeer fault` armed: all, or those with a number, a name, or the label or name of one of their faults.
 fn release(
     directory: &Path,
-    plans: &Plans,
+    plans: &PlanBoard,
     job: Option<&Job>,
     which: Option<&str>,
     is_replaced: bool,
@@ -149,7 +149,7 @@ fn release(
     let armed = armed.filter(|(later, file)| is_armed(file, later));
     let is_named = |file: &FaultFile, number: u64| {
         let is_it = |rule: &FaultRule, word: &str| {
-            // A fault without a name is named after its position in the plan.
+            // Names of faults that are numbers only give the position in the plan.
             let own = rule.name.rsplit('/').next().filter(|own| own.parse::<u64>().is_err());
             [rule.plan(), &rule.name].contains(&word)
                 || own == Some(word)
@@ -193,8 +193,8 @@ fn release(
     Ok(text)
 }
 
-/// Waits until all processes that run have the plans, and says which do.
-fn wait(plans: &Plans, job: Option<&Job>, most: Duration) -> String {
+/// Waits until all running processes have the plans; returns a sentence about which processes have them.
+fn wait(plans: &PlanBoard, job: Option<&Job>, most: Duration) -> String {
     let (wanted, until) = (plans.generation(), Instant::now() + most);
     let has = |process: &Follower| process.has.is_some_and(|has| has >= wanted);
     let processes = loop {
@@ -232,15 +232,15 @@ fn wait(plans: &Plans, job: Option<&Job>, most: Duration) -> String {
     text
 }
 
-/// The processes that allow plans from outside, and run.
-fn running_of(plans: &Plans) -> Vec<Follower> {
+/// Returns the running processes that allow plans from outside.
+fn running_of(plans: &PlanBoard) -> Vec<Follower> {
     let open: Vec<Follower> = plans.followers().into_iter().filter(|process| process.is_open).collect();
     let identity = |process: &Follower| (process.pid_ns, process.pid, process.started);
     let runs = alive::here(&open.iter().map(identity).collect::<Vec<_>>());
     open.into_iter().zip(runs).filter(|(_, runs)| *runs != Some(false)).map(|(open, _)| open).collect()
 }
 
-/// The processes of a job that run on this host and did not say that they allow plans from outside.
+/// Returns the running processes of a job on this host that do not allow plans from outside.
 fn closed(job: &Job) -> Vec<&Process> {
     let is_open = |process: &Process| {
         process.variables.iter().any(|(name, value)| name == env::ALLOW_FAULTS && value == "1")
@@ -249,22 +249,23 @@ fn closed(job: &Job) -> Vec<&Process> {
     runs.map(|(process, _)| process).filter(|process| !is_open(process)).collect()
 }
 
-/// A fault in the list.
+/// A fault in the output of `--list`.
 #[derive(Serialize)]
 struct Row {
-    /// Number of the plan; null for that of `cupeer run`.
+    /// Number of the plan; null for the plan of `cupeer run`.
     number: Option<u64>,
     plan: String,
     name: String,
     rule: String,
-    /// `cupeer run`, `cupeer fault`, or `process PID`.
+    /// Who armed the plan: `cupeer run`, `cupeer fault`, or `process PID`.
     origin: String,
-    /// Nanoseconds since 1970; null for the plan of `cupeer run`, which is armed from the start.
+    /// Time at which the plan was armed, in nanoseconds since 1970; null for the plan of `cupeer run`, which is armed from the
+    /// start.
     armed_ns: Option<u64>,
     disarmed_ns: Option<u64>,
     matched: u64,
     fired: u64,
-    /// Processes in which it fired, as far as their recordings contain it.
+    /// Processes in which the fault fired, according to their recordings.
     processes: Vec<Fired>,
 }
 
@@ -333,7 +334,7 @@ fn table(rows: &[Row]) -> String {
     table.render(terminal_width()) + &below
 }
 
-/// Returns the number of times that each fault fired in each process, as recorded.
+/// Returns the processes in which each fault fired, by the fault's name, with the number of times according to their recordings.
 fn fired(job: &Job) -> BTreeMap<String, Vec<Fired>> {
     let mut all: BTreeMap<String, Vec<Fired>> = BTreeMap::new();
     for process in &job.processes {

@@ -19,21 +19,21 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-/// A record or a sweep, as JSON has it.
+/// A recording or a sweep in the JSON output.
 #[derive(Serialize)]
 struct Row {
     name: String,
     path: String,
-    /// `record` or `sweep`.
+    /// Kind of the entry: `record` or `sweep`.
     kind: &'static str,
-    /// Nanoseconds since 1970, when its first process or the sweep began; `null` where that is not known.
+    /// Start of the first process or of the sweep, in nanoseconds since 1970; `null` if unknown.
     began_ns: Option<u64>,
-    /// The first program and its arguments.
+    /// Program that was started, and its arguments.
     program: Vec<String>,
     /// Number of processes that reached the driver.
     processes: Option<usize>,
     bytes: u64,
-    /// In a word or two.
+    /// State or end in a word or two.
     end: String,
 }
 
@@ -100,40 +100,46 @@ fn row(entry: &Entry) -> Row {
     }
 }
 
-/// A process, whether its record is there or was reduced.
-struct One {
+/// A process, from its recording or from a reduced file.
+struct ProcessEnd {
     began: u64,
     exit: Exit,
-    /// The program and its arguments.
+    /// Program of the process, and its arguments.
     program: Vec<String>,
 }
 
-impl One {
-    fn of(began: u64, exit: Exit, program: &str, arguments: &[String], started_by: Option<&str>) -> One {
+impl ProcessEnd {
+    fn of(
+        began: u64,
+        exit: Exit,
+        program: &str,
+        arguments: &[String],
+        started_by: Option<&str>,
+    ) -> ProcessEnd {
         let program = match started_by.filter(|by| !by.is_empty()) {
             Some(by) => by.split(' ').map(str::to_owned).collect(),
             None if arguments.is_empty() => vec![program.to_owned()],
             None => arguments.to_vec(),
         };
-        One { began, exit, program }
+        ProcessEnd { began, exit, program }
     }
 }
 
-/// The processes of a record; `None` where it cannot be read.
-fn processes(job: &Job, path: &Path) -> Option<Vec<One>> {
+/// Returns the processes of a recording; `None` if it cannot be read.
+fn processes(job: &Job, path: &Path) -> Option<Vec<ProcessEnd>> {
     let began = |process: &_| job.clock(process).realtime(process.header.first.ticks);
     let exits = job.processes.iter().zip(job.alive()).zip(job.are_others());
     let one = |((process, alive), is_other): ((&cupeer_record::Process, _), _)| {
         let exit = Exit::of(alive, process.end(), is_other);
         let started_by = process.text(meta::STARTED_BY);
-        One::of(began(process), exit, process.program(), &process.arguments, started_by)
+        ProcessEnd::of(began(process), exit, process.program(), &process.arguments, started_by)
     };
-    let mut all: Vec<One> = exits.map(one).collect();
+    let mut all: Vec<ProcessEnd> = exits.map(one).collect();
     for file in files_in(path) {
         let reduced = JobPart::read(&file).ok()?;
         let processes = reduced.processes().iter();
         all.extend(processes.map(|one| {
-            One::of(one.began_ns, one.exit, &one.program, &one.arguments, one.started_by.as_deref())
+            ProcessEnd::of(one.began_ns, one.exit, &one.program, &one.arguments, one.started_by.as_deref())
         }));
     }
     Some(all)
@@ -151,7 +157,7 @@ fn of_record(entry: &Entry, row: Row) -> Row {
         Some(true) => "running".to_owned(),
         _ => worst_of_all(&exits, &job.started),
     };
-    // One that became another program has a file for each.
+    // A process that executed several programs has a file for each.
     let count = exits.iter().filter(|exit| exit.kind != ExitKind::Executed).count();
     let first = all.into_iter().min_by_key(|one| one.began);
     Row {
@@ -169,7 +175,7 @@ fn of_sweep(entry: &Entry, row: Row) -> Row {
     };
     let runs = counted(done as u64, "run");
     let end = if entry.is_running() == Some(true) { format!("running, {runs}") } else { runs };
-    // Not all file systems know it.
+    // Some file systems do not store the time of creation.
     let made = entry.path.metadata().and_then(|about| about.created()).ok();
     let made = made.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
     let began_ns = made.map(|since| since.as_nanos() as u64);
@@ -190,19 +196,19 @@ fn severity(exit: &Exit) -> u8 {
 
 const DEAD: u8 = 5;
 
-/// Returns the worst of the ends of processes, and of programs that were started and made no call.
+/// Returns the worst end of processes, including programs that were started and made no driver call.
 fn worst_of_all(exits: &[Exit], started: &[Started]) -> String {
     let started = started.iter().map(|one| (Exit::of(Some(false), one.end, false), one));
     let last = started.max_by_key(|(exit, _)| severity(exit));
     let is_worst = |exit: &Exit| severity(exit) > exits.iter().map(severity).max().unwrap_or(0);
     match last.filter(|(exit, _)| is_worst(exit)) {
-        Some((exit, one)) => format!("{} ({})", word(&exit), one.program),
+        Some((exit, one)) => format!("{} ({})", end_in_words(&exit), one.program),
         None => worst(exits),
     }
 }
 
-/// An end in a word or two.
-fn word(exit: &Exit) -> String {
+/// Returns an end in a word or two.
+fn end_in_words(exit: &Exit) -> String {
     match exit.code {
         Some(code) => format!("exit {code}"),
         None => ending(*exit),
@@ -212,16 +218,17 @@ fn word(exit: &Exit) -> String {
 /// Returns the worst end of the processes.
 fn worst(exits: &[Exit]) -> String {
     let Some(worst) = exits.iter().max_by_key(|exit| severity(exit)) else { return "no process".into() };
-    let alike = exits.iter().filter(|exit| word(exit) == word(worst)).count();
-    // One that became another program has an entry for each.
+    let alike = exits.iter().filter(|exit| end_in_words(exit) == end_in_words(worst)).count();
+    // A process that executed several programs has an entry for each.
     let all = exits.iter().filter(|exit| exit.kind != ExitKind::Executed).count();
     match severity(worst) {
-        4.. if all > 1 => format!("{}, {alike} of {all}", word(worst)),
-        _ => word(worst),
+        4.. if all > 1 => format!("{}, {alike} of {all}", end_in_words(worst)),
+        _ => end_in_words(worst),
     }
 }
 
-/// A command line from the script on, where Python runs one: on a narrow terminal, that is what tells recordings apart.
+/// Returns a command line without the Python interpreter before its script: in a narrow terminal, the script's name
+/// distinguishes recordings.
 fn without_interpreter(mut program: Vec<String>) -> Vec<String> {
     if let [python, script, ..] = &program[..]
         && file_name(python).starts_with("python")

@@ -9,7 +9,7 @@ use cupeer_recordings::sweeps;
 use cupeer_report::symbols::Symbols;
 use std::path::Path;
 
-/// That there is only what was kept of a record.
+/// Returns a sentence: only a reduced part of the recording is left.
 fn is_reduced(path: &Path) -> String {
     format!("'{}' is reduced: its calls are not there; 'cupeer report' shows what was kept", path.display())
 }
@@ -17,12 +17,13 @@ fn is_reduced(path: &Path) -> String {
 pub struct Opened {
     pub job: Job,
     pub symbols: Symbols,
-    /// Goes last: where it was packed, what is read lies there.
+    /// Directory of unpacked files, if the recording was packed. It is the last field, so that it is deleted
+    /// after everything that reads it.
     _unpacked: Option<Unpacked>,
 }
 
 impl Opened {
-    /// Opens a record that has at least one process.
+    /// Opens a recording. Returns an error if it has no process.
     pub fn open(path: &Path) -> Result<Opened> {
         ensure!(
             !path.is_file() || pack::is_packed(path),
@@ -53,8 +54,8 @@ impl Opened {
         Ok(Opened { symbols: Symbols::of_record(place, &job.processes), job, _unpacked: unpacked })
     }
 
-    /// The same of a record of which nothing was reduced.
-    pub fn whole(path: &Path) -> Result<Opened> {
+    /// Opens a recording, and returns an error if a part of it was reduced.
+    pub fn open_unreduced(path: &Path) -> Result<Opened> {
         ensure!(
             !path.is_dir() || files_in(path).is_empty(),
             "'{0}' has reduced files: their calls are not there; 'cupeer report {0}' shows what was kept",

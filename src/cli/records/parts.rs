@@ -12,14 +12,14 @@ use cupeer_recordings::home;
 use std::path::{Path, PathBuf};
 
 pub enum Given {
-    /// One record, with all its calls.
+    /// A single recording with all its calls.
     Record(Box<Opened>),
-    /// Reduced files, joined.
+    /// Several reduced files, joined.
     Parts(Box<JobPart>),
 }
 
-/// Opens what a report is asked for. Of single failures, `most_failures` are kept; where not `all` is wanted, what is dull is
-/// only counted.
+/// Opens the input of a report. At most `most_failures` single failures are kept. Unless `all`, unimportant data is only
+/// counted.
 pub fn open(paths: &[PathBuf], most_failures: usize, all: bool) -> Result<Given> {
     let (mut files, mut records, mut emptied) = (Vec::new(), Vec::new(), Vec::new());
     for path in paths {
@@ -36,7 +36,7 @@ pub fn open(paths: &[PathBuf], most_failures: usize, all: bool) -> Result<Given>
         match Job::open(path) {
             Ok(job) if job.processes.is_empty() => emptied.push(job),
             Ok(_) => records.push(path),
-            // There are only reduced files.
+            // The directory contains only reduced files.
             Err(_) => {}
         }
     }
@@ -59,7 +59,7 @@ pub fn open(paths: &[PathBuf], most_failures: usize, all: bool) -> Result<Given>
         add(JobPart::read(file)?).with_context(|| file.display().to_string())?;
     }
     let mut joined = joined.context("nothing is named")?;
-    // Notes of runs in the job file, which all hosts share.
+    // The job file, which all hosts share, contains notes of the runs.
     emptied.iter().for_each(|job| joined.note(job));
     match paths {
         [path] => joined.call(&home::shown(path)),
@@ -74,7 +74,7 @@ fn of_record(path: &Path, most_failures: usize) -> Result<JobPart> {
     cupeer_facts::reduce(job, most_failures, symbols)
 }
 
-/// Reduces records and reduced files to one.
+/// Reduces recordings, and joins the results with reduced files.
 pub fn reduced(paths: &[PathBuf], most_failures: usize, all: bool) -> Result<JobPart> {
     match open(paths, most_failures, all)? {
         Given::Parts(joined) => Ok(*joined),

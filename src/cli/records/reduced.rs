@@ -4,7 +4,7 @@ use cupeer_facts::part::file;
 use std::fs::{self, DirEntry};
 use std::path::{Path, PathBuf};
 
-/// The reduced files in a directory, and in the directories in it, in the order of their names.
+/// Returns the reduced files in a directory and its subdirectories, sorted by name.
 pub fn files_in(directory: &Path) -> Vec<PathBuf> {
     let list = |directory: &Path| {
         let entries = fs::read_dir(directory).into_iter().flatten().flatten();
@@ -20,7 +20,8 @@ pub fn files_in(directory: &Path) -> Vec<PathBuf> {
     all.map(|(path, _)| path).filter(|path| file::is_named(path) && path.is_file()).collect()
 }
 
-/// Returns true if an entry is a directory, or leads to one. This asks nothing about the thousands of files in a recording.
+/// Returns true if an entry is a directory or a link to one. For most of the thousands of files in a recording, this needs
+/// no system call.
 fn is_directory(entry: &DirEntry) -> bool {
     let kind = entry.file_type();
     kind.is_ok_and(|kind| kind.is_dir() || kind.is_symlink() && entry.path().is_dir())

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const LONGEST: usize = 64;
-/// The label of rules that are known by their calls alone.
+/// Label of calls whose rule is not known.
 const UNKNOWN: &str = "?";
 
 #[derive(Args)]
@@ -58,7 +58,7 @@ struct Record {
     directory: PathBuf,
     rules: Vec<FaultRule>,
     hanging: Vec<Hanging>,
-    /// True if all of its processes have ended, as far as is known.
+    /// True if all known processes of the recording have ended.
     has_ended: bool,
 }
 
@@ -72,7 +72,8 @@ impl Record {
         Ok(Record { directory: directory.to_owned(), rules: faults::merged(&files), hanging, has_ended })
     }
 
-    /// The labels with the rules that hang under them. A label that calls have and no rule is [`UNKNOWN`].
+    /// Returns the labels, each with the names of the rules that hold calls under it. Calls without a known rule are
+    /// under the label [`UNKNOWN`].
     fn labels(&self) -> BTreeMap<String, Vec<&str>> {
         let mut labels: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         for rule in &self.rules {
@@ -97,7 +98,7 @@ impl Record {
         self.directory.join(format!("{RELEASE}{label}"))
     }
 
-    /// Makes the file that what hangs waits for.
+    /// Creates the file that the calls held under a label wait for.
     fn release(&self, label: &str) -> Result<ExitCode> {
         let is_right = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         ensure!(
@@ -108,7 +109,7 @@ impl Record {
         let labels = self.labels();
         let rules = match labels.get(label) {
             Some(rules) => &rules[..],
-            // Calls that hang in a plan armed by the program itself have a label that no file contains.
+            // Calls of a plan that the program armed itself may be held under a label that is in no file.
             None if labels.contains_key(UNKNOWN) => &[],
             None => {
                 let sentence = format!("no plan of this job has the label '{label}'; {}", others(&labels));
@@ -116,7 +117,7 @@ impl Record {
             }
         };
         let file = self.file(label);
-        // Everybody who may write to the recording may release calls.
+        // All users who may write to the recording may release calls.
         let is_shared = self.directory.metadata().is_ok_and(|about| about.mode() & 0o020 != 0);
         let mode = if is_shared { 0o660 } else { 0o600 };
         match plain::create(&file, mode) {

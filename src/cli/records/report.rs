@@ -30,7 +30,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// The most paths that are listed one by one.
+/// Maximum number of paths that are listed one by one.
 const MOST_SHOWN: usize = 4;
 
 pub fn command(args: &ReportArgs) -> Result<ExitCode> {
@@ -66,7 +66,7 @@ fn most_failures(args: &ReportArgs) -> usize {
     if args.all { usize::MAX } else { MOST_FAILURES }
 }
 
-/// Several paths as a person would type them.
+/// Returns several paths as a user would type them.
 fn shown_together(paths: &[PathBuf]) -> String {
     let shown: Vec<String> = paths.iter().map(|path| home::shown(path)).collect();
     match &shown[..] {
@@ -75,7 +75,7 @@ fn shown_together(paths: &[PathBuf]) -> String {
     }
 }
 
-/// Refuses options about single calls, which reduced files do not contain.
+/// Returns an error for options about single calls, because reduced files do not contain the calls.
 fn refuse(args: &ReportArgs, shown: &str) -> Result<()> {
     let filters = [
         ("--process", args.process.is_some()),
@@ -102,8 +102,7 @@ fn of_parts(args: &ReportArgs, mut parts: JobPart) -> Result<Report> {
     Ok(parts.report(&filter))
 }
 
-/// Prints a report, of a record or of what is kept of some. The status is 1 if `--error-on` chooses a finding of it, or
-/// its hang.
+/// Prints a report. The exit status is 1 if `--error-on` selects one of its findings or its hang.
 fn print(
     args: &ReportArgs,
     shown: &str,
@@ -146,7 +145,7 @@ fn print(
 }
 
 fn options<'a>(args: &ReportArgs, shown: &'a str) -> Options<'a> {
-    // A file has no end of the line, and no colors.
+    // A file has no maximum line width and no colors.
     let (width, style) = match args.output {
         Some(_) => (output::NO_END, Style::Plain),
         None => (output::terminal_width(), output::stdout_style()),
@@ -154,7 +153,7 @@ fn options<'a>(args: &ReportArgs, shown: &'a str) -> Options<'a> {
     Options { shown, width, all: args.all, leaks: args.leaks, style }
 }
 
-/// Prints what a form writes, or writes it to the file, without anything that a terminal obeys.
+/// Prints the output of a form without terminal control sequences, or writes it to the file.
 fn show(
     args: &ReportArgs,
     cleaning: Cleaning,
@@ -221,7 +220,7 @@ fn compare(args: &ReportArgs, paths: &[PathBuf], others: &[PathBuf]) -> Result<E
     show(args, args.format.about().cleaning, |out| Ok((comparison.render)(&diff, &options(args, ""), out)))
 }
 
-/// The newest record at home.
+/// Returns the path of the newest recording in the default directory.
 fn newest() -> Result<PathBuf> {
     let home = home::path()?;
     let mut records = kept::entries(&home).into_iter().filter(|entry| entry.kind == Kind::Record);

@@ -11,18 +11,18 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// The exit status if there was nothing to do.
+/// Exit status if there was nothing to release or to change.
 const NOTHING: u8 = 1;
 
-/// A call that hangs because a fault plan said so.
+/// A call that a fault plan holds.
 pub struct Hanging {
-    /// The name of the rule that lets it.
+    /// Name of the rule that holds the call.
     pub rule: String,
-    /// Its process and function, in words.
+    /// Process and function of the call, in words.
     pub place: String,
 }
 
-/// Refuses a directory into which no job records.
+/// Returns an error if no job records to a directory.
 pub fn check(directory: &Path) -> Result<()> {
     let shown = directory.display();
     let about = directory.metadata().with_context(|| format!("'{shown}' cannot be read"))?;
@@ -32,7 +32,7 @@ pub fn check(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns true if processes record or count in a directory itself, and not in a directory inside it.
+/// Returns true if processes record to a directory itself, rather than to its subdirectories.
 fn is_record(directory: &Path) -> io::Result<bool> {
     let is_ours = |name: &str, path: &Path| match name {
         job::FILE => cupeer_recordings::job::read(path).is_ok_and(|text| text.starts_with(job::FIRST_LINE)),
@@ -42,7 +42,8 @@ fn is_record(directory: &Path) -> io::Result<bool> {
     Ok(entries.any(|entry| is_ours(&entry.file_name().to_string_lossy(), &entry.path())))
 }
 
-/// That nothing was released: a status of its own, so that a script can tell it from a mistake.
+/// Returns a failure for a command that found nothing to do. It has an exit status of its own, so that a script can
+/// distinguish it from a mistake.
 pub fn nothing(sentence: String) -> Failure {
     Failure { sentence, excerpt: None, status: NOTHING }
 }
@@ -54,12 +55,12 @@ pub fn has_ended(job: &Job, directory: &Path) -> bool {
     !job.processes.is_empty() && answers.all(|answer| answer == Some(false))
 }
 
-/// `1 call hangs`, or `2 calls hang`.
+/// Returns a number of hanging calls in words: `1 call hangs`, or `2 calls hang`.
 pub fn hang(count: u64) -> String {
     format!("{} hang{}", counted(count, "call"), if count == 1 { "s" } else { "" })
 }
 
-/// The calls of a job that hang because a fault plan said so, in processes that may still run.
+/// Returns the calls of a job that a fault plan holds, in processes that may still be running.
 pub fn hanging(job: &Job) -> Vec<Hanging> {
     let running = job.processes.iter().zip(job.alive()).filter(|(_, alive)| *alive != Some(false));
     running.flat_map(|(process, _)| of_process(process)).collect()
@@ -67,7 +68,7 @@ pub fn hanging(job: &Job) -> Vec<Hanging> {
 
 fn of_process(process: &Process) -> Vec<Hanging> {
     let mut pending: HashMap<(u32, u64), Call> = HashMap::new();
-    // A call that cannot be read counts as one that hangs.
+    // A call whose rule cannot be read counts as held.
     for event in process.events().into_iter().flatten() {
         match event {
             Event::Call(call) if call.outcome == Outcome::Pending => {

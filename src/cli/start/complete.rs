@@ -14,7 +14,7 @@ use std::cmp::Reverse;
 use std::ffi::OsStr;
 use std::process::ExitCode;
 
-/// The variable with which a script asks.
+/// Variable by which a shell's script asks for completions.
 const VARIABLE: &str = "_CUPEER_COMPLETE";
 
 #[derive(Args)]
@@ -35,12 +35,12 @@ pub enum Shell {
     Fish,
 }
 
-/// Answers a script of a shell, and exits, if one asks.
+/// If a shell's script asks for completions, prints them and exits.
 pub fn answer(command: fn() -> Command) {
     CompleteEnv::with_factory(|| with_values(command())).var(VARIABLE).complete();
 }
 
-/// `cupeer completions`
+/// Prints the script for a shell: `cupeer completions`.
 pub fn print(args: &CompletionsArgs) -> Result<ExitCode> {
     output::print_as_is(&script(&word(args.shell))?)
 }
@@ -52,13 +52,13 @@ pub fn script(shell: &str) -> Result<String> {
     let mut text = Vec::new();
     completer.write_registration(VARIABLE, "cupeer", "cupeer", "cupeer", &mut text)?;
     if shell == "zsh" {
-        // In a folder of fpath, the file is the body of a function with its name.
+        // In a directory of fpath, the file is the body of a function of its name.
         text.extend(b"[ \"${funcstack[1]-}\" != _cupeer ] || _clap_dynamic_completer_cupeer \"$@\"\n");
     }
     Ok(String::from_utf8(text)?)
 }
 
-/// Adds the values that arguments can have.
+/// Adds completions for the values of arguments.
 fn with_values(command: Command) -> Command {
     command.mut_subcommands(|command| {
         command.mut_args(|arg| match completer(&arg) {
@@ -68,7 +68,7 @@ fn with_values(command: Command) -> Command {
     })
 }
 
-/// The values that an argument can have, by the name of its value.
+/// Returns the completer for the values of an argument, chosen by the argument's value name.
 fn completer(arg: &Arg) -> Option<ArgValueCompleter> {
     let value = arg.get_value_names()?.first()?.as_str();
     match (value, arg.is_positional()) {
@@ -88,7 +88,7 @@ fn functions() -> Vec<&'static str> {
     FUNCTIONS.iter().map(|function| function.name()).collect()
 }
 
-/// Recordings in the default directory, the newest first, and paths.
+/// Returns completions: recordings in the default directory, the newest first, and paths.
 fn recordings(current: &OsStr) -> Vec<CompletionCandidate> {
     let mut names: Vec<String> = home::path().map(|home| home::names(&home).collect()).unwrap_or_default();
     names.retain(|name| {
@@ -98,7 +98,7 @@ fn recordings(current: &OsStr) -> Vec<CompletionCandidate> {
     names.into_iter().map(CompletionCandidate::new).chain(PathCompleter::any().complete(current)).collect()
 }
 
-/// Names in a list with commas, of which the last one is typed.
+/// Returns a completer for a list with commas; it completes the last name.
 fn of_list(names: impl Fn() -> Vec<&'static str> + Send + Sync + 'static) -> ArgValueCompleter {
     ArgValueCompleter::new(move |current: &OsStr| {
         let text = current.to_string_lossy();

@@ -3,24 +3,24 @@
 use clap::{Arg, Command};
 use std::ffi::OsStr;
 
-/// A space at which clap does not break a line.
+/// Non-breaking space, at which clap does not wrap a line.
 const UNBROKEN: &str = "\u{a0}";
-/// Ends of the first clause of a help.
+/// Texts that end the first clause of an argument's help.
 const CLAUSE_ENDS: [&str; 6] = ["; ", ": ", ", as in ", " (", " [", ". "];
 
-/// Returns the command line as the help shows it: for `-h`, with only the most important options.
+/// Returns the command line for the help: with only the most important options for `-h`.
 pub fn shown(cli: Command) -> Command {
     let mut words = std::env::args_os().take_while(|word| word != "--");
     let is_short = words.any(|word| word == OsStr::new("-h"));
     cli.mut_subcommands(|command| if is_short { short(command) } else { with_examples(command) })
 }
 
-/// Returns a help as it is printed.
+/// Returns the text of a help for printing: with normal spaces.
 pub fn printed(help: &str) -> String {
     help.replace(UNBROKEN, " ")
 }
 
-/// Keeps clap from breaking the lines of examples: a shell would run the end of a comment.
+/// Keeps clap from wrapping the lines of examples: a shell would execute the rest of a wrapped comment.
 fn with_examples(command: Command) -> Command {
     let Some(help) = command.get_after_help().map(ToString::to_string) else { return command };
     let line =
@@ -28,7 +28,8 @@ fn with_examples(command: Command) -> Command {
     command.after_help(help.lines().map(line).collect::<Vec<_>>().join("\n"))
 }
 
-/// Leaves out what has neither a letter nor an example, and of the help of the others all but the first clause.
+/// Removes the options that have neither a letter nor an example, and shortens the help of the others to its
+/// first clause.
 fn short(command: Command) -> Command {
     let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     let is_shown = |arg: &Arg| {

@@ -6,10 +6,10 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use cupeer_console::output::{fail, failed, print};
 use cupeer_console::status;
 
-/// The most letters that may be wrong, missing, or swapped.
+/// Maximum number of letters that may be wrong, missing, or swapped.
 const MOST_WRONG: usize = 2;
 
-/// Says what is wrong with the command line, or prints the help that it asks for; returns the status.
+/// Prints what is wrong with the command line, or the help that it asks for. Returns the exit status.
 pub fn usage(error: &clap::Error, cli: Command) -> u8 {
     if let Some(sentence) = unknown_command(error, &cli) {
         fail(&sentence);
@@ -27,7 +27,7 @@ pub fn usage(error: &clap::Error, cli: Command) -> u8 {
         }
         _ => {
             let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
-            // The advice to write `--` before an unknown option would make it the program.
+            // clap advises writing `--` before an unknown option, but that would make the option the program.
             let useless = |line: &str| {
                 line.is_empty() || line.starts_with("For more") || line.starts_with("tip: to pass")
             };
@@ -54,25 +54,25 @@ fn unknown_command(error: &clap::Error, cli: &Command) -> Option<String> {
     Some(format!("there is no command '{name}'; {hint}"))
 }
 
-/// Returns true if a word is the name or path of a program.
+/// Returns true if a word is a path, or the name of a program in PATH.
 fn is_program(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     name.contains('/')
         || !name.is_empty() && std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
 }
 
-/// The names of the commands.
+/// Returns the names of all commands.
 fn commands(cli: &Command) -> Vec<String> {
     let shown = cli.get_subcommands().filter(|command| !command.is_hide_set());
     shown.map(|command| command.get_name().to_owned()).collect()
 }
 
-/// Returns the possible values of a missing argument, if it takes one of a few words.
+/// Returns the possible values of a missing argument, if there are only a few.
 fn choices(error: &clap::Error, mut cli: Command) -> Option<String> {
     let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) else { return None };
     let Some(ContextValue::StyledStr(usage)) = error.get(ContextKind::Usage) else { return None };
     let usage = usage.to_string();
-    // Until then an argument cannot be printed.
+    // An argument can be printed only after this.
     cli.build();
     let command = cli.find_subcommand(usage.split_whitespace().nth(2)?)?;
     let is_missing = |arg: &&clap::Arg| missing.contains(&arg.to_string());
@@ -81,9 +81,9 @@ fn choices(error: &clap::Error, mut cli: Command) -> Option<String> {
     (!names.is_empty()).then(|| format!(" [possible values: {}]", names.join(", ")))
 }
 
-/// Those of the names that are most like another, quoted.
+/// Returns the names that are most similar to a given name, quoted.
 fn like<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<String> {
-    // In a short word, every letter matters.
+    // In a short word, fewer letters may be wrong.
     let most = MOST_WRONG.min(name.chars().count() / 2);
     let distances: Vec<(usize, &str)> = known
         .map(|known| (strsim::osa_distance(name, known), known))

@@ -15,7 +15,7 @@ use crate::system::Process;
 use crate::system::process::Device;
 use serde::Serialize;
 
-/// Possibility of a method.
+/// Answer to whether a method works.
 #[derive(Serialize, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[serde(rename_all = "snake_case")]
 pub enum Possible {
@@ -34,7 +34,7 @@ impl Possible {
     }
 }
 
-/// Method of sharing, between two processes.
+/// A method of sharing device memory between two processes, with the verdict.
 #[derive(Serialize, Debug)]
 pub struct Method {
     pub way: &'static str,
@@ -42,7 +42,7 @@ pub struct Method {
     pub because: Vec<Reason>,
 }
 
-/// Reason for the possibility.
+/// Reason for a verdict.
 #[derive(Serialize, Clone, Debug)]
 pub struct Reason {
     pub possible: Possible,
@@ -50,10 +50,10 @@ pub struct Reason {
     pub hint: Option<String>,
 }
 
-/// Hint for processes in two pid namespaces.
+/// Hint for processes in different pid namespaces.
 const PIDS: &str = "Share one pid namespace: docker run --pid=container:NAME or --pid=host; hostPID, or shareProcessNamespace within a pod.";
 
-/// Reasons that a condition gives; none if it is met and needs no explanation.
+/// Reasons that result from checking a condition; none if the condition is met and needs no explanation.
 type Reasons = Vec<Reason>;
 
 fn no(says: impl Into<String>, hint: &str) -> Reasons {
@@ -65,7 +65,7 @@ fn unknown(says: impl Into<String>, hint: &str) -> Reasons {
     vec![Reason { possible: Possible::Unknown, says: says.into(), hint }]
 }
 
-/// Returns no reason if a condition is met, and `otherwise` if it is not.
+/// Returns the reasons that result from a condition: none if the condition is met, `otherwise` if not, and "unknown" for `None`.
 fn require(is_met: Option<bool>, otherwise: Reasons, what: &str) -> Reasons {
     match is_met {
         Some(true) => Vec::new(),
@@ -78,7 +78,7 @@ fn yes(says: impl Into<String>) -> Reasons {
     vec![Reason { possible: Possible::Yes, says: says.into(), hint: None }]
 }
 
-/// Returns all methods.
+/// Returns the verdicts on all methods between two processes.
 pub fn methods(one: &Process, other: &Process) -> Vec<Method> {
     let host = || host(one, other);
     let driver = || [devices(one, other), versions(one, other)].concat();
@@ -98,14 +98,14 @@ pub fn methods(one: &Process, other: &Process) -> Vec<Method> {
     ]
 }
 
-/// Judges a method by its first condition and, if that is met, by the others.
+/// Returns the verdict on a method: judged by its first condition and, if that is met, by the other conditions.
 fn method(way: &'static str, first: Reasons, then: impl Fn() -> Reasons) -> Method {
     let mut because = first;
     if because.iter().all(|reason| reason.possible != Possible::No) {
         because.extend(then());
     }
     let possible = because.iter().map(|reason| reason.possible).max().unwrap_or(Possible::Yes);
-    // Keep the deciding reasons. If nothing prevents the method, they limit it.
+    // Keep only the deciding reasons. If nothing prevents the method, the remaining reasons limit it.
     because.retain(|reason| reason.possible == possible);
     if because.is_empty() {
         because = yes("nothing is in the way");
@@ -127,8 +127,8 @@ fn host(one: &Process, other: &Process) -> Reasons {
     }
 }
 
-/// If a container or a job leaves out the exporter's device, the import fails; CUDA_VISIBLE_DEVICES has no such
-/// effect.
+/// Compares the devices. If a container or a job does not have the exporter's device, the import fails; CUDA_VISIBLE_DEVICES does
+/// not have this effect.
 fn devices(one: &Process, other: &Process) -> Reasons {
     const HINT: &str = "Give both all GPUs (docker run --gpus all; NVIDIA_VISIBLE_DEVICES=all; srun --gpus-per-node with --gpu-bind=none), and choose with CUDA_VISIBLE_DEVICES.";
     let (Some(here), Some(there)) = (&one.devices, &other.devices) else {
@@ -158,7 +158,7 @@ fn devices(one: &Process, other: &Process) -> Reasons {
     Vec::new()
 }
 
-/// Compares the effective users outside of the user namespaces, as the kernel module sees them.
+/// Compares the effective users outside of all user namespaces, which is how the kernel module sees them.
 fn users(one: &Process, other: &Process) -> Reasons {
     let differ = no(
         format!("{}, and the driver names an event's file in /dev/shm by its user", two_users(one, other)),
@@ -167,7 +167,7 @@ fn users(one: &Process, other: &Process) -> Reasons {
     require(same_user(one, other), differ, "user")
 }
 
-/// Objects in /dev/shm have owners and modes, which programs set to 0600.
+/// Compares the users, because objects in /dev/shm have owners, and programs set their modes to 0600.
 fn shm_users(one: &Process, other: &Process) -> Reasons {
     let says = format!("{}: it depends on the modes of the files", two_users(one, other));
     require(same_user(one, other), unknown(says, "Run both as one user."), "user")
@@ -194,8 +194,8 @@ fn versions(one: &Process, other: &Process) -> Reasons {
     }
 }
 
-/// Compares pid namespaces: a handle contains the exporter's pid in its own namespace, and an importer with the same
-/// number takes the handle for its own.
+/// Compares the pid namespaces. A handle contains the exporter's pid in its own namespace; an importer that has the same pid in
+/// another namespace would take the handle for its own.
 fn pids(one: &Process, other: &Process) -> Reasons {
     let differ = unknown(
         "their pid namespaces differ: it works while the pids of the two programs are different numbers, and containers often start theirs as pid 1; UCX refuses it",
@@ -227,7 +227,7 @@ fn sockets(one: &Process, other: &Process) -> Reasons {
     }
 }
 
-/// `pidfd_getfd`, in both directions: either may be the importer.
+/// Checks `pidfd_getfd` in both directions, because either process may be the importer.
 fn tracing(one: &Process, other: &Process) -> Reasons {
     let differ = no(
         "their pid namespaces differ: the pid that an exporter sends means another process there, or none",

@@ -16,7 +16,8 @@ use serde::Serialize;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Document that `--between --format json` prints. Names of fields are stable; fields may be added.
+/// Document that `--between --format json` prints. The names of its fields are stable, but fields may be
+/// added.
 #[derive(Serialize)]
 struct Comparison {
     schema: &'static str,

@@ -14,7 +14,7 @@ const FABRIC: c_int = 128;
 pub struct Cuda {
     /// Result of cuInit.
     pub init: i32,
-    /// Devices that CUDA_VISIBLE_DEVICES leaves, in CUDA's order.
+    /// Devices that CUDA shows, in CUDA's order. CUDA_VISIBLE_DEVICES may hide others.
     pub devices: Vec<CudaDevice>,
     /// All ordered pairs of different devices.
     pub pairs: Vec<CudaPair>,
@@ -33,12 +33,12 @@ pub struct CudaDevice {
 pub struct CudaPair {
     pub from: usize,
     pub to: usize,
-    /// Result of cuDeviceCanAccessPeer.
+    /// Result of cuDeviceCanAccessPeer; `None` if the call failed.
     pub reaches: Option<bool>,
 }
 
-pub fn ask() -> Result<Cuda, String> {
-    // A driver may crash when it is unloaded, too.
+pub fn query() -> Result<Cuda, String> {
+    // The driver stays loaded, because it may crash when it is unloaded.
     let library = std::mem::ManuallyDrop::new(load(Library::Cuda)?);
     let Some(init) = find(&library, "cuInit") else { return Err("the library has no cuInit".to_owned()) };
     // SAFETY: cuda.h declares the function so.

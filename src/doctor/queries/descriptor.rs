@@ -18,7 +18,7 @@ pub enum Descriptor {
     Refused(i32),
 }
 
-/// Takes a file descriptor of the parent.
+/// Takes a file descriptor of the parent process.
 pub fn take(descriptor: i32) -> Descriptor {
     let errno = || io::Error::last_os_error().raw_os_error().unwrap_or(0);
     // SAFETY: the calls take numbers alone, and what they return is a descriptor of ours, which is closed at exit.

@@ -6,7 +6,7 @@
 mod cuda;
 mod descriptor;
 
-use super::child::{child, tell};
+use super::child::{child, print_json_line};
 use crate::args::ProbeSystemArgs;
 use anyhow::{Context, Result};
 use cupeer_launch::driver::Chosen;
@@ -22,18 +22,18 @@ pub use cuda::CudaPair;
 pub use cuda::{Cuda, CudaDevice};
 pub use descriptor::Descriptor;
 
-/// Number of seconds after which the child gives up.
+/// Number of seconds after which the child process gives up.
 const LIMIT: u32 = 60;
 
-/// Results of the queries, or the reasons why there are none.
+/// Results of all queries; where a result is missing, the reason.
 pub struct QueryResults {
     pub nvml: Result<Nvml, String>,
     pub cuda: Result<Cuda, String>,
-    /// Result of taking a file descriptor of another process; `None` if the child could not try.
+    /// Result of taking a file descriptor from another process; `None` if the child could not try.
     pub descriptor: Option<Descriptor>,
 }
 
-/// A result, as the child writes it.
+/// One result, as the child process prints it.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum QueryResult {
@@ -45,12 +45,12 @@ enum QueryResult {
 }
 
 impl QueryResults {
-    /// Returns no results, for this reason.
+    /// Returns a value without results, for this reason.
     pub fn nothing(why: &str) -> QueryResults {
         QueryResults { nvml: Err(why.to_owned()), cuda: Err(why.to_owned()), descriptor: None }
     }
 
-    /// Queries this driver, or the driver of the machine.
+    /// Runs the queries in a child process, with the chosen driver or the machine's driver.
     pub fn read(chosen: Option<&Chosen>) -> Result<QueryResults> {
         let ours = File::open("/dev/null").context("/dev/null")?;
         let mut command = child(chosen)?;
@@ -63,7 +63,7 @@ impl QueryResults {
         };
         let mut results = QueryResults::nothing(&why);
         for line in found.stdout.split(|byte| *byte == b'\n') {
-            // A crash may have cut the last line.
+            // If the child crashed, its last line may be incomplete.
             match serde_json::from_slice(line) {
                 Ok(QueryResult::Descriptor(result)) => results.descriptor = Some(result),
                 Ok(QueryResult::Nvml(result)) => results.nvml = Ok(result),
@@ -77,11 +77,11 @@ impl QueryResults {
     }
 }
 
-/// Runs the queries; the command of the child.
+/// Runs the queries in this process: the command of the child.
 pub fn command(args: &ProbeSystemArgs) -> Result<ExitCode> {
     // SAFETY: it only sets a timer, which ends this process.
     unsafe { libc::alarm(LIMIT) };
-    tell(&QueryResult::Descriptor(descriptor::take(args.descriptor)))?;
-    tell(&machine::ask().map_or_else(QueryResult::NoNvml, QueryResult::Nvml))?;
-    tell(&cuda::ask().map_or_else(QueryResult::NoCuda, QueryResult::Cuda))
+    print_json_line(&QueryResult::Descriptor(descriptor::take(args.descriptor)))?;
+    print_json_line(&machine::query().map_or_else(QueryResult::NoNvml, QueryResult::Nvml))?;
+    print_json_line(&cuda::query().map_or_else(QueryResult::NoCuda, QueryResult::Cuda))
 }

@@ -3,7 +3,7 @@
 
 use super::{Fact, System, named, plain};
 
-/// Name and effect. A name that ends in `*` is a prefix.
+/// Names of variables, and their effects. A name that ends in `*` is a prefix.
 const KNOWN: [(&str, &str); 23] = [
     ("CUDA_VISIBLE_DEVICES", "CUDA shows only these devices, and numbers them so"),
     ("CUDA_DEVICE_ORDER", "the order of CUDA's numbers"),

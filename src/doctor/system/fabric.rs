@@ -15,7 +15,7 @@ pub fn facts(system: &System) -> Vec<Fact> {
     vec![named("fabric manager", Ok(manager(system))), named("imex channels", imex(system))]
 }
 
-/// `nvmlGpuFabricState_t`, for all devices together.
+/// Judges the state of the fabric (`nvmlGpuFabricState_t`) of all devices together.
 fn manager(system: &System) -> Fact {
     const BREAKS: &str =
         "all CUDA calls: cuInit returns CUDA_ERROR_SYSTEM_NOT_READY until the devices are registered";
@@ -49,7 +49,7 @@ fn manager(system: &System) -> Fact {
     }
 }
 
-/// Returns the channels that this process may use; `None` if unknown.
+/// Returns the IMEX channels that this process may use; `None` if unknown.
 pub fn channels(system: &System) -> Option<Vec<String>> {
     let directory = format!("/dev/{DEVICE}");
     match system.tree.names(&directory) {
@@ -63,8 +63,8 @@ pub fn channels(system: &System) -> Option<Vec<String>> {
     }
 }
 
-/// Returns true if NVML reports that no device belongs to a cluster, which is an NVLink domain of several machines:
-/// the cluster's number is then 0.
+/// Returns true if NVML reports for all devices the cluster number 0: no device belongs to a cluster, which is an NVLink
+/// domain of several machines.
 fn is_alone(system: &System) -> bool {
     let Ok(nvml) = &system.queried.nvml else { return false };
     let clusters = nvml.devices.iter().map(|device| Some(&device.fabric.as_ref()?.cluster));
@@ -92,7 +92,7 @@ fn imex(system: &System) -> Known<Fact> {
     Ok(match (listed, says_fabric) {
         (_, Some(false)) => plain(format!("{value}; no device supports fabric handles")),
         (false, _) => plain(format!("{value}; the kernel module has none")),
-        // Within one machine, file descriptors do the same as fabric handles.
+        // Within one machine, file descriptors can replace fabric handles.
         (true, Some(true)) if is_alone(system) => {
             plain(format!("{value}; only an NVLink domain of several machines needs them"))
         }

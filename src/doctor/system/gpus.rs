@@ -22,7 +22,7 @@ pub fn facts(system: &System) -> Vec<Fact> {
     facts
 }
 
-/// Counts the GPUs on the PCI bus, and those that NVML and CUDA show.
+/// Compares the number of GPUs on the PCI bus with the numbers that NVML and CUDA show.
 fn gpus(system: &System) -> Fact {
     let bus = match system.tree.names("/sys/bus/pci/devices") {
         Ok(_) => format!("{} on the PCI bus", super::pci::gpus(&system.tree).len()),
@@ -62,7 +62,7 @@ fn cuda(system: &System) -> Fact {
     bad(result_name(init), "all CUDA calls of this process", hint)
 }
 
-/// Judges the kernel driver of a device.
+/// Judges the kernel driver that is bound to a device.
 fn bound(system: &System, address: &str) -> Known<Fact> {
     if let Some(why) = is_hidden(system, address) {
         return Ok(unknown(why));
@@ -85,8 +85,8 @@ fn bound(system: &System, address: &str) -> Known<Fact> {
     })
 }
 
-/// Instances reach no other device, by NVLink or PCIe, and share nothing between them: NVIDIA's Multi-Instance GPU User Guide,
-/// Deployment Considerations; NCCL#1716.
+/// Judges MIG. Instances reach no other device by NVLink or PCIe, and do not share memory with one another: NVIDIA's
+/// Multi-Instance GPU User Guide, Deployment Considerations; NCCL#1716.
 fn mig(device: &NvmlDevice) -> Fact {
     match device.mig {
         Some(true) => bad(
@@ -95,12 +95,12 @@ fn mig(device: &NvmlDevice) -> Fact {
             "nvidia-smi -i GPU -mig 0",
         ),
         Some(false) => good("off"),
-        // NVML_ERROR_NOT_SUPPORTED on devices without it.
+        // For a device without MIG, NVML returned NVML_ERROR_NOT_SUPPORTED.
         None => good("the device has none"),
     }
 }
 
-/// `nvmlComputeMode_t`: 0 default, 2 prohibited, 3 exclusive process.
+/// Judges the compute mode (`nvmlComputeMode_t`): 0 default, 2 prohibited, 3 exclusive process.
 fn mode(device: &NvmlDevice) -> Fact {
     const HINT: &str = "nvidia-smi -i GPU -c DEFAULT";
     match device.compute_mode {

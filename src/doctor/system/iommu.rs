@@ -30,7 +30,7 @@ fn of_machine(system: &System) -> Known<Fact> {
     Ok(match system.tree.names("/sys/class/iommu") {
         Ok(units) if units.is_empty() => good(format!("none in use{booted}")),
         Ok(units) => plain(format!("{} in use ({}, ...){booted}", units.len(), units[0])),
-        // Kernels without support for any IOMMU have no such class.
+        // A kernel without support for any IOMMU does not have this directory.
         Err(withheld) if withheld.is_absent() && system.tree.exists("/sys/class") => {
             good(format!("the kernel has none{booted}"))
         }
@@ -38,7 +38,7 @@ fn of_machine(system: &System) -> Known<Fact> {
     })
 }
 
-/// Judges the IOMMU group of a device.
+/// Judges the type of the IOMMU group that contains a device.
 fn of_device(system: &System, address: &str) -> Known<Fact> {
     if let Some(why) = is_hidden(system, address) {
         return Ok(unknown(why));

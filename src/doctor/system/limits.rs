@@ -7,7 +7,7 @@ use super::{Fact, System, bad, good, named, plain, unknown};
 use crate::queries::Descriptor;
 use cupeer_report::moments::bytes as in_words;
 
-/// Size of /dev/shm that Docker chooses by default.
+/// Docker's default size of /dev/shm, in bytes.
 const DOCKERS: u64 = 64 << 20;
 
 pub fn facts(system: &System) -> Vec<Fact> {
@@ -58,8 +58,8 @@ fn descriptors(system: &System, process: &Process) -> Fact {
     }
 }
 
-/// "Docker containers are by default limited in shared and pinned memory resources": NCCL's user guide, Troubleshooting, which
-/// advises --shm-size=1g --ulimit memlock=-1.
+/// Judges the size of /dev/shm. "Docker containers are by default limited in shared and pinned memory resources": NCCL's user
+/// guide, Troubleshooting, which advises --shm-size=1g --ulimit memlock=-1.
 fn shm(system: &System) -> Known<Fact> {
     const BREAKS: &str = "shared memory of the host (NCCL's SHM transport, PyTorch's DataLoader): 'No space left on device' or a bus error; CUDA events between processes";
     const HINT: &str =
@@ -73,7 +73,8 @@ fn shm(system: &System) -> Known<Fact> {
     Ok(if is_small { bad(value, BREAKS, HINT) } else { good(value) })
 }
 
-/// RLIMIT_MEMLOCK limits what InfiniBand's verbs register (ibv_reg_mr(3)); CUDA's own pinned memory does not count.
+/// Judges the limit of locked memory. RLIMIT_MEMLOCK limits memory that InfiniBand's verbs register (ibv_reg_mr(3)); CUDA's
+/// own pinned memory does not count.
 fn memlock(system: &System) -> Known<Fact> {
     let text = system.tree.text("/proc/self/limits")?;
     let limit = text

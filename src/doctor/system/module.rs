@@ -4,7 +4,7 @@
 use super::tree::Known;
 use super::{Fact, System, bad, good, named, plain, unknown};
 
-/// Parameters of /proc/driver/nvidia/params, with their default values: other values are reported.
+/// Parameters in /proc/driver/nvidia/params, with their default values. Other values are reported.
 const DEFAULTS: [(&str, &str); 6] = [
     ("EnableResizableBar", "0"),
     ("GrdmaPciTopoCheckOverride", "0"),
@@ -22,7 +22,7 @@ pub fn facts(system: &System) -> Vec<Fact> {
     ]
 }
 
-/// Returns the version of the module, such as 580.159.04.
+/// Returns the version of NVIDIA's kernel module, such as 580.159.04.
 pub fn version(system: &System) -> Option<String> {
     let text = system.tree.text("/proc/driver/nvidia/version").ok()?;
     let line = text.lines().next()?;
@@ -32,7 +32,8 @@ pub fn version(system: &System) -> Option<String> {
     line.split_whitespace().find(is_version).map(str::to_owned)
 }
 
-/// `NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04 ...` is the open one.
+/// Returns the flavor of the kernel module. `NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04
+/// ...` is the open one.
 fn flavour(system: &System) -> Known<Fact> {
     let text = match system.tree.text("/proc/driver/nvidia/version") {
         Err(_) if system.tree.exists("/dev/dxg") => {

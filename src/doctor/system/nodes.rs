@@ -41,7 +41,7 @@ fn none(tree: &Tree) -> Fact {
     if tree.exists("/proc/driver/nvidia/version") {
         return bad("there is no /dev/nvidiactl", "all CUDA calls: cuInit finds no device", HINT);
     }
-    // Without a module there is no GPU to miss nodes of.
+    // Without a kernel module, no GPU lacks device nodes.
     plain("there is no /dev/nvidiactl, and no module of NVIDIA's")
 }
 
@@ -68,7 +68,7 @@ fn node(tree: &Tree, name: &str, breaks: &str) -> Fact {
     }
 }
 
-/// Returns the usable nodes in one row, and the others.
+/// Merges the facts about usable nodes into one, and returns it with the other facts.
 fn merged(facts: Vec<Fact>) -> Vec<Fact> {
     let (usable, mut others): (Vec<Fact>, Vec<Fact>) =
         facts.into_iter().partition(|fact| fact.verdict == Verdict::Good);

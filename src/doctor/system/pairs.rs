@@ -19,7 +19,8 @@ pub fn facts(system: &System) -> Vec<Fact> {
         .collect()
 }
 
-/// Returns the result of CUDA; `Err` if CUDA does not show both devices.
+/// Returns true if CUDA reports peer access for a pair; `None` if the query failed, and `Err` if CUDA does not
+/// show both devices.
 fn cuda(system: &System, from: &str, to: &str) -> Result<Option<bool>, String> {
     let cuda = system.queried.cuda.as_ref().map_err(|why| format!("the driver: {why}"))?;
     let place = |pci: &str| {
@@ -60,7 +61,7 @@ fn of(pair: &NvmlPair, cuda: Result<Option<bool>, String>) -> Fact {
     }
 }
 
-/// Returns a hint for an `nvmlGpuP2PStatus_t`, by the end of its name.
+/// Returns a hint for a status of NVML's (`nvmlGpuP2PStatus_t`), by the end of its name.
 fn hint(status: &str) -> &'static str {
     match status {
         "CHIPSET_NOT_SUPPORTED" => {

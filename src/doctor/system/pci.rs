@@ -6,15 +6,15 @@ use super::{Fact, System, bad, good, named, unknown};
 use cupeer_report::moments::bytes as in_words;
 
 const NVIDIA: &str = "0x10de";
-/// Display controllers: VGA and 3D.
+/// PCI classes of GPUs: VGA and 3D display controllers.
 const CLASSES: [&str; 2] = ["0x0300", "0x0302"];
-/// NVSwitches are bridges of no other kind.
+/// PCI class of NVSwitches: other bridges.
 const SWITCH: &str = "0x0680";
 
 pub struct Gpu {
-    /// As the kernel writes it.
+    /// PCI address in the kernel's format.
     pub address: String,
-    /// The bridges above it, from the root on.
+    /// Addresses of the bridges above the GPU, starting at the root.
     pub bridges: Vec<String>,
 }
 
@@ -22,13 +22,13 @@ pub fn directory(address: &str) -> String {
     format!("/sys/bus/pci/devices/{address}")
 }
 
-/// Returns the reason why nothing is known of a device that the bus does not show.
+/// Returns the reason why a device on the PCI bus is not visible here; `None` if it is visible.
 pub fn is_hidden(system: &System, address: &str) -> Option<String> {
     let at = directory(address);
     (!system.tree.exists(&at)).then(|| format!("there is no {at}"))
 }
 
-/// Returns NVIDIA's devices of these classes.
+/// Returns the addresses of NVIDIA's devices with these classes.
 fn of_classes(tree: &Tree, classes: &[&str]) -> Vec<String> {
     let is = |address: &String| {
         let at = directory(address);
@@ -51,7 +51,7 @@ pub fn gpus(tree: &Tree) -> Vec<Gpu> {
     of_classes(tree, &CLASSES).into_iter().map(gpu).collect()
 }
 
-/// Returns true if there are NVSwitches.
+/// Returns true if the machine has NVSwitches.
 pub fn has_switches(tree: &Tree) -> bool {
     !of_classes(tree, &[SWITCH]).is_empty()
 }
@@ -100,9 +100,10 @@ fn link(tree: &Tree, gpu: &Gpu) -> Known<Fact> {
     Ok(good(value))
 }
 
-/// ACS of the bridges above a device. "IO virtualization (VT-d, IOMMU) can interfere with GPU Direct by redirecting all PCI
-/// point-to-point traffic to the CPU root complex, causing a significant performance reduction or even a hang": NCCL's user
-/// guide, Troubleshooting. What redirects are the bits P2P Request Redirect and P2P Completion Redirect of the capability.
+/// Judges ACS of the bridges above a device. "IO virtualization (VT-d, IOMMU) can interfere with GPU Direct by redirecting
+/// all PCI point-to-point traffic to the CPU root complex, causing a significant performance reduction or even a hang":
+/// NCCL's user guide, Troubleshooting. The redirecting bits are P2P Request Redirect and P2P Completion Redirect of the
+/// capability.
 fn acs(tree: &Tree, gpu: &Gpu) -> Fact {
     let mut redirecting = Vec::new();
     let mut unreadable = None;
@@ -136,7 +137,7 @@ fn acs(tree: &Tree, gpu: &Gpu) -> Fact {
     }
 }
 
-/// Number of bytes of a device's configuration that the kernel shows to every user.
+/// Number of bytes of a device's configuration space that the kernel shows to users without privileges.
 const BASIC: usize = 64;
 const REQUEST_REDIRECT: u16 = 1 << 2;
 const COMPLETION_REDIRECT: u16 = 1 << 3;
@@ -146,7 +147,7 @@ const COMPLETION_REDIRECT: u16 = 1 << 3;
 fn acs_control(config: &[u8]) -> Option<u16> {
     const ACS: u32 = 0x000d;
     let mut at = 0x100;
-    // Each capability has at least four bytes; a ring of them ends.
+    // Each capability takes at least four bytes, so this limit ends a circular list.
     for _ in 0..(4096 - 0x100) / 4 {
         let header = u32::from_le_bytes(config.get(at..at + 4)?.try_into().ok()?);
         if header & 0xffff == ACS {
@@ -160,8 +161,8 @@ fn acs_control(config: &[u8]) -> Option<u16> {
     None
 }
 
-/// BAR1 against the device's memory. Peer access over PCIe that maps BAR1 reaches only what fits; which drivers do is not
-/// documented, so that a small one decides nothing by itself.
+/// Compares the size of BAR1 with the device's memory. Peer access over PCIe that maps BAR1 reaches only the memory that
+/// fits into it; the documentation does not say which drivers map it, so a small BAR1 alone decides nothing.
 fn bar1(system: &System, gpu: &Gpu) -> Fact {
     let asked = system.queried.nvml.as_ref().ok();
     let device = asked.and_then(|nvml| nvml.devices.iter().find(|device| device.pci == gpu.address));
@@ -183,7 +184,7 @@ fn bar1(system: &System, gpu: &Gpu) -> Fact {
     )
 }
 
-/// Returns the size of the second resource; each line has start, end, and flags.
+/// Returns the size in bytes of the second resource (BAR1) in a `resource` file. Each line has start, end, and flags.
 fn size_of_bar1(text: &str) -> Option<u64> {
     let mut numbers = text.lines().nth(1)?.split_whitespace();
     let mut next = || u64::from_str_radix(numbers.next()?.trim_start_matches("0x"), 16).ok();

@@ -10,8 +10,9 @@ pub fn facts(system: &System) -> Vec<Fact> {
     ]
 }
 
-/// In a virtual machine, what decides about peer access is set on its host and cannot be seen: routing (ACS), the host's IOMMU,
-/// and how the hypervisor maps the devices' windows (NCCL#2335: a private mirror of the peer's window).
+/// Judges the kind of machine. In a virtual machine, the settings that decide about peer access belong to its host and cannot
+/// be seen: routing (ACS), the host's IOMMU, and the mapping of the devices' windows by the hypervisor (NCCL#2335: a private
+/// mirror of the peer's window).
 fn virtualisation(system: &System) -> Known<Fact> {
     let read = |path: &str| system.tree.text(path).ok().filter(|text| !text.is_empty());
     let flags = system.tree.text("/proc/cpuinfo")?;
@@ -40,7 +41,7 @@ fn virtualisation(system: &System) -> Known<Fact> {
     ))
 }
 
-/// Returns the kind of container of this process, by the marks that container runtimes leave.
+/// Returns the kind of container that this process runs in, judged by the traces that container runtimes leave.
 pub fn container(system: &System) -> Option<String> {
     let has = |name: &str| system.environment.iter().any(|(known, _)| known == name);
     let marks: [(&str, bool); 5] = [

@@ -128,14 +128,15 @@ impl Process {
         }
     }
 
-    /// Returns true if the process may trace any process of its user namespace.
+    /// Returns true if the process has the capability to trace any process of its user namespace.
     pub fn has_ptrace(&self) -> Option<bool> {
         let effective = u64::from_str_radix(self.effective.as_deref()?, 16).ok()?;
         Some(effective >> CAP_SYS_PTRACE & 1 == 1)
     }
 }
 
-/// Returns the devices of NVML, which shows those that device nodes and cgroups allow; without NVML, those of CUDA.
+/// Returns the devices that NVML shows: those that device nodes and cgroups allow. Without NVML, returns the
+/// devices that CUDA shows.
 fn devices(system: &System) -> Option<Vec<Device>> {
     let cuda = system.queried.cuda.as_ref().ok().filter(|cuda| cuda.init == 0);
     let of_cuda = |pci: &str| cuda.and_then(|cuda| cuda.devices.iter().find(|device| device.pci == pci));
@@ -165,8 +166,8 @@ fn devices(system: &System) -> Option<Vec<Device>> {
     Some(devices.collect())
 }
 
-/// Returns the user id outside of a namespace, by the namespace's uid_map: lines of the first id inside, the first
-/// id outside, and the count.
+/// Returns the user id outside of a namespace for an id inside. `map` is the namespace's uid_map, whose lines have
+/// the first id inside, the first id outside, and the count.
 fn outside(map: &str, id: u32) -> Option<u32> {
     map.lines().find_map(|line| {
         let numbers: Vec<u32> = line.split_whitespace().filter_map(|number| number.parse().ok()).collect();

@@ -7,15 +7,15 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The most bytes of a file that are read.
+/// Maximum number of bytes of a file that are read.
 const LONGEST: u64 = 1 << 20;
 
-/// Root directory: `/`, or a similar tree.
+/// Root directory of the kernel's files: `/`, or a test's directory with the same structure.
 pub struct Tree {
     root: PathBuf,
 }
 
-/// Reason why a file cannot be read.
+/// Reason why a file could not be read.
 #[derive(Debug)]
 pub struct Withheld {
     path: String,
@@ -23,12 +23,12 @@ pub struct Withheld {
 }
 
 impl Withheld {
-    /// Returns true if the file does not exist. Other errors only say that it cannot be read.
+    /// Returns true if the file does not exist, rather than being unreadable.
     pub fn is_absent(&self) -> bool {
         matches!(self.error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
     }
 
-    /// Returns the error number, if there is one.
+    /// Returns the system's error number, if the reason is an error of the system.
     pub fn errno(&self) -> Option<i32> {
         self.error.raw_os_error()
     }
@@ -51,7 +51,7 @@ impl Tree {
         Tree { root: root.into() }
     }
 
-    /// Returns the place of a path of the machine.
+    /// Returns the path below this root for an absolute path of the machine.
     pub fn at(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
@@ -84,7 +84,7 @@ impl Tree {
         Ok(target.rsplit('/').next().unwrap_or_default().to_owned())
     }
 
-    /// Returns the names in a directory, in order.
+    /// Returns the sorted names of the entries of a directory.
     pub fn names(&self, path: &str) -> Known<Vec<String>> {
         let entries = Tree::done(path, std::fs::read_dir(self.at(path)))?;
         let mut names: Vec<String> =

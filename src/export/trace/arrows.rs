@@ -15,14 +15,15 @@ use std::collections::HashMap;
 pub struct Arrow {
     /// The call that exported the handle, with its function; `None` in that call itself.
     pub export: Option<(Exported, Option<FnId>)>,
-    /// `s`, `t` or `f`: it begins, goes through here, or ends.
+    /// Phase of the arrow in Chrome's trace event format: `s` begins the arrow, `t` continues it, `f` ends
+    /// it.
     pub phase: char,
     pub id: u64,
 }
 
 #[derive(Default)]
 pub struct Arrows {
-    /// Number of opens of each handle.
+    /// Number of opens so far of each handle.
     opened: HashMap<(HandleDomain, Object, u64), u64, foldhash::fast::RandomState>,
     /// Arrows of the current process's open handles, by address or event.
     open: Names<Vec<u64>, foldhash::fast::RandomState>,

@@ -26,12 +26,13 @@ use std::io::{self, ErrorKind::BrokenPipe, Write};
 use tracks::Tracks;
 use writer::Writer;
 
-/// About how many bytes a call takes.
+/// Approximate number of bytes that a call takes in the trace.
 const EACH: u64 = 220;
-/// Size that ui.perfetto.dev is known to open. It reads the whole trace into the browser's memory.
+/// Largest size in bytes of a trace that ui.perfetto.dev is known to open. The page reads the whole trace
+/// into the browser's memory.
 const MOST: u64 = 600_000_000;
 
-/// Form `trace`.
+/// Form `trace` of the report.
 pub struct TraceForm;
 
 impl Form for TraceForm {
@@ -43,7 +44,7 @@ impl Form for TraceForm {
     fn render(&self, given: &mut Given, out: &mut dyn Write) -> Result<io::Result<()>> {
         let warn = given.warn;
         let (job, filter, symbols) = given.calls()?;
-        // Before it is written: viewers read it into their memory.
+        // Warn before the trace is written, because viewers read a whole trace into their memory.
         let before = |events| too_large(events).iter().for_each(|sentence| warn(sentence));
         match write(job, filter, symbols, out, before) {
             // Reading and writing take turns here, and only this failure is surely one of writing.
@@ -57,7 +58,8 @@ impl Form for TraceForm {
     }
 }
 
-/// Returns the warning about a trace of so many events, because few tools can open it.
+/// Returns the warning about a trace of this many events, which few tools can open; `None` if the trace is
+/// small enough.
 pub fn too_large(events: u64) -> Option<String> {
     let bytes = events.saturating_mul(EACH);
     (bytes > MOST).then(|| {
@@ -69,7 +71,7 @@ pub fn too_large(events: u64) -> Option<String> {
     })
 }
 
-/// Writes the trace. `before` receives the number of events before they are written.
+/// Writes the trace. `before` is called with the number of events before the first event is written.
 pub fn write(
     job: &Job,
     filter: &Filter,
@@ -195,7 +197,7 @@ impl<W: Write> Trace<'_, W> {
                     (track, export.at, export.process, function)
                 }
             };
-            // An arrow needs a slice to begin at.
+            // An arrow must begin at a slice, so the filters decide.
             let is_shown = function.is_none() || self.filter.shows(function, false, at);
             if is_shown && self.filter.process(process) {
                 self.out.arrow(track, at, arrow.phase, arrow.id)?;
@@ -204,7 +206,7 @@ impl<W: Write> Trace<'_, W> {
         Ok(())
     }
 
-    /// Writes the report's findings. Live findings are written with their calls.
+    /// Writes the findings that the report added. Findings of the run itself are written with their calls.
     fn found(&mut self) -> Result<()> {
         for (process, finding) in self.first.found(&mut self.places) {
             let track = self.tracks.thread(process, finding.tid, &mut self.out)?;

@@ -17,7 +17,7 @@ pub struct Tracks {
     named: HashSet<usize>,
 }
 
-/// First thread id that the exporter assigns itself.
+/// First thread id that the exporter assigns itself, for threads whose own id is not unique.
 const FIRST_THREAD: u32 = 1_000_000;
 
 impl Tracks {
@@ -57,7 +57,7 @@ impl Tracks {
         Track { pid: self.pids[process], tid: self.pids[process] }
     }
 
-    /// The track of a thread, which is named when it is asked for first.
+    /// Returns the track of a thread. Writes the name of the thread at the first call for that thread.
     pub fn thread(&mut self, process: usize, tid: u32, out: &mut Writer<impl Write>) -> io::Result<Track> {
         let pid = self.pids[process];
         let next = FIRST_THREAD + self.threads.len() as u32;

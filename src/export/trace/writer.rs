@@ -15,7 +15,7 @@ pub struct Track {
     pub tid: u32,
 }
 
-/// The shortest slice that an arrow can point into, in nanoseconds.
+/// Duration in nanoseconds of the shortest slice that an arrow can point into.
 const SHORTEST: u64 = 2;
 
 /// The name of the color of calls that a fault plan changed, in viewers that know it.
@@ -52,7 +52,8 @@ impl<W: Write> Writer<W> {
         )
     }
 
-    /// Writes a call from when it began until it returned or, if it has not, the end.
+    /// Writes a call as a slice, from its start to its return; to the end of the recording if the call has
+    /// not returned.
     pub fn slice(
         &mut self,
         track: Track,
@@ -78,7 +79,7 @@ impl<W: Write> Writer<W> {
         self.out.write_all(b"}")
     }
 
-    /// Writes something that a program or a rule says of a moment.
+    /// Writes an instant event: a mark of the program, or a finding of a rule.
     pub fn mark(
         &mut self,
         track: Track,
@@ -98,7 +99,7 @@ impl<W: Write> Writer<W> {
         self.out.write_all(b"}")
     }
 
-    /// Writes the values of a counter from a time on.
+    /// Writes the values of a counter, which are valid from a time on.
     pub fn counter(
         &mut self,
         track: Track,
@@ -112,8 +113,8 @@ impl<W: Write> Writer<W> {
         write!(self.out, ",\"args\":{}}}", Value::from(values.clone()))
     }
 
-    /// Writes an end of an arrow. It is inside of the slice that begins at this time, so that the order of
-    /// both does not matter.
+    /// Writes one end of an arrow. The end is inside of the slice that begins at this time, so the order of
+    /// the two events does not matter.
     pub fn arrow(&mut self, track: Track, at: u64, phase: char, id: u64) -> io::Result<()> {
         self.next()?;
         let bind = if phase == 'f' { "\"bp\":\"e\"," } else { "" };

@@ -12,7 +12,7 @@ use cupeer_report::places::Places;
 use cupeer_report::{Keep, lives};
 use cupeer_spec::effect::Object;
 
-/// FirstPass reading of a recording.
+/// The facts from the first reading of a recording, for a caller that reads the events a second time.
 pub struct FirstPass<'a> {
     job: &'a Job,
     filter: &'a Filter,
@@ -44,7 +44,7 @@ impl<'a> FirstPass<'a> {
         self.all.domains[process]
     }
 
-    /// Returns the call that exported a handle before it was opened: the last one that is kept.
+    /// Returns the last stored call that exported a handle before it was opened.
     pub fn exported(
         &self,
         domain: HandleDomain,
@@ -61,10 +61,10 @@ impl<'a> FirstPass<'a> {
         infer::device_memory(&context, places).1
     }
 
-    /// Returns the findings that the report has found, and no process, each with the index of its process.
+    /// Returns the findings that no process recorded itself, each with the index of its process.
     pub fn found(&self, places: &mut Places) -> impl Iterator<Item = (usize, Finding)> {
         let context = Context::new(self.job, &self.all, self.filter, false);
-        let rows = infer::rows(&context, places).into_iter().filter(|row| row.by_report);
+        let rows = infer::finding_rows(&context, places).into_iter().filter(|row| row.by_report);
         rows.map(|row| (row.process, row.finding))
     }
 }

@@ -46,8 +46,8 @@ pub fn reduced(
     let processes = processes(job, filter, &all, &mut places, ended);
     let leaks = leaks::rows(&all, job, &mut places, filter, ended);
     let pools = pools::rows(&all.memories, &all.fates);
-    let record = whole(job, &all, filter, began, ended);
-    // There may be very many, and symbols take their time: libraries and offsets have to do.
+    let record = record_row(job, &all, filter, began, ended);
+    // There may be very many callers, and symbol look-ups are slow, so callers have only a library and an offset.
     let mut nameless = Nameless;
     let mut unnamed = Places::new(&job.processes, &mut nameless);
     let (callers, callers_more) = std::mem::take(&mut all.callers).named(&all.functions, &mut unnamed);
@@ -85,7 +85,8 @@ pub fn reduced(
     }
 }
 
-/// The end of the record: its last event, the last end of a process, or, while a process runs, now. Not after what is asked for.
+/// Returns the end of the recording: the last event, the last end of a process, or now if a process runs; at most the end of the
+/// filter's time range.
 pub fn ended(all: &Collected, filter: &Filter, began: u64) -> u64 {
     let ends = all.fates.iter().map(|fate| fate.last_seen.max(fate.ended_by.unwrap_or(0)));
     let mut ended = ends.max().unwrap_or(began);
@@ -101,7 +102,7 @@ fn mode_word(process: &record::Process) -> &'static str {
     if process.header.mode == mode::FULL { "full" } else { "ring" }
 }
 
-fn whole(job: &Job, all: &Collected, filter: &Filter, began_ns: u64, ended_ns: u64) -> Record {
+fn record_row(job: &Job, all: &Collected, filter: &Filter, began_ns: u64, ended_ns: u64) -> Record {
     let mut modes: Vec<&str> = job.processes.iter().map(mode_word).collect();
     modes.sort_unstable();
     modes.dedup();
@@ -124,7 +125,7 @@ fn whole(job: &Job, all: &Collected, filter: &Filter, began_ns: u64, ended_ns: u
         running: all.fates.iter().any(|fate| fate.alive == Some(true)),
         mode: match modes[..] {
             [mode] => mode,
-            // A recording without files is a ring.
+            // A recording without process files is reported as a ring.
             [] => "ring",
             _ => "mixed",
         },
@@ -147,7 +148,7 @@ fn whole(job: &Job, all: &Collected, filter: &Filter, began_ns: u64, ended_ns: u
     record
 }
 
-/// That some calls have no end in a record that lacks calls: a sentence without a subject.
+/// Returns a sentence without a subject about calls whose end may be missing; `None` if there are none.
 fn unknown_ends(stats: &ProcessStats, functions: &Functions) -> Option<String> {
     let (number, tid) = stats.unknown_ends.first()?;
     let calls = counted(stats.unknown_ends.len() as u64, "call");
@@ -159,8 +160,8 @@ fn boot_text(id: &[u8; 16]) -> String {
     Uuid(*id).to_string().split_off(4)
 }
 
-/// The functions of the driver that a process called and of which its whole record has no call. Look-ups are none of them, and
-/// what initializes the driver.
+/// Returns the driver functions that a process called although its complete recording has no call of them. Look-ups of
+/// functions and the initialization of the driver are left out.
 fn unrecorded(process: &record::Process, index: usize, functions: &Functions) -> Vec<Word> {
     let is_recorded = |name: &str| {
         functions.by_process_of(name).and_then(|all| all.get(index)).is_some_and(|calls| *calls > 0)
@@ -177,7 +178,7 @@ fn processes(job: &Job, filter: &Filter, all: &Collected, places: &mut Places, e
         let header = &process.header;
         let (end, became) = became(process, stats.last_seen, job.clock(process));
         let exit = Exit::of(all.fates[index].alive, end, are_others[index]);
-        let unknown = unknown(process, exit.kind, own_boot == Some(header.boot_id));
+        let unknown = unknown_fields(process, exit.kind, own_boot == Some(header.boot_id));
         // The filter may end at a time at which the process was still running.
         let has_ended = exit.has_ended() && !stats.goes_on;
         let ended_by_ns = all.fates[index].ended_by.filter(|_| has_ended);
@@ -224,8 +225,8 @@ fn processes(job: &Job, filter: &Filter, all: &Collected, places: &mut Places, e
     rows.collect()
 }
 
-/// The fields of a process that are not known, each with the reason.
-fn unknown(process: &record::Process, exit: ExitKind, is_here: bool) -> Unknown {
+/// Returns the unknown fields of a process, each with the reason.
+fn unknown_fields(process: &record::Process, exit: ExitKind, is_here: bool) -> Unknown {
     let unseen = match is_here {
         true => "processes of its pid namespace or user cannot be seen from here",
         false => "it ran on another host, or before this host was started",
@@ -244,7 +245,7 @@ fn unknown(process: &record::Process, exit: ExitKind, is_here: bool) -> Unknown 
     all.into_iter().filter(|(_, is_unknown, _)| *is_unknown).map(|(name, _, why)| (name, why)).collect()
 }
 
-/// The variables of a recording, without possible secrets.
+/// Returns the recorded environment variables of a process, without possible secrets.
 fn variables(process: &record::Process) -> BTreeMap<String, String> {
     let is_told = |(name, _): &&(String, String)| !meta::is_secret(name.as_bytes());
     process.variables.iter().filter(is_told).cloned().collect()
@@ -280,12 +281,12 @@ fn pending(
     stats.pending.iter().map(row).collect()
 }
 
-/// The devices of all processes.
+/// Returns the devices of all processes.
 fn devices(job: &Job) -> Vec<Device> {
     let all = job.processes.iter().flat_map(|process| &process.devices);
     all.map(|device| Device {
         uuid: Uuid(device.uuid),
-        // Only all processes together tell.
+        // The number follows from all processes of the job, when the report is built.
         number: None,
         pci: device.pci.clone(),
         name: device.name.clone(),

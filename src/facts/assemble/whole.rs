@@ -78,7 +78,7 @@ fn are_due(job: &Job, filter: &Filter, all: &Collected) -> bool {
     let mut nameless = Nameless;
     let context = Context::new(job, all, filter, false);
     let mut places = Places::new(&job.processes, &mut nameless);
-    let rows = infer::rows(&context, &mut places);
+    let rows = infer::finding_rows(&context, &mut places);
     let is_due = |finding: &Finding| is_explanation(&finding.rule) || finding.tells(Tells::Waste);
     rows.iter().any(|row| row.severity() > Severity::Note || is_due(&row.finding))
         || !infer::clues(&context, &mut places).is_empty()

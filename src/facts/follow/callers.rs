@@ -14,29 +14,30 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
-/// The most callers with sums of their own, over all functions and results.
-const MOST: usize = 1 << 14;
+/// Largest number of combinations of function, result, and caller that have a sum of their own.
+const MOST_CALLERS: usize = 1 << 14;
 
-/// Calls of one process, while it is read.
+/// Sums of the calls of one process while its events are read.
 #[derive(Default)]
 pub struct OwnCallers(HashMap<OwnKey, (u64, Sum), foldhash::fast::RandomState>);
 
-/// The function, the result, and the address of the caller.
+/// Key of a sum in one process: the function, the result, and the address of the caller.
 type OwnKey = (Number, Option<i32>, u64);
 
-/// Calls of all processes that have been read.
+/// Sums of the calls of all processes that have been read.
 #[derive(Default)]
 pub struct Callers {
-    sums: HashMap<Key, (Seen, Sum)>,
-    /// Calls whose callers were too many.
+    sums: HashMap<Key, (Sighting, Sum)>,
+    /// Number of calls that are in no sum, because there were too many callers.
     more: u64,
 }
 
-/// The function, the result, and the caller: the library and the offset in it, or the address.
+/// Key of a sum over all processes: the function, the result, and the caller as the library and the offset in it, or as an
+/// address without a library.
 type Key = (Number, Option<i32>, Option<(String, Vec<u8>)>, u64);
 
-/// A process in which a caller was seen, with the time and the address.
-type Seen = (usize, u64, u64);
+/// A sighting of a caller, from which its name is found: the process, the time, and the address.
+type Sighting = (usize, u64, u64);
 
 #[derive(Default, Clone, Serialize, Deserialize)]
 pub struct Sum {
@@ -47,7 +48,7 @@ pub struct Sum {
 }
 
 impl OwnCallers {
-    /// Counts a call, and the calls that repeated it.
+    /// Adds a call, and the calls that repeated it, to the sum of its caller.
     #[inline]
     pub fn count(&mut self, number: Number, end: End, times: Times, caller: u64, ticks: u64) {
         let result = if let End::Returned(result) = end { Some(result) } else { None };
@@ -57,7 +58,7 @@ impl OwnCallers {
 }
 
 impl Callers {
-    /// Adds those of a process that has been read.
+    /// Adds the sums of a process that has been read.
     pub fn add(&mut self, index: usize, process: &Process, own: OwnCallers) {
         for ((number, result, address), (ticks, mut sum)) in own.0 {
             sum.processes = 1;
@@ -65,7 +66,7 @@ impl Callers {
             let place = library.map_or(address, |library| address.wrapping_sub(library.base));
             let library = library.map(|library| (library.path.clone(), library.build_id.clone()));
             let key = (number, result, library, place);
-            let has_room = self.sums.len() < MOST;
+            let has_room = self.sums.len() < MOST_CALLERS;
             match self.sums.get_mut(&key) {
                 Some((_, known)) => known.merge(&sum),
                 None if has_room => {
@@ -76,7 +77,7 @@ impl Callers {
         }
     }
 
-    /// The sums by what can be told to others, and how many calls are in none.
+    /// Returns the sums with names in place of numbers and addresses, and the number of calls that are in no sum.
     pub fn named(self, functions: &Functions, places: &mut Places) -> (Vec<CallerSum>, u64) {
         let mut sums = Vec::new();
         for ((number, result, ..), ((process, ticks, address), sum)) in self.sums {
@@ -97,7 +98,7 @@ impl Sum {
     }
 }
 
-/// Calls of one caller, in a form that can be added to those of other parts of a job.
+/// The sum of the calls of one caller, in a form that can be added to the sums of other parts of a job.
 #[derive(Serialize, Deserialize)]
 pub struct CallerSum {
     function: Rc<str>,
@@ -106,7 +107,7 @@ pub struct CallerSum {
     sum: Sum,
 }
 
-/// Each function, result and caller once.
+/// Adds up the sums with the same function, result, and caller.
 pub fn joined(sums: Vec<CallerSum>) -> Vec<CallerSum> {
     let mut joined: BTreeMap<_, Sum> = BTreeMap::new();
     for CallerSum { function, result, caller, sum } in sums {
@@ -116,7 +117,7 @@ pub fn joined(sums: Vec<CallerSum>) -> Vec<CallerSum> {
     joined.into_iter().map(sum).collect()
 }
 
-/// The rows, those with the most time first.
+/// Returns the rows of the report, sorted by total duration, the longest first.
 pub fn rows(sums: Vec<CallerSum>) -> Vec<Caller> {
     let row = |CallerSum { function, result, caller, sum }: CallerSum| Caller {
         function,

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 #[derive(Default)]
 pub struct Contexts {
-    /// The number that each place has created.
+    /// Number of contexts that each call stack created.
     pub made: HashMap<Stack, u64>,
     alive: Names<Context>,
 }
@@ -20,12 +20,12 @@ pub struct Contexts {
 #[derive(Clone, Copy)]
 pub struct Context {
     pub birth: Birth,
-    /// When the last recorded call was made in it.
+    /// Time of the last recorded call that was made in this context.
     pub used: Option<u64>,
 }
 
 impl Contexts {
-    /// Notes a call that succeeded.
+    /// Notes a call that succeeded, and may have created, used, or destroyed a context.
     pub fn call(&mut self, function: FnId, call: &Call, time: u64, made: impl FnOnce() -> CallSite) {
         let spec = function.spec();
         let number = |argument| call.number(argument);
@@ -34,7 +34,7 @@ impl Contexts {
             let made = self.made.entry(call.site.stack).or_default();
             let birth = Birth { ordinal: *made, call };
             *made += 1;
-            // The former one of this handle was destroyed.
+            // The former context with this handle was destroyed.
             let _ = self.alive.give(Object::Context, handle, Context { birth, used: None });
         } else if let Some(end) = spec.ends_context().filter(|end| end.object == Object::Context) {
             number(end.by).map(|handle| self.alive.take(Object::Context, handle));
@@ -47,7 +47,7 @@ impl Contexts {
         }
     }
 
-    /// Those that are there, by their handles, in no particular order.
+    /// Returns the contexts that were not destroyed, with their handles, in no particular order.
     pub fn alive(&self) -> impl Iterator<Item = (u64, &Context)> {
         self.alive.iter().map(|(_, handle, known)| (handle, known))
     }

@@ -1,4 +1,4 @@
-//! The failed calls: the first ones one by one, and all of them by function, result, and caller.
+//! The failed calls: a list of the first ones, and the counts of all by function, result, and caller.
 //!
 //! The memory is constant, however many calls fail.
 
@@ -19,25 +19,25 @@ use std::collections::{BTreeMap, HashMap};
 #[derive(Default)]
 pub struct Failures {
     most: usize,
-    first: BTreeMap<Order, SingleFailure>,
+    first: BTreeMap<FailureOrder, SingleFailure>,
     count: u64,
     groups: HashMap<Key, Group, foldhash::fast::RandomState>,
-    /// Failures that later calls may explain, by process and question.
+    /// Failures that a later call may turn into expected answers to a probe, by process and question.
     open: HashMap<(usize, Question), Open>,
     rules: Numbered,
 }
 
-/// Key of failures that are counted as one: process, function, result, place, cause, and the probe that they answer.
+/// Key of failures that are counted together: process, function, result, place, cause, and the probe that they answer.
 type Key = (usize, Number, i32, Stack, Cause, Option<&'static Probe>);
 
-/// Failures that may be expected: the probe, and their groups.
+/// Failures that may be answers to a probe: the probe, and the groups of the failures.
 type Open = (&'static Probe, Vec<(Key, Group)>);
 
 /// Key of failures that share a row, over all processes: function, result, caller, cause, and why they are expected.
-type Alike = (Number, i32, Place, Cause, Option<&'static str>);
+type RowKey = (Number, i32, Place, Cause, Option<&'static str>);
 
-/// The order of single failures: when they began, their process, their stream and their number there.
-type Order = (u64, usize, u32, u64);
+/// Sort key of single failures: time of the call, process, stream, and number of the call in the stream.
+type FailureOrder = (u64, usize, u32, u64);
 
 struct SingleFailure {
     duration: u64,
@@ -51,14 +51,16 @@ struct SingleFailure {
 #[derive(Clone, Copy)]
 pub struct Group {
     pub count: u64,
-    /// Number of them whose stack was recorded.
+    /// Number of failures whose call stack was recorded.
     pub stacks: u64,
-    /// When the first began, and the last.
+    /// Time of the first failed call.
     pub first: u64,
+    /// Time of the last failed call.
     pub last: u64,
     usual: bool,
-    /// The first of them, and its process.
+    /// Place of the first failure.
     pub site: Site,
+    /// Process of the first failure.
     process: usize,
 }
 
@@ -74,7 +76,7 @@ impl Group {
 }
 
 impl Failures {
-    /// None yet; of single ones, `most` are kept.
+    /// Creates an empty collection that keeps at most `most` single failures.
     pub fn new(most: usize) -> Self {
         Failures { most, ..Failures::default() }
     }
@@ -138,8 +140,8 @@ impl Failures {
         self.groups.entry(key).and_modify(|group| group.add(new)).or_insert(new);
     }
 
-    /// Notes that calls of a process were a probe, so their failures are expected. Returns the function, the result, and the
-    /// number of each group.
+    /// Notes that earlier calls of a process were a probe, so their failures are expected. Returns for each group of them the
+    /// function, the result, and the number of failures.
     pub fn answered(&mut self, process: usize, question: Question) -> Vec<(Number, i32, u64)> {
         let Some((probe, groups)) = self.open.remove(&(process, question)) else { return Vec::new() };
         let answered = groups.into_iter().map(|((process, number, result, stack, cause, _), group)| {
@@ -149,14 +151,14 @@ impl Failures {
         answered.collect()
     }
 
-    /// Counts failures whose probe was never answered as ordinary failures.
+    /// Turns the failures that were not confirmed as a probe into ordinary failures.
     pub fn settle(&mut self) {
         for (key, group) in std::mem::take(&mut self.open).into_values().flat_map(|(_, groups)| groups) {
             self.group(key, group);
         }
     }
 
-    /// The first ones in the order of time, and how many more there are.
+    /// Returns the rows of the first failures in the order of time, and the number of further failures.
     pub fn rows(
         &mut self,
         functions: &Functions,
@@ -210,7 +212,7 @@ impl Failures {
         made_by: &MadeBy,
         places: &mut Places,
     ) -> Vec<FailureGroup> {
-        let mut joined: BTreeMap<Alike, (Group, Vec<usize>)> = BTreeMap::new();
+        let mut joined: BTreeMap<RowKey, (Group, Vec<usize>)> = BTreeMap::new();
         for ((process, number, result, stack, cause, probe), group) in &self.groups {
             let (caller, _) = places.stack(stacks, *stack);
             let key = (*number, *result, caller, *cause, probe.map(|probe| probe.why));
@@ -223,7 +225,7 @@ impl Failures {
             }
         }
         let row = |((number, result, caller, cause, expected), (sum, mut processes)): (
-            Alike,
+            RowKey,
             (Group, Vec<usize>),
         )| {
             let runtime = made_by.parent_of(sum.process, sum.site.tid, sum.site.seq);

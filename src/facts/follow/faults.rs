@@ -1,7 +1,7 @@
 //! Fault plans: the effect of each fault, and the first calls that it changed.
 //!
-//! It reads the files of counters, and the faults that calls name. Nobody is to blame for an injected failure, so
-//! everything else in a report omits it.
+//! It reads the files in which faults count, and the names of faults in recorded calls. A fault plan causes an injected
+//! failure, not the program, so all other parts of a report leave it out.
 
 use cupeer_record::{Call, FaultRule, Hit, Job, Outcome, deeds};
 pub use cupeer_report::model::Fault;
@@ -14,7 +14,7 @@ use cupeer_spec::record::slot::hit::did;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Largest number of names of faults that calls bring.
+/// Largest number of different fault names that are read from recorded calls.
 pub const MOST_NAMES: usize = 1 << 12;
 
 /// Returns the rows of all faults: those of files in the order of their plans, then those that only calls name.
@@ -36,7 +36,8 @@ pub(crate) fn rows(job: &Job, fired: Fired) -> Vec<Fault> {
         })
         .collect();
     rows.extend(others);
-    // Calls do not tell apart faults of one name whose text differs from host to host: the first of them has the calls.
+    // Faults of several hosts may have the same name and different texts. Recorded calls have only the name: the first fault
+    // gets the calls.
     for (name, rule) in fired.0 {
         if let Some(row) = rows.iter_mut().find(|row| row.name == *name) {
             row.hits_more = rule.chosen - rule.first.len() as u64;
@@ -72,14 +73,14 @@ struct Times {
     processes: u64,
     last: Option<usize>,
     is_dry: bool,
-    /// The first calls at which it fired, by their order in the job.
-    first: BTreeMap<Order, FaultHit>,
-    /// Number of calls at which it fired that the filters choose.
+    /// The first calls at which the fault fired, by their order in the job.
+    first: BTreeMap<HitOrder, FaultHit>,
+    /// Number of calls at which the fault fired and that the filters choose.
     chosen: u64,
 }
 
-/// The order of calls at which a fault fired: when they began, process, stream, number there, and number of the hit.
-type Order = (u64, usize, u32, u64, u64);
+/// Sort key of the hits of a fault: time of the call, process, stream, number of the call in the stream, and number of the hit.
+type HitOrder = (u64, usize, u32, u64, u64);
 
 /// A call at which faults fired.
 pub(crate) struct FaultedCall<'a> {
@@ -108,8 +109,8 @@ impl FaultedCall<'_> {
 }
 
 impl Fired {
-    /// Counts the hits of a call. If the call `is_chosen`, also keeps it while the fault has few. Takes processes one
-    /// after the other.
+    /// Counts the hits of faults at a call. If the call `is_chosen`, also keeps it as one of the fault's first calls. The calls
+    /// of one process must be added before those of the next.
     pub fn add(&mut self, faulted: &FaultedCall, is_chosen: bool) {
         let FaultedCall { at, process, call, .. } = *faulted;
         for hit in &call.details.hits {
@@ -132,8 +133,8 @@ impl Fired {
 }
 
 impl Times {
-    /// Adds a call, and drops the latest of too many.
-    fn add_first(&mut self, order: Order, row: impl FnOnce() -> FaultHit) {
+    /// Adds a call to the first calls. If there are too many, drops the latest.
+    fn add_first(&mut self, order: HitOrder, row: impl FnOnce() -> FaultHit) {
         self.chosen += 1;
         if self.first.len() == MOST_HITS {
             if self.first.last_key_value().is_some_and(|(last, _)| *last < order) {
@@ -152,7 +153,7 @@ fn driver_result(call: &Call, hit: &Hit) -> Option<i32> {
     if hits.iter().any(|hit| hit.has(did::NOT_CALLED)) {
         return None;
     }
-    // A hit that is recorded before the call does not know its result.
+    // A hit that was recorded before the call returned does not contain the result.
     let changed = |hit: &&Hit| hit.has(did::ERROR | did::OUT | did::DENIED) && !hit.has(did::DRY);
     let known = hits.iter().find(changed).unwrap_or(hit);
     Some(if call.injected { known.what.driver_result } else { result })
@@ -163,9 +164,9 @@ fn driver_result(call: &Call, hit: &Hit) -> Option<i32> {
 pub enum Cause {
     /// The driver returned the result.
     Driver,
-    /// The driver returned the result for something that a fault plan had changed before.
+    /// The driver returned the result because a fault plan had changed an earlier call.
     Followed,
-    /// A fault set the result: the number of its name, or `None` if the recording does not have it.
+    /// A fault set the result. The value is the number of the fault's name, or `None` if the recording does not have the name.
     Rule(Option<u16>),
 }
 
@@ -192,7 +193,7 @@ pub fn label_of(rule: &FaultRule) -> Option<String> {
     plan.rules.into_iter().find_map(|rule| rule.action.hang)
 }
 
-/// Returns true if the result of a fault is not documented for one of its functions, but was seen there.
+/// Returns true if the result that a fault sets is not documented for one of its functions, but real drivers returned it.
 fn has_seen_result(rule: &FaultRule) -> bool {
     let Ok(plan) = Plan::parse(rule.plan(), &rule.text) else { return false };
     plan.rules.iter().any(|rule| {
@@ -201,7 +202,7 @@ fn has_seen_result(rule: &FaultRule) -> bool {
     })
 }
 
-/// Returns a rule without the clause that names it.
+/// Returns the text of a fault rule without its `name` clause.
 pub fn without_name(text: &str) -> String {
     let clauses = text.split(':').enumerate().filter(|(i, clause)| *i == 0 || !clause.starts_with("name="));
     clauses.map(|(_, clause)| clause).collect::<Vec<_>>().join(":")

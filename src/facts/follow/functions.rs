@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// The number of a function in a report: its index in the table; larger numbers are functions that the table does not have.
+/// The number of a function in a report: its index in the table of functions. Functions that are not in the table have larger
+/// numbers.
 pub type Number = usize;
 
 #[derive(Default)]
@@ -23,41 +24,41 @@ pub struct Functions {
 struct Sum {
     calls: u64,
     failures: Vec<(i32, u64)>,
-    /// The failures without those that only found an object that had ended already.
+    /// Failures by result, without those that only say that an object had ended already.
     wrong: Vec<(i32, u64)>,
     injected: u64,
     pending: u64,
     unwound: u64,
     durations: Durations,
-    /// Calls by the index of the process.
+    /// Number of calls by the index of the process.
     by_process: Vec<u64>,
 }
 
-/// The end of a call, as the sums count it.
+/// The end of a call, for the sums.
 #[derive(Clone, Copy)]
 pub enum End {
-    /// It has not ended.
+    /// The call has not ended.
     Pending,
-    /// It may have ended: the recording lacks its end.
+    /// The call may have ended: events that would show it are missing.
     Unknown,
-    /// An exception went through it.
+    /// An exception left the call.
     Unwound,
-    /// It returned a result.
+    /// The call returned this result.
     Returned(i32),
 }
 
 /// Durations of a call in nanoseconds, and the number of calls that repeated its failure.
 #[derive(Clone, Copy, Default)]
 pub struct Times {
-    /// The duration, if the call returned and durations are requested.
+    /// Duration in nanoseconds, if the call returned and durations are requested.
     pub ns: Option<u64>,
     pub repeats: u64,
-    /// The sum and the maximum of the durations of the repeated calls, if they are requested.
+    /// Sum and maximum of the durations of the repeated calls in nanoseconds, if durations are requested.
     pub repeated_ns: Option<(u64, u64)>,
 }
 
 impl Times {
-    /// Adds the durations. Returns the number of calls.
+    /// Adds the durations to a sum. Returns the number of calls, including repeated ones.
     pub fn add_to(self, durations: &mut Durations) -> u64 {
         self.ns.into_iter().for_each(|ns| durations.add(ns));
         let repeated = self.repeated_ns.into_iter();
@@ -67,7 +68,7 @@ impl Times {
 }
 
 impl Functions {
-    /// The number of fork, which findings name although it is no function of the driver.
+    /// The number of `fork`, which findings name although it is not a function of the driver.
     pub const FORK: Number = FUNCTION_COUNT;
 
     pub fn new() -> Self {
@@ -88,12 +89,12 @@ impl Functions {
         self.names[number].clone()
     }
 
-    /// The function of a number, where the table has it.
+    /// Returns the function of a number; `None` if the table of functions does not have it.
     pub fn id(number: Number) -> Option<FnId> {
         (number < FUNCTION_COUNT).then(|| FnId::at(number))
     }
 
-    /// Counts a call. If `is_told`, its failure was counted already.
+    /// Counts a call. If `is_told`, its failure was reported for another call already, and is not counted here.
     pub fn count(
         &mut self,
         number: Number,
@@ -125,7 +126,7 @@ impl Functions {
         }
     }
 
-    /// Takes back failures that were expected answers to probes.
+    /// Subtracts failures that were expected answers to probes.
     pub fn expected(&mut self, number: Number, result: i32, count: u64) {
         let wrong = self.sums[number].as_mut().map(|sum| &mut sum.wrong);
         wrong.into_iter().for_each(|wrong| {
@@ -136,17 +137,17 @@ impl Functions {
         });
     }
 
-    /// The calls of a function by process; processes that are not there have none.
+    /// Returns the number of calls of a function by process. The list may be too short: processes beyond its end made no calls.
     pub fn by_process(&self, number: Number) -> &[u64] {
         self.sums[number].as_ref().map_or(&[], |sum| &sum.by_process)
     }
 
-    /// The same by the function's name.
+    /// Returns [`by_process`](Self::by_process) for the name of a function; `None` for an unknown name.
     pub fn by_process_of(&self, name: &str) -> Option<&[u64]> {
         self.names.iter().position(|known| **known == *name).map(|number| self.by_process(number))
     }
 
-    /// The sums of all functions that were called, in the order of the table.
+    /// Returns the sums of all functions that were called, in the order of the table.
     pub fn sums(&mut self) -> Vec<FunctionSum> {
         let sums = std::mem::take(&mut self.sums).into_iter().enumerate();
         sums.filter_map(|(number, sum)| Some(sum?.named(self.name(number), Self::id(number)))).collect()
@@ -174,7 +175,7 @@ impl Sum {
     }
 }
 
-/// Calls of one function, in a form that can be added to those of other parts of a job.
+/// The sums of one function, in a form that can be added to those of other parts of a job.
 #[derive(Default, Serialize, Deserialize)]
 pub struct FunctionSum {
     pub function: Rc<str>,
@@ -186,12 +187,12 @@ pub struct FunctionSum {
     pub unwound: u64,
     #[serde(flatten)]
     pub durations: Durations,
-    /// Calls by the index of the process; processes that are not there have none.
+    /// Number of calls by the index of the process. Processes beyond the end of the list made no calls.
     pub by_process: Vec<u64>,
 }
 
 impl FunctionSum {
-    /// Adds what is known of the same function in other processes, which come behind so many of these.
+    /// Adds the sums of the same function in another part of the job, whose processes follow the `processes` of this part.
     pub fn add(&mut self, other: FunctionSum, processes: usize) {
         let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
         let codes = |all: &mut Codes, more: Codes| {
@@ -208,7 +209,7 @@ impl FunctionSum {
         self.by_process.extend(other.by_process);
     }
 
-    /// The row. `rank_of` has the ranks of the processes that count for the comparison of ranks.
+    /// Returns the row of the report. `rank_of` has the rank of each process that takes part in the comparison of ranks.
     fn row(&self, rank_of: &[Option<u32>]) -> Function {
         let mut by_rank = BTreeMap::new();
         for (process, rank) in rank_of.iter().enumerate() {
@@ -233,7 +234,7 @@ impl FunctionSum {
     }
 }
 
-/// The rows, the function with the most time first.
+/// Returns the rows of the report, sorted by total duration, the longest first.
 pub fn rows(sums: &[FunctionSum], rank_of: &[Option<u32>]) -> Vec<Function> {
     let mut rows: Vec<Function> = sums.iter().map(|sum| sum.row(rank_of)).collect();
     rows.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.function.cmp(&b.function)));

@@ -1,8 +1,8 @@
 //! Device memory of all processes over time, by the process that made it, and by the processes that keep it.
 //!
-//! The book of each process has the changes of memory that it made. This module adds the state that only all processes together
-//! show: memory that importers keep although its owner freed it, and exports that no process imported. An import counts as
-//! memory of the exporter, once; the processes that hold it are named beside it.
+//! The book of each process has the changes of the memory that the process made. This module adds the states that only all
+//! processes together show: memory that importers keep although its owner freed it, and exports that no process imported.
+//! Imported memory counts once, as memory of the exporter; the importers that hold it are listed beside it.
 
 use crate::follow::judged::UNSEEN;
 use crate::follow::ledger::settle::ProcessEnd;
@@ -15,52 +15,53 @@ use cupeer_report::places::Stack;
 use cupeer_spec::effect::Object;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most points of a series.
+/// Largest number of times in a series.
 const MOST_POINTS: usize = 500;
 
 /// The state of memory on a device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum State {
-    /// Its owner has it.
+    /// Its owner has not freed it.
     InUse,
-    /// Its owner has exported it, and no process imported it.
+    /// Its owner exported it, and no process imported it.
     NeverImported,
-    /// Its owner has its handle, and unmapped it.
+    /// Its owner unmapped it, and still has a handle of it.
     Unmapped,
-    /// Its owner freed it to its pool, which may keep it.
+    /// Its owner freed it to its pool, which may keep the memory.
     Pooled,
-    /// Its owner has freed it or ended, and importers keep it.
+    /// Its owner freed it or ended, and importers still have it.
     Kept,
 }
 
 /// Memory of one process on a device, from one place and in one state.
 #[derive(Clone, Debug)]
 pub struct Holding {
-    /// The process that made it.
+    /// The process that allocated the memory.
     pub process: usize,
     pub kind: Kind,
     pub state: State,
-    /// The call stack that made it, if it is known.
+    /// The call stack of the allocations, if known.
     pub stack: Option<Stack>,
-    /// The return address of the calls that made it, if only that is known.
+    /// The return address of the allocating calls, if only that is known.
     pub address: Option<u64>,
     pub bytes: u64,
     pub count: u64,
-    /// Number of allocations that were created there, including freed ones; `None` if unknown.
+    /// Number of allocations that the place ever created, including freed ones; `None` if unknown.
     pub made: Option<u64>,
-    /// The processes that keep it, each with the fingerprint by which it has it (0 if unknown). Empty if its owner has it.
+    /// The importers that keep the memory, each with the fingerprint of the handle by which it has it (0 if unknown). Empty if
+    /// the owner still has the memory.
     pub holders: Vec<(usize, u64)>,
-    /// True if the recording leaves no doubt that it was there.
+    /// True if the recording shows with certainty that the memory existed at the time.
     pub is_sure: bool,
 }
 
-/// Memory of one process, kind, and state.
+/// Key of a line of a series: process, kind, and state of the memory.
 type Line = (usize, Kind, State);
 
 /// Memory on one device over time.
 pub struct Series {
     pub times: Vec<u64>,
-    /// The bytes of each line at these times.
+    /// The bytes of each line, one number for each time.
     pub lines: BTreeMap<Line, Vec<u64>>,
 }
 
@@ -75,7 +76,7 @@ impl Holding {
 /// An allocation that a process keeps although its owner freed it.
 struct RetainedMemory {
     owner: usize,
-    /// The allocation: its number, or the fingerprint of its handle.
+    /// Identity of the allocation: its number, or the fingerprint of its handle.
     id: (Object, u64),
     kind: Kind,
     stack: Option<Stack>,
@@ -85,12 +86,12 @@ struct RetainedMemory {
     fingerprint: u64,
     since: u64,
     until: u64,
-    /// Until when it was certainly kept.
+    /// Time until which the process certainly kept it.
     sure_until: u64,
 }
 
-/// An export that no process imported, as a part of what a place has.
-struct Unused {
+/// An export that no process imported. Its bytes are a part of the memory of its place.
+struct UnusedExport {
     process: usize,
     place: Place,
     bytes: u64,
@@ -103,11 +104,12 @@ pub struct Holdings<'a> {
     memories: &'a [Memory],
     fates: &'a [ProcessEnd],
     kept: Vec<RetainedMemory>,
-    unused: Vec<Unused>,
+    unused: Vec<UnusedExport>,
 }
 
 impl<'a> Holdings<'a> {
-    /// Reads the books of all processes. `knows_all` is true of processes whose imports by others were all seen.
+    /// Reads the books of all processes. `knows_all` returns true for a process if all imports of its memory by others were
+    /// recorded.
     pub fn new(
         imports: &ImportGraph<'a>,
         ledger: &Ledger,
@@ -128,7 +130,7 @@ impl<'a> Holdings<'a> {
         Holdings { memories, fates, kept, unused }
     }
 
-    /// Returns all memory on a device at a time, of processes for which `is_here` is true: the largest first.
+    /// Returns all memory on a device at a time, of processes for which `is_here` returns true: the largest holding first.
     pub fn at(&self, device: Uuid, time: u64, is_here: impl Fn(usize) -> bool) -> Vec<Holding> {
         let location = Location::Device(device);
         let mut rows: Vec<Holding> = Vec::new();
@@ -159,13 +161,14 @@ impl<'a> Holdings<'a> {
         rows
     }
 
-    /// Returns whether a process ran at a time, and whether that is certain; `None` if it had ended.
+    /// Returns true if a process certainly ran at a time, false if it probably ran, and `None` if it had ended.
     pub fn ran(&self, process: usize, time: u64) -> Option<bool> {
         let fate = &self.fates[process];
-        (time < ends(fate)).then_some(fate.alive == Some(true) || time <= fate.ran_until.max(fate.last_seen))
+        (time < known_end(fate))
+            .then_some(fate.alive == Some(true) || time <= fate.ran_until.max(fate.last_seen))
     }
 
-    /// The kept memory of each owner and place, each allocation once.
+    /// Returns the memory that importers keep, by owner and place. Each allocation counts once, however many importers keep it.
     fn kept_rows(&self, location: Location, time: u64, is_here: impl Fn(usize) -> bool) -> Vec<Holding> {
         let mut allocations: BTreeMap<(usize, Object, u64), Vec<&RetainedMemory>> = BTreeMap::new();
         for kept in self.kept_at(time).filter(|it| it.location == location && is_here(it.owner)) {
@@ -190,7 +193,7 @@ impl<'a> Holdings<'a> {
         rows.into_values().collect()
     }
 
-    /// Returns the bytes on a device that a holder keeps of an owner at a time.
+    /// Returns the number of bytes of `owner` on a device that `holder` keeps at a time.
     pub fn kept_by(&self, holder: usize, owner: usize, device: Uuid, time: u64) -> u64 {
         let key = (holder, owner, Location::Device(device));
         let its = self.kept_at(time).filter(|it| (it.holder, it.owner, it.location) == key);
@@ -202,7 +205,7 @@ impl<'a> Holdings<'a> {
         self.kept.iter().filter(move |it| it.since <= time && time < it.until)
     }
 
-    /// Returns the device on which importers keep most at a time.
+    /// Returns the device on which importers keep the most bytes at a time.
     pub fn most_kept(&self, time: u64) -> Option<Uuid> {
         let mut devices: BTreeMap<Uuid, u64> = BTreeMap::new();
         for it in self.kept_at(time) {
@@ -212,14 +215,14 @@ impl<'a> Holdings<'a> {
         devices.into_iter().max_by_key(|(_, bytes)| *bytes).map(|(device, _)| device)
     }
 
-    /// Returns all devices on which processes, for which `is_here` is true, have had memory.
+    /// Returns all devices on which processes for which `is_here` returns true ever had memory.
     pub fn devices(&self, is_here: impl Fn(usize) -> bool) -> BTreeSet<Uuid> {
         let books = self.memories.iter().enumerate().filter(|(process, _)| is_here(*process));
         let changes = books.flat_map(|(_, memory)| memory.state.keeper.book.changes());
         changes.filter_map(|(place, _)| place.location.device()).collect()
     }
 
-    /// Returns memory of processes, for which `is_here` is true, on a device over time, at no more than [`MOST_POINTS`] times.
+    /// Returns the memory on a device over time, of processes for which `is_here` returns true, at up to [`MOST_POINTS`] times.
     pub fn over_time(&self, device: Uuid, is_here: impl Fn(usize) -> bool) -> Series {
         let location = Location::Device(device);
         let mut changes: Vec<(u64, Line, i64)> = Vec::new();
@@ -231,7 +234,7 @@ impl<'a> Holdings<'a> {
                 changes.push((change.at, (process, place.kind, State::InUse), change.bytes));
                 *left.entry(place.kind).or_default() += change.bytes;
             }
-            let end = ends(&self.fates[process]);
+            let end = known_end(&self.fates[process]);
             let ended = left.into_iter().filter(|_| end != u64::MAX);
             changes.extend(ended.map(|(kind, bytes)| (end, (process, kind, State::InUse), -bytes)));
         }
@@ -250,7 +253,8 @@ impl<'a> Holdings<'a> {
     }
 }
 
-/// Builds a series from changes in the order of time. Changes in one of at most [`MOST_POINTS`] equal parts of the time become one.
+/// Builds a series from changes in the order of time. Changes in one of at most [`MOST_POINTS`] equal parts of the time become
+/// one.
 fn series(changes: &[(u64, Line, i64)]) -> Series {
     let (first, last) = (changes.first().map_or(0, |it| it.0), changes.last().map_or(0, |it| it.0));
     let width = ((last - first) / (MOST_POINTS as u64 - 1)).max(1);
@@ -267,15 +271,15 @@ fn series(changes: &[(u64, Line, i64)]) -> Series {
     series
 }
 
-/// When a process had ended at the latest; as far as the recording shows, it runs forever if that is not known.
-fn ends(fate: &ProcessEnd) -> u64 {
+/// Returns the time by which a process had ended; `u64::MAX` if the recording does not show an end.
+fn known_end(fate: &ProcessEnd) -> u64 {
     match fate.alive {
         Some(false) => fate.ended_by.unwrap_or(fate.last_seen.saturating_add(UNSEEN)),
         _ => u64::MAX,
     }
 }
 
-/// Adds the allocations of others that a process keeps although their owners have released them.
+/// Adds the imported allocations of virtual memory that a process keeps although their owners released them.
 fn kept_allocations(
     imports: &ImportGraph,
     holder: usize,
@@ -288,7 +292,7 @@ fn kept_allocations(
         let (until, sure_until) = match found.until {
             Until::Now => (u64::MAX, u64::MAX),
             Until::GivenUp(at) => (at, at),
-            Until::Exit(at) => (ends(&fates[holder]), at.max(fates[holder].ran_until)),
+            Until::Exit(at) => (known_end(&fates[holder]), at.max(fates[holder].ran_until)),
         };
         all.push(RetainedMemory {
             owner,
@@ -306,7 +310,7 @@ fn kept_allocations(
     }
 }
 
-/// Adds the memory that processes have open although their exporters have freed it.
+/// Adds the memory that processes have open by legacy handles although its exporters freed it.
 fn kept_openings(memories: &[Memory], ledger: &Ledger, fates: &[ProcessEnd], all: &mut Vec<RetainedMemory>) {
     for entry in ledger.handles().iter().filter(|entry| entry.kind.is_memory()) {
         let Some(export) = entry.export.as_deref() else { continue };
@@ -334,19 +338,20 @@ fn kept_openings(memories: &[Memory], ledger: &Ledger, fates: &[ProcessEnd], all
     }
 }
 
-/// Returns until when an importer had something open, and until when that is certain. `None` if the recording does not show it.
+/// Returns the time until which an importer had a handle open, and the time until which that is certain. `None` if the
+/// recording does not show it.
 fn open_until(fates: &[ProcessEnd], import: &Import, time: &Time) -> Option<(u64, u64)> {
     let fate = &fates[import.process];
     match time.ended {
         Some(ended) => ended.at.map(|at| (at, at)),
         None if fate.has_lost || time.kept.is_some() => None,
-        None if fate.alive == Some(false) => Some((ends(fate), fate.last_seen.max(fate.ran_until))),
+        None if fate.alive == Some(false) => Some((known_end(fate), fate.last_seen.max(fate.ran_until))),
         None => Some((u64::MAX, u64::MAX)),
     }
 }
 
-/// Adds the allocations that a process exported and no process imported.
-fn unused_exports(imports: &ImportGraph, process: usize, all: &mut Vec<Unused>) {
+/// Adds the allocations of virtual memory that a process exported and no process imported.
+fn unused_exports(imports: &ImportGraph, process: usize, all: &mut Vec<UnusedExport>) {
     let memory = &imports.processes[process];
     for own in memory.allocations() {
         let history = &own.history;
@@ -358,16 +363,16 @@ fn unused_exports(imports: &ImportGraph, process: usize, all: &mut Vec<Unused>) 
         let kind = if own.mappings > 0 { Kind::Mapped } else { Kind::Unmapped };
         let (since, until) = (history.since(), history.ended.unwrap_or(u64::MAX));
         let place = Place { kind, location, stack };
-        all.push(Unused { process, place, bytes: own.bytes, since, until });
+        all.push(UnusedExport { process, place, bytes: own.bytes, since, until });
     }
 }
 
-/// Adds the memory that processes exported by handles and no process opened.
+/// Adds the memory that processes exported by legacy handles and no process opened.
 fn unused_handles(
     memories: &[Memory],
     ledger: &Ledger,
     knows_all: &impl Fn(usize) -> bool,
-    all: &mut Vec<Unused>,
+    all: &mut Vec<UnusedExport>,
 ) {
     let mut known = BTreeSet::new();
     for (entry, export) in ledger.exports().filter(|(entry, _)| entry.kind == Object::Memory) {
@@ -376,19 +381,19 @@ fn unused_handles(
         let (Some(place), Some(bytes)) = (place, export.bytes) else { continue };
         let until = export.ended.map_or(u64::MAX, |ended| ended.at.unwrap_or(0));
         if entry.imports.is_empty() && knows_all(process) && known.insert((process, export.address, since)) {
-            all.push(Unused { process, place, bytes, since, until });
+            all.push(UnusedExport { process, place, bytes, since, until });
         }
     }
 }
 
-/// Takes exports that no process imported out of what places have. Returns them by place.
+/// Subtracts exports that no process imported from the memory of their places. Returns the subtracted memory by place.
 fn take_unused<'u>(
-    unused: impl Iterator<Item = &'u Unused>,
+    unused: impl Iterator<Item = &'u UnusedExport>,
     places: &mut BTreeMap<Place, Sum>,
 ) -> BTreeMap<Place, Sum> {
     let mut taken: BTreeMap<Place, Sum> = BTreeMap::new();
     for one in unused {
-        // It may have been mapped or unmapped since.
+        // The allocation may have been mapped or unmapped since the export, and is then in the other place.
         let other = match one.place.kind {
             Kind::Mapped => Kind::Unmapped,
             Kind::Unmapped => Kind::Mapped,

@@ -4,22 +4,22 @@ use crate::follow::functions::Number;
 use cupeer_record::Call;
 use cupeer_spec::record::slot::Line;
 
-/// A call with its stack. It reuses its memory for the next call.
+/// The last call so far, with its stack. A later call overwrites it and reuses its allocated memory.
 pub struct LastCall {
     pub function: Number,
     pub tid: u32,
-    /// When it began.
+    /// Time at which the call began.
     pub at: u64,
-    /// The same on the clock of the record.
+    /// The same time in ticks of the record's clock.
     pub ticks: u64,
-    /// Return addresses, the caller's first.
+    /// Return addresses of the stack, the innermost first.
     pub frames: Vec<u64>,
-    /// Python frames among them.
+    /// The Python lines of the stack.
     pub python: Vec<Line>,
 }
 
 impl LastCall {
-    /// Replaces the call by a later one. Its time is set when all calls have been read.
+    /// Replaces the last call by a later one. The field `at` is set only when all calls have been read.
     #[inline]
     pub fn set(last: &mut Option<LastCall>, function: Number, call: &Call) {
         let last = last.get_or_insert_with(|| {

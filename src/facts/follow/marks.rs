@@ -4,10 +4,10 @@ use crate::follow::ledger::settle::ProcessEnd;
 use cupeer_report::model::Mark;
 use std::collections::BTreeMap;
 
-/// The most that are kept.
+/// Largest number of marks that are kept.
 pub const MOST: usize = 10_000;
 
-/// Marks as they are read.
+/// The marks of all processes, as they are read.
 #[derive(Default)]
 pub struct Marks {
     kept: Vec<(u64, usize, u32, String)>,
@@ -15,7 +15,7 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// One of a process.
+    /// Adds a mark of a process.
     pub fn add(&mut self, process: usize, tid: u32, at: u64, text: &[u8]) {
         if self.kept.len() < MOST {
             self.kept.push((at, process, tid, String::from_utf8_lossy(text).into_owned()));
@@ -24,7 +24,7 @@ impl Marks {
         }
     }
 
-    /// Marks that differ only in digits, of one process each: as a program that goes through iterations sets them.
+    /// Returns the marks in groups: marks of one process that differ only in digits, such as those of the iterations of a loop.
     pub fn repeated(&self) -> Repeated<'_> {
         let mut all = Repeated::new();
         for (at, process, _, text) in &self.kept {
@@ -38,7 +38,7 @@ impl Marks {
         all
     }
 
-    /// The rows in order of time, and how many more marks there are.
+    /// Returns the rows of the report in the order of time, and the number of marks that were not kept.
     pub fn rows(mut self, fates: &[ProcessEnd]) -> (Vec<Mark>, u64) {
         self.kept.sort();
         let row = |(time_ns, process, tid, text): (u64, usize, u32, String)| Mark {
@@ -51,5 +51,5 @@ impl Marks {
     }
 }
 
-/// Marks by process and by what they say without digits: the first of them, and when they were made.
+/// Groups of marks, by process and text without digits. The value is the text of the first mark, and the times of all.
 pub type Repeated<'a> = BTreeMap<(usize, String), (&'a str, Vec<u64>)>;

@@ -1,7 +1,7 @@
 //! Tracks the calls of one process that failed because no memory or no addresses were left.
 //!
-//! It keeps one entry per function, stack, and place: the first of these calls, how many there were, the state at the last one, and
-//! whether its thread got memory after that.
+//! It keeps one entry per function, stack, and place: the first of these calls, how many there were, the state at the last one,
+//! and whether its thread got memory after that.
 
 use crate::follow::ledger::CallSite;
 use crate::follow::memory::{Location, Memory, Sum, book};
@@ -15,44 +15,46 @@ use cupeer_spec::effect::{Effect, Made, Object};
 use cupeer_spec::function::FnId;
 use cupeer_spec::results::Result;
 
-/// The most entries of one process.
-const MOST: usize = 64;
-/// Memory that a device had left when a call failed.
+/// Largest number of entries of one process.
+const MOST_ENTRIES: usize = 64;
+/// The free memory of a device when a call failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemoryLeft {
     pub device: Option<Uuid>,
     pub free: u64,
     pub total: u64,
-    /// The process's own allocations there that are only counted, because each is small: bytes and number.
+    /// Small allocations of the process on the device, which are counted but not recorded: total bytes, and number.
     pub small: (u64, u64),
 }
 
-/// Calls of one function from one place that found nothing left.
+/// Failed calls of one function from one place for which no memory or no addresses were left.
 pub struct OomCall {
-    /// The first of them, and when the last one began.
+    /// The first of the calls.
     pub first: CallSite,
+    /// Time at which the last of the calls began.
     pub last: u64,
     pub count: u64,
-    /// When the last of them returned, and its number.
+    /// Time at which the last of the calls returned.
     pub failed_at: u64,
+    /// Number of the last of the calls in its stream of events.
     pub seq: u64,
-    /// The size that it asked for.
+    /// The size that the last call asked for, in bytes.
     pub wanted: Option<u64>,
-    /// The place where they asked for memory.
+    /// The device or host whose memory the calls asked for.
     pub location: Location,
-    /// The addresses that the process had reserved.
+    /// The address ranges that the process had reserved at the last call.
     pub reserved: Sum,
-    /// Free memory of the device after the last of them.
+    /// Free memory of the device after the last call.
     pub left: Option<MemoryLeft>,
-    /// The largest size of the pool of which they asked, if it has one, its use, and the stack that made it.
+    /// For calls that allocate from a pool with a largest size: that size, the bytes in use, and the stack that created the pool.
     pub most_of_pool: Option<(u64, u64, Stack)>,
-    /// The largest allocation that the thread of the last one made after that.
+    /// The largest allocation that the same thread made after the last of the calls, in bytes.
     pub got: Option<u64>,
-    /// True if calls from the same place had succeeded before.
+    /// True if a call from the same place succeeded before the first failure.
     pub had_succeeded: bool,
 }
 
-/// Returns true if a call failed for want of something that others may keep.
+/// Returns true if a call failed because no memory or no addresses were left.
 #[inline]
 pub fn concerns(function: FnId, call: &Call) -> bool {
     const RESULT: i32 = Result::OUT_OF_MEMORY as i32;
@@ -60,7 +62,7 @@ pub fn concerns(function: FnId, call: &Call) -> bool {
     call.outcome == Outcome::Returned(RESULT) && !call.injected && RULES.iter().any(explains)
 }
 
-/// Returns the pool of which a call allocates.
+/// Returns the pool from which a call allocates.
 fn pool_of(function: FnId, call: &Call) -> Option<u64> {
     function.spec().effects().iter().find_map(|effect| match *effect {
         Effect::Makes(Made { object: Object::Pointer, of: Some(pool), .. }) => call.number(pool),
@@ -68,7 +70,8 @@ fn pool_of(function: FnId, call: &Call) -> Option<u64> {
     })
 }
 
-/// Returns the place where a call asks for memory: that of its properties, of its pool, or else the device of its context.
+/// Returns the location of the memory that a call asks for: from its properties, from its pool, or else the device of its
+/// context.
 pub fn location_of(
     function: FnId,
     call: &Call,
@@ -79,7 +82,7 @@ pub fn location_of(
         uuid(call.details.devices.0).map_or(Location::Unknown, Location::Device)
     };
     let Some(pool) = pool_of(function, call) else {
-        // A context is made on the device that the call names.
+        // cuCtxCreate names the device of the new context.
         let named = function.spec().args().iter().position(ArgSpec::is_device);
         let named = named.and_then(|index| call.number(index));
         let named = named.and_then(|device| uuid(Some(device as i32))).map(Location::Device);
@@ -91,7 +94,7 @@ pub fn location_of(
     }
 }
 
-/// Adds a call with the times at which it last repeated and returned, and the place where it asked for memory.
+/// Adds a failed call, with the times at which its last repetition began and returned, and the location of the memory.
 pub fn add(
     all: &mut Vec<OomCall>,
     call: &Call,
@@ -115,7 +118,7 @@ pub fn add(
         (known.failed_at, known.seq, known.wanted) = (failed_at, call.seq, wanted);
         (known.left, known.got) = (left, None);
         (known.most_of_pool, known.had_succeeded) = (most_of_pool, had_succeeded);
-    } else if all.len() < MOST {
+    } else if all.len() < MOST_ENTRIES {
         let (reserved, seq, count) = (keeper.reserved, call.seq, call.times());
         all.push(OomCall {
             first,
@@ -134,7 +137,7 @@ pub fn add(
     }
 }
 
-/// Notes that a thread allocated memory, after calls that failed.
+/// Notes that a call allocated memory, in the entries with failed calls of the same thread.
 pub fn succeeded(all: &mut [OomCall], function: FnId, call: &Call) {
     let makes = function.spec().makes().is_some_and(|made| {
         matches!(made.object, Object::Memory | Object::Pointer | Object::Allocation | Object::Context)

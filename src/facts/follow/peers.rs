@@ -12,19 +12,21 @@ use cupeer_spec::function::{FnId, Group};
 use cupeer_spec::results::Result;
 use std::collections::{BTreeMap, HashMap};
 
-/// Access of one device to the memory of another.
+/// Access of one device to mappings of another device's memory.
 #[derive(Clone, Copy, Default)]
 pub struct Reach {
-    /// Number of mappings to which it got access, and of those to which it has access now.
+    /// Number of mappings to which the device ever got access.
     pub granted: u64,
+    /// Number of mappings to which the device has access now.
     pub on: u64,
-    /// When it last got some, and when it had no more.
+    /// Time at which the device last got access.
     pub last: u64,
+    /// Time at which the device lost its last access; `None` while it has access.
     pub off: Option<u64>,
 }
 
 impl Reach {
-    /// The same of more memory on that device.
+    /// Adds the access to further memory of the same device.
     pub fn add(&mut self, other: &Reach) {
         self.granted += other.granted;
         self.on += other.on;
@@ -39,39 +41,41 @@ type Devices = (Option<Uuid>, Option<Uuid>);
 #[derive(Default)]
 pub struct Peers {
     sums: BTreeMap<(usize, Devices), usize>,
-    all: Vec<Sum>,
-    /// The same by the ordinals of the process, which calls have.
+    all: Vec<PairFacts>,
+    /// Index of each pair by the process and its device ordinals, which are what calls contain.
     by_ordinals: HashMap<(usize, Ordinals), usize, foldhash::fast::RandomState>,
 }
 
-/// Two devices as a process numbers them.
+/// Two devices by the ordinals of a process; `None` if unknown.
 type Ordinals = (Option<i32>, Option<i32>);
 
 #[derive(Default)]
-struct Sum {
+struct PairFacts {
     asked: u64,
     can_access: Option<bool>,
     enabled: Option<u64>,
     disabled: Option<u64>,
-    /// Mappings of the other device's memory to which access was granted.
+    /// Access to mappings of the other device's memory, as granted by cuMemSetAccess.
     granted: Reach,
-    /// The contexts of the last time that access was switched on.
+    /// The two contexts between which access was last enabled.
     contexts: (Option<u64>, Option<u64>),
     failed: Vec<(i32, u64)>,
     opened: u64,
     open_failed: Vec<(i32, u64)>,
-    /// When it failed last, and a fault plan had nothing to do with it.
+    /// Time of the last failed open that no fault plan caused.
     last_failed: Option<u64>,
     open_until: u64,
     is_exported: bool,
     injected: u64,
-    /// Copies from the memory of the one to that of the other, and their bytes.
+    /// Number of copies from the memory of the first device to that of the second.
     copies: u64,
+    /// Bytes of these copies.
     copied: u64,
 }
 
-impl Sum {
-    /// When access was last given, by the one way or the other, and when both were over.
+impl PairFacts {
+    /// Returns the time at which access was last given, by peer access or by cuMemSetAccess, and the time at which both had
+    /// ended.
     fn access(&self) -> (Option<u64>, Option<u64>) {
         let granted = (self.granted.granted > 0).then_some(self.granted.last);
         let is_on = self.enabled.is_some() && self.disabled.is_none() || self.granted.on > 0;
@@ -112,7 +116,7 @@ impl Sum {
         }
     }
 
-    /// Returns true if an open failed without a fault, and nothing has been open since.
+    /// Returns true if an open between the devices failed without a fault, and none has succeeded since.
     fn is_unmapped(&self) -> bool {
         self.last_failed.is_some_and(|last| self.open_until < last)
     }
@@ -128,7 +132,7 @@ pub fn concerns(function: FnId) -> bool {
 }
 
 impl Peers {
-    /// Notes a call. `uuid` has the devices of the process by their ordinals.
+    /// Notes a call. `uuid` returns the device of an ordinal of the process.
     pub fn call(
         &mut self,
         process: usize,
@@ -138,7 +142,7 @@ impl Peers {
         uuid: impl Fn(Option<i32>) -> Option<Uuid>,
     ) {
         let spec = function.spec();
-        // A fault plan chose this copy. It may stay on one device.
+        // This copy is recorded only because a fault plan chose it. It may stay on one device.
         if spec.uses_memory() && call.details.devices.1.is_none() {
             return;
         }
@@ -166,12 +170,12 @@ impl Peers {
 
     fn number(&mut self, process: usize, devices: Devices) -> usize {
         *self.sums.entry((process, devices)).or_insert_with(|| {
-            self.all.push(Sum::default());
+            self.all.push(PairFacts::default());
             self.all.len() - 1
         })
     }
 
-    /// A context has ended, and with it the access from and to it.
+    /// Notes that a context ended, and with it the peer access from and to the context.
     fn end(&mut self, process: usize, ending: &Ending, at: u64, uuid: impl Fn(Option<i32>) -> Option<Uuid>) {
         let device = uuid(ending.device);
         let nothing = (None, None);
@@ -190,7 +194,7 @@ impl Peers {
         }
     }
 
-    /// Access that is on, as the live table says.
+    /// Notes peer access that is enabled according to the live table.
     pub fn live(&mut self, process: usize, from: Option<Uuid>, to: Option<Uuid>, at: u64) {
         let number = self.number(process, (from, to));
         let sum = &mut self.all[number];
@@ -238,7 +242,8 @@ impl Peers {
         self.all[*self.sums.get(&(process, (Some(from), Some(to))))?].can_access
     }
 
-    /// The pairs over which opening failed, and nothing has been open since: the process, its device, the other one.
+    /// Returns the pairs of devices between which an open failed, and none has succeeded since: the process, its device, and
+    /// the other device.
     pub fn unmapped(&self) -> impl Iterator<Item = (usize, Uuid, Uuid)> {
         let unmapped = self.sums.iter().filter(|(_, number)| self.all[**number].is_unmapped());
         unmapped.filter_map(|((process, (from, to)), _)| Some((*process, (*from)?, (*to)?)))

@@ -1,5 +1,5 @@
-//! A finding before its place has a name: `judged` keeps those of calls while it reads, and [`crate::infer`] adds those that only
-//! the whole recording shows.
+//! Pending findings: their places are numbers, not yet names. `judged` keeps the findings of calls while calls are read, and
+//! [`crate::infer`] adds findings that only the whole recording shows.
 
 use crate::follow::functions::Number;
 use crate::follow::ledger::{CallSite, Site};
@@ -10,41 +10,44 @@ use cupeer_rules::reason::Reason;
 use cupeer_rules::{Cache, Confidence, Severity};
 use std::rc::Rc;
 
-/// The first of findings of one kind, and how many there are.
+/// The first finding of one kind, and the number of findings of this kind.
 #[derive(Clone)]
 pub struct PendingFinding {
-    /// The name of the rule that is broken.
+    /// The name of the broken rule.
     pub rule: Rc<str>,
     pub message: String,
     pub hint: String,
     pub confidence: Confidence,
     pub argument: Option<&'static str>,
     pub function: Number,
-    /// `None` if the call has not returned.
+    /// The result of the call; `None` if it has not returned.
     pub result: Option<i32>,
-    /// The process of the first, and then all others.
+    /// The process of the first finding, followed by all other processes with such findings.
     pub processes: Vec<usize>,
-    /// The first call, when it began, and when the last one did.
+    /// Place of the first call.
     pub site: Site,
+    /// Time at which the first call began.
     pub at: u64,
+    /// Time at which the last call began.
     pub last: u64,
     pub count: u64,
     pub driver_message: Option<Box<[u8]>>,
-    /// The objects that the process recorded with the call.
+    /// The objects of the finding that the process recorded with the call.
     pub recorded: Vec<record::Object>,
-    /// The objects that the recording adds.
+    /// Further objects of the finding, from the rest of the recording.
     pub objects: Vec<PendingObject>,
-    /// The uses of shared memory that it compares.
+    /// The uses of shared memory that the finding compares.
     pub accesses: Vec<PendingAccess>,
-    /// The cache that alone has it open.
+    /// The cache that has the object open, if no other code has.
     pub cache: Option<Cache>,
-    /// The severity that the process of a call recorded.
+    /// The severity that the process recorded with the call.
     pub said: Option<Severity>,
-    /// The severity that it has at least.
+    /// The lowest severity that the report may give the finding.
     pub raised: Option<Severity>,
-    /// The memory and the handles that it is about: addresses and lengths; of a handle, its fingerprint and 1. The likelier first.
+    /// The memory and the handles of the finding, the most probable first: address and length of memory, fingerprint and 1 of a
+    /// handle.
     pub about: Vec<(u64, u64)>,
-    /// True if the recording lacks a fact that decides it.
+    /// True if the recording lacks a fact that would confirm or refute the finding.
     pub lacks_facts: bool,
 }
 
@@ -59,7 +62,7 @@ impl PendingFinding {
         }
     }
 
-    /// Returns a finding without words that has not been counted.
+    /// Returns a finding with a count of 0 and without sentences.
     pub fn empty(
         rule: Rc<str>,
         confidence: Confidence,
@@ -92,7 +95,7 @@ impl PendingFinding {
         }
     }
 
-    /// Adds why that is by design, and its setting, if a cache alone has it open.
+    /// If only a cache has the object open, adds a sentence that this is by design, and the setting of the cache.
     pub fn with_cache(mut self, cache: Option<Cache>) -> Self {
         if let Some(cache) = cache {
             self.message += &format!("; {}", cache.why);
@@ -102,10 +105,10 @@ impl PendingFinding {
     }
 }
 
-/// An object of a finding, before its place has a name.
+/// An object of a finding, such as an earlier call. Its place is a number, not yet a name.
 #[derive(Clone, Default)]
 pub struct PendingObject {
-    /// As the record counts them: [`cupeer_spec::record::slot::finding::role`].
+    /// Role of the object in the finding: [`cupeer_spec::record::slot::finding::role`].
     pub role: u32,
     /// The process that made the call.
     pub process: usize,
@@ -113,7 +116,7 @@ pub struct PendingObject {
     pub at: Option<u64>,
     pub stack: Option<Stack>,
     pub device: Option<Uuid>,
-    /// An address or a context; 0 if unknown.
+    /// Address of the memory, or the context handle; 0 if unknown.
     pub address: u64,
     pub bytes: Option<u64>,
     pub allocator: Option<Allocator>,
@@ -121,19 +124,19 @@ pub struct PendingObject {
 }
 
 impl PendingObject {
-    /// Returns the object of a call of a process.
+    /// Returns an object for a call of a process.
     pub fn new(role: u32, process: usize, CallSite { site, at, .. }: CallSite) -> Self {
         Self::at(role, process, Some(site), Some(at))
     }
 
-    /// Returns the object of a call whose place and time may be unknown.
+    /// Returns an object for a call whose place and time may be unknown.
     pub fn at(role: u32, process: usize, site: Option<Site>, at: Option<u64>) -> Self {
         let (tid, stack) = (site.map(|site| site.tid), site.map(|site| site.stack));
         PendingObject { role, process, tid, at, stack, ..PendingObject::default() }
     }
 }
 
-/// A use of shared memory, before its place has a name.
+/// A use of shared memory. Its place is a number, not yet a name.
 #[derive(Clone)]
 pub struct PendingAccess {
     pub process: usize,

@@ -13,13 +13,13 @@ use std::collections::{BTreeSet, HashMap};
 /// A pool, with its history.
 pub type OwnPool = Known<Pool, PoolHistory>;
 
-/// The most rows.
-const MOST: usize = 200;
+/// Largest number of rows in the report.
+const MOST_ROWS: usize = 200;
 
-/// Puts rows in the order of time. Not all of very many are shown.
+/// Sorts rows by time, and drops those beyond the largest number.
 pub fn order(rows: &mut Vec<model::Pool>) {
     rows.sort_by_key(|row| row.since_ns);
-    rows.truncate(MOST);
+    rows.truncate(MOST_ROWS);
 }
 
 /// The pools that processes exported, each with its process, by the fingerprint of the handle.
@@ -35,7 +35,7 @@ fn exported(processes: &[Memory]) -> Exported<'_> {
     all
 }
 
-/// Adds the access that devices have to the pools of others to the matrix: each pool counts as one mapping.
+/// Adds the access of devices to pools on other devices to the peer matrix. Each pool counts as one mapping.
 pub fn add_reach(processes: &[Memory], peers: &mut Peers) {
     let exported = exported(processes);
     for (process, memory) in processes.iter().enumerate() {
@@ -53,7 +53,7 @@ pub fn add_reach(processes: &[Memory], peers: &mut Peers) {
     }
 }
 
-/// Returns the rows.
+/// Returns the rows of the report.
 pub fn rows(processes: &[Memory], fates: &[ProcessEnd]) -> Vec<model::Pool> {
     let exported = exported(processes);
     let mut importers: HashMap<(HandleDomain, u64), Vec<usize>> = HashMap::new();
@@ -65,7 +65,7 @@ pub fn rows(processes: &[Memory], fates: &[ProcessEnd]) -> Vec<model::Pool> {
     let proc = |process: usize| fates[process].proc.clone();
     let mut rows = Vec::new();
     for (process, memory) in processes.iter().enumerate() {
-        for pool in memory.state.pools.each().filter(|pool| is_told(pool)) {
+        for pool in memory.state.pools.each().filter(|pool| has_row(pool)) {
             let owner = exported.get(&(memory.domain, pool.history.imported_as)).copied();
             let exports = pool.history.exports.iter();
             let by = exports.filter_map(|export| importers.get(&(memory.domain, *export))).flatten();
@@ -78,7 +78,7 @@ pub fn rows(processes: &[Memory], fates: &[ProcessEnd]) -> Vec<model::Pool> {
                 },
                 importers: by.into_iter().map(proc).collect(),
                 pointers: pointers.count() as u64,
-                // An imported pool is at the location of its owner's.
+                // An imported pool is on the device of the exported pool.
                 ..row(&fates[process], pool, owner.map_or(pool, |(_, made)| made))
             });
         }
@@ -87,7 +87,7 @@ pub fn rows(processes: &[Memory], fates: &[ProcessEnd]) -> Vec<model::Pool> {
     rows
 }
 
-/// The row of a pool at the location of `made`, without the facts that other processes have about it.
+/// Returns the row of a pool on the device of `made`, which is the exporter's pool. Facts from other processes are not filled in.
 fn row(fate: &ProcessEnd, pool: &OwnPool, made: &OwnPool) -> model::Pool {
     let (history, device) = (&pool.history, made.history.device);
     model::Pool {
@@ -118,7 +118,7 @@ fn row(fate: &ProcessEnd, pool: &OwnPool, made: &OwnPool) -> model::Pool {
     }
 }
 
-/// True for pools that could be shared. Default pools matter only if others were given access.
-fn is_told(pool: &OwnPool) -> bool {
+/// Returns true if a pool has a row: it could be shared, or is a default pool to which other devices got access.
+fn has_row(pool: &OwnPool) -> bool {
     pool.origin != Origin::Found || !pool.history.access.is_empty() || !pool.history.exports.is_empty()
 }

@@ -1,7 +1,7 @@
-//! Calls of the CUDA runtime, as parents of the driver calls that were made in them.
+//! Calls of the CUDA runtime, as parents of the driver calls that were made inside them.
 //!
 //! A driver call belongs to a runtime call if both are of one thread, the runtime call lasted while the driver call
-//! did, and the runtime made the driver call. The record of the driver call stays unchanged. No more than [`MOST`]
+//! did, and the runtime made the driver call. The record of the driver call stays unchanged. No more than [`MOST_PARENTS`]
 //! calls are kept.
 
 use cupeer_record::{Call, Outcome, Process};
@@ -12,25 +12,25 @@ use cupeer_spec::function::FnId;
 use cupeer_spec::runtime;
 use std::collections::HashMap;
 
-/// The most calls of which it is kept in which one they were made.
-const MOST: usize = 1 << 16;
+/// Largest number of driver calls whose runtime call is stored.
+const MOST_PARENTS: usize = 1 << 16;
 
-/// The most calls of the runtime in one another: what jumps have left stays among them.
+/// Largest number of nested runtime calls that are tracked in one thread. Calls that a longjmp left count as nested, too.
 const MOST_NESTED: usize = 16;
 
-/// The calls of the driver that were made in one of the runtime's: by process, thread and number.
+/// The runtime call in which each driver call was made. The key is the driver call: process, thread, and number.
 #[derive(Default)]
 pub struct MadeBy(HashMap<(usize, u32, u64), Parent, foldhash::fast::RandomState>);
 
 #[derive(Clone, Copy)]
 struct Parent {
     function: FnId,
-    /// `None` where it has not returned.
+    /// The result of the runtime call; `None` if it has not returned.
     result: Option<i32>,
 }
 
 impl MadeBy {
-    /// The call of the runtime in which a call was made, where that is known.
+    /// Returns the runtime call in which a driver call was made, if known.
     pub fn parent_of(&self, process: usize, tid: u32, seq: u64) -> Option<RuntimeCall> {
         let Parent { function, result } = *self.0.get(&(process, tid, seq))?;
         let result = result.map(|result| results::name(Some(function), result));
@@ -38,20 +38,21 @@ impl MadeBy {
     }
 }
 
-/// The calls of the runtime in each stream of a process in which others may be made: not counted yet, the innermost last.
+/// For each event stream of a process, the runtime calls in which further calls may be made, the innermost last. They are not
+/// counted yet.
 #[derive(Default)]
 pub struct Latest(HashMap<u32, Vec<Runtime>>);
 
 /// A call of the runtime.
 pub struct Runtime {
     pub call: Call,
-    /// True if a call in it failed with the same result: that failure is reported instead.
+    /// True if a call inside this call failed with the same result: the report lists that failure instead.
     pub is_told: bool,
 }
 
 impl Runtime {
     fn contains(&self, call: &Call) -> bool {
-        // A call that was left by a jump does not return either: only what has not returned is surely in it.
+        // A call that a longjmp left looks pending, too, so of the later calls only pending ones are surely in it.
         let is_within = match self.call.outcome {
             Outcome::Pending => call.outcome == Outcome::Pending,
             _ => call.end <= self.call.end,
@@ -59,7 +60,7 @@ impl Runtime {
         self.call.start <= call.start && is_within
     }
 
-    /// Notes a call that was made in it, and is shown.
+    /// Notes a call that was made inside this runtime call, and that the report shows.
     fn has_made(&mut self, call: &Call) {
         self.is_told |= !call.succeeded() && call.outcome == self.call.outcome;
     }
@@ -71,7 +72,7 @@ impl Latest {
         self.0.is_empty()
     }
 
-    /// Notes a call of the runtime. Gives those before it in which no more calls are made.
+    /// Adds a runtime call. Returns earlier runtime calls in which no more calls can be made.
     pub fn begin(&mut self, call: &Call) -> Vec<Runtime> {
         let open = self.0.entry(call.stream).or_default();
         let mut ended = Vec::new();
@@ -88,7 +89,7 @@ impl Latest {
         ended
     }
 
-    /// Notes that one has returned after all. Returns whether it was known.
+    /// Stores the end of a runtime call whose end was recorded separately. Returns true if its begin was known.
     pub fn end(&mut self, call: &Call) -> bool {
         let known =
             self.0.get_mut(&call.stream).into_iter().flatten().find(|known| known.call.seq == call.seq);
@@ -120,12 +121,12 @@ impl Latest {
         }
         let parent = &open[innermost].call;
         let result = if let Outcome::Returned(result) = parent.outcome { Some(result) } else { None };
-        if let Some(function) = parent.function.filter(|_| made_by.0.len() < MOST) {
+        if let Some(function) = parent.function.filter(|_| made_by.0.len() < MOST_PARENTS) {
             made_by.0.insert((index, call.tid, call.seq), Parent { function, result });
         }
     }
 
-    /// Those that are left.
+    /// Returns the runtime calls that are still tracked at the end of the events.
     pub fn finish(self) -> Vec<Runtime> {
         let mut all = Vec::new();
         for mut open in self.0.into_values() {
@@ -138,7 +139,7 @@ impl Latest {
     }
 }
 
-/// Passes the failure of the last ended call on to the calls that contain it.
+/// Marks the runtime calls that contain ended calls with the same failure, so that the failure is reported once.
 fn settle(ended: &[Runtime], open: &mut [Runtime]) {
     let Some(last) = ended.last() else { return };
     open.iter_mut().filter(|one| one.contains(&last.call)).for_each(|one| one.has_made(&last.call));

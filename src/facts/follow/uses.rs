@@ -1,5 +1,5 @@
-//! The recorded copies and memsets of one process, by the device memory that each reads or writes: those between devices, large ones to
-//! and from the host, and the first ones of each shared memory.
+//! The recorded copies and memsets of one process, by the device memory that each reads or writes: those between devices, large
+//! ones to and from the host, and the first ones of each shared memory.
 
 use crate::follow::ledger::{CallSite, Site};
 use crate::follow::memory::{Memory, Source};
@@ -11,36 +11,38 @@ use cupeer_spec::effect::{Copied, Effect, OtherArgs, Used};
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::{detail, nodes};
 
-/// The most copies without a known content of a process that are kept.
-const MOST: usize = 1 << 16;
+/// Largest number of stored copies of a process whose content is unknown.
+const MOST_COPIES: usize = 1 << 16;
 
-/// Use of device memory by a copy.
+/// A use of device memory by a copy or a memset.
 pub struct Use {
     pub function: FnId,
     pub site: Site,
     pub at: u64,
-    /// When the call returned.
+    /// Time at which the call returned.
     pub until: u64,
-    /// The stream of the work, by its number in the process.
+    /// The CUDA stream of the work: its number in the process's `Streams`.
     pub stream: usize,
     pub address: u64,
     pub bytes: u64,
-    /// It uses the first byte and the last one of these, and perhaps not all between: rows.
+    /// True for a copy of rows: it uses the first and the last byte of the range, and perhaps not all bytes between them.
     pub has_gaps: bool,
     pub is_write: bool,
-    /// True if the work is done when the call returns; `None` if that is only possible.
+    /// True if the work is certainly done when the call returns; `None` if it may be done.
     pub waits: Option<bool>,
     /// The value that a memset writes.
     pub value: Option<u64>,
-    /// The executable graph whose node it is.
+    /// The executable graph that did the copy, if the use is a node of a graph.
     pub exec: Option<u64>,
-    /// The content of a copy to or from the host, and the device.
+    /// Hash of the content of a copy to or from the host; `None` for other copies.
     pub content: Option<Content>,
     pub device: Option<Uuid>,
-    /// The allocation of virtual memory that is mapped there, and the fingerprint of its only handle.
+    /// The allocation of virtual memory that is mapped at the range.
     of: Option<Id>,
+    /// Fingerprint of the handle by which that allocation was imported, or of its only exported handle; `None` if there is
+    /// none, or if it was exported as several handles.
     pub handle: Option<u64>,
-    /// The offset in that allocation.
+    /// Offset of the range in that allocation, in bytes.
     pub offset: u64,
 }
 
@@ -48,13 +50,13 @@ pub struct Use {
 #[derive(Default)]
 pub struct Uses {
     pub all: Vec<Use>,
-    /// True if later uses are missing.
+    /// True if there were too many uses, so later ones are missing.
     pub is_cut: bool,
     /// True if the process launched a graph with kernels.
     pub has_kernels: bool,
 }
 
-/// The bytes that a call reads or writes.
+/// A range of device memory that a call reads or writes.
 struct Range {
     address: u64,
     bytes: u64,
@@ -76,7 +78,7 @@ fn ranges(function: FnId, call: &Call) -> Vec<Range> {
         ranges.push(Range { address: number(by), bytes, is_write, has_gaps: false });
     }
     match *spec.effects() {
-        // As a copy of rows is kept: what it writes, and what it reads.
+        // A copy of rows is stored as four words: start and size of what it writes, and of what it reads.
         [Effect::Uses(Used { by, size: None, .. })] => {
             let words = call.argument(by).unwrap_or_default();
             let word = |at: usize| {
@@ -116,7 +118,8 @@ impl Use {
 }
 
 impl Uses {
-    /// Adds a call that succeeded. `made` returns its place, when it returned, its stream, and the device of its content.
+    /// Adds the uses of a call that succeeded. `made` returns its place, the time at which it returned, its stream, and the
+    /// device.
     pub fn call(
         &mut self,
         function: FnId,
@@ -132,7 +135,7 @@ impl Uses {
             return;
         }
         self.has_kernels |= flags & nodes::KERNELS != 0;
-        self.is_cut |= content.is_none() && self.all.len() >= MOST;
+        self.is_cut |= content.is_none() && self.all.len() >= MOST_COPIES;
         if content.is_none() && self.is_cut {
             return;
         }
@@ -178,7 +181,7 @@ impl Uses {
         }
     }
 
-    /// Finds the handles of virtual memory, once all calls are noted.
+    /// Fills in the handles of virtual memory. Called when all calls of the process have been added.
     pub fn settle(&mut self, memory: &Memory) {
         for used in &mut self.all {
             let Some(known) = used.of.and_then(|id| memory.state.allocations.entry(id)) else { continue };

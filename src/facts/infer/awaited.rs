@@ -21,14 +21,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The time in nanoseconds without a call after which a running process seems to wait.
 const SILENT: u64 = 5_000_000_000;
-/// The most processes that are named.
+/// Largest number of processes that a sentence names.
 const MOST_NAMED: usize = 8;
 
 /// A process that seems to wait, and its last export.
 struct Waiting {
     process: usize,
     sent: SentDescriptor,
-    /// The processes that imported what it exported at the same place before; empty if it exported nothing there.
+    /// The processes that imported earlier exports of this process from the same place; empty if there were none.
     group: BTreeSet<usize>,
 }
 
@@ -36,23 +36,23 @@ struct Waiting {
 struct Failed {
     process: usize,
     result: i32,
-    /// The first of these failures, with the time of the last one.
+    /// The first failed call; the time is that of the last.
     call: CallSite,
 }
 
-/// Returns the descriptors that processes of each host wait for.
+/// Returns findings about the descriptors that processes of each host wait for.
 pub fn found(context: &Context, places: &mut Places) -> Vec<PendingFinding> {
     let mut hosts: BTreeMap<[u8; 16], Vec<Waiting>> = BTreeMap::new();
     for (i, process) in context.job.processes.iter().enumerate() {
-        if let Some(sent) = last_word(context, process, i) {
-            let group = group(context, i, &sent);
+        if let Some(sent) = unanswered_export(context, process, i) {
+            let group = earlier_importers(context, i, &sent);
             hosts.entry(process.header.boot_id).or_default().push(Waiting { process: i, sent, group });
         }
     }
     let mut found = Vec::new();
     for (boot, mut waiting) in hosts {
         waiting.sort_by_key(|one| (one.sent.call.at, one.process));
-        let failed: Vec<Failed> = failed(context, &boot).collect();
+        let failed: Vec<Failed> = failed_exporters(context, &boot).collect();
         let (explained, others): (Vec<Waiting>, Vec<Waiting>) = waiting
             .into_iter()
             .filter(|one| failed.iter().all(|failed| failed.process != one.process))
@@ -85,7 +85,7 @@ fn of_failed(context: &Context, failed: &[Failed], waiting: &[Waiting]) -> Optio
     Some(PendingFinding { objects: vec![export], ..pending(&reason, waiting)? })
 }
 
-/// Ranks that exported less often than those that wait, at their place and in all.
+/// Returns a finding about ranks that exported less often than the waiting ranks, at the same place and in total.
 fn of_ranks(
     context: &Context,
     boot: &[u8; 16],
@@ -112,7 +112,7 @@ fn of_ranks(
     };
     let missing: BTreeMap<u32, u64> = totals
         .iter()
-        // A rank that exported as often as the others at that place made all its exports, whatever others exchanged elsewhere.
+        // A rank that exported as often as the others at that place made all its exports, even if others exported more elsewhere.
         .filter(|(rank, total)| **total < most && made(rank) < most_at_place && is_of_group(rank))
         .map(|(rank, total)| (*rank, *total))
         .collect();
@@ -147,8 +147,8 @@ fn pending(reason: &Reason, waiting: &[Waiting]) -> Option<PendingFinding> {
     })
 }
 
-/// The processes of a host whose last export of a descriptor failed.
-fn failed<'c>(context: &'c Context, boot: &[u8; 16]) -> impl Iterator<Item = Failed> + use<'c> {
+/// Returns the processes of a host whose last export of a descriptor failed.
+fn failed_exporters<'c>(context: &'c Context, boot: &[u8; 16]) -> impl Iterator<Item = Failed> + use<'c> {
     let mut last: BTreeMap<usize, Failed> = BTreeMap::new();
     for function in Rule::RanksWaitForDescriptor.spec().functions() {
         for (process, result, group) in context.all.failures.of_function(*function as Number) {
@@ -164,7 +164,7 @@ fn failed<'c>(context: &'c Context, boot: &[u8; 16]) -> impl Iterator<Item = Fai
     last.into_values()
 }
 
-/// The handles that are descriptors, and were exported.
+/// Returns the exported handles that are file descriptors, each with the exporting process and the stack.
 fn exports<'c>(context: &'c Context) -> impl Iterator<Item = (&'c Entry, usize, Stack)> {
     let all = context.all.ledger.handles().iter().filter(|entry| entry.kind.is_granted());
     all.filter_map(|entry| {
@@ -173,8 +173,8 @@ fn exports<'c>(context: &'c Context) -> impl Iterator<Item = (&'c Entry, usize, 
     })
 }
 
-/// The other processes that imported what a process exported at the place of its last export.
-fn group(context: &Context, process: usize, sent: &SentDescriptor) -> BTreeSet<usize> {
+/// Returns the other processes that imported earlier exports of a process from the place of its last export.
+fn earlier_importers(context: &Context, process: usize, sent: &SentDescriptor) -> BTreeSet<usize> {
     let its = exports(context)
         .filter(|(_, exporter, stack)| (*exporter, *stack) == (process, sent.call.site.stack));
     its.flat_map(|(entry, ..)| entry.imports.iter().map(|import| import.process))
@@ -198,9 +198,9 @@ fn at_place(context: &Context, boot: &[u8; 16], stack: Stack, places: &mut Place
     made
 }
 
-/// Returns the export after which a process made no other call, if no process imported it, some time has passed since, and
-/// the process did not end well.
-fn last_word(context: &Context, process: &Process, index: usize) -> Option<SentDescriptor> {
+/// Returns the export that was the last call of a process, if no process imported it, some time has passed since, and the process
+/// did not exit successfully.
+fn unanswered_export(context: &Context, process: &Process, index: usize) -> Option<SentDescriptor> {
     let all = context.all;
     let (stats, fate) = (&all.stats[index], &all.fates[index]);
     let sent = stats.descriptors.last.filter(|_| fate.has_all_calls())?;

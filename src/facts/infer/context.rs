@@ -12,7 +12,7 @@ use cupeer_report::model::{Allocator, Uuid};
 use cupeer_rules::reason;
 use std::cell::OnceCell;
 
-/// The input of all findings.
+/// The input of the functions that find something in the whole recording.
 pub struct Context<'a> {
     pub job: &'a Job,
     pub all: &'a Collected,
@@ -54,7 +54,7 @@ impl<'a> Context<'a> {
         self.all.fates.iter().any(|fate| fate.has_failed)
     }
 
-    /// Returns the imports of virtual memory, imports with the allocations that they are of.
+    /// Returns the imports of virtual memory, each joined with its allocation.
     pub fn imports(&self) -> &ImportGraph<'a> {
         self.imports.get_or_init(|| ImportGraph::new(&self.all.memories))
     }
@@ -68,7 +68,7 @@ impl<'a> Context<'a> {
         })
     }
 
-    /// Returns the memory that processes exported, or have open.
+    /// Returns the address ranges of memory that processes exported or opened.
     pub fn ranges(&self) -> &Ranges<'a> {
         self.ranges.get_or_init(|| touched::ranges(self.all))
     }

@@ -8,15 +8,15 @@ use crate::follow::pending::PendingFinding;
 use cupeer_rules::reason::{Piled, Reason};
 use cupeer_rules::{Confidence, Rule};
 
-/// The least number of descriptors of a process that seems to close none. Some programs export all of their memory once, and
-/// then close all descriptors.
+/// Smallest number of unclosed descriptors for a finding: some programs export all their memory first, and then close all
+/// descriptors.
 const MANY: u64 = 64;
 
-/// Descriptors whose numbers never came back, by process and function.
+/// Returns findings about descriptors whose numbers were never used again, by process and function.
 pub fn kept(context: &Context) -> Vec<PendingFinding> {
     let (mut all, marks) = (Vec::new(), context.all.marks.repeated());
     for (process, stats) in context.all.stats.iter().enumerate() {
-        // The call that found none left says it.
+        // The finding about the call that failed for lack of descriptors counts them already.
         if context.all.findings.has(Rule::DescriptorsExhausted, process) {
             continue;
         }
@@ -24,14 +24,14 @@ pub fn kept(context: &Context) -> Vec<PendingFinding> {
         let whole = [(&of.exported, true, false), (&of.imported, false, false)];
         let is_told =
             |is_export| if is_export { of.exported.are_all_new() } else { of.imported.are_all_new() };
-        // One place may leave open what another place closes.
+        // A function is judged as a whole, because programs may close the descriptors of one place and not those of another.
         let places = of.places.iter().filter(|((is_export, _), _)| !is_told(*is_export));
         let places = places.map(|((is_export, _), numbers)| (numbers, *is_export, true));
         for (numbers, is_export, is_place) in whole.into_iter().chain(places) {
             let Some(first) = numbers.first.filter(|_| numbers.times >= MANY && numbers.are_all_new()) else {
                 continue;
             };
-            let left = left(context, process, (numbers, is_export));
+            let left = left_descriptors(context, process, (numbers, is_export));
             let growth = growth(context, process, (numbers.times, 0, &left), &marks);
             if is_place && growth.is_none() {
                 continue;
@@ -50,8 +50,13 @@ pub fn kept(context: &Context) -> Vec<PendingFinding> {
     all
 }
 
-/// The descriptors that a process seems to have: each with whether another one took or made some between the one before and it.
-fn left(context: &Context, process: usize, (numbers, is_export): (&Numbers, bool)) -> Vec<LeftObject> {
+/// Returns the descriptors that a process seems to have open. Each says if another process exported or imported descriptors
+/// between the previous descriptor and this one.
+fn left_descriptors(
+    context: &Context,
+    process: usize,
+    (numbers, is_export): (&Numbers, bool),
+) -> Vec<LeftObject> {
     let all = context.all;
     let is_other = |other: &usize| *other != process && all.domains[*other] == all.domains[process];
     let others: Vec<_> =

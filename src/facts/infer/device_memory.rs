@@ -1,4 +1,4 @@
-//! The rows about the memory of devices: at calls that found too little, at the end, and over time.
+//! The rows about the memory of devices: at calls that failed for lack of memory, at the end, and over time.
 
 use super::context::Context;
 use super::shortage::{self, Shortage, stack};
@@ -10,9 +10,9 @@ use cupeer_report::model::{
 };
 use cupeer_report::places::Places;
 
-/// The most calls of which the memory is listed.
+/// Largest number of failed calls for which the device memory is listed.
 const MOST_CALLS: usize = 20;
-/// The most rows of one call.
+/// Largest number of rows of memory for one failed call.
 const MOST_ROWS: usize = 100;
 
 /// Returns the memory at failed calls and at the end, and the memory over time.
@@ -73,7 +73,7 @@ fn at_end(
     is_here: impl Fn(usize) -> bool,
     places: &mut Places,
 ) -> Option<Memory> {
-    // Only processes that run have memory.
+    // Only running processes have memory at the end.
     let mut holding = context.holdings().at(device, u64::MAX - 1, is_here);
     holding.retain(|row| row.state != State::Pooled);
     let rows = named(context, &holding, places);

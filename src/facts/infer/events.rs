@@ -1,4 +1,5 @@
-//! Findings about interprocess events: recorded and never waited for, or recorded again before anybody waited for the last record.
+//! Findings about interprocess CUDA events: recorded without any wait, or recorded again before a process waited for the last
+//! record.
 
 use super::context::Context;
 use super::objects::{export, opening};
@@ -11,7 +12,8 @@ use cupeer_rules::{Confidence, Severity};
 use cupeer_spec::effect::Object;
 use std::collections::{BTreeSet, HashMap};
 
-/// When each record of an event began, and each wait for one returned: the process, and the time.
+/// The records of an event, with the times at which they began, and the waits, with the times at which they returned. Each has
+/// its process.
 #[derive(Default)]
 struct Acts {
     records: Vec<(usize, u64)>,
@@ -73,7 +75,7 @@ fn acts(context: &Context) -> HashMap<(HandleDomain, u64), Acts> {
     all
 }
 
-/// Finds an event that was recorded, and that no process waited for.
+/// Returns a finding about an event that was recorded, and that no process waited for.
 fn unwaited(
     context: &Context,
     (entry, of): (&Entry, &Export),
@@ -85,14 +87,14 @@ fn unwaited(
     let memories = || context.touched().iter().filter(|memory| memory.owner == of.process);
     let uses = memories().flat_map(|memory| &memory.all).filter(|it| it.process == member && it.used.at > at);
     let used = uses.min_by_key(|it| it.used.at);
-    // Without memory of the same exporter, there is nothing that it could order.
+    // If the process opened no memory of the same exporter, there is no use that the event could order.
     let is_open = |(entry, export): (&Entry, &Export)| {
         entry.kind != Object::Event && export.process == of.process && !entry.imports.is_empty()
     };
     if used.is_none() && !context.all.ledger.exports().any(is_open) {
         return None;
     }
-    // A graph may wait for it.
+    // A launched graph may wait for the event, which the recording does not show.
     let is_launched = context.job.processes[member].called().any(|id| id.spec().replays().is_some());
     let is_bad = !is_launched && memories().any(|memory| is_in_doubt(context, memory, (by, at), member));
     let reason = Reason::IpcEventUnwaited {
@@ -128,8 +130,8 @@ fn is_in_doubt(context: &Context, memory: &Touched, (by, at): (usize, u64), memb
     before.into_iter().any(|first| after(first).is_some_and(|until| is_pending(first, until)))
 }
 
-/// An event that its exporter alone recorded, and again before anybody else had waited for its last record, although a process waited as
-/// often as it was recorded.
+/// Returns a finding about an event that only its exporter recorded, and that was recorded again before another process waited
+/// for the previous record, although a process waited as often as the event was recorded.
 fn recorded_again(
     context: &Context,
     (entry, of): (&Entry, &Export),
@@ -161,7 +163,7 @@ fn recorded_again(
     Some(PendingFinding { last, count, objects, ..found })
 }
 
-/// A finding about the call that opened an event.
+/// Returns a finding about the call that opened an event.
 fn opened_as(
     context: &Context,
     reason: &Reason,

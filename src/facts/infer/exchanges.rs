@@ -1,7 +1,8 @@
-//! Exchanges of handles between processes that all take part: who opened fewer handles than the others, and who opened an older one.
+//! Exchanges in which all processes export handles and open those of the others: findings about a process that opened fewer
+//! handles than the others, or that opened an older handle.
 //!
-//! Each of three or more processes exports handles, and all others open them. A handle that half of the others opened
-//! and a few did not is missing there. Where handles go to neighbors alone, as in a ring, no process differs from the others.
+//! Each of three or more processes exports handles, and all others open them. If most of the others opened a handle and a few did
+//! not, the few lack the handle. If handles go only to neighbors, as in a ring, no process differs from the others.
 
 use super::context::Context;
 use super::objects::{export, opening};
@@ -13,19 +14,19 @@ use cupeer_rules::{Confidence, Severity};
 use cupeer_spec::effect::Object as Kind;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The fewest processes of an exchange.
+/// Smallest number of processes in an exchange.
 const LEAST: usize = 3;
 
-/// The handles that a process exported at one place, in order.
+/// The handles that each process exported at each place, in order.
 type Exported<'a> = BTreeMap<(usize, Stack), Vec<(&'a Entry, &'a Export)>>;
 
-/// Handles that a process did not open, of all that others exported and most opened.
+/// The handles that a process did not open, although most others opened them.
 struct Lacking<'a> {
     opened: u64,
     lacks: Vec<(&'a Entry, &'a Export)>,
-    /// The last handle that it opened.
+    /// The last handle that the process opened.
     last: Option<(&'a Entry, &'a Time)>,
-    /// Number of handles that it exported, and that each other process exported, if they differ.
+    /// Number of handles that the process exported, and number that each other process exported, if the numbers differ.
     exported: Option<(u64, u64)>,
 }
 
@@ -41,7 +42,7 @@ pub fn differing(context: &Context) -> Vec<PendingFinding> {
     domains.into_values().flat_map(|exported| of_kind(context, exported)).collect()
 }
 
-/// The call by which a process opened a handle, if it did.
+/// Returns the first time in which a process had a handle open.
 fn opened(entry: &Entry, process: usize) -> Option<&Time> {
     entry.import_by(process)?.times.last()
 }
@@ -96,7 +97,7 @@ fn of_kind(context: &Context, mut exported: Exported) -> Vec<PendingFinding> {
         }
     }
     let differ = lacking.values().filter(|of| !of.lacks.is_empty()).count();
-    // In a ring or a tree, all lack something.
+    // In a ring or a tree, every process lacks some handles.
     if differ * 3 > members.len() {
         return Vec::new();
     }
@@ -107,8 +108,8 @@ fn of_kind(context: &Context, mut exported: Exported) -> Vec<PendingFinding> {
 fn pending(context: &Context, exported: &Exported, process: usize, of: &Lacking) -> Option<PendingFinding> {
     let (&(lacked, by), (last, time)) = (of.lacks.first()?, of.last?);
     let site = exported.get(&(by.process, by.first.site.stack))?;
-    // The exporter had exported the newer one already when the process opened the older one, which was of an earlier exchange:
-    // some process had opened it before that.
+    // When the process opened the older handle, the exporter had exported the newer handle already, and a process had opened
+    // the older one before that: so it belongs to an earlier exchange.
     let is_of_earlier = |entry: &Entry| {
         !std::ptr::eq(entry, lacked) && entry.times().any(|(_, time)| time.opened < by.first.at)
     };

@@ -1,6 +1,6 @@
-//! Findings about what a process has used up: device memory, addresses, and file descriptors.
+//! Findings about resources that ran out: device memory, addresses, and file descriptors.
 //!
-//! Each is one finding at the call that found nothing left, with a total.
+//! Each finding is about the call that failed for lack of the resource, and names the total in use.
 
 use super::context::Context;
 use super::objects::{made, opening};
@@ -20,28 +20,28 @@ use cupeer_spec::effect::Object as Kind;
 use cupeer_spec::record::slot::finding::role;
 use std::cmp::Reverse;
 
-/// The addresses that a process has, on the machines where there are fewest.
+/// Size of the address space of a process in bytes, on the machines with the smallest.
 const ADDRESSES: u64 = 1 << 47;
-/// Reserved addresses beyond which no large range is left, because programs and libraries lie in between.
+/// Number of reserved bytes of addresses beyond which no large range is free, because programs and libraries are in between.
 const MOST_ADDRESSES: u64 = ADDRESSES / 16 * 15;
-/// The least number of exported or imported descriptors that a finding counts. None of their numbers came back.
+/// Smallest number of descriptors that were never closed for a finding to mention them.
 const MANY: u64 = 16;
-/// The most places or importers that a finding lists.
+/// Largest number of places or importers that a finding lists.
 const MOST_OBJECTS: usize = 4;
-/// The most places of one holder that a sentence has.
+/// Largest number of places of one holder in a sentence.
 const MOST_PLACES: usize = 3;
-/// The most holders that a sentence has beside the first one.
+/// Largest number of further holders in a sentence.
 const MOST_OTHERS: usize = 2;
 
-/// Calls that failed because a device had no memory left, or a process no addresses.
+/// Returns findings about calls that failed because a device had no memory left, or a process no addresses.
 pub fn found(context: &Context, places: &mut Places) -> Vec<PendingFinding> {
     let mut found = Vec::new();
     for shortage in &shortage::all(context) {
-        found.extend(memory(context, shortage, places));
+        found.extend(memory_shortage(context, shortage, places));
     }
     for (process, stats) in context.all.stats.iter().enumerate() {
         for oom in &stats.oom {
-            found.extend(addresses(process, oom));
+            found.extend(address_shortage(process, oom));
         }
     }
     found
@@ -53,8 +53,8 @@ fn pending(reason: &Reason, confidence: Confidence, process: usize, oom: &OomCal
     PendingFinding { last: oom.last, count: oom.count, ..found }
 }
 
-/// A failed allocation, with the memory that explains it.
-fn memory(context: &Context, shortage: &Shortage, places: &mut Places) -> Option<PendingFinding> {
+/// Returns a finding about a failed allocation, with the memory that explains it.
+fn memory_shortage(context: &Context, shortage: &Shortage, places: &mut Places) -> Option<PendingFinding> {
     let Shortage { process, oom, left, .. } = *shortage;
     if !Rule::MemoryExhausted.spec().functions().contains(&oom.first.function) {
         return None;
@@ -89,31 +89,33 @@ fn memory(context: &Context, shortage: &Shortage, places: &mut Places) -> Option
     let sure = |group: &Group| suffices(shortage, group) && group.rows.iter().all(|row| row.is_sure);
     let confidence = if first.is_some_and(sure) { Confidence::Certain } else { Confidence::Inferred };
     let (others, objects) = match first {
-        // Less than what lacked cannot have been the cause.
+        // Kept memory that is smaller than the lacking bytes cannot be the cause.
         Some(kept) if kept.state == State::Kept && (left.is_none() || suffices(shortage, kept)) => {
             let found = kept_memory(context, shortage, kept, confidence);
             return Some(PendingFinding { lacks_facts, ..found });
         }
-        Some(group) if is_enough(shortage, group) => (&groups[1..], objects(shortage, group)),
+        Some(group) if is_enough(shortage, group) => (&groups[1..], place_objects(shortage, group)),
         _ => (&groups[..], Vec::new()),
     };
     let named = first.filter(|group| is_enough(shortage, group));
-    let holder = named.map_or_else(|| outside(shortage), |group| holder(context, shortage, group, places));
+    let holder = named
+        .map_or_else(|| outside_sentence(shortage), |group| holder_clause(context, shortage, group, places));
     let reason = Reason::MemoryExhausted { holder: &holder, wanted, left, device };
     let mut found = pending(&reason, confidence, process, oom);
     found.hint = named.and_then(|group| hint(context, shortage, group)).unwrap_or(found.hint);
-    found.message += &named.map_or_else(String::new, |group| retained(context, group, places));
+    found.message += &named.map_or_else(String::new, |group| retained_clause(context, group, places));
     found.message += &named.map_or_else(String::new, |group| came_from(context, shortage, group, places));
     found.message += &others_in_words(context, shortage, others);
     Some(PendingFinding { lacks_facts, objects, ..found })
 }
 
-/// Returns true if a group has as much as lacked.
+/// Returns true if freeing a group of memory would have been enough for the failed call.
 fn suffices(shortage: &Shortage, group: &Group) -> bool {
     shortage.lacking().is_some_and(|lacking| group.bytes >= lacking)
 }
 
-/// Returns true if a group is a cause: it has more than processes outside of the job, and than what has no row.
+/// Returns true if a group counts as the cause: it is larger than the memory of processes outside of the job, and than the memory
+/// without a row.
 fn is_enough(shortage: &Shortage, group: &Group) -> bool {
     let outside: u64 = shortage.outside.iter().map(|(.., bytes)| bytes).sum();
     suffices(shortage, group) || group.bytes >= outside.max(shortage.unaccounted().unwrap_or(0))
@@ -133,9 +135,9 @@ fn is_survived(context: &Context, process: usize, oom: &OomCall, is_own_waste: b
     }
 }
 
-/// A clause about memory, with the places that made it: `2 allocations (1 GiB) made at prog.c:7 in allocate have no mapping`, or
-/// with several places behind it.
-fn clause(
+/// Returns a clause about memory with the places that allocated it: `2 allocations (1 GiB) made at prog.c:7 in allocate have no
+/// mapping`. Several places follow at the end of the clause.
+fn memory_clause(
     context: &Context,
     shortage: &Shortage,
     group: &Group,
@@ -144,35 +146,36 @@ fn clause(
 ) -> String {
     let verb = if group.count <= 1 { verb[0] } else { verb[1] };
     let made = if let [row] = group.rows[..] { row.made } else { None };
-    let many = format!("{} ({})", alive(group.count.max(1), made), Size(group.bytes));
+    let many = format!("{} ({})", count_clause(group.count.max(1), made), Size(group.bytes));
     let many = match group.process == shortage.process {
         true => many,
-        false => format!("{many} of {}", owner(context, shortage, group.process)),
+        false => format!("{many} of {}", owner_words(context, shortage, group.process)),
     };
     if let [row] = group.rows[..] {
-        let made = place(context, row, places).map_or_else(String::new, |place| format!(" made at {place}"));
+        let made =
+            place_words(context, row, places).map_or_else(String::new, |place| format!(" made at {place}"));
         return format!("{many}{made} {verb}");
     }
     format!("{many} {verb}: {}", made_at(context, group, places))
 }
 
-/// `25 allocations`, or `25 of 126 allocations` if so many were made.
-fn alive(count: u64, made: Option<u64>) -> String {
+/// Returns `25 allocations`, or `25 of 126 allocations` if `made` is larger.
+fn count_clause(count: u64, made: Option<u64>) -> String {
     match made {
         Some(made) if made > count => format!("{} of {}", number(count), counted(made, "allocation")),
         _ => counted(count, "allocation"),
     }
 }
 
-/// `600 MiB made at prog.c:7 in allocate, 400 MiB made elsewhere`.
+/// Returns the places of a group: `600 MiB made at prog.c:7 in allocate, 400 MiB made elsewhere`.
 fn made_at(context: &Context, group: &Group, places: &mut Places) -> String {
     let (mut parts, mut rest) = (Vec::new(), group.bytes);
     for row in group.rows.iter().take(MOST_PLACES) {
-        let Some(place) = place(context, row, places) else { continue };
+        let Some(place) = place_words(context, row, places) else { continue };
         rest = rest.saturating_sub(row.bytes);
         let count = match row.made {
             Some(made) if made == row.count && made > 1 => format!(" (all {})", counted(made, "allocation")),
-            Some(made) if made > 1 => format!(" ({})", alive(row.count, row.made)),
+            Some(made) if made > 1 => format!(" ({})", count_clause(row.count, row.made)),
             _ => String::new(),
         };
         parts.push(format!("{}{count} made at {place}", Size(row.bytes)));
@@ -181,23 +184,23 @@ fn made_at(context: &Context, group: &Group, places: &mut Places) -> String {
     parts.join(", ")
 }
 
-/// `prog.c:7 in allocate`; `None` if the place is not known.
-fn place(context: &Context, row: &Holding, places: &mut Places) -> Option<String> {
+/// Returns the place that allocated memory: `prog.c:7 in allocate`; `None` if unknown.
+fn place_words(context: &Context, row: &Holding, places: &mut Places) -> Option<String> {
     let (place, _) = (row.stack.is_some() || row.address.is_some()).then(|| stack(context, row, places))?;
     Some(place.line_or_long())
 }
 
-/// `this process`, or another one with its pid.
-fn owner(context: &Context, shortage: &Shortage, process: usize) -> String {
+/// Returns `this process`, or the name of another process with its pid.
+fn owner_words(context: &Context, shortage: &Shortage, process: usize) -> String {
     match process == shortage.process {
         true => "this process".to_owned(),
         false => context.who(process).to_string(),
     }
 }
 
-/// The holder of most of the memory, in a clause.
-fn holder(context: &Context, shortage: &Shortage, group: &Group, places: &mut Places) -> String {
-    let owner = owner(context, shortage, group.process);
+/// Returns a clause about the holder of most of the memory.
+fn holder_clause(context: &Context, shortage: &Shortage, group: &Group, places: &mut Places) -> String {
+    let owner = owner_words(context, shortage, group.process);
     let verb = match group.state {
         State::InUse if group.process == shortage.process => ["is still in use", "are still in use"],
         State::InUse => {
@@ -216,11 +219,11 @@ fn holder(context: &Context, shortage: &Shortage, group: &Group, places: &mut Pl
             return format!("{} that {owner} freed to its pools seem to be kept there", Size(group.bytes));
         }
     };
-    clause(context, shortage, group, verb, places)
+    memory_clause(context, shortage, group, verb, places)
 }
 
-/// The sentence if most of the memory is in no row.
-fn outside(shortage: &Shortage) -> String {
+/// Returns the sentence for the case that most of the used memory is in no row.
+fn outside_sentence(shortage: &Shortage) -> String {
     match shortage.outside.iter().max_by_key(|(.., bytes)| bytes) {
         Some((pid, name, size)) => {
             let name = if name.is_empty() { String::new() } else { format!(" ({})", clean(name)) };
@@ -263,8 +266,8 @@ fn hint(context: &Context, shortage: &Shortage, group: &Group) -> Option<String>
     Some(text.into())
 }
 
-/// The places of a group.
-fn objects(shortage: &Shortage, group: &Group) -> Vec<PendingObject> {
+/// Returns the objects of a finding for the places of a group.
+fn place_objects(shortage: &Shortage, group: &Group) -> Vec<PendingObject> {
     let rows = group.rows.iter().filter(|row| row.stack.is_some()).take(MOST_OBJECTS);
     let object = |row: &&&Holding| PendingObject {
         stack: row.stack,
@@ -275,8 +278,8 @@ fn objects(shortage: &Shortage, group: &Group) -> Vec<PendingObject> {
     rows.map(|row| object(&row)).collect()
 }
 
-/// The place that retained handles of memory that is not mapped, if there is one.
-fn retained(context: &Context, group: &Group, places: &mut Places) -> String {
+/// Returns a clause about the place that retained handles of unmapped memory; empty if there is none.
+fn retained_clause(context: &Context, group: &Group, places: &mut Places) -> String {
     let memory = &context.all.memories[group.process];
     let stack = group.rows[0].stack.filter(|_| group.state == State::Unmapped);
     let is_its = |own: &&OwnAllocation| {
@@ -290,7 +293,8 @@ fn retained(context: &Context, group: &Group, places: &mut Places) -> String {
     format!("; cuMemRetainAllocationHandle at {place} took references of them, too")
 }
 
-/// The line that led to the failed call, if the place of small allocations, of which no more is known, passes calls on.
+/// Returns a clause about the line of the program that led to the failed call, if small allocations are only known to come from a
+/// library that allocates for others; empty otherwise.
 fn came_from(context: &Context, shortage: &Shortage, group: &Group, places: &mut Places) -> String {
     let (_, frames) = places.stack(&context.all.stacks, shortage.oom.first.site.stack);
     let counted = group.rows[0].address.filter(|_| group.process == shortage.process);
@@ -300,13 +304,13 @@ fn came_from(context: &Context, shortage: &Shortage, group: &Group, places: &mut
     line.map_or_else(String::new, |line| format!("; the failed call came from {line}"))
 }
 
-/// `; process 7 has 2GiB; 512MiB have no row`: the other holders, and the rest.
+/// Returns a clause about the other holders and the rest: `; process 7 has 2GiB; 512MiB have no row`.
 fn others_in_words(context: &Context, shortage: &Shortage, others: &[Group]) -> String {
     let mut text = String::new();
     let total = shortage.left.map_or(0, |(_, total)| total);
     let told = others.iter().filter(|group| group.bytes >= total / 100).take(MOST_OTHERS);
     for group in told {
-        let (owner, bytes) = (owner(context, shortage, group.process), Size(group.bytes));
+        let (owner, bytes) = (owner_words(context, shortage, group.process), Size(group.bytes));
         text += &match group.state {
             State::InUse => format!("; {owner} has {bytes} in use"),
             State::Unmapped => format!("; {owner} has {bytes} without a mapping"),
@@ -318,7 +322,7 @@ fn others_in_words(context: &Context, shortage: &Shortage, others: &[Group]) -> 
     text
 }
 
-/// An allocation that failed while other processes kept memory of one owner.
+/// Returns a finding about an allocation that failed while importers kept memory that its owner had freed.
 fn kept_memory(
     context: &Context,
     shortage: &Shortage,
@@ -345,23 +349,23 @@ fn kept_memory(
         unmaps_nothing: context.all.memories[first].has_unmapped_nothing(),
     };
     let shown = holders.into_iter().take(MOST_OBJECTS);
-    let objects = shown.filter_map(|(holder, handle)| holding(context.all, holder, handle)).collect();
+    let objects = shown.filter_map(|(holder, handle)| import_of_kept(context.all, holder, handle)).collect();
     PendingFinding { objects, ..pending(&reason, confidence, process, oom) }
 }
 
-/// The call by which a process got what it keeps.
-fn holding(all: &Collected, holder: usize, fingerprint: u64) -> Option<PendingObject> {
+/// Returns the call by which a process imported the memory that it keeps.
+fn import_of_kept(all: &Collected, holder: usize, fingerprint: u64) -> Option<PendingObject> {
     let kinds = [Kind::Allocation, Kind::Memory, Kind::Pointer].iter();
     let mut entries = kinds.filter_map(|kind| all.handle(holder, *kind, fingerprint));
     entries.find_map(|entry| Some(opening(entry, holder, entry.import_by(holder)?.times.first()?)))
 }
 
-fn addresses(process: usize, oom: &OomCall) -> Option<PendingFinding> {
+fn address_shortage(process: usize, oom: &OomCall) -> Option<PendingFinding> {
     if !Rule::AddressesExhausted.spec().functions().contains(&oom.first.function) {
         return None;
     }
     let (wanted, reserved) = (oom.wanted?, oom.reserved);
-    // A size that never fits is not the fault of the reservations.
+    // If the wanted size would never fit, the reservations are not the cause.
     let all = reserved.bytes.saturating_add(wanted);
     let is_exhausted = wanted <= ADDRESSES && all >= MOST_ADDRESSES;
     let confidence = if all >= ADDRESSES { Confidence::Certain } else { Confidence::Inferred };

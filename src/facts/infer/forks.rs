@@ -1,5 +1,5 @@
-//! Findings about processes that were forked after the driver was initialized: those that made no recorded call, and failed or
-//! outlived the process whose device files they have.
+//! Findings about processes that were forked after the driver was initialized, and made no recorded call: they failed, or
+//! outlived the parent whose device files they inherited.
 
 use super::context::Context;
 use crate::follow::collect::Collected;
@@ -23,11 +23,11 @@ pub struct Late {
     /// The pid of the process that initialized the driver.
     parent: u32,
     code: Option<u8>,
-    /// True if it exited with an error.
+    /// True if the forked process exited with an error.
     pub has_failed: bool,
 }
 
-/// Returns these processes, if it is certain.
+/// Returns the processes that were certainly forked after the driver was initialized, and made no recorded call.
 pub fn late<'a>(job: &'a Job, all: &'a Collected) -> impl Iterator<Item = Late> + 'a {
     let is_silent = |process: &usize| all.stats[*process].events == 0 && all.forks[*process].is_some();
     (0..job.processes.len()).filter(is_silent).filter_map(|process| {
@@ -56,7 +56,7 @@ fn of(context: &Context, late: &Late) -> Option<PendingFinding> {
             (Reason::ForkedAndFailed { pid, parent, code }, most)
         }
         None => {
-            let owner = owner(job, process, parent);
+            let owner = owner_of_files(job, process, parent);
             let noted = process.text(meta::OUTLIVED)?.parse().ok().filter(|ago| *ago != 0);
             let seen = || {
                 let ended = job.processes[owner?].ended().before;
@@ -66,18 +66,18 @@ fn of(context: &Context, late: &Late) -> Option<PendingFinding> {
             if ago.is_some_and(|ago| ago < meta::LEAST_OUTLIVED) {
                 return None;
             }
-            holding = owner.map_or_else(Vec::new, |owner| held(context, owner));
+            holding = owner.map_or_else(Vec::new, |owner| memory_at_end(context, owner));
             let (allocations, bytes) =
                 holding.iter().fold((0, 0), |sum, row| (sum.0 + row.count, sum.1 + row.bytes));
             let most = if ago.is_some() { Severity::Warning } else { Severity::Note };
             (Reason::ForkedAndKept { pid, parent, ago: ago.map(Ago), allocations, bytes }, most)
         }
     };
-    // The record began later than the fork.
+    // The recording of the child began later than the fork.
     let (site, at) = all.forks[late.process]?;
     let call = CallSite { function: FnId::at(0), site, at: at.max(began(job)) };
     let found = PendingFinding::new(&reason, Confidence::Certain, late.process, call, 0);
-    // The place that made most of it.
+    // The place that allocated the most memory.
     let made = holding.first().map(|row| PendingObject {
         stack: row.stack,
         bytes: Some(row.bytes),
@@ -87,8 +87,8 @@ fn of(context: &Context, late: &Late) -> Option<PendingFinding> {
     Some(PendingFinding { function, result: None, objects, said: Some(asked.min(most)), ..found })
 }
 
-/// The process whose device files another one has, by its pid.
-fn owner(job: &Job, of: &Process, pid: u32) -> Option<usize> {
+/// Returns the process with a pid whose device files a forked process inherited.
+fn owner_of_files(job: &Job, of: &Process, pid: u32) -> Option<usize> {
     let is_it = |other: &Process| {
         (other.header.boot_id, other.header.pid_ns, other.header.pid)
             == (of.header.boot_id, of.header.pid_ns, pid)
@@ -97,8 +97,8 @@ fn owner(job: &Job, of: &Process, pid: u32) -> Option<usize> {
     job.processes.iter().rposition(is_it)
 }
 
-/// The device memory that a process had when it ended: the largest first.
-fn held(context: &Context, owner: usize) -> Vec<Holding> {
+/// Returns the device memory that a process had when it ended, the largest first.
+fn memory_at_end(context: &Context, owner: usize) -> Vec<Holding> {
     let (holdings, fate) = (context.holdings(), &context.all.fates[owner]);
     let at = fate.ended_by.map_or(fate.ran_until.max(fate.last_seen), |end| end.saturating_sub(1));
     let of_device = |device| holdings.at(device, at, |process| process == owner);

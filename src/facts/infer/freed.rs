@@ -1,4 +1,4 @@
-//! Adds the release of freed memory to findings about it.
+//! Adds the releasing call to findings about memory that was freed too early.
 
 use super::objects::freeing;
 use crate::follow::collect::Collected;
@@ -6,7 +6,7 @@ use crate::follow::pending::PendingFinding;
 use cupeer_rules::{Rule, Tells};
 use cupeer_spec::record::slot::finding::role;
 
-/// Adds where that was freed which a finding says had been freed before.
+/// Adds to a finding about freed memory the call that freed it.
 pub fn add(all: &Collected, found: &mut PendingFinding) {
     let recorded = found.recorded.iter().map(|object| (object.what.role, Some(object.what.fingerprint)));
     let mut known = recorded.chain(found.objects.iter().map(|object| (object.role, object.fingerprint)));

@@ -1,78 +1,82 @@
 //! Decides whether the objects that a place makes pile up.
 //!
-//! A place makes objects of one kind: the calls of one call stack in one process. It is growing if one of these is so:
+//! A place is one call stack in one process, whose calls make objects of one kind. The place is growing if one of these is true:
 //!
-//! - It gives up some of its objects and leaves others, from its first half to its last.
-//! - Its objects serve nothing from some time on, and it made more after that.
+//! - It releases some of its objects and leaves others, in the first half of its objects and in the last.
+//! - Some objects are not used for anything any more, and the place made more objects after that.
 //! - Its objects become more from one mark to the next.
-//! - It made one more in each exchange with another process until the end: after the last, the process did nothing but what it had done
-//!   between two of them.
+//! - It made one more in each exchange with another process until the end: after the last, the process did only what it
+//!   had done between two of them.
 //! - It made them throughout minutes.
 //!
-//! It is not growing if its older objects are used again after newer ones were made: these are in use, as slots, weights, and caches are.
+//! A place is not growing if its older objects are used again after newer objects were made: such objects are slots, weights,
+//! or caches.
 
 use crate::follow::steps::Steps;
 use cupeer_rules::reason::Growth;
 
-/// The least number of objects that a place leaves while it gives up others, or that serve nothing.
+/// Smallest number of objects that a place leaves while it releases others, or that are not used any more, for growth.
 const LEAST_SURE: usize = 3;
-/// The least number of objects that are made in exchanges, and of exchanges.
+/// Smallest number of objects that are made in exchanges, for growth.
 const LEAST_STEADY: usize = 8;
+/// Smallest number of exchanges, for growth.
 const LEAST_EXCHANGES: usize = 4;
-/// The most steps after the last exchange: programs synchronize once more before they end.
+/// Largest number of steps after the last exchange: programs synchronize once more before they end.
 const FAREWELL: u64 = 8;
-/// The longest time in nanoseconds from the last exchange to the end of the process.
+/// Largest time in nanoseconds from the last exchange to the end of the process.
 const EXIT: u64 = 250_000_000;
-/// The number of newer objects that may be made before an object is done with, as in a pipeline. A rotating set of many
-/// objects is larger.
+/// Number of newer objects that a pipeline makes before it is done with an object. An object that is used after more newer
+/// objects is part of a rotating set.
 const PIPELINE: usize = 2;
-/// If one of this many objects is used again, the others may be too.
+/// If one object in this many is used again, the others may be used again, too.
 const KEPT: usize = 16;
-/// The most objects whose uses are recorded at one time.
+/// Largest number of objects whose uses are recorded at one time.
 const WATCHED: usize = 200;
-/// The least number of marks after which handles are left open.
+/// Smallest number of marks after each of which a handle is left open, for growth.
 const LEAST_MARKS: usize = 4;
-/// The least time in nanoseconds, and the least number of objects, if there is no other evidence.
+/// Smallest time in nanoseconds over which objects are made, for growth without other evidence.
 const LEAST_TIME: u64 = 60_000_000_000;
+/// Smallest number of objects, for growth without other evidence.
 const LEAST_OVER_TIME: usize = 16;
-/// Number of equal parts of that time, and of parts without a new object.
+/// Number of equal parts into which that time is divided.
 const PARTS: u64 = 8;
+/// Largest number of these parts without a new object.
 const PARTS_WITHOUT: usize = 1;
-/// The most characters of a mark that a sentence has.
+/// Largest number of characters of a mark in a sentence.
 const LONGEST_MARK: usize = 40;
 
-/// An object that was made and not given up.
+/// An object that was made and not released.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct LeftObject {
     /// Number of the object among all objects of the place.
     pub ordinal: u64,
     pub at: u64,
     pub bytes: u64,
-    /// Since when it serves nothing.
+    /// Time since which the object is not used for anything; `None` if it is.
     pub idle: Option<u64>,
-    /// Its last use that is known.
+    /// Time of its last known use.
     pub used: Option<u64>,
-    /// True if another process did its part between the object before and this one.
+    /// True if another process acted between the creation of the previous object and of this one, as in an exchange.
     pub is_exchanged: bool,
-    /// True if it did what it is for, as far as calls show: it was copied from, or its importer has closed it. A library that sets up
-    /// its buffers, and uses them in kernels, shows none of this.
+    /// True if calls show that the object served its purpose: it was copied from, or its importer closed it. Buffers that a
+    /// library sets up and uses in kernels show neither.
     pub is_consumed: bool,
 }
 
 /// The objects of one place.
 pub struct Line<'a> {
     pub made: u64,
-    /// Number of objects that were there when half of all had been made; 0 if unknown.
+    /// Number of objects that existed when half of all objects had been made; 0 if unknown.
     pub half: u64,
-    /// In the order in which they were made.
+    /// The objects that were not released, in the order of their creation.
     pub left: &'a [LeftObject],
     /// The steps of the process; `None` if calls are missing.
     pub steps: Option<&'a Steps>,
-    /// Until when the process ran.
+    /// Time until which the process ran.
     pub end: u64,
 }
 
-/// Marks that look like the first one, and when they were set.
+/// Marks that differ only in digits: the text of the first, and the times of all.
 pub type Marks<'m> = (&'m str, &'m [u64]);
 
 impl Line<'_> {
@@ -104,13 +108,13 @@ impl Line<'_> {
         over_marks().or_else(idle).or_else(steady).or_else(over_time)
     }
 
-    /// Returns true if an object was used after so many newer ones were made that it is kept for that.
+    /// Returns true if an object was used after many newer objects were made, so it seems to be kept for such uses.
     fn is_again(&self, index: usize) -> bool {
         let left = &self.left[index];
         self.left.get(index + self.pipeline()).zip(left.used).is_some_and(|(newer, used)| used > newer.at)
     }
 
-    /// So many newer objects may be made before one is done with.
+    /// Returns the number of newer objects that may be made before an object is done with.
     fn pipeline(&self) -> usize {
         PIPELINE.max(self.left.len() / PARTS as usize)
     }
@@ -120,15 +124,15 @@ impl Line<'_> {
         let used = |index: &usize| self.left[*index].used.is_some();
         let judged: Vec<usize> = (0..newest).rev().filter(used).take(WATCHED).collect();
         let again = judged.iter().filter(|index| self.is_again(**index)).count();
-        // After the last was made, some of all may be used.
+        // Uses after the creation of the last object do not count: all objects may be used then.
         let last = self.left.last().map_or(0, |left| left.at);
         let late =
             self.left[..newest].iter().filter(|left| left.used.is_some_and(|used| used > last)).count();
         late >= LEAST_SURE || again > 0 && again * KEPT >= judged.len()
     }
 
-    /// Returns the times of those after which the place gave up a newer one; of a place that gives up none, all: it may still need those
-    /// that are younger.
+    /// Returns the creation times of the left objects that are older than the newest released object. If the place released none,
+    /// returns the times of all: otherwise, the place may still need the newer objects.
     fn before_newest(&self) -> Vec<u64> {
         let newest = self.newest_given_up().unwrap_or(u64::MAX);
         self.left.iter().filter(|left| left.ordinal < newest).map(|left| left.at).collect()
@@ -140,7 +144,7 @@ impl Line<'_> {
         self.made.checked_sub(kept.count() as u64 + 1)
     }
 
-    /// Returns true if the place gives up some, and leaves others in between, from its first half to its last.
+    /// Returns true if the place releases some objects and leaves others in between, in the first half and in the last.
     fn is_left_by_some(&self) -> bool {
         let Some(newest) = self.newest_given_up() else { return false };
         let first = self.left.iter().zip(0..).take_while(|(left, n)| left.ordinal == *n).count() as u64;
@@ -150,27 +154,27 @@ impl Line<'_> {
         let between = lost.iter().filter(|ordinal| **ordinal > first).count();
         let half = self.made / 2;
         let is_spread = |first: &u64, last: &u64| *first < half && *last >= half;
-        // A set of which some go at random does not become larger.
+        // If objects of a set of constant size are released in random order, the set does not grow.
         lost.len() >= LEAST_SURE
             && self.half * 3 <= self.left.len() as u64 * 2
             && between * 2 >= lost.len()
             && lost.first().zip(lost.last()).is_some_and(|(first, last)| is_spread(first, last))
     }
 
-    /// Counts those that serve nothing since a time after which more were made.
+    /// Returns the number of unused objects after whose last use the place made more objects.
     fn idle(&self) -> usize {
         let newest = self.left.last().map_or(0, |left| left.at);
         self.left.iter().filter(|left| left.idle.is_some_and(|idle| idle < newest)).count()
     }
 
-    /// Returns true if the place makes one more in each exchange, and does so until the process does nothing else any more.
+    /// Returns true if the place makes one more object in each exchange with another process, until the process ends.
     fn is_steady(&self) -> bool {
         let (left, Some(steps)) = (self.left, self.steps) else { return false };
         if left.len() < LEAST_STEADY || left.len() as u64 * 2 <= self.made {
             return false;
         }
         let later = &left[left.len() / 2..];
-        // Several can be made in one exchange, and none makes most of them.
+        // One exchange may make several objects, but no exchange makes most of them.
         let newest = || left.iter().rev().take(WATCHED);
         let is_consumed = newest().filter(|left| left.is_consumed).count() * 2 >= newest().count();
         let batches = left.chunk_by(|_, next| !next.is_exchanged);
@@ -188,7 +192,7 @@ impl Line<'_> {
 }
 
 /// Returns the number of marks after which handles were left open, and the number of marks since the first open of the place.
-/// `None` unless it is at least half of them, in the first half and in the second. The time after the last mark does not
+/// `None` if these are less than half of the marks in the first or in the second half. The time after the last mark does not
 /// count.
 fn over_marks(left: &[u64], first: u64, marks: &[u64]) -> Option<(usize, usize)> {
     let spans: Vec<_> = marks.windows(2).filter(|span| span[1] > first).collect();
@@ -203,7 +207,7 @@ fn over_marks(left: &[u64], first: u64, marks: &[u64]) -> Option<(usize, usize)>
     (before + after >= LEAST_MARKS && is_steady).then_some((before + after, spans.len()))
 }
 
-/// The same in equal parts of a time.
+/// Returns true if objects were left in nearly all of [`PARTS`] equal parts of the time from `first` to `end`.
 fn is_over_time(left: &[u64], first: u64, end: u64) -> bool {
     let Some(span) = end.checked_sub(first).filter(|span| *span >= LEAST_TIME) else { return false };
     let mut parts = [false; PARTS as usize];

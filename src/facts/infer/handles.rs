@@ -19,7 +19,7 @@ use cupeer_spec::effect::Object as Kind;
 use cupeer_spec::function::FnId;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// All that is found, and what processes have inferred that is not so, or is known better.
+/// Returns the findings, and the keys of recorded inferred findings that these refute or replace.
 pub fn found<'a>(context: &Context<'a>, used: &Used, places: &mut Places) -> (Kinds<'a>, HashSet<Key>) {
     let (kinds, revised) = (Kinds::new(context.filter), HashSet::new());
     let mut handles = Handles { context, facts: &JobFacts::new(context), places, kinds, revised };
@@ -58,14 +58,14 @@ struct EndedOpen<'a> {
     is_sure: bool,
     /// The processes that had it open: caches last, then in the order of their opens.
     open: Vec<(&'a Import, &'a Time)>,
-    /// The cache that alone had.
+    /// The cache that had the handle open, if no other code had.
     cache: Option<Cache>,
 }
 
 /// The processes that had a handle open, and the cache if no other process had it open.
 type OpenAt<'a> = (Vec<(&'a Import, &'a Time)>, Option<Cache>);
 
-/// Handles that ended with a context, by process and time.
+/// Handles that ended with a context while others had them open, by process and time.
 type Contexts<'a> = BTreeMap<(usize, u64), Vec<EndedOpen<'a>>>;
 
 impl<'a> Handles<'a, '_, '_, '_> {
@@ -101,13 +101,13 @@ impl<'a> Handles<'a, '_, '_, '_> {
     fn open_at(&mut self, entry: &'a Entry, export: &Export, at: u64) -> OpenAt<'a> {
         let others = entry.imports.iter().filter(|import| import.process != export.process);
         let open = others.filter_map(|import| {
-            // If the close was not recorded, the time of the end is unknown.
+            // If calls of the importer are missing, its close may not be recorded.
             let fate = &self.context.all.fates[import.process];
             let until = |time: &Time| match time.ended {
-                // A handle that only a fault plan keeps open was given up by the importer.
+                // If a fault plan prevented the close, the importer had tried to close the handle.
                 _ if time.kept.is_some() => time.kept.unwrap_or(0),
                 Some(_) => time.closed_at(fate).unwrap_or(0),
-                // The call that closed it may be missing.
+                // The call that closed the handle may be missing.
                 None if fate.has_lost => 0,
                 None if fate.alive == Some(true) => u64::MAX,
                 None => fate.last_seen,
@@ -124,7 +124,7 @@ impl<'a> Handles<'a, '_, '_, '_> {
         unclosed::cache_of(self.context, self.places, time)
     }
 
-    /// An address was exported anew while others had open what was exported from it before.
+    /// Finds addresses that were exported again while others had the former memory at the address open.
     fn reused(&mut self, entry: &'a Entry, freed: &Freed<'a>) {
         let Some(export) = entry.export.as_deref() else { return };
         let CallSite { function, site, at } = export.first;
@@ -151,9 +151,9 @@ impl<'a> Handles<'a, '_, '_, '_> {
         self.kinds.push(found.with_cache(cache));
     }
 
-    /// A context that took handles with it which others had open.
+    /// Finds contexts whose end also ended handles that others had open.
     fn context_ended(&mut self, all: &[EndedOpen<'a>]) {
-        // If some have ended, only these are listed.
+        // If some of the handles have certainly ended, only these are listed.
         let any_sure = all.iter().any(|ended| ended.is_sure);
         let all: Vec<&EndedOpen> = all.iter().filter(|ended| ended.is_sure == any_sure).collect();
         let Some(first) = all.iter().min_by_key(|ended| ended.cache.is_some()) else { return };
@@ -183,7 +183,7 @@ impl<'a> Handles<'a, '_, '_, '_> {
         self.kinds.push(found.with_cache(cache));
     }
 
-    /// Takes back what a process had inferred.
+    /// Marks an inferred finding of a process as refuted or replaced.
     fn revise(&mut self, process: usize, function: FnId, result: i32, stack: Stack, about: About) {
         let inferred = self.context.all.findings.inferred(process, function, result, stack, about);
         self.revised.extend(inferred);
@@ -211,7 +211,7 @@ impl<'a> Handles<'a, '_, '_, '_> {
                 (import.process, failing.result, failing.call);
             let world = self.world(entry, process, at, failing.current);
             let found = world.judge(function, result, site).pop();
-            // A process that was checked has judged the call already, with the driver's answers.
+            // A process with checks judged the call already when it was made, with answers of the driver.
             let is_guess = |found: &PendingFinding| found.confidence == Confidence::Inferred;
             let was_checked = self.context.all.findings.was_checked(process);
             let found = found.filter(|found| !(was_checked && is_guess(found)));
@@ -271,7 +271,7 @@ impl<'a> Handles<'a, '_, '_, '_> {
     }
 }
 
-/// Memory that was exported and has ended for sure, with when that was, by process and address.
+/// Exported memory that has certainly been freed, with the time of the free, by process and address.
 type Freed<'a> = HashMap<(usize, u64), Vec<(&'a Entry, &'a Export, u64)>>;
 
 fn freed<'a>(context: &Context<'a>) -> Freed<'a> {

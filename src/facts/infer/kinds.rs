@@ -23,7 +23,7 @@ type Kind = (
     Option<Severity>,
 );
 
-/// Pending findings, one for each kind: the first that has words, with the count of all.
+/// Pending findings, one for each kind: the first finding that has sentences, with the count of all.
 pub struct Kinds<'a> {
     filter: &'a Filter,
     all: Vec<PendingFinding>,
@@ -31,7 +31,7 @@ pub struct Kinds<'a> {
 }
 
 impl<'a> Kinds<'a> {
-    /// None yet, of what a filter shows.
+    /// Creates an empty collection for the findings that a filter selects.
     pub fn new(filter: &'a Filter) -> Self {
         Kinds { filter, all: Vec::new(), numbers: HashMap::new() }
     }

@@ -8,10 +8,11 @@ use cupeer_report::places::Places;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-/// Returns one row per place, the one that holds most first. Stacks of different processes share a row if they name the same places.
+/// Returns one row per place that left handles open, the place with the most memory first. Stacks of different processes share
+/// a row if they have the same names.
 pub fn rows(all: &Collected, job: &Job, places: &mut Places, filter: &Filter, now: u64) -> Vec<Leak> {
     let Collected { ledger, fates, stacks, allocators, .. } = all;
-    // A stack is of one process.
+    // Stack numbers differ from process to process.
     let mut by_stack: BTreeMap<_, (usize, Leak)> = BTreeMap::new();
     for (entry, import, time) in ledger.each_open(fates).filter(|(.., time)| filter.is_since(time.opened)) {
         let age = now.saturating_sub(time.opened);

@@ -1,20 +1,20 @@
-//! Links between what is known: a failed call that no rule explains, and the finding or the table that is about the same memory,
-//! handle, or device.
+//! Links from a failed call that no rule explains to the finding or the table of the report about the same memory, handle, or
+//! device.
 
 use super::context::Context;
 use crate::follow::pending::PendingFinding;
 use cupeer_report::model::is_explanation;
 use cupeer_rules::{DRIVER_SAYS, NO_CAUSE, Rule, Severity, Tells};
 
-/// The most explanations that get a link: each has a function, a result, and a place of its own.
-const MOST: usize = 256;
+/// Largest number of explanations that get a link. Each has its own function, result, and place.
+const MOST_LINKS: usize = 256;
 
 /// Rules about memory that makes kernels fault: no call of the table fails, but the process ends with an error.
 const FAULTING: [Rule; 4] = [Rule::UseInKernel, Rule::UseInGraph, Rule::VmmNoAccess, Rule::VmmAccess];
 
 /// Raises notes about memory that makes kernels fault, if their process ended with an error.
 pub fn raise(context: &Context, all: &mut [PendingFinding]) {
-    // The failure that a plan caused is one of the plan.
+    // Failures that a fault plan caused do not count.
     let has_failed =
         |process: &usize| context.all.fates[*process].has_failed && context.all.stats[*process].injected == 0;
     let is_one = |found: &&mut PendingFinding| {
@@ -27,19 +27,20 @@ pub fn raise(context: &Context, all: &mut [PendingFinding]) {
     }
 }
 
-/// Adds to explanations of failed calls which finding, or which table, is about the same thing.
+/// Adds a sentence to explanations of failed calls that names the finding or the table about the same object.
 pub fn add(all: &mut [PendingFinding]) {
     let is_one = |found: &PendingFinding| {
         is_explanation(&found.rule) && found.result.is_some_and(|result| result != 0)
     };
-    let explanations: Vec<usize> = (0..all.len()).filter(|index| is_one(&all[*index])).take(MOST).collect();
+    let explanations: Vec<usize> =
+        (0..all.len()).filter(|index| is_one(&all[*index])).take(MOST_LINKS).collect();
     for index in explanations {
         let Some(other) = linked(all, &all[index]) else { continue };
         let (rule, message) = (&all[other].rule, &all[other].message);
         let clause = message.split("; ").next().unwrap_or(message);
         let link = format!("; {rule} is about the same memory: {clause}");
         let found = &mut all[index];
-        // Before the driver's words, because lines for people end behind it.
+        // The sentence is inserted before the driver's message, which must stay last.
         let rest = found.message.find(DRIVER_SAYS).map(|start| found.message.split_off(start));
         found.message.truncate(found.message.find(NO_CAUSE).unwrap_or(found.message.len()));
         found.message += &(link + &rest.unwrap_or_default());
@@ -51,7 +52,7 @@ pub fn add(all: &mut [PendingFinding]) {
     }
 }
 
-/// The finding of the same process that is about what a failed call is about.
+/// Returns the index of the finding of the same process that is about the same object as a failed call.
 fn linked(all: &[PendingFinding], failed: &PendingFinding) -> Option<usize> {
     let overlaps = |(a, length): (u64, u64), (b, other): (u64, u64)| {
         a < b.saturating_add(other) && b < a.saturating_add(length)
@@ -68,7 +69,7 @@ fn linked(all: &[PendingFinding], failed: &PendingFinding) -> Option<usize> {
         other.processes.first() == failed.processes.first()
             && !other.message.is_empty()
             && !is_explanation(&other.rule)
-            // A handle that is never closed makes no call fail.
+            // An unclosed handle does not make calls fail.
             && Rule::of(&other.rule).is_none_or(|rule| !rule.spec().tells(Tells::OpenAtExit))
             && its.any(|one| overlaps(one, about))
     };

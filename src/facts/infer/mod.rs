@@ -54,6 +54,6 @@ pub use clues::found as clues;
 pub use context::Context;
 pub use device_memory::rows as device_memory;
 pub use row::Member;
-pub use rows::{found, rows};
+pub use rows::{finding_rows, found};
 pub use table::FindingRows;
 pub use written::accesses;

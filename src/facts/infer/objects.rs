@@ -33,7 +33,7 @@ pub fn opening(entry: &Entry, process: usize, time: &Time) -> PendingObject {
     }
 }
 
-/// The call that opened a handle, and the one that exported it.
+/// Returns the call that opened a handle, and the call that exported it.
 pub fn opening_and_export(
     context: &Context,
     entry: &Entry,
@@ -64,12 +64,12 @@ pub fn freeing(entry: &Entry, export: &Export, ended: &Ended) -> PendingObject {
     }
 }
 
-/// The first call of a process that exported or imported a descriptor.
+/// Returns an object for the first call of a process that exported or imported a descriptor.
 pub fn made(process: usize, made: CallSite, is_export: bool) -> PendingObject {
     PendingObject::new(if is_export { role::EXPORT } else { role::OPENING }, process, made)
 }
 
-/// The call of a process that copied something from the host.
+/// Returns an object for a call that copied data from the host.
 pub fn copying(process: usize, copied: &Use) -> PendingObject {
     PendingObject {
         device: copied.device,
@@ -79,16 +79,16 @@ pub fn copying(process: usize, copied: &Use) -> PendingObject {
     }
 }
 
-/// The call of a process that used shared memory.
+/// Returns an object for a call that used shared memory.
 pub fn using(process: usize, call: CallSite, bytes: u64) -> PendingObject {
     PendingObject { bytes: Some(bytes), ..PendingObject::new(role::USING, process, call) }
 }
 
-/// Puts the places of objects into words.
+/// Converts pending objects to objects of the report, whose places have names.
 pub struct Objects<'c, 'a> {
     context: &'c Context<'a>,
     processes: HashMap<Identity, usize>,
-    /// The stacks with lines of Python, by process and return addresses.
+    /// The stacks with Python lines, by process and return addresses.
     with_python: HashMap<(usize, &'a [u64]), Vec<Stack>>,
 }
 
@@ -105,7 +105,7 @@ impl<'c, 'a> Objects<'c, 'a> {
         Objects { context, processes, with_python }
     }
 
-    /// The objects of a finding: those that its process recorded, and then the others.
+    /// Returns the objects of a finding: first those that its process recorded, then the others.
     pub fn of(&self, found: &PendingFinding, places: &mut Places) -> Vec<Object> {
         let mut all: Vec<Object> = Vec::new();
         all.extend(found.recorded.iter().map(|object| self.recorded(object, found.processes[0], places)));
@@ -113,14 +113,14 @@ impl<'c, 'a> Objects<'c, 'a> {
         all
     }
 
-    /// The process of an object that was recorded with a call of another process.
+    /// Returns the process of an object that another process recorded with its call.
     pub fn process_of(&self, object: &record::Object, process: usize) -> Option<usize> {
         let what = &object.what;
         let boot_id = self.context.job.processes[process].header.boot_id;
         self.processes.get(&(boot_id, what.pid_ns, what.pid, what.started, what.image)).copied()
     }
 
-    /// One that was recorded with a call of a process.
+    /// Returns an object of the report for an object that was recorded with a call of a process.
     fn recorded(&self, object: &record::Object, process: usize, places: &mut Places) -> Object {
         let Context { job, all, .. } = self.context;
         let (what, index) = (&object.what, self.process_of(object, process));
@@ -133,9 +133,9 @@ impl<'c, 'a> Objects<'c, 'a> {
         };
         let at = known(what.monotonic).map(since);
         let stack = match index {
-            Some(index) if !object.frames.is_empty() => match self.in_python(object, index, at) {
+            Some(index) if !object.frames.is_empty() => match self.stack_with_python(object, index, at) {
                 Some(stack) => places.stack(&all.stacks, stack),
-                None => places.named(index, ticks(&clock, what.monotonic), &object.frames),
+                None => places.named(index, to_ticks(&clock, what.monotonic), &object.frames),
             },
             _ => Default::default(),
         };
@@ -153,12 +153,12 @@ impl<'c, 'a> Objects<'c, 'a> {
             bytes: known(what.bytes),
             allocator: entry.and_then(|entry| self.context.allocator(entry)),
             fingerprint: known(what.fingerprint).map(Fingerprint),
-            time_ns: at.map(|at| self.called(object, index, at).unwrap_or(at)),
+            time_ns: at.map(|at| self.call_start(object, index, at).unwrap_or(at)),
             ..self.object(what.role, index, stack)
         };
         made.pid = what.pid;
         let library = object.library();
-        // The process keeps only the beginning of a long name.
+        // The record has only the beginning of a long library name.
         let is_its = |place: &&Place| {
             place.offset == what.offset && place.file_name().is_some_and(|name| name.starts_with(&*library))
         };
@@ -171,7 +171,12 @@ impl<'c, 'a> Objects<'c, 'a> {
 
     /// Returns the stack, with its lines of Python, of a call that a process noted after it had returned, at about this time.
     /// The process notes only the return addresses, which differ less than the lines. `None` if no line is known for them.
-    fn in_python(&self, object: &record::Object, process: usize, about: Option<u64>) -> Option<Stack> {
+    fn stack_with_python(
+        &self,
+        object: &record::Object,
+        process: usize,
+        about: Option<u64>,
+    ) -> Option<Stack> {
         let all = self.with_python.get(&(process, &*object.frames))?;
         if let [only] = &all[..] {
             return Some(*only);
@@ -197,7 +202,7 @@ impl<'c, 'a> Objects<'c, 'a> {
 
     /// Returns when a call began that a process noted after it had returned, at about this time. `None` if the handle table does
     /// not have all calls that it can be.
-    fn called(&self, object: &record::Object, process: Option<usize>, about: u64) -> Option<u64> {
+    fn call_start(&self, object: &record::Object, process: Option<usize>, about: u64) -> Option<u64> {
         let process = process?;
         let domain = *self.context.all.domains.get(process)?;
         let of_kind = |kind: &Kind| {
@@ -219,12 +224,12 @@ impl<'c, 'a> Objects<'c, 'a> {
                 _ => None,
             }
         };
-        // The call began before the process noted it.
+        // The process noted the call when it returned, so the call began before that.
         let calls = Kind::ALL.iter().find_map(of_kind)?.into_iter();
         calls.min_by_key(|call| (*call > about, call.abs_diff(about)))
     }
 
-    /// A sentence that a process wrote, with the age that follows from the recorded times: the process noted later what it had done.
+    /// Returns a sentence that a process recorded, with its duration ("... ago") corrected by the recorded times of the calls.
     pub fn aged(&self, message: String, at: u64, objects: &[Object], process: usize) -> String {
         let parts = message.split_once(" ago").and_then(|(before, after)| {
             let mut words = before.rsplitn(3, ' ');
@@ -264,7 +269,7 @@ impl<'c, 'a> Objects<'c, 'a> {
         }
     }
 
-    /// Puts the places of uses of shared memory into words.
+    /// Returns the uses of shared memory of a finding, with names of their places.
     pub fn accesses(&self, found: &PendingFinding, places: &mut Places) -> Vec<SharedUse> {
         let placed = |access: &PendingAccess| {
             let CallSite { function, site, at } = access.call;
@@ -283,7 +288,7 @@ impl<'c, 'a> Objects<'c, 'a> {
         found.accesses.iter().map(placed).collect()
     }
 
-    /// Something of a process of which nothing else is known.
+    /// Returns an object of the report with only a role, a process, and a place.
     fn object(&self, role: u32, process: Option<usize>, (caller, stack): (Place, Vec<Place>)) -> Object {
         let process = process.map(|index| &self.context.job.processes[index]);
         let library = caller.maker().file_name().map(Into::into);
@@ -301,8 +306,8 @@ impl<'c, 'a> Objects<'c, 'a> {
     }
 }
 
-/// When that was on the clock of the record.
-fn ticks(clock: &Clock, monotonic: u64) -> u64 {
+/// Converts a monotonic time in nanoseconds to ticks of the record's clock.
+fn to_ticks(clock: &Clock, monotonic: u64) -> u64 {
     let since = (monotonic as f64 - clock.origin.monotonic as f64) / clock.speed;
     clock.origin.ticks.saturating_add_signed(since as i64)
 }

@@ -1,5 +1,5 @@
-//! Objects that processes make themselves and never give up: handles of cuMemCreate, addresses, mappings, pools, exported memory, and exported
-//! events. [`growth`](super::growth) decides which of them pile up.
+//! Objects that processes make and never release: handles of cuMemCreate, addresses, mappings, pools, exported memory, and
+//! exported events. [`growth`](super::growth) decides which of them pile up.
 
 use super::context::Context;
 use super::growth::LeftObject;
@@ -19,18 +19,18 @@ use cupeer_rules::reason::{Growth, Piled, Reason};
 use cupeer_spec::effect::Object as Kind;
 use std::collections::{BTreeMap, HashMap};
 
-/// The most ranges of addresses that a process may keep for later.
+/// Largest number of reserved ranges without a mapping that a process may keep for later use.
 const MOST_SPARE: u64 = 16;
 
-/// Objects that one place has made and not given up.
+/// Objects that one place has made and not released.
 pub struct Place {
-    /// One of the calls that made them.
+    /// One of the calls that made the objects.
     call: CallSite,
     made: u64,
     pub left: Vec<LeftObject>,
 }
 
-/// Places by what they make.
+/// The places that make objects: by kind, by true if the objects are in use, and by stack.
 pub type Piles = BTreeMap<(Kind, bool, Stack), Place>;
 
 pub fn found(context: &Context, used: &Used) -> Vec<PendingFinding> {
@@ -43,7 +43,7 @@ pub fn found(context: &Context, used: &Used) -> Vec<PendingFinding> {
         }
         let memory = &context.all.memories[process];
         let places = own(context.all, memory, used);
-        let served = served(&places);
+        let served = ordinals_in_use(&places);
         for ((kind, is_served, stack), mut place) in places {
             place.left.sort_by_key(|left| left.ordinal);
             if let Some(others) = served.get(&(kind, stack)).filter(|_| !is_served) {
@@ -55,7 +55,7 @@ pub fn found(context: &Context, used: &Used) -> Vec<PendingFinding> {
                 Kind::Mapping => Piled::Mappings,
                 _ => Piled::Pools,
             };
-            // Objects that still serve may be needed, unless each exchange or mark adds one.
+            // Objects in use may be needed, unless each exchange or mark adds one.
             let is_grown = |growth: &Growth| match (kind, growth) {
                 (Kind::Mapping, Growth::Marks { .. } | Growth::Steady) | (Kind::Pool, _) => true,
                 (Kind::Mapping, _) => false,
@@ -76,7 +76,7 @@ pub fn found(context: &Context, used: &Used) -> Vec<PendingFinding> {
     found
 }
 
-/// The imports of pools, in order, each with how many there were of its pool by then.
+/// Returns the imports of pools, in order, each with the number of imports of the same pool by then.
 fn imports<'a>(pools: impl Iterator<Item = &'a OwnPool>) -> Vec<(Birth, u64, &'a OwnPool)> {
     let each = |own: &'a OwnPool| own.history.births.iter().zip(1..).map(move |(birth, n)| (*birth, n, own));
     let mut all: Vec<_> = pools.flat_map(each).collect();
@@ -84,8 +84,8 @@ fn imports<'a>(pools: impl Iterator<Item = &'a OwnPool>) -> Vec<(Birth, u64, &'a
     all
 }
 
-/// Returns the numbers of the objects of each place that serve something.
-fn served(piles: &Piles) -> HashMap<(Kind, Stack), Vec<u64>> {
+/// Returns the ordinals of the objects in use, by kind and place.
+fn ordinals_in_use(piles: &Piles) -> HashMap<(Kind, Stack), Vec<u64>> {
     let served = piles.iter().filter(|((_, is_served, _), _)| *is_served);
     let ordinals = served.map(|((kind, _, stack), place)| {
         let mut ordinals: Vec<u64> = place.left.iter().map(|left| left.ordinal).collect();
@@ -96,7 +96,7 @@ fn served(piles: &Piles) -> HashMap<(Kind, Stack), Vec<u64>> {
 }
 
 impl Place {
-    /// Counts without these, which are neither left nor given up.
+    /// Removes objects with these ordinals from the counts: they count neither as left nor as released.
     fn leave_out(&mut self, others: &[u64]) {
         for left in &mut self.left {
             left.ordinal -= others.partition_point(|other| *other < left.ordinal) as u64;
@@ -117,7 +117,7 @@ fn pending(
     let is_counted = |left: &LeftObject| growth != Growth::Idle || left.idle.is_some();
     let counted = || place.left.iter().filter(|left| is_counted(left));
     let (left, bytes) = (counted().count() as u64, counted().map(|left| left.bytes).sum());
-    // Spare addresses wait for the next use.
+    // A few reserved ranges are kept for later use.
     if what == Piled::Reservations && left < MOST_SPARE {
         return None;
     }
@@ -128,7 +128,7 @@ fn pending(
     Some(PendingFinding { last: newest, count: left, ..found })
 }
 
-/// The memory objects that a process has, by place: allocations by whether they serve something.
+/// Returns the memory objects that a process has, by place. Allocations in use are separate from unused ones.
 pub fn own(all: &Collected, memory: &Memory, used: &Used) -> Piles {
     let (state, mut piles) = (&memory.state, Piles::new());
     let mut add = |kind: Kind, is_served: bool, birth: Option<Birth>, left: LeftObject, bytes: u64| {
@@ -147,10 +147,10 @@ pub fn own(all: &Collected, memory: &Memory, used: &Used) -> Piles {
         let is_shared = !own.history.exports.is_empty() || own.history.unknown_exports > 0;
         let is_served = own.mappings > 0 || is_shared && idle.is_none();
         let entries = entries(all, memory.domain, Kind::Allocation, &own.history.exports);
-        let left = shared(&entries, idle, used, &mut before, own.history.since());
+        let left = shared_object(&entries, idle, used, &mut before, own.history.since());
         add(Kind::Allocation, is_served, own.history.birth, left, own.bytes);
     }
-    for (own, idle) in reserved(state) {
+    for (own, idle) in reservations(state) {
         let left = LeftObject { idle, ..LeftObject::default() };
         add(Kind::Reservation, idle.is_none(), own.history.birth, left, own.bytes);
     }
@@ -160,7 +160,7 @@ pub fn own(all: &Collected, memory: &Memory, used: &Used) -> Piles {
     for own in mappings {
         let (Some(of), Some(at)) = (state.allocations.entry(own.of), own.history.mapped()) else { continue };
         let exports = entries(all, memory.domain, Kind::Allocation, &of.history.exports);
-        let left = shared(&exports, None, used, &mut before, at.at);
+        let left = shared_object(&exports, None, used, &mut before, at.at);
         // Memory with a handle is reported as an allocation.
         if of.references == 0 && of.origin == Origin::Made {
             add(Kind::Mapping, true, own.history.birth, left, own.bytes);
@@ -169,12 +169,12 @@ pub fn own(all: &Collected, memory: &Memory, used: &Used) -> Piles {
     let mut before = None;
     for own in state.pools.each().filter(|own| own.origin == Origin::Made && !own.is_destroyed) {
         let exports = entries(all, memory.domain, Kind::Pool, &own.history.exports);
-        let left = shared(&exports, None, used, &mut before, own.history.since);
+        let left = shared_object(&exports, None, used, &mut before, own.history.since);
         add(Kind::Pool, true, own.history.births.first().copied(), left, 0);
     }
     let imported = state.pools.each().filter(|own| own.origin == Origin::Imported && !own.is_destroyed);
     for (birth, number, own) in imports(imported) {
-        // As many as there are pointers may be needed.
+        // Each open pointer may need an import of its pool.
         let is_again = number > state.pointers_of(own.name).max(1);
         let entry = all.ledger.handle(memory.domain, Kind::Pool, own.history.imported_as);
         let is_new = entry.is_some_and(|entry| entry.is_exported_between(before.unwrap_or(0), birth.call.at));
@@ -186,14 +186,14 @@ pub fn own(all: &Collected, memory: &Memory, used: &Used) -> Piles {
     piles
 }
 
-/// The addresses that a process has reserved, each with the time since when nothing is mapped there.
-fn reserved(state: &Process<Histories>) -> Vec<(&Known<Reservation, ReservationHistory>, Option<u64>)> {
+/// Returns the reserved address ranges of a process, each with the time since which nothing is mapped there.
+fn reservations(state: &Process<Histories>) -> Vec<(&Known<Reservation, ReservationHistory>, Option<u64>)> {
     let mut all: Vec<_> = state.reservations.each().collect();
     all.sort_by_key(|own| std::cmp::Reverse(own.history.birth.map(|birth| birth.call.at)));
     let (mut next, given_up) = (HashMap::new(), &state.keeper.unreserved);
     let with_idle = all.into_iter().map(|own| {
         let since = state.keeper.asleep.since(own.name, own.bytes).or_else(|| {
-            // One that nothing was mapped to, while others came and went.
+            // Nothing was ever mapped in the range, although other ranges got and lost mappings since.
             let CallSite { site, at, .. } = own.history.birth?.call;
             let next = next.insert(site.stack, at)?;
             (given_up.until(next) > given_up.until(at)).then_some(at)
@@ -203,7 +203,7 @@ fn reserved(state: &Process<Histories>) -> Vec<(&Known<Reservation, ReservationH
     with_idle.collect()
 }
 
-/// The contexts that a process created and did not destroy, by place. One that has memory is needed.
+/// Returns the contexts that a process created and did not destroy, by place. A context with memory counts as in use.
 fn contexts(all: &Collected, process: usize) -> BTreeMap<Stack, Place> {
     let (stats, memory) = (&all.stats[process], &all.memories[process]);
     let mut alive: Vec<_> = stats.contexts.alive().collect();
@@ -233,9 +233,9 @@ fn entries<'a>(all: &'a Collected, domain: HandleDomain, kind: Kind, exports: &[
     exports.iter().filter_map(|export| all.ledger.handle(domain, kind, *export)).collect()
 }
 
-/// An object that may be shared: when it was used, and whether the one before was opened until it was made. `before` is when that was
-/// opened, and becomes when this one was.
-fn shared(
+/// Returns an object that may be shared, with its last use. It counts as made in an exchange if the previous object was opened
+/// before this object was made: `before` is the time of that open, and is set to the first open of this object.
+fn shared_object(
     entries: &[&Entry],
     idle: Option<u64>,
     used: &Used,
@@ -250,12 +250,12 @@ fn shared(
 }
 
 impl Entry {
-    /// Returns true if its exporter has given it up, or could.
+    /// Returns true if the exporter released the object, or could have released it.
     fn is_decided(&self) -> bool {
         self.export.as_ref().is_some_and(|export| export.ended.is_some() || export.is_left(self))
     }
 
-    /// Returns true if an importer has closed it.
+    /// Returns true if an importer closed the object.
     fn was_closed(&self) -> bool {
         self.times().any(|(_, time)| time.ended.is_some())
     }
@@ -265,7 +265,7 @@ impl Entry {
     }
 }
 
-/// Memory and events that processes exported, others opened, and no process gave up.
+/// Returns exported memory and events that others opened and that their exporters did not release.
 pub fn exports(all: &Collected, used: &Used) -> BTreeMap<(usize, Kind, Stack), Place> {
     let mut sites: BTreeMap<(usize, Kind, Stack), Vec<&Entry>> = BTreeMap::new();
     for (entry, export) in all.ledger.exports() {
@@ -276,14 +276,14 @@ pub fn exports(all: &Collected, used: &Used) -> BTreeMap<(usize, Kind, Stack), P
     }
     let place = |(key, mut all): (_, Vec<&Entry>)| {
         let since = |entry: &Entry| entry.export.as_ref().map_or(0, |export| export.first.at);
-        // Memory that an importer still has open is that one's: neither left nor given up.
+        // Memory that an importer still has open counts neither as left nor as released.
         all.retain(|entry| entry.first_opened().is_some() && entry.is_decided());
         all.sort_by_key(|entry| since(entry));
         let call = all.first()?.export.as_ref()?.first;
         let mut place = Place { call, made: all.len() as u64, left: Vec::new() };
         let mut before = None;
         for (entry, ordinal) in all.iter().zip(0..) {
-            let left = shared(&[entry], None, used, &mut before, since(entry));
+            let left = shared_object(&[entry], None, used, &mut before, since(entry));
             let Some(export) = entry.export.as_ref().filter(|export| export.is_left(entry)) else { continue };
             // An object that is exported again is in use.
             let again = Some(export.last.at).filter(|_| export.times > 1);
@@ -300,7 +300,7 @@ pub fn exports(all: &Collected, used: &Used) -> BTreeMap<(usize, Kind, Stack), P
 }
 
 impl Export {
-    /// Returns true if it is there, and no importer of memory has that open: otherwise, the importer keeps it.
+    /// Returns true if the object exists and, for memory, no importer has it open: otherwise, the importer keeps the memory.
     fn is_left(&self, entry: &Entry) -> bool {
         let is_there = self.ended.is_none() && self.perhaps_ended.is_empty();
         let mut last = entry.imports.iter().filter_map(|import| import.times.last());

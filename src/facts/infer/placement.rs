@@ -1,5 +1,5 @@
-//! Findings about which process uses what: exports that one process opened in place of its own, contexts on the devices of
-//! other ranks, and the devices that exporter and importer see.
+//! Findings about wrong devices and peers: a process that opened the export of another device or peer than expected, contexts
+//! on the devices of other ranks, and devices that only the exporter sees.
 
 use super::awaited::named;
 use super::context::Context;
@@ -14,11 +14,11 @@ use cupeer_spec::effect::Object as Kind;
 use cupeer_spec::record::slot::finding::role;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// The fewest exports among which one that is opened in place of another one stands out.
+/// Smallest number of exports for which a single wrong open is a finding.
 const FEWEST: usize = 3;
-/// The most exports of one place that are compared.
-const MOST: usize = 1024;
-/// The most devices that are named of one process.
+/// Largest number of exports of one place that are compared.
+const MOST_EXPORTS: usize = 1024;
+/// Largest number of devices of one process that a sentence names.
 const MOST_DEVICES: usize = 4;
 
 /// An open of a process that differs from the pattern of all other processes.
@@ -29,7 +29,7 @@ struct Crossed<'a> {
     missed: &'a Entry,
 }
 
-/// Processes that opened the export of another device or peer than their own.
+/// Returns findings about processes that opened the export of another device or peer than expected.
 pub fn crossed(context: &Context) -> Vec<PendingFinding> {
     let mut all = Vec::new();
     // The places are only compared, which needs no symbols.
@@ -51,11 +51,11 @@ pub fn crossed(context: &Context) -> Vec<PendingFinding> {
         let of_process = by_process.entry((entry.kind, process, stack)).or_default();
         let of_place = by_place.entry((entry.kind, entry.domain, place)).or_default();
         for list in [of_process, of_place] {
-            list.extend((list.len() <= MOST).then_some(entry));
+            list.extend((list.len() <= MOST_EXPORTS).then_some(entry));
         }
     }
     let is_one = |entries: &&Vec<&Entry>| {
-        (FEWEST..=MOST).contains(&entries.len()) && context.all.knows_all(entries[0].domain)
+        (FEWEST..=MOST_EXPORTS).contains(&entries.len()) && context.all.knows_all(entries[0].domain)
     };
     for entries in by_process.values().filter(is_one) {
         all.extend(of_devices(context, entries));
@@ -66,22 +66,24 @@ pub fn crossed(context: &Context) -> Vec<PendingFinding> {
     all
 }
 
-/// One process exported a buffer per device, and each importer but one opened that of its own.
+/// Finds the only importer that did not open the buffer on its own device, if one process exported a buffer per device.
 fn of_devices(context: &Context, entries: &[&Entry]) -> Option<PendingFinding> {
     let label = |entry: &Entry| entry.export.as_deref()?.device;
-    let found = find(entries, label, |_, device| device, |own: Uuid| own)?;
+    let found = find_crossed(entries, label, |_, device| device, |own: Uuid| own)?;
     let device = |entry| Some(context.device(found.process, label(entry)?));
     let (here, there) = (device(found.missed)?, device(found.opened)?);
     Some(pending(context, &found, &Reason::RanksCrossedDevices { here, there }))
 }
 
-/// Each rank exported one buffer, and each importer but one opened that of the rank which is as far from its own.
+/// Finds the only importer that did not open the buffer of the rank at the common distance from its own, if each rank exported
+/// one.
 fn of_peers(context: &Context, entries: &[&Entry]) -> Option<PendingFinding> {
     let count = entries.len() as u32;
     let rank = |process: usize| context.job.processes[process].rank().filter(|rank| *rank < count);
     let label = |entry: &Entry| rank(entry.export.as_deref()?.process);
-    let found = (1..count)
-        .find_map(|far| find(entries, label, |process, _| rank(process), |own: u32| (own + far) % count))?;
+    let found = (1..count).find_map(|far| {
+        find_crossed(entries, label, |process, _| rank(process), |own: u32| (own + far) % count)
+    })?;
     let exporter = |entry: &Entry| Some(context.who(entry.export.as_deref()?.process));
     let reason = Reason::RanksCrossed { opened: exporter(found.opened)?, missed: exporter(found.missed)? };
     Some(pending(context, &found, &reason))
@@ -89,7 +91,7 @@ fn of_peers(context: &Context, entries: &[&Entry]) -> Option<PendingFinding> {
 
 /// Finds the only importer that opened another entry than the expected one, which no process opened. Each importer opened one
 /// entry, and all entries but that one were opened.
-fn find<'a, L: Copy + Ord>(
+fn find_crossed<'a, L: Copy + Ord>(
     entries: &[&'a Entry],
     label: impl Fn(&Entry) -> Option<L>,
     own: impl Fn(usize, Option<Uuid>) -> Option<L>,
@@ -102,7 +104,7 @@ fn find<'a, L: Copy + Ord>(
     let mut all = 0;
     for (of, opened) in &by_label {
         for import in &opened.imports {
-            // A process that tried another handle and failed intended to open that one.
+            // A process that failed to open another handle had intended to open the other handle.
             let [time] = &import.times[..] else { return None };
             let wanted = expected(own(import.process, import.device)?);
             let missed = *by_label.get(&wanted)?;
@@ -132,16 +134,16 @@ fn pending(context: &Context, found: &Crossed, reason: &Reason) -> PendingFindin
 /// The devices of a rank on a host; `None` for an unknown device.
 #[derive(Default)]
 struct Rank {
-    /// The devices of the memory that it exports.
+    /// The devices of the memory that the rank exports.
     exports: BTreeSet<Option<Uuid>>,
-    /// The devices on which it opens memory.
+    /// The devices on which the rank opens memory.
     imports: BTreeSet<Option<Uuid>>,
     /// Its processes that hold contexts on several devices.
     holders: Vec<usize>,
 }
 
 impl Rank {
-    /// The only device on which it shares memory, apart from others.
+    /// Returns the only device on which the rank shares memory, without the devices of other ranks.
     fn home(&self, is_of_another: impl Fn(&Uuid) -> bool) -> Option<Uuid> {
         let is_own = |device: &&Option<Uuid>| device.as_ref().is_none_or(|device| !is_of_another(device));
         let mut own: BTreeSet<_> = self.exports.iter().filter(is_own).collect();
@@ -150,8 +152,8 @@ impl Rank {
     }
 }
 
-/// Ranks that hold a context on the device of another rank, which holds none but that. Each of them opens memory only on its own
-/// device, and enabled no access between the two.
+/// Returns findings about ranks that hold a context on the device of another rank, although they open memory only on their own
+/// device and enabled no access between the two. The other rank holds a context only on its device.
 pub fn contexts(context: &Context) -> Vec<PendingFinding> {
     let all = context.all;
     let mut hosts: BTreeMap<[u8; 16], BTreeMap<u32, Rank>> = BTreeMap::new();
@@ -222,7 +224,7 @@ fn of_host(context: &Context, ranks: &BTreeMap<u32, Rank>) -> Vec<PendingFinding
     found.into_iter().filter_map(pending).collect()
 }
 
-/// The only device beside its home on which a process holds a context.
+/// Returns the only device except for `home` on which a process holds a context.
 fn other_device(context: &Context, process: usize, home: Uuid) -> Option<Uuid> {
     let holding = context.all.stats[process].holding?;
     let ordinals = (0..u64::BITS as i32).filter(|ordinal| holding.devices >> ordinal & 1 != 0);

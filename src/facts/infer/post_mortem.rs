@@ -18,12 +18,12 @@ use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::MOST_ARGS;
 use std::collections::HashMap;
 
-/// Something that a finding is about.
+/// An object of a finding.
 #[derive(Clone, Copy)]
 pub enum ObjectRef<'a> {
-    /// A handle, as it was exported.
+    /// The export of a handle.
     Exported(&'a Entry, &'a ledger::Export),
-    /// The opening of one by a process.
+    /// The open of a handle by a process.
     Opened(&'a Entry, usize, &'a Time),
 }
 
@@ -40,7 +40,7 @@ impl ObjectRef<'_> {
 pub struct JobFacts<'a, 'c> {
     context: &'c Context<'a>,
     originals: HashMap<(HandleDomain, &'static str, u64), Fingerprint>,
-    /// The handles that each process opened, with its imports of them.
+    /// The handles that each process opened, each with the import.
     imports: HashMap<usize, Vec<(&'a Entry, &'a Import)>>,
 }
 
@@ -61,7 +61,7 @@ impl<'a, 'c> JobFacts<'a, 'c> {
     }
 }
 
-/// The world of a call on a handle, afterwards.
+/// The facts around a call on a handle, after all processes have been read.
 pub struct PostMortem<'a, 'c> {
     pub facts: &'c JobFacts<'a, 'c>,
     pub entry: &'a Entry,
@@ -82,7 +82,7 @@ impl<'a> PostMortem<'a, '_> {
 
     pub fn export_of(&self, entry: &'a Entry, export: &'a ledger::Export) -> Export<ObjectRef<'a>> {
         let job = self.facts.context.job;
-        // Before a new export, the state is that before the last end.
+        // For a call before the last export, the earlier end of the object counts.
         let ended = match export.last.at <= self.at {
             true => export.ended.as_ref(),
             false => export.ended_before.iter().rev().find(|ended| ended.at.is_some_and(|at| at < self.at)),
@@ -190,8 +190,8 @@ impl<'a> World for PostMortem<'a, '_> {
         if fate.alive == Some(true) || self.at <= fate.last_seen {
             return Life::Runs;
         }
-        // An exporter that has ended since may have waited until then. It probably had ended before the call, unless the
-        // importer was checked: it would have noticed.
+        // The exporter has ended since, perhaps only after the call. It probably ended before the call, unless the importer had
+        // checks enabled, which would have found that.
         let is_late = self.at > fate.last_seen.saturating_add(UNSEEN);
         match fate.alive {
             _ if fate.is_ended_on_purpose => Life::Unknown,

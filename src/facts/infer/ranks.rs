@@ -18,8 +18,8 @@ const UNKNOWN: &str = "an unknown result";
 /// Clause that explains a difference by a fault plan.
 const CHANGED: &str = "; a fault plan changed calls there";
 
-/// Returns the failures of functions, by process, each with the first one. Without other parts of the job, only functions
-/// that always fail in some ranks, and never in most.
+/// Returns the failures of functions, by process, each with its first call. If the recording is a whole job, returns only
+/// functions that always fail in some ranks, and never in most ranks.
 pub fn failing(context: &Context) -> Vec<PendingFinding> {
     Rule::RanksDiffer.spec().functions().iter().flat_map(|function| failing_of(context, *function)).collect()
 }
@@ -48,14 +48,14 @@ fn failing_of(context: &Context, function: FnId) -> Vec<PendingFinding> {
     let rank_of = |process: usize| context.job.processes[process].rank();
     let calls = all.functions.by_process(function as usize).iter().copied().enumerate();
     let failed = by_process.iter().map(|(process, found)| (*process, found.count));
-    if !context.is_part && differ(calls, failed, rank_of).is_none() {
+    if !context.is_part && ranks_that_differ(calls, failed, rank_of).is_none() {
         return Vec::new();
     }
     by_process.into_values().collect()
 }
 
-/// The ranks that always fail where most never do, and how many those are.
-fn differ(
+/// Returns the ranks in which a function always fails, and the number of ranks in which it never fails, if these are most.
+fn ranks_that_differ(
     calls: impl Iterator<Item = (usize, u64)>,
     failed: impl Iterator<Item = (usize, u64)>,
     rank_of: impl Fn(usize) -> Option<u32>,
@@ -74,12 +74,12 @@ fn differ(
     let failing: BTreeSet<u32> =
         failed.iter().filter(|(rank, count)| calls.get(rank) == Some(count)).map(|(rank, _)| *rank).collect();
     let others = calls.keys().filter(|rank| !failed.contains_key(rank)).count();
-    // Two ranks have two parts to play; of more, most do what all should.
+    // Two ranks may have different roles. Of three or more, what most ranks do is expected of all.
     (!failing.is_empty() && calls.len() >= 3 && others * 2 > calls.len()).then_some((failing, others))
 }
 
-/// Functions that always fail in some ranks, and never in most: of what [`failing`] has found of all processes, which made so
-/// many calls of each.
+/// Returns findings about functions that always fail in some ranks, and never in most ranks. The input is the result of
+/// [`failing`] for all processes, and the number of calls of each function by process.
 pub fn differing<'c>(
     failing: Vec<Row>,
     members: &[Member],
@@ -93,7 +93,7 @@ pub fn differing<'c>(
     let differs = |(function, mut rows): (Rc<str>, Vec<Row>)| {
         let calls = calls(&function)?.iter().copied().enumerate();
         let failed = rows.iter().map(|row| (row.process, row.finding.count));
-        let (failing, others) = differ(calls, failed, rank_of)?;
+        let (failing, others) = ranks_that_differ(calls, failed, rank_of)?;
         rows.retain(|row| rank_of(row.process).is_some_and(|rank| failing.contains(&rank)));
         rows.sort_by_key(|row| (row.finding.time_ns, row.process));
         let is_changed = |row: &Row| members.get(row.process).is_some_and(|member| member.has_injected);
@@ -113,7 +113,7 @@ pub fn differing<'c>(
     by_function.into_iter().filter_map(differs).collect()
 }
 
-/// Pairs of devices over which IPC was tried, failed, and has had no mapping since.
+/// Returns findings about pairs of devices between which IPC was tried, failed, and has not succeeded since.
 pub fn fallbacks(context: &Context) -> Vec<PendingFinding> {
     let all = context.all;
     let mut pairs: BTreeMap<(usize, Uuid, Uuid), Vec<&Failing>> =
@@ -135,7 +135,7 @@ fn fallback(
 ) -> Option<PendingFinding> {
     let first = failing.iter().min_by_key(|failing| failing.call.at)?;
     let last = failing.iter().map(|failing| failing.last).max().unwrap_or(first.last);
-    // A program that ends after a failure has not gone another way.
+    // A program that ends right after the failure did not continue without IPC.
     if context.all.stats[process].last_call.as_ref().is_none_or(|call| call.at <= last) {
         return None;
     }
@@ -153,7 +153,7 @@ fn name_of(result: i32) -> &'static str {
     cupeer_spec::results::spec(result).map_or(UNKNOWN, |spec| spec.name())
 }
 
-/// The same of the name that a finding has.
+/// Returns the static name of a result for the name in a finding.
 fn code_of(name: &str) -> &'static str {
     let all = cupeer_spec::results::RESULTS.iter();
     all.map(|spec| spec.name()).find(|known| *known == name).unwrap_or(UNKNOWN)

@@ -1,5 +1,5 @@
-//! A note about processes that failed: memory that one opened where it had closed other memory. A pointer from before leads to
-//! the new memory, which no call can tell from a right use.
+//! A note about processes that failed: a process opened memory at an address where it had closed other memory. An old pointer
+//! then leads to the new memory, and the driver cannot tell its use from a right one.
 
 use super::context::Context;
 use super::kinds::Kinds;
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 /// Memory that failed processes had open, by process and address.
 type Opened<'a> = BTreeMap<(usize, u64), Vec<(&'a Entry, &'a Time)>>;
 
-/// Adds one for each place that opens such memory. Caches let go of their pointers, and get none.
+/// Adds a note for each place that opened memory at a reused address. Caches drop their old pointers, so they get no note.
 pub fn found(context: &Context, places: &mut Places, kinds: &mut Kinds) {
     let mut opened = Opened::new();
     for entry in context.all.ledger.handles().iter().filter(|entry| entry.kind == Kind::Memory) {

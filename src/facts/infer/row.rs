@@ -5,23 +5,23 @@ use cupeer_rules::{Confidence, Severity};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 
-/// A row, with what it takes to join it to others.
+/// A finding of the report, with the facts that are needed to join it with others.
 #[derive(Serialize, Deserialize)]
 pub struct Row {
     pub finding: Finding,
-    /// The process of the first.
+    /// The process of the first call.
     pub process: usize,
-    /// True if the report found it, and no process recorded it.
+    /// True if the report found it, and false if a process recorded it.
     pub by_report: bool,
-    /// All processes.
+    /// All processes with this finding.
     pub(super) processes: Vec<usize>,
 }
 
-/// A process, as far as rows need it.
+/// Facts about a process that rows need.
 pub struct Member {
     pub proc: Proc,
     pub rank: Option<u32>,
-    /// True if a fault plan changed its calls.
+    /// True if a fault plan changed calls of the process.
     pub has_injected: bool,
 }
 
@@ -30,9 +30,10 @@ impl Row {
         Severity::of(self.finding.severity).unwrap_or(Severity::Note)
     }
 
-    /// Both as one: the words are those of the first that is least sure.
+    /// Joins two rows. The sentences are those of the less certain row, or else of the earlier one.
     pub fn and(self, other: Row) -> Row {
-        // One that is only counted says nothing, whenever it was; and what is certain of one call may be wrong of the others.
+        // A row that was only counted has no sentences, so the other row comes first. The less certain sentence is true of all
+        // calls.
         let sure = |row: &Row| Confidence::ALL.iter().position(|one| one.word() == row.finding.confidence);
         let order = |row: &Row| {
             (row.finding.message.is_empty(), Reverse(sure(row)), row.finding.time_ns, row.process)

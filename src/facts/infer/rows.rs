@@ -23,7 +23,7 @@ use std::rc::Rc;
 /// Clause of a finding that a missing call might contradict.
 const LACKS_CALLS: &str = "; the recording lacks calls, and one of them may show that this is not so";
 
-/// All that was found, before it is known what all processes together tell.
+/// Returns all findings of a recording, before those of all processes are joined.
 pub fn found(context: &Context, places: &mut Places) -> FindingRows {
     places.learn(&context.all.stacks);
     let objects = Objects::new(context);
@@ -34,7 +34,7 @@ pub fn found(context: &Context, places: &mut Places) -> FindingRows {
     }
     let mut all = kinds.into_all();
     let exhausted = exhausted::found(context, places);
-    // The finding about the failed call lists the memory already, unless it is only a note.
+    // The finding about the failed allocation lists this memory already, unless that finding is only a note.
     let is_told = |found: &PendingFinding| {
         let is_same = |other: &PendingFinding| {
             other.site.stack == found.site.stack && other.processes == found.processes && !other.lacks_facts
@@ -77,7 +77,7 @@ pub fn found(context: &Context, places: &mut Places) -> FindingRows {
     }
 }
 
-/// The calls that break each rule.
+/// Returns the calls that break each rule.
 fn offending(all: &[PendingFinding]) -> HashMap<Rc<str>, Offending> {
     let mut rules: HashMap<Rc<str>, Offending> = HashMap::new();
     for found in all {
@@ -92,8 +92,8 @@ fn offending(all: &[PendingFinding]) -> HashMap<Rc<str>, Offending> {
     rules
 }
 
-/// A sentence without the places where objects ended, by their libraries, of which the object has the line. The process knew only
-/// the beginning of a library's long name.
+/// Returns a sentence without its ` at LIBRARY` clauses, if the objects of the finding have more exact places. The process knew
+/// only the beginning of a long library name.
 fn without_places(mut message: String, objects: &[Object]) -> String {
     for object in objects.iter().filter(|object| object.place().is_some_and(|place| place.source().is_some()))
     {
@@ -112,8 +112,8 @@ fn without_places(mut message: String, objects: &[Object]) -> String {
     message
 }
 
-/// All rows of a record: the worst first, then in the order of time.
-pub fn rows(context: &Context, places: &mut Places) -> Vec<Row> {
+/// Returns all rows of findings of a recording: the worst first, then in the order of time.
+pub fn finding_rows(context: &Context, places: &mut Places) -> Vec<Row> {
     let members: Vec<Member> = (0..context.job.processes.len()).map(|index| context.member(index)).collect();
     let functions = &context.all.functions;
     found(context, places).rows(&members, |name| functions.by_process_of(name))
@@ -128,7 +128,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// A finding of a call, with what the recording knows about its objects.
+    /// Returns a finding about a call, with further objects from the recording.
     fn completed(&self, kept: &PendingFinding, objects: &Objects) -> PendingFinding {
         let mut found = kept.clone();
         freed::add(self.all, &mut found);

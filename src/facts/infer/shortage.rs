@@ -1,4 +1,5 @@
-//! Device memory at a call that failed because none was left: the holders, and the largest one among them.
+//! Device memory at the time of a call that failed for lack of memory: the holders of the memory, and the probable cause among
+//! them.
 
 use super::context::Context;
 use crate::follow::holdings::{Holding, State};
@@ -13,7 +14,7 @@ use cupeer_spec::effect::Object;
 use cupeer_spec::function::FnId;
 use std::cmp::Reverse;
 
-/// The nanoseconds by which the times of a sample and of a call may differ, because they are of two clocks.
+/// Largest difference in nanoseconds between the clocks of a sample and of a call.
 const SAMPLED: u64 = 1_000_000;
 
 /// A call that found too little memory on a device, and the memory on it.
@@ -27,9 +28,9 @@ pub struct Shortage<'a> {
     pub wanted: Option<u64>,
     /// Processes outside of the job: pid, name, and bytes.
     pub outside: Vec<(u32, String, u64)>,
-    /// Free memory, and all memory of the device.
+    /// Free memory and total memory of the device, in bytes.
     pub left: Option<(u64, u64)>,
-    /// True if the recording does not show the device: it is the one on which importers keep most.
+    /// True if the recording does not show the device of the call: then it is the device on which importers keep the most memory.
     pub is_guess: bool,
 }
 
@@ -70,9 +71,10 @@ impl<'a> Shortage<'a> {
             |other: usize| holdings.ran(other, oom.failed_at).is_some() && host(other) == host(process);
         for other in (0..context.job.processes.len()).filter(|other| is_here(*other)) {
             let told = oom.left.filter(|left| other == process && left.device == Some(device));
-            rows.extend(small(context, other, device, told.map(|left| left.small)));
+            rows.extend(small_allocations(context, other, device, told.map(|left| left.small)));
         }
-        // The recording does not show when a pool returns memory. It has at most what nothing else explains.
+        // The recording does not show when a pool returns memory to the device. Its free memory is at most the used memory
+        // without other holder.
         let certain = rows.iter().filter(|row| row.state != State::Pooled).map(|row| row.bytes).sum::<u64>();
         let mut room = left.map_or(0, |(free, total)| total.saturating_sub(free)).saturating_sub(certain);
         for row in rows.iter_mut().filter(|row| row.state == State::Pooled) {
@@ -81,12 +83,12 @@ impl<'a> Shortage<'a> {
         }
         rows.retain(|row| row.bytes > 0 && (!is_guess || row.state == State::Kept));
         rows.sort_by_key(|row| Reverse(row.bytes));
-        let outside = outside(context, process, device, oom.failed_at);
+        let outside = memory_outside(context, process, device, oom.failed_at);
         let wanted = oom.wanted.filter(|_| makes_memory(oom.first.function));
         Some(Shortage { process, oom, device, rows, wanted, outside, left, is_guess })
     }
 
-    /// Returns the bytes that lacked, as far as the recording shows.
+    /// Returns the number of bytes that were missing for the call, if the recording shows it.
     pub fn lacking(&self) -> Option<u64> {
         let free = self.left.map_or(0, usable);
         self.wanted.map(|wanted| wanted.saturating_sub(free))
@@ -104,7 +106,8 @@ impl<'a> Shortage<'a> {
         self.rows.iter().map(|row| row.bytes).sum()
     }
 
-    /// Returns true if the device had less free than the call asked for; of a call without a size, if it had next to nothing free.
+    /// Returns true if the device had less free than the call asked for; of a call without a size, if it had next to nothing
+    /// free.
     pub fn is_short(&self) -> bool {
         match (self.left, self.wanted) {
             (Some(left), Some(wanted)) => wanted > usable(left),
@@ -115,8 +118,8 @@ impl<'a> Shortage<'a> {
         }
     }
 
-    /// Returns the memory in groups, the most probable cause first: memory that is of no use and would suffice, and then the largest
-    /// group.
+    /// Returns the memory in groups, the most probable cause first: memory that is of no use and would suffice, and then the
+    /// largest group.
     pub fn groups(&self) -> Vec<Group<'_>> {
         let mut groups: Vec<Group> = Vec::new();
         for row in &self.rows {
@@ -143,15 +146,20 @@ impl<'a> Shortage<'a> {
     }
 }
 
-/// Returns the small allocations that a process counted on a device: by place if they are as many as the failed call saw, whose
-/// numbers `told` has.
-fn small(context: &Context, process: usize, device: Uuid, told: Option<(u64, u64)>) -> Vec<Holding> {
+/// Returns the small allocations of a process on a device, which are only counted. They have places if their sum equals `told`,
+/// the bytes and number at the failed call.
+fn small_allocations(
+    context: &Context,
+    process: usize,
+    device: Uuid,
+    told: Option<(u64, u64)>,
+) -> Vec<Holding> {
     let empty = || Holding::new(process, Kind::Small, State::InUse);
     let of = &context.job.processes[process];
     let is_there = |ordinal: Option<i32>| Some(device) == ordinal.map(|ordinal| Uuid(uuid(of, ordinal)));
     let counted = of.counted();
     let counted = counted.rows.iter().filter(|row| is_there(row.device) && row.live_bytes > 0);
-    // The process may have gone on since.
+    // The counts are those at the end of the process, which may differ from those at the call.
     let sum = counted.clone().map(|row| row.live_bytes).sum::<u64>();
     match told {
         Some((0, _)) if sum != 0 => Vec::new(),
@@ -171,12 +179,12 @@ fn small(context: &Context, process: usize, device: Uuid, told: Option<(u64, u64
 }
 
 /// Returns the memory on a device of processes outside of the job, as the launcher's first sample after a time has it.
-fn outside(context: &Context, process: usize, device: Uuid, at: u64) -> Vec<(u32, String, u64)> {
+fn memory_outside(context: &Context, process: usize, device: Uuid, at: u64) -> Vec<(u32, String, u64)> {
     let header = &context.job.processes[process].header;
     let clock = context.job.clock(&context.job.processes[process]);
     let samples =
         context.job.samples.iter().filter(|it| it.boot_id == header.boot_id && it.device == device.0);
-    // The launcher asks when the call has returned.
+    // The launcher takes a sample after the call has returned.
     let sample =
         samples.filter(|it| clock.realtime_of(it.at).saturating_add(SAMPLED) >= at).min_by_key(|it| it.at);
     let holders = sample.iter().filter_map(|sample| sample.holders.as_ref()).flatten();
@@ -208,7 +216,8 @@ fn makes_memory(function: FnId) -> bool {
     made.is_some_and(|made| matches!(made.object, Object::Memory | Object::Pointer | Object::Allocation))
 }
 
-/// The part of the free memory that a driver gives out: of 22.9 MiB that were free of 140 GiB, driver 580 gave no 20 MiB.
+/// Returns the part of the free memory that a driver really allocates, in bytes: driver 580 refused 20 MiB when 22.9 MiB of 140
+/// GiB were free.
 fn usable((free, total): (u64, u64)) -> u64 {
     free.saturating_sub(total / 1024)
 }

@@ -9,8 +9,8 @@ use crate::follow::virtual_memory::Waiting;
 use cupeer_rules::Confidence;
 use cupeer_rules::reason::{Device, Reason};
 
-/// Mappings without access, by process and place: those that were unmapped so, and those that an ended process left so. Of
-/// a process that runs, or whose record is not whole, it is not known what comes, or has come.
+/// Returns findings about mappings without access, by process and place: mappings that ended, or whose process ended. Processes
+/// that run are left out, because access may still follow, and so are incomplete recordings.
 pub fn unused(context: &Context) -> Vec<PendingFinding> {
     let mut all = Vec::new();
     for (process, (stats, fate)) in context.all.stats.iter().zip(&context.all.fates).enumerate() {
@@ -39,9 +39,9 @@ pub fn unused(context: &Context) -> Vec<PendingFinding> {
     all
 }
 
-/// Calls that wait for devices of a multicast object that no process of the record has added.
+/// Returns findings about calls that wait for devices of a multicast object that no recorded process added.
 pub fn incomplete(context: &Context) -> Vec<PendingFinding> {
-    // Else somebody may have added one without a trace.
+    // Otherwise, an unrecorded call may have added the device.
     let is_known = |waiting: &Waiting| context.all.knows_all(context.all.domains[waiting.process]);
     let waiting = context.imports().waiting().into_iter().filter(is_known);
     let found = waiting.map(|waiting| {

@@ -1,9 +1,9 @@
-//! Findings about data that went from device to device through host memory, although a process has memory at one end open and could
-//! have copied directly.
+//! Findings about data that went from device to device through host memory, although a process has memory at one end open and
+//! could have copied directly.
 //!
 //! A copy to the host and a later copy from the host belong together if their contents have the same hash. Nothing is
-//! found if the other device had been given the content by the host before: it is loaded once more. Nor is anything found if a process
-//! copied directly in the other direction: the data may only come back.
+//! found if the other device had been given the content by the host before: it is loaded once more. Nor is anything found if a
+//! process copied directly in the other direction: the data may only come back.
 
 use super::context::Context;
 use super::objects::{copying, opening};
@@ -17,8 +17,8 @@ use cupeer_rules::Confidence;
 use cupeer_rules::reason::{Ago, Reason};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Number of the latest copies to the host that a copy from the host may continue.
-const MOST: usize = 16;
+/// Number of the latest copies to the host of the same content among which the source of a copy from the host is searched.
+const MOST_SOURCES: usize = 16;
 
 /// A copy of a process.
 #[derive(Clone, Copy)]
@@ -28,7 +28,7 @@ struct Copied<'a> {
     content: Content,
 }
 
-/// The way of some content: copied to the host, and then from there.
+/// Content that was copied to the host, and then from the host to another device.
 struct Detour<'a> {
     first: (Copied<'a>, Copied<'a>),
     last: u64,
@@ -41,11 +41,11 @@ struct Detour<'a> {
 
 /// Copies of content with one hash.
 #[derive(Default)]
-struct Seen<'a> {
+struct ContentCopies<'a> {
     to_host: Vec<Copied<'a>>,
-    /// The devices that got it from the host, and when.
+    /// The devices to which the content was copied from the host, with the times.
     loaded: Vec<(Uuid, u64)>,
-    /// The copies from the host that have been found to belong to one of these: which, and the process.
+    /// The copies that are already part of a detour: number, and process.
     found: BTreeSet<(usize, usize)>,
 }
 
@@ -74,27 +74,28 @@ pub fn found(context: &Context) -> Vec<PendingFinding> {
     found
 }
 
-/// The ways that contents took, by devices and processes.
+/// Returns the detours of contents through the host, by devices and processes.
 fn detours<'a>(
     context: &Context<'a>,
     all: &[Copied<'a>],
     ranges: &Ranges<'a>,
 ) -> BTreeMap<(Uuid, Uuid, usize, usize), Detour<'a>> {
-    let mut contents: HashMap<(u64, u64), Seen> = HashMap::new();
+    let mut contents: HashMap<(u64, u64), ContentCopies> = HashMap::new();
     let mut detours: BTreeMap<(Uuid, Uuid, usize, usize), Detour> = BTreeMap::new();
     for copied in all {
         let Copied { process, copy, content } = *copied;
-        let Seen { to_host, loaded, found } = contents.entry((content.hash, copy.bytes)).or_default();
+        let ContentCopies { to_host, loaded, found } =
+            contents.entry((content.hash, copy.bytes)).or_default();
         if !copy.is_write {
             to_host.push(*copied);
             continue;
         }
         let belongs = |(number, source): (usize, &Copied<'a>)| {
-            let way = way(context, source, copied, ranges)?;
+            let way = detour_of(context, source, copied, ranges)?;
             let is_new = !loaded.iter().any(|(device, at)| *device == way.1 && *at < source.copy.at);
             (is_new && found.insert((number, process))).then_some((*source, way))
         };
-        let belonging = to_host.iter().enumerate().rev().take(MOST).find_map(belongs);
+        let belonging = to_host.iter().enumerate().rev().take(MOST_SOURCES).find_map(belongs);
         loaded.extend(copy.device.map(|device| (device, copy.at)));
         let Some((source, (from, to, holder, range))) = belonging else { continue };
         let detour = detours.entry((from, to, source.process, process)).or_insert_with(|| Detour {
@@ -110,9 +111,9 @@ fn detours<'a>(
     detours
 }
 
-/// Between which devices content went that was copied to the host and from there, and who had memory open at which one of its ends
-/// was; `None` if nothing says that it could have been copied directly.
-fn way<'a>(
+/// Returns the two devices of a detour, and the process that had the memory at one end open; `None` if nothing shows that a
+/// direct copy was possible.
+fn detour_of<'a>(
     context: &Context<'a>,
     source: &Copied<'a>,
     target: &Copied<'a>,
@@ -132,7 +133,7 @@ fn way<'a>(
     if from == to {
         return None;
     }
-    // A process that has the memory at the one end, where the content is at the other one.
+    // The memory at one end of the copy, if the process at the other end has it open, too.
     let held = |range: Option<Range<'a>>, owner: &Copied, other: &Copied| {
         let range = range?;
         if range.open.is_some() && owner.process == other.process {
@@ -143,7 +144,7 @@ fn way<'a>(
         };
         let held = ranges.get(&other.process)?.iter().find(is_same).copied();
         let held = held.filter(|_| owner.process != other.process)?;
-        // The importer is the one that has it open.
+        // Of exporter and importer, the importer is the holder.
         Some(if held.open.is_some() { (other.process, held) } else { (owner.process, range) })
     };
     let (holder, range) = held(written, target, source).or_else(|| held(read, source, target))?;
@@ -153,7 +154,7 @@ fn way<'a>(
         all.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     };
     let (copies_there, copied_there) = copies(from, to);
-    // Content that repeats one word may be equal by accident, unless other pieces of the same size were copied directly.
+    // Contents that repeat one word are often equal by accident, so they count only with further evidence.
     let is_known = !source.content.is_constant
         || copies_there > 0 && copied_there == copies_there.saturating_mul(source.copy.bytes);
     (is_known && copies(to, from).0 == 0).then_some((from, to, holder, range))

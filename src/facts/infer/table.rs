@@ -1,6 +1,6 @@
 //! Joins findings of one rule and function, with one result and from one place, over all processes.
 //!
-//! It contains what needs all processes together, of one recording or of several parts of a job (`part`). So a row
+//! This step needs the rows of all processes, of one recording or of several parts of a job (`part`). So a row
 //! has the numbers of its processes.
 
 use super::ranks;
@@ -24,14 +24,14 @@ pub struct FindingRows {
 }
 
 impl FindingRows {
-    /// All rows: the worst first, then in the order of time. The calls of a function are by process.
+    /// Returns all joined rows: the worst first, then in the order of time. `calls` returns the calls of a function by process.
     pub fn rows<'c>(self, members: &[Member], calls: impl Fn(&str) -> Option<&'c [u64]>) -> Vec<Row> {
         let mut joined = JoinedRows::default();
         joined.extend(self.rows);
-        // A fallback at a place that breaks a rule is no news.
+        // A fallback whose failed call also breaks a rule is left out.
         let fallbacks: Vec<Row> =
             self.fallbacks.into_iter().filter(|row| !joined.explains(row, Severity::Note)).collect();
-        // Ranks may differ in failures that libraries expect.
+        // Differences between ranks are left out if libraries expect the failures.
         let differing = ranks::differing(self.failing, members, calls).into_iter();
         let differing: Vec<Row> = differing.filter(|row| !joined.has_note_like(row)).collect();
         joined.extend(fallbacks);
@@ -39,7 +39,7 @@ impl FindingRows {
         joined.finish(members)
     }
 
-    /// Adds what was found in other processes, which come behind so many of these.
+    /// Adds the findings of another part of the job, whose processes follow the `processes` of this part.
     pub fn add(&mut self, other: FindingRows, processes: usize) {
         let moved = |mut row: Row| {
             row.process += processes;
@@ -51,7 +51,7 @@ impl FindingRows {
         self.failing.extend(other.failing.into_iter().map(moved));
     }
 
-    /// Suppresses what entries mean; processes execute these programs.
+    /// Marks the findings that match suppressions. `programs` has the program of each process.
     pub fn suppress(&mut self, suppressions: &Suppressions, programs: &[&str]) {
         if suppressions.is_empty() {
             return;
@@ -79,9 +79,9 @@ impl FindingRows {
     }
 }
 
-/// Puts words into rows of which all were only counted: the rule's own hint, and of explanations, which a process gives
-/// once for each result, what was said in another place.
-fn complete(rows: &mut [Row]) {
+/// Fills in sentences of rows that were only counted: the hint of the rule, and for explanations, which a process records once
+/// for each result, the sentence of another row.
+fn fill_sentences(rows: &mut [Row]) {
     let key = |row: &Row| {
         let Finding { rule, function, result, .. } = &row.finding;
         (rule.clone(), function.clone(), result.clone())
@@ -96,17 +96,17 @@ fn complete(rows: &mut [Row]) {
     }
 }
 
-/// Calls that are alike: function, result and caller.
-type Calls = (Rc<str>, Option<String>, Place);
+/// Key of calls that count as the same: function, result, and caller.
+type CallKey = (Rc<str>, Option<String>, Place);
 
-fn place(row: &Row) -> Calls {
+fn calls_key(row: &Row) -> CallKey {
     let Finding { function, result, caller, .. } = &row.finding;
     (function.clone(), result.clone(), caller.clone())
 }
 
-/// The same, and that with the place that made the calls for this one: the place of a rule that is broken there.
-fn places(row: &Row) -> [Calls; 2] {
-    let (function, result, caller) = place(row);
+/// Returns the key of a row's calls, and the key with the place that called that caller: a rule may be broken at either.
+fn calls_keys(row: &Row) -> [CallKey; 2] {
+    let (function, result, caller) = calls_key(row);
     let maker = caller.maker().clone();
     [(function.clone(), result.clone(), caller), (function, result, maker)]
 }
@@ -115,9 +115,9 @@ pub fn library(caller: &Place) -> &str {
     caller.maker().library.as_deref().unwrap_or_default()
 }
 
-/// The rows by what they have in common: the rule, how bad it is there, the calls, and what suppresses them.
+/// The joined rows, by rule, severity, calls, and suppression.
 #[derive(Default)]
-struct JoinedRows(BTreeMap<(Rc<str>, Severity, Calls, Option<SuppressedBy>), Row>);
+struct JoinedRows(BTreeMap<(Rc<str>, Severity, CallKey, Option<SuppressedBy>), Row>);
 
 impl Extend<Row> for JoinedRows {
     fn extend<I: IntoIterator<Item = Row>>(&mut self, rows: I) {
@@ -128,8 +128,8 @@ impl Extend<Row> for JoinedRows {
 impl JoinedRows {
     /// Returns true if calls like those of a row break a rule of at least this severity.
     fn explains(&self, row: &Row, least: Severity) -> bool {
-        let places = places(row);
-        let is_alike = |known: &Row| places.contains(&place(known)) && known.severity() >= least;
+        let places = calls_keys(row);
+        let is_alike = |known: &Row| places.contains(&calls_key(known)) && known.severity() >= least;
         self.0.values().any(|known| is_alike(known) && !is_explanation(&known.finding.rule))
     }
 
@@ -142,7 +142,8 @@ impl JoinedRows {
     }
 
     fn add(&mut self, row: Row) {
-        let key = (row.finding.rule.clone(), row.severity(), place(&row), row.finding.suppressed_by.clone());
+        let key =
+            (row.finding.rule.clone(), row.severity(), calls_key(&row), row.finding.suppressed_by.clone());
         let row = match self.0.remove(&key) {
             Some(known) => known.and(row),
             None => row,
@@ -152,23 +153,23 @@ impl JoinedRows {
 
     fn finish(self, members: &[Member]) -> Vec<Row> {
         let mut rows: Vec<Row> = self.0.into_values().collect();
-        // A violation explains the failures of its calls.
+        // An explanation of a failure is left out if a violation explains the same calls.
         let is_broken = |row: &&Row| {
             !is_explanation(&row.finding.rule) && Rule::of(&row.finding.rule) != Some(Rule::IpcFallback)
         };
         let mut broken: BTreeMap<_, BTreeMap<Rc<str>, u64>> = BTreeMap::new();
         for row in rows.iter().filter(is_broken) {
-            // One rule has two rows where some of them are suppressed.
-            *broken.entry(place(row)).or_default().entry(row.finding.rule.clone()).or_default() +=
+            // A rule may have two rows for the same calls, if only some findings are suppressed.
+            *broken.entry(calls_key(row)).or_default().entry(row.finding.rule.clone()).or_default() +=
                 row.finding.count;
         }
         rows.retain(|row| {
             let rules =
-                places(row).into_iter().filter_map(|place| broken.get(&place)).flat_map(BTreeMap::values);
+                calls_keys(row).into_iter().filter_map(|place| broken.get(&place)).flat_map(BTreeMap::values);
             let explained = rules.max().copied().unwrap_or(0);
             Rule::of(&row.finding.rule) != Some(Rule::CallFailed) || explained < row.finding.count
         });
-        complete(&mut rows);
+        fill_sentences(&mut rows);
         for row in &mut rows {
             row.processes.sort_unstable();
             row.processes.dedup();

@@ -1,4 +1,5 @@
-//! The shared memory that processes have, and its recorded uses by handle: which process read or wrote which bytes, in the order of time.
+//! The shared memory that processes have, and its recorded uses by handle: which process read or wrote which bytes, in the
+//! order of time.
 
 use crate::follow::collect::Collected;
 use crate::follow::ledger::{Ended, Entry, Time};
@@ -6,10 +7,10 @@ use crate::follow::uses::Use;
 use cupeer_spec::effect::Object;
 use std::collections::{BTreeMap, HashMap};
 
-/// The most uses of one memory that are compared with each other.
-const MOST: usize = 1024;
+/// Largest number of uses of one memory that are compared with each other.
+const MOST_COMPARED: usize = 1024;
 
-/// Memory that a process exported, or has open: at `start`, from one time to another.
+/// The addresses of shared memory in a process that exported or opened it, with the time in which they are valid.
 #[derive(Clone, Copy)]
 pub struct Range<'a> {
     pub start: u64,
@@ -17,11 +18,11 @@ pub struct Range<'a> {
     pub from: u64,
     pub until: u64,
     pub entry: &'a Entry,
-    /// The opening of what it has open.
+    /// The open of the memory; `None` if the process exported it.
     pub open: Option<&'a Time>,
 }
 
-/// The memory that processes exported, or have open, by process.
+/// The address ranges of shared memory, by process.
 pub type Ranges<'a> = HashMap<usize, Vec<Range<'a>>>;
 
 /// Use of shared memory by a process.
@@ -40,7 +41,7 @@ pub struct Touched<'a> {
 }
 
 impl Range<'_> {
-    /// Returns true if it contains this many bytes from an address on, at a time.
+    /// Returns true if the range contains all of `bytes` bytes at an address, at a time.
     pub fn has(&self, address: u64, bytes: u64, at: u64) -> bool {
         self.start <= address
             && address - self.start <= self.bytes.saturating_sub(bytes)
@@ -48,7 +49,7 @@ impl Range<'_> {
     }
 }
 
-/// Returns the memory that processes exported, or have open.
+/// Returns the address ranges of memory that processes exported or opened.
 pub fn ranges<'a>(all: &'a Collected) -> Ranges<'a> {
     let mut ranges = Ranges::new();
     let ended = |ended: Option<Ended>| ended.map_or(u64::MAX, |ended| ended.at.unwrap_or(0));
@@ -78,7 +79,7 @@ pub fn ranges<'a>(all: &'a Collected) -> Ranges<'a> {
     ranges
 }
 
-/// Returns the shared memory that a process used, and the offset there.
+/// Returns the shared memory at the address of a use, and the offset in the memory.
 pub fn there<'a>(
     all: &'a Collected,
     ranges: &Ranges<'a>,
@@ -94,7 +95,7 @@ pub fn there<'a>(
 }
 
 impl Touch<'_> {
-    /// Returns true if it writes bytes that another use has to do with.
+    /// Returns true if this use writes bytes that another use reads or writes.
     pub fn writes(&self, other: &Touch) -> bool {
         self.used.is_write && self.overlaps(other)
     }
@@ -112,7 +113,7 @@ impl Touched<'_> {
     /// Returns true if the recording has all copies and memsets that used the memory, and they are few enough to be compared.
     pub fn is_whole(&self, all: &Collected) -> bool {
         let mut uses = all.stats.iter().map(|stats| &stats.uses);
-        self.all.len() <= MOST && all.knows_all(self.entry.domain) && !uses.any(|it| it.is_cut)
+        self.all.len() <= MOST_COMPARED && all.knows_all(self.entry.domain) && !uses.any(|it| it.is_cut)
     }
 }
 
@@ -158,12 +159,12 @@ impl Used {
         last_uses
     }
 
-    /// Returns the time when a process last used the memory of a handle.
+    /// Returns the time at which a process last used the memory of a handle.
     pub fn by(&self, process: usize, entry: &Entry) -> Option<u64> {
         self.0.get(&(process, std::ptr::from_ref(entry))).copied()
     }
 
-    /// Returns the same of the exporter and all importers.
+    /// Returns the time at which the exporter or any importer last used the memory of a handle.
     pub fn by_any(&self, entry: &Entry) -> Option<u64> {
         let exporter = entry.export.iter().map(|export| export.process);
         let all = exporter.chain(entry.imports.iter().map(|import| import.process));

@@ -17,15 +17,15 @@ use cupeer_rules::{Cache, Confidence, Rule};
 use cupeer_spec::effect::Object as Kind;
 use std::collections::{BTreeMap, HashMap};
 
-/// So many of the opens of one handle without a close stand for all.
+/// Largest number of opens of one handle that are listed one by one; if there are more, this many are chosen evenly.
 const MOST_AGAIN: u64 = 64;
 
 /// Handles that were left open, by process, kind, and stack.
 type Unclosed<'a> = BTreeMap<Key, Vec<(&'a Entry, &'a Time)>>;
-/// Process, kind, and stack.
+/// Key of a place that opened handles: process, kind of object, and stack.
 type Key = (usize, Kind, Stack);
 
-/// Gives each finding to `add`.
+/// Finds handles that were not closed. Calls `add` with each finding.
 pub fn found(context: &Context, used: &Used, places: &mut Places, add: &mut dyn FnMut(PendingFinding)) {
     let mut unclosed = Unclosed::new();
     for entry in context.all.ledger.undamaged() {
@@ -41,7 +41,8 @@ pub fn found(context: &Context, used: &Used, places: &mut Places, add: &mut dyn 
     }
 }
 
-/// The marks by which growth of a process is measured. One that sets none may go through the iterations of another.
+/// Returns the marks by which growth of a process is measured: its own or, if it sets none, those of other processes, whose
+/// iterations it may share.
 pub fn marks_of<'m>(marks: &'m Repeated, process: usize) -> impl Iterator<Item = Marks<'m>> {
     let has_own = marks.keys().any(|(of, _)| *of == process);
     let own = marks.iter().filter(move |((of, _), _)| !has_own || *of == process);
@@ -61,14 +62,14 @@ pub fn growth<'m>(
     line.growth(marks_of(marks, process))
 }
 
-/// An import that a process made in one place.
+/// An import of virtual memory by a process.
 struct Import<'a> {
     entry: &'a Entry,
     time: &'a Time,
     of: AllocationImport,
 }
 
-/// Virtual memory that processes imported and did not give up. What a call released, only a whole record tells.
+/// Finds virtual memory that processes imported and did not release. Only complete recordings show what was released.
 fn imports(context: &Context, marks: &Repeated, used: &Used, add: &mut dyn FnMut(PendingFinding)) {
     for (process, fate) in context.all.fates.iter().enumerate() {
         if !fate.shows_what_is_left() {
@@ -88,7 +89,7 @@ fn imports(context: &Context, marks: &Repeated, used: &Used, add: &mut dyn FnMut
             let lefts: Vec<LeftObject> = lefts_of_imports(&all, process, used);
             let left: Vec<&Import> = all.iter().filter(|import| import.of.ended.is_none()).collect();
             let Some(first) = left.first() else { continue };
-            let half = half(all.iter().map(|import| (import.of.call.at, import.of.ended)));
+            let half = count_at_half(all.iter().map(|import| (import.of.call.at, import.of.ended)));
             let all_made = (all.len() as u64, half, &lefts[..]);
             let Some(growth) = growth(context, process, all_made, marks) else { continue };
             let sum = |is_counted: &dyn Fn(&AllocationImport) -> bool| {
@@ -108,8 +109,9 @@ fn imports(context: &Context, marks: &Repeated, used: &Used, add: &mut dyn FnMut
     }
 }
 
-/// Returns how many objects there were when half of them was made, by when they were made and given up.
-fn half(all: impl ExactSizeIterator<Item = (u64, Option<u64>)> + Clone) -> u64 {
+/// Returns the number of objects that existed when half of all objects had been made. Each object is a creation and a release
+/// time.
+fn count_at_half(all: impl ExactSizeIterator<Item = (u64, Option<u64>)> + Clone) -> u64 {
     let middle = all.clone().nth(all.len() / 2).map_or(0, |(at, _)| at);
     let is_there =
         |(at, ended): &(u64, Option<u64>)| *at < middle && ended.is_none_or(|ended| ended > middle);
@@ -137,7 +139,7 @@ fn lefts_of_imports(all: &[Import], process: usize, used: &Used) -> Vec<LeftObje
     left.collect()
 }
 
-/// Adds what processes have not closed of a handle, where they have not said so themselves.
+/// Adds the opens of a handle that were not closed, except for those about which a process recorded a finding itself.
 fn never_closed<'a>(context: &Context<'a>, entry: &'a Entry, unclosed: &mut Unclosed<'a>) {
     if entry.kind.is_granted() {
         return;
@@ -155,17 +157,17 @@ fn never_closed<'a>(context: &Context<'a>, entry: &'a Entry, unclosed: &mut Uncl
     }
 }
 
-/// A handle that was opened in the same place as one that was left open: once, or again and again.
+/// An open of a handle in a place that left a handle open.
 struct Sibling<'a> {
     entry: &'a Entry,
     time: &'a Time,
-    /// The time of the open, and true if that was left without a close.
+    /// Time of the open.
     opened: u64,
     is_left: bool,
     is_again: bool,
 }
 
-/// All handles that were opened where one was left open, in the order in which they were opened.
+/// Returns all opens in places that left a handle open, in the order of time.
 fn siblings<'a>(context: &Context<'a>, unclosed: &Unclosed) -> HashMap<Key, Vec<Sibling<'a>>> {
     let mut all: HashMap<_, Vec<Sibling>> = unclosed.keys().map(|site| (*site, Vec::new())).collect();
     for entry in context.all.ledger.handles() {
@@ -174,7 +176,7 @@ fn siblings<'a>(context: &Context<'a>, unclosed: &Unclosed) -> HashMap<Key, Vec<
                 continue;
             };
             if time.closed().is_some() || time.ended.is_none() {
-                opens(entry, time, known);
+                add_opens(entry, time, known);
             }
         }
     }
@@ -182,8 +184,8 @@ fn siblings<'a>(context: &Context<'a>, unclosed: &Unclosed) -> HashMap<Key, Vec<
     all
 }
 
-/// Adds each open of a handle in one time. Of very many, some stand for all.
-fn opens<'a>(entry: &'a Entry, time: &'a Time, all: &mut Vec<Sibling<'a>>) {
+/// Adds each open of a handle in the time in which it was open. If there are very many, adds only some.
+fn add_opens<'a>(entry: &'a Entry, time: &'a Time, all: &mut Vec<Sibling<'a>>) {
     let count = time.times.clamp(1, MOST_AGAIN);
     let left =
         if time.ended.is_some() { 0 } else { (time.count * count / time.times.max(1)).clamp(1, count) };
@@ -195,7 +197,7 @@ fn opens<'a>(entry: &'a Entry, time: &'a Time, all: &mut Vec<Sibling<'a>>) {
 }
 
 impl Time {
-    /// The call that closed it.
+    /// Returns the call that closed the handle.
     fn closed(&self) -> Option<&Ended> {
         let is_close = |ended: &&Ended| ended.by.is_some_and(|by| by.spec().closes().is_some());
         self.ended.as_ref().filter(is_close)
@@ -203,7 +205,7 @@ impl Time {
 }
 
 impl Entry {
-    /// Returns true if its exporter exported it after one time, and before another.
+    /// Returns true if the exporter exported the handle after `from` and before `to`.
     pub fn is_exported_between(&self, from: u64, to: u64) -> bool {
         let export = self.export.as_ref();
         export
@@ -228,9 +230,9 @@ fn lefts_of_opens(siblings: &[Sibling], process: usize, used: &Used) -> Vec<Left
     left.collect()
 }
 
-/// Returns the growth of a process that closes nothing of what other processes of its program close all along: handles that were
-/// exported in one place.
-fn unlike(
+/// Returns the growth of a process that never closes handles from one exporting place, although other processes of the same
+/// program regularly close such handles.
+fn growth_unlike_others(
     context: &Context,
     process: usize,
     (siblings, lefts): (&[Sibling], Vec<LeftObject>),
@@ -295,9 +297,9 @@ fn of_site(
         let ended = sibling.time.ended.map(|ended| ended.at.unwrap_or(sibling.opened));
         (sibling.opened, if sibling.is_left { None } else { ended.or(Some(sibling.opened)) })
     };
-    let (made, half) = (siblings.len() as u64, half(siblings.iter().map(ended)));
+    let (made, half) = (siblings.len() as u64, count_at_half(siblings.iter().map(ended)));
     let growth = growth(context, process, (made, half, &lefts), marks)
-        .or_else(|| unlike(context, process, (siblings, lefts), marks));
+        .or_else(|| growth_unlike_others(context, process, (siblings, lefts), marks));
     let reason = match growth {
         Some(growth) => {
             let freed = open.iter().filter(|(entry, _)| is_freed(entry)).fold(0, sum);
@@ -306,7 +308,7 @@ fn of_site(
             let handles = open.iter().map(|(_, time)| time.count.max(1)).sum();
             Reason::IpcLeak { handles, opened, bytes, freed, growth }
         }
-        // A running process may still need its open handles.
+        // A running process may still need its open handles, so there is no note.
         None if fate.alive == Some(true) => return None,
         None => Reason::IpcNeverClosed { handles: open.len() as u64, bytes },
     };
@@ -334,7 +336,7 @@ fn is_kept(fate: &ProcessEnd, at: u64) -> bool {
     fate.alive == Some(true) || at < fate.last_seen
 }
 
-/// The cache for which something was opened; `None` where a library that has none has opened it, too.
+/// Returns the cache for which a handle was opened; `None` if code without a cache opened it, too.
 pub fn cache_of(context: &Context, places: &mut Places, time: &Time) -> Option<Cache> {
     let sites = [&time.site].into_iter().chain(time.again.iter().map(|again| &again.site));
     let mut caches = sites.map(|site| {

@@ -1,5 +1,5 @@
-//! Findings about work that processes do again and again: the same handles are opened and closed, or the same memory is exported, for
-//! each message, and what goes through the host after one failed open.
+//! Findings about unnecessary work: the same handles are opened and closed, or the same memory is exported, for each message;
+//! or data goes through the host after one failed open.
 
 use super::context::Context;
 use super::objects::{opening, opening_and_export};
@@ -13,14 +13,15 @@ use cupeer_rules::{Confidence, Severity};
 use cupeer_spec::effect::Object;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The least number of repeated opens, and of these per handle, for a finding.
+/// Smallest number of repeated opens for a finding.
 const LEAST: u64 = 32;
+/// Smallest number of repeated opens per handle for a finding.
 const LEAST_EACH: u64 = 4;
-/// The least number of exports per object and importer for a finding.
+/// Smallest number of exports per object and importer for a finding.
 const LEAST_EXPORTS: u64 = 16;
-/// The least number of handles that are opened once each for a finding.
+/// Smallest number of handles that are opened once each for a finding.
 const LEAST_ONCE: u64 = 1_000;
-/// The number that makes it a warning. The duration is no measure, because it depends on the machine.
+/// Number of repetitions from which a finding is a warning. Durations do not count, because they depend on the machine.
 const MANY: u64 = 2_000;
 
 /// The handles that a process opened at one place.
@@ -35,7 +36,7 @@ struct Opened<'a> {
     last: u64,
 }
 
-/// Handles that were opened again and again.
+/// Returns findings about handles that were opened again and again.
 pub fn reopened(context: &Context) -> Vec<PendingFinding> {
     let mut places: BTreeMap<(usize, Stack), Opened> = BTreeMap::new();
     for entry in context.all.ledger.handles().iter().filter(|entry| !entry.kind.is_granted()) {
@@ -52,10 +53,10 @@ pub fn reopened(context: &Context) -> Vec<PendingFinding> {
             all.last = import.times.iter().map(|time| time.last).max().unwrap_or(0).max(all.last);
         }
     }
-    places.into_iter().filter_map(|((process, _), all)| again(context, process, &all)).collect()
+    places.into_iter().filter_map(|((process, _), all)| reopened_finding(context, process, &all)).collect()
 }
 
-fn again(context: &Context, process: usize, all: &Opened) -> Option<PendingFinding> {
+fn reopened_finding(context: &Context, process: usize, all: &Opened) -> Option<PendingFinding> {
     let fate = &context.all.fates[process];
     let of = fate.last_seen.saturating_sub(began_at(context.job, &context.job.processes[process]));
     let is_again = all.again >= LEAST && all.again >= all.handles.saturating_mul(LEAST_EACH);
@@ -79,16 +80,16 @@ fn again(context: &Context, process: usize, all: &Opened) -> Option<PendingFindi
 struct Exported<'a> {
     objects: u64,
     exports: u64,
-    /// Exports after a process had opened the object.
+    /// Number of exports of an object after a process had opened it.
     again: u64,
     opened: u64,
-    /// The most processes that opened one of them.
+    /// Largest number of processes that opened one of the objects.
     importers: u64,
     first: Option<(&'a Entry, &'a Export)>,
     last: u64,
 }
 
-/// Objects that were exported again and again, although processes had them.
+/// Returns findings about objects that were exported again and again, although processes had opened them.
 pub fn exported_again(context: &Context) -> Vec<PendingFinding> {
     let Collected { ledger, memories, .. } = context.all;
     let mut objects: Vec<Vec<(&Entry, &Export)>> = Vec::new();
@@ -115,17 +116,17 @@ pub fn exported_again(context: &Context) -> Vec<PendingFinding> {
         all.opened += imports().map(|import| import.opened).sum::<u64>();
         let times = || exports.iter().map(|(_, export)| *export);
         all.exports += times().map(|export| export.times).sum::<u64>();
-        // Exports before the first open may be for several processes.
+        // Exports before the first open do not count: there may be one for each of several processes.
         let had = imports().filter_map(|import| import.times.first()).map(|time| time.opened).min();
         let is_after = |export: &&Export| had.is_some_and(|had| export.last.at > had);
         all.again += times().filter(is_after).map(|export| export.times).sum::<u64>();
         all.last = times().map(|export| export.last.at).fold(all.last, u64::max);
         all.first = all.first.or(exports.first().copied());
     }
-    places.into_iter().filter_map(|((process, _), all)| exported(process, &all)).collect()
+    places.into_iter().filter_map(|((process, _), all)| exported_finding(process, &all)).collect()
 }
 
-fn exported(process: usize, all: &Exported) -> Option<PendingFinding> {
+fn exported_finding(process: usize, all: &Exported) -> Option<PendingFinding> {
     let &Exported { objects, exports, again, opened, importers, .. } = all;
     // Each importer may need a descriptor of its own.
     let is_again = again >= LEAST && again >= objects.saturating_mul(LEAST_EXPORTS * importers);
@@ -137,7 +138,8 @@ fn exported(process: usize, all: &Exported) -> Option<PendingFinding> {
     Some(PendingFinding { last: all.last, count: exports, objects, ..found })
 }
 
-/// Opens that failed and were not tried again, where the exporter or the process copied through the host since.
+/// Returns findings about opens that failed and were not tried again, if the exporter or the process copied through the host
+/// since.
 pub fn through_host(context: &Context) -> Vec<PendingFinding> {
     let mut first: BTreeMap<(usize, usize), (&Entry, &Export, &Failing, u64)> = BTreeMap::new();
     for (entry, export) in context.all.ledger.exports().filter(|(entry, _)| entry.kind.is_memory()) {
@@ -155,7 +157,7 @@ pub fn through_host(context: &Context) -> Vec<PendingFinding> {
         }
     }
     let found = first.into_iter().filter_map(|((process, exporter), (entry, export, failing, failed))| {
-        // A process that has other memory of the exporter open copies for other reasons.
+        // A process that has other memory of the exporter open may copy through the host for other reasons.
         let opens_others = context.all.ledger.exports().any(|(other, of)| {
             let is_open = |import: &Import| import.process == process && !import.times.is_empty();
             of.process == exporter && other.imports.iter().any(is_open)
@@ -180,7 +182,7 @@ pub fn through_host(context: &Context) -> Vec<PendingFinding> {
     found.collect()
 }
 
-/// The bytes of the large copies of a process between device memory and the host after a time.
+/// Returns the bytes that a process copied between device memory and the host after a time, in large copies.
 fn copied_after(context: &Context, process: usize, at: u64) -> u64 {
     let all = &context.all.stats[process].uses.all;
     all.iter().filter(|used| used.content.is_some() && used.at > at).map(|used| used.bytes).sum()

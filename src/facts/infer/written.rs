@@ -1,5 +1,5 @@
-//! The bytes of shared memory that each process wrote and read, as far as recorded copies and memsets show, and the findings that follow:
-//! bytes that were read and never written, and one buffer that was exported in place of several.
+//! The bytes of shared memory that each process wrote and read, as far as recorded copies and memsets show, and the findings
+//! that follow: bytes that were read and never written, and one buffer that was exported in place of several.
 
 use super::context::Context;
 use super::objects::{export, opening, using};
@@ -12,8 +12,8 @@ use cupeer_rules::reason::{Ago, Handle, Reason};
 use cupeer_spec::effect::Object;
 use std::collections::{BTreeMap, HashMap};
 
-/// The most ranges of a process that are listed.
-const MOST: usize = 16;
+/// Largest number of ranges of a process that are listed.
+const MOST_RANGES: usize = 16;
 
 pub fn found(context: &Context) -> Vec<PendingFinding> {
     let mut all = Vec::new();
@@ -52,8 +52,8 @@ fn unwritten(context: &Context, memory: &Touched) -> Option<PendingFinding> {
     Some(pending(context, memory, &reason, (read, write)))
 }
 
-/// Memory that was exported several times before anybody opened it, and of which one process read the same bytes each time that it opened
-/// it, although nothing wrote there in between.
+/// Returns a finding about memory that was exported several times before any process opened it. One process read the same bytes
+/// after each of its opens, although nothing wrote there in between.
 fn one_for_several(context: &Context, memory: &Touched) -> Option<PendingFinding> {
     let of = memory.entry.export.as_ref().filter(|of| memory.entry.kind == Object::Memory && of.times > 1)?;
     let import = memory.entry.imports.iter().find(|import| import.opened == of.times)?;
@@ -82,7 +82,7 @@ fn one_for_several(context: &Context, memory: &Touched) -> Option<PendingFinding
     Some(PendingFinding { objects, ..found })
 }
 
-/// A finding about one use, which names another one.
+/// Returns a finding about one use that names another use.
 fn pending(
     context: &Context,
     memory: &Touched,
@@ -95,7 +95,8 @@ fn pending(
     PendingFinding { objects, about: vec![(memory.entry.fingerprint, 1)], ..found }
 }
 
-/// Returns what each process did with the bytes of each handle, by the number of the handle in the table, in that order.
+/// Returns the reads and writes of each process in the memory of each handle, sorted by the number of the handle in the handle
+/// table.
 pub fn accesses(context: &Context, fates: &[ProcessEnd]) -> Vec<(usize, Vec<HandleAccess>)> {
     let by_entry: HashMap<_, _> =
         context.touched().iter().map(|it| (std::ptr::from_ref(it.entry), it)).collect();
@@ -112,14 +113,14 @@ fn of_memory(memory: &Touched, fates: &[ProcessEnd]) -> Vec<HandleAccess> {
     }
     let row = |(process, kinds): (usize, [Vec<[u64; 2]>; 2])| {
         let [mut reads, mut writes] = kinds.map(joined);
-        let omitted =
-            [&mut reads, &mut writes].map(|ranges| ranges.drain(ranges.len().min(MOST)..).count() as u64);
+        let omitted = [&mut reads, &mut writes]
+            .map(|ranges| ranges.drain(ranges.len().min(MOST_RANGES)..).count() as u64);
         HandleAccess { proc: fates[process].proc.clone(), reads, writes, omitted: omitted[0] + omitted[1] }
     };
     processes.into_iter().map(row).collect()
 }
 
-/// Ranges in the order of their addresses, joined where they touch.
+/// Sorts ranges by their addresses, and joins ranges that overlap or touch.
 fn joined(mut ranges: Vec<[u64; 2]>) -> Vec<[u64; 2]> {
     ranges.sort_unstable();
     let mut all: Vec<[u64; 2]> = Vec::new();

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 include!(concat!(env!("OUT_DIR"), "/carried.rs"));
 
-/// Unpacks a library where that has not been done; `None` where the command carries none.
+/// Unpacks a library of the command if that has not been done; returns `None` if the command carries no libraries.
 pub fn unpack(name: &str) -> Result<Option<PathBuf>> {
     let Some((_, bytes)) = CARRIED.iter().find(|(carried, _)| *carried == name) else { return Ok(None) };
     keep(name, bytes)
@@ -24,7 +24,7 @@ pub fn unpack(name: &str) -> Result<Option<PathBuf>> {
         .map(Some)
 }
 
-/// Keeps a library with these bytes for the user where the dynamic loader finds it.
+/// Keeps a library with these contents in a directory of the user's, and returns its path.
 pub fn keep(name: &str, bytes: &[u8]) -> Result<PathBuf> {
     let cache =
         home::of_user("XDG_CACHE_HOME", ".cache").context("neither XDG_CACHE_HOME nor HOME leads anywhere");
@@ -36,8 +36,8 @@ pub fn keep(name: &str, bytes: &[u8]) -> Result<PathBuf> {
     })
 }
 
-/// The library in a directory of the user, made where it is not there or is not what it must be. Several processes may do so
-/// at once: each renames a whole file into place.
+/// Returns the path of the library in a directory of the user's, and writes the file if it is missing or has other contents.
+/// Several processes may do so at the same time: each renames a complete file into place.
 fn unpacked(parent: &Path, name: &str, bytes: &[u8]) -> Result<PathBuf> {
     let directory = parent.join(DIRECTORY);
     let shown = directory.display();
@@ -46,7 +46,7 @@ fn unpacked(parent: &Path, name: &str, bytes: &[u8]) -> Result<PathBuf> {
     }
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory);
     made.with_context(|| format!("failed to make '{shown}'"))?;
-    // A directory in which others may rename files is not safe.
+    // A directory in which other users may rename files is not safe.
     check(parent)?;
     check(&directory)?;
     ensure!(may_run_from(&directory), "'{shown}' is mounted noexec");

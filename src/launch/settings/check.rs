@@ -9,7 +9,7 @@ use cupeer_rules::RuleSet;
 use cupeer_spec::env;
 use std::ffi::{OsStr, OsString};
 
-/// Returns the variables of these options. `is_by_default` is true if the rules are checked without an option.
+/// Returns the variables of the check options. `is_by_default` is true if rules are checked without any option.
 pub fn variables(options: &CheckArgs, is_by_default: bool) -> Result<Vec<(&'static str, OsString)>> {
     let sets = [
         ("--ignore", env::IGNORE, &options.ignore),
@@ -39,13 +39,13 @@ fn is_off(level: &OsStr) -> bool {
     level == word(Level::Off).as_str()
 }
 
-/// Returns the default of a run that records, if no option and no variable chooses a level.
+/// Returns the default variable of a run that records, unless an option or a variable chooses a level.
 pub fn by_default(options: &CheckArgs) -> Option<(&'static str, OsString)> {
     let is_unsaid = options.check.is_none() && inherited(env::CHECK).is_none();
     is_unsaid.then(|| (env::CHECK, env::BRIEF.into()))
 }
 
-/// Makes sure that the rules are checked: an option asks what they found.
+/// Makes sure that rules are checked, because an option depends on their findings.
 pub fn imply(options: &mut Options, option: &str) -> Result<()> {
     let check = &mut options.check;
     ensure!(check.check != Some(Level::Off), "{option} and --check=off contradict each other");
@@ -60,8 +60,8 @@ pub fn imply(options: &mut Options, option: &str) -> Result<()> {
     Ok(())
 }
 
-/// Returns the setting for a run without a recording: `--check` is refused. An inherited level gives way to `--record off`, or
-/// every process would report that it cannot check.
+/// Returns the variable for a run without a recording, in which `--check` is refused. `--record off` overrides an inherited
+/// level; otherwise, every process would report that it cannot check.
 pub fn without_record(options: &Options) -> Result<Option<(&'static str, OsString)>> {
     let is_off = options.record.as_deref() == Some(job::OFF);
     match options.check.check {

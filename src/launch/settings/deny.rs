@@ -18,10 +18,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use tempfile::TempDir;
 
-/// The variable that says where vLLM keeps what it has found out.
+/// Variable that names the directory of vLLM's cache.
 const VLLM_CACHE_ROOT: &str = "VLLM_CACHE_ROOT";
 
-/// Note about accesses that a denied pair does not block.
+/// Note about accesses that denied pairs do not block.
 const UNMASKED: &str = "denied pairs: --deny-peer does not block copies between devices (cuMemcpyPeer; the driver \
 stages them), imported memory pools when nothing is recorded, or what tools read from sysfs; links to a switch are hidden entirely";
 
@@ -29,7 +29,7 @@ pub fn unmasked(environment: &Environment) -> Option<&'static str> {
     environment.get(env::DENY_PEER).filter(|pairs| !pairs.is_empty()).map(|_| UNMASKED)
 }
 
-/// The variables that the options become. `is_here` says whether the program runs on this machine.
+/// Returns the variables of the options about denied pairs. `is_here` is true if the program runs on this machine.
 pub fn variables(options: &Options, is_here: bool) -> Result<Vec<(&'static str, OsString)>> {
     let DenyArgs { deny_peer, peer_limit } = &options.deny;
     let mut variables = Vec::new();
@@ -48,8 +48,8 @@ pub fn variables(options: &Options, is_here: bool) -> Result<Vec<(&'static str, 
     Ok(variables)
 }
 
-/// The file in which vLLM keeps its verdict on peers: later runs would read the verdict of this one, and this run that of earlier
-/// ones.
+/// File in which vLLM keeps its verdict on peer access. Each run with denied pairs needs its own file: later runs would read the
+/// verdict of this run, and this run would read earlier verdicts.
 pub enum Verdicts {
     InJob(PathBuf),
     Temporary(TempDir),
@@ -57,7 +57,7 @@ pub enum Verdicts {
 }
 
 impl Verdicts {
-    /// `None` where nothing is denied.
+    /// Returns `None` if no pair is denied.
     pub fn of(variables: &[(&'static str, OsString)], job: Option<&Job>) -> Result<Option<Verdicts>> {
         if variables.iter().all(|(name, _)| *name != env::DENY_PEER) {
             return Ok(None);
@@ -65,7 +65,7 @@ impl Verdicts {
         if let Some(place) = inherited(VLLM_CACHE_ROOT) {
             return Ok(Some(Verdicts::Chosen(place.into())));
         }
-        // One with placeholders is made by the processes.
+        // If the directory's path has placeholders, the processes create the directory.
         if let Some(job) = job.filter(|job| job.directory.is_dir()) {
             return Ok(Some(Verdicts::InJob(job.vllm_cache()?)));
         }
@@ -73,7 +73,7 @@ impl Verdicts {
         Ok(Some(Verdicts::Temporary(temporary)))
     }
 
-    /// The variable, where it is for us to set.
+    /// Returns the variable, if cupeer has to set it.
     pub fn variable(&self) -> Option<(&'static str, OsString)> {
         let place = match self {
             Verdicts::InJob(place) => place.as_path(),
@@ -93,7 +93,7 @@ impl Verdicts {
         ))
     }
 
-    /// Keeps the directory, for processes that outlive us.
+    /// Keeps the directory after this process ends, for processes that still run then.
     pub fn keep(&mut self) {
         if let Verdicts::Temporary(directory) = self {
             directory.disable_cleanup(true);
@@ -122,12 +122,12 @@ fn denied(text: &str, machine: &Machine, is_here: bool) -> Result<Denied> {
     Ok(Denied::Pairs(pairs))
 }
 
-/// The device that a word means.
+/// Returns the device that a word on the command line means.
 fn name(word: &str, machine: &Machine, is_here: bool) -> Result<Name> {
     let whole = Name::parse(word);
     let devices = match machine.devices() {
         Ok(devices) => devices,
-        // Whole names need nobody to explain them.
+        // A complete UUID or address needs no knowledge of the machine.
         Err(reason) => match whole {
             Some(name) => return Ok(name),
             None => bail!(
@@ -147,7 +147,7 @@ fn name(word: &str, machine: &Machine, is_here: bool) -> Result<Name> {
     let found: Vec<_> = devices.iter().enumerate().filter(is_it).collect();
     match (&found[..], whole) {
         ([(_, device)], _) => Ok(Name::Uuid(device.uuid)),
-        // For another machine than this one.
+        // The word may mean a device of another machine.
         ([], Some(name)) if !is_here && !machine.is_simulated() => Ok(name),
         ([], _) => bail!("there is no device '{word}'; there {}", machine::shown(devices)),
         (several, _) => {
@@ -157,8 +157,8 @@ fn name(word: &str, machine: &Machine, is_here: bool) -> Result<Name> {
     }
 }
 
-/// The pairs that have no access in a topology file, or over whose link something was found to be bad. Its devices are those with their UUIDs, or else those with their
-/// indices.
+/// Returns the pairs without access in a topology file, including pairs whose link was found to be bad. Devices are named by
+/// their UUIDs if the file has them, and otherwise by their indices.
 fn of_file(path: &str, machine: &Machine, is_here: bool) -> Result<Denied> {
     let topology = Topology::parse(path).map_err(anyhow::Error::msg)?;
     let own = &topology.devices;
@@ -177,7 +177,7 @@ fn of_file(path: &str, machine: &Machine, is_here: bool) -> Result<Denied> {
     for from in 0..own.len() {
         for to in 0..own.len() {
             let oneway = reaches(to, from);
-            // A pair that is denied in both directions is told once.
+            // A pair that is denied in both directions is listed once.
             if !reaches(from, to) && (oneway || from < to) {
                 pairs.push(Pair { from: names[from], to: names[to], oneway });
             }

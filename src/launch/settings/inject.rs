@@ -18,23 +18,23 @@ use cupeer_spec::selector::explained;
 use std::collections::HashMap;
 use std::ffi::OsString;
 
-/// The name of the plan that `--inject` makes.
+/// Name of the plan that `--inject` makes.
 const COMMAND_LINE: &str = "inject";
-/// The most bytes of a plan's name: its rules' names need some more.
+/// Maximum length of a plan's name in bytes: the names of its rules are longer.
 const LONGEST_PLAN: usize = 40;
-/// The most bytes that are handed on: a variable holds 128 KiB.
+/// Maximum length in bytes of the text for the processes: a variable can hold 128 KiB.
 const LONGEST_TEXT: usize = 100 << 10;
-/// The most characters of a plan that a message repeats.
+/// Maximum number of characters of a plan that a message repeats.
 const MOST_SHOWN: usize = 70;
 
 #[derive(Default)]
 pub struct Faults {
     pub variables: Vec<(&'static str, OsString)>,
-    /// The seed of what the plans leave to chance, where it was drawn.
+    /// Random seed of the plans, if no option gave a seed.
     pub drawn_seed: Option<u64>,
 }
 
-/// All rules so far, and how many each plan has.
+/// All rules that were read, and the number of rules of each plan.
 #[derive(Default)]
 struct Rules {
     plan: Plan,
@@ -50,8 +50,8 @@ impl Rules {
     }
 }
 
-/// The plan of some options, for a job that is running: its faults, which are called after the plan, and the seed of
-/// those that leave something to chance.
+/// Returns the plan for a job that is running: its faults, which are named after the plan, and the seed for their random
+/// choices.
 pub fn plan(options: &InjectArgs, name: impl FnOnce() -> String) -> Result<(Vec<Rule>, u64)> {
     let mut rules = read(options)?.plan.rules;
     if rules.is_empty() {
@@ -63,11 +63,12 @@ pub fn plan(options: &InjectArgs, name: impl FnOnce() -> String) -> Result<(Vec<
             rule.name = format!("{name}/{own}");
         }
     }
-    let seed = if rules.iter().any(Rule::is_random) { options.seed.map_or_else(draw, Ok)? } else { 0 };
+    let seed =
+        if rules.iter().any(Rule::is_random) { options.seed.map_or_else(random_seed, Ok)? } else { 0 };
     Ok((rules, seed))
 }
 
-/// Reads the options and files of faults.
+/// Reads the fault plans of the options, and of the files that the options name.
 fn read(options: &InjectArgs) -> Result<Rules> {
     let mut rules = Rules::default();
     for text in &options.inject {
@@ -87,7 +88,7 @@ pub fn faults(options: &InjectArgs) -> Result<Faults> {
     if rules.plan.rules.is_empty() {
         without_plan(options)?;
     } else {
-        let (text, drawn_seed) = handed_on(&rules.plan, options.seed)?;
+        let (text, drawn_seed) = text_with_seeds(&rules.plan, options.seed)?;
         faults = Faults { variables: vec![(env::INJECT, text.into())], drawn_seed };
     }
     if options.allow_faults {
@@ -107,11 +108,11 @@ fn without_plan(options: &InjectArgs) -> Result<()> {
     Ok(())
 }
 
-/// The text for the library: each rule with its whole name, and with a seed where it needs one. Also gives the seed
-/// where one had to be drawn.
-fn handed_on(plan: &Plan, seed: Option<u64>) -> Result<(String, Option<u64>)> {
+/// Returns the text for the library: each rule with its full name and, if the rule makes random choices, a seed. Also returns
+/// the seed if it was drawn at random.
+fn text_with_seeds(plan: &Plan, seed: Option<u64>) -> Result<(String, Option<u64>)> {
     let needs_one = plan.rules.iter().any(|rule| rule.is_random() && !rule.says("seed"));
-    let drawn = if needs_one && seed.is_none() { Some(draw()?) } else { None };
+    let drawn = if needs_one && seed.is_none() { Some(random_seed()?) } else { None };
     let seed = seed.or(drawn).unwrap_or_default();
     let rules: Vec<String> = plan.rules.iter().map(|rule| rule.whole_text(seed)).collect();
     let text = rules.join(";");
@@ -125,8 +126,8 @@ fn handed_on(plan: &Plan, seed: Option<u64>) -> Result<(String, Option<u64>)> {
     Ok((text, drawn))
 }
 
-/// A seed, short enough to be typed.
-fn draw() -> Result<u64> {
+/// Returns a random seed that is short enough to type.
+fn random_seed() -> Result<u64> {
     let bytes = random().context("failed to make a random seed; give one with --seed N")?;
     Ok(u32::from_ne_bytes(bytes).into())
 }
@@ -146,7 +147,7 @@ fn refusal(text: &str, error: &PlanError) -> Failure {
     }
 }
 
-/// A text as a message repeats it: one line, harmless on a terminal, not too long.
+/// Returns a text as a message shows it: one line without control characters, shortened if necessary.
 fn shown(text: &str) -> String {
     let mut shown: String = clean(&text.chars().take(MOST_SHOWN).collect::<String>());
     if text.chars().nth(MOST_SHOWN).is_some() {

@@ -10,7 +10,7 @@ use std::ffi::c_uint;
 
 #[derive(Serialize, Deserialize, Clone, Default, Debug)]
 pub struct Nvml {
-    /// The version of the libraries, such as 580.159.04.
+    /// Version of NVIDIA's libraries, such as 580.159.04.
     pub driver: Option<String>,
     pub devices: Vec<NvmlDevice>,
     /// All ordered pairs of different devices.
@@ -24,9 +24,9 @@ pub struct NvmlDevice {
     pub pci: String,
     pub uuid: String,
     pub name: String,
-    /// Size of its memory in bytes.
+    /// Size of the device's memory in bytes.
     pub memory: Option<u64>,
-    /// Size of its BAR1 in bytes.
+    /// Size of the device's BAR1 in bytes.
     pub bar1: Option<u64>,
     pub persistence: Option<bool>,
     pub mig: Option<bool>,
@@ -38,15 +38,16 @@ pub struct NvmlDevice {
 /// Membership of a device in a fabric.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 pub struct Fabric {
-    /// 0: there is none; 1: not started; 2: in progress; 3: complete.
+    /// State of the registration: 0: not supported; 1: not started; 2: in progress; 3: complete.
     pub state: u8,
-    /// Result of the registration.
+    /// Result of the registration as an `nvmlReturn_t`; 0 is success.
     pub status: i32,
     pub cluster: String,
     pub clique: u32,
 }
 
-/// Two devices by their indexes in `devices`, and `nvmlGpuP2PStatus_t` for some uses of the link between them.
+/// Two devices by their indexes in `devices`, and the `nvmlGpuP2PStatus_t` for three uses of the link between
+/// them.
 #[derive(Serialize, Deserialize, Clone, Default, Debug)]
 pub struct NvmlPair {
     pub from: usize,
@@ -56,7 +57,7 @@ pub struct NvmlPair {
     pub nvlink: Option<i32>,
 }
 
-pub fn ask() -> Result<Nvml, String> {
+pub fn query() -> Result<Nvml, String> {
     let library = start()?;
     let mut text = [0u8; 96];
     let driver = call!(&library, "nvmlSystemGetDriverVersion", (text.as_mut_ptr() => *mut u8, 80 => c_uint));
@@ -70,7 +71,8 @@ fn device(library: &Handle, device: Device) -> Result<NvmlDevice, String> {
     // SAFETY: all-zero bytes are valid for a structure of numbers and characters.
     let mut pci: nvmlPciInfo_t = unsafe { std::mem::zeroed() };
     call!(library, "nvmlDeviceGetPciInfo_v3", (device => Device, &mut pci => *mut nvmlPciInfo_t))?;
-    // Total, reserved or free, and used.
+    // Both functions write three sizes in bytes: of all memory, of reserved or free memory, and of used
+    // memory.
     let bar1: Result<[u64; 3], _> = get(library, "nvmlDeviceGetBAR1MemoryInfo", device);
     let memory: Result<[u64; 3], _> = get(library, "nvmlDeviceGetMemoryInfo", device);
     let persistence: Result<i32, _> = get(library, "nvmlDeviceGetPersistenceMode", device);
@@ -93,7 +95,7 @@ fn device(library: &Handle, device: Device) -> Result<NvmlDevice, String> {
 fn fabric(library: &Handle, device: Device) -> Option<Fabric> {
     // SAFETY: all-zero bytes are valid for a structure of numbers.
     let mut info: nvmlGpuFabricInfoV_t = unsafe { std::mem::zeroed() };
-    // The second version, as nvml.h makes its number.
+    // The structure's second version, as a number in the format of nvml.h.
     info.version = u32::try_from(size_of::<nvmlGpuFabricInfoV_t>()).ok()? | (2 << 24);
     call!(library, "nvmlDeviceGetGpuFabricInfoV", (device => Device, &mut info => *mut nvmlGpuFabricInfoV_t))
         .ok()?;

@@ -9,18 +9,20 @@ use std::collections::BTreeMap;
 use std::ffi::c_uint;
 use std::mem::ManuallyDrop;
 
-/// Maximum number of processes of a device: if there are more, NVML lists none.
+/// Maximum number of processes of a device that NVML lists; with more processes, it lists none.
 const MOST: usize = 4096;
 /// NVML_VALUE_NOT_AVAILABLE.
 const NOT_AVAILABLE: u64 = u64::MAX;
-/// nvmlMemory_v2_t: its size, and its version as nvml.h makes it.
+/// Version field of nvmlMemory_v2_t in the format of nvml.h: the size of the structure, and the number 2.
 const MEMORY_V2: u64 = 40 | 2 << 24;
-/// Kinds of processes. One that computes and draws is of two kinds, with the same memory.
+/// Kinds of processes in the names of NVML's functions. A process that both computes and draws is of two kinds, with the
+/// same memory.
 const KINDS: [&str; 3] = ["Compute", "Graphics", "MPSCompute"];
-/// Versions of the functions that list processes, with the words of each process: a pid, bytes, and a MIG instance.
+/// Suffixes of the functions that list processes, and the number of 8-byte words for each process: pid, bytes and, except
+/// in the first version, a MIG instance.
 const VERSIONS: [(&str, usize); 3] = [("_v3", 3), ("_v2", 3), ("", 2)];
 
-/// NVML, loaded and initialized.
+/// NVML, loaded and initialized in this process.
 pub struct Nvml(ManuallyDrop<Handle>);
 
 impl Nvml {
@@ -28,7 +30,7 @@ impl Nvml {
         start().map(Nvml)
     }
 
-    /// Returns the memory of all devices, and of all instances of those that are split (MIG).
+    /// Returns a sample of the memory of each device, or of each MIG instance if the device is partitioned.
     pub fn samples(&self) -> Result<Vec<Sample>, String> {
         let boot_id = host::boot_id().unwrap_or_default();
         let devices = handles(&self.0)?.into_iter().flat_map(|device| self.instances(device));
@@ -60,8 +62,8 @@ impl Nvml {
         if instances.is_empty() { vec![device] } else { instances }
     }
 
-    /// Returns total, used, and free bytes. The second version of the question leaves reserved memory out of the used, as
-    /// nvidia-smi does.
+    /// Returns the total, used, and free bytes of a device. This version of the query does not count reserved memory as
+    /// used; nvidia-smi uses it, too.
     fn memory(&self, device: Device) -> Option<[u64; 3]> {
         let mut words = [MEMORY_V2, 0, 0, 0, 0];
         let asked =
@@ -74,12 +76,13 @@ impl Nvml {
         Some([total, used, free])
     }
 
-    /// Returns the processes with memory of a device, and their bytes; `None` if NVML lists none of any kind.
+    /// Returns the processes that use memory of a device, each with its number of bytes; `None` if NVML cannot list
+    /// processes of any kind.
     fn processes(&self, device: Device) -> Option<BTreeMap<u32, u64>> {
         let lists = KINDS.iter().filter_map(|kind| {
             let list = |(version, words): &(&str, usize)| {
                 let function = format!("nvmlDeviceGet{kind}RunningProcesses{version}");
-                self.list(device, &function, *words)
+                self.list_processes(device, &function, *words)
             };
             VERSIONS.iter().find_map(list)
         });
@@ -89,10 +92,10 @@ impl Nvml {
         })
     }
 
-    fn list(&self, device: Device, function: &str, words: usize) -> Option<BTreeMap<u32, u64>> {
+    fn list_processes(&self, device: Device, function: &str, words: usize) -> Option<BTreeMap<u32, u64>> {
         let (mut count, mut buffer) = (MOST as c_uint, vec![0u64; words * MOST]);
         call!(&self.0, function, (device => Device, &mut count => *mut c_uint, buffer.as_mut_ptr() => *mut u64)).ok()?;
-        // The pid is the first half of its word; the other half is padding.
+        // The pid is the lower half of its word; the upper half is padding.
         let process = |words: &[u64]| {
             (u32::from_ne_bytes(words[0].to_ne_bytes()[..4].try_into().unwrap_or_default()), words[1])
         };

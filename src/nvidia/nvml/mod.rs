@@ -30,8 +30,8 @@ fn text(library: &Handle, name: &str, device: Device) -> Result<String, String> 
     Ok(c_text(&text))
 }
 
-/// Returns a PCI address as the kernel writes it: NVML's domains have eight digits, and both libraries write
-/// capitals.
+/// Returns a PCI address in the kernel's format, from one of NVML's or CUDA's. NVML's domains have eight digits,
+/// and both libraries write capital letters.
 pub fn kernel_address(text: &str) -> String {
     let text = text.to_ascii_lowercase();
     match text.split_once(':') {
@@ -42,7 +42,7 @@ pub fn kernel_address(text: &str) -> String {
     }
 }
 
-/// Returns the text in a buffer of C.
+/// Returns the text in a NUL-terminated buffer.
 pub fn c_text(buffer: &[u8]) -> String {
     let end = buffer.iter().position(|byte| *byte == 0).unwrap_or(buffer.len());
     String::from_utf8_lossy(&buffer[..end]).into_owned()

@@ -21,23 +21,23 @@ use cupeer_spec::record::slot::{MOST_ARGS, detail};
 use cupeer_spec::results::Result as Code;
 use cupeer_spec::value::Format;
 
-/// A call with its result, from the driver or from a fault.
+/// Call with its result, which came from the driver or from a fault.
 pub struct CompletedCall<'a> {
     pub id: FnId,
-    /// Its return address.
+    /// Return address of the call.
     pub caller: usize,
-    /// The result that the program gets.
+    /// Result that the program gets.
     pub result: i32,
     pub driver_messages: &'a str,
     pub arguments: &'a dyn Arguments,
     pub fault: Option<&'a Fault<'a>>,
     pub before: &'a BeforeCall,
-    /// The rules judged it before it was forwarded.
+    /// True if the rules judged the call before it was forwarded.
     pub is_judged: bool,
 }
 
 impl<'a> CompletedCall<'a> {
-    /// A call without messages of the driver and without a fault, whose `before` holds nothing.
+    /// Returns a call without messages of the driver, without a fault, and with an empty `before`.
     pub fn plain(
         id: FnId,
         caller: usize,
@@ -57,7 +57,7 @@ impl<'a> CompletedCall<'a> {
         }
     }
 
-    /// The call in the form in which the rules decide about it.
+    /// Returns the call in the form in which the rules decide about it.
     fn decided<'b>(&self, args: &'b Stored, elements: &'b [u8]) -> decide::Call<'b> {
         decide::Call {
             function: self.id,
@@ -69,16 +69,16 @@ impl<'a> CompletedCall<'a> {
     }
 }
 
-/// Puts into the record what faults did to a call, or are about to do.
+/// Puts the faults that acted on a call, or are about to act on it, into the record.
 #[cold]
 #[inline(never)]
-pub fn tell(fault: &Fault, record: &CallRecord) {
+pub fn record_faults(fault: &Fault, record: &CallRecord) {
     if record.is_recorded() {
-        fault.each_news(|hit, name| record.add_hit(hit, name));
+        fault.each_unrecorded(|hit, name| record.add_hit(hit, name));
     }
 }
 
-/// Runs these steps. For use in `guarded`.
+/// Runs the steps after the driver returned. For use in `guarded`.
 #[cold]
 #[inline(never)]
 pub fn follow(record: &CallRecord, call: &CompletedCall) {
@@ -87,7 +87,7 @@ pub fn follow(record: &CallRecord, call: &CompletedCall) {
     let (for_driver, for_job) =
         fault.map_or((result, result), |fault| (fault.result_for_driver(), fault.result_for_ledger()));
     if let Some(fault) = fault {
-        tell(fault, record);
+        record_faults(fault, record);
     }
     let args = record.arguments(result == 0);
     if queries::is_ready(id, for_driver) {
@@ -98,13 +98,13 @@ pub fn follow(record: &CallRecord, call: &CompletedCall) {
     let is_release = result == 0 && fault.is_none() && id.spec().releases_context();
     if is_release && ended == 0 && call.driver_messages.is_empty() {
         if before.context == 0 {
-            // It may have ended a context: in a process that shares nothing, the driver is not asked.
+            // The call may have ended a context: in a process that shares nothing, the driver is not asked.
             recorder::world_changed();
         }
         recorder::speed::note();
         return;
     }
-    let (added, about) = add_details(record, call, &args, for_driver, ended);
+    let (added, about) = record_details(record, call, &args, for_driver, ended);
     let elements = added.array();
     let is_judged = is_to_judge(call, &args);
     if is_judged {
@@ -118,7 +118,7 @@ pub fn follow(record: &CallRecord, call: &CompletedCall) {
     {
         uses::watch(start, bytes);
     }
-    early::followed(id);
+    early::drop_if_it_waits(id);
     if recorder::is_tracked(id) && !has_other_output {
         update_job(record, call, &args, for_job, about, is_judged);
     }
@@ -133,9 +133,9 @@ pub fn follow(record: &CallRecord, call: &CompletedCall) {
     recorder::speed::note();
 }
 
-/// Adds the details of a call to its record: the rest of its arguments, the driver's answers and messages. Returns them, and the
-/// answers.
-fn add_details(
+/// Adds the details of a call to its record: the rest of its arguments, and the answers and messages of the driver. Returns the
+/// details and the driver's answers.
+fn record_details(
     record: &CallRecord,
     call: &CompletedCall,
     args: &Stored,
@@ -164,7 +164,7 @@ fn add_details(
     (added, about)
 }
 
-/// True if the rules judge a call: one of the driver's functions, with the driver's own result, that no fault excuses.
+/// Returns true if the rules judge a call: a call of a CUDA driver function, with the driver's own result, that no fault excuses.
 fn is_to_judge(call: &CompletedCall, args: &Stored) -> bool {
     settings::get().check.is_some()
         && !call.is_judged
@@ -174,7 +174,7 @@ fn is_to_judge(call: &CompletedCall, args: &Stored) -> bool {
         && !inject::is_excused(call.id, &args.bytes)
 }
 
-/// Updates the objects that the job knows to be open or exported.
+/// Updates the job's knowledge of open and exported objects after a call.
 fn update_job(
     record: &CallRecord,
     call: &CompletedCall,
@@ -185,20 +185,20 @@ fn update_job(
 ) {
     let (id, exported) = (call.id, call.id.spec().exports());
     let head = match exported.filter(|_| is_judged) {
-        Some(shared) if shared.object.is_granted() => descriptor(id, shared.handle, &args.bytes),
+        Some(shared) if shared.object.is_granted() => descriptor_key(id, shared.handle, &args.bytes),
         Some(_) => args.head(),
         None => 0,
     };
     let origin = CallOrigin { caller: call.caller, start: record.start(), head, about };
-    ledger::after(id, &args.bytes, for_job, call.before, &origin);
+    ledger::after_call(id, &args.bytes, for_job, call.before, &origin);
     let is_memory = exported.is_some_and(|shared| matches!(shared.object, Object::Memory | Object::Pointer));
     if let Some(memory) = about.memory.filter(|_| for_job == 0 && is_memory) {
-        early::exported(memory, record.start());
+        early::note_exported(memory, record.start());
     }
 }
 
-/// Returns true if a rule explains a failed call. Memory that is gone explains it only if the driver confirms that. For use in
-/// `guarded`.
+/// Returns true if a rule explains the failure of a call. Freed memory explains the failure only if the driver confirms that the
+/// memory is gone. For use in `guarded`.
 pub fn is_explained(record: &CallRecord, call: &CompletedCall) -> bool {
     let args = record.arguments(false);
     let mut is_doubtful = false;
@@ -214,8 +214,8 @@ pub fn is_explained(record: &CallRecord, call: &CompletedCall) -> bool {
         && !inject::is_excused(call.id, &args.bytes)
 }
 
-/// Reports a finding about a recorded call that is not forwarded yet, if the rules would explain a failure of it. Returns true if they
-/// would. For use in `guarded`.
+/// Reports a finding about a recorded call before the call is forwarded, if the rules would explain a failure of the call.
+/// Returns true if the rules would explain a failure. For use in `guarded`.
 pub fn judge_before(record: &CallRecord, call: &CompletedCall) -> bool {
     let args = record.arguments(false);
     let is_explained = if call.id.spec().is_virtual() {
@@ -231,7 +231,7 @@ pub fn judge_before(record: &CallRecord, call: &CompletedCall) -> bool {
     is_explained
 }
 
-/// Hands a call to the rules.
+/// Runs `work`, a check of the rules, on a call.
 fn with_checked<T>(
     record: &CallRecord,
     call: &CompletedCall,
@@ -265,8 +265,8 @@ fn with_checked<T>(
     })
 }
 
-/// Returns the key of an exported file descriptor, by its number; 0 if there is none.
-fn descriptor(id: FnId, handle: usize, args: &[u8; MOST_ARGS]) -> u64 {
+/// Returns the key of the exported file descriptor that an argument contains; 0 if the argument is no descriptor.
+fn descriptor_key(id: FnId, handle: usize, args: &[u8; MOST_ARGS]) -> u64 {
     let bytes = args.get(id.spec().place(handle)).and_then(|bytes| bytes.last_chunk());
     let fd = bytes.map_or(-1, |bytes| i32::from_le_bytes(*bytes));
     if fd < 0 { 0 } else { live::descriptor_head(fd) }

@@ -1,8 +1,8 @@
-//! Keeps the last asynchronous copies and memsets, so that those which use memory can be noted when this memory is exported: they came
-//! before the export.
+//! Keeps the last asynchronous copies and memsets. If the memory that they use is exported later, they are noted as uses of
+//! shared memory from before the export.
 //!
-//! A call of any thread that may wait for work, announce the end of work, or put other work behind it drops them all: only certain
-//! uses are noted. Calls are examined until [`traced::count_early`] counted enough of them since the last export.
+//! A call of any thread that may wait for work, announce the end of work, or put other work behind it drops all kept calls: only
+//! certain uses are noted. Calls are examined until [`traced::count_early`] counted enough of them since the last export.
 
 use super::order::{self, Role, Stream, uses_shared};
 use super::{Arguments, EntryState, Function, behind_patch, is_again};
@@ -20,19 +20,19 @@ use cupeer_spec::effect::{AddressSpace, Effect};
 use cupeer_spec::function::{FUNCTIONS, FnId, FnSpec};
 use cupeer_spec::record::slot::{MOST_ARGS, detail};
 
-/// Number of calls that are kept.
+/// Maximum number of calls that are kept.
 const MOST: usize = 8;
 
-/// A copy or a memset before its memory is exported.
+/// Copy or memset that was called before the memory that it uses is exported.
 struct EarlyUse {
     id: FnId,
     caller: usize,
     used: Use,
-    /// The start and the length of each range that it uses.
+    /// Start address and length in bytes of each range of memory that the call uses; zeros for a missing range.
     ranges: [(u64, u64); 2],
     stream: u64,
     context: u64,
-    /// The current context and device, and its flags.
+    /// Current context and device, with the flags of the call: see [`order::context_and_flags`].
     current: u64,
 }
 
@@ -43,9 +43,10 @@ impl EarlyUse {
     }
 }
 
-/// The last calls, the oldest first, and the value of [`DROPPED`] when the last one was kept.
+/// The last calls, the oldest first.
 struct Ring {
     all: [Option<EarlyUse>; MOST],
+    /// Value of [`DROPPED`] when the last call was kept.
     dropped: u32,
 }
 
@@ -60,7 +61,7 @@ impl Ring {
         self.all[MOST - 1] = Some(kept);
     }
 
-    /// Takes out the calls that use a range of memory.
+    /// Takes out the calls that use a range of memory. Returns none if calls were dropped since.
     fn take(&mut self, (start, bytes): (u64, u64), dropped: u32) -> [Option<EarlyUse>; MOST] {
         if self.dropped != dropped {
             return Ring::NEW.all;
@@ -70,10 +71,11 @@ impl Ring {
 }
 
 static RING: Shelf<Ring> = Shelf::new(Ring::NEW);
-/// Count of the times that all were dropped.
+/// Number of times that all kept calls were dropped.
 static DROPPED: AtomicU32 = AtomicU32::new(0);
 
-/// Runs `work` on the ring. If another thread uses the ring, or a call that this signal handler interrupted, drops all instead.
+/// Runs `work` on the ring. If another thread uses the ring, or a call that this signal handler interrupted does, drops all kept
+/// calls instead.
 fn with_ring(work: impl FnOnce(&mut Ring)) {
     match RING.take() {
         Some(mut ring) => work(&mut ring),
@@ -87,12 +89,12 @@ fn drop_all() {
     DROPPED.fetch_add(1, SeqCst);
 }
 
-/// True if calls of a function are examined.
+/// Returns true if calls of a function are examined.
 const fn concerns(function: &FnSpec) -> bool {
     !matches!(Role::of(function), Role::Nothing | Role::Ends(_))
 }
 
-/// True if calls of a function are kept: their work may be pending when they return.
+/// Returns true if calls of a function are kept: their work may be pending when they return.
 const fn keeps(function: &FnSpec) -> bool {
     let mut index = 0;
     while index < function.effects().len() {
@@ -107,15 +109,15 @@ const fn keeps(function: &FnSpec) -> bool {
     function.begins()[0].is_some() && function.host_copy().is_none()
 }
 
-/// True if a call of a function drops all that were kept before it.
+/// Returns true if a call of a function drops all calls that were kept before it.
 const fn drops(function: &FnSpec) -> bool {
     !keeps(function) || !function.is_asynchronous() || function.writes_to_host_later()
 }
 
-/// Examines a call before it is forwarded: keeps it, or drops all.
+/// Examines a call before it is forwarded: keeps the call, drops all kept calls, or both.
 #[cold]
 #[inline(never)]
-fn before(id: FnId, entry: EntryState, arguments: &dyn Arguments, (keeps, drops): (bool, bool)) {
+fn examine(id: FnId, entry: EntryState, arguments: &dyn Arguments, (keeps, drops): (bool, bool)) {
     traced::count_early();
     let caller = entry.caller;
     let mut words = ArgumentWords::default();
@@ -136,7 +138,7 @@ fn before(id: FnId, entry: EntryState, arguments: &dyn Arguments, (keeps, drops)
             return;
         }
         let (stream, mut used) = (Stream::of(id, &words), Use::new());
-        let current = order::current(id, arguments, context, &stream, (clock::now(), false));
+        let current = order::context_and_flags(id, arguments, context, &stream, (clock::now(), false));
         if current & detail::CAPTURED != 0 {
             return;
         }
@@ -153,21 +155,23 @@ fn ranges(function: FnId, args: &[u8; MOST_ARGS]) -> [(u64, u64); 2] {
     [(); 2].map(|()| all.next().unwrap_or_default())
 }
 
-/// True if a call of a function may wait, before it returns, for work that was kept since it began; or if it is kept itself.
+/// Returns true if a call of a function may wait, before it returns, for work that was kept since the call began; or if the call
+/// is kept itself.
 const fn may_wait(function: &FnSpec) -> bool {
     concerns(function) && !matches!(Role::of(function), Role::Launches)
 }
 
-/// Examines a call that changes the objects of the process: one that allocates, opens, or ends something may wait for work.
-pub fn followed(id: FnId) {
+/// Drops all kept calls after a call that allocates, opens, or ends an object, because such a call may wait for work.
+pub fn drop_if_it_waits(id: FnId) {
     let may_wait = |effect: &Effect| matches!(effect, Effect::Ends(_) | Effect::Opens(_));
     if needs::is_early() && (id.spec().allocates().is_some() || id.spec().effects().iter().any(may_wait)) {
         drop_all();
     }
 }
 
-/// Notes the kept calls that use memory which a call exports that began `at` a time. For use in `guarded`.
-pub fn exported(memory: (u64, u64), at: u64) {
+/// Notes the kept calls that use the range `memory`, which a call exports. `at` is the time at which that call began. For use in
+/// `guarded`.
+pub fn note_exported(memory: (u64, u64), at: u64) {
     let mut taken = Ring::NEW.all;
     let dropped = DROPPED.load(SeqCst);
     with_ring(|ring| taken = ring.take(memory, dropped));
@@ -176,10 +180,10 @@ pub fn exported(memory: (u64, u64), at: u64) {
     }
     traced::watch_early();
     let mut all = taken.iter().flatten();
-    if !all.clone().all(|kept| job::order::used(kept.stream, kept.context, at).is_some()) {
+    if !all.clone().all(|kept| job::order::note_used(kept.stream, kept.context, at).is_some()) {
         return recorder::pause();
     }
-    // From here on, a call that waits for them is noted. An earlier one dropped them.
+    // From here on, a call that waits for these uses is noted itself. An earlier call of this kind dropped them.
     fence(SeqCst);
     if DROPPED.load(SeqCst) == dropped && recorder::is_noting() {
         for kept in all.by_ref() {
@@ -188,13 +192,13 @@ pub fn exported(memory: (u64, u64), at: u64) {
     }
 }
 
-/// Runs a call, and examines it before and after. Two loads once no calls are kept any more.
+/// Runs a call, and examines it before and after. While no calls are kept any more, this takes two loads.
 #[inline(always)]
 pub fn around<F: Function>(entry: EntryState, arguments: &impl Fn() -> F, run: impl FnOnce() -> i32) -> i32 {
     let is_examined = || (const { concerns(&FUNCTIONS[F::ID as usize]) }) && needs::is_early();
     let keeps_and_drops = const { (keeps(&FUNCTIONS[F::ID as usize]), drops(&FUNCTIONS[F::ID as usize])) };
     if is_examined() {
-        before(F::ID, entry, &arguments(), keeps_and_drops);
+        examine(F::ID, entry, &arguments(), keeps_and_drops);
     }
     let result = run();
     if (const { may_wait(&FUNCTIONS[F::ID as usize]) })

@@ -1,5 +1,5 @@
-//! The steps after a call that made or changed an executable graph: reads the memory that its nodes use, and records the call only if
-//! some of that memory is gone. A call that failed takes the steps of other failures ([`super::untracked`]).
+//! The steps after a call that made or changed an executable graph: read the memory that the nodes of the graph use, and record
+//! the call only if some of that memory is gone. A failed call takes the steps of other failures ([`super::untracked`]).
 
 use super::after::{self, CompletedCall};
 use super::{Arguments, Entered, behind_patch};
@@ -12,7 +12,7 @@ use crate::resolve::needs::{self, Needs};
 use crate::sys::guard::guarded;
 use cupeer_spec::function::FnId;
 
-/// Runs these steps after a success.
+/// Runs the steps after a call that succeeded.
 #[inline(never)]
 pub fn follow(id: FnId, entered: &Entered, arguments: &dyn Arguments, words: &ArgumentWords) {
     if !needs::has_done(Needs::Shared) {
@@ -23,20 +23,20 @@ pub fn follow(id: FnId, entered: &Entered, arguments: &dyn Arguments, words: &Ar
         if tombstones::is_scan_due() {
             tombstones::find_freed_by_owners();
         }
-        // A graph that allocates has memory at these addresses when it runs, and so has one that runs after it.
+        // When a graph that allocates runs, its addresses have memory again, also for graphs that run after it.
         let exec = graphs::after(id, words, &mut tombstones::note_back);
         is_found =
             tombstones::has_any() && exec.is_some_and(|exec| tombstones::is_used_by_graph(exec, false));
     });
     if is_found {
-        record(id, entered, arguments);
+        record_call(id, entered, arguments);
     }
 }
 
-/// Records and judges the call, which returned.
+/// Records and judges the call, which has returned with success.
 #[cold]
 #[inline(never)]
-fn record(id: FnId, entered: &Entered, arguments: &dyn Arguments) {
+fn record_call(id: FnId, entered: &Entered, arguments: &dyn Arguments) {
     let caller = behind_patch(id, entered.caller);
     let mut record = CallRecord::new(id, arguments);
     record.begin(arguments, caller, true, false);

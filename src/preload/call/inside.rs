@@ -1,4 +1,4 @@
-//! The mark of the function that a thread is forwarding.
+//! A mark in the thread's block: the function that the thread is forwarding.
 
 use crate::recorder;
 use crate::sys::arch::thread;
@@ -10,16 +10,19 @@ use core::ptr;
 use core::sync::atomic::{Ordering, compiler_fence};
 use cupeer_spec::function::FnId;
 
-/// Marks the function that this thread is forwarding, until dropped. An exception or a cancellation of the program drops it as well. A
-/// longjmp does not: the mark is also on the stack, where the next call sees that it is gone.
+/// Marks the thread with the function that it is forwarding, until dropped. An exception or a cancellation of the program drops
+/// the mark as well. A longjmp does not, but the mark is also on the stack, where the next call sees that the mark was
+/// overwritten.
 pub struct Inside {
     /// Value of [`Thread::inside`](crate::sys::arch::Thread::inside) during the call.
     mark: u64,
+    /// Previous values of the words that [`Inside::enter`] changes in the thread's block: `inside`, `inside_at`, `inside_real`,
+    /// and `driver_messages`.
     before: (u64, usize, usize, *mut c_void),
 }
 
 impl Inside {
-    /// `half` is the call's [`CallRecord::half`](crate::recorder::CallRecord::half).
+    /// `half` is the call's [`CallRecord::number_in_high_half`](crate::recorder::CallRecord::number_in_high_half).
     #[inline(always)]
     pub fn new(id: FnId, half: u64) -> Self {
         Inside { mark: half | (id as u64 + 1), before: (0, 0, 0, ptr::null_mut()) }
@@ -44,7 +47,7 @@ impl Inside {
         }
     }
 
-    /// Detects that a jump left the call that the thread was in before, and records that.
+    /// Detects that a longjmp left the call in which the thread was before, and records the jump.
     ///
     /// If the mark of the earlier call is no longer in its place, the call was left, whatever stack it was on. If the mark is still
     /// there, either nothing overwrote it yet, or the call waits on another stack, that of a signal handler or a coroutine. Two
@@ -52,7 +55,7 @@ impl Inside {
     #[cold]
     #[inline(never)]
     fn detect_jump(&mut self) {
-        /// Fewer bytes of stack than any call of a driver needs.
+        /// Number of bytes of stack that is smaller than the frame of any call of a driver.
         const NEAR: usize = 4096;
         let (mark, at) = (self.before.0, self.before.1);
         if mark >> 32 == 0 {

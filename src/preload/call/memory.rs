@@ -1,7 +1,7 @@
 //! Calls that allocate and free device memory. A small allocation and its free are only counted. A large allocation and its free take
 //! the steps of recorded calls.
 
-use super::untracked::{has_failed, plain_target};
+use super::untracked::{plain_target, record_failure};
 use super::{EntryState, Function, behind_patch, is_again, order, take_steps};
 use crate::driver::counted::{self, known};
 use crate::driver::places;
@@ -16,29 +16,31 @@ use cupeer_spec::argument::Direction;
 use cupeer_spec::effect::{Made, Object};
 use cupeer_spec::function::FUNCTIONS;
 
-/// The memory that a function allocates. The default is never used: only functions that allocate come here.
-const fn made<F: Function>() -> Made {
+/// Returns the description of the memory that a function allocates. The default is never used: callers ask only about functions
+/// that allocate.
+const fn made_memory<F: Function>() -> Made {
     match FUNCTIONS[F::ID as usize].allocates() {
         Some(made) => made,
         None => Made { object: Object::Memory, by: 0, size: None, of: None, at: None },
     }
 }
 
-/// True if the address of that memory has 4 bytes.
-const fn is_narrow<F: Function>() -> bool {
-    let (args, by) = (FUNCTIONS[F::ID as usize].args(), made::<F>().by);
+/// Returns true if a function stores the address of the memory that it allocates in 4 bytes.
+const fn has_narrow_address<F: Function>() -> bool {
+    let (args, by) = (FUNCTIONS[F::ID as usize].args(), made_memory::<F>().by);
     by < args.len() && args[by].stored() == 4
 }
 
-/// The argument that names the memory which a function frees. The default is never used.
-const fn freed<F: Function>() -> usize {
+/// Returns the index of the argument that names the memory which a function frees. The default is never used: callers ask only
+/// about functions that free.
+const fn freed_argument<F: Function>() -> usize {
     match FUNCTIONS[F::ID as usize].frees() {
         Some(by) => by,
         None => 0,
     }
 }
 
-/// Runs a call that allocates or frees memory. `None` for another function.
+/// Runs a call that allocates or frees memory. Returns `None`, and does not run the call, for each other function.
 ///
 /// # Safety
 ///
@@ -65,56 +67,63 @@ pub unsafe fn run<F: Function, const EXPORT: bool>(
 #[inline(always)]
 unsafe fn allocate<F: Function, const EXPORT: bool>(entry: EntryState, arguments: impl Fn() -> F) -> i32 {
     let passed = arguments();
-    let Some((real, bytes)) = small::<F, EXPORT>(entry, &passed) else {
+    let Some((real, bytes)) = only_counted::<F, EXPORT>(entry, &passed) else {
         // SAFETY: as promised.
         return unsafe { allocate_by_steps::<F, EXPORT>(entry, &arguments()) };
     };
     // SAFETY: the address is this function's.
     let result = unsafe { passed.forward(real) };
     if result != 0 {
-        has_failed(F::ID, real, entry.caller, &arguments(), result);
+        record_failure(F::ID, real, entry.caller, &arguments(), result);
     } else {
         // SAFETY: the call succeeded, so the driver wrote the address, unless the pointer is null.
-        let address = unsafe { output::<F>(&passed) };
+        let address = unsafe { allocated_address::<F>(&passed) };
         counting::count(behind_patch(F::ID, entry.caller), address, bytes);
     }
     result
 }
 
-/// The address that a call wrote; 0 if there is none.
+/// Returns the address of the allocated memory, which the call wrote to its output; 0 if the output is a null pointer.
 ///
 /// # Safety
 ///
 /// The call has succeeded.
 #[inline(always)]
-unsafe fn output<F: Function>(passed: &F) -> u64 {
-    let by = const { made::<F>().by };
+unsafe fn allocated_address<F: Function>(passed: &F) -> u64 {
+    let by = const { made_memory::<F>().by };
     let place = passed.word(by);
     match place {
         0 => 0,
         // SAFETY: an output of that size.
-        _ if const { is_narrow::<F>() } => unsafe { (place as *const u32).read_unaligned().into() },
+        _ if const { has_narrow_address::<F>() } => unsafe { (place as *const u32).read_unaligned().into() },
         // SAFETY: an output of that size.
         _ => unsafe { (place as *const u64).read_unaligned() },
     }
 }
 
-/// The driver's function, and the size of an allocation that is only counted. `None` if it takes its steps.
+/// Returns the address of the driver's function, and the size in bytes of an allocation that is only counted. `None` if the call
+/// must take its steps.
 #[inline(always)]
-fn small<F: Function, const EXPORT: bool>(entry: EntryState, passed: &F) -> Option<(usize, u64)> {
-    let Made { size: Some(size), at: None, of: None, .. } = (const { made::<F>() }) else { return None };
+fn only_counted<F: Function, const EXPORT: bool>(entry: EntryState, passed: &F) -> Option<(usize, u64)> {
+    let Made { size: Some(size), at: None, of: None, .. } = (const { made_memory::<F>() }) else {
+        return None;
+    };
     let bytes = passed.word(size);
     let real = plain_target::<F, EXPORT>(entry).filter(|_| bytes < counting::LARGE)?;
     (!settings::get().asks_for_allocations(F::ID)).then_some((real, bytes))
 }
 
-/// Runs the steps of a call, with the allocation's word in the thread's block for [`crate::recorder`].
+/// Runs the steps of a call while the thread's block contains `known`, the word of the allocation, for [`crate::recorder`].
 ///
 /// # Safety
 ///
 /// As for [`super::run`].
 #[inline(always)]
-unsafe fn with_known<F: Function, const EXPORT: bool>(entry: EntryState, arguments: &F, known: u64) -> i32 {
+unsafe fn with_allocation_word<F: Function, const EXPORT: bool>(
+    entry: EntryState,
+    arguments: &F,
+    known: u64,
+) -> i32 {
     let thread = thread();
     // SAFETY: only this thread and its signal handlers use the block, which restore it.
     let before = unsafe { core::mem::replace(&mut (*thread).memory, known) };
@@ -127,8 +136,8 @@ unsafe fn with_known<F: Function, const EXPORT: bool>(entry: EntryState, argumen
 
 #[inline(never)]
 unsafe fn allocate_by_steps<F: Function, const EXPORT: bool>(entry: EntryState, arguments: &F) -> i32 {
-    let Made { object, size, at, of, .. } = const { made::<F>() };
-    // The width of rows is the argument before their height.
+    let Made { object, size, at, of, .. } = const { made_memory::<F>() };
+    // In a call that allocates rows, the width is the argument before the height.
     let asked = match (at, size) {
         (Some(rows), _) => arguments.word(rows).saturating_mul(arguments.word(rows - 1)),
         (None, size) => size.map_or(0, |size| arguments.word(size)),
@@ -136,13 +145,14 @@ unsafe fn allocate_by_steps<F: Function, const EXPORT: bool>(entry: EntryState, 
     let is_again = is_again(thread(), F::ID, entry.caller);
     let is_event = !is_again && counting::is_recorded(F::ID, asked, matches!(object, Object::Pointer));
     // SAFETY: as promised.
-    let result =
-        unsafe { with_known::<F, EXPORT>(entry, arguments, if is_event { known::EVENT } else { 0 }) };
+    let result = unsafe {
+        with_allocation_word::<F, EXPORT>(entry, arguments, if is_event { known::EVENT } else { 0 })
+    };
     if result != 0 || is_again || !settings::get().is_recorded(F::ID) {
         return result;
     }
     // SAFETY: the call has succeeded.
-    let address = unsafe { output::<F>(arguments) };
+    let address = unsafe { allocated_address::<F>(arguments) };
     if is_event {
         counting::note_recorded(address);
     } else if !(matches!(object, Object::Memory) && of.is_some()) && address != 0 {
@@ -155,7 +165,7 @@ unsafe fn allocate_by_steps<F: Function, const EXPORT: bool>(entry: EntryState, 
     result
 }
 
-/// The pitch that a call wrote.
+/// Returns the distance in bytes from a row to the next: an input of the call, or an output that the driver wrote.
 fn pitch_of<F: Function>(arguments: &F, pitch: usize) -> u64 {
     let place = arguments.word(pitch);
     let argument = &F::ID.spec().args()[pitch];
@@ -174,20 +184,20 @@ fn pitch_of<F: Function>(arguments: &F, pitch: usize) -> u64 {
 #[inline(always)]
 unsafe fn free<F: Function, const EXPORT: bool>(entry: EntryState, arguments: impl Fn() -> F) -> i32 {
     let passed = arguments();
-    let address = passed.word(const { freed::<F>() });
+    let address = passed.word(const { freed_argument::<F>() });
     let is_on = counted::is_on();
-    let real = plain_target::<F, EXPORT>(entry).filter(|_| is_on && is_own(counted::at(address)));
+    let real = plain_target::<F, EXPORT>(entry).filter(|_| is_on && is_private(counted::word_at(address)));
     let Some(real) = real else {
         // SAFETY: as promised.
         return unsafe { free_by_steps::<F, EXPORT>(entry, &arguments(), address, is_on) };
     };
     let known = counted::take(address);
-    let began = if order::may_concern(&passed) { order::begins(&arguments()) } else { 0 };
+    let began = if order::may_concern(&passed) { order::quick_since(&arguments()) } else { 0 };
     // SAFETY: the address is this function's.
     let result = unsafe { passed.forward(real) };
     if result != 0 {
         counted::put_back(address, known);
-        has_failed(F::ID, real, entry.caller, &arguments(), result);
+        record_failure(F::ID, real, entry.caller, &arguments(), result);
         return result;
     }
     if needs::has_done(Needs::Shared) {
@@ -199,9 +209,9 @@ unsafe fn free<F: Function, const EXPORT: bool>(entry: EntryState, arguments: im
     result
 }
 
-/// True if no other process can use an allocation, so that its free does not matter to them.
+/// Returns true if no other process can use an allocation, so that the free of the allocation does not matter to other processes.
 #[inline(always)]
-fn is_own(known: u64) -> bool {
+fn is_private(known: u64) -> bool {
     let is_counted = known & (known::EVENT | known::SHARED) == 0;
     let shares_none = || ledger::shares_nothing() && !counted::HAS_LOST.load(Relaxed);
     is_counted && (known != 0 && (live::is_on() || ledger::shares_nothing()) || shares_none())
@@ -220,7 +230,7 @@ unsafe fn free_by_steps<F: Function, const EXPORT: bool>(
         known = known::EVENT;
     }
     // SAFETY: as promised.
-    let result = unsafe { with_known::<F, EXPORT>(entry, arguments, known & known::EVENT) };
+    let result = unsafe { with_allocation_word::<F, EXPORT>(entry, arguments, known & known::EVENT) };
     if result != 0 && known & known::THERE != 0 {
         counted::put_back(address, known);
     }

@@ -46,7 +46,7 @@ use crate::sys::elf;
 use crate::sys::forks;
 use crate::sys::guard::{guarded, guarded_waiting};
 use crate::sys::object::Object;
-use after::{CompletedCall, tell};
+use after::{CompletedCall, record_faults};
 use core::fmt::{self, Write};
 use core::mem;
 use cupeer_spec::abi::FunctionPointer;
@@ -54,22 +54,22 @@ use cupeer_spec::function::{FUNCTIONS, FnId, Group};
 use cupeer_spec::results::Result as Code;
 use cupeer_spec::value::Format;
 use inside::Inside;
-use untracked::{failed_use, fast_path, has_fast_path};
+use untracked::{fast_path, has_fast_path, record_failed_use};
 
-/// A call as it enters.
+/// Call that came in through a traced entry, and the addresses to which it can be forwarded.
 pub struct Entered {
-    /// The address of the next function: the one that runs without us.
+    /// Address of the function that the call would reach without this library.
     pub real: usize,
-    /// The address to call: `real`, or a stub that forwards to it and can be canceled at any instruction.
+    /// Address to call: `real`, or a stub that forwards to `real` and in which the thread can be canceled at any instruction.
     pub through: usize,
-    /// The return address in the program; 0 if a signal handler's call hid it.
+    /// Return address of the call in the program; 0 if a call in a signal handler overwrote it.
     caller: usize,
-    /// The call comes from our own forwarding of the same function: a wrapper behind us looked the function up. It is the same call
-    /// of the program, so it is not examined again.
+    /// True if our own forwarding of the same function led to this call, because a wrapper behind us looked the function up. Both
+    /// are the same call of the program, so this call is not examined again.
     again: bool,
 }
 
-/// The program's own caller, if the call came through a patch.
+/// Returns the return address of a call in the program: `caller`, or the address behind a patch that the call came through.
 #[inline(always)]
 fn behind_patch(id: FnId, caller: usize) -> usize {
     let mut behind = caller;
@@ -79,17 +79,18 @@ fn behind_patch(id: FnId, caller: usize) -> usize {
     behind
 }
 
-/// The words that an entry leaves in the thread's block.
+/// State of a call at its entry: the words that the entry code left in the thread's block.
 #[derive(Clone, Copy)]
 struct EntryState {
-    /// The return address of the call.
+    /// Return address of the call.
     caller: usize,
-    /// The number of its function, plus one, perhaps with [`ASYNCHRONOUS`].
+    /// Number of the called function, plus one, perhaps with the bit [`ASYNCHRONOUS`].
     entered: u32,
 }
 
 impl EntryState {
-    /// Reads the state of the call that entered last. Must run before everything else, because a signal handler may call.
+    /// Reads the state of the call that entered last. Must run before all other code: a signal handler may make a call, which
+    /// overwrites the state.
     #[inline(always)]
     fn read() -> Self {
         let thread = thread();
@@ -103,10 +104,10 @@ impl EntryState {
     }
 }
 
-/// Finds the next function of a call that came through a traced entry.
+/// Finds the function to which a call is forwarded. The call came through a traced entry.
 #[inline(always)]
 fn enter<F: Function, const EXPORT: bool>(entry: EntryState) -> Entered {
-    // As in `take_steps`.
+    // As in `take_steps`, each quick function has its own copy of this code.
     if const { FUNCTIONS[F::ID as usize].is_quick() } {
         enter_by(F::ID, EXPORT, entry)
     } else {
@@ -123,7 +124,7 @@ fn enter_shared(id: FnId, is_export: bool, entry: EntryState) -> Entered {
 fn enter_by(id: FnId, is_export: bool, EntryState { caller, entered }: EntryState) -> Entered {
     traced::note(id);
     let thread = thread();
-    // If a signal handler called since, the block has the state of its call.
+    // If a signal handler made a call since the entry, the block has the state of the handler's call.
     let is_plain = entered == id as u32 + 1;
     let is_asynchronous = !is_plain && entered == (id as u32 + 1) | ASYNCHRONOUS;
     let caller = if is_plain || is_asynchronous { caller } else { 0 };
@@ -137,8 +138,8 @@ fn enter_by(id: FnId, is_export: bool, EntryState { caller, entered }: EntryStat
     Entered { real, through, caller, again: is_again(thread, id, caller) }
 }
 
-/// Returns true if our own forwarding of a function led to this call of it: the library that we called makes it, or a tool behind that
-/// library. A frame that was left by longjmp, and a callback of the program, do not count.
+/// Returns true if our own forwarding of a function led to this call of the same function: the library that we called makes the
+/// call, or a tool behind that library does. A frame that a longjmp left, and a callback of the program, do not count.
 #[inline(always)]
 fn is_again(thread: *mut Thread, id: FnId, caller: usize) -> bool {
     // SAFETY: the block belongs to this thread and its signal handlers, which restore these words.
@@ -160,7 +161,7 @@ fn is_forwarding(id: FnId, caller: usize, called: usize) -> bool {
 
 /// The arguments of a call.
 pub trait Arguments: Store {
-    /// Calls the real function.
+    /// Calls the real function at the address `real`.
     ///
     /// # Safety
     ///
@@ -169,24 +170,24 @@ pub trait Arguments: Store {
 
     fn print(&self, succeeded: bool, out: &mut dyn Write, format: Format) -> fmt::Result;
 
-    /// Adds to the record the arguments that do not fit into its slot.
+    /// Adds the arguments that do not fit into the slot of the record to `detail`.
     fn more(&self, detail: &mut recorder::Detail, succeeded: bool);
 
-    /// Stores the word of each argument, for the fault plans.
+    /// Stores the word of each argument in `words`, for the fault plans.
     fn words(&self, words: &mut ArgumentWords);
 
-    /// The output that receives a function pointer.
+    /// Returns the address of the output that receives a function pointer; `None` if the function has no such output.
     fn handed_out(&self) -> Option<*mut FunctionPointer>;
 }
 
-/// The arguments of a call of one function.
+/// The arguments of a call of one function, which is known at compile time.
 pub trait Function: Arguments {
     const ID: FnId;
-    /// One of the words that [`Arguments::words`] stores; 0 if there are fewer.
+    /// Returns the word of the argument with index `wanted`, as [`Arguments::words`] stores it; 0 if there are fewer arguments.
     fn word(&self, wanted: usize) -> u64;
 }
 
-/// Runs a call from its traced entry: the export's, or that of look-ups.
+/// Runs a call from a traced entry of its function: the exported symbol (`EXPORT`), or the entry that look-ups return.
 ///
 /// # Safety
 ///
@@ -208,7 +209,7 @@ pub unsafe fn run<F: Function, const EXPORT: bool>(arguments: impl Fn() -> F) ->
     })
 }
 
-/// Runs the steps of a call.
+/// Finds the function to which a call is forwarded, and runs the steps of the call.
 ///
 /// # Safety
 ///
@@ -233,7 +234,7 @@ unsafe fn take_steps<F: Function, const EXPORT: bool>(entry: EntryState, argumen
     }
     let changes =
         const { FUNCTIONS[F::ID as usize].changes_kernels() || FUNCTIONS[F::ID as usize].changes_graphs() };
-    // UCX releases a context with each message.
+    // UCX releases a context with each message, so a release has no extra steps while no kernel or graph is known.
     let is_release = const { FUNCTIONS[F::ID as usize].releases_context() };
     let has_any = || !is_release || kernels::has_any() || executable::has_any();
     if changes && settings::get().check.is_some() && has_any() {
@@ -244,7 +245,7 @@ unsafe fn take_steps<F: Function, const EXPORT: bool>(entry: EntryState, argumen
         if result == 0 {
             let mut words = ArgumentWords::default();
             arguments.words(&mut words);
-            guarded(|| contexts::is_created(words[context], words[device] as i32));
+            guarded(|| contexts::note_created(words[context], words[device] as i32));
         }
         return result;
     }
@@ -253,12 +254,12 @@ unsafe fn take_steps<F: Function, const EXPORT: bool>(entry: EntryState, argumen
     }
     let result = run();
     if const { FUNCTIONS[F::ID as usize].is_in(Group::Init) } && result == 0 {
-        forks::initialized();
+        forks::note_initialized();
     }
     result
 }
 
-/// Runs a call that finds kernels, makes or changes executable graphs, or ends some of these.
+/// Runs a call that looks up kernels, makes or changes executable graphs, or ends kernels or graphs.
 #[inline(never)]
 fn run_with_handles(
     id: FnId,
@@ -276,7 +277,7 @@ fn run_with_handles(
         });
     }
     let result = run();
-    if result == 0 && !found.is_some_and(|found| kernels::is_noted(found, &words)) {
+    if result == 0 && !found.is_some_and(|found| kernels::is_handle_known(found, &words)) {
         let is_planned = inject::may_concern(id, &|all| *all = words);
         guarded(|| kernels::after(id, &words, is_planned));
         if id.spec().changes_graphs() && !is_planned && !entered.again {
@@ -290,13 +291,13 @@ fn run_with_handles(
     result
 }
 
-/// Runs a quick function: one copy of the code per function, for both of its entries.
+/// Runs the steps of a quick function. Each quick function has one copy of this code, for both of its entries.
 #[inline(never)]
 fn run_quickly<F: Function>(entered: &Entered, arguments: &F) -> i32 {
     dispatch(F::ID, entered, arguments, |taken| steps(F::ID, entered, taken, arguments, arguments, None))
 }
 
-/// Runs a function that takes long by itself: one copy of the code for all functions.
+/// Runs the steps of a function whose own work takes long. All of these functions share one copy of the code.
 #[inline(never)]
 fn run_shared(id: FnId, entered: &Entered, arguments: &dyn Arguments) -> i32 {
     dispatch(id, entered, arguments, |taken| shared_steps(id, entered, taken, arguments, None))
@@ -306,31 +307,31 @@ fn run_shared(id: FnId, entered: &Entered, arguments: &dyn Arguments) -> i32 {
 fn shared_steps(
     id: FnId,
     entered: &Entered,
-    call: Dispatched,
+    call: StepInputs,
     arguments: &dyn Arguments,
     fault: Option<&mut Fault>,
 ) -> i32 {
     steps(id, entered, call, arguments, arguments, fault)
 }
 
-/// A call that takes its steps.
+/// Values that the steps of a call need.
 #[derive(Clone, Copy)]
-struct Dispatched {
-    /// The program's own caller.
+struct StepInputs {
+    /// Return address of the call in the program.
     caller: usize,
     settings: &'static Settings,
-    /// Its result, if it was forwarded before its steps.
+    /// Result of the call, if it was forwarded before its steps.
     returned: Option<i32>,
 }
 
-/// Forwards a call that needs no steps, hands one that a fault plan may concern to [`run_with_faults`], and runs the steps of all
-/// others.
+/// Forwards a call that needs no steps, hands a call that a fault plan may concern to [`run_with_faults`], and runs the steps of
+/// each other call.
 #[inline(always)]
 fn dispatch(
     id: FnId,
     entered: &Entered,
     arguments: &dyn Arguments,
-    steps: impl FnOnce(Dispatched) -> i32,
+    steps: impl FnOnce(StepInputs) -> i32,
 ) -> i32 {
     // SAFETY: the address is this function's, as `take_steps` demands.
     let forward = || unsafe { arguments.forward(entered.through) };
@@ -345,13 +346,14 @@ fn dispatch(
     let settings = settings::get();
     let is_unrecorded = || !settings.is_recorded(id) || ledger::is_idle(id) && !counted::is_known_event();
     if !settings.is_logged(id) && arguments.handed_out().is_none() && is_unrecorded() {
-        // Only a fault plan names the function, or this call changes nothing.
+        // Only a fault plan names the function, or the call changes no object that cupeer tracks.
         return untracked::forward(id, entered.caller, arguments, forward);
     }
-    steps(Dispatched { caller: behind_patch(id, entered.caller), settings, returned: None })
+    steps(StepInputs { caller: behind_patch(id, entered.caller), settings, returned: None })
 }
 
-/// Runs the steps of a call with the faults that fire at it. `None` if no fault plan or denied pair concerns it.
+/// Runs the steps of a call with the faults that fire at the call. Returns `None`, and does not forward the call, if no fault
+/// plan or denied pair concerns the call.
 #[cold]
 #[inline(never)]
 fn run_with_faults(id: FnId, entered: &Entered, arguments: &dyn Arguments) -> Option<i32> {
@@ -361,43 +363,44 @@ fn run_with_faults(id: FnId, entered: &Entered, arguments: &dyn Arguments) -> Op
     let forward = Forward { id, words: &words, caller };
     let mut fault = None;
     guarded(|| fault = Fault::decide(&forward));
-    let call = Dispatched { caller, settings: settings::get(), returned: None };
+    let call = StepInputs { caller, settings: settings::get(), returned: None };
     fault.map(|mut fault| shared_steps(id, entered, call, arguments, Some(&mut fault)))
 }
 
-/// The steps of a call, in their order. `shared` is the same as `arguments`, for code that exists once for all functions. The faults
-/// that fire at the call are decided before.
+/// Runs the steps of a call, in their order. `shared` is the same object as `arguments`, for code that all functions share. The
+/// faults that fire at the call are decided before.
 #[inline(always)]
 fn steps<A: Arguments + ?Sized>(
     id: FnId,
     entered: &Entered,
-    Dispatched { caller, settings, returned }: Dispatched,
+    StepInputs { caller, settings, returned }: StepInputs,
     arguments: &A,
     shared: &dyn Arguments,
     mut fault: Option<&mut Fault>,
 ) -> i32 {
     let pointer = arguments.handed_out();
-    let is_hit = fault.as_ref().is_some_and(|fault| fault.is_hit());
+    let is_hit = fault.as_ref().is_some_and(|fault| fault.is_hit_or_denied());
     let mut logged = settings.is_logged(id) || is_hit && settings.log.is_some();
     let mut record = CallRecord::new(id, shared);
     if settings.is_recorded(id) || is_hit && settings.record.is_some() {
         record.begin(arguments, caller, is_hit, fault.is_none());
     }
-    let before = record.is_tracked().then(|| pre_call(&mut record, caller));
+    let before = record.is_tracked().then(|| take_ending_object(&mut record, caller));
     // The rules judge only recorded calls: not the free of memory that is not shared, for example.
     let is_checked = settings.check.is_some() && record.has_begun();
     let is_judged = is_checked && may_crash(id) && report_before(id, &record, caller, shared);
     let driver_log = if is_checked { DriverLog::enabled() } else { DriverLog::disabled() };
     let started = if logged { clock::now() } else { 0 };
     let since_use = untracked::since_use(id, shared);
-    let instead = || fault.as_mut().and_then(|fault| act_before(fault, &|fault| tell(fault, &record)));
+    let instead =
+        || fault.as_mut().and_then(|fault| act_before(fault, &|fault| record_faults(fault, &record)));
     let mut result = returned
         .or_else(instead)
-        .unwrap_or_else(|| forward_marked(id, entered, arguments, record.half(), &driver_log));
+        .unwrap_or_else(|| forward_marked(id, entered, arguments, record.number_in_high_half(), &driver_log));
     if let Some(fault) = &mut fault {
         result = act_after(fault, result);
-        logged |= fault.is_hit() && settings.log.is_some();
-        if fault.is_hit() && fault.is_altered {
+        logged |= fault.is_hit_or_denied() && settings.log.is_some();
+        if fault.is_hit_or_denied() && fault.is_altered {
             record.mark_injected();
         }
     }
@@ -406,12 +409,12 @@ fn steps<A: Arguments + ?Sized>(
     let has_more = record.finish(arguments, result, succeeded);
     let fault = fault.map(|fault| &*fault);
     if !succeeded && fault.is_none() && !record.is_recorded() {
-        failed_use(id, entered.caller, shared, result);
+        record_failed_use(id, entered.caller, shared, result);
     } else if since_use != 0 && succeeded && fault.is_none() {
         order::note(id, entered.caller, shared, since_use, record.is_recorded().then_some(&record));
     }
     if let Some(before) = before.as_ref().filter(|before| record.was_counted() && before.takes_out()) {
-        put_back(&record, caller, result, before);
+        restore_object(&record, caller, result, before);
     }
     if logged || has_more || pointer.is_some() || fault.is_some() {
         let (before, messages) = (before.unwrap_or_default(), driver_log.text());
@@ -423,7 +426,7 @@ fn steps<A: Arguments + ?Sized>(
     result
 }
 
-/// Forwards a call. During the call, its function is marked as the one that this thread is in.
+/// Forwards a call. During the call, the thread is marked with the called function.
 #[inline(always)]
 fn forward_marked<A: Arguments + ?Sized>(
     id: FnId,
@@ -437,13 +440,14 @@ fn forward_marked<A: Arguments + ?Sized>(
     // SAFETY: the address is this function's, as `take_steps` demands.
     let result = unsafe { arguments.forward(entered.through) };
     inside.leave();
-    // Only an unwinding drops it, so that a usual return has no code for that.
+    // Only an unwinding drops the mark: the code of a normal return has no drop.
     mem::forget(inside);
     result
 }
 
-/// Reports that a copy uses memory that is gone, or that a handle was released, before the driver gets the call. A driver takes an
-/// unknown address for a host address, and follows a handle: the process crashes. Returns true if something was reported.
+/// Reports, before the driver gets the call, that a copy uses memory that is gone, or that the call names a released handle. A
+/// driver takes an unknown address for a host address, and follows a handle as a pointer, so the process would crash. Returns
+/// true if a finding was reported.
 #[cold]
 #[inline(never)]
 fn report_before(id: FnId, record: &CallRecord, caller: usize, arguments: &dyn Arguments) -> bool {
@@ -453,11 +457,11 @@ fn report_before(id: FnId, record: &CallRecord, caller: usize, arguments: &dyn A
     is_reported
 }
 
-/// A completed call that has more steps.
+/// Completed call, with the values that its remaining steps need.
 struct PostCall<'a> {
     call: CompletedCall<'a>,
     pointer: Option<*mut FunctionPointer>,
-    /// The record has details of it to add.
+    /// True if the record of the call still lacks details.
     has_more: bool,
     logged: bool,
     started: u64,
@@ -465,7 +469,7 @@ struct PostCall<'a> {
 }
 
 impl PostCall<'_> {
-    /// Runs these steps. For use in `guarded`.
+    /// Runs the remaining steps. For use in `guarded`.
     #[inline(never)]
     fn run(&self, record: &CallRecord) {
         let CompletedCall { id, caller, result, fault, arguments, .. } = self.call;
@@ -477,11 +481,11 @@ impl PostCall<'_> {
         if let Some(fault) = fault {
             fault.count_denied();
         }
-        if self.has_more || fault.is_some_and(|fault| fault.is_hit() && record.is_recorded()) {
+        if self.has_more || fault.is_some_and(|fault| fault.is_hit_or_denied() && record.is_recorded()) {
             after::follow(record, &self.call);
         }
         if self.logged {
-            let hit = fault.filter(|fault| fault.is_hit());
+            let hit = fault.filter(|fault| fault.is_hit_or_denied());
             log::call(&Call {
                 id,
                 caller: Caller::of(caller, id, succeeded),
@@ -491,7 +495,7 @@ impl PostCall<'_> {
                 print: &|out: &mut dyn Write, format| arguments.print(succeeded, out, format),
                 fault: hit.map(|fault| FaultSummary {
                     is_altered: fault.is_altered,
-                    verb: fault.deed(),
+                    verb: fault.verb(),
                     names: fault,
                 }),
             });
@@ -499,8 +503,8 @@ impl PostCall<'_> {
     }
 }
 
-/// Returns true if a call may crash: a copy between any addresses, which it uses before it returns, if memory is gone; and a call that
-/// names an allocation by its handle.
+/// Returns true if a call may crash the process: a synchronous copy between any addresses while some memory is gone, or a call
+/// that names an allocation by its handle.
 #[inline]
 fn may_crash(id: FnId) -> bool {
     let spec = &FUNCTIONS[id as usize];
@@ -511,21 +515,21 @@ fn may_crash(id: FnId) -> bool {
 /// Takes the object that a call is about to end out of the live table, and returns its state before the call.
 #[cold]
 #[inline(never)]
-fn pre_call(record: &mut CallRecord, caller: usize) -> BeforeCall {
+fn take_ending_object(record: &mut CallRecord, caller: usize) -> BeforeCall {
     let mut before = BeforeCall::default();
-    record.before_call(caller, |id, args| before = ledger::before(id, args));
+    record.before_call(caller, |id, args| before = ledger::before_call(id, args));
     before
 }
 
-/// Restores the object that was taken out of the live table before a call which failed like many before it.
+/// Restores an object that was taken out of the live table before a call, after the call failed like many before it.
 #[cold]
 #[inline(never)]
-fn put_back(record: &CallRecord, caller: usize, result: i32, before: &BeforeCall) {
+fn restore_object(record: &CallRecord, caller: usize, result: i32, before: &BeforeCall) {
     let origin = CallOrigin { caller, start: record.start(), ..CallOrigin::default() };
-    guarded(|| ledger::after(record.id(), &record.arguments(false).bytes, result, before, &origin));
+    guarded(|| ledger::after_call(record.id(), &record.arguments(false).bytes, result, before, &origin));
 }
 
-/// Applies faults before a call. Returns the result that replaces the call.
+/// Applies the faults that act before a call. Returns the result in place of the driver's; `None` if the call must be forwarded.
 #[cold]
 #[inline(never)]
 fn act_before(fault: &mut Fault, tell: &dyn Fn(&Fault)) -> Option<i32> {
@@ -533,7 +537,7 @@ fn act_before(fault: &mut Fault, tell: &dyn Fn(&Fault)) -> Option<i32> {
     fault.instead
 }
 
-/// Applies faults after a call. Returns the result that the program gets.
+/// Applies the faults that act after a call. Returns the result that the program gets.
 #[cold]
 #[inline(never)]
 fn act_after(fault: &mut Fault, result: i32) -> i32 {

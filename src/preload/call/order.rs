@@ -18,25 +18,29 @@ use cupeer_spec::effect::{Batch, Effect, End, Followed, Launched, Object, Signal
 use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, FnId, FnSpec};
 use cupeer_spec::record::slot;
 
-/// Role of a function in the order of work.
+/// Role of a function in the order of work on streams.
 #[derive(Clone, Copy)]
 pub(super) enum Role {
     Nothing,
-    /// It reads or writes device memory.
+    /// Function that reads or writes device memory.
     Uses,
-    /// It launches kernels: one of them, or those of a graph.
+    /// Function that launches a kernel, or the kernels of a graph.
     Launches,
+    /// Function that returns once some work is complete, or shows whether it is.
     Completes(Work),
+    /// Function that records the event in the argument with this index.
     Records(usize),
+    /// Function that makes a stream wait for an event.
     Follows(Followed),
+    /// Function that destroys the stream in the argument with this index.
     Drops(usize),
-    /// It waits for a value at an address, or writes one.
+    /// Function that waits for a value at the address in the argument with this index, or writes a value there.
     Signals(usize),
-    /// It does other things in the order of a stream.
+    /// Function that puts other work on a stream.
     Enqueues,
-    /// It ends an event.
+    /// Function that destroys the event in the argument with this index.
     Ends(usize),
-    /// It frees memory, and may wait for work.
+    /// Function that frees memory, and may wait for work.
     Frees,
 }
 
@@ -70,22 +74,23 @@ impl Role {
 #[derive(Clone, Copy)]
 struct Traits {
     role: Role,
-    /// The argument that names the stream.
+    /// Index of the argument that names the stream.
     stream: Option<u8>,
+    /// True if stream 0 is the default stream of the thread.
     is_per_thread: bool,
-    /// The argument that names the graph that it launches.
+    /// Index of the argument that names the graph which the function launches.
     replays: Option<u8>,
-    /// It copies to or from the host before it returns.
+    /// True if the function copies to or from the host before it returns.
     waits: bool,
     writes_to_host_later: bool,
-    /// Its addresses may be in host memory.
+    /// True if addresses in the arguments may be in host memory.
     may_be_of_host: bool,
-    /// Its arguments do not name all of the memory that it uses.
+    /// True if the arguments do not name all of the memory that the function uses.
     has_more: bool,
-    /// It only gives work to a stream. Earlier calls show what precedes that work, and later calls what follows it: so the time
-    /// when it returns does not matter.
+    /// True if the function only gives work to a stream. Earlier calls show what precedes the work, and later calls show what
+    /// follows it, so the time at which the function returns does not matter.
     only_enqueues: bool,
-    /// The arguments with the start of each range that it uses.
+    /// Indexes of the arguments with the start of each range of memory that the function uses.
     touches: [Option<u8>; 2],
 }
 
@@ -133,17 +138,18 @@ static TRAITS: [Traits; FUNCTION_COUNT] = {
     all
 };
 
-/// CU_STREAM_PER_THREAD.
+/// Handle of the default stream of the thread: `CU_STREAM_PER_THREAD`.
 const PER_THREAD: u64 = 2;
-/// Bit in the result of [`since`]: the call uses shared memory itself. No clock reaches it.
+/// Bit in the result of [`since`]: the call itself uses shared memory. No time on the clock reaches this bit.
 const USES: u64 = 1 << 63;
 
-/// The stream that a call is about.
+/// Stream to which a call gives work, or for which it waits.
 pub(super) enum Stream {
+    /// Stream that the program created, by its handle.
     Named(u64),
-    /// The default stream that all threads of a context share.
+    /// Default stream that all threads of a context share.
     Common,
-    /// The default stream of the thread.
+    /// Default stream of the calling thread.
     Own,
 }
 
@@ -175,7 +181,8 @@ impl Stream {
         }
     }
 
-    /// True if it has pending work. The default stream of all threads may wait for all others.
+    /// Returns true if the stream has pending work. The default stream that all threads share may wait for all others, so it has
+    /// pending work if any stream has.
     fn is_pending(&self) -> bool {
         match *self {
             Stream::Named(handle) => order::is_pending(handle),
@@ -185,7 +192,7 @@ impl Stream {
     }
 }
 
-/// Returns true if a call may have to be noted. A few loads.
+/// Returns true if a call may have to be noted. Takes a few loads.
 #[inline(always)]
 pub fn may_concern<F: Function>(arguments: &F) -> bool {
     let is_pending = |stream: u64| stream <= PER_THREAD || order::is_pending(stream);
@@ -236,7 +243,7 @@ pub fn may_concern<F: Function>(arguments: &F) -> bool {
     }
 }
 
-/// The stream that a `CUlaunchConfig` names.
+/// Returns the handle of the stream in a `CUlaunchConfig`; 0 if `config` is null.
 fn stream_of_launch(config: u64) -> u64 {
     if config == 0 {
         return 0;
@@ -245,24 +252,25 @@ fn stream_of_launch(config: u64) -> u64 {
     unsafe { ((config + 32) as *const u64).read_unaligned() }
 }
 
-/// True if a stream may have pending work that no recorded launch follows yet.
+/// Returns true if a stream may have pending work that no recorded launch follows yet.
 fn is_to_launch(stream: u64) -> bool {
     if stream <= PER_THREAD { order::is_any_pending() } else { order::is_to_launch(stream) }
 }
 
-/// Forgets the event that a call ends: the driver may give its handle to another event.
+/// Forgets the event that a call is about to end, because the driver may give the same handle to another event.
 #[inline(always)]
 pub fn forget<F: Function>(arguments: &F) {
     if let Role::Ends(by) = const { Role::of(&FUNCTIONS[F::ID as usize]) }
         && order::has_events()
     {
-        order::event_ends(arguments.word(by));
+        order::note_event_ends(arguments.word(by));
     }
 }
 
-/// Same as [`since`], for a call that [`may_concern`] holds for: decides at once if one or two arguments suffice.
+/// Returns the same time as [`since`], for a call for which [`may_concern`] returned true. Decides at once if one or two
+/// arguments suffice.
 #[inline(always)]
-pub fn begins<F: Function>(passed: &F) -> u64 {
+pub fn quick_since<F: Function>(passed: &F) -> u64 {
     let (role, touches, is_alone) = const {
         let function = &FUNCTIONS[F::ID as usize];
         let is_alone = function.host_copy().is_none() && !function.writes_to_host_later();
@@ -286,13 +294,14 @@ pub fn begins<F: Function>(passed: &F) -> u64 {
     if is_meant { clock::now() | bits } else { 0 }
 }
 
-/// True if calls of a function are noted now.
+/// Returns true if calls of a function are noted at present.
 #[inline(always)]
 fn is_noting(id: FnId) -> bool {
     settings::get().is_recorded(id) && recorder::is_noting()
 }
 
-/// Returns the time on the clock of the record at which a call begins that must be noted, perhaps with [`USES`]; 0 for other calls.
+/// Returns the time at which a call that must be noted begins, on the clock of the record, perhaps with the bit [`USES`]; 0 if
+/// the call need not be noted.
 #[cold]
 #[inline(never)]
 pub fn since(id: FnId, arguments: &dyn Arguments) -> u64 {
@@ -334,7 +343,7 @@ pub fn since(id: FnId, arguments: &dyn Arguments) -> u64 {
     if is_meant { clock::now() | if is_use { USES } else { 0 } } else { 0 }
 }
 
-/// True if a copy or a memset uses shared memory.
+/// Returns true if a copy or a memset uses shared memory.
 pub(super) fn uses_shared(id: FnId, words: &ArgumentWords, arguments: &dyn Arguments) -> bool {
     let touches = TRAITS[id as usize].touches;
     if touches[0].is_some() {
@@ -344,7 +353,7 @@ pub(super) fn uses_shared(id: FnId, words: &ArgumentWords, arguments: &dyn Argum
         return false;
     }
     if let Some((by, bytes)) = id.spec().rows() {
-        return ranges::starts(words[by], bytes).into_iter().any(uses::is_shared);
+        return ranges::row_starts(words[by], bytes).into_iter().any(uses::is_shared);
     }
     if id.spec().batch().is_some() {
         let mut is_shared = false;
@@ -356,7 +365,8 @@ pub(super) fn uses_shared(id: FnId, words: &ArgumentWords, arguments: &dyn Argum
     call.used().any(|(_, start, _)| uses::is_shared(start))
 }
 
-/// True if a parameter of a launched kernel is an address of shared memory. Parameters are passed in one of two ways.
+/// Returns true if a parameter of a launched kernel is an address of shared memory. Parameters are passed by `parameters` or by
+/// `extra`; the other is null.
 #[inline(never)]
 fn passes_shared(kernel: u64, parameters: u64, extra: u64) -> bool {
     let Some(known) = kernels::parameters(kernel).filter(|_| uses::has_any()) else { return false };
@@ -367,24 +377,25 @@ fn passes_shared(kernel: u64, parameters: u64, extra: u64) -> bool {
     is_shared
 }
 
-/// Notes a call that succeeded, and that began at the time that [`since`] returned. `record` is the call if it is in the record.
+/// Notes a call that succeeded and that began at the time `since`, which the function [`since`] returned. `record` is the record
+/// of the call, if there is one.
 pub fn note(id: FnId, caller: usize, arguments: &dyn Arguments, since: u64, record: Option<&CallRecord>) {
-    note_in(id, caller, arguments, since, UNREAD, record);
+    note_on_stream(id, caller, arguments, since, UNREAD, record);
 }
 
-/// Instead of the handle of a stream that must be read from the arguments.
+/// Placeholder for the handle of a stream that must be read from the arguments.
 pub const UNREAD: u64 = u64::MAX;
 
-/// The handle of the stream that a call names, or [`UNREAD`].
+/// Returns the handle of the stream in an argument of a call; [`UNREAD`] if no argument is the handle.
 #[inline(always)]
 pub fn stream_of<F: Function>(passed: &F) -> u64 {
     const { FUNCTIONS[F::ID as usize].stream() }.map_or(UNREAD, |by| passed.word(by))
 }
 
-/// Same as [`note`], with the handle of the stream.
+/// Notes a call as [`note`] does. `stream` is the handle of the stream, or [`UNREAD`].
 #[cold]
 #[inline(never)]
-pub fn note_in(
+pub fn note_on_stream(
     id: FnId,
     caller: usize,
     arguments: &dyn Arguments,
@@ -408,21 +419,23 @@ pub fn note_in(
         let call = ReturnedCall { id, caller, arguments, words, stream, is_use, since, end };
         call.note(record);
     };
-    // A thread with a stream does nothing here that could be a cancellation point.
+    // A thread that has a stream of the record reaches no cancellation point here, so it needs no guard.
     if recorder::has_stream() { note() } else { guarded(note) }
 }
 
-/// A call that succeeded and must be noted.
+/// Call that succeeded and must be noted.
 struct ReturnedCall<'a> {
     id: FnId,
     caller: usize,
     arguments: &'a dyn Arguments,
-    /// Zeros for a function of which only the stream matters.
+    /// Words of the arguments; zeros for a function of which only the stream matters.
     words: ArgumentWords,
     stream: Stream,
-    /// It uses shared memory.
+    /// True if the call uses shared memory.
     is_use: bool,
+    /// Time at which the call began, on the clock of the record.
     since: u64,
+    /// Time at which the call returned, on the clock of the record; `since` for a function that only enqueues.
     end: u64,
 }
 
@@ -431,7 +444,7 @@ impl ReturnedCall<'_> {
         &TRAITS[self.id as usize]
     }
 
-    /// Puts the call into the record, and updates the order of work. Pauses the notes if there is no room.
+    /// Puts the call into the record, and updates the order of work. If there is no room, pauses the recording of such calls.
     #[inline(never)]
     fn note(&self, record: Option<&CallRecord>) {
         let &Self { id, caller, arguments, is_use, since, end, .. } = self;
@@ -444,7 +457,7 @@ impl ReturnedCall<'_> {
         let nodes = traits.replays.filter(|_| is_use).and_then(|by| Nodes::of(self.words[by as usize]));
         let tells = nodes.as_ref().is_none_or(|nodes| !nodes.are_plain());
         let is_whole = self.update_order(context, tells);
-        let current = current(id, arguments, context, &self.stream, (end, nodes.is_some()));
+        let current = context_and_flags(id, arguments, context, &self.stream, (end, nodes.is_some()));
         let number = match record {
             Some(record) => Some(record.add_current(current)),
             None => used.append(id, caller, (since, end), current),
@@ -459,41 +472,44 @@ impl ReturnedCall<'_> {
         }
     }
 
-    /// Updates the state of streams and events. Returns false if there is no room for that. `tells` is false for a graph whose work
-    /// neither waits for other work nor announces its own end.
+    /// Updates the state of streams and events. Returns false if there is no room for the new state. `tells` is false for a graph
+    /// whose work neither waits for other work nor announces its own end.
     fn update_order(&self, context: u64, tells: bool) -> bool {
         let &Self { ref words, ref stream, is_use, since, end, .. } = self;
         let name = stream.name(context);
         let traits = self.traits();
         match traits.role {
             // A copy to or from the host that is over when the call returns leaves nothing to wait for.
-            Role::Uses if is_use && !traits.waits => return order::used(name, context, end).is_some(),
+            Role::Uses if is_use && !traits.waits => return order::note_used(name, context, end).is_some(),
             Role::Launches => {
-                let is_kept = !is_use || order::used(name, context, end).is_some();
+                let is_kept = !is_use || order::note_used(name, context, end).is_some();
                 if tells {
-                    order::launched(name, end);
+                    order::note_launched(name, end);
                 }
                 return is_kept;
             }
             Role::Completes(Work::Stream(_)) => {
-                order::done(name, since);
+                order::note_stream_done(name, since);
             }
-            Role::Completes(Work::Event(event)) => order::event_done(words[event]),
-            Role::Completes(Work::Context(by)) if words[by] != 0 => order::all_done(words[by], since),
-            Role::Completes(_) => order::all_done(context, since),
-            Role::Records(event) => return order::recorded(words[event], name, stream.is_pending(), since),
-            Role::Follows(_) => return order::used(name, context, end).is_some(),
-            Role::Signals(_) if is_use => return order::used(name, context, end).is_some(),
-            Role::Drops(by) => order::ended(words[by]),
+            Role::Completes(Work::Event(event)) => order::note_event_done(words[event]),
+            Role::Completes(Work::Context(by)) if words[by] != 0 => order::note_all_done(words[by], since),
+            Role::Completes(_) => order::note_all_done(context, since),
+            Role::Records(event) => {
+                return order::note_recorded(words[event], name, stream.is_pending(), since);
+            }
+            Role::Follows(_) => return order::note_used(name, context, end).is_some(),
+            Role::Signals(_) if is_use => return order::note_used(name, context, end).is_some(),
+            Role::Drops(by) => order::note_ended(words[by]),
             _ => {}
         }
         true
     }
 }
 
-/// Returns the current context and device in the form of the record, with bits: the call's stream does not wait for the legacy default
-/// stream; it is captured; a copy that could use host memory does not.
-pub(super) fn current(
+/// Returns the current context and device in the form of the record, with three bits: the call's stream does not wait for the
+/// legacy default stream (`NON_BLOCKING`); the stream is captured (`CAPTURED`); a copy that could use host memory uses only
+/// device memory (`OF_DEVICES`).
+pub(super) fn context_and_flags(
     id: FnId,
     arguments: &dyn Arguments,
     context: u64,
@@ -517,8 +533,9 @@ pub(super) fn current(
         }
         _ => false,
     };
-    let is_of_devices = traits.may_be_of_host && !is_captured && ranges::is_of_devices(id, arguments);
-    contexts::with_device(context, now, queries::device)
+    let is_of_devices =
+        traits.may_be_of_host && !is_captured && ranges::uses_only_device_memory(id, arguments);
+    contexts::context_and_device(context, now, queries::device)
         | (u64::from(is_apart) * slot::detail::NON_BLOCKING)
         | (u64::from(is_captured) * slot::detail::CAPTURED)
         | (u64::from(is_of_devices) * slot::detail::OF_DEVICES)

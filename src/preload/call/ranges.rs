@@ -1,4 +1,4 @@
-//! The device memory that copies of rows and batches of copies use, and a test for copies that use only device memory.
+//! The device memory that copies of rows and batches of copies use, and a test that a copy uses only device memory.
 
 use super::Arguments;
 use crate::driver::batches::{self, Range};
@@ -12,15 +12,15 @@ use cupeer_spec::effect::Batch;
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::detail;
 
-/// The most ranges of a batch that are recorded.
+/// Maximum number of ranges of a batch that are recorded.
 const MOST: usize = 46;
 /// Number of ranges that fit into a short detail.
 const FEW: usize = 6;
 
-/// Returns the start of the rows that a copy writes, and of those that it reads. `structure` is the address of the structure that
-/// describes them, and `bytes` its size. Returns zeros if there is none.
+/// Returns the start address of the rows that a copy writes, and of the rows that the copy reads. `structure` is the address of
+/// the structure that describes the rows, and `bytes` is its size. Returns zeros if there is no structure at the address.
 #[inline]
-pub fn starts(structure: u64, bytes: usize) -> [u64; 2] {
+pub fn row_starts(structure: u64, bytes: usize) -> [u64; 2] {
     if !batches::may_be_there(structure) {
         return [0; 2];
     }
@@ -35,7 +35,7 @@ pub fn starts(structure: u64, bytes: usize) -> [u64; 2] {
     touched.map(|(start, _)| start)
 }
 
-/// Returns true if a copy of rows may use shared memory, by the base addresses in its structure: see [`starts`].
+/// Returns true if a copy of rows may use shared memory. Only the base addresses in the structure are tested: see [`row_starts`].
 #[inline(always)]
 pub fn may_be_shared(structure: u64, bytes: usize) -> bool {
     let offsets = if bytes == size_of::<CUDA_MEMCPY2D_v2>() {
@@ -43,26 +43,26 @@ pub fn may_be_shared(structure: u64, bytes: usize) -> bool {
     } else {
         [offset_of!(CUDA_MEMCPY3D_v2, dst.Device), offset_of!(CUDA_MEMCPY3D_v2, src.Device)]
     };
-    // SAFETY: as in `starts`.
+    // SAFETY: as in `row_starts`.
     let address = |offset| unsafe { ((structure + offset as u64) as *const u64).read_unaligned() };
     batches::may_be_there(structure) && offsets.into_iter().any(|offset| uses::may_be_shared(address(offset)))
 }
 
-/// Returns true if a batch of copies may use shared memory, by its arguments.
+/// Returns true if a batch of copies may use shared memory. `to`, `from`, and `count` are arguments of the call.
 #[inline(never)]
 pub fn batch_may_be_shared(batch: Batch, to: u64, from: u64, count: u64) -> bool {
     batches::any(batch, to, from, count, uses::may_be_shared)
 }
 
-/// Hands over the ranges that a batch uses.
+/// Hands over each range of memory that a batch of copies uses.
 pub fn each(id: FnId, words: &ArgumentWords, work: &mut dyn FnMut(Range)) {
     if let Some(batch) = id.spec().batch() {
         batches::each(batch, batch.arguments().map(|by| words[by]), work);
     }
 }
 
-/// Returns true if a copy reads and writes only device memory.
-pub fn is_of_devices(id: FnId, arguments: &dyn Arguments) -> bool {
+/// Returns true if a copy reads and writes only device memory, and no host memory.
+pub fn uses_only_device_memory(id: FnId, arguments: &dyn Arguments) -> bool {
     let spec = id.spec();
     let (mut all, mut count) = (true, 0);
     let mut examine = |start: u64| {
@@ -74,21 +74,21 @@ pub fn is_of_devices(id: FnId, arguments: &dyn Arguments) -> bool {
     if let Some(copied) = spec.copies() {
         [copied.to, copied.from].iter().for_each(|by| examine(words[*by]));
     } else if let Some((by, bytes)) = spec.rows() {
-        starts(words[by], bytes).into_iter().for_each(&mut examine);
+        row_starts(words[by], bytes).into_iter().for_each(&mut examine);
     } else {
         each(id, &words, &mut |range| examine(range.start));
     }
     all && count > 0
 }
 
-/// Shared memory that a batch uses, in the form of the record.
+/// Ranges of shared memory that a batch uses, in the form of the record.
 struct Ranges {
     all: [[u64; 2]; MOST],
     count: usize,
 }
 
 impl Ranges {
-    /// Adds a range. Returns false if there is no room for it.
+    /// Adds a range, or merges it with another range. Returns false if there is no room for the range.
     fn add(&mut self, new: Range) -> bool {
         let write_bit = u64::from(new.is_write) * detail::WRITTEN;
         let is_like = |[_, bytes]: [u64; 2]| bytes & detail::WRITTEN == write_bit;
@@ -107,8 +107,9 @@ impl Ranges {
             self.count += 1;
             return true;
         }
-        // Merges it with another range of the same memory: the bytes between them may be used, or not.
-        let known = known.iter_mut().rev().find(|it| is_like(**it) && uses::are_one(it[0], new.start));
+        // Merges the range with another range of the same memory. The program may not use all of the bytes between both.
+        let known =
+            known.iter_mut().rev().find(|it| is_like(**it) && uses::are_in_one_range(it[0], new.start));
         known.is_some_and(|it| {
             let (start, end) = (it[0].min(new.start), end(*it).max(new.start.saturating_add(new.bytes)));
             *it = [start, (end - start) & detail::RANGE_BYTES | write_bit | detail::GAPS];
@@ -131,7 +132,7 @@ pub fn record(id: FnId, number: u64, arguments: &dyn Arguments) -> bool {
     let bytes = ranges.all.map(|range| range.map(u64::to_le_bytes));
     let bytes = bytes[..ranges.count].as_flattened().as_flattened();
     if ranges.count <= FEW {
-        recorder::detail::short(number, &[(detail::RANGES, bytes)]);
+        recorder::detail::append_short(number, &[(detail::RANGES, bytes)]);
     } else {
         Detail::about(number, |detail| detail.item(detail::RANGES, 0, bytes));
     }

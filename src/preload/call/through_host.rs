@@ -11,7 +11,8 @@ use cupeer_spec::effect::HostCopy;
 use cupeer_spec::function::{FUNCTIONS, FnId};
 use cupeer_spec::record::slot::detail;
 
-/// The copy of a call to or from the host, if it is so large that its content is recorded once the process shares memory.
+/// Returns the description of a copy to or from the host; `None` if the copy is too small for its content to be recorded, or the
+/// function makes no such copy.
 #[inline(always)]
 pub fn large_copy<F: Function>(arguments: &F) -> Option<HostCopy> {
     let host_copy = const { FUNCTIONS[F::ID as usize].host_copy() };
@@ -50,7 +51,8 @@ pub fn run(
     result
 }
 
-/// Records a copy that began at `start` and returned, with a hash of its content. `None` if the content or its device is not known.
+/// Records a copy that began at `start` and returned, with a hash of its content. Returns `None` if the content, or the device of
+/// the copy, is not known.
 fn record_content<'a>(
     id: FnId,
     entered: &Entered,
@@ -62,7 +64,7 @@ fn record_content<'a>(
     arguments.words(&mut words);
     let (end, mut known) = (recorder::clock::now(), None);
     guarded(|| {
-        known = content::of(words[copied.host], words[copied.size]).and_then(|content| {
+        known = content::sample(words[copied.host], words[copied.size]).and_then(|content| {
             let device = || places::device_of_memory(words[copied.device], ledger::opened_device);
             Some((queries::relaxed(device)?, content))
         });

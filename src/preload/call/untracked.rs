@@ -2,7 +2,7 @@
 
 use super::after::{self, CompletedCall};
 use super::{
-    Arguments, Dispatched, Entered, EntryState, Function, behind_patch, is_again, order, run_shared,
+    Arguments, Entered, EntryState, Function, StepInputs, behind_patch, is_again, order, run_shared,
     shared_steps, take_steps, through_host,
 };
 use crate::driver::places;
@@ -22,18 +22,18 @@ use cupeer_spec::effect::Launched;
 use cupeer_spec::function::{FUNCTIONS, FnId, FnSpec, Group};
 use cupeer_spec::results::Result as Code;
 
-/// True if a function orders work, or records an event.
+/// Returns true if a function orders work, or records an event.
 const fn orders_work(function: &FnSpec) -> bool {
     function.is_in(Group::Order) || function.is_in(Group::Event)
 }
 
-/// True if calls of a function take the [`fast_path`].
+/// Returns true if calls of a function take the [`fast_path`].
 pub const fn has_fast_path(function: &FnSpec) -> bool {
     function.may_go_straight_on() || orders_work(function)
 }
 
-/// Runs a call that may not matter: forwards it at once if its addresses show that, as for most copies and launches of a process that
-/// shares memory. Otherwise it takes its steps.
+/// Runs a call of a function that has a fast path. Forwards the call at once if its addresses show that it cannot matter, as for
+/// most copies and launches of a process that shares memory. Runs the steps of each other call.
 ///
 /// # Safety
 ///
@@ -43,7 +43,7 @@ pub unsafe fn fast_path<F: Function, const EXPORT: bool>(
     entry: EntryState,
     arguments: impl Fn() -> F,
 ) -> i32 {
-    /// Out of line, so that the other calls do not run through this code.
+    /// Runs the steps of a call. Out of line, so that calls on the fast path do not run through this code.
     #[cold]
     #[inline(never)]
     unsafe fn slow_path<F: Function, const EXPORT: bool>(entry: EntryState, arguments: &F) -> i32 {
@@ -54,7 +54,7 @@ pub unsafe fn fast_path<F: Function, const EXPORT: bool>(
     // Each callee gets its own copy of the arguments, so that those which need no copy stay in registers.
     let next = match const { orders_work(&FUNCTIONS[F::ID as usize]) } {
         true => plain_target::<F, EXPORT>(entry),
-        false => target::<F, EXPORT>(entry, &passed),
+        false => fast_target::<F, EXPORT>(entry, &passed),
     };
     let Some(real) = next else {
         // SAFETY: as promised.
@@ -62,55 +62,56 @@ pub unsafe fn fast_path<F: Function, const EXPORT: bool>(
     };
     if order::may_concern(&passed) {
         // SAFETY: the address is this function's.
-        return unsafe { noted_after(entry.caller, &arguments(), real) };
+        return unsafe { forward_and_note(entry.caller, &arguments(), real) };
     }
     // SAFETY: the address is this function's.
     let result = unsafe { passed.forward(real) };
     if result != 0 && const { reports_failures(&FUNCTIONS[F::ID as usize]) } {
-        has_failed(F::ID, real, entry.caller, &arguments(), result);
+        record_failure(F::ID, real, entry.caller, &arguments(), result);
     }
     result
 }
 
-/// Forwards a call that may use shared memory, or order such uses.
+/// Forwards a call that may use shared memory or order such uses, and notes the call if it succeeds.
 ///
 /// # Safety
 ///
 /// `real` is the address of its function.
 #[cold]
 #[inline(never)]
-unsafe fn noted_after<F: Function>(caller: usize, arguments: &F, real: usize) -> i32 {
-    let since = order::begins(arguments);
+unsafe fn forward_and_note<F: Function>(caller: usize, arguments: &F, real: usize) -> i32 {
+    let since = order::quick_since(arguments);
     // SAFETY: as promised.
     let result = unsafe { arguments.forward(real) };
     if result != 0 {
         if const { reports_failures(&FUNCTIONS[F::ID as usize]) } {
-            has_failed(F::ID, real, caller, arguments, result);
+            record_failure(F::ID, real, caller, arguments, result);
         }
     } else if since != 0 && !is_again(thread(), F::ID, caller) {
-        order::note_in(F::ID, caller, arguments, since, order::stream_of(arguments), None);
+        order::note_on_stream(F::ID, caller, arguments, since, order::stream_of(arguments), None);
     }
     result
 }
 
-/// True if failures of a function are recorded. Programs poll streams and events, which "fail" until these are ready.
+/// Returns true if failures of a function are recorded. Programs poll streams and events: these queries "fail" until the work is
+/// complete.
 const fn reports_failures(function: &FnSpec) -> bool {
     function.is_in(Group::Event) || !function.is_in(Group::Order)
 }
 
-/// Forwards a call of which nothing but its use of shared memory is recorded.
+/// Runs `forward`, which forwards a call of which nothing but its use of shared memory is recorded.
 pub fn forward(id: FnId, caller: usize, arguments: &dyn Arguments, forward: impl FnOnce() -> i32) -> i32 {
     let since = since_use(id, arguments);
     let result = forward();
     if result != 0 {
-        failed_use(id, caller, arguments, result);
+        record_failed_use(id, caller, arguments, result);
     } else if since != 0 {
         order::note(id, caller, arguments, since, None);
     }
     result
 }
 
-/// Same as [`order::since`], but 0 for a large copy, which is noted together with its content.
+/// Returns the same time as [`order::since`], but 0 for a large copy, which is noted together with its content.
 pub fn since_use(id: FnId, arguments: &dyn Arguments) -> u64 {
     let since = order::since(id, arguments);
     if since == 0 || !needs::has_done(Needs::Shared) {
@@ -122,20 +123,21 @@ pub fn since_use(id: FnId, arguments: &dyn Arguments) -> u64 {
     if is_large { 0 } else { since }
 }
 
-/// The driver's function that a call goes to if its addresses show that it does not matter. `None` if it takes its steps.
+/// Returns the address of the driver's function, if the addresses in a call show that the call cannot matter. `None` if the call
+/// must take its steps.
 #[inline(always)]
-fn target<F: Function, const EXPORT: bool>(entry: EntryState, arguments: &F) -> Option<usize> {
+fn fast_target<F: Function, const EXPORT: bool>(entry: EntryState, arguments: &F) -> Option<usize> {
     if entry.entered != F::ID as u32 + 1 || !needs::is_only_awake(F::ID) || may_matter(arguments) {
         return None;
     }
-    // The content of a large copy is recorded.
+    // A large copy takes its steps, which record its content.
     if through_host::large_copy(arguments).is_some() {
         return None;
     }
     driver_target::<F, EXPORT>(entry)
 }
 
-/// The driver's function, if the call needs no steps. `None` if it takes its steps.
+/// Returns the address of the driver's function, if the call needs no steps. `None` if the call must take its steps.
 #[inline(always)]
 pub fn plain_target<F: Function, const EXPORT: bool>(entry: EntryState) -> Option<usize> {
     // SAFETY: the block belongs to this thread and its signal handlers, which restore the word.
@@ -144,14 +146,15 @@ pub fn plain_target<F: Function, const EXPORT: bool>(entry: EntryState) -> Optio
     if is_plain { driver_target::<F, EXPORT>(entry) } else { None }
 }
 
-/// The driver's function, unless a tool behind us may call the same function: only the steps see that it is the same call.
+/// Returns the address of the driver's function; `None` if a tool behind us may call the same function, because only the steps
+/// see that both are the same call.
 #[inline(always)]
 fn driver_target<F: Function, const EXPORT: bool>(entry: EntryState) -> Option<usize> {
     let real = driver::real(F::ID);
     (!EXPORT || linked::known(F::ID, entry.caller) == Some(real)).then_some(real)
 }
 
-/// True if a call may use memory that is gone, or go from one device to another. A few loads.
+/// Returns true if a call may use memory that is gone, or copy from one device to another. Takes a few loads.
 #[inline(always)]
 fn may_matter<F: Function>(arguments: &F) -> bool {
     if let Some((by, size, element)) = const { FUNCTIONS[F::ID as usize].uses_one_range() } {
@@ -172,38 +175,39 @@ fn may_matter<F: Function>(arguments: &F) -> bool {
     tombstones::has_any() && const { FUNCTIONS[F::ID as usize].launches() }.is_none_or(passes)
 }
 
-/// Records a call that failed after it was forwarded at once to `real`.
+/// Records the failure of a call that was forwarded at once to `real`.
 #[cold]
 #[inline(never)]
-pub fn has_failed(id: FnId, real: usize, caller: usize, arguments: &dyn Arguments, result: i32) {
+pub fn record_failure(id: FnId, real: usize, caller: usize, arguments: &dyn Arguments, result: i32) {
     if is_again(thread(), id, caller) {
         return;
     }
     if id.spec().records().is_some() {
         let entered = Entered { real, through: real, caller, again: false };
-        event_failed(id, &entered, arguments, result);
+        run_failed_event(id, &entered, arguments, result);
     } else {
-        failed_use(id, caller, arguments, result);
+        record_failed_use(id, caller, arguments, result);
     }
 }
 
-/// Records a copy, memset, free, or change of a graph that failed, and that was not worth recording before. A call that succeeds
-/// costs nothing of this. If a failure repeats and no rule explains it, the rules examine it only now and then.
+/// Records a copy, memset, free, or change of a graph that failed and that had no record before. Calls that succeed do not run
+/// this code. If a failure repeats and no rule explains it, the rules examine the failure only now and then.
 #[cold]
 #[inline(never)]
-pub fn failed_use(id: FnId, caller: usize, arguments: &dyn Arguments, result: i32) {
-    /// The rules examine this many unexplained failures; later ones only if their number is a power of two.
+pub fn record_failed_use(id: FnId, caller: usize, arguments: &dyn Arguments, result: i32) {
+    /// Number of unexplained failures that the rules examine one by one. A later failure is examined only if its number is a
+    /// power of two.
     const MANY: u32 = 64;
     static UNEXPLAINED: AtomicU32 = AtomicU32::new(0);
     static RECORDED: AtomicU32 = AtomicU32::new(0);
     let settings = settings::get();
-    // The nodes of a graph are not read unless some may use memory that is gone.
+    // The nodes of a graph are read only if some nodes may use memory that is gone.
     let may_use = || {
         id.spec().uses_or_frees()
             || id.spec().records().is_some()
             || id.spec().uses_graph().is_some() && tombstones::has_any()
     };
-    // A context is recorded only if there is no memory for it.
+    // A call that fails to create a context is recorded only if there is no memory for the context.
     let has_no_room = id.spec().has_context() && result == Code::OUT_OF_MEMORY as i32;
     let is_kept = has_no_room && settings.record.is_some() || id.spec().allocates().is_some();
     if !is_kept && !may_use() || !has_no_room && !settings.is_recorded(id) {
@@ -231,8 +235,8 @@ pub fn failed_use(id: FnId, caller: usize, arguments: &dyn Arguments, result: i3
     }
 }
 
-/// Runs a call that records an event: forwards it, and runs its steps if it failed. Runs them before, like those of other calls, if a fault plan may concern the
-/// call or it is logged.
+/// Runs a call that records an event: forwards the call, and runs its steps only if it failed. If a fault plan may concern the
+/// call, or the call is logged, runs the steps as for each other call.
 #[inline(never)]
 pub fn run_event(id: FnId, entered: &Entered, arguments: &dyn Arguments) -> i32 {
     let is_planned = inject::may_concern(id, &|words| arguments.words(words));
@@ -243,7 +247,7 @@ pub fn run_event(id: FnId, entered: &Entered, arguments: &dyn Arguments) -> i32 
     // SAFETY: the address is this function's, as `take_steps` demands.
     let result = unsafe { arguments.forward(entered.through) };
     if result != 0 {
-        return event_failed(id, entered, arguments, result);
+        return run_failed_event(id, entered, arguments, result);
     }
     if began != 0 {
         order::note(id, entered.caller, arguments, began, None);
@@ -251,13 +255,13 @@ pub fn run_event(id: FnId, entered: &Entered, arguments: &dyn Arguments) -> i32 
     result
 }
 
-/// Runs the steps of a call that records an event, and that failed.
-fn event_failed(id: FnId, entered: &Entered, arguments: &dyn Arguments, result: i32) -> i32 {
+/// Runs the steps of a call that was to record an event, and that failed.
+fn run_failed_event(id: FnId, entered: &Entered, arguments: &dyn Arguments, result: i32) -> i32 {
     let settings = settings::get();
     if !settings.is_recorded(id) || ledger::is_idle(id) {
-        failed_use(id, entered.caller, arguments, result);
+        record_failed_use(id, entered.caller, arguments, result);
         return result;
     }
-    let call = Dispatched { caller: behind_patch(id, entered.caller), settings, returned: Some(result) };
+    let call = StepInputs { caller: behind_patch(id, entered.caller), settings, returned: Some(result) };
     shared_steps(id, entered, call, arguments, None)
 }

@@ -11,14 +11,15 @@ use core::sync::atomic::{
 use cupeer_rules::decide;
 use cupeer_rules::probes::FollowUp;
 
-/// The call that would follow a probe: its kind, and the object that it is about.
+/// Call that would follow a probe: the kind of the call, and the object that it is about.
 pub type ProbeKey = (FollowUp, u64);
 
-/// Number of findings that are deferred at once, and the maximum length of their texts.
+/// Maximum number of findings that are deferred at once.
 const MOST: usize = 32;
+/// Maximum length of the text of a deferred finding, in bytes.
 const LONGEST: usize = crate::sys::line::LONGEST;
 
-/// State of a place.
+/// States of a place in the table of deferred findings.
 mod state {
     pub const FREE: u32 = 0;
     pub const TAKEN: u32 = 1;
@@ -27,12 +28,12 @@ mod state {
 
 struct DeferredFinding {
     state: AtomicU32,
-    /// The process: a forked child does not print the findings of its parent.
+    /// Pid of the process with the finding: a forked child does not print the findings of its parent.
     pid: AtomicU32,
     tid: AtomicU32,
     follow_up: AtomicU32,
     about: AtomicU64,
-    /// It counts for the exit status.
+    /// 1 if the finding counts for the exit status.
     is_bad: AtomicU32,
     length: AtomicU32,
     text: UnsafeCell<[u8; LONGEST]>,
@@ -53,9 +54,9 @@ static DEFERRED: [DeferredFinding; MOST] = [const {
     }
 }; MOST];
 
-/// True if any finding was ever deferred. Most processes end without reading the table.
+/// True once any finding was deferred. Most processes end without reading the table.
 #[unsafe(link_section = ".data.start")]
-static IS_ANY: AtomicBool = AtomicBool::new(false);
+static WAS_ANY_DEFERRED: AtomicBool = AtomicBool::new(false);
 
 impl DeferredFinding {
     fn take(&self, from: u32) -> bool {
@@ -72,7 +73,8 @@ fn tid() -> u32 {
     unsafe { libc::syscall(libc::SYS_gettid) as u32 }
 }
 
-/// Defers a finding until the thread's next calls show whether cupeer prints it. Returns false if there is no place for it.
+/// Defers a finding until the next calls of the thread show whether cupeer prints the finding. Returns false if there is no place
+/// for it.
 pub fn defer((follow_up, about): ProbeKey, is_bad: bool, text: &[u8]) -> bool {
     let text = if text.len() <= LONGEST { text } else { return false };
     let Some(place) = DEFERRED.iter().find(|place| place.take(state::FREE)) else { return false };
@@ -85,11 +87,11 @@ pub fn defer((follow_up, about): ProbeKey, is_bad: bool, text: &[u8]) -> bool {
     place.about.store(about, Relaxed);
     place.is_bad.store(is_bad.into(), Relaxed);
     place.state.store(state::DEFERRED, Release);
-    IS_ANY.store(true, Release);
+    WAS_ANY_DEFERRED.store(true, Release);
     true
 }
 
-/// Drops the deferred findings of this thread that a call follows up.
+/// Drops the deferred findings of this thread that a call shows to be about a probe.
 pub fn follow_up(call: &decide::Call) {
     let Some(follow_up) = FollowUp::of(call) else { return };
     let about = follow_up.about(call);
@@ -101,9 +103,9 @@ pub fn follow_up(call: &decide::Call) {
     }
 }
 
-/// Hands over the findings without a follow-up call, and whether they count for the exit status.
-pub fn each_left(mut say: impl FnMut(&[u8], bool)) {
-    let places: &[DeferredFinding] = if IS_ANY.load(Acquire) { &DEFERRED } else { &[] };
+/// Hands over the deferred findings that no follow-up call dropped. The flag is true if a finding counts for the exit status.
+pub fn each_without_follow_up(mut say: impl FnMut(&[u8], bool)) {
+    let places: &[DeferredFinding] = if WAS_ANY_DEFERRED.load(Acquire) { &DEFERRED } else { &[] };
     for place in places {
         if place.state.load(Acquire) == state::DEFERRED && place.is_own() && place.take(state::DEFERRED) {
             let length = place.length.load(Relaxed) as usize;
@@ -136,13 +138,15 @@ mod tests {
         // Creating memory without a handle type is not a follow-up call.
         follow_up(&call(&args));
         follow_up(&call(&bytes));
-        each_left(|text, is_bad| said.push((String::from_utf8_lossy(text).into_owned(), is_bad)));
+        each_without_follow_up(|text, is_bad| {
+            said.push((String::from_utf8_lossy(text).into_owned(), is_bad))
+        });
         said.sort();
         assert_eq!(said, [("of another thread".to_owned(), true), ("wrong pool".to_owned(), false)]);
-        each_left(|_, _| panic!("it was said"));
+        each_without_follow_up(|_, _| panic!("it was said"));
         assert_eq!((0..2 * MOST).filter(|_| defer(pool, false, b"full")).count(), MOST);
         let mut count = 0;
-        each_left(|_, _| count += 1);
+        each_without_follow_up(|_, _| count += 1);
         assert_eq!(count, MOST);
     }
 }

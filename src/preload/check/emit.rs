@@ -31,10 +31,10 @@ use cupeer_spec::record::live::Entry;
 use cupeer_spec::record::slot::detail;
 use cupeer_spec::record::slot::finding::{Confidence, NO_ARGUMENT, Object};
 
-/// Number of findings per rule and caller that are reported in full; further ones are counted.
+/// Maximum number of findings per rule and caller that are reported in full. Further findings are only counted.
 const MOST_ALIKE: u32 = 10;
 
-/// Memory for the texts of a finding, because the program's stack may be small. All zero is a valid value.
+/// Memory for the texts of a finding, because the program's stack may be small. A value of zero bytes is valid.
 struct Scratch {
     message: Line,
     hint: Short<512>,
@@ -45,7 +45,7 @@ struct Scratch {
 }
 
 impl Scratch {
-    /// Runs `work` with new memory. Does nothing if there is none.
+    /// Runs `work` with newly mapped memory. Does nothing if there is no memory.
     fn with(work: impl FnOnce(&mut Scratch)) {
         let size = size_of::<Scratch>();
         let Ok(place) = pages::new(size, 0) else { return };
@@ -58,12 +58,12 @@ impl Scratch {
     }
 }
 
-/// Time at which a finding is delivered; it is recorded at once.
+/// Time at which a finding is delivered to the user. The finding is recorded at once.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Delivery {
     Now,
-    /// When the process ends, unless the thread makes the call that follows a probe.
-    Later(ProbeKey),
+    /// Deliver the finding when the process ends, unless the thread makes the call that follows a probe.
+    AtExit(ProbeKey),
 }
 
 /// A finding whose texts are not written yet.
@@ -86,7 +86,7 @@ pub fn violation(call: &Call, found: &Violation<Entry>, delivery: Delivery) {
     emit(&Emission { call, rule, confidence, argument, objects, reason, hint, cache, delivery });
 }
 
-/// Emits a finding, unless the settings exclude it. If the same place had many, only counts it.
+/// Emits a finding, unless the settings exclude it. If the same place in the program had many findings, only counts it.
 pub fn emit(emission: &Emission) {
     let &Emission { call, rule, argument, delivery, .. } = emission;
     let Some(check) = &settings::get().check else { return };
@@ -98,7 +98,7 @@ pub fn emit(emission: &Emission) {
     }
     let (severity, confidence) = emission.severity_and_confidence(&caller);
     let (key, most) = emission.count_key(&caller, severity, confidence);
-    let before = count(rule, key);
+    let before = count_finding(rule, key);
     // The launcher only needs to know that there is any finding.
     if [0, u32::MAX].contains(&before) && severity > Severity::Note && delivery == Delivery::Now {
         status::count(|status| &status.findings);
@@ -159,16 +159,17 @@ impl Emission<'_> {
         }
     }
 
-    /// Returns the key under which the finding is counted, and the number of findings per key that are reported in full.
+    /// Returns the key under which the finding is counted, and the maximum number of findings with this key that are reported in
+    /// full.
     fn count_key(&self, caller: &Caller, severity: Severity, confidence: Confidence) -> (u64, u32) {
         let call = self.call;
         let (key, most) = if self.rule.spec().is_explanation() {
             (u64::from(call.id as u16) << 32 | u64::from(call.result as u32), 1)
         } else {
-            // For a call of the CUDA runtime, this is the place in the runtime, whatever code called that.
+            // For a call from the CUDA runtime, the key is the place in the runtime, whatever code called the runtime.
             (caller.library.as_ptr() as u64 ^ (caller.offset as u64) << 20, MOST_ALIKE)
         };
-        // Counted per severity and certainty, so that notes do not use up the limit of errors.
+        // Findings are counted per severity and certainty, so that notes do not use up the limit of errors.
         let is_deferred = u64::from(self.delivery != Delivery::Now);
         let kind = (severity as u64) << 48 ^ is_deferred << 52 ^ (confidence as u64) << 53;
         (key ^ kind, most)
@@ -202,9 +203,11 @@ impl Emission<'_> {
 
     fn should_print(&self, check: &Check, caller: &Caller, counts_as: Severity, before: u32) -> bool {
         match check.level {
-            // If a finding repeats at one place, in this process or another, only the summary has the others.
+            // If a finding repeats at one place, in this process or another, only the summary counts the repetitions.
             Level { severity: least, is_brief: true } => {
-                counts_as >= least && before == 0 && status::is_new(hash(self.rule, self.call, caller))
+                counts_as >= least
+                    && before == 0
+                    && status::is_first_print(hash(self.rule, self.call, caller))
             }
             Level { severity: least, is_brief: false } => {
                 counts_as >= least || self.rule.spec().is_explanation()
@@ -213,17 +216,17 @@ impl Emission<'_> {
     }
 }
 
-/// Prints a finding, or defers that.
+/// Prints a finding, or defers the printing.
 fn deliver(words: &[u8], is_bad: bool, delivery: Delivery) {
     match delivery {
-        Delivery::Later(key) if deferred::defer(key, is_bad, words) => {}
+        Delivery::AtExit(key) if deferred::defer(key, is_bad, words) => {}
         // If too many are deferred, a finding that may be about a probe is better than a lost one.
-        Delivery::Later(_) => print_found(words, is_bad),
+        Delivery::AtExit(_) => print_deferred_finding(words, is_bad),
         Delivery::Now => print(words),
     }
 }
 
-/// Joins byte strings in `place`, as many bytes as it has room for.
+/// Joins byte strings in `place`, up to its length. Returns the joined bytes.
 fn filled<'a>(place: &'a mut [u8], parts: &[&[u8]]) -> &'a [u8] {
     let mut length = 0;
     for (place, byte) in place.iter_mut().zip(parts.iter().copied().flatten()) {
@@ -252,7 +255,7 @@ fn record_finding(finding: &FindingText, head: &[u8; 4], item: &mut [u8]) {
     item_of(finding.call.slot, detail::FINDING, filled(item, &parts));
     for (role, entry) in finding.objects {
         let frames = entry.return_addresses();
-        item[..size_of::<Object>()].copy_from_slice(record::bytes(&object(*role, entry)));
+        item[..size_of::<Object>()].copy_from_slice(record::bytes(&recorded_object(*role, entry)));
         for (place, frame) in item[size_of::<Object>()..].chunks_mut(8).zip(frames) {
             place.copy_from_slice(&frame.to_le_bytes());
         }
@@ -261,7 +264,7 @@ fn record_finding(finding: &FindingText, head: &[u8; 4], item: &mut [u8]) {
 }
 
 /// Converts an entry of the live table to the form of the record.
-fn object(role: u32, entry: &Entry) -> Object {
+fn recorded_object(role: u32, entry: &Entry) -> Object {
     Object {
         role,
         device: entry.device,
@@ -281,7 +284,7 @@ fn object(role: u32, entry: &Entry) -> Object {
     }
 }
 
-/// Number of pairs of a rule and a caller that are counted.
+/// Maximum number of pairs of a rule and a caller that are counted.
 const PLACES: usize = 1024;
 
 static COUNTS: [AtomicU32; PLACES] = [const { AtomicU32::new(0) }; PLACES];
@@ -290,14 +293,15 @@ fn reset_counts() {
     COUNTS.iter().for_each(|count| count.store(0, Relaxed));
 }
 
-/// Returns a hash of a rule, a function, and its caller that is the same in all processes which run the same program.
+/// Returns a hash of a rule, a function, and the caller. It is the same in all processes that run the same program.
 fn hash(rule: Rule, call: &Call, caller: &Caller) -> u64 {
     let start = record::live::mix((rule as u64) << 48 ^ (call.id as u64) << 32 ^ caller.offset as u64);
     caller.library.iter().fold(start, |hash, byte| record::live::mix(hash ^ u64::from(*byte)))
 }
 
-/// Returns the number of earlier findings with a key. `u32::MAX` if there is no room for the key.
-fn count(rule: Rule, key: u64) -> u32 {
+/// Counts a finding under a key, and returns the number of earlier findings with this key; `u32::MAX` if there is no room for the
+/// key.
+fn count_finding(rule: Rule, key: u64) -> u32 {
     static KEYS: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
     static EPOCH: AtomicU64 = AtomicU64::new(0);
     let epoch = epoch();
@@ -316,7 +320,7 @@ fn count(rule: Rule, key: u64) -> u32 {
     u32::MAX
 }
 
-/// Writes a finding in the form of the log or of stderr.
+/// Writes a finding in the form of the log or of stderr. Returns the written bytes.
 fn rendered<'a>(finding: &FindingText, is_brief: bool, json: &'a Line, text: &'a mut Line) -> &'a [u8] {
     if settings::get().log == Some(LogForm::Json) {
         let json = json.bytes();
@@ -340,18 +344,18 @@ fn print(words: &[u8]) {
 /// Prints the deferred findings at the end of the process, when no follow-up call can come any more.
 #[unsafe(link_section = ".text.startup")]
 pub fn print_deferred() {
-    deferred::each_left(|words, is_bad| guarded(|| print_found(words, is_bad)));
+    deferred::each_without_follow_up(|words, is_bad| guarded(|| print_deferred_finding(words, is_bad)));
 }
 
 /// Prints a deferred finding, and counts it for the exit status.
-fn print_found(words: &[u8], is_bad: bool) {
+fn print_deferred_finding(words: &[u8], is_bad: bool) {
     if is_bad {
         status::count(|status| &status.findings);
     }
     print(words);
 }
 
-/// The program's function that receives findings. Replaced, never freed: another thread may be about to call it.
+/// Function of the program that receives findings. Replaced, but never freed, because another thread may be about to call it.
 struct Listener {
     callback: cupeer_finding_callback,
     data: *mut c_void,
@@ -361,7 +365,7 @@ unsafe impl Sync for Listener {}
 
 static LISTENER: AtomicPtr<Listener> = AtomicPtr::new(ptr::null_mut());
 
-/// Passes further findings to a function, or to none. Returns true if rules are checked.
+/// Passes all further findings to `callback`, or to none. Returns true if rules are checked.
 pub fn listen(callback: cupeer_finding_callback, data: *mut c_void) -> bool {
     if callback.is_some() {
         // The new listener has received nothing yet.
@@ -407,7 +411,7 @@ fn call_back(finding: &FindingText, json: &[u8]) {
             message: text(finding.message),
             json: CStr::from_bytes_until_nul(json).unwrap_or_default().as_ptr(),
         };
-        let left = Left;
+        let left = AbortOnUnwind;
         // SAFETY: the program gave the function for this, with this data; the texts live through the call. If the function does
         // not return, the unwinder runs `left`, which ends the process.
         unsafe { callback(&finding, data) };
@@ -415,11 +419,11 @@ fn call_back(finding: &FindingText, json: &[u8]) {
     });
 }
 
-/// Ends the process if an exception, or the end of the thread, unwinds a callback. Our frames above it must not be unwound: the thread could
-/// no longer be canceled, and the call would never be finished.
-struct Left;
+/// Guard that ends the process if a C++ exception, or the end of the thread, unwinds a callback of the program. Our frames that
+/// called the callback must not be unwound: the thread could no longer be canceled, and the call would never be finished.
+struct AbortOnUnwind;
 
-impl Drop for Left {
+impl Drop for AbortOnUnwind {
     fn drop(&mut self) {
         message::line(format_args!(
             "aborting: the callback of cupeer_on_finding did not return, but threw an exception or ended its thread"

@@ -10,7 +10,7 @@ use cupeer_spec::effect::Shared;
 use cupeer_spec::record::slot::finding::Confidence;
 use cupeer_spec::value::quoted_inside;
 
-/// Maximum number of bytes of the driver's message in place of a cause.
+/// Maximum number of bytes of the driver's message that is printed in place of a cause.
 const MOST_SAID: usize = 160;
 
 pub fn failure(call: &Call, delivery: Delivery) {
@@ -20,7 +20,7 @@ pub fn failure(call: &Call, delivery: Delivery) {
     emit(&Emission { call, rule, confidence, argument, objects, reason, hint, cache: None, delivery });
 }
 
-/// The hint of the rule, or for a failure whose result has a name, the command that lists all causes.
+/// Hint about a failure: the hint of the rule, or if the result has a name, the command that lists all causes.
 struct Hint<'a> {
     call: &'a Call<'a>,
     rule: Rule,
@@ -42,7 +42,7 @@ impl fmt::Display for Hint<'_> {
 struct Explanation<'a>(&'a Call<'a>);
 
 impl Explanation<'_> {
-    /// The rules that would explain the failure, but cannot be decided.
+    /// Returns the rules that would explain the failure, but whose conditions cannot be decided.
     fn undecided(&self) -> impl Iterator<Item = &'static RuleSpec> {
         let Explanation(call) = self;
         let explains = move |rule: &&RuleSpec| rule.explains(call.id, call.result);
@@ -50,7 +50,7 @@ impl Explanation<'_> {
         RULES.iter().filter(explains).filter(is_unknown)
     }
 
-    /// Hands over the causes that were not ruled out, the most likely first. Returns their number.
+    /// Hands over the possible causes that were not ruled out, the most likely first. Returns their number.
     fn each_cause(&self, mut found: impl FnMut(&str) -> fmt::Result) -> Result<usize, fmt::Error> {
         let Explanation(call) = self;
         let export = |(shared, fingerprint, _): (Shared, _, _)| call.export(shared.object, fingerprint);

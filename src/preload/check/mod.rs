@@ -6,8 +6,8 @@
 //! The failure of a probe is not a finding. If only the next calls of the thread can show that a call was a probe, its finding is recorded, and
 //! `deferred` delays all other output. The report knows the later calls, and keeps or drops the finding.
 //!
-//! Invariants: nothing here changes what the program sees. A successful call is examined only if it exports, opens, enables, or ends something,
-//! or uses memory that is gone.
+//! Invariants: nothing here changes what the program sees. A call that succeeded is examined only if it exports, opens, enables,
+//! or ends an object, or uses memory that is gone.
 
 pub mod c_types;
 mod deferred;
@@ -24,7 +24,7 @@ use emit::Delivery;
 pub use emit::{listen, print_deferred};
 pub use world::Call;
 
-/// Returns true if a rule explains why a call failed. Reports nothing.
+/// Returns true if a rule explains why a call failed. Does not report the finding.
 #[cold]
 #[inline(never)]
 pub fn is_explained(call: &Call) -> bool {
@@ -42,7 +42,7 @@ pub fn judge(call: &Call) {
     let delivery = match probe.map(|probe| probe.follow_up) {
         None => Delivery::Now,
         Some(None) => return,
-        Some(Some(follow_up)) => Delivery::Later((follow_up, follow_up.about(&judged))),
+        Some(Some(follow_up)) => Delivery::AtExit((follow_up, follow_up.about(&judged))),
     };
     let is_explained =
         cupeer_rules::decide::look(&judged, call, &mut |found| emit::violation(call, found, delivery));

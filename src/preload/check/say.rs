@@ -19,23 +19,23 @@ use cupeer_spec::value::{Format, quoted, quoted_inside};
 pub struct FindingText<'a> {
     pub call: &'a Call<'a>,
     pub rule: &'static RuleSpec,
-    /// Severity in this library.
+    /// Severity in the calling library.
     pub severity: Severity,
     pub confidence: Confidence,
-    /// Index of the argument that it is about.
+    /// Index of the argument that the finding is about.
     pub argument: Option<usize>,
     pub message: &'a str,
     pub hint: &'a str,
-    /// The objects that it is about, each with its role.
+    /// Objects that the finding is about, each with its role.
     pub objects: &'a [(u32, Entry)],
     pub caller: &'a Caller,
-    /// The line of Python that made the call.
+    /// Line of Python code that made the call.
     pub python: Option<&'a SourceLine>,
-    /// Further findings of this rule and caller are only counted.
+    /// True if all further findings of this rule and caller are only counted.
     pub is_last: bool,
 }
 
-/// `train.py:118 in exchange`.
+/// Writes a line of Python code, such as `train.py:118 in exchange`.
 fn say_python(line: &SourceLine, out: &mut Line) -> fmt::Result {
     say_line(line.file.text().as_bytes(), line.line, line.function.text().as_bytes(), out)
 }
@@ -52,7 +52,7 @@ fn say_line(path: &[u8], line: u32, function: &[u8], out: &mut Line) -> fmt::Res
     Ok(())
 }
 
-/// Writes a line of source as JSON, or null.
+/// Writes a line of source code as a JSON object, or null.
 fn json_line(line: Option<(&[u8], u32, &[u8])>, out: &mut Line) -> fmt::Result {
     let Some((file, line, function)) = line else { return out.write_str("null") };
     out.write_str("{\"file\":")?;
@@ -73,10 +73,10 @@ fn result(call: &Call, out: &mut Line) -> fmt::Result {
     }
 }
 
-/// Maximum length of a brief line after `cupeer: `, without the process and the place.
+/// Maximum length in bytes of a brief line after `cupeer: `, without the process and the place.
 const MOST_BRIEF: usize = 120;
 
-/// Writes the rule and the first clause of the message. Returns the other clauses.
+/// Writes the rule and the first clause of the message. Returns the other clauses of the message.
 fn first_line<'a>(
     finding: &FindingText<'a>,
     out: &mut Line,
@@ -88,7 +88,7 @@ fn first_line<'a>(
     Ok(clauses)
 }
 
-/// Writes one line: the finding, the process, and the place.
+/// Writes a finding as one line: the message, the process, and the place of the call.
 pub fn brief(finding: &FindingText, out: &mut Line) -> fmt::Result {
     first_line(finding, out)?;
     out.cut("cupeer: ".len() + MOST_BRIEF);
@@ -104,14 +104,14 @@ pub fn brief(finding: &FindingText, out: &mut Line) -> fmt::Result {
 }
 
 impl FindingText<'_> {
-    /// `libx.so+0x12`.
+    /// Writes the place of the call, such as `libx.so+0x12`.
     fn place(&self, library: &[u8], most: usize, out: &mut Line) -> fmt::Result {
         quoted_inside(library, most, out)?;
         write!(out, "+{:#x}", self.caller.offset)
     }
 }
 
-/// Writes a paragraph. The message and the hint come first.
+/// Writes a finding as a paragraph. The message and the hint come first.
 pub fn paragraph(finding: &FindingText, out: &mut Line) -> fmt::Result {
     let call = finding.call;
     let (pid, tid) = (std::process::id(), call.thread());
@@ -139,7 +139,7 @@ pub fn paragraph(finding: &FindingText, out: &mut Line) -> fmt::Result {
     finding.place(finding.caller.library, 512, out)?;
     for (role, entry) in finding.objects {
         write!(out, "\n    {}: ", label(Some(finding.rule.id), role_word(*role)))?;
-        describe(call, entry, out)?;
+        describe_creation(call, entry, out)?;
     }
     if finding.confidence == Confidence::Stale && !finding.rule.tells(Tells::ExporterEnded) {
         write!(out, "\n    {STALE}")?;
@@ -164,8 +164,8 @@ pub fn paragraph(finding: &FindingText, out: &mut Line) -> fmt::Result {
     out.write_str("\n")
 }
 
-/// Writes the process, place, and time of an object's creation.
-fn describe(call: &Call, entry: &Entry, out: &mut Line) -> fmt::Result {
+/// Writes the process, place, and time of the creation of an object.
+fn describe_creation(call: &Call, entry: &Entry, out: &mut Line) -> fmt::Result {
     write!(out, "{}, thread {}, {}, {:#x}", process_of(entry), entry.tid, device_of(entry), entry.address)?;
     if entry.bytes > 0 {
         write!(out, ", {}", Bytes(entry.bytes))?;
@@ -189,7 +189,7 @@ fn describe(call: &Call, entry: &Entry, out: &mut Line) -> fmt::Result {
     Ok(())
 }
 
-/// Writes a JSON object with all of its keys.
+/// Writes a finding as a JSON object with all of its keys.
 pub fn json(finding: &FindingText, out: &mut Line) -> fmt::Result {
     let call = finding.call;
     write!(out, "{{\"rule\":\"{}\",", finding.rule.name())?;
@@ -245,7 +245,7 @@ fn json_rank(rank: Option<u32>, out: &mut Line) -> fmt::Result {
     }
 }
 
-/// Writes the caller, and its line of Python.
+/// Writes the caller and its line of Python code as members of a JSON object.
 fn json_place(
     library: &[u8],
     most: usize,

@@ -4,7 +4,7 @@ use crate::sys::files::{self, each_name};
 use crate::sys::line::Short;
 use cupeer_rules::decide::Ptrace;
 
-/// Returns true if this process may read an IMEX channel, by which machines share memory.
+/// Returns true if this process may read any IMEX channel. Machines share memory through these channels.
 pub fn has_fabric_channel() -> bool {
     let mut has_one = false;
     each_name(c"/dev/nvidia-caps-imex-channels", |name| {
@@ -25,12 +25,13 @@ pub fn is_descriptor(fd: i32) -> bool {
     unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
 }
 
-/// Returns the settings that decide whether this process may take file descriptors of another one.
+/// Returns the settings of the system that decide whether this process may take file descriptors of another
+/// process.
 pub fn ptrace() -> Option<Ptrace> {
     let mut text = [0; 4];
     let length = files::read(c"/proc/sys/kernel/yama/ptrace_scope", &mut text).unwrap_or(0);
     let scope = text[..length].first().filter(|digit| digit.is_ascii_digit()).map_or(0, |digit| digit - b'0');
-    /// _LINUX_CAPABILITY_VERSION_3, for this thread.
+    /// Header for `capget`: `_LINUX_CAPABILITY_VERSION_3`, and 0 for this thread.
     const HEADER: [u32; 2] = [0x2008_0522, 0];
     const CAP_SYS_PTRACE: u32 = 19;
     let (mut header, mut sets) = (HEADER, [0u32; 6]);

@@ -34,51 +34,52 @@ use cupeer_spec::record::slot::MOST_ARGS;
 use cupeer_spec::record::slot::finding::Confidence;
 use cupeer_spec::value::{CHECKED, Format};
 
-/// A call that returned.
+/// Call that returned.
 pub struct Call<'a> {
     pub id: FnId,
-    /// Its arguments in the form of the record.
+    /// Arguments of the call in the form of the record.
     pub args: &'a [u8; MOST_ARGS],
     /// Flags of each argument: [`cupeer_spec::record::slot::shape`].
     pub shape: u64,
     pub result: i32,
     /// The present time for [`Call::ago`], in nanoseconds of CLOCK_MONOTONIC; 0 before its first use.
     pub now: Cell<u64>,
-    /// Its return address.
+    /// Return address of the call.
     pub caller: usize,
-    /// The number of its slot in the record.
+    /// Number of the call's slot in the record.
     pub slot: u64,
-    /// The fingerprint of the exported object that it frees or destroys.
+    /// Fingerprint of the exported object that the call frees or destroys.
     pub taken: Option<u64>,
-    /// It closed an open object, as far as is known.
+    /// True if the call closed an open object, as far as is known.
     pub is_closing: bool,
-    /// The object is no longer open.
+    /// True if the object that the call closed is no longer open.
     pub is_closing_the_last: bool,
     /// The time at which a call that opens an object was forwarded, in nanoseconds of CLOCK_MONOTONIC.
     pub begun: u64,
-    /// The bytes of its handle.
+    /// Bytes of the IPC handle among the arguments.
     pub handle: Option<[u8; 64]>,
-    /// The first elements of its array argument, in the form of the record.
+    /// First elements of the array argument of the call, in the form of the record.
     pub elements: &'a [u8],
     pub about: DriverFacts,
-    /// The messages of the driver's log about it.
+    /// Messages in the driver's log about the call.
     pub driver_messages: &'a str,
     pub print: &'a dyn Fn(&mut dyn Write, Format) -> fmt::Result,
 }
 
 impl Call<'_> {
-    /// Returns true if the documentation lists its result.
+    /// Returns true if the documentation of the function lists the result of the call.
     pub fn is_documented(&self) -> bool {
         self.result == 0 || self.id.spec().results().contains(&self.result)
     }
 
-    /// The call in the form in which the rules decide about it.
+    /// Returns the call in the form in which the rules decide about it.
     pub fn judged(&self) -> decide::Call<'_> {
         let &Call { id, args, shape, result, elements, .. } = self;
         decide::Call { function: id, result, args, shape, elements }
     }
 
-    /// The time between an event and the return of the call; `None` if it is not known.
+    /// Returns the time between an event and the return of the call; `None` if the time is not known. `monotonic` is the time of
+    /// the event in nanoseconds of CLOCK_MONOTONIC.
     pub fn ago(&self, monotonic: u64) -> Option<Ago> {
         if self.now.get() == 0 {
             self.now.set(clock::now());
@@ -107,15 +108,16 @@ impl Call<'_> {
         }
     }
 
-    /// The live table's place of the object that the call opened.
+    /// Returns the place in the live table of the object that the call opened.
     fn place_of_opened(&self) -> Option<live::Place> {
         let call = self.judged();
         let (shared, fingerprint, _) = call.handle()?;
         let key = own_key(live::own(), kind::opened(shared.object), call.at(shared.by), 0);
-        live::find_where(key, |place| place.origin().0 == fingerprint)
+        live::find_where(key, |place| place.fingerprint() == fingerprint)
     }
 
-    /// An exported object that ended, and the processes that have it open; `None` if there are none.
+    /// Returns an exported object that ended, with the processes that have the object open; `None` if there are no such
+    /// processes.
     fn ending_of(&self, place: &live::Place) -> Option<Ending<Entry>> {
         let entry = place.read().filter(|entry| entry.count != 0)?;
         let importers = importers(entry.kind, entry.fingerprint)?;
@@ -148,7 +150,7 @@ impl World for Call<'_> {
         Some(queries::is_current_destroyed())
     }
     fn had_context(&self) -> HadContext {
-        if let Some(context) = contexts::last() {
+        if let Some(context) = contexts::last_of_thread() {
             let is_ended = contexts::is_ended(context);
             let has_closed = is_ended && closed::has_gone_with(context);
             return HadContext::Here { context, is_ended, has_closed };
@@ -294,7 +296,7 @@ impl World for Call<'_> {
         Some(Closed { fingerprint, ago: self.ago(monotonic), with_context, by })
     }
     fn enabled(&self, from: u64, to: u64) -> Option<(Option<Ago>, Entry)> {
-        // Access that another thread is disabling now is not counted.
+        // Access that another thread is disabling at present is not counted.
         let key = own_key(live::own(), kind::PEER, from, to);
         let entry = live::find_where(key, live::Place::is_open)?.read()?;
         Some((self.ago(entry.monotonic), entry))
@@ -349,7 +351,7 @@ impl World for Call<'_> {
         each_exported(object, |entry| {
             if entry.head == descriptor_head(fd)
                 && !is_own(&entry)
-                // The last one of several is the most likely.
+                // The newest of several entries is the most likely.
                 && found.is_none_or(|found| found.monotonic < entry.monotonic)
             {
                 found = Some(entry);
@@ -370,7 +372,7 @@ impl World for Call<'_> {
     fn open_already(&self, work: &mut dyn FnMut(Openers<Entry>)) -> bool {
         let Some(place) = self.place_of_opened() else { return false };
         // All callers of the CUDA runtime share its call site.
-        if place.origin().1 == self.caller as u64 && !Caller::at(self.caller).is_runtime() {
+        if place.first_frame() == self.caller as u64 && !Caller::at(self.caller).is_runtime() {
             return true;
         }
         let (Some(before), file) = (place.read(), Caller::of(self.caller, self.id, true).file()) else {
@@ -386,15 +388,15 @@ impl World for Call<'_> {
         self.is_closing
     }
     fn closed_for_good(&self, object: Object, address: u64) -> Option<Export<Entry>> {
-        // Reported at the last close.
+        // The end was reported at the last close of the object.
         let key = || own_key(live::own(), kind::opened(object), address, 0);
         let place = self.is_closing_the_last.then(|| live::find(key())).flatten()?;
-        self.export(object, place.origin().0)
+        self.export(object, place.fingerprint())
     }
     fn freed_before(&self) -> Option<FreedBefore<Entry>> {
         let (shared, (address, _)) = (self.id.spec().exports()?, self.about.memory?);
         let kind = kind::exported(shared.object);
-        let fingerprint = queries::word(self.args, self.id.spec().place(shared.handle).start);
+        let fingerprint = queries::stored_word(self.args, self.id.spec().place(shared.handle).start);
         let is_alive = |place: &live::Place| place.is_own() && place.uses().ended == 0;
         if live::find_where(handle_key(kind, fingerprint), is_alive).is_some() {
             return None;
@@ -471,7 +473,7 @@ impl World for Call<'_> {
             let mut tell =
                 |kernel: Option<(&str, usize)>| work(&NodeUse { name: name.text(), kernel, address, bytes });
             match it.part {
-                // The name of the kernel takes a query: only if it is needed.
+                // A query returns the name of the kernel, so it is made only if the name is needed.
                 Part::Parameter(index) if tombstones::first(address, bytes).is_some() => {
                     parameters::with_name(it.kernel, |name| tell(Some((name, index as usize))));
                 }
@@ -491,7 +493,7 @@ impl World for Call<'_> {
     }
     fn ending(&self) -> Option<Ending<Entry>> {
         if !self.id.spec().ends()?.object.is_context() {
-            // A free ends memory of its own, or of a pool.
+            // A free ends memory of its own kind, or memory of a pool.
             return self.id.spec().effects().iter().find_map(|effect| {
                 let Effect::Ends(end) = effect else { return None };
                 let key = handle_key(kind::exported(end.object), self.taken?);
@@ -501,7 +503,7 @@ impl World for Call<'_> {
         if self.about.ended == 0 {
             return None;
         }
-        // Several handles may be open in the same processes: counts the processes of one handle.
+        // The same processes may have several handles open: counts the processes of one handle.
         let mut all: Option<Ending<Entry>> = None;
         live::each_own(|place| {
             let is_export = kind::exported_object(place.kind()).is_some();
@@ -521,7 +523,7 @@ impl World for Call<'_> {
     }
 }
 
-/// Hands over the entries of all exported objects of a kind.
+/// Hands over the entries in the live table of all exported objects of a kind.
 fn each_exported(object: Object, mut work: impl FnMut(Entry)) {
     live::each(|place| {
         if place.kind() == kind::exported(object) {
@@ -535,7 +537,7 @@ fn opening_of(entry: Entry) -> Opening<Entry> {
     Opening { fingerprint, address, context: peer, device, object: entry }
 }
 
-/// The device of an entry, with its ordinal in the process of the entry.
+/// Returns the device of an entry, with its ordinal in the process that made the entry.
 pub fn device_of(entry: &Entry) -> Device {
     Device { ordinal: entry.device, uuid: entry.uuid }
 }

@@ -1,4 +1,4 @@
-//! Reads the memory that batches of copies use.
+//! Reads the ranges of memory that batches of copies use.
 
 use super::queries::number;
 use cupeer_spec::abi::CUDA_MEMCPY3D_BATCH_OP;
@@ -6,29 +6,30 @@ use cupeer_spec::effect::Batch;
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::MOST_ARGS;
 
-/// Number of copies of a batch that are examined.
+/// Maximum number of copies of a batch that are examined.
 const MOST: usize = 4096;
 
-/// Memory that a copy of a batch reads or writes.
+/// Range of memory that one copy of a batch reads or writes.
 #[derive(Clone, Copy)]
 pub struct Range {
-    /// The argument that names it.
+    /// Index of the argument of the call that names the range.
     pub argument: usize,
     pub start: u64,
     pub bytes: u64,
     pub is_write: bool,
-    /// It consists of rows, with unused bytes between them.
+    /// True if the range consists of rows, with unused bytes between them.
     pub has_gaps: bool,
 }
 
-/// Hands over the ranges that a batch of copies uses: the argument that names each, its start, and its size.
+/// Hands over the ranges of memory that a batch of copies uses: for each, the index of the argument that names it, its start
+/// address, and its size in bytes.
 #[inline(never)]
 pub fn each_range(id: FnId, args: &[u8; MOST_ARGS], batch: Batch, work: &mut dyn FnMut(usize, u64, u64)) {
     let numbers = batch.arguments().map(|argument| number(id, args, argument));
     each(batch, numbers, &mut |range| work(range.argument, range.start, range.bytes));
 }
 
-/// Hands over the ranges that a batch of copies uses, by its [`Batch::arguments`].
+/// Hands over the ranges of memory that a batch of copies uses. The array contains the values of its [`Batch::arguments`].
 #[inline(never)]
 pub fn each(batch: Batch, [to, from, sizes, count]: [u64; 4], work: &mut dyn FnMut(Range)) {
     let count = MOST.min(count as usize);
@@ -59,14 +60,15 @@ pub fn each(batch: Batch, [to, from, sizes, count]: [u64; 4], work: &mut dyn FnM
     }
 }
 
-/// Returns false for a number that cannot be an address: Linux maps nothing below its `mmap_min_addr`. The driver handles such a number.
+/// Returns false for a number that cannot be an address: Linux maps nothing below its `mmap_min_addr`. The driver handles such a
+/// number itself.
 #[inline(always)]
 pub fn may_be_there(address: u64) -> bool {
     address >= 1 << 16
 }
 
-/// Returns true if `is_it` holds for an address of a batch. Faster than to hand over the ranges. In a batch of 3D copies, the places of
-/// addresses may hold other numbers.
+/// Returns true if `is_it` returns true for an address in a batch. Faster than [`each`]. In a batch of 3D copies, the places of
+/// addresses may hold other numbers, which `is_it` gets as well.
 #[inline]
 pub fn any(batch: Batch, to: u64, from: u64, count: u64, is_it: impl Fn(u64) -> bool) -> bool {
     if !may_be_there(to) || !may_be_there(from) {

@@ -11,24 +11,25 @@ use core::sync::atomic::{
 };
 
 const CHUNK_SHIFT: u32 = 21;
-/// Drivers align allocations to at least 256 bytes.
+/// Number of bits of an address below the alignment of allocations: drivers align them to at least 256 bytes.
 const GRANULE_SHIFT: u32 = 8;
 const WORDS: usize = 1 << (CHUNK_SHIFT - GRANULE_SHIFT);
-/// Number of chunks that are known: 64 GiB, if all of their memory is used.
+/// Maximum number of chunks that are known. They cover 64 GiB, if all of their memory is used.
 const MOST: usize = 1 << 15;
-/// Number of places that a chunk may be in.
+/// Number of places in the table in which a chunk may be.
 const PLACES: usize = 64;
 
-/// A chunk. All zero is one that is not known.
+/// Chunk of 2 MiB of addresses. All bytes are zero in a free place of the table.
 pub struct Chunk {
-    /// The number of the chunk, plus one; 0 for a free place.
+    /// Number of the chunk, plus one; 0 for a free place of the table.
     key: AtomicU64,
+    /// Array of the words of the chunk; null before it is mapped.
     words: AtomicPtr<AtomicU64>,
-    /// The device as in the key of a row; 0 before it is known.
+    /// Device of the memory, as in the key of a row; 0 before the device is known.
     pub device: AtomicU64,
-    /// The context that its memory belongs to; 0 if it belongs to none.
+    /// Context that the memory belongs to; 0 for none.
     pub context: AtomicU64,
-    /// When the driver returned both.
+    /// Time at which the driver returned the device and the context.
     pub asked: AtomicU64,
 }
 
@@ -46,7 +47,7 @@ fn places(key: u64) -> impl Iterator<Item = &'static Chunk> {
     (0..PLACES).map(move |place| &CHUNKS[(key as usize).wrapping_add(place) % MOST])
 }
 
-/// Returns the chunk of an address, if it is known.
+/// Returns the chunk that contains an address, if the chunk is known.
 #[inline(always)]
 pub fn find(address: u64) -> Option<&'static Chunk> {
     let key = (address >> CHUNK_SHIFT) + 1;
@@ -60,18 +61,18 @@ fn find_elsewhere(key: u64) -> Option<&'static Chunk> {
     known.into_iter().find(|chunk| chunk.key.load(Acquire) == key)
 }
 
-/// Returns the chunk of an address, and adds it first if needed. `None` if there is no room.
+/// Returns the chunk that contains an address, and adds the chunk first if needed. `None` if there is no room.
 pub fn find_or_add(address: u64) -> Option<&'static Chunk> {
     let key = (address >> CHUNK_SHIFT) + 1;
     for chunk in places(key) {
         let known = chunk.key.load(Acquire);
         if known == key {
-            return Some(chunk).filter(|chunk| chunk.has_words());
+            return Some(chunk).filter(|chunk| chunk.map_words());
         }
         if known == 0 {
             match chunk.key.compare_exchange(0, key, AcqRel, Acquire) {
                 Err(others) if others != key => {}
-                _ => return Some(chunk).filter(|chunk| chunk.has_words()),
+                _ => return Some(chunk).filter(|chunk| chunk.map_words()),
             }
         }
     }
@@ -88,7 +89,7 @@ pub fn forget() {
     each(|chunk| {
         let words = chunk.words.load(Acquire);
         if !words.is_null() {
-            // SAFETY: private memory of this size, mapped in `has_words` and never unmapped; it reads as zeros from here on.
+            // SAFETY: private memory of this size, mapped in `map_words` and never unmapped; it reads as zeros from here on.
             unsafe { libc::madvise(words.cast(), WORDS * size_of::<AtomicU64>(), libc::MADV_DONTNEED) };
         }
         chunk.device.store(0, Relaxed);
@@ -96,8 +97,8 @@ pub fn forget() {
 }
 
 impl Chunk {
-    /// Maps its words, unless they are mapped. Returns false if there is no memory.
-    fn has_words(&self) -> bool {
+    /// Maps the words of the chunk, unless they are mapped. Returns false if there is no memory for them.
+    fn map_words(&self) -> bool {
         let size = WORDS * size_of::<AtomicU64>();
         if self.words.load(Acquire).is_null()
             && let Ok(new) = pages::new(size, 0)
@@ -109,7 +110,7 @@ impl Chunk {
         !self.words.load(Acquire).is_null()
     }
 
-    /// The word of an address in it.
+    /// Returns the word for an address in the chunk; `None` if the words are not mapped.
     #[inline(always)]
     pub fn word(&self, address: u64) -> Option<&'static AtomicU64> {
         let words = self.words.load(Acquire);
@@ -118,8 +119,8 @@ impl Chunk {
         (!words.is_null()).then(|| unsafe { &*words.add(index) })
     }
 
-    /// Takes out the words of the chosen addresses.
-    pub fn take(&self, is_chosen: impl Fn(u64) -> bool, mut each: impl FnMut(u64)) {
+    /// Hands over each nonzero word whose address `is_chosen` accepts to `each`, and sets the word to zero.
+    pub fn take_chosen(&self, is_chosen: impl Fn(u64) -> bool, mut each: impl FnMut(u64)) {
         let start = self.key.load(Relaxed).wrapping_sub(1) << CHUNK_SHIFT;
         for address in (0..WORDS as u64).map(|index| start + (index << GRANULE_SHIFT)) {
             if let Some(word) = self.word(address)
@@ -151,8 +152,8 @@ mod tests {
         assert_eq!(all.map(read), [Some(1), Some(2), Some(3), Some(4), Some(0)]);
         assert_eq!(read(base + (2 << 20)), None);
         let mut taken = Vec::new();
-        find(base).unwrap().take(|address| address != base + 256, |word| taken.push(word));
-        find(other).unwrap().take(|address| address == other, |word| taken.push(word));
+        find(base).unwrap().take_chosen(|address| address != base + 256, |word| taken.push(word));
+        find(other).unwrap().take_chosen(|address| address == other, |word| taken.push(word));
         assert_eq!((&taken[..], read(base), read(base + 256)), (&[1, 3, 4][..], Some(0), Some(2)));
         forget();
         assert_eq!([base + 256, other].map(read), [Some(0); 2]);

@@ -10,24 +10,25 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
-/// The epoch in which a thread had a context.
-static SEEN: AtomicU64 = AtomicU64::new(0);
+/// Epoch of the process in which a thread last had a context.
+static LAST_EPOCH: AtomicU64 = AtomicU64::new(0);
 
-/// The last contexts that ended. A context that appears at the same address later is removed, because drivers reuse addresses.
+/// Last contexts that ended. If a context appears at the same address later, its entry is removed, because drivers reuse
+/// addresses.
 static ENDED: [AtomicU64; 16] = [const { AtomicU64::new(0) }; 16];
-static NEXT: AtomicUsize = AtomicUsize::new(0);
+static NEXT_ENDED: AtomicUsize = AtomicUsize::new(0);
 
-/// The primary contexts of the first devices, if they are known, and the times of the queries; 0 for none.
+/// Primary context of each of the first devices, and the time of the query that returned it; 0 if it is not known.
 static PRIMARY: [(AtomicU64, AtomicU64); 64] = [const { (AtomicU64::new(0), AtomicU64::new(0)) }; 64];
 
-/// Returns the primary context of a device. Calls `ask` if it is not known, or the answer is old: another thread may retain a new context
-/// while a release ends the old one.
+/// Returns the primary context of a device. Calls `ask`, which queries the driver, if the context is not known or the last answer
+/// is old: another thread may retain a new context while a release ends the old one.
 pub fn primary(device: i32, ask: impl FnOnce() -> Option<u64>) -> Option<u64> {
-    /// In nanoseconds.
-    const LONG: u64 = 100_000_000;
+    /// Time for which an answer is valid, in nanoseconds.
+    const VALID_FOR: u64 = 100_000_000;
     let Some((place, since)) = PRIMARY.get(device as usize) else { return ask() };
     let (known, now) = (place.load(Relaxed), clock::roughly());
-    if known != 0 && now.wrapping_sub(since.load(Relaxed)) < LONG {
+    if known != 0 && now.wrapping_sub(since.load(Relaxed)) < VALID_FOR {
         return Some(known);
     }
     let asked = ask();
@@ -43,15 +44,16 @@ pub fn forget_primary(device: i32) {
     }
 }
 
-/// The last contexts that [`with_device`] returned, and the times of the queries.
+/// Last results of [`context_and_device`], and the times of their queries.
 static DEVICES: [(AtomicU64, AtomicU64); 16] = [const { (AtomicU64::new(0), AtomicU64::new(0)) }; 16];
 
-/// Returns the address of a current context, and the ordinal of its device, plus one, above these 48 bits. Calls `ask` for the ordinal if it
-/// is not known, or the answer is old: another context may be at this address. `now` is on the clock of the record.
+/// Returns the address of a current context in the lower 48 bits, and above them the ordinal of the context's device, plus one.
+/// Calls `ask` for the ordinal if it is not known, or the last answer is old: another context may be at this address. `now` is a
+/// time on the clock of the record.
 #[inline(always)]
-pub fn with_device(context: u64, now: u64, ask: fn() -> i32) -> u64 {
-    /// In ticks of the clock.
-    const LONG: u64 = 1 << 28;
+pub fn context_and_device(context: u64, now: u64, ask: fn() -> i32) -> u64 {
+    /// Time for which an answer is valid, in ticks of the clock of the record.
+    const VALID_FOR: u64 = 1 << 28;
     const SHIFT: u32 = 48;
     #[cold]
     #[inline(never)]
@@ -64,12 +66,12 @@ pub fn with_device(context: u64, now: u64, ask: fn() -> i32) -> u64 {
     let place = &DEVICES[(context >> 4 ^ context >> 12) as usize % DEVICES.len()];
     let known = place.0.load(Acquire);
     let is_it = context != 0 && (known ^ context) << (64 - SHIFT) == 0;
-    let is_new = is_it && now.wrapping_sub(place.1.load(Relaxed)) < LONG;
+    let is_new = is_it && now.wrapping_sub(place.1.load(Relaxed)) < VALID_FOR;
     if is_new { known } else { find(place, context, now, ask) }
 }
 
-/// Notes the context that is current in this thread; 0 is none.
-pub fn is_current(context: u64) {
+/// Notes the context that is current in this thread; 0 for none.
+pub fn note_current(context: u64) {
     if context == 0 {
         return;
     }
@@ -77,21 +79,21 @@ pub fn is_current(context: u64) {
     // SAFETY: only this thread and its signal handlers use the block.
     unsafe { (*thread()).context = (context, epoch) };
     // Written only if it changes: each write would evict the word from the caches of all other threads.
-    if SEEN.load(Relaxed) != epoch {
-        SEEN.store(epoch, Relaxed);
+    if LAST_EPOCH.load(Relaxed) != epoch {
+        LAST_EPOCH.store(epoch, Relaxed);
     }
     for ended in ENDED.iter().filter(|ended| ended.load(Relaxed) == context) {
         let _ = ended.compare_exchange(context, 0, AcqRel, Relaxed);
     }
 }
 
-/// The last contexts that the process created, each with its device, plus one; 0 is none. Primary contexts are not among them: the driver
-/// has a query for these.
+/// Last contexts that the process created, each with the ordinal of its device, plus one; 0 for none. Primary contexts are not in
+/// this table, because the driver has a query for them.
 static CREATED: [(AtomicU64, AtomicU64); 64] = [const { (AtomicU64::new(0), AtomicU64::new(0)) }; 64];
 static NEXT_CREATED: AtomicUsize = AtomicUsize::new(0);
 
-/// Notes a context that the process created on a device. The driver wrote it to `place`.
-pub fn is_created(place: u64, device: i32) {
+/// Notes a context that the process created on a device. `place` is the address to which the driver wrote the context.
+pub fn note_created(place: u64, device: i32) {
     let Some(context) = copy_value(place as *const u64) else { return };
     forget_created(context);
     let is_taken =
@@ -106,7 +108,7 @@ pub fn is_created(place: u64, device: i32) {
     its.store(u64::from(device as u32) + 1, Release);
 }
 
-/// In place of a device while the context is being written.
+/// Placeholder for the device of a context that is being written to [`CREATED`].
 const TAKEN: u64 = u64::MAX;
 
 fn forget_created(context: u64) {
@@ -115,13 +117,13 @@ fn forget_created(context: u64) {
     }
 }
 
-/// Returns the devices on which the process created contexts that exist, as bits.
+/// Returns the devices on which contexts exist that the process created, one bit for each ordinal.
 pub fn devices_of_created() -> u64 {
     let all = CREATED.iter().map(|(_, its)| its.load(Acquire));
     all.filter(|its| (1..=64).contains(its)).fold(0, |all, its| all | 1 << (its - 1))
 }
 
-/// Returns the device of a context that the process created, and that exists.
+/// Returns the device of a context that the process created and that still exists.
 pub fn device_of_created(context: u64) -> Option<i32> {
     let its = |(known, its): &(AtomicU64, AtomicU64)| {
         let device = its.load(Acquire);
@@ -132,28 +134,28 @@ pub fn device_of_created(context: u64) -> Option<i32> {
 }
 
 /// Notes that the process ended a context.
-pub fn has_ended(context: u64) {
+pub fn note_ended(context: u64) {
     forget_created(context);
-    ENDED[NEXT.fetch_add(1, Relaxed) % ENDED.len()].store(context, Relaxed);
+    ENDED[NEXT_ENDED.fetch_add(1, Relaxed) % ENDED.len()].store(context, Relaxed);
     DEVICES.iter().for_each(|(known, _)| known.store(0, Relaxed));
     for (primary, _) in &PRIMARY {
         let _ = primary.compare_exchange(context, 0, AcqRel, Relaxed);
     }
 }
 
-/// Returns true if the process ended a context, and has had none at its address since.
+/// Returns true if the process ended a context, and no context has appeared at the same address since.
 pub fn is_ended(context: u64) -> bool {
     ENDED.iter().any(|ended| ended.load(Relaxed) == context)
 }
 
-/// Returns the last context that was current in this thread.
-pub fn last() -> Option<u64> {
+/// Returns the last context that was current in this thread; `None` if this thread had none.
+pub fn last_of_thread() -> Option<u64> {
     // SAFETY: only this thread and its signal handlers use the block.
     let (context, seen) = unsafe { (*thread()).context };
     (context != 0 && seen == epoch()).then_some(context)
 }
 
-/// Returns true if any thread of this process had a context.
+/// Returns true if any thread of this process ever had a context.
 pub fn had_any() -> bool {
-    SEEN.load(Relaxed) == epoch()
+    LAST_EPOCH.load(Relaxed) == epoch()
 }

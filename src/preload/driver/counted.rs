@@ -1,6 +1,5 @@
-//! Counts allocations in a table of the record, and tracks each of them: the code that every allocation and free goes through.
-//!
-//! `recorder::counted` creates the table. Each counter is an atomic; a thread has an array of its own for the number of allocations.
+//! Counts allocations in a table of the record, and keeps a word for each allocation. Every allocation and every free runs
+//! through this code.
 
 use super::chunks::{self, Chunk};
 use super::{contexts, queries};
@@ -17,20 +16,21 @@ use cupeer_spec::function::FnId;
 use cupeer_spec::record::counted::{ROW, ROWS, UNFOLLOWED, WORDS, live, of_key, of_live, row};
 use cupeer_spec::record::slot::MOST_ARGS;
 
-/// The word of an allocation: bits, its row, and its size above.
+/// The word of an allocation: the bits below, the allocation's row in the table, and its size in bytes in the highest bits.
 pub mod known {
-    /// The allocation exists.
+    /// Bit: the allocation exists.
     pub const THERE: u64 = 1;
-    /// Its call is in the record, and it is not counted.
+    /// Bit: the call that made the allocation is in the record, and the allocation is not counted.
     pub const EVENT: u64 = 2;
-    /// It was exported.
+    /// Bit: the allocation was exported.
     pub const SHARED: u64 = 4;
     pub const ROW_SHIFT: u32 = 8;
     pub const SIZE_SHIFT: u32 = 16;
 }
 
-/// The table, and the record that it is in.
+/// Table of counts, in the mapped record; null if there is none.
 pub static TABLE: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
+/// Epoch of the record that has the table; 0 if there is none.
 pub static EPOCH: AtomicU64 = AtomicU64::new(0);
 /// True once the process used memory of several devices.
 pub static HAS_SEVERAL: AtomicBool = AtomicBool::new(false);
@@ -38,20 +38,20 @@ pub static HAS_SEVERAL: AtomicBool = AtomicBool::new(false);
 pub static IS_FULL: AtomicBool = AtomicBool::new(false);
 /// True if there was no room to note an allocation whose call is in the record.
 pub static HAS_LOST: AtomicBool = AtomicBool::new(false);
-/// Time for which an answer of the driver is valid if the process uses several devices, in nanoseconds.
-const LONG: u64 = 100_000_000;
+/// Time for which the driver's answer about a chunk is valid if the process uses several devices, in nanoseconds.
+const VALID_FOR: u64 = 100_000_000;
 
-/// In place of the address of a thread's own array: it has none.
+/// Placeholder for the address of a thread's own array of counts: the thread has no array, and uses the shared counts.
 pub const SHARED_CELLS: usize = 1;
 
-/// Returns true if this process has a table, so that its frees are examined.
+/// Returns true if this process has a table, so that its allocations and frees are counted.
 #[inline(always)]
 pub fn is_on() -> bool {
     let own = EPOCH.load(Acquire);
     own != 0 && own == epoch()
 }
 
-/// A word of the table. For use while [`is_on`].
+/// Returns the word of the table with an index. For use while [`is_on`] returns true.
 #[inline(always)]
 pub fn word(index: usize) -> &'static AtomicU64 {
     debug_assert!(index < WORDS);
@@ -70,36 +70,37 @@ pub fn is_known_event() -> bool {
     unsafe { (*thread()).memory & known::EVENT != 0 }
 }
 
-/// Returns true if the device of a chunk is known, and the answer is recent enough.
+/// Returns true if the device of a chunk is known, and the driver's answer is recent enough.
 #[inline(always)]
-pub fn is_known(chunk: &Chunk) -> bool {
-    let is_fresh = || clock::roughly().wrapping_sub(chunk.asked.load(Relaxed)) < LONG;
+pub fn has_known_device(chunk: &Chunk) -> bool {
+    let is_fresh = || clock::roughly().wrapping_sub(chunk.asked.load(Relaxed)) < VALID_FOR;
     chunk.device.load(Relaxed) != 0 && (!HAS_SEVERAL.load(Relaxed) || is_fresh())
 }
 
-/// The keys of a caller on a device, and of all callers there that have no row.
+/// Returns the key of a row for a caller on a device, and the key of the row for all callers on the device that have no row of
+/// their own.
 #[inline(always)]
-pub fn keys(caller: usize, device: u64) -> [u64; 2] {
+pub fn row_keys(caller: usize, device: u64) -> [u64; 2] {
     [caller as u64 & ((1 << 48) - 1) | device << 48, device << 48]
 }
 
-/// The row of a caller on a device, or the row that the others share.
+/// Returns the row of a caller on a device, or the row that callers without a row share.
 #[inline(always)]
 pub fn row_of(caller: usize, device: u64) -> Option<usize> {
-    let [own, others] = keys(caller, device);
+    let [own, others] = row_keys(caller, device);
     find(own).or_else(|| if IS_FULL.load(Relaxed) { find(others) } else { None })
 }
 
-/// The rows that may have a key, in their order.
+/// Returns the rows in which a key may be, in the order of the search.
 #[inline(always)]
-pub fn rows(key: u64) -> impl Iterator<Item = usize> {
+pub fn rows_to_probe(key: u64) -> impl Iterator<Item = usize> {
     let first = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - ROWS.ilog2())) as usize;
     (first..first + ROWS).map(|row| row % ROWS)
 }
 
 #[inline(always)]
 pub fn find(key: u64) -> Option<usize> {
-    for row in rows(key) {
+    for row in rows_to_probe(key) {
         match part(row, row::KEY).load(Acquire) {
             known if known == key => return Some(row),
             0 => return None,
@@ -109,7 +110,8 @@ pub fn find(key: u64) -> Option<usize> {
     None
 }
 
-/// Counts an allocation in a row. Returns false if there is no room for it.
+/// Counts an allocation in a row. `cells` is the address of the thread's own array, or [`SHARED_CELLS`]. Returns false if the
+/// chunk has no word for the address.
 #[inline(always)]
 pub fn count_in(row: usize, cells: usize, chunk: &'static Chunk, address: u64, bytes: u64) -> bool {
     let Some(place) = chunk.word(address) else { return false };
@@ -118,8 +120,8 @@ pub fn count_in(row: usize, cells: usize, chunk: &'static Chunk, address: u64, b
     let old = place.load(Relaxed);
     place.store(new, Relaxed);
     if old != 0 {
-        // Its free was not seen.
-        freed(old);
+        // The free of the earlier allocation was not seen.
+        subtract(old);
     }
     if cells == SHARED_CELLS {
         part(row, row::MADE).fetch_add(1, Relaxed);
@@ -131,33 +133,33 @@ pub fn count_in(row: usize, cells: usize, chunk: &'static Chunk, address: u64, b
     true
 }
 
-/// The word of an address, if its chunk is known.
+/// Returns the place of the word for an address, if the chunk of the address is known.
 #[inline(always)]
 fn place(address: u64) -> Option<&'static AtomicU64> {
     chunks::find(address)?.word(address)
 }
 
-/// Returns the word of the allocation at an address; 0 if it is not known.
+/// Returns the word of the allocation at an address; 0 if the allocation is not known.
 #[inline(always)]
-pub fn at(address: u64) -> u64 {
+pub fn word_at(address: u64) -> u64 {
     place(address).map_or(0, |word| word.load(Relaxed))
 }
 
-/// Forgets the allocation at an address, which is about to be freed. Returns its word.
+/// Forgets the allocation at an address, which is about to be freed. Returns the word of the allocation; 0 if it is not known.
 #[inline(always)]
 pub fn take(address: u64) -> u64 {
     let Some(place) = place(address) else { return 0 };
     let known = place.load(Relaxed);
     if known != 0 {
         place.store(0, Relaxed);
-        freed(known);
+        subtract(known);
     }
     known
 }
 
-/// Removes an allocation from the count of its row.
+/// Subtracts an allocation, by its word, from the count of its row.
 #[inline(always)]
-pub fn freed(known: u64) {
+pub fn subtract(known: u64) {
     if known & (known::THERE | known::EVENT) == known::THERE {
         let row = (known >> known::ROW_SHIFT) as usize % ROWS;
         let before = part(row, row::LIVE).fetch_sub(live(known >> known::SIZE_SHIFT, 1), Relaxed);
@@ -169,7 +171,7 @@ pub fn freed(known: u64) {
     }
 }
 
-/// Restores an allocation that the driver could not free.
+/// Restores an allocation that the driver could not free. `known` is the word that [`take`] returned.
 #[cold]
 #[inline(never)]
 pub fn put_back(address: u64, known: u64) {
@@ -185,7 +187,7 @@ pub fn put_back(address: u64, known: u64) {
     }
 }
 
-/// Notes that an allocation was exported: its free matters to others.
+/// Notes that an allocation was exported, so that its free matters to other processes.
 pub fn note_export(address: u64) {
     if is_on()
         && let Some(place) = place(address)
@@ -195,12 +197,12 @@ pub fn note_export(address: u64) {
     }
 }
 
-/// The primary contexts that counted memory belongs to, of the first devices; 0 for none. Each release of a primary context reads this: UCX
-/// makes one per message.
+/// Primary contexts of the first devices, by ordinal, if counted memory belongs to them; 0 for none. Each release of a primary
+/// context reads this: UCX releases one per message.
 static PRIMARIES: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
 
-/// Notes the device and the context of counted memory.
-pub fn belongs_to(device: i32, context: u64) {
+/// Notes that counted memory on a device belongs to a context.
+pub fn note_context(device: i32, context: u64) {
     if let Some(primary) = PRIMARIES.get(device as usize)
         && contexts::device_of_created(context).is_none()
     {
@@ -208,7 +210,8 @@ pub fn belongs_to(device: i32, context: u64) {
     }
 }
 
-/// Returns the context with counted memory that a call is about to end; 0 if there is none. Makes no driver query, which could fail.
+/// Returns the context with counted memory that a call is about to end; 0 if there is none. Makes no driver query, because a
+/// query could fail.
 pub fn to_be_ended(id: FnId, args: &[u8; MOST_ARGS]) -> u64 {
     let Some(end) = id.spec().ends_context().filter(|_| is_on()) else { return 0 };
     let named = queries::number(id, args, end.by);
@@ -218,14 +221,14 @@ pub fn to_be_ended(id: FnId, args: &[u8; MOST_ARGS]) -> u64 {
     PRIMARIES.get(named as usize).map_or(0, |primary| primary.load(Relaxed))
 }
 
-/// Forgets the memory of a context that ended: the driver has none at its addresses any more.
+/// Forgets the allocations of a context that ended: the driver has no memory at their addresses any more.
 pub fn context_ended(context: u64) {
     if is_on() && context != 0 {
         PRIMARIES.iter().for_each(|primary| _ = primary.compare_exchange(context, 0, Relaxed, Relaxed));
         chunks::each(|chunk| {
             let was_its_own = chunk.context.load(Relaxed) == context;
             let is_gone = |address| queries::memory_at(address).map_or(was_its_own, |range| range.is_none());
-            chunk.take(is_gone, freed);
+            chunk.take_chosen(is_gone, subtract);
             if was_its_own {
                 chunk.device.store(0, Relaxed);
             }
@@ -233,7 +236,7 @@ pub fn context_ended(context: u64) {
     }
 }
 
-/// Returns the size and the number of the counted allocations that exist on a device.
+/// Returns the total size in bytes and the number of the counted allocations that exist on a device.
 pub fn on_device(device: i32) -> (u64, u64) {
     if !is_on() {
         return (0, 0);

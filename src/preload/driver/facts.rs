@@ -1,8 +1,8 @@
 //! Driver queries about a call that has returned, for its record.
 
 use super::queries::{
-    Allocation, allocation, context, device, device_of, device_of_allocation, has_ended, number,
-    several_devices,
+    Allocation, allocation, changed_devices, context, device, device_of, device_of_allocation, has_ended,
+    number,
 };
 use super::{contexts, model, queries};
 use cupeer_spec::effect::{End, Named, Object, Shared};
@@ -10,25 +10,26 @@ use cupeer_spec::function::{FnId, Library};
 use cupeer_spec::record::slot::{MOST_ARGS, detail};
 use cupeer_spec::results::Result;
 
-/// The driver's answers about the object of a call.
+/// Answers of the driver about the object of a call.
 #[derive(Clone, Copy, Default)]
 pub struct DriverFacts {
-    /// The allocation, if the call succeeded: its start and size.
+    /// Start address and size in bytes of the allocation, if the call succeeded.
     pub memory: Option<(u64, u64)>,
-    /// The context of the allocation, with its device; or the current context.
+    /// Context of the allocation, or else the current context.
     pub context: u64,
+    /// Device of that context; -1 if it is not known.
     pub device: i32,
-    /// The device of an allocation that the call imported.
+    /// Device of an allocation that the call imported.
     pub home: Option<i32>,
-    /// The context that the call ended; 0 if there is none.
+    /// Context that the call ended; 0 for none.
     pub ended: u64,
 }
 
-/// Receives an answer: the kind of detail, and its bytes.
+/// Function that receives an answer: the kind of the detail in the record, and the bytes of the detail.
 pub type Note<'a> = &'a mut dyn FnMut(u8, &[u8]);
 
-/// Queries the driver about a call that returned, and gives the answers to `note`. `context` is the context that the call would end, and
-/// `ended` the one that it ended.
+/// Queries the driver about a call that returned, and gives the answers to `note`. `context` is the context that the call was to
+/// end, and `ended` is the context that the call ended; 0 for none.
 pub fn ask(
     id: FnId,
     args: &[u8; MOST_ARGS],
@@ -44,7 +45,7 @@ pub fn ask(
     if let Some(shared) = function.exports().or(function.opens()) {
         ask_about_shared(id, args, result, shared, note, &mut about);
     } else if let Some(Named { by, .. }) = function.enables().or(function.disables()) {
-        // With any other result the context may be invalid.
+        // Results with which the current context can be queried. With any other result, the context may be invalid.
         const WITH_CONTEXT: [Result; 5] = [
             Result::SUCCESS,
             Result::PEER_ACCESS_ALREADY_ENABLED,
@@ -67,7 +68,7 @@ pub fn ask(
     about
 }
 
-/// Queries the driver about an object that a call exported or opened.
+/// Queries the driver about an object that a call exported or opened, and gives the answers to `note`.
 fn ask_about_shared(
     id: FnId,
     args: &[u8; MOST_ARGS],
@@ -76,7 +77,7 @@ fn ask_about_shared(
     note: Note,
     about: &mut DriverFacts,
 ) {
-    // An event has no allocation, and a query that fails would appear in the driver's log.
+    // An event has no allocation, so it is not queried: a query that fails would appear in the driver's log.
     let has_allocation = result == 0 && object.is_memory();
     let allocation = if has_allocation { allocation(number(id, args, by)) } else { None };
     if let Some(Allocation { range: (base, size), .. }) = allocation {
@@ -86,13 +87,13 @@ fn ask_about_shared(
     if result != 0 {
         return;
     }
-    if let Some(several) = several_devices() {
+    if let Some(several) = changed_devices() {
         note(detail::CONTEXTS, &several.to_le_bytes());
     }
     about.memory = allocation.map(|known| known.range);
     let is_export = id.spec().exports().is_some();
     let mut note_owner = |owner: [u64; 2]| note(detail::OWNER, owner.map(u64::to_le_bytes).as_flattened());
-    // An object need not be on the device of the context.
+    // The object need not be on the device of the current context.
     let home = match object {
         Object::Pool if is_export => model::pool(number(id, args, by)).and_then(|pool| pool.device),
         Object::Allocation => device_of_allocation(number(id, args, by)),
@@ -112,15 +113,15 @@ fn ask_about_shared(
     }
 }
 
-/// Notes the end of a context, which the argument `named` names, or its device.
+/// Notes the end of a context. `named` is the argument that names the context or its device.
 fn note_ended(end: End, named: u64, result: i32, (context, ended): (u64, u64), note: Note) {
     // A context that is destroyed by its handle ended, even if nothing is known about it.
     let is_destroyed = result == 0 && end.object == Object::Context && !end.is_counted;
     let gone = if is_destroyed { named } else { ended };
     if gone != 0 {
-        contexts::has_ended(gone);
+        contexts::note_ended(gone);
     }
-    // In a recording, this detail of a release says that it was the last one.
+    // In a recording, this detail of a release says that the release was the last one.
     if end.object == Object::Primary && (result != 0 || ended != 0) {
         note(detail::DEVICES, [named as i32, -1].map(i32::to_le_bytes).as_flattened());
     }
@@ -129,14 +130,14 @@ fn note_ended(end: End, named: u64, result: i32, (context, ended): (u64, u64), n
     }
 }
 
-/// Returns the context that a call ended; 0 if there is none. `context` is the context that it would end; 0 if that is not known.
+/// Returns the context that a call ended; 0 for none. `context` is the context that the call was to end; 0 if it is not known.
 pub fn ended(id: FnId, args: &[u8; MOST_ARGS], result: i32, context: u64) -> u64 {
     let Some(end) = id.spec().ends_context() else { return 0 };
     let device = number(id, args, end.by) as i32;
     if end.object == Object::Primary && context == 0 {
         contexts::forget_primary(device);
     }
-    // Without a known context there is no query: it may be that no context is current any more.
+    // Without a known context there is no query: no context may be current any more.
     let is_gone = result == 0 && context != 0 && has_ended(end, device, context);
     if is_gone { context } else { 0 }
 }
@@ -146,7 +147,7 @@ fn devices(note: Note, peer: i32, result: i32, about: &mut DriverFacts) {
     about.device = if result == Result::CONTEXT_IS_DESTROYED as i32 { -1 } else { device() };
     about.context = context();
     if result != Result::CONTEXT_IS_DESTROYED as i32 {
-        contexts::is_current(about.context);
+        contexts::note_current(about.context);
     }
     note(detail::DEVICES, [about.device, peer].map(i32::to_le_bytes).as_flattened());
     note(detail::CONTEXT, &about.context.to_le_bytes());

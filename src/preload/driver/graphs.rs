@@ -30,39 +30,40 @@ use node::GraphNode;
 use shared::Shared;
 use walk::{each_of_node, walk};
 
-/// Number of executable graphs that are known at once.
+/// Maximum number of executable graphs that are known at once.
 const MOST: usize = 1 << 12;
-/// Number of addresses that are known of all graphs together.
+/// Maximum number of uses of memory that the ring keeps, of all graphs together.
 const MOST_USES: usize = 1 << 15;
-/// Number of nodes of a graph that are read, including those of its child graphs.
+/// Maximum number of nodes of a graph that are read, including those of its child graphs.
 const MOST_NODES: usize = 4096;
 /// Number of launches with memory that is gone after which a graph is no longer examined: everything is reported.
 const MOST_FOUND: u32 = 4;
-/// In place of a node whose handle in calls is not known.
+/// Placeholder for the handle of a node, if the handle by which calls name the node is not known.
 const UNNAMED: u64 = 0;
-/// Words below the first granule that a driver maps are not addresses.
+/// Smallest number that can be an address of device memory: drivers map nothing below their first granule.
 const LEAST_ADDRESS: u64 = 1 << 21;
 
-/// The arguments of a call.
+/// Words of the arguments of a call.
 type Words = [u64; MOST_ARGUMENTS];
 
-/// An executable graph.
-struct Place {
-    /// Its number, which is never reused.
+/// Known executable graph.
+struct KnownGraph {
+    /// Number of the graph, which is never reused.
     number: AtomicU64,
-    /// The positions of its first use, and behind its last one, in the sequence of all uses ever put into the ring.
+    /// Position of the first use of the graph, in the sequence of all uses ever put into the ring.
     first: AtomicU64,
+    /// Position behind the last use of the graph.
     end: AtomicU64,
-    /// The last version of the ranges that are gone in which it used none of them.
+    /// Last version of the ranges that are gone for which the graph was found to use none of them.
     clean: AtomicU64,
-    /// Number of calls that used a range that is gone.
+    /// Number of times that the graph was found to use memory that is gone.
     found: AtomicU32,
     shared: Shared,
 }
 
-impl Blank for Place {
+impl Blank for KnownGraph {
     #[allow(clippy::declare_interior_mutable_const, reason = "each use makes another one")]
-    const BLANK: Place = Place {
+    const BLANK: KnownGraph = KnownGraph {
         number: AtomicU64::new(0),
         first: AtomicU64::new(0),
         end: AtomicU64::new(0),
@@ -72,22 +73,22 @@ impl Blank for Place {
     };
 }
 
-static GRAPHS: Handles<Place, MOST> = Handles::new();
-/// The number of the last graph.
-static LAST: AtomicU64 = AtomicU64::new(0);
+static GRAPHS: Handles<KnownGraph, MOST> = Handles::new();
+/// Number of the newest graph.
+static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// An address in a node, in the ring.
+/// Use of memory by a node, as an entry of the ring.
 struct KeptUse {
-    /// The number of its graph; 0 while it is written, or if there is none.
+    /// Number of the graph that the use belongs to; 0 while the entry is written, or if it is empty.
     number: AtomicU64,
-    /// The node's handle.
+    /// Handle of the node, or [`UNNAMED`].
     node: AtomicU64,
     address: AtomicU64,
-    /// Number of bytes; for a parameter, the handle of the kernel.
+    /// Number of used bytes; for a parameter of a kernel, the handle of the kernel.
     bytes: AtomicU64,
-    /// See [`Label`] and [`Part`].
+    /// Label of the node and part of the use, packed: see [`Label`] and [`Part`].
     about: AtomicU64,
-    /// The value of a memset, plus one.
+    /// Value that a memset writes, plus one; 0 for all other uses.
     value: AtomicU64,
 }
 
@@ -102,22 +103,23 @@ static RING: [KeptUse; MOST_USES] = [const {
     }
 }; MOST_USES];
 /// Number of uses ever put into the ring.
-static PUT: AtomicU64 = AtomicU64::new(0);
+static USES_PUT: AtomicU64 = AtomicU64::new(0);
 
-/// Name of a node: its index in its graph, if that is known, and the index of the node whose child graph it is in.
+/// Name of a node: the index of the node in its graph, if that is known, and the index of the outer node whose child graph
+/// contains the node.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Label {
     pub index: Option<u32>,
     pub within: Option<u32>,
 }
 
-/// Role of the address in the node.
+/// Role of a used address in its node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
     CopyTo,
     CopyFrom,
     Fill,
-    /// A parameter of a kernel, by its index.
+    /// Parameter of a kernel, by its index.
     Parameter(u32),
 }
 
@@ -128,18 +130,19 @@ pub struct NodeUse {
     pub part: Part,
     pub address: u64,
     pub bytes: u64,
-    /// The handle of the kernel; 0 for a copy or a memset.
+    /// Handle of the kernel; 0 for a copy or a memset.
     pub kernel: u64,
-    /// It uses all of these bytes.
+    /// True if the node uses all of these bytes.
     pub is_exact: bool,
-    /// The address may be in host memory.
+    /// True if the address may be in host memory.
     pub may_be_host: bool,
-    /// The value of a memset.
+    /// Value that a memset writes.
     pub value: Option<u32>,
 }
 
 impl NodeUse {
-    /// Packs the label and the part: two numbers of 16 bits, each plus one, above a part and its index, or two flags.
+    /// Returns the label and the part of the use, packed: the two numbers of the label (16 bits each, plus one) above the part
+    /// and the index of a parameter, or two flags for all other parts.
     fn about(&self) -> u64 {
         let flags = u64::from(self.is_exact) | u64::from(self.may_be_host) << 1;
         let (part, index) = match self.part {
@@ -185,20 +188,20 @@ impl KeptUse {
     }
 }
 
-/// Returns true if the nodes of an executable graph must be examined: it is known, the memory that is gone has changed since the last
-/// time, and it was not reported often enough.
+/// Returns true if the nodes of an executable graph must be examined: the graph is known, the memory that is gone has changed
+/// since the last examination, and findings about the graph were not reported often enough yet.
 pub fn is_to_examine(handle: u64, version: u64) -> bool {
     GRAPHS
         .find(handle)
         .is_some_and(|place| place.clean.load(Relaxed) != version && place.found.load(Relaxed) < MOST_FOUND)
 }
 
-/// Notes that its nodes use nothing of the memory that is gone in this version.
+/// Notes that the nodes of an executable graph use no memory that is gone in this version.
 pub fn note_clean(handle: u64, version: u64) {
     GRAPHS.find(handle).into_iter().for_each(|place| place.clean.store(version, Relaxed));
 }
 
-/// Notes that a node uses memory that is gone.
+/// Notes that an executable graph was found to use memory that is gone.
 pub fn note_found(handle: u64) {
     if let Some(place) = GRAPHS.find(handle) {
         place.found.fetch_add(1, Relaxed);
@@ -211,7 +214,7 @@ pub fn each_use(handle: u64, work: &mut dyn FnMut(&NodeUse)) {
     let number = place.number.load(Acquire);
     each_kept(place, number, &mut |_, kept| {
         let it = kept.read();
-        // If it was overwritten since, it belongs to another graph.
+        // If the entry was overwritten since, it belongs to another graph.
         fence(Acquire);
         if kept.number.load(Relaxed) == number {
             work(&it);
@@ -220,7 +223,7 @@ pub fn each_use(handle: u64, work: &mut dyn FnMut(&NodeUse)) {
 }
 
 /// Hands over the uses of a graph in the ring, each with its position in the sequence.
-fn each_kept(place: &Place, number: u64, work: &mut dyn FnMut(u64, &KeptUse)) {
+fn each_kept(place: &KnownGraph, number: u64, work: &mut dyn FnMut(u64, &KeptUse)) {
     for at in place.first.load(Relaxed).max(oldest())..place.end.load(Relaxed) {
         let kept = kept_at(at);
         if kept.number.load(Acquire) == number {
@@ -229,9 +232,9 @@ fn each_kept(place: &Place, number: u64, work: &mut dyn FnMut(u64, &KeptUse)) {
     }
 }
 
-/// The position of the oldest use that is still in the ring.
+/// Returns the position of the oldest use that is still in the ring.
 fn oldest() -> u64 {
-    PUT.load(Relaxed).saturating_sub(MOST_USES as u64)
+    USES_PUT.load(Relaxed).saturating_sub(MOST_USES as u64)
 }
 
 fn kept_at(position: u64) -> &'static KeptUse {
@@ -240,23 +243,23 @@ fn kept_at(position: u64) -> &'static KeptUse {
 
 /// The uses that an executable graph had before an update, to find its nodes again: calls name them by the nodes of the graph that it was
 /// created from, and not by those of the graph that it is updated to.
-struct Before {
+struct PreviousUses {
     number: u64,
     first: u64,
     end: u64,
-    /// The position of the last node that was found. The nodes of both graphs have the same order.
+    /// Position of the last node that was found. The nodes of both graphs have the same order.
     at: u64,
 }
 
-impl Before {
-    fn new(handle: u64) -> Option<Before> {
+impl PreviousUses {
+    fn new(handle: u64) -> Option<PreviousUses> {
         let place = GRAPHS.find(handle)?;
         let (number, first, end) =
             (place.number.load(Relaxed), place.first.load(Relaxed), place.end.load(Relaxed));
-        Some(Before { number, first, end, at: first })
+        Some(PreviousUses { number, first, end, at: first })
     }
 
-    /// The handle of the node with a label.
+    /// Returns the handle of the node with a label; `None` if no use of the node is in the ring.
     fn node(&mut self, label: Label) -> Option<u64> {
         let (first, at) = (self.first.max(oldest()), self.at.max(oldest()));
         self.at = (at..self.end).chain(first..at).find(|at| {
@@ -267,7 +270,7 @@ impl Before {
     }
 }
 
-/// Notes an executable graph, whose uses are in the ring.
+/// Notes an executable graph, whose uses are in the ring from `first` to before `end`.
 fn note(handle: u64, number: u64, (first, end): (u64, u64), kinds: u32) {
     GRAPHS.note(handle, |place| {
         place.number.store(number, Relaxed);
@@ -281,7 +284,7 @@ fn note(handle: u64, number: u64, (first, end): (u64, u64), kinds: u32) {
 }
 
 fn put(number: u64, node: u64, it: &NodeUse) {
-    let kept = kept_at(PUT.fetch_add(1, Relaxed));
+    let kept = kept_at(USES_PUT.fetch_add(1, Relaxed));
     kept.number.store(0, Relaxed);
     fence(Release);
     kept.node.store(node, Relaxed);
@@ -297,7 +300,7 @@ pub fn has_any() -> bool {
     GRAPHS.has_any()
 }
 
-/// Forgets the graphs that a call is about to end. For use in `guarded`.
+/// Forgets the executable graphs that a call is about to end. For use in `guarded`.
 pub fn before(id: FnId, words: &Words) {
     for effect in id.spec().effects() {
         match *effect {
@@ -310,8 +313,8 @@ pub fn before(id: FnId, words: &Words) {
     }
 }
 
-/// Reads the nodes of the graph that a call created or changed, and hands over the ranges that the graph allocates when it runs. Returns
-/// its handle. For use in `guarded`.
+/// Reads the nodes of the graph that a call created or changed, and hands over the ranges that the graph allocates when it runs.
+/// Returns the handle of the graph. For use in `guarded`.
 pub fn after(id: FnId, words: &Words, allocates: &mut dyn FnMut(u64, u64)) -> Option<u64> {
     match *id.spec().effects().first()? {
         Effect::Instantiates(exec, graph) => {
@@ -325,8 +328,8 @@ pub fn after(id: FnId, words: &Words, allocates: &mut dyn FnMut(u64, u64)) -> Op
             if !is_handle(handle) {
                 return None;
             }
-            let (number, first) = (LAST.fetch_add(1, Relaxed) + 1, PUT.load(Relaxed));
-            let (mut before, is_update) = (Before::new(handle), handle == named);
+            let (number, first) = (LAST_NUMBER.fetch_add(1, Relaxed) + 1, USES_PUT.load(Relaxed));
+            let (mut before, is_update) = (PreviousUses::new(handle), handle == named);
             GRAPHS.forget(handle);
             let mut original = |label, node| match &mut before {
                 _ if !is_update => node,
@@ -344,11 +347,11 @@ pub fn after(id: FnId, words: &Words, allocates: &mut dyn FnMut(u64, u64)) -> Op
                 })
             });
             let kinds = if is_whole == Some(true) { kinds } else { shared::OTHERS };
-            note(handle, number, (first, PUT.load(Relaxed)), kinds);
+            note(handle, number, (first, USES_PUT.load(Relaxed)), kinds);
             Some(handle)
         }
         Effect::Alters(altered) => alter(words, altered),
-        Effect::Ends(end) if has_any() && kernels::is_over(end, words) => {
+        Effect::Ends(end) if has_any() && kernels::released_last(end, words) => {
             GRAPHS.forget_all(|_| true);
             None
         }
@@ -356,7 +359,7 @@ pub fn after(id: FnId, words: &Words, allocates: &mut dyn FnMut(u64, u64)) -> Op
     }
 }
 
-/// Replaces the uses of a node that a call changed.
+/// Replaces the uses of a node whose parameters a call changed. Returns the handle of the executable graph.
 fn alter(words: &Words, Altered { kind, exec, node, parameters }: Altered) -> Option<u64> {
     let (place, node, parameters) = (GRAPHS.find(words[exec])?, words[node], words[parameters]);
     let number = place.number.load(Relaxed);
@@ -367,7 +370,7 @@ fn alter(words: &Words, Altered { kind, exec, node, parameters }: Altered) -> Op
         is_any_unnamed |= its == UNNAMED;
     });
     if !is_known && is_any_unnamed {
-        // It may be any of the unnamed nodes, whose uses may be outdated.
+        // The changed node may be any of the unnamed nodes, whose uses may be outdated.
         GRAPHS.forget(words[exec]);
         return None;
     }
@@ -385,22 +388,22 @@ fn alter(words: &Words, Altered { kind, exec, node, parameters }: Altered) -> Op
         queries::relaxed(|| alter_child(node, parameters, number, &forget))
     } else {
         let label = forget(&|kept| kept == node);
-        let it = set_node(kind, parameters);
+        let it = given_work(kind, parameters);
         it.iter().for_each(|it| each_of_node(it, label, &mut |it| put(number, node, it)));
         it.as_ref().map(shared::kind_of)
     };
     place.shared.kinds.fetch_or(kinds.unwrap_or(shared::OTHERS), Relaxed);
-    place.end.store(PUT.load(Relaxed), Relaxed);
+    place.end.store(USES_PUT.load(Relaxed), Relaxed);
     place.clean.store(0, Relaxed);
     place.shared.version.store(0, Relaxed);
     Some(words[exec])
 }
 
-/// Forgets the nodes of a graph whose handles meet a condition. Returns the label of the last one.
+/// Function that forgets the nodes of a graph whose handles meet a condition, and returns the label of the last of these nodes.
 type Forget<'a> = dyn Fn(&dyn Fn(u64) -> bool) -> Label + 'a;
 
-/// Replaces the nodes of a child graph by those of another graph. Calls continue to name them by their previous handles. Returns the kinds
-/// of the new nodes.
+/// Replaces the recorded nodes of a child graph by the nodes of another graph. Calls continue to name each node by the handle of
+/// the previous node. Returns the kinds of the new nodes.
 fn alter_child(node: u64, graph: u64, number: u64, forget: &Forget) -> Option<u32> {
     let GraphNode::Graph(before) = node::graph_node(node) else { return None };
     let mut nodes = walk::take()?;
@@ -421,9 +424,9 @@ fn alter_child(node: u64, graph: u64, number: u64, forget: &Forget) -> Option<u3
     is_whole.then_some(kinds)
 }
 
-/// Returns the node that a call set, or tried to set. `None` if its parameters cannot be read.
-fn set_node(kind: NodeKind, parameters: u64) -> Option<GraphNode> {
-    /// Copies at most `bytes` bytes of a structure. The others are zero.
+/// Returns the work that a call gave to a node, or tried to give to it. `None` if the parameters cannot be read.
+fn given_work(kind: NodeKind, parameters: u64) -> Option<GraphNode> {
+    /// Copies at most `bytes` bytes of a structure from the program's memory. The other bytes are zero.
     fn copied<T: Plain>(at: u64, bytes: usize) -> Option<T> {
         let mut place = MaybeUninit::<T>::zeroed();
         // SAFETY: the bytes are those of the place, which are initialized.
@@ -446,7 +449,7 @@ fn set_node(kind: NodeKind, parameters: u64) -> Option<GraphNode> {
     match kind {
         NodeKind::Copy => copied(at + before_copy, usize::MAX).map(GraphNode::Copy),
         NodeKind::Fill => copied(at, usize::MAX).map(GraphNode::Fill),
-        // The form before CUDA 12 ends here.
+        // In drivers before CUDA 12, the structure ends here.
         NodeKind::Kernel => copied(at, offset_of!(CUDA_KERNEL_NODE_PARAMS, kern)).map(GraphNode::Kernel),
         NodeKind::Any | NodeKind::Child => None,
     }
@@ -484,7 +487,7 @@ pub fn each_refused(id: FnId, word: impl Fn(usize) -> u64, work: &mut dyn FnMut(
                     }
                 });
             }
-            if let Some(it @ (GraphNode::Copy(_) | GraphNode::Fill(_))) = set_node(kind, word(parameters)) {
+            if let Some(it @ (GraphNode::Copy(_) | GraphNode::Fill(_))) = given_work(kind, word(parameters)) {
                 each_of_node(&it, label, work);
             }
         }
@@ -493,8 +496,8 @@ pub fn each_refused(id: FnId, word: impl Fn(usize) -> u64, work: &mut dyn FnMut(
     }
 }
 
-/// Hands over the memory that copies and memsets use in a graph that a call named. The number need not be a handle: the driver would
-/// read the memory there.
+/// Hands over the memory that copies and memsets use in a graph that a call named. `graph` need not be a handle, so this reads
+/// nothing unless memory is mapped there: the driver would read that memory.
 fn walk_refused(graph: u64, work: &mut dyn FnMut(&NodeUse)) {
     if is_handle(graph) && program_memory::is_mapped(graph) {
         queries::relaxed(|| {

@@ -1,4 +1,4 @@
-//! Tracks the handles by which kernels are launched: the kind of each, and the location of the parameters of its kernel.
+//! Tracks the handles by which kernels are launched: the kind of each handle, and the locations of the parameters of its kernel.
 //!
 //! A launch takes a `CUfunction`, or a `CUkernel` in its place, and the driver has a query for each kind. No documentation says that a driver
 //! refuses the other kind: it may follow the handle as a pointer. So cupeer queries a handle only if it saw the call that returned the handle,
@@ -18,44 +18,47 @@ use core::sync::atomic::{
 use cupeer_spec::effect::{Code, Effect, End, Launchable, LookedUp, Object};
 use cupeer_spec::function::{FnId, MOST_ARGUMENTS};
 
-/// Number of handles that are known at once.
+/// Maximum number of handles that are known at once.
 const MOST: usize = 1 << 14;
-/// Number of words for the parameters of all kernels, and one more per kernel.
+/// Number of words for all kernels together: one word for each parameter, and one more for each kernel.
 const MOST_PARAMETERS: usize = 1 << 16;
-/// Number of parameters of one kernel that are known.
-const MOST_OF_ONE: usize = 256;
+/// Maximum number of parameters of one kernel that are known.
+const MOST_PER_KERNEL: usize = 256;
 /// Number of launches with an address in memory that is gone after which a kernel is no longer examined: it does not use the address, or
 /// everything is reported, and the examination of each launch takes microseconds.
 const MOST_FOUND: u32 = 100;
 
-/// The arguments of a call.
+/// Words of the arguments of a call.
 type Words = [u64; MOST_ARGUMENTS];
 
-/// A handle that is known.
-struct Place {
-    /// The module, library, or kernel that it was found in.
+/// Known handle of a kernel.
+struct KnownHandle {
+    /// Handle of the module, library, or kernel from which the program got the handle.
     of: AtomicU64,
-    /// The lowest bit is set for a `CUkernel`. The others are the index of its parameters, plus one; 0 if they were not queried yet, and
-    /// [`UNKNOWN`] if there is no room for them.
+    /// Kind of the handle and location of its parameters. The lowest bit is set for a `CUkernel`. The other bits are the index of
+    /// the parameters in [`PARAMETERS`], plus one; 0 if they were not queried yet, and [`UNKNOWN`] if there is no room for them.
     about: AtomicU64,
     /// Number of launches that passed an address in memory that is gone.
     found: AtomicU32,
 }
 
-impl Blank for Place {
+impl Blank for KnownHandle {
     #[allow(clippy::declare_interior_mutable_const, reason = "each use makes another one")]
-    const BLANK: Place = Place { of: AtomicU64::new(0), about: AtomicU64::new(0), found: AtomicU32::new(0) };
+    const BLANK: KnownHandle =
+        KnownHandle { of: AtomicU64::new(0), about: AtomicU64::new(0), found: AtomicU32::new(0) };
 }
 
 const UNKNOWN: u64 = u64::MAX >> 1;
 
-static HANDLES: Handles<Place, MOST> = Handles::new();
+static HANDLES: Handles<KnownHandle, MOST> = Handles::new();
 
-/// For each kernel, the number of its parameters, and a word for each of them.
+/// Parameters of all kernels. For each kernel, the number of its parameters, and then a word with the offset and size of each
+/// parameter.
 static PARAMETERS: [AtomicU32; MOST_PARAMETERS] = [const { AtomicU32::new(0) }; MOST_PARAMETERS];
-static USED: AtomicUsize = AtomicUsize::new(0);
+/// Number of words of [`PARAMETERS`] that are taken.
+static WORDS_TAKEN: AtomicUsize = AtomicUsize::new(0);
 
-/// Returns the offset and the size of a parameter from its word.
+/// Returns the offset and the size in bytes of a parameter from its word in [`PARAMETERS`].
 pub fn offset_and_size(word: &AtomicU32) -> (usize, usize) {
     let word = word.load(Relaxed) as usize;
     (word >> 16, word & 0xffff)
@@ -65,7 +68,7 @@ fn kind_of(about: u64) -> Launchable {
     if about & 1 != 0 { Launchable::Kernel } else { Launchable::Function }
 }
 
-/// Returns true if any handle is known.
+/// Returns true if any handle of a kernel is known.
 pub fn has_any() -> bool {
     HANDLES.has_any()
 }
@@ -75,7 +78,8 @@ pub fn kind(handle: u64) -> Option<Launchable> {
     HANDLES.find(handle).map(|place| kind_of(place.about.load(Acquire)))
 }
 
-/// Returns a word for each parameter of a kernel; `None` if cupeer did not see the call that returned its handle, or the query fails.
+/// Returns a word for each parameter of a kernel, which [`offset_and_size`] unpacks; `None` if cupeer did not see the call that
+/// returned the handle, or the query fails.
 #[inline]
 pub fn parameters(handle: u64) -> Option<&'static [AtomicU32]> {
     let place = HANDLES.find(handle)?;
@@ -88,7 +92,8 @@ pub fn parameters(handle: u64) -> Option<&'static [AtomicU32]> {
     PARAMETERS.get(at + 1..at + 1 + count)
 }
 
-/// Notes that a launch of a kernel passes an address in memory that is gone. Returns false if that was reported often enough.
+/// Notes that a launch of a kernel passes an address in memory that is gone. Returns false if such launches were reported often
+/// enough.
 pub fn note_found(handle: u64) -> bool {
     let Some(place) = HANDLES.find(handle) else { return false };
     let is_new = place.found.fetch_add(1, Relaxed) < MOST_FOUND;
@@ -98,15 +103,15 @@ pub fn note_found(handle: u64) -> bool {
     is_new
 }
 
-/// Queries the parameters of a kernel that is about to be launched, so that its handle is valid.
+/// Queries the locations of the parameters of a kernel that is about to be launched, so that its handle is valid.
 #[cold]
 #[inline(never)]
-fn query(place: &Place, handle: u64, before: u64) -> Option<u64> {
-    let mut words = [0; MOST_OF_ONE];
+fn query(place: &KnownHandle, handle: u64, before: u64) -> Option<u64> {
+    let mut words = [0; MOST_PER_KERNEL];
     let mut count = None;
     guarded(|| count = queries::relaxed(|| read(handle, kind_of(before), &mut words)));
     let words = &words[..count?];
-    let at = USED.fetch_add(words.len() + 1, Relaxed);
+    let at = WORDS_TAKEN.fetch_add(words.len() + 1, Relaxed);
     let position = match PARAMETERS.get(at..=at + words.len()) {
         Some(room) => {
             room[0].store(words.len() as u32, Relaxed);
@@ -114,17 +119,17 @@ fn query(place: &Place, handle: u64, before: u64) -> Option<u64> {
             at as u64 + 1
         }
         None => {
-            USED.store(MOST_PARAMETERS, Relaxed);
+            WORDS_TAKEN.store(MOST_PARAMETERS, Relaxed);
             UNKNOWN
         }
     };
     let about = before & 1 | position << 1;
-    // If another call returned the handle since, it may be of another kernel.
+    // If another call returned the same handle since, the handle may be of another kernel.
     place.about.compare_exchange(before, about, Release, Relaxed).ok()?;
     Some(about)
 }
 
-fn read(handle: u64, kind: Launchable, words: &mut [u32; MOST_OF_ONE]) -> Option<usize> {
+fn read(handle: u64, kind: Launchable, words: &mut [u32; MOST_PER_KERNEL]) -> Option<usize> {
     for (index, word) in words.iter_mut().enumerate() {
         *word = match queries::parameter(handle, kind, index) {
             // A parameter with a larger offset or size is not examined.
@@ -134,7 +139,7 @@ fn read(handle: u64, kind: Launchable, words: &mut [u32; MOST_OF_ONE]) -> Option
             Parameter::Unknown => return None,
         };
     }
-    Some(MOST_OF_ONE)
+    Some(MOST_PER_KERNEL)
 }
 
 fn note(handle: u64, kind: Launchable, of: u64) {
@@ -145,17 +150,17 @@ fn note(handle: u64, kind: Launchable, of: u64) {
     });
 }
 
-/// Forgets handles, by their kind and their origin.
+/// Forgets the handles for which `is_over` returns true. It gets the kind and the origin of a handle.
 fn forget(is_over: impl Fn(Launchable, u64) -> bool) {
     HANDLES.forget_all(|place| is_over(kind_of(place.about.load(Relaxed)), place.of.load(Relaxed)));
 }
 
-/// Forgets the handles that a call is about to end. For use in `guarded`.
+/// Forgets the kernel handles that a call is about to end. For use in `guarded`.
 pub fn before(id: FnId, words: &Words) {
     for effect in id.spec().effects() {
         match *effect {
             Effect::Unloads(Code::Module, by) => forget(|_, of| of == words[by]),
-            // The functions may be of a module of this library that is not known.
+            // Functions may be of a module of this library that cupeer does not know.
             Effect::Unloads(Code::Library, by) => {
                 forget(|kind, of| kind == Launchable::Function || of == words[by]);
             }
@@ -165,27 +170,27 @@ pub fn before(id: FnId, words: &Words) {
     }
 }
 
-/// Notes the handles that a call returned, and forgets those that it ended. If a fault plan names the function, notes nothing: the plan may
-/// have replaced the result of the driver. For use in `guarded`.
+/// Notes the kernel handles that a call returned, and forgets those that the call ended. If a fault plan names the function,
+/// notes nothing: the plan may have replaced the result of the driver. For use in `guarded`.
 pub fn after(id: FnId, words: &Words, is_planned: bool) {
     for effect in id.spec().effects() {
         match *effect {
             Effect::Finds(found) if !is_planned => found_by(found, words),
-            Effect::Ends(end) if has_any() && is_over(end, words) => end_functions(),
+            Effect::Ends(end) if has_any() && released_last(end, words) => end_functions(),
             _ => {}
         }
     }
 }
 
 /// Returns true if a call released the last reference to a context.
-pub fn is_over(End { object, by, is_counted, .. }: End, words: &Words) -> bool {
+pub fn released_last(End { object, by, is_counted, .. }: End, words: &Words) -> bool {
     let is_active = || object == Object::Primary && queries::is_primary_active(words[by] as i32);
     is_counted && object.is_context() && !is_active()
 }
 
-/// Returns true if the handle that a call returned is known already, with the same kind and origin. NCCL looks up its function before each
-/// launch.
-pub fn is_noted(LookedUp { kind, by, of, .. }: LookedUp, words: &Words) -> bool {
+/// Returns true if the handle that a call returned is already known, with the same kind and origin. NCCL looks up its function
+/// before each launch.
+pub fn is_handle_known(LookedUp { kind, by, of, .. }: LookedUp, words: &Words) -> bool {
     let handle = words[by] as *const u64;
     // SAFETY: after success, the driver wrote a handle there, unless the caller passed null.
     let place = (!handle.is_null()).then(|| HANDLES.find(unsafe { handle.read_unaligned() })).flatten();
@@ -258,19 +263,19 @@ mod tests {
         (words[found.by], words[found.of]) = (&raw const function as u64, kernel);
         let others = [FnId::cuModuleGetFunction, FnId::cuLibraryGetKernel, FnId::cuModuleEnumerateFunctions];
         assert!(others.iter().all(|id| id.spec().finds_of_kernel().is_none()));
-        assert!(!is_noted(found, &words));
+        assert!(!is_handle_known(found, &words));
         after(FnId::cuKernelGetFunction, &words, false);
-        assert!(is_noted(found, &words));
+        assert!(is_handle_known(found, &words));
         words[found.of] += 64;
-        assert!(!is_noted(found, &words), "it is of another kernel");
+        assert!(!is_handle_known(found, &words), "it is of another kernel");
         words[found.of] -= 64;
         words[found.by] = 0;
-        assert!(!is_noted(found, &words));
+        assert!(!is_handle_known(found, &words));
         words[found.by] = &raw const function as u64;
         note(function, Launchable::Kernel, kernel);
-        assert!(!is_noted(found, &words), "it is of another kind");
+        assert!(!is_handle_known(found, &words), "it is of another kind");
         end_functions();
-        assert!(!is_noted(found, &words));
+        assert!(!is_handle_known(found, &words));
     }
 
     fn a_full_table_knows_some_handles_and_their_kinds() {

@@ -10,7 +10,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use cupeer_spec::function::Library;
 
-/// Number of bytes that are kept of the messages about one call.
+/// Maximum number of bytes that are kept of the messages about one call.
 const ROOM: usize = 240;
 
 pub struct Messages {
@@ -23,7 +23,7 @@ impl Messages {
         Messages { bytes: [0; ROOM], length: 0 }
     }
 
-    /// The messages, separated by semicolons.
+    /// Returns the messages, separated by semicolons.
     fn text(&self) -> &str {
         self.bytes[..self.length].utf8_chunks().next().map_or("", |chunk| chunk.valid())
     }
@@ -39,26 +39,26 @@ impl Messages {
     }
 }
 
-/// Number of calls whose messages are kept at once; the messages about others are lost.
+/// Maximum number of calls whose messages are kept at once. The messages about further calls are lost.
 const SHELVES: usize = 64;
 static SHELF: [Shelf<Messages>; SHELVES] = [const { Shelf::new(Messages::new()) }; SHELVES];
 
-/// Keeps the driver's messages about one call.
+/// Messages that the driver logs during one call, if they are kept.
 pub struct DriverLog(Option<Taken<Messages>>);
 
 impl DriverLog {
-    /// A log that keeps nothing.
+    /// Returns a log that keeps no messages.
     #[inline(always)]
     pub fn disabled() -> Self {
         DriverLog(None)
     }
 
-    /// A log that keeps messages, if there is a free place for them.
+    /// Returns a log that keeps messages, if there is a free place for them.
     #[cold]
     #[inline(never)]
     pub fn enabled() -> Self {
         register();
-        // Each thread starts at another place.
+        // Each thread starts its search at another place.
         let first = thread() as usize / size_of::<Thread>();
         let mut taken = (0..SHELVES).find_map(|i| SHELF[first.wrapping_add(i) % SHELVES].take());
         if let Some(messages) = &mut taken {
@@ -67,21 +67,21 @@ impl DriverLog {
         DriverLog(taken)
     }
 
-    /// The value of [`Thread::driver_messages`] during the call; null if nothing is kept.
+    /// Returns the value of [`Thread::driver_messages`] during the call; null if no messages are kept.
     #[inline(always)]
     pub fn messages(&self) -> *mut c_void {
         self.0.as_ref().map_or(ptr::null_mut(), |messages| messages.as_ptr().cast())
     }
 
-    /// The messages. Must run after the call returned.
+    /// Returns the messages about the call. Must run after the call returned.
     pub fn text(&self) -> &str {
         self.0.as_ref().map_or("", |messages| messages.text())
     }
 }
 
-/// Registers for the driver's messages, once per process.
+/// Registers this library to receive the driver's messages, once per process.
 fn register() {
-    /// True once that is done, or if the driver has no such function.
+    /// True once the registration is done, or if the driver has no function for it.
     static REGISTERED: AtomicBool = AtomicBool::new(false);
     type Callback = unsafe extern "C" fn(*mut c_void, c_int, *mut c_char, usize);
     type Register = unsafe extern "C" fn(Callback, *mut c_void, *mut *mut c_void) -> c_int;
@@ -89,19 +89,25 @@ fn register() {
         return;
     }
     guarded(|| {
-        // Nothing is registered while no driver is loaded.
+        // While no driver is loaded, the registration waits.
         let Some(address) = driver::function(Library::Cuda, c"cuLogsRegisterCallback") else { return };
         if !REGISTERED.swap(true, Relaxed) && address != 0 {
             let mut handle = ptr::null_mut();
             // SAFETY: the driver's function of this name has this type. The callback is there as long as this library, which is
             // never unloaded. If the driver refuses, there are no messages.
-            unsafe { core::mem::transmute::<usize, Register>(address)(heard, ptr::null_mut(), &mut handle) };
+            unsafe {
+                core::mem::transmute::<usize, Register>(address)(
+                    receive_message,
+                    ptr::null_mut(),
+                    &mut handle,
+                )
+            };
         }
     });
 }
 
-/// Receives a message of the driver on this thread.
-unsafe extern "C" fn heard(_: *mut c_void, _: c_int, message: *mut c_char, length: usize) {
+/// Receives a message of the driver about the call that this thread is forwarding.
+unsafe extern "C" fn receive_message(_: *mut c_void, _: c_int, message: *mut c_char, length: usize) {
     // SAFETY: only this thread and its signal handlers use the block.
     let messages = unsafe { (*thread()).driver_messages }.cast::<Messages>();
     if messages.is_null() || message.is_null() {

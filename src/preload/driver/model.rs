@@ -13,12 +13,12 @@ use cupeer_model::{
 };
 use cupeer_spec::effect::{Effect, End, Made, Object};
 
-/// Number of allocations, mappings, reservations, and imported pointers that are known at once.
+/// Maximum number of allocations, mappings, reservations, and imported pointers that are known at once.
 const MOST: usize = 4096;
-/// Number of pools that are known at once.
+/// Maximum number of pools that are known at once.
 const MOST_POOLS: usize = 256;
 
-/// Keeps a fixed number of entries, with nothing but their state.
+/// Storage of the model: a fixed number of entries, without their history.
 pub struct Fixed;
 
 impl Keeper for Fixed {
@@ -53,7 +53,7 @@ const NO_POOL: Pool = Pool {
     is_destroyed: false,
 };
 
-/// A place without an entry.
+/// Returns a free place for an entry.
 const fn free<T>(state: T) -> Bare<T> {
     Known { id: Id::NONE, name: 0, state, history: () }
 }
@@ -67,7 +67,8 @@ pub static MODEL: Book<Process<Fixed>> = Book::new(Process::new(
     Fixed,
 ));
 
-/// Number of calls in the driver that release an allocation. The driver may return the same handle to another thread before they return.
+/// Number of calls in the driver at present that release an allocation. The driver may return a released handle to another thread
+/// before such a call returns.
 static RELEASING: AtomicU32 = AtomicU32::new(0);
 
 fn releases(call: &Call) -> bool {
@@ -75,12 +76,12 @@ fn releases(call: &Call) -> bool {
     call.function.spec().effects().iter().any(is_one)
 }
 
-/// Notes a call with the result of the driver, and the device of an allocation that it imported. `is_own` is true if the program got the
-/// outputs of the driver.
+/// Notes the effects of a call, which has the result of the driver. `home` is the device of an allocation that the call imported.
+/// `is_own` is true if the program got the outputs of the driver.
 pub fn note(call: &Call, home: Option<i32>, is_own: bool) {
     let spec = call.function.spec();
     if spec.changes_pools() || spec.is_virtual() && settings::get().check.is_some() {
-        // The release of the handle that this call returned may be noted later.
+        // Another thread may be releasing the handle that this call returned, and note the release later.
         let is_doubtful = RELEASING.load(SeqCst) > 0;
         let note = |model: &mut Process<Fixed>| {
             model.note(call, home, ());
@@ -112,35 +113,35 @@ pub fn mapped_shareable(call: &Call) -> Option<(u64, u64)> {
     known.filter(|it| it.is_shareable()).map(|_| (call.at(by), call.at(size)))
 }
 
-/// Notes a pool that was created, with its device.
+/// Notes a created pool, with its device.
 pub fn made_pool(handle: u64, device: Option<i32>) {
     MODEL.with(|model| model.apply(&Delta::makes_pool(handle, device), ()));
 }
 
-/// Returns the pool of a handle; also a default pool that no call returned.
+/// Returns the pool with a handle. Knows also default pools, which no call returned.
 pub fn pool(handle: u64) -> Option<Bare<Pool>> {
     let known = MODEL.with(|model| model.pool(handle)).flatten();
     known.or_else(|| {
-        let device = Some(default_of(handle)?);
+        let device = Some(device_with_default(handle)?);
         let state = Pool { origin: Origin::Found, device, ..NO_POOL };
         Some(Known { id: Id::NONE, name: handle, state, history: () })
     })
 }
 
-/// Returns the device that has this default pool.
-fn default_of(handle: u64) -> Option<i32> {
+/// Returns the device whose default pool has this handle.
+fn device_with_default(handle: u64) -> Option<i32> {
     queries::devices()?.find(|device| queries::default_pool(*device) == Some(handle))
 }
 
-/// Notes that a call is about to be forwarded.
+/// Notes that a call is about to be forwarded, if it releases an allocation.
 pub fn note_begin(call: &Call) {
     if releases(call) {
         RELEASING.fetch_add(1, SeqCst);
     }
 }
 
-/// Returns true if a call names a handle that was certainly released as often as it was obtained, and is not mapped: drivers were observed to
-/// crash then.
+/// Returns true if a call names a handle that the program certainly released as often as it obtained the handle, and whose
+/// allocation is not mapped. Drivers were observed to crash on such a handle.
 pub fn names_released(call: &Call) -> bool {
     let Some(by) = call.function.spec().allocation_handle() else { return false };
     MODEL.is_whole(|model| {

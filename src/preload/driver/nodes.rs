@@ -10,7 +10,8 @@ use cupeer_spec::uuid;
 /// The directory in which the kernel module lists the GPUs, by their PCI addresses.
 const GPUS: &CStr = c"/proc/driver/nvidia/gpus";
 
-/// Hands over the path of a GPU's device node, and whether this process may read and write it; `None` if the GPU is not listed.
+/// Hands over the path of a GPU's device node to `work`, and whether this process may read and write the node; `None` if the GPU
+/// is not listed.
 pub fn with_node_of(uuid: &[u8; 16], work: impl FnOnce(Option<Node>)) {
     let Some(minor) = minor_of(uuid) else { return work(None) };
     let path = Short::<32>::new(format_args!("/dev/nvidia{minor}\0"));
@@ -20,18 +21,19 @@ pub fn with_node_of(uuid: &[u8; 16], work: impl FnOnce(Option<Node>)) {
     work(Some(Node { path: c_path.to_str().unwrap_or("/dev/nvidia?"), is_usable }));
 }
 
-/// Returns the number of a GPU's device node.
+/// Returns the minor number of a GPU's device node, by the UUID of the GPU.
 fn minor_of(uuid: &[u8; 16]) -> Option<u32> {
-    find(|_, information| minor_in(information, uuid))
+    find_in_list(|_, information| minor_in(information, uuid))
 }
 
-/// Returns the PCI address of a GPU of the host, if the kernel module lists it.
+/// Returns the PCI address of a GPU of the host by its UUID, if the kernel module lists the GPU.
 pub fn address_of(uuid: &[u8; 16]) -> Option<Pci> {
-    find(|name, information| minor_in(information, uuid).and_then(|_| pci(name)))
+    find_in_list(|name, information| minor_in(information, uuid).and_then(|_| pci(name)))
 }
 
-/// Returns the first result of `is_it`, which gets the name of each GPU (its PCI address) and the information of the kernel module.
-fn find<T>(is_it: impl Fn(&str, &[u8]) -> Option<T>) -> Option<T> {
+/// Returns the first result of `is_it`, which gets the name of each listed GPU (its PCI address) and the information that the
+/// kernel module gives about it.
+fn find_in_list<T>(is_it: impl Fn(&str, &[u8]) -> Option<T>) -> Option<T> {
     let mut found = None;
     each_name(GPUS, |name| {
         let path = Short::<80>::new(format_args!("/proc/driver/nvidia/gpus/{name}/information\0"));
@@ -45,10 +47,12 @@ fn find<T>(is_it: impl Fn(&str, &[u8]) -> Option<T>) -> Option<T> {
 
 /// Returns the UUID of the first listed GPU whose address `is_it` accepts.
 pub fn uuid_at(is_it: impl Fn(Pci) -> bool) -> Option<[u8; 16]> {
-    find(|name, information| pci(name).filter(|address| is_it(*address)).and_then(|_| uuid_in(information)))
+    find_in_list(|name, information| {
+        pci(name).filter(|address| is_it(*address)).and_then(|_| uuid_in(information))
+    })
 }
 
-/// Returns the minor number in the information about a GPU, if it has this UUID.
+/// Returns the minor number in the information about a GPU, if the GPU has this UUID.
 fn minor_in(information: &[u8], uuid: &[u8; 16]) -> Option<u32> {
     let minor = || core::str::from_utf8(value(information, b"Device Minor")?).ok()?.parse().ok();
     if uuid_in(information)? == *uuid { minor() } else { None }
@@ -58,7 +62,7 @@ fn uuid_in(information: &[u8]) -> Option<[u8; 16]> {
     uuid::parse(core::str::from_utf8(value(information, b"GPU UUID")?).ok()?)
 }
 
-/// Returns the value behind a name and a colon.
+/// Returns the value behind a name and a colon in the information about a GPU.
 fn value<'a>(information: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let mut lines = information.split(|byte| *byte == b'\n');
     lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(b":")).map(<[u8]>::trim_ascii)

@@ -8,12 +8,14 @@ use cupeer_spec::effect::Launched;
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::MOST_ARGS;
 
-/// CU_LAUNCH_PARAM_BUFFER_POINTER: the address of all parameters follows.
+/// Value `CU_LAUNCH_PARAM_BUFFER_POINTER`: the next word is the address of a buffer with all parameters.
 const BUFFER: usize = 1;
-/// A larger parameter is an array with unused elements, which have old values of the stack, such as addresses.
+/// Maximum size in bytes of a parameter that is examined. A larger parameter is an array with unused elements, which contain old
+/// values of the stack, such as addresses.
 const LARGEST: usize = 1024;
 
-/// Hands over each word of 8 bytes in the parameters of a launch, with the index of its parameter. Nothing if their sizes are not known.
+/// Hands over each word of 8 bytes in the parameters of a launch, with the index of its parameter. Hands over nothing if the
+/// sizes of the parameters are not known.
 #[inline(never)]
 pub fn each_word(id: FnId, args: &[u8; MOST_ARGS], launched: Launched, work: &mut dyn FnMut(usize, u64)) {
     let argument = |index| number(id, args, index) as usize;
@@ -22,7 +24,8 @@ pub fn each_word(id: FnId, args: &[u8; MOST_ARGS], launched: Launched, work: &mu
     each_parameter(known, argument(launched.parameters) as *const *const u64, extra, work);
 }
 
-/// Hands over each word of parameters that are passed in one of the two ways that cuda.h defines for launches and graph nodes.
+/// Hands over each word of parameters, which a launch or a graph node passes in one of the two ways that cuda.h defines: an array
+/// of pointers (`parameters`), or a buffer (`extra`).
 #[inline(always)]
 pub fn each_parameter(
     known: &[AtomicU32],
@@ -52,7 +55,7 @@ pub fn each_parameter(
     }
 }
 
-/// Hands over the name of a kernel; empty if the query fails.
+/// Hands over the name of a kernel to `work`; empty if the query fails.
 pub fn with_name(handle: u64, work: impl FnOnce(&str)) {
     let name = kernels::kind(handle).and_then(|kind| queries::relaxed(|| queries::kernel_name(handle, kind)));
     // SAFETY: the name is valid while the kernel is loaded, which it is as long as its kind is known.

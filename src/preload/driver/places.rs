@@ -1,7 +1,7 @@
 //! Remembers the devices of addresses, so that a program that copies often does not pay for a query per copy.
 //!
-//! An answer is valid until a call maps, opens, closes, or frees memory, or ends a context, and for [`LONG`] at most: programs can also change
-//! their memory in ways that cupeer does not see. Readers take no lock and write nothing.
+//! An answer is valid until a call maps, opens, closes, or frees memory, or ends a context, and for [`VALID_FOR`] at most:
+//! programs can also change their memory in ways that cupeer does not see. Readers take no lock and write nothing.
 
 use super::queries::{DEVICE_MEMORY, attributes, number};
 use crate::resolve::needs::{self, Needs};
@@ -16,38 +16,39 @@ use cupeer_spec::effect::Copied;
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::MOST_ARGS;
 
-/// In nanoseconds, with an error of a few milliseconds.
-const LONG: u64 = 100_000_000;
-/// Number of answers that are remembered.
+/// Time for which an answer is valid, in nanoseconds, with an error of a few milliseconds.
+const VALID_FOR: u64 = 100_000_000;
+/// Maximum number of answers that are remembered.
 const MOST: usize = 256;
-/// Addresses in the same granule share a place: 2 MiB, the smallest unit that a driver maps.
+/// Number of bits of an address within a granule of 2 MiB, the smallest unit that a driver maps. Addresses in the same granule
+/// share a place.
 const GRANULE_SHIFT: u32 = 21;
 
-/// The answer of the driver for an address.
+/// Answer of the driver about an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answer {
-    /// The range for which the answer is valid: its start and size.
+    /// Range of addresses for which the answer is valid: its start address and size in bytes.
     pub range: (u64, u64),
-    /// `None` if it is not device memory.
+    /// Device of the memory; `None` if the address is not in device memory.
     pub device: Option<i32>,
 }
 
-/// A remembered answer: the device, as in [`Answer`], and the time of the query.
+/// Remembered answer: the device, as in [`Answer`], and the time of the query.
 struct Known {
     device: Option<i32>,
     since: u64,
 }
 
 struct Place {
-    /// Odd while a thread writes.
+    /// Version of the place: odd while a thread writes to it.
     version: AtomicU64,
     start: AtomicU64,
     bytes: AtomicU64,
-    /// The device, plus one; 0 for none.
+    /// Ordinal of the device, plus one; 0 for none.
     device: AtomicU64,
-    /// The count of changes before the driver answered.
+    /// Value of [`CHANGES`] before the driver answered.
     changes: AtomicU64,
-    /// The time of the query.
+    /// Time of the query.
     since: AtomicU64,
 }
 
@@ -62,7 +63,7 @@ static PLACES: [Place; MOST] = [const {
     }
 }; MOST];
 
-/// Count of the calls that may have changed memory.
+/// Number of calls that may have changed the devices of addresses.
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 
 /// Notes that a call may have changed the devices of addresses.
@@ -71,29 +72,29 @@ pub fn have_changed() {
     CHANGES.fetch_add(1, Release);
 }
 
-/// Returns the place that stores the answer for an address.
+/// Returns the place for the answer about an address.
 fn place(address: u64) -> &'static Place {
     let hash = (address >> GRANULE_SHIFT).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - MOST.ilog2());
     &PLACES[hash as usize]
 }
 
-/// Returns true if two addresses are known to be on one device. Makes no query. Valid only in a process that shares memory: see
-/// [`device_of_memory`].
+/// Returns true if two addresses are known to be on the same device. Makes no query. Valid only in a process that shares memory:
+/// see [`device_of_memory`].
 #[inline(never)]
 pub fn are_on_one_device(one: u64, other: u64) -> bool {
     let changes = CHANGES.load(Acquire);
     let known = |address| place(address).read(address, changes).filter(|known| known.device.is_some());
     let both = known(one).zip(known(other)).filter(|(one, other)| one.device == other.device);
-    // Last, because reading the clock takes longer than everything else here.
+    // The age is tested last, because reading the clock takes longer than everything else here.
     both.is_some_and(|(one, other)| is_fresh(one.since.min(other.since), clock::roughly()))
 }
 
-/// Returns true if an answer is still valid.
+/// Returns true if an answer from the time `since` is still valid at the time `now`.
 fn is_fresh(since: u64, now: u64) -> bool {
-    now.wrapping_sub(since) < LONG
+    now.wrapping_sub(since) < VALID_FOR
 }
 
-/// Returns the device of an address. Calls `ask` if no answer is remembered.
+/// Returns the device of an address. Calls `ask`, which queries the driver, if no valid answer is remembered.
 fn device(address: u64, ask: impl FnOnce() -> Option<Answer>) -> Option<i32> {
     let place = place(address);
     let (changes, now) = (CHANGES.load(Acquire), clock::roughly());
@@ -105,9 +106,10 @@ fn device(address: u64, ask: impl FnOnce() -> Option<Answer>) -> Option<i32> {
     answer.device
 }
 
-/// Returns the source and the destination device of a copy; `None` if they are the same, or not known. For memory that was opened by a
-/// handle, the driver returns the device that opened it: `opened` returns the device of the memory, by its start.
-pub fn copied(
+/// Returns the source and the destination device of a copy; `None` if both are the same, or are not known. For memory that was
+/// opened by a handle, the driver returns the device that opened the memory: `opened`, which gets the start address of the
+/// memory, returns the device that the memory is on.
+pub fn devices_of_copy(
     id: FnId,
     args: &[u8; MOST_ARGS],
     copied: Copied,
@@ -118,9 +120,10 @@ pub fn copied(
     (from != to).then_some([from, to])
 }
 
-/// Returns the device of an address; `None` if it is not device memory. See [`copied`].
+/// Returns the device that the memory at an address is on; `None` if it is not device memory. `opened` is as for
+/// [`devices_of_copy`].
 pub fn device_of_memory(address: u64, opened: impl Fn(u64) -> Option<i32>) -> Option<i32> {
-    /// The answer for an address of host memory is valid for its page.
+    /// Number of bytes for which an answer about host memory is valid: a page.
     const PAGE: u64 = 4096;
     let ask = || {
         // CU_POINTER_ATTRIBUTE_ MEMORY_TYPE, DEVICE_ORDINAL, RANGE_START_ADDR and RANGE_SIZE.
@@ -138,7 +141,7 @@ pub fn device_of_memory(address: u64, opened: impl Fn(u64) -> Option<i32>) -> Op
         guarded(|| answer = ask());
         answer
     };
-    // Until a process shares memory, we do not see its frees.
+    // Until a process shares memory, we do not see its frees, so no answer is remembered.
     if needs::has_done(Needs::Shared) { device(address, ask) } else { ask()?.device }
 }
 
@@ -163,7 +166,8 @@ impl Place {
             .then(|| Known { device: device.checked_sub(1).map(|device| device as i32), since })
     }
 
-    /// Writes an answer, unless another thread writes, or the call that this signal handler interrupted.
+    /// Writes an answer to the place. Writes nothing if another thread is writing, or the call that this signal handler
+    /// interrupted.
     fn write(&self, Answer { range: (start, bytes), device }: Answer, changes: u64, now: u64) {
         let version = self.version.load(Relaxed);
         if version & 1 != 0 || self.version.compare_exchange(version, version + 1, Acquire, Relaxed).is_err()
@@ -234,6 +238,6 @@ mod tests {
         assert!(!are_on_one_device(beside, at) && !are_on_one_device(beside, beside));
         let Known { device, since } = place.read(at, CHANGES.load(Relaxed)).unwrap();
         assert_eq!(device, Some(2));
-        assert!(is_fresh(since, since + LONG - 1) && !is_fresh(since, since + LONG));
+        assert!(is_fresh(since, since + VALID_FOR - 1) && !is_fresh(since, since + VALID_FOR));
     }
 }

@@ -23,7 +23,8 @@ use cupeer_spec::record::slot::MOST_ARGS;
 use cupeer_spec::record::slot::finding::Confidence;
 use cupeer_spec::results::Result;
 
-/// Returns the address of a function of the driver. `place` keeps it: 0 is not looked up yet, 1 is missing.
+/// Returns the address of a function of the driver by its name. `place` caches the address: 0 before the first look-up, 1 if the
+/// driver lacks the function.
 #[inline(always)]
 fn find(name: &CStr, place: &AtomicUsize) -> Option<usize> {
     let address = match place.load(Relaxed) {
@@ -33,7 +34,8 @@ fn find(name: &CStr, place: &AtomicUsize) -> Option<usize> {
     (address != 1).then_some(address)
 }
 
-/// Declares functions that call those of the same name, which `$find` finds. They return `None` if the library lacks it.
+/// Declares functions that call the functions of the same names in a library. `$find` returns the address of each. A declared
+/// function returns `None` if the library lacks the function.
 macro_rules! queries {
     ($find:path; $($name:ident($($argument:ident: $type:ty),*);)*) => {$(
         #[allow(non_snake_case)]
@@ -136,7 +138,7 @@ pub fn device_count() -> Option<i32> {
     (cuDeviceGetCount(&mut count) == Some(0)).then_some(count)
 }
 
-/// The devices that this process sees, at most [`MOST_DEVICES`].
+/// Returns the ordinals of the devices that this process sees, at most [`MOST_DEVICES`].
 pub(super) fn devices() -> Option<Range<i32>> {
     Some(0..device_count()?.min(MOST_DEVICES))
 }
@@ -155,8 +157,8 @@ pub fn has_multicast(device: i32) -> Option<bool> {
     (cuDeviceGetAttribute(&mut has, attribute, device) == Some(0)).then_some(has != 0)
 }
 
-/// Returns the process, if it is known, that initialized the driver before it forked this process, and the certainty of that. `None` if
-/// this process was not forked from one.
+/// Returns the pid of the process that initialized the driver and then forked this process, and the certainty of that; the pid is
+/// `None` if it is unknown. Returns `None` if the driver was not initialized before a fork.
 pub fn was_initialized_before_fork() -> Option<(Option<u32>, Confidence)> {
     if let Some(parent) = initialized_before_fork(epoch()) {
         return Some(((parent != 0).then_some(parent), Confidence::Certain));
@@ -185,7 +187,8 @@ fn has_device_open() -> bool {
     found
 }
 
-/// Returns attributes of a pointer. The driver writes each in its own width; the other bytes are zero.
+/// Returns the values of attributes of a pointer, by the numbers of the attributes. The driver writes each value in its own
+/// width; the other bytes are zero.
 pub(super) fn attributes<const N: usize>(wanted: [c_int; N], address: u64) -> Option<[u64; N]> {
     let mut values = [0u64; N];
     let places = values.each_mut().map(|value| core::ptr::from_mut(value).cast::<c_void>());
@@ -193,7 +196,7 @@ pub(super) fn attributes<const N: usize>(wanted: [c_int; N], address: u64) -> Op
     (result == 0).then_some(values)
 }
 
-/// CU_MEMORYTYPE_DEVICE.
+/// Memory type of device memory: `CU_MEMORYTYPE_DEVICE`.
 pub(super) const DEVICE_MEMORY: u64 = 2;
 
 /// Returns the properties of a pointer, which may be invalid. `None` if the driver returns an error.
@@ -213,10 +216,11 @@ pub fn pointer(address: u64) -> Option<Pointer> {
     })
 }
 
-/// Runs queries that programs make while a stream is captured as well. The driver takes some of them for unsafe during a capture: these would
-/// end a capture of this thread or of another one. To avoid that, cuda.h has the relaxed mode of a thread, which prohibits only calls that
-/// conflict with a capture in any case. Of the queries here, only those about a stream or an event that the driver just refused can be
-/// about a captured one. If the driver does not change the mode, as in a host function, runs no query.
+/// Runs queries, without ending the capture of a stream. The driver takes some queries for unsafe during a capture: these would
+/// end a capture of this thread or of another one. To avoid that, the queries run in cuda.h's relaxed mode of a thread, which
+/// prohibits only calls that conflict with a capture in any case. Of the queries here, only those about a stream or an event that
+/// the driver just refused can be about a captured one. If the driver does not change the mode, as in a host function, runs no
+/// query and returns `None`.
 pub fn relaxed<R>(ask: impl FnOnce() -> Option<R>) -> Option<R> {
     /// CU_STREAM_CAPTURE_MODE_RELAXED.
     const RELAXED: c_int = 2;
@@ -237,7 +241,7 @@ pub fn memory_at(address: u64) -> Option<Option<Range<u64>>> {
     Some((memory_type != 0).then(|| start..start.saturating_add(size)))
 }
 
-/// Returns the access of a device to the memory that is mapped at an address, as CUmemAccess_flags.
+/// Returns the access flags (`CUmemAccess_flags`) that a device has for the memory at an address.
 pub fn access(address: u64, device: i32) -> Option<u64> {
     let (location, mut flags) =
         (CUmemLocation { kind: CUmemLocationType(CUmemLocation::DEVICE), id: device }, 0);
@@ -245,11 +249,11 @@ pub fn access(address: u64, device: i32) -> Option<u64> {
     (result == 0 && location.id >= 0).then_some(flags)
 }
 
-/// A parameter of a kernel.
+/// Location of a parameter of a kernel.
 pub enum Parameter {
-    /// Its offset among all of them, and its size.
+    /// Offset of the parameter in the parameters of its kernel, and size of the parameter, both in bytes.
     At(usize, usize),
-    /// The kernel has fewer.
+    /// The kernel has no parameter with this index.
     None,
     /// The driver returns an error.
     Unknown,
@@ -295,14 +299,14 @@ pub fn device() -> i32 {
     if context() != 0 && cuCtxGetDevice(&mut device) == Some(0) { device } else { -1 }
 }
 
-/// Returns the device of a context that the driver just accepted, or -1.
+/// Returns the ordinal of the device of a context that the driver just accepted; -1 if the query fails.
 pub fn device_of(context: u64) -> i32 {
     let context = context as *mut c_void;
     let mut device = -1;
     match cuCtxGetDevice_v2(&mut device, context) {
         Some(0) => return device,
         Some(_) => return -1,
-        // Before CUDA 13.
+        // Drivers before CUDA 13 lack the function.
         None => {}
     }
     if cuCtxPushCurrent_v2(context) != Some(0) {
@@ -314,7 +318,7 @@ pub fn device_of(context: u64) -> i32 {
     device
 }
 
-/// Returns the device of a number that may be a context. A query about another number could crash the driver.
+/// Returns the device of a known context; `None` for each other number, because a query about it could crash the driver.
 pub fn known_device(context: u64) -> Option<i32> {
     if let created @ Some(_) = contexts::device_of_created(context) {
         return created;
@@ -333,9 +337,10 @@ pub fn device_with_primary() -> Option<i32> {
     devices()?.find(|device| is_primary_active(*device))
 }
 
-/// Returns the devices on which the process has contexts, as bits, if there are several, and others than the last time. Only the first, second,
-/// fourth, eighth call that shares asks: ranks that do the same work all ask at the same place.
-pub(super) fn several_devices() -> Option<u64> {
+/// Returns the devices on which the process has contexts, one bit for each ordinal, if there are several devices and the bits
+/// differ from the last result. Only the first, second, fourth, eighth (and so on) call queries the driver: ranks that do the
+/// same work all call at the same place.
+pub(super) fn changed_devices() -> Option<u64> {
     static RECORD: AtomicU64 = AtomicU64::new(0);
     static CALLS: AtomicU64 = AtomicU64::new(0);
     static LAST: AtomicU64 = AtomicU64::new(0);
@@ -351,13 +356,14 @@ pub(super) fn several_devices() -> Option<u64> {
     (all.count_ones() > 1 && LAST.swap(all, Relaxed) != all).then_some(all)
 }
 
-/// Returns the devices on which the process has contexts, primary or not, as bits.
+/// Returns the devices on which the process has primary or other contexts, one bit for each ordinal.
 pub fn devices_with_contexts() -> Option<u64> {
     let active = devices()?.filter(|device| is_primary_active(*device));
     Some(active.fold(contexts::devices_of_created(), |all, device| all | 1 << device))
 }
 
-/// Returns the primary context of a device, if it is active: retains and releases it, which changes nothing then.
+/// Returns the primary context of a device, if it is active. Retains and releases the context, which changes nothing while it is
+/// active.
 fn primary(device: i32) -> Option<u64> {
     let mut context = core::ptr::null_mut();
     if !is_primary_active(device) || cuDevicePrimaryCtxRetain(&mut context, device) != Some(0) {
@@ -367,8 +373,8 @@ fn primary(device: i32) -> Option<u64> {
     Some(context as u64)
 }
 
-/// Returns the context that a call is about to end; 0 if there is none, or it is not known. Runs before the call, because drivers crash on
-/// queries about a context that ended.
+/// Returns the context that a call is about to end; 0 if the call ends none, or the context is not known. Runs before the call,
+/// because drivers crash on queries about a context that ended.
 pub fn to_be_ended(id: FnId, args: &[u8; MOST_ARGS]) -> u64 {
     match id.spec().ends_context() {
         Some(end) if end.object == Object::Primary => {
@@ -380,13 +386,13 @@ pub fn to_be_ended(id: FnId, args: &[u8; MOST_ARGS]) -> u64 {
     }
 }
 
-/// Returns true if a call that succeeded ended the context, which was known before the call.
+/// Returns true if a call that succeeded ended `context`, which was known before the call.
 pub(super) fn has_ended(end: End, device: i32, context: u64) -> bool {
     match end.object {
         _ if !end.is_counted => true,
-        // Others may hold it.
+        // Other references may keep the primary context active.
         Object::Primary => !is_primary_active(device),
-        // The last release removes it from the thread, or leaves it current there as a destroyed context.
+        // The last release removes the context from the thread, or leaves it current there as a destroyed context.
         _ => self::context() != context || is_current_destroyed(),
     }
 }
@@ -394,23 +400,24 @@ pub(super) fn has_ended(end: End, device: i32, context: u64) -> bool {
 /// Properties of an allocation.
 #[derive(Clone, Copy)]
 pub(super) struct Allocation {
-    /// Its start and size.
+    /// Start address and size in bytes.
     pub(super) range: (u64, u64),
-    /// The context that it belongs to, or 0.
+    /// Context that the allocation belongs to; 0 for none.
     pub(super) context: u64,
-    /// Its device.
+    /// Ordinal of the device that the allocation is on.
     pub(super) device: i32,
 }
 
-/// Returns the device of device memory, and its context, which is 0 for the memory of a pool. Works also while a stream is captured.
+/// Returns the ordinal of the device of device memory, and the context of the memory (0 for memory of a pool). Works also while a
+/// stream is captured.
 pub fn owner(address: u64) -> Option<(i32, u64)> {
     // CU_POINTER_ATTRIBUTE_ MEMORY_TYPE, DEVICE_ORDINAL and CONTEXT.
     let [memory_type, device, context] = relaxed(|| attributes([2, 9, 1], address))?;
     (memory_type == DEVICE_MEMORY).then_some((device as i32, context))
 }
 
-/// Returns the device of the current context, and its free and total bytes. `None` if there is no context.
-pub fn left() -> Option<(i32, [u64; 2])> {
+/// Returns the device of the current context, and its free and total memory in bytes. `None` if there is no context.
+pub fn free_memory() -> Option<(i32, [u64; 2])> {
     let device = Some(device()).filter(|device| *device >= 0)?;
     let (mut free, mut total) = (0, 0);
     let result = relaxed(|| cuMemGetInfo_v2(&mut free, &mut total));
@@ -425,7 +432,7 @@ pub(super) fn allocation(address: u64) -> Option<Allocation> {
     (size != 0).then_some(Allocation { range: (base, size), context, device: device as i32 })
 }
 
-/// Returns the range of the mapping at an address; `None` if there is none, or not of device memory.
+/// Returns the range of the mapping at an address; `None` if there is no mapping, or the mapping is not of device memory.
 pub fn mapping(address: u64) -> Option<Range<u64>> {
     // CU_POINTER_ATTRIBUTE_ MAPPING_SIZE, MAPPING_BASE_ADDR and MEMORY_TYPE.
     let [size, start, memory_type] = attributes([18, 19, 2], address)?;
@@ -445,7 +452,7 @@ pub fn mapped_allocation(address: u64) -> Option<(u64, i32)> {
     Some((handle, device?))
 }
 
-/// Returns the device of an allocation of virtual memory; `None` if it is elsewhere.
+/// Returns the device of an allocation of virtual memory; `None` if the allocation is not on a device.
 pub(super) fn device_of_allocation(handle: u64) -> Option<i32> {
     let mut properties = MaybeUninit::<CUmemAllocationProp>::zeroed();
     let result = cuMemGetAllocationPropertiesFromHandle(properties.as_mut_ptr(), handle);
@@ -460,8 +467,8 @@ pub fn default_pool(device: i32) -> Option<u64> {
     (cuDeviceGetDefaultMemPool(&mut pool, device) == Some(0)).then_some(pool)
 }
 
-/// Reads a word of the arguments of a call.
-pub fn word(args: &[u8; MOST_ARGS], at: usize) -> u64 {
+/// Reads 8 bytes at the offset `at` of the stored arguments of a call; 0 if they end before.
+pub fn stored_word(args: &[u8; MOST_ARGS], at: usize) -> u64 {
     args.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
 }
 
@@ -470,22 +477,23 @@ pub fn size_of(address: u64) -> Option<u64> {
     allocation(address).map(|known| known.range.1)
 }
 
-/// Reads an argument of a call that is a number.
+/// Reads a numeric argument of a call by the index of the argument.
 pub fn number(id: FnId, args: &[u8; MOST_ARGS], argument: usize) -> u64 {
     let bytes = args.get(id.spec().place(argument)).filter(|bytes| bytes.len() <= 8).unwrap_or_default();
     bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// Returns the ordinal of a device in this process; `None` if it does not see the device, or its devices are not described yet.
+/// Returns the ordinal of a device by its UUID; `None` if this process does not see the device, or its devices are not described
+/// yet.
 pub fn ordinal(uuid: [u8; 16]) -> Option<i32> {
     (0..MOST_DEVICES).find(|ordinal| uuid != [0; 16] && self::uuid(*ordinal) == uuid)
 }
 
-/// The UUIDs of the first devices, for the live table.
+/// UUIDs of the first devices of this process, each in two words, for the live table.
 static UUIDS: [[AtomicU64; 2]; MOST_DEVICES as usize] =
     [const { [AtomicU64::new(0), AtomicU64::new(0)] }; MOST_DEVICES as usize];
 
-/// Number of devices of a process that are distinguished.
+/// Maximum number of devices of a process that are told apart.
 pub const MOST_DEVICES: i32 = 64;
 
 /// Returns the UUID of a device; zero if it is unknown.
@@ -496,13 +504,13 @@ pub fn uuid(ordinal: i32) -> [u8; 16] {
     (u128::from(high.load(Relaxed)) << 64 | u128::from(low.load(Relaxed))).to_le_bytes()
 }
 
-/// Returns true if the devices of this process are described.
+/// Returns true if the devices of this process were described to the record.
 #[inline(always)]
 pub fn has_described() -> bool {
     EVERY_CALL.described.load(Relaxed) == epoch()
 }
 
-/// A description of the driver, or of a device of this process; texts end in NUL.
+/// Description of the driver, or of a device of this process; its texts end in NUL.
 pub enum Description<'a> {
     Driver(i32),
     Device { ordinal: i32, uuid: &'a [u8; 16], pci: &'a [u8], name: &'a [u8] },
@@ -517,7 +525,8 @@ pub fn is_ready(id: FnId, result: i32) -> bool {
     is_suitable && (result == 0 || !is_uninitialized() && !has_described() && current().0 == 0)
 }
 
-/// Describes the devices of the process, once. Runs after a call that succeeded: the driver is initialized.
+/// Describes the driver and the devices of this process, once, to `tell`. Runs after a call that succeeded, so the driver is
+/// initialized.
 pub fn describe_devices(tell: fn(Description)) {
     let epoch = epoch();
     if EVERY_CALL.described.load(Acquire) == epoch || EVERY_CALL.described.swap(epoch, Release) == epoch {

@@ -1,4 +1,5 @@
-//! Values that one thread at a time takes and returns, because the program's stack may be too small for them.
+//! Values that one thread at a time takes and then returns, because the program's stack may be too small for
+//! them.
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
@@ -19,7 +20,8 @@ impl<T> Shelf<T> {
         Shelf { is_taken: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
-    /// Takes the value. `None` if another thread has it, or the call that this signal handler interrupted.
+    /// Takes the value. `None` if another thread has the value, or the call that this signal handler
+    /// interrupted has it.
     pub fn take(&'static self) -> Option<Taken<T>> {
         let is_free = !self.is_taken.load(Relaxed)
             && self.is_taken.compare_exchange(false, true, Acquire, Relaxed).is_ok();
@@ -27,11 +29,11 @@ impl<T> Shelf<T> {
     }
 }
 
-/// A value that this thread has, until it is dropped.
+/// Value that this thread has taken, until dropped.
 pub struct Taken<T: 'static>(&'static Shelf<T>);
 
 impl<T> Taken<T> {
-    /// The address of the value, through which the same thread may change it.
+    /// Returns the address of the value, through which the same thread may change the value.
     pub fn as_ptr(&self) -> *mut T {
         self.0.value.get()
     }

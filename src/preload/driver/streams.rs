@@ -5,7 +5,7 @@ use super::queries::{
 };
 use cupeer_spec::results::Result;
 
-/// Returns true if the driver knows an event.
+/// Returns true if the driver knows an event; `None` if the query fails.
 pub fn is_event(event: u64) -> Option<bool> {
     if event == 0 {
         return Some(false);
@@ -16,7 +16,7 @@ pub fn is_event(event: u64) -> Option<bool> {
 
 /// Returns the device of a stream's context.
 pub fn device_of_stream(stream: u64) -> Option<i32> {
-    /// The highest number of a default stream, which is in the current context.
+    /// Highest handle of a default stream, which belongs to the current context.
     const LAST_DEFAULT: u64 = 2;
     let mut context = core::ptr::null_mut();
     let device = match stream {
@@ -27,7 +27,7 @@ pub fn device_of_stream(stream: u64) -> Option<i32> {
     (device >= 0).then_some(device)
 }
 
-/// Returns true if a stream is captured: its work goes into a graph.
+/// Returns true if the work of a stream is being captured into a graph.
 #[inline(always)]
 pub fn is_captured(stream: u64) -> bool {
     let mut status = 0;

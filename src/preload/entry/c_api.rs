@@ -38,7 +38,7 @@ pub unsafe extern "C" fn cupeer_mark(text: *const c_char) -> c_int {
     c_int::from(written)
 }
 
-/// Marks a place in the log and the record, and for fault plans. Says whether it was written.
+/// Writes a mark into the log and the record, and passes it to fault plans. Returns true if the mark was written or kept.
 pub(super) fn mark(text: &[u8]) -> bool {
     let recorded = recorder::mark(text);
     let written = log::mark(text) || recorded;

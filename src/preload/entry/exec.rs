@@ -14,7 +14,7 @@ use crate::sys::line::Short;
 use crate::sys::program_memory::copy_text;
 use core::ffi::{c_char, c_int};
 
-/// Finds the next definitions.
+/// Finds the next definitions of the functions that we interpose here.
 pub fn begin() {
     NEXT.iter().for_each(Next::find);
 }
@@ -59,7 +59,7 @@ interposed! {
     execveat c"execveat" note_execveat 8 1,
 }
 
-/// Stands for a function that libc lacks.
+/// Replaces a function that libc lacks: fails with an error.
 extern "C" fn fail() -> c_int {
     // SAFETY: __errno_location gives this thread's errno.
     unsafe { *libc::__errno_location() = libc::ENOSYS };
@@ -68,7 +68,7 @@ extern "C" fn fail() -> c_int {
 
 fn note(function: &str, program: usize) {
     report_bypasses(bypasses::has_unbound);
-    status::executes();
+    status::report_exec();
     if !recorder::has_own_record() {
         return;
     }

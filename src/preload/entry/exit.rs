@@ -25,9 +25,9 @@ static UNDERSCORE: Next = Next::new(c"_exit");
 #[unsafe(link_section = ".data.start")]
 static CAPITAL: Next = Next::new(c"_Exit");
 
-/// Finds the next definitions and, if the process is recorded, registers for its end. We register before the program
-/// begins, so the destructors of the program and of all libraries run first: a process that crashes in one of them
-/// has not returned. Only stdio flushes its buffers after us.
+/// Finds the next definitions and, if the process is recorded, registers functions that run at its end. They are registered
+/// before the program begins, so the destructors of the program and of all libraries run first: a process that crashes in one of
+/// them has not returned. Only stdio flushes its buffers later.
 pub fn begin() {
     UNDERSCORE.find();
     CAPITAL.find();
@@ -47,7 +47,7 @@ extern "C" fn at_exit(status: c_int, _: *mut c_void) {
 
 extern "C" fn at_quick_exit(_: *mut c_void) {
     report_bypasses(bypasses::may_be_any);
-    status::ended();
+    status::report_exit();
     recorder::note_end(End::ReturnedSomething);
 }
 
@@ -71,8 +71,8 @@ pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
     leave(status, &CAPITAL)
 }
 
-/// Reports libraries that bypassed us, if there may be any. Many programs end without this call, so nothing else
-/// depends on it.
+/// Reports libraries whose calls bypassed us, if `may_be_any` returns true. Many programs end without reaching this code, so
+/// nothing else depends on it.
 pub fn report_bypasses(may_be_any: impl FnOnce() -> bool) {
     let is_heard = log::is_on() || settings::get().record.is_some();
     if is_heard && may_be_any() {
@@ -80,8 +80,8 @@ pub fn report_bypasses(may_be_any: impl FnOnce() -> bool) {
     }
 }
 
-/// Returns true if a process that ends without destructors must be searched for bypasses. A child of vfork is not
-/// searched. Forked children usually end so; there may be many, and they have the bypasses of their parent.
+/// Returns true if a process that ends without destructors must be searched for bypasses. A child of vfork is not searched.
+/// Forked children usually end without destructors; there may be many, and they have the bypasses of their parent.
 fn is_unseen_end() -> bool {
     let is_own = || owner() == std::process::id();
     bypasses::has_unbound() || !forks::is_forked() && bypasses::may_be_any() && is_own()
@@ -91,7 +91,7 @@ fn leave(status: c_int, next: &Next) -> ! {
     check::print_deferred();
     outlived::note_end(status as u8);
     report_bypasses(is_unseen_end);
-    status::ended();
+    status::report_exit();
     recorder::note_end(End::Left(status as u8));
     let next = next.get();
     if next != 0 {

@@ -17,13 +17,13 @@ use cupeer_spec::abi::FunctionPointer;
 use cupeer_spec::function::FnId;
 use cupeer_spec::value::{self, Format};
 
-/// Prints one argument by its direction.
+/// Prints one argument, in the way that depends on its direction (in, out, and so on).
 macro_rules! print_argument {
     (in $value:ident, $succeeded:ident, $out:ident, $format:ident, $known:ident) => {
         value::print_input($value, $out, $format)
     };
     (string $value:ident, $succeeded:ident, $out:ident, $format:ident, $known:ident) => {{
-        // A driver may have refused the call without looking at the text.
+        // A driver may have refused the call without reading the text, so the pointer may be bad.
         let copy = (!$succeeded && !$value.is_null()).then(|| program_memory::copy_text($value));
         match &copy {
             Some(None) => write!($out, "{}", if $format.json { "null" } else { "unreadable" }),
@@ -39,7 +39,7 @@ macro_rules! print_argument {
     };
     (in [$count:ident] $value:ident, $succeeded:ident, $out:ident, $format:ident, $known:ident) => {{
         let count = $count as usize;
-        // A driver may have refused the call without looking at the array.
+        // A driver may have refused the call without reading the array, so the pointer may be bad.
         let readable = $succeeded || program_memory::is_readable($value, count.min(value::MOST_ELEMENTS));
         // SAFETY: the driver has read that many elements, or as many as are printed are readable.
         unsafe { value::print_array($value, count, readable, $out, $format) }
@@ -67,24 +67,24 @@ macro_rules! print_argument {
     (out_handle $($rest:tt)*) => {
         print_argument!(@handle out_handle $($rest)*)
     };
-    // The value before the call is not read, because a library may have refused it unread.
+    // The value from before the call is not read, because a library may have refused the call without reading it.
     (inout $($rest:tt)*) => {
         print_argument!(out $($rest)*)
     };
 }
 
-/// A shareable handle, by its direction, if it can be read.
+/// Reads a shareable handle, in the way that depends on the direction of the argument; `None` if it cannot be read.
 macro_rules! shareable {
     (in_handle [$kind:ident] $value:ident, $succeeded:ident, $known:ident) => {
-        shareable::taken($value, $kind.0, $known)
+        shareable::from_program($value, $kind.0, $known)
     };
     (out_handle [$kind:ident] $value:ident, $succeeded:ident, $known:ident) => {
         // SAFETY: after success the driver has written there.
-        $succeeded.then(|| unsafe { shareable::given($value, $kind.0, $known) }).flatten()
+        $succeeded.then(|| unsafe { shareable::from_driver($value, $kind.0, $known) }).flatten()
     };
 }
 
-/// Adds one argument to the record by its direction.
+/// Stores one argument in the record, in the way that depends on its direction.
 macro_rules! store_argument {
     (in $value:ident, $succeeded:ident, $arguments:ident, $known:ident) => {
         $arguments.input($value)
@@ -114,7 +114,7 @@ macro_rules! store_argument {
     };
 }
 
-/// Adds a text or an array, of which a slot has only the address, to the record.
+/// Adds the contents of a text or an array to the record. The slot of the call has only its address.
 macro_rules! add_argument {
     (string $value:ident, $index:ident, $succeeded:ident, $detail:ident) => {
         $detail.text($index, $value)
@@ -142,7 +142,8 @@ macro_rules! handed_out {
     };
 }
 
-/// An entry under its own name for the loader, but for those of the runtime: see `resolve::entries`.
+/// Defines an entry that the loader finds by the function's name. Entries of the runtime's functions have no name for the loader:
+/// see `resolve::entries`.
 macro_rules! exported {
     (Cudart $entry:item) => {
         $entry
@@ -258,7 +259,7 @@ macro_rules! entries {
             }
         )*
 
-        /// Passes on the entries to which nothing is linked.
+        /// Sets the entries of the functions without exports.
         pub fn provide() {
             $(entries::set_entry(FnId::$name, $name::$name as *const () as usize);)*
         }

@@ -14,8 +14,8 @@ use crate::sys::elf;
 use crate::sys::{arch, descriptors, forks, stack};
 use crate::{log, recorder, settings};
 
-/// Examines the process while no other thread runs, with a few system calls at most. Earlier calls find what they
-/// need themselves.
+/// Prepares the library when it is loaded, while no other thread runs, with a few system calls at most. Calls of our functions
+/// before this find the data that they need themselves.
 #[ctor::ctor(unsafe)]
 #[unsafe(link_section = ".text.startup")]
 fn at_load() {
@@ -24,13 +24,13 @@ fn at_load() {
     dlerror::find();
     dlclose::find();
     elf::set_dl_find_object(loader::next_of_version(c"_dl_find_object", c"GLIBC_2.35"));
-    stack::find(loader::next_of_version(c"__libc_stack_end", arch::FIRST_VERSION));
+    stack::find_first(loader::next_of_version(c"__libc_stack_end", arch::FIRST_VERSION));
     forks::watch_forks();
     recorder::forked::watch();
     elf::count_start();
     inject::load();
     log::is_on();
-    reported::tell(recorder::note_bypass);
+    reported::set_listener(recorder::note_bypass);
     data_symbols::repair_all();
     exports::provide();
     if deep::begin() || inject::is_armed() {
@@ -39,7 +39,7 @@ fn at_load() {
     exit::begin();
     exec::begin();
     wait::begin();
-    status::loaded();
+    status::report_loaded();
     let settings = settings::get();
     if settings.record.is_some() || settings.log.is_some() {
         descriptors::enlarge_table();
@@ -49,7 +49,7 @@ fn at_load() {
 #[unsafe(link_section = ".text.startup")]
 extern "C" fn at_unload() {
     check::print_deferred();
-    status::ended();
+    status::report_exit();
     exit::report_bypasses(bypasses::may_be_any);
 }
 

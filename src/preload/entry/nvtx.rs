@@ -17,21 +17,23 @@ use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::ptr;
 use ranges::Owner;
 
-/// The table that has [`Callbacks`].
+/// Number of the table [`Callbacks`] among those that NVTX provides.
 const CALLBACKS: u32 = 1;
-/// Tables of functions: of the default domain, and of all domains.
+/// Number of the table of functions for the default domain.
 const CORE: c_int = 1;
+/// Number of the table of functions that take a domain.
 const CORE2: c_int = 5;
 
-/// A table that NVTX provides: it has the function that returns the tables of functions.
+/// A table that NVTX provides. It has the function that returns the other tables.
 #[repr(C)]
 struct Callbacks {
     size: usize,
-    /// Returns the entries of a table of functions, each the place of a function's address or null, and their number.
+    /// Returns a table of functions by its number: an array of pointers to the places of the functions' addresses, some of them
+    /// null, and the length of the array.
     table: Option<unsafe extern "C" fn(c_int, *mut *mut *mut *const c_void, *mut c_uint) -> c_int>,
 }
 
-/// The name of a mark or a range, and what else is said of it.
+/// The name and other attributes of a mark or a range.
 #[repr(C)]
 pub struct Attributes {
     version: u16,
@@ -41,18 +43,21 @@ pub struct Attributes {
     message: *const c_char,
 }
 
-/// The forms of a name: bytes, wide characters, and the handle that [`register`] has made.
+/// Form of a name: a text of bytes.
 const ASCII: i32 = 1;
+/// Form of a name: a text of wide characters.
 const WIDE: i32 = 2;
+/// Form of a name: a handle that [`register`] has returned.
 const REGISTERED: i32 = 3;
 
-/// Bytes of a name in wide characters that are kept.
+/// Number of bytes that are kept of a name in wide characters.
 const MOST_WIDE: usize = 240;
 
-/// The level of a range if it is unknown.
+/// Level that is returned for a range if its level is unknown.
 const UNCOUNTED: c_int = -2;
 
-/// Receives a function that returns the tables of an instance of NVTX. Returns 1 if it replaced any function, else 0.
+/// Replaces functions of an instance of NVTX, which passes the function that returns its tables. Returns 1 if any function was
+/// replaced, else 0.
 ///
 /// # Safety
 ///
@@ -91,8 +96,8 @@ pub unsafe extern "C" fn InitializeInjectionNvtx2(
     c_int::from(is_taken)
 }
 
-/// Returns true if NVTX was told to load this library. Some versions also search the loaded libraries for this
-/// function.
+/// Returns true if NVTX was asked to load this library. Some versions of NVTX also search the loaded libraries for
+/// [`InitializeInjectionNvtx2`].
 fn is_asked() -> bool {
     let mut is_asked = false;
     environment::each(|variable| {
@@ -101,7 +106,7 @@ fn is_asked() -> bool {
     is_asked
 }
 
-/// The functions of the default domain that we replace, by their numbers.
+/// Returns our replacements for functions of the default domain, with their indexes in the table.
 fn of_core() -> Vec<(usize, *const c_void)> {
     vec![
         (1, mark_name::<Attributes> as *const c_void),
@@ -118,7 +123,7 @@ fn of_core() -> Vec<(usize, *const c_void)> {
     ]
 }
 
-/// The functions that name a domain and that we replace, by their numbers.
+/// Returns our replacements for functions that take a domain, with their indexes in the table.
 fn of_domains() -> Vec<(usize, *const c_void)> {
     vec![
         (1, mark_in as *const c_void),
@@ -133,12 +138,12 @@ fn of_domains() -> Vec<(usize, *const c_void)> {
     ]
 }
 
-/// The domain of the functions that name none.
+/// Domain of the functions that take no domain.
 const DEFAULT: *mut c_void = ptr::null_mut();
 
-/// A form in which the program passes a name: its bytes, its wide characters, or attributes with either.
+/// A form in which the program passes a name: bytes, wide characters, or attributes that contain either.
 trait Name {
-    /// Does something with the bytes of the name, if there is one.
+    /// Calls `work` with the bytes of the name; `None` if there is no name.
     ///
     /// # Safety
     ///
@@ -179,7 +184,7 @@ impl Name for Attributes {
         let attributes = unsafe { name.as_ref() };
         let whole = attributes.filter(|known| usize::from(known.size) >= size_of::<Attributes>());
         match whole.map(|known| (known.kind, known.message)) {
-            // A registered name is a text that `register` has copied.
+            // A registered name is the address of a text that `register` has copied.
             // SAFETY: as promised: a text in this form.
             Some((ASCII | REGISTERED, message)) => unsafe { c_char::with(message, work) },
             // SAFETY: as promised: a text in this form.
@@ -189,8 +194,8 @@ impl Name for Attributes {
     }
 }
 
-/// Begins a range: writes a mark, and keeps the name for the mark at its end. Returns the number of the range, and how
-/// many are around it.
+/// Begins a range: writes a mark, and keeps the name for the mark at the end. Returns the number of the range, and the number of
+/// ranges around it; `None` if it cannot be kept.
 ///
 /// # Safety
 ///
@@ -209,7 +214,7 @@ unsafe fn begin<N: Name>(owner: Owner, name: *const N) -> Option<(u64, usize)> {
     begun
 }
 
-/// Ends a range with a mark. Returns how many were around it.
+/// Ends a range with a mark. Returns the number of ranges that were around it; `None` if that is unknown.
 fn ended(owner: Owner, number: Option<u64>) -> Option<usize> {
     let mut around = None;
     guarded(|| around = ranges::end(owner, number, |text| _ = mark(text)));
@@ -269,7 +274,8 @@ unsafe extern "C" fn pop_in(domain: *mut c_void) -> c_int {
     level(ended(Owner::this_thread(domain as usize), None))
 }
 
-/// Copies a text that the program will name by the returned handle. The copy is never freed: programs register few.
+/// Copies a text, and returns the address of the copy as a handle by which the program can name the text. The copy is never
+/// freed: programs register few texts.
 unsafe extern "C" fn register<N: Name>(_domain: *mut c_void, text: *const N) -> *mut c_char {
     let mut copy = ptr::null_mut();
     guarded(|| {
@@ -283,8 +289,8 @@ unsafe extern "C" fn register<N: Name>(_domain: *mut c_void, text: *const N) -> 
     copy
 }
 
-/// Returns a handle of a domain, whose ranges nest separately; its name is not kept. A null handle would mean that
-/// nobody listens to the domain. It is never freed: programs have few domains.
+/// Returns a handle of a domain. The ranges of each domain nest separately; the domain's name is not kept. NVTX takes a null
+/// handle to mean that no tool uses the domain. The handle is never freed: programs have few domains.
 unsafe extern "C" fn domain(_name: *const c_void) -> *const c_void {
     static DOMAIN: u8 = 0;
     // SAFETY: malloc has no preconditions. What it gives is only told from others.

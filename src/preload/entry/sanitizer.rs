@@ -1,9 +1,10 @@
-//! Lets AddressSanitizer start behind this library.
+//! Lets AddressSanitizer run although this library is loaded before it.
 
 use core::ffi::c_char;
 
-/// The default options of AddressSanitizer, which it asks the program for before it starts. Its shared runtime otherwise
-/// refuses to run behind a preloaded library that it does not know. A program that defines this function comes first.
+/// Returns the default options of AddressSanitizer, which it asks the program for before it starts. Otherwise, its shared runtime
+/// refuses to run after a preloaded library that it does not know. If the program defines this function, its definition is used
+/// instead.
 #[unsafe(no_mangle)]
 pub extern "C" fn __asan_default_options() -> *const c_char {
     c"verify_asan_link_order=0".as_ptr()

@@ -20,12 +20,12 @@ static WAIT4: Next = Next::new(c"wait4");
 #[unsafe(link_section = ".data.start")]
 static WAITID: Next = Next::new(c"waitid");
 
-/// Finds the next definitions.
+/// Finds the next definitions of the functions that we interpose here.
 pub fn begin() {
     [&WAIT, &WAITPID, &WAIT3, &WAIT4, &WAITID].into_iter().for_each(Next::find);
 }
 
-/// The next definition of a function.
+/// Returns the next definition of a function with its type; if there is none, fails with an error.
 macro_rules! next {
     ($place:expr, $type:ty, $missing:expr) => {
         match $place.get() {
@@ -36,8 +36,8 @@ macro_rules! next {
     };
 }
 
-/// Calls `work` with a place for a status, which is the program's own if it passed one, and notes a child that a
-/// signal killed.
+/// Calls `work` with a place for the status of a child: the program's own place if it passed one. If the status says that a
+/// signal killed the child, notes that.
 fn noting(status: *mut c_int, work: impl FnOnce(*mut c_int) -> pid_t) -> pid_t {
     let mut own = 0;
     let place = if status.is_null() { &raw mut own } else { status };
@@ -55,7 +55,7 @@ fn noting(status: *mut c_int, work: impl FnOnce(*mut c_int) -> pid_t) -> pid_t {
 #[cold]
 fn note(pid: pid_t, signal: c_int) {
     if settings::get().record.is_some() {
-        guarded(|| ended_child::killed(pid as u32, signal as u8));
+        guarded(|| ended_child::note_killed(pid as u32, signal as u8));
     }
 }
 

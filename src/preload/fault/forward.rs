@@ -9,11 +9,11 @@ use cupeer_spec::record::live::{Entry, kind};
 /// IPC handle that is passed by value.
 pub type ArgumentWords = [u64; MOST_ARGUMENTS];
 
-/// The call that a fault plan may change.
+/// Call that faults may change.
 pub struct Forward<'a> {
     pub id: FnId,
     pub words: &'a ArgumentWords,
-    /// Its return address.
+    /// Return address of the call.
     pub caller: usize,
 }
 

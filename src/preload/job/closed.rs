@@ -7,25 +7,25 @@ use crate::sys::process::tid;
 use cupeer_rules::decide::ClosedBy;
 use cupeer_spec::record::live::Entry;
 
-/// The number of closes that are remembered.
+/// Number of last closes that are remembered.
 const REMEMBERED: usize = 256;
 
-/// A close of a mapping.
+/// The close of a mapping of another process's memory.
 #[derive(Clone, Copy)]
 pub struct LastClose {
     address: u64,
     pub fingerprint: u64,
-    /// The context that the mapping was open in.
+    /// Context in which the mapping was open.
     context: u64,
     /// The time of the close, in nanoseconds of CLOCK_MONOTONIC.
     pub monotonic: u64,
-    /// True if the mapping ended with its context.
+    /// True if the mapping ended because its context was destroyed.
     pub with_context: bool,
-    /// The call that closed it, or ended its context; `None` if no call was seen.
+    /// The call that closed the mapping or destroyed its context; `None` if no such call was seen.
     pub by: Option<ClosedBy>,
 }
 
-/// The last closes; the next one takes the place of the oldest.
+/// The last closes of this process. When the list is full, the next close replaces the oldest.
 struct LastCloses {
     all: [LastClose; REMEMBERED],
     next: usize,
@@ -40,10 +40,11 @@ impl LastCloses {
 const NONE: LastClose =
     LastClose { address: 0, fingerprint: 0, context: 0, monotonic: 0, with_context: false, by: None };
 
-/// All zero, so that it takes no room in the library's file.
+/// The initial value is all zeros, so that the table takes no room in the library's file.
 static CLOSES: Book<LastCloses> = Book::new(LastCloses { all: [NONE; REMEMBERED], next: 0 });
 
-/// Remembers that a mapping was closed, or ended `with_context`, in a call of this thread by this caller, if a call was seen.
+/// Remembers that a mapping was closed, or ended `with_context`. `by` is the caller of this thread's call that did so; `None` if
+/// no call was seen.
 pub fn note(entry: &Entry, with_context: bool, by: Option<&Caller>) {
     let by = by.map(|by| ClosedBy { tid: tid(), library: by.file(), offset: by.offset as u64 });
     let Entry { address, fingerprint, peer: context, .. } = *entry;
@@ -54,7 +55,7 @@ pub fn note(entry: &Entry, with_context: bool, by: Option<&Caller>) {
     });
 }
 
-/// Returns the last close at an address.
+/// Returns the last remembered close of a mapping at an address.
 pub fn find(address: u64) -> Option<LastClose> {
     let last = |closes: &mut LastCloses| {
         closes.iter().filter(|close| close.address == address).max_by_key(|close| close.monotonic).copied()
@@ -62,7 +63,7 @@ pub fn find(address: u64) -> Option<LastClose> {
     CLOSES.with(last).flatten()
 }
 
-/// Returns true if the last mapping that was closed in a context ended with it.
+/// Returns true if the last close in a context was that of a mapping which ended because the context was destroyed.
 pub fn has_gone_with(context: u64) -> bool {
     let last = |closes: &mut LastCloses| {
         let in_context = closes.iter().filter(|close| close.context == context);

@@ -9,27 +9,27 @@ use core::cell::Cell;
 use cupeer_spec::function::FnSpec;
 use cupeer_spec::record::live::{Uses, own_key};
 
-/// The object that a forwarded call closes. Its count is already reduced.
+/// The effect of a forwarded call on the open object that it closes. The count of opens is already reduced.
 #[derive(Clone, Copy, Default)]
 pub enum Closing {
-    /// No open object.
+    /// The call closes no open object.
     #[default]
     Nothing,
-    /// One of several opens of an object.
+    /// The call closes an object that was opened several times, and that stays open.
     OneOf(live::Place),
-    /// The last open: this call gives up the entry.
+    /// The call closes an object for the last time, and must give up the object's entry.
     Last(live::Place),
-    /// Unknown, because other threads kept opening and closing the same object.
+    /// The object is not known, because other threads kept opening and closing it during the search.
     Unknown,
 }
 
 impl Closing {
-    /// Subtracts one from the count of an entry of this process with this key.
+    /// Subtracts one from the number of opens in the entry of this process's object with this kind and key words.
     pub fn begin(function: &FnSpec, kind: u32, a: u64, b: u64) -> Closing {
-        /// Another thread may move the count to a new entry during the search.
+        /// Number of searches, because another thread may move the count to a new entry during a search.
         const ATTEMPTS: u32 = 16;
         let key = own_key(live::own(), kind, a, b);
-        // Destroying an object closes it, however often it was opened.
+        // A call that destroys an object closes it, no matter how often it was opened.
         let closes_all = function.ends().is_some();
         for _ in 0..ATTEMPTS {
             let is_there = Cell::new(false);
@@ -53,7 +53,7 @@ impl Closing {
         Closing::Unknown
     }
 
-    /// Restores the count after the call failed.
+    /// Restores the number of opens after the call failed.
     pub fn undo(&self) {
         match self {
             Closing::Last(place) => drop(place.change(|uses| Some(Uses { count: uses.count + 1, ..uses }))),
@@ -63,7 +63,8 @@ impl Closing {
     }
 }
 
-/// Adds one to the count unless the last open is being closed. Returns true if it did.
+/// Adds one to the number of opens, unless another thread is closing the object for the last time. Returns true if the number was
+/// increased.
 pub fn count_in(place: &live::Place) -> bool {
     place.change(|uses| (uses.count > 0).then(|| Uses { count: uses.count + 1, ..uses })).is_some()
 }

@@ -14,17 +14,17 @@ use core::fmt::Write;
 use cupeer_spec::record::begun::Folder;
 use cupeer_spec::record::job;
 
-/// A path. It is large for the stack, but few functions have one, and they run once per process.
+/// A path that ends in NUL. It is large for the stack, but few functions have one, and they run once per process.
 pub type Path = [u8; PATH_MAX];
 
 pub struct Directory {
     pub path: Path,
-    /// The mode of its files.
+    /// Mode of new files in the directory.
     pub mode: libc::mode_t,
 }
 
 impl Directory {
-    /// Returns the path of a file in it. Fails if that is too long.
+    /// Returns the path of the file `name` in the directory. Fails if the path is too long.
     pub fn file(&self, name: &str) -> Result<Path, c_int> {
         let length = self.path.iter().position(|byte| *byte == 0).unwrap_or(0);
         let mut path = self.path;
@@ -35,8 +35,8 @@ impl Directory {
         Ok(path)
     }
 
-    /// Runs `work` with the folder of this host, which is created if it does not exist, and again if another process removed it
-    /// meanwhile.
+    /// Runs `work` with the subdirectory for this host, which is created if it does not exist. Tries again if another process
+    /// removed the subdirectory in between.
     pub fn in_folder<T>(&self, mut work: impl FnMut(&Directory) -> Result<T, c_int>) -> Result<T, c_int> {
         for _ in 0..8 {
             let folder = self.folder_of_host()?;
@@ -49,20 +49,20 @@ impl Directory {
         Err(libc::ENOENT)
     }
 
-    /// Returns the folder of this host in it, which may not exist.
+    /// Returns the subdirectory for this host, which may not exist.
     pub fn folder_of_host(&self) -> Result<Directory, c_int> {
         let path = self.file(Short::<24>::new(format_args!("{}", Folder(boot_id()))).text())?;
         Ok(Directory { path, mode: self.mode })
     }
 
-    /// Opens a file in it for reading and writing, if its owner is trusted.
+    /// Opens a file of the directory for reading and writing, if the file's owner is trusted.
     pub fn open(&self, path: &Path) -> Result<Opened, c_int> {
         let file = Opened::open(c_path(path), libc::O_RDWR)?;
         if self.trusts(file.about().ownership.owner) { Ok(file) } else { Err(libc::EPERM) }
     }
 
-    /// Adds a line to a file in it, which is created if it does not exist. The line is written as a whole, because other processes may add
-    /// theirs at the same time.
+    /// Adds a line to a file of the directory, which is created if it does not exist. The line is written at once, because other
+    /// processes may add lines at the same time.
     pub fn add_line(&self, name: &str, line: &[u8]) -> Result<(), c_int> {
         let path = self.file(name)?;
         for _ in 0..4 {
@@ -77,7 +77,8 @@ impl Directory {
                 return Err(libc::EPERM);
             }
             files::write(file.descriptor(), line)?;
-            // Reducing the recording removes the file, and then reads it a last time.
+            // A command that reduces the recording removes the file, and then reads it a last time. So the line is lost only if
+            // the file has no name any more.
             if FileInfo::of(file.descriptor()).is_none_or(|about| about.ownership.names != 0) {
                 return Ok(());
             }
@@ -85,20 +86,21 @@ impl Directory {
         Err(libc::ENOENT)
     }
 
-    /// Returns true if a file of this owner can be mapped: it belongs to us, or to another user with whom the recording is shared. If
-    /// another user shortened a mapped file, reading it would end the program.
+    /// Returns true if a file of this owner can be mapped: the file belongs to us, or the recording is shared with other users.
+    /// If another user shortened a mapped file, reading it would end the program.
     pub fn trusts(&self, owner: u32) -> bool {
         let is_shared = settings::get().record.as_ref().is_some_and(|record| record.shared);
         is_shared || self.is_of_user(owner)
     }
 
-    /// Returns true if a file of this owner belongs to us, even if the recording is shared.
+    /// Returns true if a file of this owner belongs to our user or to root, even if the recording is shared.
     pub fn is_of_user(&self, owner: u32) -> bool {
         // SAFETY: geteuid has no preconditions.
         owner == unsafe { libc::geteuid() } || owner == 0 || self.owner_of_new() == Some(owner)
     }
 
-    /// Returns the owner of a file that we create here. A network file system can map root to another user, and containers map users.
+    /// Returns the owner of a new file that we create here. A network file system can map root to another user, and containers
+    /// map users.
     fn owner_of_new(&self) -> Option<u32> {
         let path = self.temporary(".owner").ok()?;
         let made = Opened::create(c_path(&path), self.mode).ok()?;
@@ -107,18 +109,18 @@ impl Directory {
         Some(made.about().ownership.owner)
     }
 
-    /// Returns the path of a file that no other thread creates.
+    /// Returns the path of a temporary file that no other thread uses.
     fn temporary(&self, prefix: &str) -> Result<Path, c_int> {
         self.file(Short::<64>::new(format_args!("{prefix}-{}-{:x}", tid(), clock::realtime())).text())
     }
 }
 
-/// Returns a path as C string.
+/// Returns a path as a C string.
 pub fn c_path(path: &Path) -> &CStr {
     CStr::from_bytes_until_nul(path).unwrap_or_default()
 }
 
-/// Returns the directory of this process's record, after creating it and its key if they do not exist.
+/// Returns the directory of this process's record. Creates the directory and its key if they do not exist.
 pub fn directory() -> Result<Directory, c_int> {
     let record = settings::get().record.as_ref().ok_or(libc::ENOENT)?;
     let directory = named().ok_or(libc::ENAMETOOLONG)?;
@@ -127,7 +129,8 @@ pub fn directory() -> Result<Directory, c_int> {
     Ok(directory)
 }
 
-/// Returns the directory without creating it; `None` if the settings ask for no record, or if its path is too long.
+/// Returns the directory of this process's record without creating it; `None` if the settings ask for no record, or if its path
+/// is too long.
 pub fn named() -> Option<Directory> {
     let record = settings::get().record.as_ref()?;
     let mut path = [0; PATH_MAX];
@@ -135,15 +138,16 @@ pub fn named() -> Option<Directory> {
     Some(Directory { path, mode: if record.shared { 0o660 } else { OWN } })
 }
 
-/// The mode of files that only the user can read and write.
+/// Mode of files that only our user can read and write.
 const OWN: libc::mode_t = 0o600;
 
-/// Creates a directory if it does not exist.
+/// Creates a directory if it does not exist. `shared` is true if other users may write to it.
 fn create(path: &Path, shared: bool) {
     let mode = if shared { 0o2770 } else { 0o700 };
     // SAFETY: the path ends in NUL.
     if unsafe { libc::mkdir(c_path(path).as_ptr(), mode) } == 0 && shared {
-        // Restores the bits that umask cleared, through a descriptor, because another user may have put a link in its place.
+        // umask may have cleared bits of the mode. They are restored through a descriptor, because another user may have put a
+        // link at the path.
         let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
         // SAFETY: the path ends in NUL; if it cannot be opened, the other calls fail.
         unsafe {
@@ -156,7 +160,7 @@ fn create(path: &Path, shared: bool) {
 
 /// Returns true if a directory is on a network file system: there, shared mappings on several hosts are not the same memory.
 pub fn is_remote(directory: &Path) -> bool {
-    /// The types of network file systems in statfs: NFS, SMB (three), AFS, Ceph, GPFS, Lustre, BeeGFS, 9P, and Coda.
+    /// Types of network file systems, as statfs returns them: NFS, SMB (three), AFS, Ceph, GPFS, Lustre, BeeGFS, 9P, and Coda.
     const REMOTE: &[i64] = &[
         0x6969,
         0x517b,
@@ -178,7 +182,7 @@ pub fn is_remote(directory: &Path) -> bool {
     }
 }
 
-/// Adopts the key of the job, or writes the key of this process if there is none.
+/// Adopts the key for fingerprints from the file of the job. If there is no such file, creates it with the key of this process.
 fn share_key(directory: &Directory) -> Result<(), c_int> {
     let file = directory.file(job::FILE)?;
     let mut text = [0; 512];
@@ -191,7 +195,7 @@ fn share_key(directory: &Directory) -> Result<(), c_int> {
     }
     let mut key = settings::get().job;
     if key == [0; 16] {
-        // By the number of the call, because glibc has a function for it only since 2.25.
+        // The system call is made by its number, because glibc has a function for it only since 2.25.
         // SAFETY: the buffer has the length that is given.
         unsafe { libc::syscall(libc::SYS_getrandom, key.as_mut_ptr(), key.len(), 0) };
     }
@@ -203,7 +207,8 @@ fn share_key(directory: &Directory) -> Result<(), c_int> {
     Ok(())
 }
 
-/// Reads the file of the job, if it belongs to the directory's owner or to us, or if the recording is shared.
+/// Reads the file of the job into `text`, if it belongs to the directory's owner or to us, or if the recording is shared. Returns
+/// the length.
 fn read_job(directory: &Directory, path: &Path, text: &mut [u8]) -> Result<usize, c_int> {
     let file = Opened::open(c_path(path), libc::O_RDONLY)?;
     let owner = file.about().ownership.owner;
@@ -222,8 +227,8 @@ fn take_key(text: &[u8]) {
     }
 }
 
-/// Creates a file in the directory and fills it under a temporary name first, so that other processes only ever see it complete. If
-/// another process was faster, its file stays.
+/// Creates a file of the directory. Fills it under a temporary name first, so that other processes only see it complete. If
+/// another process created the file first, that file stays.
 pub fn publish(
     directory: &Directory,
     path: &Path,
@@ -235,12 +240,12 @@ pub fn publish(
     let made = fill(&file);
     // SAFETY: the paths end in NUL; the descriptor was opened above.
     unsafe {
-        // Restores the bits that umask cleared.
+        // umask may have cleared bits of the mode.
         libc::fchmod(file.descriptor(), directory.mode);
         drop(file);
         let (from, to) = (c_path(&temporary).as_ptr(), c_path(path).as_ptr());
         if made.is_ok() && libc::link(from, to) != 0 && errno() != libc::EEXIST {
-            // The file system has no links.
+            // The file system has no hard links.
             libc::rename(from, to);
         }
         libc::unlink(from);
@@ -248,7 +253,8 @@ pub fn publish(
     made
 }
 
-/// The same for a file of so many zeros, which `fill` receives mapped.
+/// Creates a file as [`publish`] does. It has `size` bytes, which are zero at first. `fill` receives the address of the mapped
+/// file.
 pub fn publish_mapped(
     directory: &Directory,
     path: &Path,

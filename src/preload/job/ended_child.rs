@@ -11,9 +11,9 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use cupeer_spec::record::end::{self, End, Span};
 use cupeer_spec::record::{Header, MAGIC, SUFFIX};
 
-/// Notes in the records of a child that a signal ended it, unless they have another end. If the child executed several programs, each
-/// has a record, and all but the last have an end.
-pub fn killed(pid: u32, signal: u8) {
+/// Notes in the records of a child process that a signal ended it, except in records with another end. If the child executed
+/// several programs, each has a record, and all but the last have an end.
+pub fn note_killed(pid: u32, signal: u8) {
     let Some(directory) = named() else { return };
     let middle = Short::<16>::new(format_args!("-{pid}-"));
     let search = |directory: &Directory| {
@@ -25,7 +25,7 @@ pub fn killed(pid: u32, signal: u8) {
         });
     };
     search(&directory);
-    // The records of large jobs are in a folder of their host.
+    // In large jobs, the records are in a subdirectory for each host.
     if let Ok(folder) = directory.folder_of_host() {
         search(&folder);
     }

@@ -1,4 +1,4 @@
-//! Finds out if the processes of live table entries run, exited, or were killed.
+//! Finds out if the processes of live table entries are running, exited, or were killed.
 
 use super::live;
 use super::process::pid_namespace;
@@ -10,7 +10,7 @@ use cupeer_spec::record::end::End;
 use cupeer_spec::record::live::{Entry, kind, library_name, opened, owner};
 use cupeer_spec::record::slot::finding::Confidence;
 
-/// Returns the process of an entry.
+/// Returns the process that an entry belongs to.
 pub fn process_of(entry: &Entry) -> Process {
     Process { pid: entry.pid, rank: (entry.rank != u32::MAX).then_some(entry.rank) }
 }
@@ -20,37 +20,38 @@ pub fn is_own(entry: &Entry) -> bool {
     owner(entry.word) == live::own()
 }
 
-/// Returns if the process of an entry runs.
+/// Returns whether the process of an entry is running, as far as is known.
 pub fn life_of(entry: &Entry) -> Life {
     if is_own(entry) { Life::Runs } else { life::of_entry(entry, pid_namespace()) }
 }
 
-/// Returns how certain it is that the process of an entry was killed or crashed; `None` if it did not.
+/// Returns how certain it is that the process of an entry was killed or crashed; `None` if it is running or exited normally.
 pub fn has_died(entry: &Entry) -> Option<Confidence> {
     if life_of(entry) != Life::Gone || life::is_another_program(entry) {
         return None;
     }
     match live::end_of(entry)? {
         End::Signal(_) => Some(Confidence::Certain),
-        // It may have executed another program, which exited normally.
+        // The process may have executed another program, which exited normally.
         End::Unseen => Some(Confidence::Inferred),
         _ => None,
     }
 }
 
-/// Returns the other processes that have an export open; `None` if none has. Searches the whole table, so callers first check if any
-/// can have it open.
+/// Returns the other processes that have the export with this fingerprint open; `None` if none has. Searches the whole table, so
+/// callers first check if any process can have it open.
 pub fn importers(export_kind: u32, fingerprint: u64) -> Option<Importers<Entry>> {
     let wanted = kind::exported_object(export_kind).map(kind::opened)?;
     let (mut running, mut unknown) = (0, 0);
-    // The importer that findings name, with its rank: one that is not a cache, then one that runs.
+    // The importer that findings name, and its rank: the entry of a library without a cache comes first, then that of a running
+    // process.
     let mut first: Option<((bool, bool), Entry)> = None;
     live::each(|place| {
         if place.kind() != wanted || place.is_own() {
             return;
         }
         let Some(entry) = place.read() else { return };
-        // An object that is being closed counts as closed.
+        // An object with a count of 0 is being closed, and counts as closed.
         if entry.fingerprint != fingerprint || entry.count == 0 {
             return;
         }
@@ -73,7 +74,7 @@ pub fn importers(export_kind: u32, fingerprint: u64) -> Option<Importers<Entry>>
     })
 }
 
-/// Returns the cache that opened the object of an entry; `None` if a library without a cache opened it, too.
+/// Returns the cache of the library that opened an entry's object; `None` if a library without a cache opened the object as well.
 fn cache_of(entry: &Entry) -> Option<Cache> {
     Cache::of(library_name(&entry.library)).filter(|_| entry.ended & opened::BY_OTHERS == 0)
 }

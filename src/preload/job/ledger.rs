@@ -11,7 +11,7 @@ use super::reclaim;
 use super::tombstones;
 use super::uses;
 use crate::driver::facts::DriverFacts;
-use crate::driver::queries::{self, number, word};
+use crate::driver::queries::{self, number, stored_word};
 use crate::driver::{contexts, counted};
 use crate::resolve::needs::{self, Needs};
 use crate::resolve::traced;
@@ -29,56 +29,57 @@ use cupeer_spec::record::slot::MOST_ARGS;
 use cupeer_spec::record::slot::detail::MOST_FRAMES;
 use cupeer_spec::results::Result;
 
-/// The objects that a call is about to end. They leave the table before the call is forwarded, because another thread may be given the
-/// address as soon as the driver has it back.
+/// The objects that a call is about to end. Their entries leave the table before the call is forwarded, because another thread
+/// may be given the address as soon as the driver has released it.
 #[derive(Clone, Copy, Default)]
 pub struct BeforeCall {
-    /// The fingerprint under which the object was exported, if it was.
+    /// Fingerprint under which the object that the call ends was exported; `None` if it was not exported.
     pub taken: Option<u64>,
-    /// The object that it closes, or the access that it disables.
+    /// The opened object that the call closes, or the peer access that it disables.
     closing: Closing,
-    /// The context that it would end; 0 if none.
+    /// Context that the call would destroy; 0 if it destroys none.
     pub context: u64,
-    /// The time when a call that opens something was forwarded, in nanoseconds of CLOCK_MONOTONIC; 0 if no rules are checked.
+    /// Time when a call that opens something was forwarded, in nanoseconds of CLOCK_MONOTONIC; 0 if no rules are checked.
     pub begun: u64,
 }
 
 impl BeforeCall {
-    /// Returns true if it closes something that is open, as far as is known.
+    /// Returns true if the call closes something that is open, as far as is known.
     pub fn is_closing(&self) -> bool {
         !matches!(self.closing, Closing::Nothing) || !live::is_on()
     }
 
-    /// Returns true if it took an entry out of the table, or changed one.
+    /// Returns true if entries were removed from the table or changed before the call.
     pub fn takes_out(&self) -> bool {
         self.taken.is_some() || !matches!(self.closing, Closing::Nothing)
     }
 
-    /// Returns true if nothing has the object open after it.
+    /// Returns true if this process no longer has the object open after the call.
     pub fn is_closing_the_last(&self) -> bool {
         matches!(self.closing, Closing::Last(_))
     }
 }
 
-/// The place and the time of a call, and facts about it from the driver.
+/// The place and the time of a call, and the driver's facts about it.
 #[derive(Clone, Copy, Default)]
 pub struct CallOrigin {
-    /// Its return address.
+    /// Return address of the call.
     pub caller: usize,
-    /// The time when it was forwarded, on the record's clock.
+    /// Time when the call was forwarded, in ticks of the record's clock.
     pub start: u64,
-    /// The fingerprint of the first bytes of its handle; 0 without a handle.
+    /// Fingerprint of the first bytes of the call's handle; 0 without a handle.
     pub head: u64,
     pub about: DriverFacts,
 }
 
-/// Returns true if a call that frees or destroys may end something that was shared. Not for functions that are [`is_idle`].
+/// Returns true if a call that frees or destroys may end something that was shared. Not to be called for functions that are
+/// [`is_idle`].
 pub fn may_end_shared(id: FnId, args: &[u8; MOST_ARGS]) -> bool {
     let function = id.spec();
     let often = function.ends().filter(|end| function.ends_often() && !end.object.is_context());
     let Some(end) = often.filter(|_| live::is_on()) else { return true };
     let has = |kind| live::find(own_key(live::own(), kind, number(id, args, end.by), 0)).is_some();
-    // Freeing an opened object changes nothing in the table, but a rule may find it wrong.
+    // Freeing an opened object changes nothing in the table, but a rule may find that this is wrong.
     let closes = |effect: &Effect| match *effect {
         Effect::Closes(closed) => has(kind::opened(closed.object)),
         Effect::Ends(end) => is_checked() && has(kind::opened(end.object)),
@@ -91,7 +92,8 @@ fn is_checked() -> bool {
     settings::get().check.is_some()
 }
 
-/// Returns true if no call of a function is relevant now, whatever its arguments: in most programs, frees and copies are not.
+/// Returns true if no call of a function can change the table now, whatever its arguments. In most programs, this is so for frees
+/// and copies.
 #[inline(always)]
 pub fn is_idle(id: FnId) -> bool {
     match needs::needs(id) {
@@ -110,7 +112,7 @@ pub fn shares_nothing() -> bool {
     !has_record() || live::is_on() && !live::has_exported() && !live::has_others()
 }
 
-/// Returns true if this process may have opened an event from another one.
+/// Returns true if this process may have opened this event from another process.
 pub fn has_opened(event: u64) -> bool {
     !live::is_on() || live::find(own_key(live::own(), kind::opened(Object::Event), event, 0)).is_some()
 }
@@ -121,12 +123,13 @@ pub fn opened_device(address: u64) -> Option<i32> {
         return None;
     }
     let opened = live::find(own_key(live::own(), kind::OPENED_MEMORY, address, 0))?;
-    let export = live::read(handle_key(kind::EXPORTED_MEMORY, opened.origin().0))?;
+    let export = live::read(handle_key(kind::EXPORTED_MEMORY, opened.fingerprint()))?;
     queries::ordinal(export.uuid)
 }
 
-/// Returns the entry that leads from an address or event to the export that a call is about to end. `None` if something of another
-/// process was opened there since: while a context ends in one thread, the driver may already give its addresses to another one.
+/// Returns the entry that leads from an address or event to its export, which a call is about to end. Returns `None` if an object
+/// of another process was opened there since: while a context ends in one thread, the driver may already give its addresses to
+/// another thread.
 fn to_be_ended(id: FnId, args: &[u8; MOST_ARGS]) -> Option<live::Place> {
     let function = id.spec();
     let end = function.ends().filter(|end| !end.object.is_context())?;
@@ -138,14 +141,14 @@ fn to_be_ended(id: FnId, args: &[u8; MOST_ARGS]) -> Option<live::Place> {
     opened.is_none_or(|opened| opened.is_older_than(&owned)).then_some(owned)
 }
 
-/// Takes the objects that a call is about to end out of the table.
-pub fn before(id: FnId, args: &[u8; MOST_ARGS]) -> BeforeCall {
+/// Removes the entries of objects that a call is about to end from the table.
+pub fn before_call(id: FnId, args: &[u8; MOST_ARGS]) -> BeforeCall {
     let function = id.spec();
     let taken = to_be_ended(id, args).and_then(|place| {
-        let fingerprint = place.origin().0;
+        let fingerprint = place.fingerprint();
         place.free().then_some(fingerprint)
     });
-    // Before the call, because another thread may be given the address before it returns.
+    // Done before the call, because another thread may be given the address before the call returns.
     let closing = match (function.closes(), function.disables()) {
         (Some(closed), _) if taken.is_none() => {
             Closing::begin(function, kind::opened(closed.object), number(id, args, closed.by), 0)
@@ -156,7 +159,7 @@ pub fn before(id: FnId, args: &[u8; MOST_ARGS]) -> BeforeCall {
         }
         _ => Closing::Nothing,
     };
-    // A context matters if it may have entries in the table, or if a call created it.
+    // A context matters if it may have entries in the table, or if the call has created it.
     let is_created = || {
         let named = function.ends_context().filter(|end| end.object == Object::Context);
         named.is_some_and(|end| contexts::device_of_created(number(id, args, end.by)).is_some())
@@ -167,8 +170,8 @@ pub fn before(id: FnId, args: &[u8; MOST_ARGS]) -> BeforeCall {
     BeforeCall { taken, closing, context, begun }
 }
 
-/// Enters a call that has returned.
-pub fn after(id: FnId, args: &[u8; MOST_ARGS], result: i32, before: &BeforeCall, origin: &CallOrigin) {
+/// Updates the table after a call has returned.
+pub fn after_call(id: FnId, args: &[u8; MOST_ARGS], result: i32, before: &BeforeCall, origin: &CallOrigin) {
     let call = Returned { id, args, origin };
     trace_uses_of_shared(&call, result);
     if !live::is_on() {
@@ -177,7 +180,7 @@ pub fn after(id: FnId, args: &[u8; MOST_ARGS], result: i32, before: &BeforeCall,
     if result != 0 {
         return call.enter_failure(result, before);
     }
-    // First, because reading an entry as a whole costs more than all else here.
+    // Done first, because reading an entry as a whole costs more than all other steps here.
     if let Closing::Last(place) = before.closing {
         give_up(&place, false, Some(&call));
     }
@@ -186,7 +189,7 @@ pub fn after(id: FnId, args: &[u8; MOST_ARGS], result: i32, before: &BeforeCall,
     }
 }
 
-/// Has the calls traced that matter once the process shares something.
+/// Enables tracing of the calls that matter once the process shares something.
 fn trace_uses_of_shared(call: &Returned, result: i32) {
     let function = call.id.spec();
     let is_enabled = result == 0 || result == Result::PEER_ACCESS_ALREADY_ENABLED as i32;
@@ -203,7 +206,7 @@ fn trace_uses_of_shared(call: &Returned, result: i32) {
     }
 }
 
-/// A call that has returned.
+/// A call that has returned, with its arguments and its origin.
 struct Returned<'a> {
     id: FnId,
     args: &'a [u8; MOST_ARGS],
@@ -216,14 +219,16 @@ impl Returned<'_> {
         number(self.id, self.args, argument)
     }
 
-    /// Returns the two fingerprints of its handle: of all bytes, and of those that the driver checks. `None` for a file descriptor of
-    /// unknown content, which cannot be told from others.
+    /// Returns the two fingerprints of the call's handle: of all bytes, and of the bytes that the driver checks. Returns `None`
+    /// for a file descriptor whose open file has no number, because it cannot be told from others.
     fn fingerprints(&self, handle: usize) -> Option<(u64, u64)> {
         let at = self.id.spec().place(handle).start;
-        Some((word(self.args, at), word(self.args, at + 8))).filter(|(fingerprint, _)| *fingerprint != 0)
+        Some((stored_word(self.args, at), stored_word(self.args, at + 8)))
+            .filter(|(fingerprint, _)| *fingerprint != 0)
     }
 
-    /// Enters again what a call that failed did not end, and access that was already enabled.
+    /// Restores the entries of objects that a failed call did not end. If the call failed because access was already enabled,
+    /// enters the access.
     fn enter_failure(&self, result: i32, before: &BeforeCall) {
         let function = self.id.spec();
         if let (Some(fingerprint), Some(end)) = (before.taken, function.ends()) {
@@ -237,7 +242,7 @@ impl Returned<'_> {
         }
     }
 
-    /// Enters an effect of a call that succeeded.
+    /// Updates the table for one effect of a call that succeeded.
     fn enter(&self, effect: &Effect, before: &BeforeCall) {
         match *effect {
             Effect::Exports(shared) => {
@@ -255,16 +260,16 @@ impl Returned<'_> {
             Effect::Makes(Made { object: Object::Mapping, by, size: Some(size), .. }) => {
                 tombstones::note_mapped(self.number(by), self.number(size));
             }
-            // A reservation can be used before anything is mapped there, beyond its end, and by a device without access.
+            // A program may use a reservation before anything is mapped there, beyond its end, or from a device without access.
             Effect::Makes(Made { object: Object::Reservation, .. }) if is_checked() => {
                 traced::wake(Needs::Gone);
             }
-            // Closes and disabled access were entered before the call. The other effects do not change the table.
+            // Closed objects and disabled access left the table before the call. The other effects do not change the table.
             _ => {}
         }
     }
 
-    /// Enters the end of an object.
+    /// Updates the table for the end of an object.
     fn enter_end(&self, end: End, before: &BeforeCall) {
         let context = self.origin.about.ended;
         match end {
@@ -273,14 +278,14 @@ impl Returned<'_> {
                 let address = self.number(by);
                 uses::forget(address);
                 if is_checked() {
-                    let mapping = Entry { address, bytes: self.number(size), ..nothing() };
+                    let mapping = Entry { address, bytes: self.number(size), ..zero_entry() };
                     self.add_tombstone(EndKind::Unmapped, false, &mapping);
                 }
             }
             End { object: Object::Reservation, by, size: Some(size), .. } => {
                 let (start, bytes) = (self.number(by), self.number(size));
                 if tombstones::first(start, bytes).is_some() {
-                    tombstones::note_unreserved(start, bytes, &self.entry_of_end(&nothing()));
+                    tombstones::note_unreserved(start, bytes, &self.entry_of_end(&zero_entry()));
                 }
             }
             End { object, .. } => {
@@ -291,7 +296,7 @@ impl Returned<'_> {
         }
     }
 
-    /// Enters an export, or another one of the same allocation.
+    /// Enters an exported object, or counts another export of the same allocation.
     fn enter_export(&self, Shared { object, by, .. }: Shared, (fingerprint, checked): (u64, u64)) {
         let (kind, given) = (kind::exported(object), self.number(by));
         let (address, bytes) = self.origin.about.memory.unwrap_or((given, 0));
@@ -303,13 +308,20 @@ impl Returned<'_> {
                 place.set_inside(given.wrapping_sub(address));
             }
             _ => {
-                // An export that ended would be found before the new one.
+                // A lookup would find the entry of an earlier export that ended before the new entry, so the earlier one is
+                // removed.
                 if let Some(old) = known.filter(|place| place.uses().ended != 0) {
                     old.free();
                 }
                 let inside = given.wrapping_sub(address);
-                let new =
-                    Entry { fingerprint, checked, address, bytes, inside, ..entry(kind, key, self.origin) };
+                let new = Entry {
+                    fingerprint,
+                    checked,
+                    address,
+                    bytes,
+                    inside,
+                    ..new_entry(kind, key, self.origin)
+                };
                 if object.is_memory() {
                     uses::watch(address, bytes);
                 }
@@ -320,23 +332,24 @@ impl Returned<'_> {
         counted::note_export(address);
     }
 
-    /// Enters an object of another process that this one has opened, once or again.
+    /// Enters an object of another process that this process has opened, or counts another open of it.
     fn enter_opened(&self, Shared { object, by, .. }: Shared, (fingerprint, checked): (u64, u64)) {
         let (kind, address) = (kind::opened(object), self.number(by));
         let bytes = self.origin.about.memory.map(|(_, size)| size);
         tombstones::note_back(address, bytes.unwrap_or(1));
         if is_checked() && (object.is_memory() || object == Object::Allocation) {
-            // Its owner may free it, and a use may go beyond its end.
+            // The owner may free the memory, and a use may go beyond its end.
             traced::wake(Needs::Gone);
         }
         let key = own_key(live::own(), kind, address, 0);
-        // A damaged copy of a handle names the same mapping if the driver checks the same bytes.
+        // A damaged copy of a handle leads to the same mapping if the bytes that the driver checks are the same.
         if let Some(place) = live::find_where(key, |place| place.checked() == checked && count_in(place)) {
             place.count_opening();
             self.note_library(&place);
             return;
         }
-        // Any other open object here ended in a way that we did not see. One that is being closed belongs to its closer.
+        // Any other open object at this address ended in a way that we did not see. The thread that is closing an object removes
+        // its entry.
         while let Some(place) = live::find_where(key, live::Place::is_open)
             && place.checked() != checked
         {
@@ -346,7 +359,7 @@ impl Returned<'_> {
         if object.is_memory() {
             uses::watch(address, bytes);
         }
-        let base = entry(kind, key, self.origin);
+        let base = new_entry(kind, key, self.origin);
         reclaim::insert(Entry { fingerprint, checked, address, bytes, count: 1, inside: 1, ..base });
         let export = kind::export_of(kind).and_then(|export| live::find(handle_key(export, fingerprint)));
         if let Some(export) = export {
@@ -354,11 +367,11 @@ impl Returned<'_> {
         }
     }
 
-    /// Notes in the entry of an object that another library than the first has opened it, if rules are checked.
+    /// Notes in the entry of an object that a second library has opened it, if rules are checked.
     fn note_library(&self, place: &live::Place) {
         let caller = self.origin.caller;
-        // All libraries call the driver from one place in the runtime.
-        let is_same = || place.origin().1 == caller as u64 && !Caller::at(caller).is_runtime();
+        // All libraries call the driver through the same code of the runtime, so its return address does not tell them apart.
+        let is_same = || place.first_frame() == caller as u64 && !Caller::at(caller).is_runtime();
         if !is_checked() || is_same() {
             return;
         }
@@ -368,8 +381,8 @@ impl Returned<'_> {
         }
     }
 
-    /// Enters the end of an export. Its entry stays while other processes have it open, and if rules are checked, which explain later
-    /// calls by it.
+    /// Notes the end of an export. Its entry stays while other processes have the memory open. If rules are checked, the entry
+    /// stays longer, because it explains later calls with the handle.
     fn enter_end_of_export(&self, kind: u32, fingerprint: u64, how: u32) {
         let Some(export) = live::find(handle_key(kind, fingerprint)) else { return };
         let is_memory = kind::exported_object(kind).is_some_and(Object::is_memory);
@@ -380,7 +393,7 @@ impl Returned<'_> {
                 self.add_tombstone(EndKind::Freed, with_context, &entry);
             }
         }
-        // The count includes processes that ended without closing it.
+        // The count includes processes that ended without closing the memory.
         let open = if export.is_open() { importers(kind, fingerprint) } else { None };
         let (is_open, while_open) = (open.is_some(), open.is_some_and(|open| open.running > 0));
         let how = how | spec::ended::ENDED | if while_open { spec::ended::WHILE_OPEN } else { 0 };
@@ -394,25 +407,25 @@ impl Returned<'_> {
         }
     }
 
-    /// Enters access to a peer context.
+    /// Enters access to a peer context that a call enabled.
     fn enter_access(&self, Named { object, by }: Named) {
         let (context, peer, kind) = (queries::context(), self.number(by), kind::opened(object));
         let key = own_key(live::own(), kind, context, peer);
-        // Access that is being disabled does not count.
+        // An entry whose access is being disabled has the count 0, and is not found.
         if live::find_where(key, live::Place::is_open).is_some() {
             return;
         }
         let peer_uuid = queries::uuid(queries::device_of(peer));
-        let base = entry(kind, key, self.origin);
+        let base = new_entry(kind, key, self.origin);
         reclaim::insert(Entry { address: context, peer, count: 1, peer_uuid, ..base });
     }
 
-    /// Enters the end of all objects of this process that ended with a context.
+    /// Notes the end of all objects of this process that ended with a context.
     fn enter_end_of_context(&self, context: u64) {
         live::each_own(|place| {
             let Some(entry) = place.read().filter(|_| place.ends_with(context)) else { return };
             if kind::exported_object(entry.kind).is_some() {
-                // An export that ended with an earlier context at this address stays as it is.
+                // The export may have ended with an earlier context at this address, and stays as it is.
                 if entry.ended == 0 {
                     forget_owned(&entry);
                     self.enter_end_of_export(entry.kind, entry.fingerprint, spec::ended::WITH_CONTEXT);
@@ -423,42 +436,42 @@ impl Returned<'_> {
         });
     }
 
-    /// Notes that a range of memory is gone because of this call.
+    /// Adds a range of memory to the tombstones, because this call closed, unmapped, or freed it.
     fn add_tombstone(&self, end_kind: EndKind, with_context: bool, known: &Entry) {
         let Entry { address, bytes, fingerprint, .. } = *known;
         let entry = Entry { address, bytes, fingerprint, ..self.entry_of_end(known) };
         tombstones::add(end_kind, with_context, entry);
     }
 
-    /// Returns the entry of this call as the end of an object.
+    /// Returns an entry that describes this call as the end of a known object.
     fn entry_of_end(&self, known: &Entry) -> Entry {
-        // The context may have ended with the object, so the driver is not asked for it.
+        // The context may have ended with the object, so its facts come from the object's entry and not from the driver.
         let about = DriverFacts { context: known.peer, device: known.device, ..self.origin.about };
-        entry(0, 0, &CallOrigin { about, ..*self.origin })
+        new_entry(0, 0, &CallOrigin { about, ..*self.origin })
     }
 }
 
-/// Enters the fingerprint under which an address or event is exported.
+/// Enters the fingerprint under which this process exported an address or event.
 fn enter_owned(address: u64, fingerprint: u64, origin: &CallOrigin) {
     let key = own_key(live::own(), kind::OWNED, address, 0);
     match live::find(key) {
-        Some(place) if place.origin().0 == fingerprint => return,
+        Some(place) if place.fingerprint() == fingerprint => return,
         Some(old) => drop(old.free()),
         None => {}
     }
-    let base = entry(kind::OWNED, key, &CallOrigin { caller: 0, head: 0, ..*origin });
+    let base = new_entry(kind::OWNED, key, &CallOrigin { caller: 0, head: 0, ..*origin });
     reclaim::insert(Entry { fingerprint, address, ..base });
 }
 
-/// Removes the entry that leads to an export, which ended with its context.
+/// Removes the entry that leads from an address or event to an export that ended with its context.
 fn forget_owned(export: &Entry) {
     let place = live::find(own_key(live::own(), kind::OWNED, export.address, 0));
-    if let Some(place) = place.filter(|place| place.origin().0 == export.fingerprint) {
+    if let Some(place) = place.filter(|place| place.fingerprint() == export.fingerprint) {
         place.free();
     }
 }
 
-/// Removes the entry of an object that is no longer open, because of a call if one was seen.
+/// Removes the entry of an object that is no longer open. `by` is the call that closed it; `None` if none was seen.
 fn give_up(place: &live::Place, with_context: bool, by: Option<&Returned>) {
     let Some(entry) = place.read() else { return };
     let is_given_up = place.free();
@@ -472,7 +485,7 @@ fn give_up(place: &live::Place, with_context: bool, by: Option<&Returned>) {
         if let (Some(end_kind), Some(by)) = (end_kind, by) {
             by.add_tombstone(end_kind, with_context, &entry);
         }
-        // Only legacy mappings are closed by an address, so only they can be closed twice.
+        // Only legacy IPC mappings are closed by their address, so only they can be closed twice.
         if entry.kind == kind::OPENED_MEMORY {
             let by = by.map(|by| Caller::of(by.origin.caller, by.id, false));
             closed::note(&entry, with_context, by.as_ref());
@@ -484,8 +497,8 @@ fn give_up(place: &live::Place, with_context: bool, by: Option<&Returned>) {
     reclaim::let_go(export, entry.fingerprint);
 }
 
-/// Returns an entry of this process for a call, still without its object.
-fn entry(kind: u32, key: u64, origin: &CallOrigin) -> Entry {
+/// Returns a new entry of this process for a call, without the fields about the object.
+fn new_entry(kind: u32, key: u64, origin: &CallOrigin) -> Entry {
     let Identity { pid, image, pid_ns, started } = process::identity();
     let mut frames = [0; MOST_FRAMES];
     let mut count = 0;
@@ -510,7 +523,7 @@ fn entry(kind: u32, key: u64, origin: &CallOrigin) -> Entry {
         pid_ns,
         started,
         peer: context,
-        // The same time as in the call's slot, which shows that both are of the same call.
+        // The same time is in the call's slot, which shows that the slot and the entry belong to one call.
         since: origin.start,
         monotonic: clock::now(),
         tid: tid(),
@@ -522,9 +535,9 @@ fn entry(kind: u32, key: u64, origin: &CallOrigin) -> Entry {
         library: caller.file(),
         head: origin.head,
         frames,
-        ..nothing()
+        ..zero_entry()
     };
-    // Paragraphs about findings of other processes name the Python line; one-line findings and the report do not.
+    // Findings of other processes name the Python line in paragraphs, but not in one-line findings or in the report.
     if count > 0 && settings::get().check.as_ref().is_some_and(|check| !check.level.is_brief) {
         SourceLine::with_user_line(|line| {
             let name = line.file.text().rsplit('/').next().unwrap_or_default();
@@ -534,7 +547,7 @@ fn entry(kind: u32, key: u64, origin: &CallOrigin) -> Entry {
     entry
 }
 
-fn nothing() -> Entry {
+fn zero_entry() -> Entry {
     Entry::from_words([0; WORDS])
 }
 
@@ -551,7 +564,7 @@ mod tests {
             args[..8].copy_from_slice(&u64::to_le_bytes(address));
             let insert = |kind, monotonic| {
                 let key = own_key(live::own(), kind, address, 0);
-                let entry = Entry { key, kind, address, monotonic, count: 1, ..nothing() };
+                let entry = Entry { key, kind, address, monotonic, count: 1, ..zero_entry() };
                 assert!(reclaim::insert(entry));
             };
             let is_owned = || to_be_ended(FnId::cuMemFree_v2, &args).is_some();

@@ -31,27 +31,31 @@ use cupeer_spec::record::live::{
 };
 use cupeer_spec::record::{FileName, Header as FileHeader};
 
-/// The mapped header; null without a table.
+/// Address of the mapped header; null without a table.
 static HEADER: AtomicPtr<Header> = AtomicPtr::new(ptr::null_mut());
-/// The word that [`freed`] reads: [`NEVER`] without a table. Each copy and launch reads it.
+/// Address of the header's count of frees that [`freed`] reads, which each copy and launch does; [`NEVER`] without a table.
 static FREED: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const NEVER).cast_mut());
+/// Stands for the header's count of frees while there is no table.
 static NEVER: AtomicU32 = AtomicU32::new(0);
-/// For each mapped segment, the address that the start of the file would have; 0 if the segment is not mapped yet.
+/// For each segment, the address at which the start of the file would be in that mapping; 0 if the segment is not mapped yet.
 static SEGMENTS: [AtomicUsize; MOST_SEGMENTS] = [const { AtomicUsize::new(0) }; MOST_SEGMENTS];
-/// The numbers of this process in the table: as the owner of entries, and as the claimant of places.
+/// Number by which this process owns entries of the table.
 static WHO: AtomicU64 = AtomicU64::new(0);
+/// Number by which this process claims places of the table.
 static CLAIMANT: AtomicU64 = AtomicU64::new(0);
-/// The number of entries of this process, about: those of kind [`kind::OWNED`], and all others. With none, no search is needed.
+/// Approximate number of this process's entries of kind [`kind::OWNED`]. If it is 0, no search is needed.
 static OWNED: AtomicU64 = AtomicU64::new(0);
+/// Approximate number of this process's entries of all other kinds.
 static OTHERS: AtomicU64 = AtomicU64::new(0);
 
-/// True if this process ended an export that others had open. Otherwise, no call searches thousands of entries for one.
+/// True if this process ended an export that other processes had open. If false, no call searches thousands of entries for such
+/// an export.
 static HAS_ENDED_OPEN: AtomicBool = AtomicBool::new(false);
 
 fn own_count(entry_kind: u32) -> &'static AtomicU64 {
     if entry_kind == kind::OWNED { &OWNED } else { &OTHERS }
 }
-/// The path of the file, and its device and inode, for further segments.
+/// Path, device, and inode of the table's file, for mapping further segments.
 static FILE: FileCell = FileCell(UnsafeCell::new(TableFile { path: [0; PATH_MAX], identity: (0, 0) }));
 
 struct TableFile {
@@ -69,7 +73,7 @@ fn publish(header: *mut Header) {
     FREED.store(ptr::from_ref(freed).cast_mut(), Release);
 }
 
-/// Opens the table of the job, or creates it.
+/// Opens the table of the job, after creating it if there is none.
 pub fn attach(header: &FileHeader, directory: &directory::Directory) {
     publish(ptr::null_mut());
     SEGMENTS.iter().for_each(|segment| segment.store(0, Release));
@@ -120,17 +124,17 @@ pub fn attach(header: &FileHeader, directory: &directory::Directory) {
     }
 }
 
-/// Returns the header of a table with one segment.
+/// Returns the header of a new table, which has one segment.
 fn new_header(boot_id: [u8; 16]) -> Header {
     let entry = size_of::<Entry>() as u32;
     Header { magic: MAGIC, version: VERSION, entry, boot_id, segments: 1, freed: 0, refused: 0 }
 }
 
-/// Opens the file and maps its header. Returns it with the device and the inode of the file.
+/// Opens the file of the table, and maps its header. Returns the header with the device and the inode of the file.
 fn open(directory: &directory::Directory, path: &Path) -> Result<(*mut Header, (u64, u64)), c_int> {
     let file = directory.open(path)?;
     let about = file.about();
-    // Reading a mapping beyond the end of its file would end the program.
+    // Reading a mapping beyond the end of its file would end the program with SIGBUS.
     if about.size < segment_start(1) as u64 {
         return Err(libc::EPROTO);
     }
@@ -149,7 +153,7 @@ fn open(directory: &directory::Directory, path: &Path) -> Result<(*mut Header, (
     Ok((header, about.identity))
 }
 
-/// Opens the file again, for another segment. Fails if another file has its path now.
+/// Opens the file of the table again to map another segment. Fails if another file has its path now.
 fn reopen() -> Result<Opened, c_int> {
     // SAFETY: written before the header was published.
     let TableFile { path, identity } = unsafe { &*FILE.0.get() };
@@ -157,7 +161,8 @@ fn reopen() -> Result<Opened, c_int> {
     if file.about().identity == *identity { Ok(file) } else { Err(libc::ESTALE) }
 }
 
-/// Returns how the process of an entry ended, from its record in the directory of the table; `None` if that cannot be read.
+/// Returns how the process of an entry ended, from that process's record in the directory of the table; `None` if the record
+/// cannot be read.
 pub fn end_of(entry: &Entry) -> Option<End> {
     if !is_on() {
         return None;
@@ -165,11 +170,12 @@ pub fn end_of(entry: &Entry) -> Option<End> {
     let Entry { pid_ns, pid, started, image, .. } = *entry;
     let boot_id = boot_id();
     let name = FileName { boot_id, pid_ns, pid, started, image };
-    end_at(format_args!("{name}\0")).or_else(|| end_at(format_args!("{}/{name}\0", Folder(boot_id))))
+    end_in_record(format_args!("{name}\0"))
+        .or_else(|| end_in_record(format_args!("{}/{name}\0", Folder(boot_id))))
 }
 
-/// The same from the record with this name, which ends in NUL.
-fn end_at(name: fmt::Arguments) -> Option<End> {
+/// Returns the end that is noted in the record with this file name, which must end in NUL; `None` if the record cannot be read.
+fn end_in_record(name: fmt::Arguments) -> Option<End> {
     let name = Short::<128>::new(name);
     // SAFETY: written before the header was published.
     let mut path = unsafe { (*FILE.0.get()).path };
@@ -181,27 +187,27 @@ fn end_at(name: fmt::Arguments) -> Option<End> {
     Some(End::of(u32::from_ne_bytes(*word)))
 }
 
-/// Returns true if there is a table.
+/// Returns true if this process has mapped a table.
 pub fn is_on() -> bool {
     !HEADER.load(Acquire).is_null()
 }
 
-/// Returns true if this process has exports that have not ended.
+/// Returns true if this process has exported something that has not ended.
 pub fn has_exported() -> bool {
     OWNED.load(Relaxed) != 0
 }
 
-/// Returns true if this process has any other entries.
+/// Returns true if this process has any entries other than those of kind [`kind::OWNED`].
 pub fn has_others() -> bool {
     OTHERS.load(Relaxed) != 0
 }
 
-/// Returns the number of this process as the owner of entries.
+/// Returns the number by which this process owns entries of the table.
 pub fn own() -> u64 {
     WHO.load(Relaxed)
 }
 
-/// The counts in the header.
+/// Pointers to the counts in the table's header.
 struct Counts {
     segments: &'static AtomicU32,
     freed: &'static AtomicU32,
@@ -222,33 +228,34 @@ fn counts() -> Option<Counts> {
     })
 }
 
-/// Returns how often processes of the job freed memory that others had open; 0 without a table.
+/// Returns the number of times that processes of the job freed memory that others had open; 0 without a table.
 #[inline(always)]
 pub fn freed() -> u32 {
     // SAFETY: it points to a static, or into a header, which is mapped for good.
     unsafe { &*FREED.load(Acquire) }.load(Relaxed)
 }
 
-/// Notes that memory was freed that others have open.
+/// Adds one to the number of times that processes freed memory that others have open.
 pub fn note_freed() {
     if let Some(Counts { freed, .. }) = counts() {
         freed.fetch_add(1, Release);
     }
 }
 
-/// Notes that there was no room for an entry.
+/// Counts an entry that was refused because the table is full.
 pub fn note_refused() {
     if let Some(Counts { refused, .. }) = counts() {
         refused.fetch_add(1, Relaxed);
     }
 }
 
-/// Returns the number of segments; 0 without a table.
+/// Returns the number of segments of the table; 0 without a table.
 pub fn segment_count() -> usize {
     counts().map_or(0, |counts| counts.segments.load(Acquire) as usize).min(MOST_SEGMENTS)
 }
 
-/// Returns the address that the start of the file would have in the mapping of a segment, mapping it if necessary.
+/// Returns the address at which the start of the file would be in the mapping of segment `k`. Maps the segment first if
+/// necessary.
 pub fn segment(k: usize) -> Option<usize> {
     let mapped = SEGMENTS[k].load(Acquire);
     if mapped != 0 {
@@ -268,7 +275,7 @@ pub fn segment(k: usize) -> Option<usize> {
     }
 }
 
-/// Adds a segment if there are only `count`. Returns false if that fails.
+/// Adds a segment if the table has only `count` segments. Returns false if that fails.
 pub fn grow(count: usize) -> bool {
     static LOCK: Lock = Lock::new();
     if count == 0 || count >= MOST_SEGMENTS {
@@ -278,51 +285,52 @@ pub fn grow(count: usize) -> bool {
     LOCK.with(|| {
         let Ok(file) = reopen() else { return };
         let (at, end) = (segment_start(count), segment_start(count + 1));
-        // Several processes may do this at once: it does not change existing bytes.
+        // Several processes may allocate the segment at once, which does not change existing bytes.
         grown = allocate(file.descriptor(), at as u64, (end - at) as u64).is_ok();
         if let Some(Counts { segments, .. }) = counts().filter(|_| grown) {
-            // If this fails, another process was faster.
+            // If the exchange fails, another process has added the segment.
             let _ = segments.compare_exchange(count as u32, count as u32 + 1, AcqRel, Acquire);
         }
     });
     grown
 }
 
-/// A place in the table that an entry can take.
+/// A position in the table that is free or holds an entry.
 #[derive(Clone, Copy)]
-pub struct Room(pub(super) entry::Place<'static>);
+pub struct Position(pub(super) entry::Place<'static>);
 
-impl Room {
+impl Position {
     fn at(segment: usize, k: usize, i: usize) -> Self {
         let key = segment.wrapping_add(key_place(k, i)) as *mut u64;
         let words = segment.wrapping_add(entry_place(k, i)) as *const [AtomicU64; WORDS];
         // SAFETY: inside a segment that is mapped for good, aligned, and only used as atomics.
         let (key, words) = unsafe { (AtomicU64::from_ptr(key), &*words) };
-        Room(entry::Place { key, words, uses: &words[USES] })
+        Position(entry::Place { key, words, uses: &words[USES] })
     }
 
-    /// Frees a place that a process claimed with this word before it died.
+    /// Frees a place whose claim has this word. The process that claimed it has died.
     pub fn reclaim(self, claimed: u64) {
         self.0.give_up(claimed, CLAIMANT.load(Relaxed));
     }
 
-    /// Claims it, and puts an entry there. Returns false if it was not free.
+    /// Claims the place, and puts an entry there. Returns false if the place was not free.
     pub fn fill(self, entry: &Entry) -> bool {
         let Some(claimed) = self.0.claim(CLAIMANT.load(Relaxed)) else { return false };
         let uses = Uses { count: entry.count, ended: entry.ended as u16 };
-        // Counted before another thread can give it up, so that no existing entry is missing from the count.
+        // Counted before another thread can remove the entry, so that no existing entry is missing from the count.
         own_count(entry.kind).fetch_add(1, Relaxed);
         self.0.publish(claimed, own(), &entry.words(), uses);
         true
     }
 
-    /// Returns the entry in it, if there is one.
+    /// Returns the entry in the place; `None` if it has none.
     pub fn entry(self) -> Option<Place> {
         self.0.live().map(|word| Place { at: self.0, word })
     }
 }
 
-/// An entry of the table. After it is given up, reads and changes do nothing, even if another entry has taken its place.
+/// Reference to an entry of the table. After the entry is removed, reads and changes do nothing, even if another entry has taken
+/// its place.
 #[derive(Clone, Copy)]
 pub struct Place {
     at: entry::Place<'static>,
@@ -330,84 +338,93 @@ pub struct Place {
 }
 
 impl Place {
-    /// Reads one word of it. If another entry has taken its place, the word may be that entry's. So a caller may only use the word to
-    /// decide if it acts on this entry or reads all of it, both of which check that it still exists.
+    /// Reads the word of the entry at a byte offset. If another entry has taken its place, the word may belong to that one. So a
+    /// caller may only use the word to decide whether to change this entry or to read all of it, both of which check that the
+    /// entry still exists.
     fn peek(&self, offset: usize) -> u64 {
         self.at.words[offset / 8].load(Relaxed)
     }
 
-    /// Returns true if it still exists.
+    /// Returns true if the entry still exists.
     pub fn is_there(&self) -> bool {
         self.at.is(self.word)
     }
 
-    /// Returns true if it belongs to this process.
+    /// Returns true if the entry belongs to this process.
     pub fn is_own(&self) -> bool {
         owner(self.word) == own()
     }
 
-    /// Returns a copy of it, if it still exists.
+    /// Returns a copy of the entry; `None` if it no longer exists.
     pub fn read(&self) -> Option<Entry> {
         self.at.read(self.word).map(Entry::from_words)
     }
 
-    /// Returns the fingerprint of its handle, and the first of its frames.
-    pub fn origin(&self) -> (u64, u64) {
-        (self.peek(offset_of!(Entry, fingerprint)), self.peek(offset_of!(Entry, frames)))
+    /// Returns the fingerprint of the entry's handle.
+    pub fn fingerprint(&self) -> u64 {
+        self.peek(offset_of!(Entry, fingerprint))
     }
 
-    /// Returns the fingerprint of the bytes of its handle that the driver checks: if they are equal, the objects are.
+    /// Returns the return address of the call that made the entry: the first of its frames.
+    pub fn first_frame(&self) -> u64 {
+        self.peek(offset_of!(Entry, frames))
+    }
+
+    /// Returns the fingerprint of the bytes of the handle that the driver checks: if two handles have the same, they lead to the
+    /// same object.
     pub fn checked(&self) -> u64 {
         self.peek(offset_of!(Entry, checked))
     }
 
-    /// Returns its kind.
+    /// Returns the kind of the entry.
     pub fn kind(&self) -> u32 {
         const { assert!(offset_of!(Entry, kind).is_multiple_of(8)) };
         self.peek(offset_of!(Entry, kind)) as u32
     }
 
-    /// Returns true if its object ends with a context. Access ends with each of its two contexts.
+    /// Returns true if the object of the entry ends with this context. Peer access ends with each of its two contexts.
     pub fn ends_with(&self, context: u64) -> bool {
         let kind = self.kind();
         let is_other_side = || kind::is_access(kind) && self.peek(offset_of!(Entry, address)) == context;
         kind::belongs_to_context(kind) && (self.peek(offset_of!(Entry, peer)) == context || is_other_side())
     }
 
-    /// Returns true if it is older than another entry.
+    /// Returns true if the entry is older than another entry.
     pub fn is_older_than(&self, other: &Place) -> bool {
         let [own, others] = [self, other].map(|place| place.peek(offset_of!(Entry, monotonic)));
         own < others
     }
 
-    /// Returns its process: pid and pid namespace.
+    /// Returns the pid and the pid namespace of the process that the entry belongs to.
     pub fn process(&self) -> (u32, u64) {
         const { assert!(offset_of!(Entry, pid).is_multiple_of(8)) };
         (self.peek(offset_of!(Entry, pid)) as u32, self.peek(offset_of!(Entry, pid_ns)))
     }
 
-    /// Returns how often it is open, including by processes that were killed, and how it ended, if it did.
+    /// Returns the number of opens of the entry's object, including those by processes that were killed, and how the object
+    /// ended, if it did.
     pub fn uses(&self) -> Uses {
         self.at.uses()
     }
 
-    /// Changes its uses. Returns the old ones; `None` if the entry no longer exists, or if `change` returns `None`.
+    /// Changes the number of opens and the end of the entry. Returns the old values; `None` if the entry no longer exists, or if
+    /// `change` returns `None`.
     pub fn change(&self, change: impl Fn(Uses) -> Option<Uses>) -> Option<Uses> {
         self.at.change(self.word, change)
     }
 
-    /// Returns true if any process has its object open.
+    /// Returns true if any process has the entry's object open.
     pub fn is_open(&self) -> bool {
         self.uses().count != 0
     }
 
-    /// Returns true if it is a tombstone: its export has ended, and no process has it open.
+    /// Returns true if the entry is a tombstone: its export has ended, and no process has the object open.
     pub fn is_tombstone(&self) -> bool {
         let uses = self.uses();
         uses.ended != 0 && uses.count == 0 && self.is_there()
     }
 
-    /// Notes the time when an export of this process ended.
+    /// Sets the time when an export of this process ended.
     pub fn set_ended_at(&self, time: u64) {
         if self.is_open() {
             HAS_ENDED_OPEN.store(true, Relaxed);
@@ -415,17 +432,17 @@ impl Place {
         self.at.words[offset_of!(Entry, ended_at) / 8].store(time, Relaxed);
     }
 
-    /// Notes the offset of the pointer that this process exported last in its allocation.
+    /// Sets the offset, in its allocation, of the pointer that this process exported last.
     pub fn set_inside(&self, bytes: u64) {
         self.at.words[offset_of!(Entry, inside) / 8].store(bytes, Relaxed);
     }
 
-    /// Counts another open by this process.
+    /// Adds one to this process's opens of the object.
     pub fn count_opening(&self) {
         self.at.words[offset_of!(Entry, inside) / 8].fetch_add(1, Relaxed);
     }
 
-    /// Gives it up. Returns false if another thread or process was faster.
+    /// Removes the entry from the table. Returns false if another thread or process has already removed it.
     pub fn free(&self) -> bool {
         let entry_kind = self.kind();
         let is_ours = self.at.give_up(self.word, CLAIMANT.load(Relaxed));
@@ -436,17 +453,17 @@ impl Place {
     }
 }
 
-/// Returns the places of a segment that an entry with a key can take.
-pub fn rooms(segment: usize, k: usize, key: u64) -> impl Iterator<Item = Room> {
+/// Returns the places of a segment that an entry with this key can take.
+pub fn positions(segment: usize, k: usize, key: u64) -> impl Iterator<Item = Position> {
     let first = bucket(key, segment_entries(k) / BUCKET) * BUCKET;
-    (first..first + BUCKET).map(move |i| Room::at(segment, k, i))
+    (first..first + BUCKET).map(move |i| Position::at(segment, k, i))
 }
 
-/// Calls `work` with the entries with a key until it returns a value, and returns that.
+/// Calls `work` with each entry that has this key until `work` returns a value, and returns that value.
 #[inline(always)]
 pub fn find_map<T>(key: u64, work: impl Fn(Place) -> Option<T>) -> Option<T> {
     for k in 0..segment_count() {
-        for Room(at) in rooms(segment(k)?, k, key) {
+        for Position(at) in positions(segment(k)?, k, key) {
             let found = at.live_with(key).and_then(|word| work(Place { at, word }));
             if found.is_some() {
                 return found;
@@ -456,22 +473,22 @@ pub fn find_map<T>(key: u64, work: impl Fn(Place) -> Option<T>) -> Option<T> {
     None
 }
 
-/// Returns the entry with a key.
+/// Returns the first entry with this key.
 pub fn find(key: u64) -> Option<Place> {
     find_map(key, Some)
 }
 
-/// Returns a copy of the entry with a key.
+/// Returns a copy of the first entry with this key.
 pub fn read(key: u64) -> Option<Entry> {
     find_map(key, |place| place.read())
 }
 
-/// Returns the first entry with a key that meets a condition.
+/// Returns the first entry with this key for which `condition` returns true.
 pub fn find_where(key: u64, condition: impl Fn(&Place) -> bool) -> Option<Place> {
     find_map(key, |place| condition(&place).then_some(place))
 }
 
-/// Calls `found` with each export of this process that ended and is still open.
+/// Calls `found` with each export of this process that has ended, but that another process still has open.
 pub fn each_ended(mut found: impl FnMut(Place)) {
     if HAS_ENDED_OPEN.load(Relaxed) {
         each_own(|place| {
@@ -494,7 +511,7 @@ pub fn each_own(mut found: impl FnMut(Place)) {
 
 /// Calls `found` with each entry of the job.
 pub fn each(mut found: impl FnMut(Place)) {
-    each_room(|room| {
+    each_position(|room| {
         // Most places are free. Their keys show that, and eight keys share a cache line.
         if room.0.key.load(Relaxed) != 0
             && let Some(place) = room.entry()
@@ -505,10 +522,10 @@ pub fn each(mut found: impl FnMut(Place)) {
 }
 
 /// Calls `found` with each place of the table.
-pub fn each_room(mut found: impl FnMut(Room)) {
+pub fn each_position(mut found: impl FnMut(Position)) {
     for k in 0..segment_count() {
         let Some(segment) = segment(k) else { return };
-        (0..segment_entries(k)).for_each(|i| found(Room::at(segment, k, i)));
+        (0..segment_entries(k)).for_each(|i| found(Position::at(segment, k, i)));
     }
 }
 

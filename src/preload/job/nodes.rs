@@ -10,14 +10,15 @@ pub fn use_shared(exec: u64) -> bool {
     uses::has_any() && shared::uses_any(exec, uses::version(), uses::is_shared)
 }
 
-/// The flags of a graph, and the shared memory that its copies and memsets use.
+/// The flags of an executable graph, and the shared memory that its copies and memsets use.
 pub struct Nodes {
     words: [u64; 1 + 3 * MOST],
     length: usize,
 }
 
 impl Nodes {
-    /// Reads them from an executable graph. `None` if it uses no such memory, or if it may do more than copies, memsets, and kernels.
+    /// Reads the nodes of an executable graph. Returns `None` if they use no shared memory, or if the graph may do more than
+    /// copies, memsets, and kernels.
     pub fn of(exec: u64) -> Option<Nodes> {
         let mut all = Nodes { words: [0; 1 + 3 * MOST], length: 1 };
         all.words[0] = shared::each(exec, &mut |it| {
@@ -34,7 +35,7 @@ impl Nodes {
         self.words[0] == 0
     }
 
-    /// Passes them to `work` as a record stores them.
+    /// Passes the flags and the uses of memory to `work`, in the form in which a record stores them.
     pub fn with_bytes(&self, work: impl FnOnce(&[u8])) {
         work(self.words.map(u64::to_le_bytes)[..self.length].as_flattened());
     }

@@ -12,34 +12,35 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
-/// The most streams that are tracked at once.
+/// Largest number of streams that are tracked at once.
 const MOST: usize = 128;
-/// The most events that are tracked.
+/// Largest number of events that are tracked.
 const MOST_EVENTS: usize = 4096;
-/// The name in the place of a stream that has ended.
+/// Value in [`NAMES`] for a place whose stream has ended.
 const ENDED: u64 = 1;
-/// The name in a place that is being written.
-const TAKEN: u64 = 2;
+/// Value in [`NAMES`] for a place that a thread is writing.
+const BEING_WRITTEN: u64 = 2;
 
-/// A stream that has used shared memory.
+/// A CUDA stream that has used shared memory. All times are in ticks of the record's clock.
 #[repr(align(64))]
 pub struct Stream {
     context: AtomicU64,
-    /// The thread that used it first.
+    /// Address of the block of the thread that first gave the stream work on shared memory.
     user: AtomicUsize,
-    /// The time when that thread last gave it work on shared memory. Separate, because a single writer needs no locked instruction.
+    /// Time when that thread last gave the stream work on shared memory. Separate, because a single writer needs no locked
+    /// instruction.
     used: AtomicU64,
-    /// The time when another thread did.
+    /// Time when any other thread last gave the stream work on shared memory.
     used_by_others: AtomicU64,
-    /// All work that it was given up to this time is done.
+    /// Time before which all work on the stream is known to be done.
     done: AtomicU64,
-    /// The time of the last recorded kernel behind that work.
+    /// Time of the last recorded kernel that was launched after work on shared memory.
     launched: AtomicU64,
-    /// Its flags plus one; 0 before a query.
+    /// Flags of the stream plus 1; 0 before the driver was asked for them.
     flags: AtomicU32,
 }
 
-/// The names of the streams, apart from the rest because each call searches them.
+/// Handles of the streams in [`STREAMS`], or [`default_stream`]s. Apart from the rest because each call searches them.
 static NAMES: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
 static STREAMS: [Stream; MOST] = [const {
     Stream {
@@ -52,16 +53,16 @@ static STREAMS: [Stream; MOST] = [const {
         flags: AtomicU32::new(0),
     }
 }; MOST];
-/// The number of places that were ever taken.
+/// Number of places in [`STREAMS`] that were ever used.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// An event that was recorded behind such work, or that is shared.
+/// A CUDA event that was recorded after work on shared memory, or that is shared.
 struct Event {
-    /// The time when it was last recorded behind pending work; 0 if it was not.
+    /// Time when the event was last recorded after pending work; 0 if there was no pending work.
     recorded: AtomicU64,
-    /// The name of the stream.
+    /// Name of the stream in which the event was recorded.
     stream: AtomicU64,
-    /// True if other processes may have it, too.
+    /// True if another process may have the event as well.
     is_shared: AtomicBool,
 }
 
@@ -73,7 +74,8 @@ impl Blank for Event {
 
 static EVENTS: Handles<Event, MOST_EVENTS> = Handles::new();
 
-/// Returns the name of the default stream of a context: that of a thread, or of all threads. It is odd, as no handle is.
+/// Returns the name of the default stream of a context: that of a thread, or the one of all threads if `thread` is `None`. The
+/// name is odd, unlike any handle.
 pub fn default_stream(context: u64, thread: Option<usize>) -> u64 {
     match thread {
         Some(thread) => context ^ (thread as u64).rotate_left(16) | 3,
@@ -81,21 +83,21 @@ pub fn default_stream(context: u64, thread: Option<usize>) -> u64 {
     }
 }
 
-/// Returns true if any stream ever used shared memory.
+/// Returns true if any stream of this process ever used shared memory.
 #[inline(always)]
 pub fn has_any() -> bool {
     COUNT.load(Relaxed) != 0
 }
 
-/// Returns true if any event is tracked.
+/// Returns true if any event is or was tracked.
 #[inline(always)]
 pub fn has_events() -> bool {
     EVENTS.has_any()
 }
 
 impl Stream {
-    /// Notes that all work up to a time is done. If two threads do so at once, the earlier time may stay, and more calls are recorded. An
-    /// exact maximum would need an instruction that waits for all stores before it.
+    /// Notes that all work before a time is done. If two threads do so at once, the earlier time may stay, and more calls are
+    /// recorded. An exact maximum would need an instruction that waits for all earlier stores.
     fn note_done(&self, since: u64) {
         if self.done.load(Relaxed) < since {
             self.done.store(since, Relaxed);
@@ -124,36 +126,37 @@ fn all() -> impl Iterator<Item = (&'static AtomicU64, &'static Stream)> {
     NAMES.iter().zip(&STREAMS).take(COUNT.load(Acquire))
 }
 
-/// Returns a stream that has used shared memory.
+/// Returns the stream with this name; `None` if it never used shared memory.
 #[inline]
 pub fn known(name: u64) -> Option<&'static Stream> {
     all().find(|(known, _)| known.load(Acquire) == name).map(|(_, stream)| stream)
 }
 
-/// Returns true if a stream has pending work.
+/// Returns true if a stream has pending work on shared memory.
 #[inline]
 pub fn is_pending(name: u64) -> bool {
     known(name).is_some_and(Stream::is_pending)
 }
 
-/// Returns true if any stream has pending work.
+/// Returns true if any stream has pending work on shared memory.
 pub fn is_any_pending() -> bool {
-    all().any(|(name, stream)| name.load(Relaxed) > TAKEN && stream.is_pending())
+    all().any(|(name, stream)| name.load(Relaxed) > BEING_WRITTEN && stream.is_pending())
 }
 
-/// Returns true if a stream has pending work, and no kernel behind it is recorded yet.
+/// Returns true if the next kernel of a stream must be recorded: the stream has pending work on shared memory, and no later
+/// kernel is recorded yet.
 pub fn is_to_launch(name: u64) -> bool {
     known(name).is_some_and(|it| it.is_pending() && it.launched.load(Relaxed) < it.last_used())
 }
 
-/// Notes that a kernel behind the pending work of a stream is recorded.
-pub fn launched(name: u64, end: u64) {
+/// Notes that a kernel behind the pending work of a stream was recorded.
+pub fn note_launched(name: u64, end: u64) {
     known(name).into_iter().for_each(|stream| stream.launched.store(end, Relaxed));
 }
 
-/// Notes that a stream was given work on shared memory. Returns the stream; `None` if there is no room for it.
+/// Notes that a stream was given work on shared memory. Returns the stream; `None` if there is no room to track it.
 #[inline]
-pub fn used(name: u64, context: u64, end: u64) -> Option<&'static Stream> {
+pub fn note_used(name: u64, context: u64, end: u64) -> Option<&'static Stream> {
     match known(name) {
         Some(stream) => {
             stream.note_use(end);
@@ -168,7 +171,7 @@ pub fn used(name: u64, context: u64, end: u64) -> Option<&'static Stream> {
 fn add(name: u64, context: u64, end: u64) -> Option<&'static Stream> {
     for (at, (known, stream)) in NAMES.iter().zip(&STREAMS).enumerate() {
         let free = known.load(Relaxed);
-        if free > ENDED || known.compare_exchange(free, TAKEN, AcqRel, Relaxed).is_err() {
+        if free > ENDED || known.compare_exchange(free, BEING_WRITTEN, AcqRel, Relaxed).is_err() {
             continue;
         }
         stream.context.store(context, Relaxed);
@@ -185,7 +188,7 @@ fn add(name: u64, context: u64, end: u64) -> Option<&'static Stream> {
     None
 }
 
-/// Returns the flags of a stream, from `query` if they are not known yet.
+/// Returns the flags of a stream. If they are not known yet, asks the driver with `query`.
 #[inline]
 pub fn flags(known: Option<&Stream>, query: impl FnOnce() -> u32) -> u32 {
     match known.map_or(0, |stream| stream.flags.load(Relaxed)) {
@@ -198,38 +201,39 @@ pub fn flags(known: Option<&Stream>, query: impl FnOnce() -> u32) -> u32 {
     }
 }
 
-/// Notes that all work that a stream was given before is done. Returns the stream.
+/// Notes that all work that was given to a stream before the time `since` is done. Returns the stream.
 #[inline]
-pub fn done(name: u64, since: u64) -> Option<&'static Stream> {
+pub fn note_stream_done(name: u64, since: u64) -> Option<&'static Stream> {
     known(name).inspect(|stream| stream.note_done(since))
 }
 
-/// Notes that all work that the streams of a context were given before is done.
-pub fn all_done(context: u64, since: u64) {
+/// Notes that all work that was given to the streams of a context before the time `since` is done.
+pub fn note_all_done(context: u64, since: u64) {
     let is_of = |stream: &&Stream| stream.context.load(Relaxed) == context;
     all().map(|(_, stream)| stream).filter(is_of).for_each(|stream| stream.note_done(since));
 }
 
-/// Notes that a stream has ended.
-pub fn ended(name: u64) {
+/// Notes that a stream was destroyed.
+pub fn note_ended(name: u64) {
     all().filter(|(known, _)| known.load(Relaxed) == name).for_each(|(known, _)| known.store(ENDED, Release));
 }
 
-/// Returns true if an event may be recorded behind work on shared memory.
+/// Returns true if an event may be recorded behind pending work on shared memory.
 #[inline]
 pub fn is_event_pending(event: u64) -> bool {
     EVENTS.find(event).is_some_and(|it| it.is_shared.load(Relaxed) || it.recorded.load(Relaxed) != 0)
 }
 
-/// Notes that an event was recorded in a stream. Returns false if there is no room for it.
-pub fn recorded(event: u64, stream: u64, is_pending: bool, since: u64) -> bool {
+/// Notes that an event was recorded in a stream at the time `since`. `is_pending` is true if the stream has pending work. Returns
+/// false if there is no room to track the event.
+pub fn note_recorded(event: u64, stream: u64, is_pending: bool, since: u64) -> bool {
     let Some(known) = find_or_add_event(event) else { return false };
     known.stream.store(stream, Relaxed);
     known.recorded.store(if is_pending { since } else { 0 }, Relaxed);
     true
 }
 
-/// Returns an event, after adding it if it is new. `None` if there is no room for it.
+/// Returns the tracked event with this handle, after adding it if it is new; `None` if there is no room.
 fn find_or_add_event(event: u64) -> Option<&'static Event> {
     EVENTS.find(event).or_else(|| {
         EVENTS.note(event, |known| {
@@ -240,24 +244,24 @@ fn find_or_add_event(event: u64) -> Option<&'static Event> {
     })
 }
 
-/// Notes that all work before the last record of an event is done.
-pub fn event_done(event: u64) {
+/// Notes that all work before the last recording of an event is done.
+pub fn note_event_done(event: u64) {
     let Some(known) = EVENTS.find(event) else { return };
     match known.recorded.swap(0, Relaxed) {
         0 => None,
-        recorded => done(known.stream.load(Relaxed), recorded),
+        recorded => note_stream_done(known.stream.load(Relaxed), recorded),
     };
 }
 
-/// Notes that an event was exported or opened.
+/// Notes that an event was exported to another process, or opened from one.
 pub fn note_shared(event: u64) {
     if let Some(known) = find_or_add_event(event) {
         known.is_shared.store(true, Relaxed);
     }
 }
 
-/// Notes that an event is about to end.
-pub fn event_ends(event: u64) {
+/// Notes that an event is about to be destroyed.
+pub fn note_event_ends(event: u64) {
     EVENTS.forget(event);
 }
 
@@ -268,38 +272,38 @@ mod tests {
     #[test]
     fn a_stream_is_pending_until_a_call_waits_for_it() {
         let (stream, other, context) = (0x7000, 0x7100, 0x9000);
-        assert!(used(stream, context, 10).is_some() && is_pending(stream) && !is_pending(other));
-        done(stream, 5);
+        assert!(note_used(stream, context, 10).is_some() && is_pending(stream) && !is_pending(other));
+        note_stream_done(stream, 5);
         assert!(is_pending(stream), "it was used after that wait had begun");
-        done(stream, 10);
+        note_stream_done(stream, 10);
         assert!(!is_pending(stream));
         assert!(
-            used(stream, context, 20).is_some()
-                && used(other, context + 8, 20).is_some()
+            note_used(stream, context, 20).is_some()
+                && note_used(other, context + 8, 20).is_some()
                 && is_to_launch(stream)
         );
-        launched(stream, 25);
+        note_launched(stream, 25);
         assert!(!is_to_launch(stream) && is_to_launch(other));
-        all_done(context, 30);
+        note_all_done(context, 30);
         assert!(!is_pending(stream) && is_pending(other));
-        ended(other);
+        note_ended(other);
         assert!(!is_pending(other));
     }
 
     #[test]
     fn waiting_for_an_event_waits_for_the_work_before_it() {
         let (stream, event) = (0x7200, 0x8000);
-        assert!(used(stream, 0x9100, 10).is_some() && recorded(event, stream, true, 15));
-        assert!(used(stream, 0x9100, 20).is_some() && is_event_pending(event));
-        event_done(event);
+        assert!(note_used(stream, 0x9100, 10).is_some() && note_recorded(event, stream, true, 15));
+        assert!(note_used(stream, 0x9100, 20).is_some() && is_event_pending(event));
+        note_event_done(event);
         assert!(is_pending(stream) && !is_event_pending(event));
-        assert!(recorded(event, stream, true, 25));
-        event_done(event);
+        assert!(note_recorded(event, stream, true, 25));
+        note_event_done(event);
         assert!(!is_pending(stream));
         note_shared(event);
-        event_done(event);
+        note_event_done(event);
         assert!(is_event_pending(event), "others record it, too");
-        event_ends(event);
+        note_event_ends(event);
         assert!(!is_event_pending(event));
     }
 }

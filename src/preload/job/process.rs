@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use cupeer_spec::record::begun::{self, Begun};
 use cupeer_spec::record::{FileName, Header};
 
-/// Identifies a process, like the fields of [`Header`] with these names.
+/// The fields by which other processes of the job identify this process. [`Header`] has fields with the same names.
 #[derive(Clone, Copy, Default)]
 pub struct Identity {
     pub pid: u32,
@@ -31,25 +31,26 @@ pub fn identity() -> Identity {
     }
 }
 
-/// Returns the pid namespace of this process; 0 if that is not known.
+/// Returns the inode of this process's pid namespace; 0 if it is not known.
 pub fn pid_namespace() -> u64 {
     PID_NS.load(Relaxed)
 }
 
-/// The start of this program's stack, which tells it from programs that this process executes later.
+/// Start address of the stack of the program that this process executes, folded to 32 bits. It differs from that of programs that
+/// the process executes later.
 static STACK: AtomicU32 = AtomicU32::new(0);
 
-/// Returns the start of this program's stack, as [`life::read_state`] reads it for other processes.
+/// Returns the start of this program's stack, as [`life::read_state`] returns it for other processes.
 pub fn stack() -> u32 {
     STACK.load(Relaxed)
 }
 
-/// Adds this process, whose record has no name yet, to the list in the folder of the host. If that fails and the process shares
-/// nothing, it is not counted.
+/// Adds this process, whose record has no name yet, to the list in the directory of the host. If that fails and the process never
+/// shares anything, reports do not count it.
 pub fn announce(header: &Header, directory: &Directory) {
     let Header { boot_id, pid_ns, pid, started, image, uid, .. } = *header;
     let file = Short::<96>::new(format_args!("{}", FileName { boot_id, pid_ns, pid, started, image }));
-    let program = caller::program();
+    let program = caller::program_path();
     let name = program.iter().rposition(|byte| *byte == b'/').map_or(program, |slash| &program[slash + 1..]);
     let name = name.utf8_chunks().next().map_or("", |chunk| chunk.valid());
     let rank = Some(environment::rank()).filter(|rank| *rank != u32::MAX);
@@ -58,7 +59,7 @@ pub fn announce(header: &Header, directory: &Directory) {
     let _ = directory.in_folder(|folder| folder.add_line(begun::FILE, line.text().as_bytes()));
 }
 
-/// Reads the identity of this process for the live table. `header` is that of its record.
+/// Sets the identity of this process for the live table, from the header of its record.
 pub fn introduce(header: &Header) {
     PID.store(header.pid, Relaxed);
     IMAGE.store(header.image, Relaxed);

@@ -6,16 +6,17 @@ use crate::sys::{pages, python};
 use cupeer_spec::origin::Origin;
 use cupeer_spec::record::slot::detail::MOST_FRAMES;
 
-/// A line of Python.
+/// A line of Python code, by its file and its function.
 pub struct SourceLine {
-    /// In UTF-8, where a character has up to four bytes.
+    /// Path of the file in UTF-8, where a character has up to four bytes.
     pub file: Short<2048>,
     pub function: Short<512>,
     pub line: u32,
 }
 
 impl SourceLine {
-    /// Passes the line of this thread's call to `work`. The lines are in memory of their own, because the program's stack may be small.
+    /// Calls `work` with the Python line that made this thread's current call. The result is in separate memory, because the
+    /// program's stack may be small.
     pub fn with_user_line(work: impl FnOnce(&SourceLine)) {
         let size = size_of::<[SourceLine; 2]>();
         let Ok(place) = pages::new(size, 0) else { return };
@@ -28,8 +29,8 @@ impl SourceLine {
         }
     }
 
-    /// Returns the line of this thread that made a call: the user's own rather than one of a library. `places` holds it and the innermost
-    /// line.
+    /// Finds the Python line that made this thread's current call: a line of the user's own code rather than one of a library.
+    /// `places` provides space for that line and for the innermost line.
     pub fn of_user(places: &mut [SourceLine; 2]) -> Option<&SourceLine> {
         let [best, innermost] = places;
         let mut best_rank = None;

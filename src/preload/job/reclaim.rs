@@ -3,25 +3,26 @@
 //! This module decides which entries may be given up, and in which order. Entries that findings need go last, because
 //! only they show that an exporter exited.
 
-use super::live::{self, Place, Room};
+use super::live::{self, Place, Position};
 use super::process::pid_namespace;
 use crate::settings;
 use crate::sys::life::{self, Life};
 use cupeer_spec::record::Header;
 use cupeer_spec::record::live::{Entry, Uses, claimant, handle_key, kind, owner, pid_in};
 
-/// The entries that may be given up, with the cheapest search first.
+/// The kinds of entries that may be removed to make room, in the order of the cost of finding them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
 pub enum Effort {
-    /// None: only free places are used.
+    /// No entry may be removed: only free places are used.
     Free,
-    /// Exports that ended and that no process has open. They only explain why a later open fails.
+    /// Exports that ended and that no process has open may be removed. They only explain why a later open fails.
     Tombstones,
-    /// Opened objects and enabled access of processes that have certainly ended, and places that these had claimed.
+    /// Opened objects and enabled access of processes that have certainly ended may be removed, and so may places that such
+    /// processes had claimed.
     Opened,
-    /// Exports of such processes that no process has open.
+    /// Exports that no process has open may be removed if their processes have certainly ended.
     Exports,
-    /// All of these, after a closer check if their processes, and those that have the exports open, have ended.
+    /// All of these may be removed, after a closer check if their processes, and those that have the exports open, have ended.
     Checked,
 }
 
@@ -29,8 +30,8 @@ impl Effort {
     pub const ALL: [Effort; 5] =
         [Effort::Free, Effort::Tombstones, Effort::Opened, Effort::Exports, Effort::Checked];
 
-    /// Gives up the entry in a place, if that is allowed.
-    pub fn clear(self, room: Room, own_pid_ns: u64) {
+    /// Removes the entry in a place if this effort allows it.
+    pub fn clear(self, room: Position, own_pid_ns: u64) {
         if self == Effort::Free {
             return;
         }
@@ -60,8 +61,8 @@ impl Effort {
     }
 }
 
-/// Frees a place that a process had claimed when it died. A process of another pid namespace may be alive.
-fn reclaim(room: Room, own_pid_ns: u64) {
+/// Frees a place that a process was claiming when it died. A process of another pid namespace may be running, so its claims stay.
+fn reclaim(room: Position, own_pid_ns: u64) {
     let Some(claimed) = room.0.claimed() else { return };
     let pid = pid_in(claimed);
     if own_pid_ns != 0 && owner(claimed) == claimant(own_pid_ns, pid) && !life::exists(pid) {
@@ -69,7 +70,7 @@ fn reclaim(room: Room, own_pid_ns: u64) {
     }
 }
 
-/// Gives up an entry, and counts its object as closed.
+/// Removes an entry. If the entry counts as an open of an export, subtracts one from the number of opens of that export.
 fn give_up(place: &Place) {
     let Some(entry) = place.read() else { return };
     if place.free()
@@ -88,13 +89,13 @@ pub fn let_go(kind: u32, fingerprint: u64) {
     }
 }
 
-/// Returns true if a process that may run has an export open.
+/// Returns true if a process that may still be running has an export open.
 fn has_importer(export: &Place, own_pid_ns: u64) -> bool {
-    let (export_kind, fingerprint) = (export.kind(), export.origin().0);
+    let (export_kind, fingerprint) = (export.kind(), export.fingerprint());
     let mut found = false;
     live::each(|place| {
         let is_opened = kind::export_of(place.kind()) == Some(export_kind);
-        if !found && is_opened && place.origin().0 == fingerprint {
+        if !found && is_opened && place.fingerprint() == fingerprint {
             let entry = place.read().filter(|entry| {
                 kind::export_of(entry.kind) == Some(export_kind) && entry.fingerprint == fingerprint
             });
@@ -104,14 +105,14 @@ fn has_importer(export: &Place, own_pid_ns: u64) -> bool {
     found
 }
 
-/// Gives up the opened objects of programs that this process executed before this one, and the places that these had claimed. Their
-/// exports stay.
+/// Removes the opened objects of programs that this process executed before the current one, and frees the places that those had
+/// claimed. Their exports stay.
 pub fn forget_earlier_images(header: &Header) {
     if header.image == 0 {
         return;
     }
     let own = claimant(header.pid_ns, header.pid);
-    live::each_room(|room| {
+    live::each_position(|room| {
         if let Some(claimed) = room.0.claimed().filter(|claimed| owner(*claimed) == own) {
             room.reclaim(claimed);
         }
@@ -128,15 +129,15 @@ pub fn forget_earlier_images(header: &Header) {
     });
 }
 
-/// Adds an entry, after setting its word. Returns false if there is no room.
+/// Adds an entry to the table, and removes others if there is no room. Returns false if there is still no room.
 pub fn insert(entry: Entry) -> bool {
     let own_pid_ns = pid_namespace();
     loop {
         let count = live::segment_count();
-        // Useless entries are given up before the table grows.
+        // Useless entries are removed before the table grows.
         for (effort, k) in Effort::ALL.into_iter().flat_map(|effort| (0..count).map(move |k| (effort, k))) {
             let Some(segment) = live::segment(k) else { return false };
-            for room in live::rooms(segment, k, entry.key) {
+            for room in live::positions(segment, k, entry.key) {
                 effort.clear(room, own_pid_ns);
                 if room.fill(&entry) {
                     return true;
@@ -195,7 +196,7 @@ mod tests {
         {
             with_table(|| {
                 let segment = live::segment(0).expect("a segment");
-                for room in live::rooms(segment, 0, 7) {
+                for room in live::positions(segment, 0, 7) {
                     assert!(room.0.claim(claimant(pid_ns, pid)).is_some());
                 }
                 assert_eq!(insert(entry(7, 1000)), is_room, "{pid_ns} {pid}");

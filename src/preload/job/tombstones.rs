@@ -24,21 +24,21 @@ use core::sync::atomic::{
 use cupeer_rules::decide::EndKind;
 use cupeer_spec::record::live::{Entry, WORDS, ended, handle_key, kind};
 
-/// The most ranges that are remembered.
+/// Largest number of ranges that are remembered.
 const MOST: usize = 1024;
 
-/// A range that is gone.
+/// A range of addresses that this process can no longer use.
 #[derive(Clone, Copy)]
 pub struct Tombstone {
     pub end_kind: EndKind,
-    /// True if it ended with its context.
+    /// True if the range ended because its context was destroyed.
     pub with_context: bool,
-    /// The call that ended it, with the address and the size of the range, and the fingerprint of its handle.
+    /// The call that ended the range, with the address and the size of the range, and the fingerprint of its handle.
     pub entry: Entry,
 }
 
 impl Tombstone {
-    /// No range. All zero, so that a table of them takes no room in the library's file.
+    /// Empty tombstone. It is all zeros, so that a table of them takes no room in the library's file.
     const NONE: Tombstone =
         Tombstone { end_kind: EndKind::Closed, with_context: false, entry: Entry::from_words([0; WORDS]) };
 
@@ -47,7 +47,7 @@ impl Tombstone {
     }
 }
 
-/// The ranges in the order in which they ended; the next one takes the place of the oldest.
+/// The ranges in the order in which they ended. When the table is full, the next range replaces the oldest.
 struct Details {
     all: [Tombstone; MOST],
     next: usize,
@@ -55,22 +55,24 @@ struct Details {
 
 static DETAILS: Book<Details> = Book::new(Details { all: [Tombstone::NONE; MOST], next: 0 });
 
-/// The same ranges sorted by address, for readers without the lock.
+/// The ranges sorted by address, for readers without the lock.
 struct Sorted {
-    /// Odd while a writer changes the table.
+    /// Version of the table, which is odd while a writer changes it.
     version: AtomicU64,
     count: AtomicUsize,
     starts: [AtomicU64; MOST],
     ends: [AtomicU64; MOST],
-    /// The places of the ranges in [`Details`], for readers that hold its lock.
+    /// Index of each range in [`Details`], for readers that hold its lock.
     places: [AtomicUsize; MOST],
-    /// A bit for each granule in which a range has an address, by a hash. Some bits remain set after the ranges are dropped.
+    /// A bit for each granule in which a range has an address, at the granule's number modulo [`GRANULES`]. Some bits remain set
+    /// after ranges are dropped.
     granules: [AtomicU64; GRANULES / 64],
-    /// The number of granules noted since the bits were cleared. At [`GRANULES`], all bits are set and tell nothing apart.
+    /// Number of granules that were noted since the bits were last cleared. At [`GRANULES`], all bits are set, and may rule out
+    /// nothing.
     noted: AtomicUsize,
 }
 
-/// The number of bits for granules of 2 MiB, the least that a driver maps.
+/// Number of bits for granules. A granule is 2 MiB, the least that a driver maps.
 const GRANULES: usize = 1 << 15;
 const GRANULE_SHIFT: u32 = 21;
 
@@ -84,16 +86,17 @@ static SORTED: Sorted = Sorted {
     noted: AtomicUsize::new(0),
 };
 
-/// The value of [`live::freed`] at the last [`find_freed_by_owners`].
+/// Value of [`live::freed`] at the last [`find_freed_by_owners`].
 static SEEN: AtomicU32 = AtomicU32::new(0);
 
-/// Returns false if nothing is gone, and no other process freed memory that this process may have open: then no call has to check.
+/// Returns true if any range is gone, or if another process freed memory that this process may have open. If false, no call has
+/// to check its memory.
 #[inline(always)]
 pub fn has_any() -> bool {
     SORTED.count.load(Relaxed) != 0 || live::freed() != SEEN.load(Relaxed)
 }
 
-/// Adds memory that this process has open, and that its owner has freed since. For use in `guarded`.
+/// Adds tombstones for memory that this process has open and that its owner has freed. For use in `guarded`.
 #[cold]
 #[inline(never)]
 pub fn find_freed_by_owners() {
@@ -106,7 +109,7 @@ pub fn find_freed_by_owners() {
         let is_freed = freed.ended != 0 && freed.ended & ended::WITH_CONTEXT == 0;
         if is_freed && opened.count != 0 && find(opened.address).is_none() {
             let Entry { address, bytes, .. } = opened;
-            // The key is not needed here, so it holds the owner's address.
+            // The key is not needed here, so the field holds the address of the memory in the owner's process.
             add(EndKind::FreedByOwner, false, Entry { address, bytes, key: freed.address, ..freed });
         }
     });
@@ -118,27 +121,28 @@ pub fn is_scan_due() -> bool {
     live::freed() != SEEN.load(Relaxed)
 }
 
-/// Returns false if so many bytes at an address are certainly not gone: then a call needs no further check. Takes a few loads.
+/// Returns false if no byte of a range of memory is gone; a call that uses the range needs no further check. Takes a few
+/// loads.
 #[inline(always)]
 pub fn may_be_used(start: u64, bytes: u64) -> bool {
     may_one_be_used(start, None, bytes)
 }
 
-/// The same for so many bytes at one or two addresses.
+/// Returns false if no byte of one or two ranges of this length is gone: see [`may_be_used`].
 #[inline(always)]
 pub fn may_one_be_used(first: u64, second: Option<u64>, bytes: u64) -> bool {
     let may_be = |start: u64| SORTED.may_have(start, start.saturating_add(bytes)) && is_there(start, bytes);
     SORTED.count.load(Relaxed) != 0 && (may_be(first) || second.is_some_and(may_be)) || is_scan_due()
 }
 
-/// Returns true if an address of the range is gone. More exact than the bits of granules, of which nearly every one is set if all
+/// Returns true if an address of the range is gone. More exact than the bits of granules, nearly all of which are set if all
 /// memory of a device is unmapped.
 #[inline(never)]
 fn is_there(start: u64, bytes: u64) -> bool {
     first(start, bytes).is_some()
 }
 
-/// The same for a launch, by its kernel and the two ways to pass parameters.
+/// Returns false if a launch uses no memory that is gone, by its kernel and the two ways to pass parameters.
 #[inline(never)]
 pub fn may_be_passed(kernel: u64, parameters: u64, extra: u64) -> bool {
     let mut may = is_scan_due();
@@ -148,28 +152,28 @@ pub fn may_be_passed(kernel: u64, parameters: u64, extra: u64) -> bool {
     may
 }
 
-/// Returns the first of so many bytes at an address that is gone.
+/// Returns the first address of a range of memory that is gone; `None` if all of the range is there.
 #[inline]
 pub fn first(start: u64, bytes: u64) -> Option<u64> {
     SORTED.first(start, start.saturating_add(bytes))
 }
 
-/// Returns true if any of so many bytes at an address are gone. Queries the driver, and forgets ranges that have memory again.
-/// Returns false if the driver does not answer, as in a host function or after a context failed. For use in `guarded`.
+/// Returns true if any byte of a range of memory is gone. Queries the driver, and forgets ranges in which there is memory
+/// again. Returns false if the driver does not answer, as in a host function or after a context failed. For use in `guarded`.
 #[cold]
 #[inline(never)]
 pub fn is_used(start: u64, bytes: u64) -> bool {
-    /// The most ranges that one call forgets; the next call continues.
+    /// Largest number of ranges that one call forgets; the next call continues.
     const MOST_BACK: usize = 8;
     for _ in 0..MOST_BACK {
         let Some(address) = first(start, bytes) else { return false };
         let (Some(gone), Some(memory)) = (find(address), queries::memory_at(address)) else { return false };
         let is_gone = match memory {
-            // Memory that its owner has freed is still mapped here.
+            // Memory that its owner has freed is still mapped in this process.
             Some(range) => gone.end_kind == EndKind::FreedByOwner && range.contains(&gone.entry.address),
             None if gone.end_kind == EndKind::FreedByOwner => return false,
-            // The process may have host memory there since, unknown to the driver: once a range is closed or freed, mmap can return
-            // its addresses.
+            // The process may have host memory at the address, which the driver does not know: once a range is closed or freed,
+            // mmap can return its addresses.
             None => !program_memory::is_readable(address as *const u8, 1),
         };
         if is_gone {
@@ -180,8 +184,9 @@ pub fn is_used(start: u64, bytes: u64) -> bool {
     false
 }
 
-/// Returns true if a node of an executable graph uses memory that is gone in a way that breaks a rule. Before the launch, that is only
-/// memory that cannot come back. Queries the driver as [`is_used`] does. A graph without findings is not checked again until the table changes.
+/// Returns true if a node of an executable graph uses memory that is gone in a way that breaks a rule. Before the launch
+/// (`is_launched` is false), this includes only memory that cannot come back. Queries the driver as [`is_used`] does. A graph
+/// without findings is not checked again until the table changes.
 #[inline(never)]
 pub fn is_used_by_graph(exec: u64, is_launched: bool) -> bool {
     let is_meant = |address| is_launched || find(address).is_some_and(|gone| gone.end_kind.is_lasting());
@@ -204,14 +209,14 @@ pub fn is_used_by_graph(exec: u64, is_launched: bool) -> bool {
     is_found
 }
 
-/// Returns the range that an address was in.
+/// Returns the newest range that contains an address.
 pub fn find(address: u64) -> Option<Tombstone> {
     DETAILS
         .with(|details| details.overlapping(address, address.saturating_add(1)).map(|at| details.all[at]))
         .flatten()
 }
 
-/// Adds a range, and has the calls that could use it traced.
+/// Adds a range, and enables tracing of the calls that could use it.
 pub fn add(end_kind: EndKind, with_context: bool, entry: Entry) {
     if entry.bytes == 0 || entry.address == 0 {
         return;
@@ -224,21 +229,21 @@ pub fn add(end_kind: EndKind, with_context: bool, entry: Entry) {
     traced::wake(Needs::Gone);
 }
 
-/// Notes that there is memory again in so many bytes at an address.
+/// Notes that there is memory again in a range of addresses.
 pub fn note_back(start: u64, bytes: u64) {
     if first(start, bytes).is_some() {
         DETAILS.with(|details| details.forget(start, start.saturating_add(bytes)));
     }
 }
 
-/// Notes that so many bytes at an address are mapped. The rest of ranges that were unmapped is still gone.
+/// Notes that memory was mapped at a range of addresses. The other parts of ranges that were unmapped stay gone.
 pub fn note_mapped(start: u64, bytes: u64) {
     if first(start, bytes).is_some() {
         DETAILS.with(|details| details.cut(start, start.saturating_add(bytes)));
     }
 }
 
-/// Notes that the addresses of a range are freed by a call: nothing can be mapped again in its unmapped parts.
+/// Notes that a call frees the reservation of a range of addresses: nothing can be mapped again in its unmapped parts.
 pub fn note_unreserved(start: u64, bytes: u64, by: &Entry) {
     let (mut from, end) = (start, start.saturating_add(bytes));
     DETAILS.with(|details| {
@@ -255,19 +260,19 @@ pub fn note_unreserved(start: u64, bytes: u64, by: &Entry) {
 }
 
 impl Details {
-    /// Returns the place of the first range, by address, that overlaps a range.
+    /// Returns the index of the first range, by address, that overlaps the given range.
     fn overlapping(&self, start: u64, end: u64) -> Option<usize> {
         let at = SORTED.position(start);
         let is_there = at < SORTED.count.load(Relaxed) && SORTED.starts[at].load(Relaxed) < end;
         is_there.then(|| SORTED.places[at].load(Relaxed) % MOST)
     }
 
-    /// Puts a range in a place.
+    /// Puts a range at an index of the list.
     fn put(&mut self, place: usize, gone: Tombstone) {
         let old = core::mem::replace(&mut self.all[place], gone);
         SORTED.change(|sorted| {
             if old.entry.bytes != 0 {
-                sorted.remove(old.entry.address, old.end());
+                sorted.remove_overlapping(old.entry.address, old.end());
             }
             if gone.entry.bytes != 0 {
                 sorted.insert(gone.entry.address, gone.end(), place);
@@ -275,21 +280,22 @@ impl Details {
         });
     }
 
-    /// Puts a range in the place of the oldest one.
+    /// Adds a range in place of the oldest one.
     fn push(&mut self, gone: Tombstone) {
         let place = self.next;
         self.next = (place + 1) % MOST;
         self.put(place, gone);
     }
 
-    /// Forgets all ranges that overlap a range.
+    /// Forgets all ranges that overlap the given range.
     fn forget(&mut self, start: u64, end: u64) {
         while let Some(place) = self.overlapping(start, end) {
             self.put(place, Tombstone::NONE);
         }
     }
 
-    /// The same, but keeps the other parts of unmapped ranges, because a mapping can cover a part of one.
+    /// Forgets all ranges that overlap the given range, but keeps the other parts of unmapped ranges, because a mapping can cover
+    /// a part of one.
     fn cut(&mut self, start: u64, end: u64) {
         while let Some(place) = self.overlapping(start, end) {
             let old = self.all[place];
@@ -305,14 +311,15 @@ impl Details {
     }
 }
 
-/// Returns the word and the bit of a granule.
+/// Returns the index of the word and the mask of the bit of a granule.
 #[inline(always)]
 fn place(granule: u64) -> (usize, u64) {
     let hash = (granule.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - GRANULES.ilog2())) as usize;
     (hash / 64, 1 << (hash % 64))
 }
 
-/// Sets the bits of a range, or all bits if too many granules are noted.
+/// Sets the bits of the granules of a range, or all bits if too many granules were noted. `noted` is the number of granules noted
+/// so far.
 fn note_in(noted: &mut usize, start: u64, end: u64, mut set: impl FnMut(usize, u64)) {
     let (first, last) = (start >> GRANULE_SHIFT, (end - 1) >> GRANULE_SHIFT);
     let all = *noted as u64 + (last - first) + 1;
@@ -325,9 +332,9 @@ fn note_in(noted: &mut usize, start: u64, end: u64, mut set: impl FnMut(usize, u
 }
 
 impl Sorted {
-    /// Changes the table. The caller must hold the lock.
+    /// Changes the table with `work`. The caller must hold the lock.
     fn change(&self, work: impl FnOnce(&Self)) {
-        // The version is odd already if a writer never finished, as in a process that was forked meanwhile.
+        // The version is odd already if a writer never finished, as in a process that was forked during a change.
         let version = self.version.load(Relaxed) | 1;
         self.version.store(version, Relaxed);
         fence(Release);
@@ -338,10 +345,10 @@ impl Sorted {
         self.version.store(version.wrapping_add(1), Release);
     }
 
-    /// Returns false if, by its granules, no range has an address here.
+    /// Returns false if the bits of granules show that no range has an address between `start` and `end`.
     #[inline(always)]
     fn may_have(&self, start: u64, end: u64) -> bool {
-        /// For more granules, the sorted table is searched instead.
+        /// Largest number of granules that are checked. For more, the sorted table is searched instead.
         const MOST_TRIED: u64 = 64;
         let (first, last) = (start >> GRANULE_SHIFT, end.saturating_sub(1) >> GRANULE_SHIFT);
         let is_noted = |granule| {
@@ -360,7 +367,7 @@ impl Sorted {
         self.noted.store(noted, Relaxed);
     }
 
-    /// Notes the granules of the remaining ranges anew. Meanwhile, no bit of a remaining range is ever cleared.
+    /// Clears the bits, and notes the granules of all remaining ranges. The bit of a remaining range is set at all times.
     fn rebuild_granules(&self) {
         let (mut granules, mut noted) = ([0; GRANULES / 64], 0);
         for at in 0..self.count.load(Relaxed).min(MOST) {
@@ -371,8 +378,8 @@ impl Sorted {
         self.granules.iter().zip(granules).for_each(|(word, bits)| word.store(bits, Relaxed));
     }
 
-    /// Returns the index of the first range that ends after an address. Each step is a conditional move, because a processor could not
-    /// predict a branch.
+    /// Returns the index of the first range that ends after an address. Each step is a conditional move, because a processor
+    /// could not predict a branch.
     #[inline]
     fn position(&self, address: u64) -> usize {
         let (mut at, mut left) = (0, self.count.load(Relaxed).min(MOST));
@@ -387,9 +394,10 @@ impl Sorted {
 
     #[inline]
     fn first(&self, start: u64, end: u64) -> Option<u64> {
-        /// A writer takes microseconds, and a signal handler that interrupts it on its own thread must not wait for it.
+        /// Number of attempts. A writer takes microseconds, and a signal handler that interrupts it on its own thread must not
+        /// wait for it.
         const ATTEMPTS: u32 = 64;
-        // Most words are not addresses, and most addresses are outside of all ranges.
+        // Most arguments are not addresses, and most addresses are outside of all ranges.
         let last = self.count.load(Relaxed).min(MOST).checked_sub(1)?;
         let is_outside = end <= self.starts[0].load(Relaxed) || self.ends[last].load(Relaxed) <= start;
         if is_outside || !self.may_have(start, end) {
@@ -412,7 +420,7 @@ impl Sorted {
         None
     }
 
-    fn remove(&self, start: u64, end: u64) {
+    fn remove_overlapping(&self, start: u64, end: u64) {
         let (first, count) = (self.position(start), self.count.load(Relaxed));
         let mut last = first;
         while last < count && self.starts[last].load(Relaxed) < end {

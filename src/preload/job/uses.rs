@@ -10,9 +10,9 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// The most ranges that are watched; the next one takes the place of the oldest.
+/// Largest number of ranges that are watched. When the table is full, the next range replaces the oldest.
 const MOST: usize = 256;
-/// The number of bits for granules of 2 MiB.
+/// Number of bits for granules of 2 MiB.
 const GRANULES: usize = 1 << 15;
 const GRANULE_SHIFT: u32 = 21;
 
@@ -22,22 +22,22 @@ struct Range {
 }
 
 static RANGES: [Range; MOST] = [const { Range { start: AtomicU64::new(0), end: AtomicU64::new(0) } }; MOST];
-/// The number of ranges that were ever watched.
+/// Number of ranges that were ever added to the table.
 static COUNT: AtomicU32 = AtomicU32::new(0);
 static HAS_ANY: AtomicBool = AtomicBool::new(false);
-/// Increases when a range is added or forgotten.
+/// Counter that increases when a range is added or forgotten.
 static VERSION: AtomicU32 = AtomicU32::new(0);
-/// A bit for each granule in which a range has an address.
+/// A bit for each granule in which a watched range has an address, at the granule's number modulo [`GRANULES`].
 static BITS: [AtomicU64; GRANULES / 64] = [const { AtomicU64::new(0) }; GRANULES / 64];
 
-/// The range that was added last in each granule, which is checked first.
-static LAST: [AtomicU8; 1024] = [const { AtomicU8::new(0) }; 1024];
+/// Index of the range that was added last in each granule, which is checked first.
+static LAST_ADDED: [AtomicU8; 1024] = [const { AtomicU8::new(0) }; 1024];
 
-fn last(address: u64) -> &'static AtomicU8 {
-    &LAST[(address >> GRANULE_SHIFT) as usize % LAST.len()]
+fn last_added(address: u64) -> &'static AtomicU8 {
+    &LAST_ADDED[(address >> GRANULE_SHIFT) as usize % LAST_ADDED.len()]
 }
 
-fn bit(address: u64) -> (&'static AtomicU64, u64) {
+fn granule_bit(address: u64) -> (&'static AtomicU64, u64) {
     let granule = (address >> GRANULE_SHIFT) as usize % GRANULES;
     (&BITS[granule / 64], 1 << (granule % 64))
 }
@@ -46,7 +46,7 @@ fn ranges() -> &'static [Range] {
     &RANGES[..MOST.min(COUNT.load(Relaxed) as usize)]
 }
 
-/// Watches so many bytes at an address.
+/// Watches a range of memory, so that calls that use it are recorded.
 pub fn watch(start: u64, bytes: u64) {
     let end = start.saturating_add(bytes);
     if bytes == 0 || ranges().iter().any(|range| range.has(start) && range.end.load(Relaxed) == end) {
@@ -61,16 +61,16 @@ pub fn watch(start: u64, bytes: u64) {
     range.end.store(end, Release);
     let granules = (start >> GRANULE_SHIFT)..=((end - 1) >> GRANULE_SHIFT);
     granules.take(GRANULES).for_each(|granule| {
-        let (word, bit) = bit(granule << GRANULE_SHIFT);
+        let (word, bit) = granule_bit(granule << GRANULE_SHIFT);
         word.fetch_or(bit, Relaxed);
-        last(granule << GRANULE_SHIFT).store(place as u8, Relaxed);
+        last_added(granule << GRANULE_SHIFT).store(place as u8, Relaxed);
     });
     HAS_ANY.store(true, Release);
     VERSION.fetch_add(1, Release);
     traced::wake(Needs::Event);
 }
 
-/// Stops watching the range that begins at an address, because it is no longer shared.
+/// Stops watching the range that begins at this address, because it is no longer shared.
 pub fn forget(start: u64) {
     for range in ranges().iter().filter(|range| range.start.load(Relaxed) == start) {
         range.end.store(0, Relaxed);
@@ -78,25 +78,25 @@ pub fn forget(start: u64) {
     VERSION.fetch_add(1, Release);
 }
 
-/// Returns a number that changes with the watched ranges.
+/// Returns a counter that changes when a range is added or forgotten.
 #[inline]
 pub fn version() -> u32 {
     VERSION.load(Acquire)
 }
 
-/// Returns true if any memory is or was watched.
+/// Returns true if any memory of this process is or was watched.
 #[inline(always)]
 pub fn has_any() -> bool {
     HAS_ANY.load(Relaxed)
 }
 
-/// Returns false if a use that begins at an address certainly does not use shared memory.
+/// Returns false if an address is certainly not in shared memory.
 #[inline(always)]
 pub fn may_be_shared(address: u64) -> bool {
     has_any() && has_bit(address)
 }
 
-/// The same for one or two addresses.
+/// Returns false if one or two addresses are certainly not in shared memory.
 #[inline(always)]
 pub fn may_any_be_shared(first: u64, second: Option<u64>) -> bool {
     has_any() && (has_bit(first) || second.is_some_and(has_bit))
@@ -104,7 +104,7 @@ pub fn may_any_be_shared(first: u64, second: Option<u64>) -> bool {
 
 #[inline(always)]
 fn has_bit(address: u64) -> bool {
-    let (word, bit) = bit(address);
+    let (word, bit) = granule_bit(address);
     word.load(Relaxed) & bit != 0
 }
 
@@ -114,17 +114,17 @@ impl Range {
     }
 }
 
-/// Returns true if the memory at an address is shared.
+/// Returns true if an address is in shared memory.
 #[inline(always)]
 pub fn is_shared(address: u64) -> bool {
     may_be_shared(address) && {
-        let likely = &RANGES[last(address).load(Relaxed) as usize % MOST];
+        let likely = &RANGES[last_added(address).load(Relaxed) as usize % MOST];
         likely.has(address) || ranges().iter().any(|range| range.has(address))
     }
 }
 
-/// Returns true if two addresses are in the same shared memory.
-pub fn are_one(one: u64, other: u64) -> bool {
+/// Returns true if one watched range contains both addresses.
+pub fn are_in_one_range(one: u64, other: u64) -> bool {
     ranges().iter().any(|range| range.has(one) && range.has(other))
 }
 

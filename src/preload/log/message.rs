@@ -12,7 +12,7 @@ use core::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
 };
 
-/// Prints one line, if stderr is still the same file as when the program began.
+/// Prints one line to stderr, if stderr is still the same file as when the program began.
 #[cold]
 #[inline(never)]
 pub fn line(text: fmt::Arguments) {
@@ -23,7 +23,7 @@ pub fn line(text: fmt::Arguments) {
     paragraph(line.bytes());
 }
 
-/// A line that is cut if it is too long, so that it still ends in a newline.
+/// Line that is cut if it is too long, but still ends in a newline.
 struct Cut(Line);
 
 impl Write for Cut {
@@ -33,7 +33,7 @@ impl Write for Cut {
     }
 }
 
-/// A text with a replacement character in place of bytes that are not UTF-8.
+/// Displays bytes as text, with a replacement character in place of bytes that are not UTF-8.
 pub struct Text<'a>(pub &'a [u8]);
 
 impl fmt::Display for Text<'_> {
@@ -45,7 +45,8 @@ impl fmt::Display for Text<'_> {
     }
 }
 
-/// The description of an errno in the words of the C library, which itself would take the locks of translations.
+/// Displays the description of an errno, in the words of the C library. The C library's own function would take the locks of
+/// translations.
 pub struct Reason(pub c_int);
 
 impl fmt::Display for Reason {
@@ -89,7 +90,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Prints several lines at once, under the same condition.
+/// Prints several lines at once, if stderr is still the same file as when the program began.
 #[cold]
 #[inline(never)]
 pub fn paragraph(text: &[u8]) {
@@ -99,12 +100,12 @@ pub fn paragraph(text: &[u8]) {
     }
 }
 
-/// True once this process has reached a driver. Other processes print nothing.
+/// True once this process has reached a driver. A process that has not prints nothing.
 static HAS_REACHED_DRIVER: AtomicBool = AtomicBool::new(false);
-/// A line that is printed then.
+/// Line that is printed when the process reaches a driver; null for none.
 static WAITING: AtomicPtr<&'static str> = AtomicPtr::new(ptr::null_mut());
 
-/// Prints one line when the process reaches a driver, or at once if it has.
+/// Prints one line when the process reaches a driver, or at once if the process has reached one already.
 pub fn when_driver_is_reached(text: &'static &'static str) {
     WAITING.store(ptr::from_ref(text).cast_mut(), SeqCst);
     if HAS_REACHED_DRIVER.load(SeqCst) {
@@ -119,7 +120,7 @@ fn print_waiting() {
     }
 }
 
-/// Prints the complaints about settings, and the line that waits. Called when the process reaches a driver.
+/// Prints the complaints about settings, and the waiting line. Must be called when the process reaches a driver.
 #[cold]
 #[inline(never)]
 pub fn driver_reached() {
@@ -130,7 +131,7 @@ pub fn driver_reached() {
     print_waiting();
 }
 
-/// Prints one line the first time that it is called, whatever the line.
+/// Prints a line on the first call in this process. All later calls print nothing, even with another line.
 #[cold]
 #[inline(never)]
 pub fn once(text: fmt::Arguments) {

@@ -25,19 +25,19 @@ use cupeer_spec::duration::Duration;
 use cupeer_spec::function::{FUNCTION_COUNT, FnId};
 use cupeer_spec::value::{Format, quoted, quoted_inside};
 
-/// A call to log.
+/// Call to log.
 pub struct Call<'a> {
     pub id: FnId,
-    /// The library that made the call, and the offset in it.
+    /// Library that made the call, and the offset in the library.
     pub caller: Caller,
-    /// The time when it was forwarded, in nanoseconds of [`clock::now`].
+    /// Time at which the call was forwarded, in nanoseconds of [`clock::now`].
     pub started: u64,
-    /// The time that the real function took, in nanoseconds.
+    /// Duration of the call in the real function, in nanoseconds.
     pub duration: u64,
     pub result: i32,
     /// Prints the arguments.
     pub print: &'a dyn Fn(&mut dyn Write, Format) -> fmt::Result,
-    /// The faults that were injected into it.
+    /// Faults that were injected into the call; `None` for no faults.
     pub fault: Option<FaultSummary<'a>>,
 }
 
@@ -45,17 +45,17 @@ pub struct Call<'a> {
 pub struct FaultSummary<'a> {
     /// True if the program does not see the driver's results.
     pub is_altered: bool,
-    /// The verb for what they did.
+    /// Verb for the effect of the faults.
     pub verb: &'static str,
     pub names: &'a dyn Display,
 }
 
-/// The state of the subscriber: 0, [`BEGUN`], or [`DONE`].
+/// State of the subscriber: 0 before it is set, then [`BEGUN`], then [`DONE`].
 static STARTED: AtomicU32 = AtomicU32::new(0);
 const BEGUN: u32 = 1;
 const DONE: u32 = 2;
 
-/// Returns true if there is a log. The first caller sets the subscriber: our constructor, or a call before it.
+/// Returns true if there is a log. The first caller (our constructor, or a call before it) sets the subscriber.
 pub fn is_on() -> bool {
     if settings::get().log.is_none() {
         return false;
@@ -77,8 +77,8 @@ pub fn is_on() -> bool {
     false
 }
 
-/// Sends a line about an event `ago` nanoseconds ago: its time and its thread, and then the text that `write` adds, fields in JSON
-/// and words otherwise. Does nothing without a log.
+/// Writes a line about an event that happened `ago` nanoseconds ago: the time and the thread of the event, and then the text that
+/// `write` adds, as members of a JSON object or as words. Does nothing if there is no log.
 fn send(ago: u64, write: &dyn Fn(&mut fmt::Formatter, Format) -> fmt::Result) {
     if !is_on() {
         return;
@@ -128,7 +128,7 @@ pub fn call(call: &Call) {
     });
 }
 
-/// Logs a mark of the program. Returns true if the line was written.
+/// Logs a mark that the program set. Returns true if the line was written.
 pub fn mark(text: &[u8]) -> bool {
     // SAFETY: only this thread and its signal handlers use the block.
     let written = || unsafe { (*crate::sys::arch::thread()).written };
@@ -140,7 +140,7 @@ pub fn mark(text: &[u8]) -> bool {
     written() != before
 }
 
-/// Logs a fault that is about to be injected into a call, which may not return.
+/// Logs the faults that are about to act on a call, which may not return.
 pub fn fault(text: fmt::Arguments) {
     let write_fault = &|f: &mut fmt::Formatter, format: Format| match format.json {
         true => write!(f, "\"acts\":\"{text}\""),
@@ -162,10 +162,11 @@ pub fn bypass(library: &[u8], way: Bypass) {
     });
 }
 
-/// The most patched functions that a line names, because a line is one write.
+/// Maximum number of patched functions that a line names, because a line is one write.
 const MOST_NAMED: usize = 64;
 
-/// Logs the entries of ours that a library patched in place. The library is empty if it is unknown.
+/// Logs that a library patched entries of cupeer in place: `functions` is true for each patched function. `library` is empty if
+/// it is unknown.
 pub fn patched(library: &[u8], functions: &[bool; FUNCTION_COUNT]) {
     send(0, &|f, format| {
         f.write_str(if format.json { "\"patched\":{\"library\":" } else { "patched by " })?;
@@ -189,7 +190,7 @@ pub fn patched(library: &[u8], functions: &[bool; FUNCTION_COUNT]) {
     });
 }
 
-/// Logs a finding: an object in JSON, a paragraph otherwise.
+/// Logs a finding: as a JSON object, or as a paragraph.
 pub fn finding(finding: &str) {
     send(0, &|f, format| {
         f.write_str(if format.json { "\"finding\":" } else { "" })?;
@@ -197,7 +198,7 @@ pub fn finding(finding: &str) {
     });
 }
 
-/// `library+0xoffset`.
+/// Writes a caller as `library+0xoffset`.
 fn print_caller(caller: Caller, f: &mut fmt::Formatter) -> fmt::Result {
     let library = if caller.library.is_empty() { b"unknown" } else { caller.library };
     quoted_inside(library, 2048, f)?;

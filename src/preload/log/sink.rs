@@ -19,22 +19,22 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 
-/// An open log.
+/// Open file of the log.
 struct Sink {
     file: c_int,
-    /// The device and the inode of the file.
+    /// Device and inode number of the file.
     identity: (u64, u64),
-    /// The process that opened it; 0 if forked children use it, too.
+    /// Pid of the process that opened the file; 0 if forked children use the same file.
     pid: u32,
 }
 
 /// The current sink. It is replaced, but never freed, because another thread may be writing to it.
 static SINK: AtomicPtr<Sink> = AtomicPtr::new(ptr::null_mut());
 
-/// The process that gave the log up.
+/// Pid of the process that gave the log up; 0 for none.
 static GIVEN_UP: AtomicU32 = AtomicU32::new(0);
 
-/// Writes a line as a whole. Returns false if that fails.
+/// Writes a line as a whole. Returns false if the line was not written.
 pub fn write(line: &[u8]) -> bool {
     let pid = std::process::id();
     if GIVEN_UP.load(Relaxed) == pid {
@@ -43,7 +43,7 @@ pub fn write(line: &[u8]) -> bool {
     let written = current(pid).and_then(|sink| match sink {
         Some(sink) => files::write(sink.file, line).map(|()| true),
         None => {
-            // stderr was closed, or is another file now, so nothing is printed either.
+            // stderr was closed, or is another file at present, so no message is printed either.
             GIVEN_UP.store(pid, Relaxed);
             Ok(false)
         }
@@ -71,7 +71,8 @@ fn give_up(pid: u32, error: c_int) -> bool {
     false
 }
 
-/// Returns the sink of this process, opening one if there is none or the old one is no longer ours.
+/// Returns the sink of this process. Opens a sink if there is none, or if the old sink does not belong to this process any more.
+/// `None` if stderr is the log and is closed.
 fn current(pid: u32) -> Result<Option<&'static Sink>, c_int> {
     let old = SINK.load(Acquire);
     // SAFETY: sinks are never freed.
@@ -95,7 +96,7 @@ fn current(pid: u32) -> Result<Option<&'static Sink>, c_int> {
     }
 }
 
-/// Opens the log. `None` if it goes to stderr and that is closed.
+/// Opens the log. `None` if the log goes to stderr and stderr is closed.
 fn open(pid: u32) -> Result<Option<Sink>, c_int> {
     // If the program closed a standard stream, a file that is opened gets its low number.
     let log_file = &settings::get().log_file;

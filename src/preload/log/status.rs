@@ -12,8 +12,8 @@ use core::sync::atomic::{
 use cupeer_spec::bypass::Bypass;
 use cupeer_spec::status::{ENDED, EXECUTES, MAGIC, NAME, SAID, Status};
 
-/// Counts this process as one that reached a driver, once.
-pub fn reached() {
+/// Counts this process, once, among the processes that reached a driver.
+pub fn count_reached() {
     static PID: AtomicU32 = AtomicU32::new(0);
     let pid = std::process::id();
     if PID.swap(pid, Relaxed) != pid {
@@ -21,21 +21,21 @@ pub fn reached() {
     }
 }
 
-/// Counts a library whose calls bypass cupeer, or a process without any seen call.
+/// Counts a library whose calls bypass cupeer, or for [`Bypass::Unseen`], a process of which cupeer saw no call.
 pub fn count_bypass(way: Bypass) {
     count(|status| if way == Bypass::Unseen { &status.unseen } else { &status.escaped });
 }
 
-/// Reports to the launcher that the library is in the process that it started, and the name of a process that starts others without
-/// LD_PRELOAD. The constructor calls it; in all other processes, it costs one system call.
-pub fn loaded() {
+/// Reports to the launcher that the library is loaded in the process that the launcher started, and the name of this process if
+/// it starts others without LD_PRELOAD. The constructor calls this; in all other processes, this costs one system call.
+pub fn report_loaded() {
     let Some(path) = &settings::get().status else { return };
     let is_dropped = !is_preload_named();
     let is_child = launcher(path.to_bytes()) == Some(std::os::unix::process::parent_id());
     if !is_dropped && !is_child {
         return;
     }
-    with(|status| {
+    with_page(|status| {
         if is_dropped {
             put_name(&status.dropper);
             status.dropped.fetch_add(1, Relaxed);
@@ -50,18 +50,18 @@ pub fn loaded() {
 }
 
 /// Reports that the process that the launcher started exits while the library is loaded.
-pub fn ended() {
+pub fn report_exit() {
     put_end(ENDED);
 }
 
 /// Reports that this process is about to execute another program.
-pub fn executes() {
+pub fn report_exec() {
     put_end(EXECUTES);
 }
 
 fn put_end(end: u32) {
     if IS_LAUNCHED.load(Relaxed) {
-        with(|status| {
+        with_page(|status| {
             if is_launched(status) {
                 status.ended.store(end, Relaxed);
             }
@@ -83,7 +83,7 @@ fn launcher(path: &[u8]) -> Option<u32> {
     core::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// Returns true if LD_PRELOAD in the environment still has the library.
+/// Returns true if LD_PRELOAD in the environment still names the library.
 fn is_preload_named() -> bool {
     settings::variable("LD_PRELOAD").is_some_and(|value| {
         let mut elements = value.to_bytes().split(|byte| b" :".contains(byte));
@@ -103,12 +103,13 @@ fn put_name(place: &[AtomicU8; NAME]) {
     place.iter().zip(bytes).for_each(|(place, byte)| place.store(byte, Relaxed));
 }
 
-/// Returns true if no process of the run has printed the line with this hash before, or if that is unknown.
-pub fn is_new(hash: u64) -> bool {
-    /// The number of places in which a hash can be.
+/// Returns true if no process of the run has printed the line with this hash before, or if it is unknown whether one has.
+/// Remembers the hash.
+pub fn is_first_print(hash: u64) -> bool {
+    /// Number of places in which a hash may be stored.
     const PLACES: usize = 16;
     let (hash, mut is_new) = (hash | 1, true);
-    with(|status| {
+    with_page(|status| {
         for i in 0..PLACES {
             let place = &status.said[(hash as usize).wrapping_add(i) % SAID];
             match place.compare_exchange(0, hash, Relaxed, Relaxed) {
@@ -127,13 +128,14 @@ pub fn is_new(hash: u64) -> bool {
 /// Returns true if a process of this run lost its record, or a part of it.
 pub fn is_record_lost() -> bool {
     let mut is_lost = false;
-    with(|status| is_lost = status.record_lost.load(Relaxed) > 0);
+    with_page(|status| is_lost = status.record_lost.load(Relaxed) > 0);
     is_lost
 }
 
-/// Counts a call that failed because there was too little memory, and wakes the launcher, which finds out which processes have it.
+/// Counts a call that failed because there was too little device memory, and wakes the launcher, which finds out which processes
+/// use the memory.
 pub fn exhausted() {
-    with(|status| {
+    with_page(|status| {
         status.exhausted.fetch_add(1, Release);
         status.bell.fetch_add(1, Release);
         // SAFETY: the address of a word of the page, which is mapped for good. Nothing is read or written.
@@ -141,17 +143,17 @@ pub fn exhausted() {
     });
 }
 
-/// The page; null before its first use. It stays mapped, because there may be no memory later. Its descriptor is closed, because
-/// programs close descriptors that they do not know.
+/// Page that the launcher shares; null before its first use. It stays mapped, because there may be no memory later. Its
+/// descriptor is closed, because programs close descriptors that they do not know.
 static PAGE: AtomicPtr<Status> = AtomicPtr::new(ptr::null_mut());
 
-/// Adds one to a count of the page.
+/// Adds 1 to the counter on the page that `which` returns.
 pub fn count(which: impl FnOnce(&Status) -> &AtomicU32) {
-    with(|status| _ = which(status).fetch_add(1, Relaxed));
+    with_page(|status| _ = which(status).fetch_add(1, Relaxed));
 }
 
-/// Runs `work` with the page, if there is one.
-fn with(work: impl FnOnce(&Status)) {
+/// Runs `work` with the launcher's page, if there is a page.
+fn with_page(work: impl FnOnce(&Status)) {
     let mut page = PAGE.load(Acquire);
     if page.is_null() {
         let Some(mapped) = map() else { return };

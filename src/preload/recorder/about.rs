@@ -23,17 +23,17 @@ use cupeer_spec::proc::{Stat, StatPath};
 use cupeer_spec::record::counted::WORDS;
 use cupeer_spec::record::{BLOCK, BLOCK_MAGIC, BlockHeader, META_START, block, meta};
 
-/// The block that entries are appended to.
+/// Place in the process's file where the next entry is appended.
 struct Appender {
-    /// The epoch of its record.
+    /// Epoch of the record that the block belongs to.
     epoch: u64,
-    /// The address of the block.
+    /// Address of the mapped block that receives entries; 0 before the first entry.
     block: usize,
-    /// The offset of the next entry.
+    /// Offset of the next entry in the block, in bytes.
     next: usize,
-    /// The end of the part of the block that is allocated in the file.
+    /// Offset in the block of the end of its allocated part, in bytes.
     room: usize,
-    /// The number of blocks of a ring that entries took. These are never given back.
+    /// Number of blocks of a ring that hold entries. They are never given back to the ring.
     ring_blocks: u64,
 }
 
@@ -48,7 +48,7 @@ pub fn begin(file: &File) {
         *appender = Appender { epoch: file.epoch, block, next: META_START, room, ring_blocks: 0 };
     });
     text(file, "cupeer", env!("CARGO_PKG_VERSION").as_bytes());
-    text(file, "program", caller::program());
+    text(file, "program", caller::program_path());
     text(file, "host", files::host(&mut [0; 65]));
     let mut directory = [0u8; 2048];
     // SAFETY: writes at most that many bytes, with a NUL where it succeeds.
@@ -91,13 +91,15 @@ pub fn begin(file: &File) {
     });
 }
 
-/// Returns true for the command line of a process that Python's multiprocessing started: it names no script.
+/// Returns true if a command line belongs to a process that Python's multiprocessing started. Such a command line names no
+/// script.
 fn is_of_multiprocessing(line: &[u8]) -> bool {
     const MODULE: &[u8] = b"multiprocessing";
     line.windows(MODULE.len()).any(|part| part == MODULE)
 }
 
-/// Adds the command line of the nearest ancestor that multiprocessing did not start: the program behind this process.
+/// Adds the command line of the nearest ancestor process that multiprocessing did not start, because it names the program's
+/// script.
 fn started_by(file: &File, line: &mut [u8]) {
     const MOST: usize = 4;
     // SAFETY: getppid has no preconditions.
@@ -122,18 +124,18 @@ pub fn text(file: &File, name: &str, value: &[u8]) {
     entry(file, meta::TEXT, &[name.as_bytes(), b"\0", value]);
 }
 
-/// Adds a number as a text.
+/// Adds a number as an entry with a name and a decimal text.
 pub fn number(file: &File, name: &str, value: impl Display) {
     text(file, name, Short::<24>::new(format_args!("{value}")).text().as_bytes());
 }
 
-/// Adds the program that the process is about to execute, and when.
+/// Adds an entry with the path of the program that the process is about to execute, and the current time.
 pub fn exec(file: &File, program: &[u8]) {
     let now = Short::<24>::new(format_args!("{} ", clock::now()));
     entry(file, meta::TEXT, &[meta::BECAME.as_bytes(), b"\0", now.text().as_bytes(), program]);
 }
 
-/// Describes the part of a library that a call came from.
+/// Adds an entry about a library that a call came from. `part` is the range of the library's addresses that contains the caller.
 pub fn library(object: &Object, part: &Range<usize>) {
     let Some(file) = current() else { return };
     let mut note = [0u8; 64];
@@ -185,13 +187,14 @@ pub fn function_of_python(number: u32, first_line: u32, texts: &Texts) {
     entry(file, meta::PYTHON, &pieces);
 }
 
-/// Adds a library whose calls bypass cupeer.
+/// Adds an entry about a library whose calls bypass cupeer. `way` is the kind of bypass.
 pub fn bypass(library: &[u8], way: &str) {
     let Some(file) = current() else { return };
     entry(file, meta::ESCAPED, &[way.as_bytes(), b"\0", library]);
 }
 
-/// Adds the table of memory that is only counted: see [`cupeer_spec::record::counted`]. Its words are aligned to cache lines.
+/// Adds the table of counters for memory that is counted instead of recorded call by call: see [`cupeer_spec::record::counted`].
+/// Returns the table's address, aligned to a cache line of 64 bytes.
 pub fn counted(file: &File) -> Option<*mut AtomicU64> {
     const LINE: usize = 64;
     static EMPTY: [u8; LINE + 8 * (WORDS + 1)] = [0; _];
@@ -235,7 +238,7 @@ pub fn entry(file: &File, tag: u16, pieces: &[&[u8]]) -> Option<*mut u8> {
 }
 
 impl Appender {
-    /// Takes so many bytes for an entry. Returns their address; `None` if there is no room.
+    /// Takes `size` bytes of the block for an entry. Returns their address; `None` if there is no room.
     fn take(&mut self, file: &File, size: usize) -> Option<*mut u8> {
         if self.epoch != file.epoch {
             return None;
@@ -244,7 +247,7 @@ impl Appender {
             self.begin_block(file)?;
         }
         while self.next + size > self.room {
-            // Only block 0 is not allocated as a whole at first.
+            // Block 0 is allocated in the file piece by piece. All other blocks are allocated as a whole.
             self.room = file.extend(0, self.room).ok()?;
         }
         let at = self.next;
@@ -252,7 +255,7 @@ impl Appender {
         Some((self.block + at) as *mut u8)
     }
 
-    /// Continues in another block. `None` if there is none.
+    /// Continues in another block of the file. Returns `None` if the file gets no more blocks.
     fn begin_block(&mut self, file: &File) -> Option<()> {
         let new = if file.ring.is_null() {
             file.new_block().ok()?

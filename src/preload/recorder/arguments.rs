@@ -11,21 +11,22 @@ pub const FINGERPRINT: Fingerprint = settings::key::fingerprint;
 
 /// Stores the arguments of a call, for the record. The fast path knows the type; the slow paths exist once for all functions.
 pub trait Store {
-    /// `succeeded` is true after a call that succeeded: then its outputs can be read.
+    /// Stores each argument in `arguments`. `succeeded` is true after a call that succeeded: only then are the outputs valid.
     fn store(&self, arguments: &mut Arguments, succeeded: bool);
 }
 
-/// A buffer for the arguments of a call: as many bytes as fit, and the shape of each argument.
+/// The arguments of a call in stored form: as many bytes as fit, and two bits per argument ([`shape`]).
 pub struct Arguments<'a> {
     bytes: &'a mut [u8],
     at: usize,
     index: usize,
     pub(super) shape: u64,
-    /// The handle among the arguments, once its fingerprint is known.
+    /// The handle among the arguments with its stored form; `None` until it is computed.
     handle: &'a Cell<Option<Handle>>,
 }
 
-/// A handle and its stored form, computed once per call because a call stores it up to three times.
+/// A shareable handle and its stored form. The stored form is computed once per call, because a call stores its arguments up to
+/// three times.
 #[derive(Clone, Copy)]
 pub(super) struct Handle {
     pub(super) bytes: [u8; 64],
@@ -38,7 +39,8 @@ impl<'a> Arguments<'a> {
         Arguments { bytes, at: 0, index: 0, shape: 0, handle }
     }
 
-    /// Puts a value. A function of its own, because unoptimized builds would need too much stack otherwise.
+    /// Puts the stored form of a value into `place`. A separate function, because unoptimized builds would otherwise need too
+    /// much stack.
     #[inline]
     fn put_value<T: Value>(value: T, place: &mut [u8], known: &Cell<Option<Handle>>) {
         match value.handle() {
@@ -47,7 +49,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// Puts a handle that consists of these bytes.
+    /// Puts the stored form of a handle into `place`. `bytes` are the bytes of the handle.
     #[inline(never)]
     fn put_handle<T: Value>(value: T, bytes: [u8; 64], place: &mut [u8], known: &Cell<Option<Handle>>) {
         if let Some(known) = known.get().filter(|known| known.bytes == bytes) {
@@ -72,13 +74,13 @@ impl<'a> Arguments<'a> {
         self.index += 1;
     }
 
-    /// An argument that the function reads.
+    /// Stores an argument that the function only reads.
     #[inline(always)]
     pub fn input<T: Value>(&mut self, value: T) {
         self.put(Some(value), shape::VALUE);
     }
 
-    /// An argument that the function writes; it is read only if the call `succeeded`.
+    /// Stores an argument that the function writes through a pointer. The value is read only if the call `succeeded`.
     ///
     /// # Safety
     ///
@@ -95,7 +97,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// A structure that the function reads.
+    /// Stores a structure that the function reads through a pointer.
     ///
     /// # Safety
     ///
@@ -112,29 +114,29 @@ impl<'a> Arguments<'a> {
         self.put(value, if value.is_some() { shape::VALUE } else { unknown });
     }
 
-    /// A shareable handle; `None` if it cannot be read.
+    /// Stores a shareable handle; `None` if the program's handle cannot be read.
     pub fn shareable(&mut self, handle: Option<Shareable>) {
         self.put(handle, if handle.is_some() { shape::VALUE } else { shape::UNREAD });
     }
 
-    /// An array or a text. Its bytes are a detail of the call.
+    /// Stores the address of an array or a text. The contents are stored as a detail of the call.
     #[inline(always)]
     pub fn elsewhere<T>(&mut self, pointer: *const T) {
         self.mark(if pointer.is_null() { shape::NULL } else { shape::VALUE });
     }
 }
 
-/// The arguments of a call as they are stored.
+/// The arguments of a call in stored form, after the call.
 pub struct Stored {
     pub bytes: [u8; MOST_ARGS],
-    /// The shape of each argument, as [`Arguments`] has it.
+    /// Two bits per argument, as in [`Arguments`].
     pub shape: u64,
-    /// The bytes of the handle among them.
+    /// The bytes of the shareable handle among the arguments; `None` without a handle.
     pub handle: Option<[u8; 64]>,
 }
 
 impl Stored {
-    /// The fingerprint of the bytes of its handle that the driver does not check; 0 without a handle.
+    /// Returns the fingerprint of the first bytes of the handle, which the driver does not check; 0 without a handle.
     pub fn head(&self) -> u64 {
         self.handle.map_or(0, |handle| FINGERPRINT(&handle[..CHECKED.start]))
     }

@@ -8,13 +8,13 @@ use crate::sys::files;
 use core::sync::atomic::Ordering::Relaxed;
 use cupeer_spec::record::{Moment, clock};
 
-/// Now, on the clock of the record.
+/// Returns the current time on the clock of the record, in ticks.
 #[inline(always)]
 pub fn now() -> u64 {
     if EVERY_CALL.by_counter.load(Relaxed) { arch::ticks() } else { system_clock::now() }
 }
 
-/// Chooses the clock as the kernel chose its own, and returns its number in the header.
+/// Chooses the clock of the record: the clock that the kernel uses. Returns the number of the clock for the header of the record.
 pub fn choose() -> u32 {
     let mut source = [0; 32];
     let path = c"/sys/devices/system/clocksource/clocksource0/current_clocksource";
@@ -25,7 +25,7 @@ pub fn choose() -> u32 {
     if by_counter { clock::COUNTER } else { clock::MONOTONIC }
 }
 
-/// Now, on all clocks.
+/// Returns the current time on the clock of the record, the monotonic clock, and the real-time clock.
 pub fn moment() -> Moment {
     let ticks = now();
     let monotonic = system_clock::now();

@@ -5,36 +5,37 @@ use crate::settings::key::fingerprint;
 use crate::sys::program_memory::copy;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// The size of the smallest copies that a finding about a detour counts.
+/// Size of the smallest copies that a finding about a detour counts, in bytes.
 pub const SMALLEST: u64 = 64 << 10;
 
-/// The most copies of a process that are read.
-const MOST: u32 = 1024;
+/// Largest number of copies per process whose content is read.
+const MOST_COPIES: u32 = 1024;
 
-/// The number of pieces that are read, evenly spaced over the buffer, and the bytes of each.
+/// Number of pieces of a buffer that are read, evenly spaced.
 const PIECES: u64 = 8;
-const PIECE: usize = 512;
+/// Size of a piece, in bytes.
+const PIECE_SIZE: usize = 512;
 
-/// The content of a copy.
+/// A summary of the bytes that a call copied.
 pub struct Content {
     pub hash: u64,
     /// True if the pieces repeat one word.
     pub is_constant: bool,
 }
 
-/// Reads the content of a buffer that a call has just copied. `None` if it cannot be read, as another thread may have unmapped it, or
-/// if all of it is 0, as new memory often is. For use in `guarded`.
-pub fn of(host: u64, bytes: u64) -> Option<Content> {
+/// Reads pieces of the host buffer of a copy that has returned. Returns `None` if the buffer cannot be read, for example because
+/// another thread unmapped it, or if all pieces are 0, as new memory often is. For use in `guarded`.
+pub fn sample(host: u64, bytes: u64) -> Option<Content> {
     static READ: AtomicU32 = AtomicU32::new(0);
-    if READ.load(Relaxed) >= MOST {
+    if READ.load(Relaxed) >= MOST_COPIES {
         return None;
     }
     READ.fetch_add(1, Relaxed);
-    let mut all = [0; PIECE * PIECES as usize];
+    let mut all = [0; PIECE_SIZE * PIECES as usize];
     // The distance is a whole number of words, so that a repeated word looks the same in each piece.
-    let step = (bytes - PIECE as u64) / (PIECES - 1) / 8 * 8;
-    for (number, piece) in (0..).zip(all.chunks_exact_mut(PIECE)) {
-        if copy((host + step * number) as usize, piece) != PIECE {
+    let step = (bytes - PIECE_SIZE as u64) / (PIECES - 1) / 8 * 8;
+    for (number, piece) in (0..).zip(all.chunks_exact_mut(PIECE_SIZE)) {
+        if copy((host + step * number) as usize, piece) != PIECE_SIZE {
             return None;
         }
     }

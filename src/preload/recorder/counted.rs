@@ -25,21 +25,24 @@ use core::sync::atomic::{
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::counted::{CELLS, ROW, ROWS, UNFOLLOWED, key, row};
 
-/// Allocations of at least so many bytes are recorded: a driver takes a hundred microseconds for one.
+/// Size from which an allocation is recorded as a call, in bytes. A driver takes a hundred microseconds for an allocation of this
+/// size.
 pub const LARGE: u64 = 1 << 20;
-/// The number of large allocations from pools that are recorded. Pools are fast, so a program can make many.
+/// Number of large allocations from memory pools that are recorded at any large size. Pools are fast, so a program can make many.
 const MOST_OF_POOLS: u32 = 4096;
-/// After that many, allocations from pools are recorded from this size on.
+/// Size from which an allocation from a pool is recorded after the first [`MOST_OF_POOLS`], in bytes.
 const LARGE_OF_POOLS: u64 = 64 << 20;
-/// The number of rows that count one place each; the rows after them count a whole device.
+/// Number of rows of the table that count one call site on one device each. Each row after them counts all other call sites on
+/// one device.
 const MOST_PLACES: u32 = 48;
 
 static THREADS: AtomicU32 = AtomicU32::new(0);
-static PLACES: AtomicU32 = AtomicU32::new(0);
+static ROWS_OF_PLACES: AtomicU32 = AtomicU32::new(0);
 static OF_POOLS: AtomicU32 = AtomicU32::new(0);
 static LOCK: Lock = Lock::new();
 
-/// Returns true if an allocation of so many bytes, from a pool or not, is recorded as a call.
+/// Returns true if an allocation of this size is recorded as a call instead of only counted. `is_of_pool` is true for an
+/// allocation from a memory pool.
 pub fn is_recorded(id: FnId, bytes: u64, is_of_pool: bool) -> bool {
     if settings::get().asks_for_allocations(id) {
         return true;
@@ -55,7 +58,7 @@ pub fn count(caller: usize, address: u64, bytes: u64) {
     // SAFETY: only this thread and its signal handlers use the block, and each word is read at once.
     let (own, cells) = unsafe { ((*thread).epoch, (*thread).cells) };
     let is_joined = own == epoch() && cells != 0;
-    if let Some(chunk) = chunks::find(address).filter(|chunk| is_joined && counted::is_known(chunk))
+    if let Some(chunk) = chunks::find(address).filter(|chunk| is_joined && counted::has_known_device(chunk))
         && let Some(row) = counted::row_of(caller, chunk.device.load(Relaxed))
         && count_in(row, cells, chunk, address, bytes)
     {
@@ -68,7 +71,7 @@ pub fn count(caller: usize, address: u64, bytes: u64) {
 #[inline(never)]
 fn count_slowly(thread: *mut Thread, caller: usize, address: u64, bytes: u64) {
     guarded(|| {
-        if !join(thread) {
+        if !begin_counting(thread) {
             return;
         }
         // SAFETY: only this thread and its signal handlers use the block, and the word is read at once.
@@ -84,42 +87,43 @@ fn count_slowly(thread: *mut Thread, caller: usize, address: u64, bytes: u64) {
     });
 }
 
-/// Notes the address of an allocation that is recorded as a call. If that does not fit, all frees of unknown memory are recorded.
+/// Notes the address of an allocation that is recorded as a call, so that its free is recorded as well. If there is no room for
+/// the note, all frees of unknown memory are recorded.
 pub fn note_recorded(address: u64) {
     guarded(|| {
-        if !join(thread()) {
+        if !begin_counting(thread()) {
             return;
         }
         match chunks::find_or_add(address).and_then(|chunk| chunk.word(address)) {
-            Some(place) => counted::freed(place.swap(known::THERE | known::EVENT, AcqRel)),
+            Some(place) => counted::subtract(place.swap(known::THERE | known::EVENT, AcqRel)),
             None => counted::HAS_LOST.store(true, Relaxed),
         }
     });
 }
 
-/// Returns the row of a place on a device, adding it if there is none.
+/// Returns the index of the row that counts a call site on a device, after adding the row if there is none.
 fn make_row(caller: usize, device: u64) -> Option<usize> {
     if let row @ Some(_) = counted::row_of(caller, device) {
         return row;
     }
-    let [own, others] = counted::keys(caller, device);
-    let has_room = PLACES.fetch_add(1, Relaxed) < MOST_PLACES;
+    let [own, others] = counted::row_keys(caller, device);
+    let has_room = ROWS_OF_PLACES.fetch_add(1, Relaxed) < MOST_PLACES;
     if has_room {
         libraries::know(caller);
     } else {
         counted::IS_FULL.store(true, Relaxed);
     }
     let key = if has_room { own } else { others };
-    counted::rows(key).find(|row| {
+    counted::rows_to_probe(key).find(|row| {
         let taken = part(*row, row::KEY).compare_exchange(0, key, AcqRel, Acquire);
         taken.is_ok() || taken == Err(key)
     })
 }
 
-/// Returns the chunk of an address, after asking the driver for its device if that is not known.
+/// Returns the chunk that contains an address. If the device of the chunk is not known, asks the driver for it first.
 fn chunk_of(address: u64) -> Option<&'static Chunk> {
     let chunk = chunks::find_or_add(address)?;
-    if counted::is_known(chunk) {
+    if counted::has_known_device(chunk) {
         return Some(chunk);
     }
     let (device, context) = queries::owner(address).unwrap_or((queries::device(), 0));
@@ -128,15 +132,15 @@ fn chunk_of(address: u64) -> Option<&'static Chunk> {
     if FIRST.compare_exchange(0, new, Relaxed, Relaxed).is_err_and(|first| first != new) {
         HAS_SEVERAL.store(true, Relaxed);
     }
-    counted::belongs_to(device, context);
+    counted::note_context(device, context);
     chunk.context.store(context, Relaxed);
     chunk.asked.store(clock::roughly(), Relaxed);
     chunk.device.store(new, Relaxed);
     Some(chunk)
 }
 
-/// Gives this thread counters, and the process a table if it has none. For use in `guarded`.
-fn join(thread: *mut Thread) -> bool {
+/// Gives this thread its counters, and the process its table if it has none. For use in `guarded`.
+fn begin_counting(thread: *mut Thread) -> bool {
     // SAFETY: only this thread and its signal handlers use the block.
     let is_joined = || unsafe { (*thread).epoch == epoch() && (*thread).cells != 0 };
     if is_on() && is_joined() {
@@ -168,7 +172,7 @@ fn make() {
         chunks::forget();
     }
     let Some(table) = about::counted(file) else { return };
-    for count in [&THREADS, &PLACES, &OF_POOLS] {
+    for count in [&THREADS, &ROWS_OF_PLACES, &OF_POOLS] {
         count.store(0, Relaxed);
     }
     counted::IS_FULL.store(false, Relaxed);

@@ -1,4 +1,4 @@
-//! The record of this process, once `process` has made it.
+//! Holds the record of this process, after `process` has created it.
 
 use super::file::File;
 use crate::sys::every_call::has_record;
@@ -9,19 +9,20 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed},
 };
 
-/// The record of this process, or of the one that it was forked from.
+/// The record of this process, or of the process that this one was forked from; null before there is one.
 pub static FILE: AtomicPtr<File> = AtomicPtr::new(ptr::null_mut());
 
-/// Returns the record if this process has one.
+/// Returns the record of this process; `None` if it has none.
 pub fn current() -> Option<&'static File> {
     // SAFETY: files are never freed.
     has_record().then(|| unsafe { FILE.load(Acquire).as_ref() }).flatten()
 }
 
-/// The pid of the process whose record began anew with a name.
+/// Pid of the process that gave up a record without a name and began a new one; 0 if none did.
 pub static BEGAN_ANEW: AtomicU32 = AtomicU32::new(0);
 
-/// Returns true if the record of this process began anew: see `process::show_before_call`.
+/// Returns true if this process gave up a record without a name and began a new one: see
+/// `process::show_before_call`.
 pub fn has_begun_anew() -> bool {
     BEGAN_ANEW.load(Relaxed) == owner()
 }

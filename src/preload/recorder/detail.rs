@@ -12,18 +12,18 @@ use cupeer_spec::value::{MOST_ELEMENTS, Value};
 const SLOTS: usize = 12;
 const ROOM: usize = SLOTS * size_of::<Slot>() - detail::START;
 
-/// The most bytes of an element in a record.
+/// Largest number of bytes of an array element in a record.
 const MOST_ELEMENT: usize = 12;
 
-/// Items under construction.
+/// A list of items about a call, before it is written into slots.
 pub struct Detail {
     bytes: [u8; ROOM],
     length: usize,
 }
 
-/// Adds items to the call whose slot has this number, as many as fit in two slots. For frequent calls.
-pub fn short(number: u64, items: &[(u8, &[u8])]) {
-    /// The tag, the argument, and the length.
+/// Adds items about the call whose slot has this number, as many as fit in two slots. For functions that are called often.
+pub fn append_short(number: u64, items: &[(u8, &[u8])]) {
+    /// Size of the tag, the argument, and the length before each item, in bytes.
     const HEAD: usize = 4;
     let mut bytes = [0; 2 * size_of::<Slot>() - detail::START];
     let mut length = 0;
@@ -36,8 +36,8 @@ pub fn short(number: u64, items: &[(u8, &[u8])]) {
     append(slot::DETAIL, number, length, &[&bytes[..length]]);
 }
 
-/// Puts items into the thread's stream, in slots that begin with `start` and have room for `room` bytes. Returns false if there is no
-/// room.
+/// Puts items into this thread's stream, in slots with `start` in their first word after the state, and `room` bytes for the
+/// items. Returns false if the stream has no room.
 fn append(state: u8, start: u64, room: usize, items: &[&[u8]]) -> bool {
     let slots = (detail::START + room).div_ceil(size_of::<Slot>());
     let taken = stream::append_slots(state, u16::MAX, slots, |place| {
@@ -56,17 +56,17 @@ fn append(state: u8, start: u64, room: usize, items: &[&[u8]]) -> bool {
     taken.is_some()
 }
 
-/// Returns the number of slots that [`current`] fills with so many bytes of arguments.
+/// Returns the number of slots that [`current`] fills. `stored` is the number of bytes of arguments that it also writes.
 pub fn slots_of_current(stored: usize) -> usize {
     if stored <= NARROW { 1 } else { 2 }
 }
 
-/// The number of bytes of arguments that fit in one slot after the context.
+/// Number of bytes of arguments that fit in one slot behind the current context and device.
 const NARROW: usize = size_of::<Slot>() - detail::START - 16;
 const _: () = assert!(2 * NARROW == MOST_ARGS);
 
-/// Writes the current context and device with which the call with this number used shared memory, and `stored` bytes of its arguments:
-/// 0 if they fit in its slot.
+/// Writes the context and the device that were current when the call with this number used shared memory. Also writes the first
+/// `stored` bytes of the call's arguments; `stored` is 0 if they fit in the call's own slot.
 ///
 /// # Safety
 ///
@@ -98,7 +98,7 @@ pub unsafe fn current(place: *mut Slot, number: u64, current: u64, args: &[u8; M
 impl Detail {
     pub const EMPTY: Detail = Detail { bytes: [0; ROOM], length: 0 };
 
-    /// Adds the items that `fill` makes to the call whose slot has this number, if there are any. Returns them.
+    /// Adds the items that `fill` makes to the call whose slot has this number. Returns the items, which may be none.
     pub fn about(number: u64, fill: impl FnOnce(&mut Detail)) -> Detail {
         let mut detail = Detail::EMPTY;
         fill(&mut detail);
@@ -106,23 +106,23 @@ impl Detail {
         detail
     }
 
-    /// The text of a mark.
+    /// Returns an item with the text of a mark.
     pub fn of_text(text: &[u8]) -> Detail {
         let mut detail = Detail::EMPTY;
         detail.item(detail::TEXT, 0, text);
         detail
     }
 
-    /// Puts the items into the thread's stream if there are any. Returns false if there is no room.
+    /// Puts the items into this thread's stream if there are any. Returns false if the stream has no room.
     pub fn append(&self, state: u8, start: u64) -> bool {
         if self.length == 0 {
             return true;
         }
-        // One more byte ends the items, if they leave room.
+        // A zero byte after the last item marks the end of the items, unless they fill the slots.
         append(state, start, (self.length + 1).min(ROOM), &[&self.bytes[..self.length]])
     }
 
-    /// Adds an item, or the start of it if there is too little room.
+    /// Adds an item with a tag for an argument. The bytes are cut if there is too little room.
     pub fn item(&mut self, tag: u8, argument: usize, bytes: &[u8]) {
         let Some(room) = (ROOM - self.length).checked_sub(4) else { return };
         let bytes = &bytes[..bytes.len().min(room)];
@@ -134,7 +134,7 @@ impl Detail {
         self.length = (self.length + 4 + bytes.len()).next_multiple_of(4).min(ROOM);
     }
 
-    /// Adds the frames of a call, from the one that it returns to, and the Python frames among them.
+    /// Adds the frames of a call, beginning with its return address `caller`, and the Python frames among them.
     pub fn frames(&mut self, caller: usize) {
         let mut frames = [0; detail::MOST_FRAMES];
         let mut count = 0;
@@ -150,7 +150,7 @@ impl Detail {
         }
     }
 
-    /// Adds the Python frames of a call with these frames.
+    /// Adds the Python frames that belong to these native frames of a call.
     fn python(&mut self, frames: &[u64]) {
         let Some(interpreter) = settings::get().python.then(python::native).flatten() else { return };
         let mut lines = [0; Line::SIZE * detail::MOST_PYTHON];
@@ -167,7 +167,7 @@ impl Detail {
         }
     }
 
-    /// Adds a text argument of the program, cut to the length that is printed.
+    /// Adds a text to which an argument points, cut to the length that is printed.
     pub fn text(&mut self, argument: usize, text: *const c_char) {
         if let Some(copy) = program_memory::copy_text(text) {
             let bytes = copy.map(|byte| byte as u8);
@@ -175,7 +175,7 @@ impl Detail {
         }
     }
 
-    /// Adds the first elements of an array of the program, if all of them can be read.
+    /// Adds the first elements of an array to which an argument points, if all elements can be read.
     pub fn elements<T: Value>(&mut self, argument: usize, elements: *const T, count: usize) {
         let mut bytes = [0; MOST_ELEMENT * MOST_ELEMENTS];
         let count = if elements.is_null() { 0 } else { count.min(MOST_ELEMENTS) };
@@ -188,16 +188,17 @@ impl Detail {
         }
     }
 
-    /// The stored elements of the first array that was added.
+    /// Returns the stored elements of the first array that was added; empty without an array.
     pub fn array(&self) -> &[u8] {
         let array = detail::items(&self.bytes[..self.length]).find(|item| item.tag == detail::ELEMENTS);
         array.map_or(&[], |array| array.bytes)
     }
 }
 
-/// Adds one item to a call. It can be longer than those of a [`Detail`], because its bytes are not copied first.
+/// Adds one item about the call with this number. The item can be longer than those of a [`Detail`], because its bytes are not
+/// copied first.
 pub fn item_of(number: u64, tag: u8, bytes: &[u8]) {
-    /// The number of slots that a slot's word can count, and more than any item needs.
+    /// Largest number of slots of an item, which is more than any item needs.
     const MOST: usize = 64;
     let room = MOST * size_of::<Slot>() - detail::START - 5;
     let bytes = &bytes[..bytes.len().min(room)];
@@ -205,7 +206,7 @@ pub fn item_of(number: u64, tag: u8, bytes: &[u8]) {
     append(slot::DETAIL, number, 4 + bytes.len() + 1, &[&[tag, 0, length[0], length[1]], bytes]);
 }
 
-/// Puts a mark into the thread's stream.
+/// Puts a mark of the program into this thread's stream. Returns false if the stream has no room.
 pub fn mark(text: &[u8]) -> bool {
     Detail::of_text(text).append(slot::MARK, clock::now())
 }

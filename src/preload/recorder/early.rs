@@ -12,19 +12,19 @@ use core::sync::atomic::{
 };
 use cupeer_spec::record::{Moment, slot};
 
-/// The most marks that are kept.
-const MOST: usize = 128;
+/// Largest number of marks that are kept before the record begins.
+const MOST_MARKS: usize = 128;
 
-/// The marks of one process.
+/// The marks that one process set before its record began.
 struct EarlyMarks {
-    /// The process that set them. A forked child inherits the marks of its parent, which are not its own.
+    /// Pid of the process that set the marks. A forked child inherits its parent's marks, and must not write them.
     pid: u32,
-    /// The number of marks that it set, including those that were overwritten.
+    /// Number of marks that the process set, including those that later marks replaced.
     count: usize,
-    /// The moment of the first one.
+    /// The time of the first mark on all clocks.
     first: Moment,
-    /// The time and the text of each; the next one takes the place of the oldest.
-    marks: [(u64, Detail); MOST],
+    /// The time and the text of each mark. When the list is full, the next mark replaces the oldest.
+    marks: [(u64, Detail); MOST_MARKS],
 }
 
 /// All zero, so that it takes no room in the library's file.
@@ -32,13 +32,13 @@ static MARKS: Book<EarlyMarks> = Book::new(EarlyMarks {
     pid: 0,
     count: 0,
     first: Moment { ticks: 0, monotonic: 0, realtime: 0 },
-    marks: [const { (0, Detail::EMPTY) }; MOST],
+    marks: [const { (0, Detail::EMPTY) }; MOST_MARKS],
 });
 
-/// True while there may be marks: most processes set none before their records begin.
+/// True if there may be marks to write. Most processes set none before their records begin.
 static HAS_MARKS: AtomicBool = AtomicBool::new(false);
 
-/// Keeps a mark. Returns false if another thread has the marks for too long.
+/// Keeps a mark until the record begins. Returns false if another thread uses the list of marks for too long.
 pub fn keep(text: &[u8]) -> bool {
     let kept = MARKS.with(|early| {
         if !HAS_MARKS.load(Acquire) {
@@ -48,14 +48,14 @@ pub fn keep(text: &[u8]) -> bool {
         if early.pid != own {
             (early.pid, early.count, early.first) = (own, 0, clock::moment());
         }
-        early.marks[early.count % MOST] = (clock::now(), Detail::of_text(text));
+        early.marks[early.count % MOST_MARKS] = (clock::now(), Detail::of_text(text));
         early.count += 1;
         HAS_MARKS.store(true, Release);
     });
     kept.is_some()
 }
 
-/// Returns the moment of the first mark of this process, if it is still to be written.
+/// Returns the time of the first kept mark of this process; `None` if no mark waits to be written.
 pub fn first() -> Option<Moment> {
     if !HAS_MARKS.load(Acquire) {
         return None;
@@ -63,7 +63,7 @@ pub fn first() -> Option<Moment> {
     MARKS.with(|early| (early.pid == std::process::id()).then_some(early.first)).flatten()
 }
 
-/// Writes the marks into the stream of this thread, which has joined the record.
+/// Writes the kept marks into the stream of this thread, which has just joined the record.
 #[inline]
 pub fn flush() {
     if HAS_MARKS.load(Acquire) {
@@ -76,12 +76,12 @@ pub fn flush() {
 fn flush_all() {
     MARKS.with(|early| {
         if HAS_MARKS.swap(false, Acquire) && early.pid == std::process::id() {
-            let left_out = early.count.saturating_sub(MOST);
+            let left_out = early.count.saturating_sub(MOST_MARKS);
             if left_out > 0 {
                 Detail::of_text(b"... earlier marks are left out").append(slot::MARK, early.first.ticks);
             }
             for index in left_out..early.count {
-                let (time, text) = &early.marks[index % MOST];
+                let (time, text) = &early.marks[index % MOST_MARKS];
                 text.append(slot::MARK, *time);
             }
         }

@@ -7,24 +7,24 @@ use crate::sys::every_call::epoch;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use cupeer_spec::record::slot::detail;
 
-/// The number of failures that are all noted. Later ones are noted if their number is a power of two, because some programs ask for
-/// less and less memory until they get it.
-const MANY: u64 = 64;
+/// Number of failures that are all noted. Of later failures, the 128th, the 256th, and so on are noted, because some programs ask
+/// for less and less memory until they get it.
+const ALL_NOTED: u64 = 64;
 
-/// Passes the memory that is left to `note`, and wakes the launcher if the driver itself failed the call. Creates no context, so one
-/// must be current.
+/// Passes the free memory of the current device to `note`. If the driver itself failed the call (`is_real`), wakes the launcher
+/// as well. Requires a current context, because this creates none.
 pub fn note_memory(is_real: bool, note: Note) {
     static RECORD: AtomicU64 = AtomicU64::new(0);
-    static CALLS: AtomicU64 = AtomicU64::new(0);
+    static FAILURES: AtomicU64 = AtomicU64::new(0);
     let epoch = epoch();
     if RECORD.swap(epoch, Relaxed) != epoch {
-        CALLS.store(0, Relaxed);
+        FAILURES.store(0, Relaxed);
     }
-    let number = CALLS.fetch_add(1, Relaxed) + 1;
-    if number > MANY && !number.is_power_of_two() {
+    let number = FAILURES.fetch_add(1, Relaxed) + 1;
+    if number > ALL_NOTED && !number.is_power_of_two() {
         return;
     }
-    if let Some((device, [free, total])) = queries::left() {
+    if let Some((device, [free, total])) = queries::free_memory() {
         let (bytes, count) = counted::on_device(device);
         let words = [device as u64, free, total, bytes, count];
         note(detail::LEFT, words.map(u64::to_le_bytes).as_flattened());

@@ -28,77 +28,79 @@ use cupeer_spec::record::{
     self, BLOCK, BlockHeader, CALLED_WORDS, FileName, Header, MAGIC, Moment, VERSION, mode,
 };
 
-/// The most windows that other threads can take over after theirs have ended.
-const WINDOWS: usize = 4096;
+/// Largest number of windows that other threads can take over after their own threads ended.
+const MOST_WINDOWS: usize = 4096;
 
-/// The nanoseconds between a failed attempt to begin a record, or to find a window, and the next.
+/// Time between a failed attempt to begin a record or to find a window and the next attempt, in nanoseconds.
 pub const REST: u64 = 100_000_000;
 
 pub struct File {
-    /// Its number among the records of this process and its ancestors.
+    /// Number of this record among the records of the process and its ancestors.
     pub epoch: u64,
-    /// Its first block, mapped.
+    /// Address of the mapped first block of the file, which begins with the header.
     pub header: *mut Header,
-    /// The start of the mapped blocks of a ring; null without a ring.
+    /// Address of the first block of a ring in memory; null if the file is no ring.
     pub ring: *mut u8,
-    /// The number of blocks of a ring, including the first one.
+    /// Number of blocks of a ring, including block 0.
     pub ring_blocks: u64,
-    /// The chunks that are overwritten once the file has reached its limit, if it has a limit.
+    /// The chunks that replace one another once the file has reached its limit; `None` without a limit.
     later: Option<LaterChunks>,
-    pub windows: [AtomicPtr<BlockHeader>; WINDOWS],
+    pub windows: [AtomicPtr<BlockHeader>; MOST_WINDOWS],
     pub window_count: AtomicU32,
     descriptor: AtomicI32,
-    /// Its device and its inode.
+    /// Device and inode of the file.
     identity: (u64, u64),
     path: Path,
-    /// True until the file gets its name.
+    /// True until the file gets its name in the directory.
     is_unnamed: AtomicBool,
-    complained: AtomicBool,
-    /// After a failed attempt to find a window, the time of the next one, on the monotonic clock.
+    has_complained: AtomicBool,
+    /// Time before which no attempt to find a window is made, in nanoseconds of the monotonic clock; 0 without a failed attempt.
     rests_until: AtomicU64,
 }
 
 // SAFETY: the header and the ring are shared memory, whose fields are written as atomics or by one thread.
 unsafe impl Sync for File {}
 
-/// The chunks in the later half of a file with a limited size: they take turns, and those in the first half stay. Other blocks are
-/// never overwritten: the first one, those with facts about the process, and one per running thread. An eighth of the file is left
-/// for more of them.
+/// The chunks in the later half of a file with a limited size. New chunks replace the oldest of these; the chunks in the first
+/// half stay. Other blocks are never overwritten: the first one, those with facts about the process, and one per running thread.
+/// An eighth of the file is left for more such blocks.
 struct LaterChunks {
-    /// The number of blocks that the file may have.
+    /// Largest number of blocks of the file.
     blocks: u64,
-    /// The number of the block of each later chunk: 0 if it has none yet, and [`BUSY`] while a thread writes to it.
+    /// Number of the block of each later chunk: 0 if it has no block yet, and [`BUSY`] while a thread writes to it.
     places: &'static [AtomicU32],
-    /// The number of places that take turns; 0 before the first half is full.
+    /// Number of entries of `places` that are used in turn; 0 before the first half of the file is full.
     turns: AtomicU64,
-    /// The number of chunks that were written.
+    /// Number of chunks that were written, in both halves of the file.
     chunks: AtomicU64,
 }
 
-/// See [`LaterChunks::places`].
+/// Value of an entry of [`LaterChunks::places`] while a thread writes to the block.
 const BUSY: u32 = u32::MAX;
-/// The fewest chunks that take turns, even if threads have most of the blocks.
-const FEWEST: u64 = 4;
+/// Smallest number of chunks that are used in turn, even if threads own most of the blocks.
+const FEWEST_TURNS: u64 = 4;
 
 impl LaterChunks {
     fn new(limit: u64) -> Result<LaterChunks, c_int> {
         let blocks = limit / BLOCK as u64;
-        let places = (blocks - blocks / 2).max(FEWEST) as usize;
+        let places = (blocks - blocks / 2).max(FEWEST_TURNS) as usize;
         let memory = pages::new(places * size_of::<AtomicU32>(), 0)?.cast::<AtomicU32>();
         // SAFETY: new memory of that size, all zero, which are atomics; never unmapped.
         let places = unsafe { core::slice::from_raw_parts(memory, places) };
         Ok(LaterChunks { blocks, places, turns: AtomicU64::new(0), chunks: AtomicU64::new(0) })
     }
 
-    /// Takes the place of the next chunk for this thread. Returns it with the number of its block, if it has one; `None` if the chunk
-    /// belongs to the first half. `used` is the number of blocks that the file has.
+    /// Claims the place of the next chunk for this thread. Returns the place with the number of its block, if it has a block;
+    /// `None` if the chunk belongs to the first half. `used` is the number of blocks that the file has.
     fn take(&self, used: u64) -> Option<(&AtomicU32, Option<u32>)> {
-        // If another thread is a whole turn late and still has the place, take the next one. If many threads have them all, the file
+        // If another thread is a whole turn late and still has the place, try the next place. If all places are busy, the file
         // grows by a block.
         for _ in 0..self.places.len() {
             let later = self.chunks.fetch_add(1, Relaxed).checked_sub(self.blocks / 2)?;
-            let left =
-                self.blocks.saturating_sub(used + self.blocks / 8).clamp(FEWEST, self.places.len() as u64);
+            let left = self
+                .blocks
+                .saturating_sub(used + self.blocks / 8)
+                .clamp(FEWEST_TURNS, self.places.len() as u64);
             let turns = match self.turns.compare_exchange(0, left, Relaxed, Relaxed) {
                 Ok(_) => left,
                 Err(turns) => turns,
@@ -114,11 +116,11 @@ impl LaterChunks {
     }
 }
 
-/// Facts about this process that the name and the header of its file need.
+/// Facts about this process for the name and the header of its file.
 pub struct Identity {
-    /// The boot id of the host, as bytes.
+    /// Boot id of the host, as bytes.
     pub boot_id: [u8; 16],
-    /// The inode of the pid namespace.
+    /// Inode of the pid namespace.
     pub pid_ns: u64,
     pub pid: u32,
     parent: u32,
@@ -130,8 +132,8 @@ impl Identity {
         let mut text = [0u8; 1024];
         let pid = owner();
         let (own, parent) = (std::process::id(), std::os::unix::process::parent_id());
-        // /proc may belong to an outer pid namespace, with other numbers.
-        let name = match core::str::from_utf8(files::link(format_args!("/proc/self\0"), &mut text)) {
+        // The mounted /proc may belong to an outer pid namespace, in which this process has another pid.
+        let name = match core::str::from_utf8(files::read_link(format_args!("/proc/self\0"), &mut text)) {
             Ok(name) if pid == own => Short::<16>::new(format_args!("{name}")),
             _ => Short::new(format_args!("{pid}")),
         };
@@ -139,7 +141,7 @@ impl Identity {
         let path = Short::<48>::new(format_args!("{}\0", StatPath(name)));
         let length = files::read(path.c_text().unwrap_or_default(), &mut text).unwrap_or(0);
         let stat = Stat::parse(&text[..length]);
-        let link = files::link(format_args!("/proc/{name}/ns/pid\0"), &mut text);
+        let link = files::read_link(format_args!("/proc/{name}/ns/pid\0"), &mut text);
         let inode = link.split(|byte| b"[]".contains(byte)).nth(1);
         let inode = inode.and_then(|digits| core::str::from_utf8(digits).ok()?.parse().ok());
         Identity {
@@ -153,8 +155,8 @@ impl Identity {
 }
 
 impl File {
-    /// Creates the file of this process with one block, named or not yet named. Its first moment is that of the first mark, if there
-    /// is one already.
+    /// Creates the file of this process with one block, with or without a name. The first moment in its header is that of the
+    /// first mark, if the program has set a mark already.
     pub fn create(
         directory: &Directory,
         epoch: u64,
@@ -180,7 +182,8 @@ impl File {
         is_named: bool,
     ) -> Result<(Opened, u32, Path), c_int> {
         for attempt in 0..64 + 8 {
-            // A process can execute one program after the other, and each has a number; after 64 of them, the time is the number.
+            // A process can execute several programs, and the file of each has a number in its name. After 64 programs, the
+            // number comes from the time.
             let image = if attempt < 64 { attempt } else { (system_clock::realtime() >> 10) as u32 | 64 };
             let Identity { boot_id, pid_ns, pid, started, .. } = *identity;
             let name =
@@ -209,12 +212,12 @@ impl File {
         Err(libc::EEXIST)
     }
 
-    /// Returns true until the file gets its name.
+    /// Returns true until the file gets its name in the directory.
     pub fn is_unnamed(&self) -> bool {
         self.is_unnamed.load(Relaxed)
     }
 
-    /// Gives the file its name if it has none. Fails if the file exists only in memory, or if the program closed its descriptor.
+    /// Gives the file its name if it has none. Fails if the file exists only in memory, or if the program closed the descriptor.
     pub fn name(&self) -> Result<(), c_int> {
         let descriptor = self.descriptor.load(Acquire);
         if !self.is_open_at(descriptor) {
@@ -228,7 +231,7 @@ impl File {
             libc::linkat(at, from.as_ptr(), at, to.as_ptr(), libc::AT_SYMLINK_FOLLOW)
         };
         let error = errno();
-        // Another thread may have been faster.
+        // Another thread may have given the file its name in the meantime.
         let is_there = || FileInfo::at(to, 0).is_some_and(|about| about.identity == self.identity);
         if linked != 0 && !is_there() {
             return Err(error);
@@ -237,7 +240,7 @@ impl File {
         Ok(())
     }
 
-    /// Writes the header, and keeps the file for as long as the process runs.
+    /// Writes the header of a new file, and keeps the mapped file for as long as the process runs.
     fn fill(
         file: &Opened,
         image: u32,
@@ -282,7 +285,7 @@ impl File {
         }
     }
 
-    /// The header of a new file, still without its magic.
+    /// Returns the header of a new file, without its magic, which is written last.
     fn new_header(
         mode: u32,
         ring_blocks: u64,
@@ -332,7 +335,7 @@ impl File {
         unsafe { AtomicU32::from_ptr(&raw mut (*self.header).next_stream) }
     }
 
-    /// Takes the next block, and returns its number.
+    /// Takes the next block of the file. Returns its number.
     pub fn next_block(&self) -> u64 {
         self.blocks().fetch_add(1, Relaxed)
     }
@@ -342,20 +345,20 @@ impl File {
         self.blocks().load(Relaxed) - 1
     }
 
-    /// Returns true if no thread has recorded a call.
+    /// Returns true if no thread of the process has recorded a call.
     pub fn has_no_stream(&self) -> bool {
         self.streams().load(Relaxed) == 0
     }
 
-    /// Takes the next stream, and returns its number.
+    /// Takes the next stream. Returns its number.
     pub fn next_stream(&self) -> u32 {
         self.streams().fetch_add(1, Relaxed)
     }
 
-    /// Notes how the process ends. Does nothing in a child of vfork, which has our memory and an end of its own.
+    /// Notes in the header how the process ends. Does nothing in a child of vfork, which shares our memory but ends on its own.
     pub fn note_end(&self, end: End) {
         if self.is_own() {
-            // The program that is executed may run for long.
+            // The executed program may run for long, so its start is not an end time.
             let now = if end == End::Executed { 0 } else { system_clock::now() };
             // SAFETY: fields of the header, which is mapped for good; this process alone writes them while it runs.
             unsafe {
@@ -365,30 +368,30 @@ impl File {
         }
     }
 
-    /// Returns true if it is the file of this process, and not of the parent that a child of vfork shares memory with.
+    /// Returns true if this is the file of the calling process. False in a child of vfork, which shares its parent's memory.
     pub fn is_own(&self) -> bool {
         // SAFETY: the header is mapped for good, and its pid does not change.
         unsafe { (*self.header).pid == std::process::id() }
     }
 
-    /// [`Header::called`].
+    /// Returns the bits of [`Header::called`], one for each called function.
     pub fn called(&self) -> &'static [AtomicU64; CALLED_WORDS] {
         // SAFETY: the header is mapped for good, and the field is aligned and only used as atomics.
         unsafe { &*(&raw const (*self.header).called).cast() }
     }
 
-    /// The number of calls that could not be recorded.
+    /// Returns the counter of calls that could not be recorded.
     pub fn lost(&self) -> &AtomicU64 {
         // SAFETY: a field of the header, which is mapped for good, aligned, and used only as an atomic.
         unsafe { AtomicU64::from_ptr(&raw mut (*self.header).lost) }
     }
 
-    /// Maps a new block at the end of the file.
+    /// Appends a new block to the file, and maps it. Returns its address.
     pub fn new_block(&self) -> Result<*mut u8, c_int> {
         self.new_block_at(ptr::null_mut())
     }
 
-    /// The same in place of the mapping at an address, if that is not null.
+    /// Appends a new block to the file, and maps it in place of the mapping at `place`, unless `place` is null.
     pub fn new_block_at(&self, place: *mut u8) -> Result<*mut u8, c_int> {
         self.append(|descriptor, number| {
             let at = number * BLOCK as u64;
@@ -397,7 +400,8 @@ impl File {
         })
     }
 
-    /// Maps a new block at the end of the file, with room only for its first slots: most processes are small.
+    /// Appends a new window to the file, and maps it. Only its first [`FIRST_ROOM`] bytes are allocated, because most processes
+    /// record few calls.
     pub fn new_window(&self) -> Result<*mut BlockHeader, c_int> {
         self.append(|descriptor, number| {
             let at = number * BLOCK as u64;
@@ -410,8 +414,8 @@ impl File {
         })
     }
 
-    /// Adds a block at the end of the file. If that fails, gives its number back unless another block follows: otherwise the file would
-    /// grow with each attempt.
+    /// Appends a block to the file with `make`. If that fails, takes the block's number back unless another thread has taken the
+    /// next number: otherwise the file would grow with each attempt.
     fn append<T>(&self, mut make: impl FnMut(c_int, u64) -> Result<T, c_int>) -> Result<T, c_int> {
         let number = self.next_block();
         let made = self.with_descriptor(|descriptor| make(descriptor, number));
@@ -421,7 +425,8 @@ impl File {
         made
     }
 
-    /// Extends the allocated part of a block, which ends at `from`, to four times that or to the whole block. Returns its new end.
+    /// Extends the allocated part of a block, which ends at offset `from`, to four times that size or to the whole block. Returns
+    /// the new end.
     pub fn extend(&self, number: u32, from: usize) -> Result<usize, c_int> {
         let to = (4 * from).min(BLOCK);
         self.with_descriptor(|descriptor| {
@@ -430,18 +435,20 @@ impl File {
         })
     }
 
-    /// Stops looking for windows for some time, because each attempt that fails costs the program as much as a hundred calls.
+    /// Prevents attempts to find a window for [`REST`] nanoseconds, because each failed attempt costs the program as much as a
+    /// hundred calls.
     pub fn rest(&self) {
         self.rests_until.store(system_clock::now() + REST, Relaxed);
     }
 
-    /// Returns true if it is too early for another attempt.
+    /// Returns true if it is too early for another attempt to find a window.
     pub fn is_resting(&self) -> bool {
         let until = self.rests_until.load(Relaxed);
         until != 0 && system_clock::now() < until
     }
 
-    /// Writes a chunk, given in pieces: at the end of the file or, if that has reached its limit, in place of an old one.
+    /// Writes a chunk, which consists of three pieces: to the end of the file or, if the file has reached its limit, in place of
+    /// an old chunk.
     pub fn add_chunk(&self, pieces: [libc::iovec; 3]) -> Result<(), c_int> {
         let append =
             || self.append(|descriptor, number| self.write(descriptor, number, pieces).map(|()| number));
@@ -450,7 +457,7 @@ impl File {
         let written = match old {
             None => append(),
             Some(number) => {
-                self.overwrites();
+                self.note_overwriting();
                 let number = u64::from(number);
                 self.with_descriptor(|descriptor| self.write(descriptor, number, pieces)).map(|()| number)
             }
@@ -465,13 +472,14 @@ impl File {
         if self.is_open_at(descriptor) { Ok(()) } else { Err(libc::ESTALE) }
     }
 
-    /// Notes in the header that chunks are overwritten.
-    fn overwrites(&self) {
+    /// Notes in the header that new chunks overwrite old ones.
+    fn note_overwriting(&self) {
         // SAFETY: the header is mapped for good, and the field is aligned and from here on only used as an atomic.
         unsafe { AtomicU32::from_ptr(&raw mut (*self.header).mode) }.store(mode::BOUNDED, Release);
     }
 
-    /// Runs `work` with the descriptor, and again if the program meanwhile used the number for another file.
+    /// Runs `work` with the descriptor of the file. Runs it again if the program used the descriptor's number for another file
+    /// while `work` ran.
     fn with_descriptor<T>(&self, mut work: impl FnMut(c_int) -> Result<T, c_int>) -> Result<T, c_int> {
         for _ in 0..16 {
             let descriptor = self.descriptor()?;
@@ -488,7 +496,7 @@ impl File {
         identity(descriptor) == Some(self.identity)
     }
 
-    /// Returns the descriptor, opening the file again if the program closed it.
+    /// Returns the descriptor of the file, after opening the file again if the program closed the descriptor.
     fn descriptor(&self) -> Result<c_int, c_int> {
         let descriptor = self.descriptor.load(Acquire);
         if self.is_open_at(descriptor) {
@@ -518,18 +526,18 @@ impl File {
         }
     }
 
-    /// Prints once that calls are lost from here on, and why.
+    /// Prints that calls are lost from now on, and why. Prints it only once.
     #[cold]
     #[inline(never)]
     pub fn complain(&self, error: c_int) {
         // SAFETY: the header is mapped for good.
         unsafe { (&raw mut (*self.header).ended_by).write_volatile(error as u32) };
-        if self.complained.swap(true, Relaxed) {
+        if self.has_complained.swap(true, Relaxed) {
             return;
         }
         if !aside(|| self.print_why(error)) {
-            // The next call that is lost tries to print it again.
-            self.complained.store(false, Relaxed);
+            // Nothing was printed, so the next lost call tries again.
+            self.has_complained.store(false, Relaxed);
         }
     }
 
@@ -541,7 +549,7 @@ impl File {
             let mut text = [0u8; 1024];
             let length = files::read(c"/proc/self/stat", &mut text).unwrap_or(0);
             let threads = Stat::parse(&text[..length]).map_or(0, |stat| stat.threads);
-            // A thread that ended keeps a block for its last calls, so there are twice as many.
+            // Each ended thread keeps a block for its last calls, so twice as many blocks are needed.
             let blocks = (2 * (threads + 1)).max(2 * self.ring_blocks);
             let size = (blocks * BLOCK as u64).div_ceil(1 << 20);
             message::line(format_args!(
@@ -555,10 +563,11 @@ impl File {
     }
 }
 
-/// The number of bytes of a block that are allocated at first.
+/// Number of bytes of a window that are allocated at first.
 pub const FIRST_ROOM: usize = 16 * 1024;
 
-/// Allocates the start of a block. It allocates the end first, so that the file consists of whole blocks even if the process is killed.
+/// Allocates the first bytes of a block, after the last bytes of the block, so that the file consists of whole blocks even if the
+/// process is killed.
 fn allocate_begin(descriptor: c_int, at: u64) -> Result<(), c_int> {
     const END: usize = 4096;
     allocate(descriptor, at + (BLOCK - END) as u64, END as u64)?;

@@ -20,11 +20,12 @@ use core::sync::atomic::{
 use cupeer_spec::record::meta;
 use cupeer_spec::record::slot::{Line, detail::MOST_FRAMES};
 
-/// The most Python lines that are noted, and the longest text of one: its file and its function.
+/// Largest number of Python lines that are noted.
 const MOST_PYTHON: usize = 8;
+/// Longest text of a Python line (its file and its function), in bytes.
 const MOST_TEXT: usize = 384;
 
-/// A fork, in memory that the child inherits.
+/// A place in the program that forks, in memory that the child inherits.
 struct ForkSite {
     time: u64,
     frames: [u64; MOST_FRAMES],
@@ -47,26 +48,27 @@ static SITE: ForkSiteCell = ForkSiteCell(UnsafeCell::new(ForkSite {
     lines: 0,
 }));
 
-/// True while a thread notes its fork. Another thread that forks at the same time notes nothing.
+/// True while a thread notes the place of its fork. Another thread that forks at the same time notes nothing.
 static IS_NOTING: AtomicBool = AtomicBool::new(false);
-/// The block of the thread that noted its fork last.
+/// Address of the block of the thread that noted its fork last; 0 in a child that has read it.
 static NOTED_BY: AtomicUsize = AtomicUsize::new(0);
-/// True in a child if the noted fork is the one that made it.
+/// True in a child if the noted place is that of the fork that created this child.
 static IS_OURS: AtomicBool = AtomicBool::new(false);
 
-/// A page that the process that initialized the driver shares with its children: the time when it ended, on the monotonic clock.
+/// Time when the process that initialized the driver ended, in nanoseconds of the monotonic clock. It is in a page that this
+/// process shares with its children.
 pub static ENDED: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
 
-/// Notes forks from now on. The constructor calls it.
+/// Registers the handlers that note forks. Called by our constructor.
 #[inline(always)]
 pub fn watch() {
     extern "C" fn before() {
-        if forks::is_late() && settings::get().record.is_some() {
+        if forks::would_fork_late() && settings::get().record.is_some() {
             guarded(note);
         }
     }
     extern "C" fn in_child() {
-        // A child of the child notes no fork of its own, so it keeps the answer.
+        // A grandchild inherits this answer from the child, which notes no fork of its own.
         let by = NOTED_BY.swap(0, Relaxed);
         if by != 0 {
             IS_OURS.store(by == thread() as usize, Relaxed);
@@ -124,7 +126,7 @@ fn note_alone() {
     );
 }
 
-/// Adds the fork to the record of this process, which has just begun.
+/// Adds the place of the fork that created this process to its record, which has just begun.
 pub fn describe(file: &File) {
     let first = forks::initializer();
     if !forks::is_forked() || first == 0 || forks::has_initialized() {

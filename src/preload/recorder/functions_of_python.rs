@@ -8,14 +8,15 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Release},
 };
 
-/// The most functions that have numbers. The Python frames of a call end before a function without one.
+/// Largest number of Python functions that get numbers. The list of a call's Python frames ends before the first function without
+/// a number.
 const MOST: usize = 8192;
-/// The number of places in which a function can be.
-const PLACES: usize = 512;
+/// Number of places that are searched for one function.
+const SEARCHED_PLACES: usize = 512;
 
-/// A function by its key, and the epoch of the record that knows it. Its number is its place, from 1 on.
+/// A Python function that has a number. The number is the index of its place plus 1.
 struct Numbered {
-    /// 0 if the place is free.
+    /// Key of the function; 0 if the place is free.
     key: AtomicU64,
     epoch: AtomicU64,
 }
@@ -23,12 +24,12 @@ struct Numbered {
 static NUMBERED: [Numbered; MOST] =
     [const { Numbered { key: AtomicU64::new(0), epoch: AtomicU64::new(0) } }; MOST];
 
-/// The places in which the function of a key can be.
+/// Returns the places in which a function with this key can be.
 fn places(key: u64) -> impl Iterator<Item = usize> {
-    (0..PLACES).map(move |i| (key as usize).wrapping_add(i) % MOST)
+    (0..SEARCHED_PLACES).map(move |i| (key as usize).wrapping_add(i) % MOST)
 }
 
-/// Returns true if the record knows the function of a key.
+/// Returns true if the record describes the function with this key.
 pub fn is_known(key: u64) -> bool {
     let key = key.max(1);
     let taken = places(key).map(|place| (&NUMBERED[place], NUMBERED[place].key.load(Acquire)));
@@ -36,7 +37,7 @@ pub fn is_known(key: u64) -> bool {
     found.is_some_and(|(numbered, _)| numbered.epoch.load(Acquire) == epoch())
 }
 
-/// Returns the number of the function of a frame, after describing it in the record; `None` if all its places are taken.
+/// Returns the number of a frame's function, after describing the function in the record; `None` if all of its places are taken.
 pub fn number(frame: &Frame) -> Option<u32> {
     let key = frame.key.max(1);
     for place in places(key) {
@@ -52,7 +53,7 @@ pub fn number(frame: &Frame) -> Option<u32> {
         let number = place as u32 + 1;
         let epoch = epoch();
         if numbered.epoch.load(Acquire) != epoch {
-            // Two threads may describe it at once, which does no harm.
+            // Two threads may describe the same function at once, which is harmless.
             about::function_of_python(number, frame.first_line, frame.texts.as_ref()?);
             numbered.epoch.store(epoch, Release);
         }

@@ -11,17 +11,18 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// The most libraries that are remembered. Any other is described whenever a thread calls from it after calling from another one.
+/// Largest number of libraries that are remembered. Any other library is described again whenever a thread calls from it after
+/// calling from a different one.
 const MOST: usize = 256;
 
 /// A library that the record describes.
 struct KnownLibrary {
     start: AtomicUsize,
-    /// 0 if the place is free, or the library was unloaded.
+    /// Length of the library in bytes; 0 if the place is free, or the library was unloaded.
     length: AtomicUsize,
-    /// A hash of its path.
+    /// Hash of the path of the library.
     path: AtomicU64,
-    /// Its length, even after it was unloaded: plugins are often loaded again.
+    /// Length of the library in bytes, kept after the library was unloaded, because plugins are often loaded again.
     size: AtomicUsize,
 }
 
@@ -36,21 +37,22 @@ static KNOWN: [KnownLibrary; MOST] = [const {
 
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// The epoch of the record that describes them.
+/// Epoch of the record that describes the libraries in [`KNOWN`].
 static EPOCH: AtomicU64 = AtomicU64::new(0);
 
-/// The generation of libraries that [`forget`] last looked at.
+/// Value of [`libraries_generation`] at the last run of [`forget_unloaded`].
 static GENERATION: AtomicU32 = AtomicU32::new(1);
 
-/// Forgets libraries that are not where they were: after one was unloaded, another one may be in its place.
-fn forget() {
+/// Marks libraries in [`KNOWN`] as unloaded if they are no longer at their addresses, because another library may be there now.
+fn forget_unloaded() {
     let generation = libraries_generation();
     if GENERATION.load(Acquire) == generation {
         return;
     }
     let all = &KNOWN[..COUNT.load(Acquire).min(MOST)];
     let mut is_loaded = [false; MOST];
-    // Any library outside the stack of this thread can be unloaded at any moment, except while the loader walks through them.
+    // Another thread can unload any library that is not on this thread's stack. While the loader lists the libraries, none is
+    // unloaded.
     elf::each(|object| {
         for (known, is_loaded) in all.iter().zip(&mut is_loaded) {
             let start = known.start.load(Relaxed);
@@ -62,11 +64,13 @@ fn forget() {
     for (known, _) in all.iter().zip(is_loaded).filter(|(_, is_loaded)| !is_loaded) {
         known.length.store(0, Relaxed);
     }
-    // Stored last, because a thread that reads it relies on the table. Several threads may do all this at once.
+    // Stored after the changes to the table, because a thread that reads this generation relies on them. Several threads may do
+    // all this at once.
     GENERATION.store(generation, Release);
 }
 
-/// Describes the library of the caller if that is new, and remembers it for this thread.
+/// Describes the library that contains the return address of a call if the record does not describe it yet, and remembers it for
+/// this thread.
 #[cold]
 #[inline(never)]
 pub fn know_slowly(address: usize) {
@@ -85,9 +89,10 @@ pub fn know_slowly(address: usize) {
     });
 }
 
-/// Describes the library of an address if that is new. Returns its start and its length.
+/// Describes the library that contains an address if the record does not describe it yet. Returns the library's start and length
+/// in bytes.
 pub fn know(address: usize) -> (usize, usize) {
-    forget();
+    forget_unloaded();
     let epoch = epoch();
     if EPOCH.swap(epoch, Relaxed) != epoch {
         // The new record of a forked child describes no library yet.
@@ -103,11 +108,11 @@ pub fn know(address: usize) -> (usize, usize) {
     let Some((object, part)) =
         elf::containing(address).and_then(|object| Some((object, object.part(address)?)))
     else {
-        // Code that was generated at run time: its page counts as known.
+        // The address is in code that was generated at run time, so only its page of 4 KiB counts as described.
         return (address & !0xfff, 0x1000);
     };
     let range = (part.start, part.len());
-    // A plugin that was unloaded and is loaded again, at the same address.
+    // The plugin may have been unloaded and loaded again at the same address.
     let again = KNOWN[..count].iter().find(|known| {
         known.length.load(Relaxed) == 0
             && (known.start.load(Relaxed), known.size.load(Relaxed)) == range
@@ -119,7 +124,7 @@ pub fn know(address: usize) -> (usize, usize) {
     }
     about::library(&object, &part);
     python::note_interpreter(&object);
-    // Two threads may describe a library at once, which does no harm.
+    // Two threads may describe the same library at once, which is harmless.
     let free = KNOWN[..count].iter().find(|known| known.length.load(Relaxed) == 0);
     if let Some(known) = free.or_else(|| KNOWN.get(COUNT.fetch_add(1, Relaxed))) {
         known.length.store(0, Relaxed);

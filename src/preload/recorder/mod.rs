@@ -59,50 +59,52 @@ use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::hit::Hit;
 use cupeer_spec::record::slot::{self, ARGS, MOST_ARGS, Slot, word};
 
-/// The longest name of a fault: longer ones are cut.
-const MOST_NAME: usize = 160;
-/// The low 48 bits of a word: an address.
-const ADDRESS: u64 = (1 << 48) - 1;
+/// Largest number of bytes of a fault's name in a record. Longer names are cut.
+const MOST_NAME_BYTES: usize = 160;
+/// Mask for the low 48 bits of a word, which hold an address.
+const ADDRESS_MASK: u64 = (1 << 48) - 1;
 
-/// A call on its way through the record. It stays where it was constructed, because moving it costs as much as recording it.
+/// A call while it is being recorded. It stays where it was constructed, because moving it costs as much as recording the call.
 pub struct CallRecord<'a> {
     id: FnId,
     store: &'a dyn Store,
-    /// The slot; null before the call is in the record, and after it has returned.
+    /// Address of the call's slot; null before the call is in the record, and after the call has returned.
     slot: *mut Slot,
-    /// The first word of the slot while the call is pending.
+    /// First word of the slot while the call is pending.
     word: u64,
-    /// The number of the slot in its stream.
+    /// Number of the slot in the stream of the thread.
     number: u64,
     epoch: u64,
-    /// The time when it was forwarded, if steps ran before that.
+    /// Time when the call was forwarded, in ticks, if steps ran before that; otherwise unused.
     start: u64,
-    /// [`slot::INJECTED`] if a fault changes what the program sees.
+    /// [`slot::INJECTED`] if a fault changes the result that the program sees; otherwise 0.
     injected: u8,
     caller: usize,
-    /// The height of the stack.
+    /// Height of the stack in the frame of the caller: see [`stack_height`].
     height: usize,
-    /// The run that it is in flight in.
+    /// The run in which the call is counted if it fails like the others; `None` if it has a slot of its own.
     run: Option<RunSlot>,
     stack: StackState,
-    /// True for a copy between memory that exists: if it succeeds, no further steps run.
+    /// True for a copy between two ranges that still exist: if such a copy succeeds, no further steps run.
     is_plain: bool,
     handle: Cell<Option<Handle>>,
 }
 
-/// The state of the stack of a call in the record.
+/// Tells if the record contains the stack of a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum StackState {
-    /// Not recorded. It will be if a stack is due for calls of this kind.
+    /// The stack is not recorded. It will be if a stack is due for calls of this kind.
     IfDue,
-    /// Not recorded. It will be in any case.
+    /// The stack is not recorded yet. It will be recorded in any case.
     Wanted,
     Recorded,
-    /// Not recorded, and neither are the details that are added before a call is forwarded, because it was in flight in a run.
+    /// The stack is not recorded, and neither are the details from before the call was forwarded, because the call was in flight
+    /// in a run.
     LeftRun,
 }
 
-/// Makes this thread one of the record, or counts the call as lost. Returns false without a record.
+/// Joins this thread to the record, after creating the record if there is none. If that fails, counts the call as lost and
+/// returns false.
 #[cold]
 #[inline(never)]
 fn begin_slowly() -> bool {
@@ -110,14 +112,14 @@ fn begin_slowly() -> bool {
     guarded(|| {
         attached = process::attach();
         if !attached {
-            process::miss();
+            process::count_missed();
         }
     });
     attached
 }
 
 impl<'a> CallRecord<'a> {
-    /// A call that is not in the record.
+    /// Creates a call that is not in the record yet.
     #[inline(always)]
     pub fn new(id: FnId, store: &'a dyn Store) -> Self {
         CallRecord {
@@ -138,33 +140,33 @@ impl<'a> CallRecord<'a> {
         }
     }
 
-    /// Returns true if it is in the record, and has not returned.
+    /// Returns true if the call is in the record with a slot of its own, and has not returned.
     #[inline(always)]
     pub fn has_begun(&self) -> bool {
         !self.slot.is_null() || self.run.is_some()
     }
 
-    /// Returns true if it is in the record, even after it has returned.
+    /// Returns true if the call is in the record, even after it has returned.
     pub fn is_recorded(&self) -> bool {
         self.number != 0 || self.word != 0
     }
 
-    /// Notes that a fault changes what the program sees.
+    /// Notes that a fault changes the result that the program sees.
     pub fn mark_injected(&mut self) {
         self.injected = slot::INJECTED;
     }
 
-    /// Adds the fault that was injected into it, or is about to be.
+    /// Adds the fault that is injected into the call, with the fault's name.
     pub fn add_hit(&self, hit: &Hit, name: &str) {
-        let mut bytes = [0; 32 + MOST_NAME];
-        let length = name.len().min(MOST_NAME);
+        let mut bytes = [0; 32 + MOST_NAME_BYTES];
+        let length = name.len().min(MOST_NAME_BYTES);
         bytes[..32].copy_from_slice(cupeer_spec::record::bytes(hit));
         bytes[32..32 + length].copy_from_slice(&name.as_bytes()[..length]);
         item_of(self.number, slot::detail::HIT, &bytes[..32 + length]);
     }
 
-    /// Puts it into the record. `store` is the argument of `new` by its type, `is_hit` means that it is recorded even if it is not
-    /// relevant, and `is_own` that no fault or denied pair concerns it.
+    /// Puts the call into the record. `store` is the argument of `new` by its type. `is_hit` is true if the call must be recorded
+    /// even if it is not relevant. `is_own` is true if no fault or denied pair affects the call.
     #[inline(always)]
     pub fn begin<S: Store + ?Sized>(&mut self, store: &S, caller: usize, is_hit: bool, is_own: bool) {
         let (thread, id) = (thread(), self.id);
@@ -181,7 +183,7 @@ impl<'a> CallRecord<'a> {
         if relevance == Relevance::None && !is_hit {
             return;
         }
-        // No thread of the process has recorded a call yet.
+        // The epoch of the thread is 0 if no thread of the process has recorded a call yet.
         if own() == 0 && !begin_slowly() {
             return;
         }
@@ -206,7 +208,7 @@ impl<'a> CallRecord<'a> {
         unsafe {
             let mut arguments = Arguments::new(&mut (*slot).args, &self.handle);
             store.store(&mut arguments, false);
-            (*slot).caller = caller as u64 & ADDRESS | arguments.shape;
+            (*slot).caller = caller as u64 & ADDRESS_MASK | arguments.shape;
             (*slot).result = 0;
             (*slot).end = 0;
             (*slot).start = clock::now();
@@ -219,7 +221,7 @@ impl<'a> CallRecord<'a> {
         }
     }
 
-    /// Stores its arguments in so many bytes. Returns them with their shape.
+    /// Returns the arguments of the call in `N` bytes, and the shape of each argument.
     fn stored<const N: usize>(&self, succeeded: bool) -> ([u8; N], u64) {
         let mut bytes = [0; N];
         let mut arguments = Arguments::new(&mut bytes, &self.handle);
@@ -228,7 +230,7 @@ impl<'a> CallRecord<'a> {
         (bytes, shape)
     }
 
-    /// Counts it in a run if it looks like the calls of one. Returns true if it does.
+    /// Counts the call in a run if it is similar to the calls of the run. Returns true if the call is in flight in a run.
     #[inline(never)]
     fn join_run(&mut self, thread: *mut Thread) -> bool {
         let (args, shape) = self.stored(false);
@@ -249,7 +251,7 @@ impl<'a> CallRecord<'a> {
         }
     }
 
-    /// Ends a call that was in flight in a run. Returns true if it turned out to differ, and more steps must run for it.
+    /// Ends a call that was in flight in a run. Returns true if the call differs from the run, and more steps must run for it.
     #[cold]
     #[inline(never)]
     fn finish_run(&mut self, run: RunSlot, result: i32, succeeded: bool) -> bool {
@@ -275,12 +277,12 @@ impl<'a> CallRecord<'a> {
         work.is_tracked || work.has_details || !succeeded
     }
 
-    /// Returns true if it was only counted in a run.
+    /// Returns true if the call was only counted in a run.
     pub fn was_counted(&self) -> bool {
         self.caller != 0 && self.word == 0 && self.number != 0 && self.stack != StackState::LeftRun
     }
 
-    /// Adds the devices of a copy, and its arguments if they do not fit in the slot and no later step adds them.
+    /// Adds the two devices of a copy. Also adds its arguments if they do not fit in the slot and no later step adds them.
     #[cold]
     #[inline(never)]
     fn add_devices(&mut self, devices: [i32; 2]) {
@@ -289,9 +291,9 @@ impl<'a> CallRecord<'a> {
         let wide = EXTRA_WORK[self.id as usize].wide as usize;
         if self.is_plain && wide != 0 {
             let (args, _) = self.stored::<MOST_ARGS>(false);
-            detail::short(self.number, &[devices, (slot::detail::ARGUMENTS, &args[..wide])]);
+            detail::append_short(self.number, &[devices, (slot::detail::ARGUMENTS, &args[..wide])]);
         } else {
-            detail::short(self.number, &[devices]);
+            detail::append_short(self.number, &[devices]);
         }
         self.restart();
         if speed::is_due(self.start) {
@@ -302,7 +304,8 @@ impl<'a> CallRecord<'a> {
     /// Runs the steps before a tracked call is forwarded: adds its stack, and passes its arguments to `note`.
     pub fn before_call(&mut self, caller: usize, note: impl FnOnce(FnId, &[u8; MOST_ARGS])) {
         if let Some(mut run) = self.run {
-            // A call that releases nothing needs these steps only if it turns out to differ from its run.
+            // For a call in flight in a run, these steps run only if the call may release something. Other calls need them only
+            // if they turn out to differ from the run.
             if self.id.spec().gives_back() {
                 let args = run.args().unwrap_or_else(|| self.stored(false).0);
                 guarded(|| note(self.id, &args));
@@ -318,13 +321,13 @@ impl<'a> CallRecord<'a> {
             self.stored(false).0
         } else {
             let mut args = [0; MOST_ARGS];
-            // Storing the arguments again would take two fingerprints for a handle.
+            // The arguments come from the slot, because storing them again would compute two fingerprints for a handle.
             // SAFETY: the slot is this call's.
             args[..ARGS].copy_from_slice(&unsafe { (*self.slot).args });
             args
         };
         guarded(|| {
-            let is_due = work.frames && repeats::is_due(self.id, 0, self.number, (caller, self.height));
+            let is_due = work.frames && repeats::is_stack_due(self.id, 0, self.number, (caller, self.height));
             let has_stack = is_due || self.stack == StackState::Wanted && work.frames;
             if has_stack {
                 self.stack = StackState::Recorded;
@@ -344,7 +347,7 @@ impl<'a> CallRecord<'a> {
         self.restart();
     }
 
-    /// Lets the time of the call begin now, after the steps before it.
+    /// Sets the start time of the call to now, after the steps before the call.
     #[cold]
     #[inline(never)]
     fn restart(&mut self) {
@@ -353,7 +356,7 @@ impl<'a> CallRecord<'a> {
         self.change_slot(|slot| unsafe { (*slot).start = self.start });
     }
 
-    /// Adds the result. Returns true if more steps must run for the call.
+    /// Adds the result of the call. Returns true if more steps must run for the call.
     #[inline(always)]
     pub fn finish<S: Store + ?Sized>(&mut self, store: &S, result: i32, succeeded: bool) -> bool {
         if self.slot.is_null() {
@@ -361,7 +364,7 @@ impl<'a> CallRecord<'a> {
             return run.is_some_and(|run| self.finish_run(run, result, succeeded));
         }
         let end = clock::now();
-        // A child that was forked in the call has another record.
+        // A child that was forked during the call has another record.
         if self.epoch != epoch() {
             self.slot = ptr::null_mut();
             return false;
@@ -374,7 +377,7 @@ impl<'a> CallRecord<'a> {
             if succeeded && work.writes {
                 let mut arguments = Arguments::new(&mut (*slot).args, &self.handle);
                 store.store(&mut arguments, true);
-                (*slot).caller = (*slot).caller & ADDRESS | arguments.shape;
+                (*slot).caller = (*slot).caller & ADDRESS_MASK | arguments.shape;
             }
             (*slot).end = end;
             (*slot).result = result;
@@ -387,8 +390,9 @@ impl<'a> CallRecord<'a> {
         has_more
     }
 
-    /// Changes the slot, unless details of the call, or nested calls, have used up the window: an emptied window holds the old bytes, but
-    /// with later numbers. Signal handlers cannot use it up meanwhile. Returns false if the call has lost its slot.
+    /// Changes the slot of the call if the window still holds it. Details of the call, or nested calls, may have used up the
+    /// window: an emptied window holds the old bytes, but with later numbers. Signal handlers cannot use it up in between.
+    /// Returns false if the slot is lost.
     #[inline(always)]
     fn change_slot(&self, change: impl FnOnce(*mut Slot)) -> bool {
         let thread = thread();
@@ -403,7 +407,7 @@ impl<'a> CallRecord<'a> {
         has_slot
     }
 
-    /// Ends a call that an exception or a cancellation passes through.
+    /// Ends a call from which an exception or a cancellation returned to the program.
     #[cold]
     #[inline(never)]
     fn unwound(&mut self) {
@@ -425,14 +429,14 @@ impl<'a> CallRecord<'a> {
         }
     }
 
-    /// Records the end of a call that has lost its slot.
+    /// Records the end of a call whose slot is no longer in the window.
     #[cold]
     #[inline(never)]
     fn finish_late(&mut self, result: i32, succeeded: bool, end: u64) {
         self.append_end(slot::LATE_END | self.injected, 0, (self.number, end), result, succeeded);
     }
 
-    /// Adds a slot for the end of a call that has none. Returns its number.
+    /// Adds a separate slot for the end of a call whose own slot is lost. Returns the number of the new slot.
     fn append_end(
         &self,
         state: u8,
@@ -446,26 +450,26 @@ impl<'a> CallRecord<'a> {
         guarded(|| {
             number = stream::append(state, self.id as u16, |slot| {
                 (slot.start, slot.end, slot.result) = (start, end, result);
-                (slot.args, slot.caller) = (args, caller as u64 & ADDRESS | shape);
+                (slot.args, slot.caller) = (args, caller as u64 & ADDRESS_MASK | shape);
             });
         });
         number
     }
 
-    /// Returns true if it is in the record, and steps run before and after it.
+    /// Returns true if the call is in the record, and steps run before and after it.
     #[inline(always)]
     pub fn is_tracked(&self) -> bool {
         is_tracked(self.id) && self.has_begun() && !self.is_plain
     }
 
-    /// Returns the time when a tracked call was forwarded, on the clock of the record.
+    /// Returns the time when a tracked call was forwarded, in ticks of the record's clock.
     pub fn start(&self) -> u64 {
         self.start
     }
 
-    /// Returns the low half of its slot's number, as the upper half of a word; 0 without a slot.
+    /// Returns the low 32 bits of the slot's number, shifted to the high half of a word; 0 without a slot.
     #[inline(always)]
-    pub fn half(&self) -> u64 {
+    pub fn number_in_high_half(&self) -> u64 {
         self.word & !u64::from(u32::MAX)
     }
 
@@ -477,7 +481,7 @@ impl<'a> CallRecord<'a> {
         self.number
     }
 
-    /// Returns its arguments as they are after the call.
+    /// Returns the arguments of the call. The outputs are included if the call `succeeded`.
     pub fn arguments(&self, succeeded: bool) -> Stored {
         let (bytes, shape) = self.stored(succeeded);
         Stored { bytes, shape, handle: self.handle.get().map(|handle| handle.bytes) }
@@ -488,18 +492,18 @@ impl<'a> CallRecord<'a> {
         Detail::about(self.number, fill)
     }
 
-    /// Adds the details that were left out before the call: its stack, if one is due and missing, and arguments that do not fit in the
-    /// slot. Returns true if the record has its stack now.
+    /// Adds the details that were left out before the call was forwarded: the stack, if one is due and missing, and arguments
+    /// that do not fit in the slot. Returns true if the record contains the call's stack now.
     pub fn add_rest(&self, result: i32, args: &[u8; MOST_ARGS], detail: &mut Detail) -> bool {
         let work = EXTRA_WORK[self.id as usize];
         if self.stack == StackState::LeftRun && work.wide != 0 {
             detail.item(slot::detail::ARGUMENTS, 0, &args[..work.wide as usize]);
         }
         let due = |carries: bool| {
-            carries && repeats::is_due(self.id, result, self.number, (self.caller, self.height))
+            carries && repeats::is_stack_due(self.id, result, self.number, (self.caller, self.height))
         };
         let is_due = match self.stack {
-            // The call still counts as one of its kind.
+            // The stack is recorded already, but the call still counts as one of its kind.
             StackState::Recorded => {
                 due(result != 0);
                 false
@@ -514,7 +518,7 @@ impl<'a> CallRecord<'a> {
         is_due || self.stack == StackState::Recorded
     }
 
-    /// Notes that it failed, after all steps: the next call like it may be counted in a run. For use in `guarded`.
+    /// Notes that the call failed, after all steps: the next similar call may be counted in a run. For use in `guarded`.
     pub fn note_failure(&self, result: i32, args: &Stored) {
         let Stored { bytes: args, shape, .. } = args;
         let call = CallShape { id: self.id, caller: self.caller, height: self.height, args, shape: *shape };
@@ -523,7 +527,7 @@ impl<'a> CallRecord<'a> {
 }
 
 impl Drop for CallRecord<'_> {
-    /// A call that is still in the record was left by an exception or a cancellation.
+    /// A call that is still pending when it is dropped was left by an exception or a cancellation.
     #[inline(always)]
     fn drop(&mut self) {
         if self.has_begun() {
@@ -532,8 +536,9 @@ impl Drop for CallRecord<'_> {
     }
 }
 
-/// Ends a call of this thread that was left by a jump, if it still has its slot: the call of this function whose slot number has this low
-/// half. If the program had only switched stacks, and the call returns after all, its end replaces this one.
+/// Ends a call of this thread that a jump (`longjmp`) left, if it still has its slot. The call is that of `function` whose slot
+/// number has the low half `half`. If the program had only switched stacks, and the call returns after all, its own end replaces
+/// this one.
 pub fn left_by_jump(function: u32, half: u32) {
     let pending = word(slot::PENDING, 1, function as u16, half);
     if !has_stream() {
@@ -549,7 +554,7 @@ pub fn left_by_jump(function: u32, half: u32) {
     });
 }
 
-/// Makes sure that the record describes the library of a caller.
+/// Makes sure that the record describes the library that contains a caller's address.
 #[inline(always)]
 fn know_library(thread: *mut Thread, caller: usize) {
     // SAFETY: the block belongs to this thread and its signal handlers. These may write to it at any time, so no reference to it is
@@ -560,7 +565,7 @@ fn know_library(thread: *mut Thread, caller: usize) {
         let length = || (&raw const (*known).1).read_volatile();
         (start(), length(), (&raw const (*thread).known_generation).read_volatile(), start())
     };
-    // If a handler ran in between, the start and the length may belong to two libraries.
+    // If a signal handler ran in between, the start and the length may belong to two libraries.
     if caller.wrapping_sub(start) >= length || generation != libraries_generation() || again != start {
         libraries::know_slowly(caller);
     }

@@ -13,10 +13,10 @@ use crate::sys::{forks, life};
 use core::sync::atomic::Ordering::{Acquire, Release};
 use cupeer_spec::record::meta;
 
-/// Begins a record as the process ends, if it has none, and the process was forked after the driver was initialized, and either fails
-/// or kept the device files open after the process that had opened them ended.
+/// Begins a record as the process ends, if it was forked after the driver was initialized and has no record yet. The process must
+/// also fail (with exit code `code`), or have kept the device files open after the process that had opened them ended.
 pub fn note_end(code: u8) {
-    /// The exit codes of children that cannot execute a program: of shells, of posix_spawn, and of Python.
+    /// Exit codes of children that cannot execute a program: those of shells, of posix_spawn, and of Python.
     const NOT_EXECUTED: [u8; 3] = [126, 127, 255];
     let own = std::process::id();
     if forks::has_initialized() {
@@ -30,7 +30,7 @@ pub fn note_end(code: u8) {
         return;
     }
     guarded(|| {
-        let outlived = outlived(first);
+        let outlived = ended_ago(first);
         let has_failed = code != 0 && !NOT_EXECUTED.contains(&code);
         if (has_failed || outlived.is_some()) && process::attach() {
             process::show();
@@ -41,9 +41,9 @@ pub fn note_end(code: u8) {
     });
 }
 
-/// Returns how long ago the process that initialized the driver ended, or 0 if that is unknown; `None` if it still runs, or if this
-/// process has none of its device files.
-fn outlived(first: u32) -> Option<u64> {
+/// Returns how long ago the process that initialized the driver (pid `first`) ended, in nanoseconds; 0 if the time is unknown.
+/// Returns `None` if that process still runs, or if this process has none of its device files open.
+fn ended_ago(first: u32) -> Option<u64> {
     let runs = life::read_state(first).map_or_else(|| life::exists(first), |seen| !seen.is_ending);
     if runs || !has_device_of_parent() {
         return None;

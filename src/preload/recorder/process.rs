@@ -26,54 +26,56 @@ use core::sync::atomic::{
 };
 use cupeer_spec::record::{BLOCK, SLOTS};
 
-/// Returns true if the settings ask for a record, and it may still begin.
+/// Returns true if the settings ask for a record, and the process has not given up its record.
 pub fn may_begin() -> bool {
     settings::get().record.is_some() && epoch() == 0
 }
 
-/// The time of the next attempt to begin a record, on the monotonic clock, after one has failed for a reason that may pass.
+/// Time before which no attempt to begin a record is made, in nanoseconds of the monotonic clock. Set after an attempt failed for
+/// a reason that may pass.
 static RESTS_UNTIL: AtomicU64 = AtomicU64::new(0);
 
-/// The number of calls that were lost meanwhile, and in the high half the pid of the process that made them: each process reports its own.
-static MISSED: AtomicU64 = AtomicU64::new(0);
+/// Number of calls that were lost before the record began, in the low half; pid of the process that made them, in the high half.
+/// Each process reports its own.
+static LOST_BEFORE_RECORD: AtomicU64 = AtomicU64::new(0);
 
-/// Counts a call for which there was no record yet.
+/// Counts a call that was lost because there was no record yet.
 #[cold]
-pub fn miss() {
+pub fn count_missed() {
     let own = u64::from(owner()) << 32;
     let more = |missed| if missed & u64::from(u32::MAX) << 32 == own { missed + 1 } else { own + 1 };
-    let _ = MISSED.fetch_update(AcqRel, Acquire, |missed| Some(more(missed)));
-    // Another thread may have begun the record meanwhile.
+    let _ = LOST_BEFORE_RECORD.fetch_update(AcqRel, Acquire, |missed| Some(more(missed)));
+    // Another thread may have begun the record in the meantime.
     if let Some(file) = current() {
         add_missed(file);
     }
 }
 
-/// Adds the calls that were lost before the record began to its losses.
+/// Adds the calls that were lost before the record began to the losses in its header.
 fn add_missed(file: &File) {
-    let missed = MISSED.swap(0, AcqRel);
+    let missed = LOST_BEFORE_RECORD.swap(0, AcqRel);
     if missed >> 32 == u64::from(owner()) {
         file.lost().fetch_add(missed & u64::from(u32::MAX), Relaxed);
     }
 }
 
-/// Held by the thread that begins the record.
+/// Held by the thread that creates the record.
 static LOCK: Lock = Lock::new();
 
-/// Returns the record if it has no name yet.
+/// Returns the record of this process if its file has no name yet.
 fn unnamed() -> Option<&'static File> {
     current().filter(|file| file.is_unnamed())
 }
 
-/// Gives the record of a process of a large job its name, if it has none yet and can get one: the process shares something, or
-/// there is a finding about it.
+/// Gives the record of a process of a large job its name, if it has none yet. Called when the process shares something, or there
+/// is a finding about it. Does nothing if the file cannot get a name.
 pub fn show() {
     let _ = unnamed().map(File::name);
 }
 
-/// The same before a thread of the record records a call that shares something. If the record cannot get a name, the process begins a
-/// new one, and the calls in the old one count as lost. Threads join the new one as those of a forked child do. Returns false if there
-/// is no record.
+/// Gives the record its name as [`show`] does, before a call that shares something is recorded. If the record cannot get a name,
+/// the process begins a new one, and the calls in the old one count as lost. Threads join the new record as those of a forked
+/// child do. Returns false if there is no record.
 #[inline]
 pub fn show_before_call() -> bool {
     let mut has_record = true;
@@ -93,7 +95,7 @@ fn show_or_begin_anew() -> bool {
             is_over = unnamed().is_some_and(|file| ptr::eq(file, old));
             if is_over {
                 BEGAN_ANEW.store(owner(), Relaxed);
-                // The new record describes the devices again, except those that a parent described.
+                // The new record must describe the devices again, unless a parent described them.
                 let _ = EVERY_CALL.described.compare_exchange(old.epoch, 0, AcqRel, Relaxed);
                 // SAFETY: never unmapped.
                 unsafe { (*EVERY_CALL.page.load(Acquire)).store(0, Release) };
@@ -107,7 +109,7 @@ fn show_or_begin_anew() -> bool {
     has_record
 }
 
-/// Returns the number of calls in a ring, and of those that it has overwritten, about.
+/// Returns the approximate number of calls that a ring holds or has overwritten.
 fn calls_in_ring(file: &File) -> u64 {
     let block = |number: u64| file.ring.wrapping_add(number as usize * BLOCK);
     // SAFETY: blocks of the ring, which is mapped for good.
@@ -117,10 +119,11 @@ fn calls_in_ring(file: &File) -> u64 {
     (1..=used).map(|number| calls(block(number))).sum::<u64>() + older * SLOTS as u64
 }
 
-/// Begins the record of this process if there is none, and makes this thread one of it. Returns false without a record. Every thread
-/// comes here at its first call.
+/// Creates the record of this process if there is none, and joins this thread to it. Returns false without a record. Every thread
+/// comes here at its first recorded call.
 pub fn attach() -> bool {
-    /// The pid of a process whose thread waited for another one without success: its other threads do not wait.
+    /// Pid of the process in which a thread waited too long for another one to create the record; 0 if none did. Its other
+    /// threads do not wait.
     static WAITED: AtomicU32 = AtomicU32::new(0);
     let attempts = if WAITED.load(Relaxed) == owner() { 1 } else { ATTEMPTS };
     for attempt in 0..attempts {
@@ -135,29 +138,29 @@ pub fn attach() -> bool {
         if system_clock::now() < RESTS_UNTIL.load(Relaxed) {
             return false;
         }
-        // No signal handler can interrupt this: one that jumps out would leave the record half made.
+        // Signals are blocked, because a handler that jumps out would leave the record half made.
         let is_run = aside(|| {
-            LOCK.try_with(&mut Some(make));
+            LOCK.try_with(&mut Some(begin_or_give_up));
         });
         if !is_run {
-            return without(libc::ENOMEM);
+            return continue_without(libc::ENOMEM);
         }
         if epoch() == 0 {
-            // Another thread is beginning the record, perhaps on a slow file system.
+            // Another thread is creating the record, perhaps on a slow file system.
             let pause = libc::timespec { tv_sec: 0, tv_nsec: if attempt < 100 { 0 } else { 1_000_000 } };
             // SAFETY: the time is valid, and the time that remains is not written.
             unsafe { libc::nanosleep(&pause, ptr::null_mut()) };
         }
     }
     WAITED.store(owner(), Relaxed);
-    without(libc::ETIMEDOUT)
+    continue_without(libc::ETIMEDOUT)
 }
 
-/// The number of times that a thread looks if another one has begun the record, a millisecond each: longer than a working file system
-/// takes.
+/// Number of times that a thread checks if another one has created the record. Most checks are a millisecond apart, which is
+/// longer in total than a working file system takes.
 const ATTEMPTS: u32 = 10_000;
 
-/// Makes this thread one of the record. It gets its window with its first slot.
+/// Joins this thread to the record. It gets its window with its first slot.
 fn join(file: &File) {
     let thread = thread();
     // SAFETY: only this thread and its signal handlers use the block.
@@ -165,9 +168,10 @@ fn join(file: &File) {
         if (*thread).epoch != file.epoch {
             ((*thread).next_slot, (*thread).window_end) = (0, 0);
             ((*thread).window, (*thread).kept) = (ptr::null_mut(), 0);
-            // The new record does not describe the library of its last call.
+            // The new record does not describe the library of the thread's last call.
             (*thread).known = (0, 0);
-            // Its memory of repeated calls belongs to a thread of the parent, so another thread of this process may take it over.
+            // The memory of repeated calls may belong to a thread of the parent, and another thread of this process may take it
+            // over.
             ((*thread).repeats, (*thread).runs) = (ptr::null_mut(), 0);
             (*thread).cells = 0;
             (*thread).epoch = file.epoch;
@@ -175,9 +179,10 @@ fn join(file: &File) {
     });
 }
 
-/// Continues without a record: for ever, as do forked children, or until the next attempt if the reason may pass.
-fn without(error: i32) -> bool {
-    if is_passing(error) {
+/// Continues without a record: until the next attempt if the reason (an errno) may pass, otherwise permanently, which includes
+/// forked children.
+fn continue_without(error: i32) -> bool {
+    if may_pass(error) {
         RESTS_UNTIL.store(system_clock::now() + REST, Relaxed);
     } else {
         // SAFETY: the page is never unmapped.
@@ -187,26 +192,26 @@ fn without(error: i32) -> bool {
     false
 }
 
-/// Returns true if the reason of a failure may pass.
-fn is_passing(error: i32) -> bool {
+/// Returns true if an errno is one that may not occur at the next attempt.
+fn may_pass(error: i32) -> bool {
     matches!(error, libc::ENOMEM | libc::EMFILE | libc::ENFILE | libc::EAGAIN | libc::ETIMEDOUT)
 }
 
-/// Makes the page and begins the record, or gives up.
-fn make() {
+/// Creates the page with the epoch, and the record. Gives up if either fails.
+fn begin_or_give_up() {
     static EPOCHS: AtomicU64 = AtomicU64::new(0);
     if current().is_some() || epoch() == GIVEN_UP {
         return;
     }
     let made = || {
-        // Without a page, forked children have no record either.
-        let page = page()?;
+        // Without this page, forked children have no record either.
+        let page = epoch_page()?;
         let next = EPOCHS.fetch_add(1, Relaxed) + 1;
         let directory = directory::directory()?;
         let is_large = settings::get().record.as_ref().is_some_and(|record| record.is_large);
         let is_named = !is_large || has_begun_anew();
         let file = if is_large {
-            // Reducing the recording may remove the folder while it is empty.
+            // Reducing the recording may remove the folder while it is empty, so the folder may have to be created again.
             directory.in_folder(|folder| File::create(folder, next, is_named, early::first))?
         } else {
             File::create(&directory, next, is_named, early::first)?
@@ -232,12 +237,12 @@ fn make() {
         Ok(())
     };
     if let Err(error) = made() {
-        without(error);
+        continue_without(error);
     }
 }
 
-/// Returns the page, making it if there is none. A forked child inherits it, cleared.
-fn page() -> Result<&'static AtomicU64, i32> {
+/// Returns the page that holds the epoch, after creating it if there is none. The kernel clears this page in a forked child.
+fn epoch_page() -> Result<&'static AtomicU64, i32> {
     const PAGE_SIZE: usize = 4096;
     let old = EVERY_CALL.page.load(Acquire);
     if !ptr::eq(old, &NO_PAGE) {
@@ -256,13 +261,13 @@ fn page() -> Result<&'static AtomicU64, i32> {
     }
 }
 
-/// Prints that there is no record, once for a process and its forked children.
+/// Prints that there is no record, and why. Prints it once for a process and its forked children.
 #[cold]
 #[inline(never)]
 fn give_up(error: i32) {
     static IS_PRINTED: AtomicBool = AtomicBool::new(false);
     status::count(|status| &status.record_lost);
-    if !is_passing(error) {
+    if !may_pass(error) {
         status::count(|status| &status.unrecorded);
     }
     if IS_PRINTED.swap(true, Relaxed) {
@@ -270,7 +275,7 @@ fn give_up(error: i32) {
     }
     let reason = message::Reason(error);
     let directory = settings::get().record.as_ref().map_or(&b""[..], |record| record.directory.to_bytes());
-    let until = if is_passing(error) { " until that is over" } else { "" };
+    let until = if may_pass(error) { " until that is over" } else { "" };
     message::line(format_args!(
         "cannot record into {}: {reason}; this process goes on without a recording{until}",
         message::Text(directory)

@@ -11,17 +11,17 @@ use cupeer_model::Call;
 use cupeer_spec::function::{FnId, Library};
 use cupeer_spec::record::slot::MOST_ARGS;
 
-/// The reason to record a call.
+/// Tells if a call is recorded, and why.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Relevance {
-    /// It is not recorded.
+    /// The call is not recorded.
     None,
-    /// It is recorded.
+    /// The call is recorded.
     Call,
-    /// It is recorded, and copies from the memory of the first device to that of the second.
+    /// The call is recorded. It copies from the memory of the first device to that of the second.
     Copy {
         devices: [i32; 2],
-        /// It uses memory that is gone.
+        /// True if the copy uses memory that was freed, closed, or unmapped.
         is_gone: bool,
     },
 }
@@ -32,7 +32,7 @@ impl Relevance {
     }
 }
 
-/// Returns the relevance of a call of one of these functions:
+/// Returns whether, and why, a call of a rarely recorded function is recorded:
 ///
 /// - Those that free or destroy matter for shared memory.
 /// - Copies matter between devices.
@@ -53,7 +53,7 @@ pub fn relevance(id: FnId, store: &dyn Store, handle: &Cell<Option<Handle>>) -> 
     if ledger::is_idle(id) {
         return Relevance::None;
     }
-    let copied = spec.copies().filter(|_| has_reach(id));
+    let copied = spec.copies().filter(|_| may_cross_devices(id));
     let mut args = [0; MOST_ARGS];
     store.store(&mut Arguments::new(&mut args, handle), false);
     let mut is_relevant = false;
@@ -63,7 +63,7 @@ pub fn relevance(id: FnId, store: &dyn Store, handle: &Cell<Option<Handle>>) -> 
     }
     let is_gone = spec.is_work() && uses_gone_memory(id, &args);
     if let Some(copied) = copied {
-        let devices = places::copied(id, &args, copied, ledger::opened_device);
+        let devices = places::devices_of_copy(id, &args, copied, ledger::opened_device);
         return devices.map_or(Relevance::call_if(is_gone), |devices| Relevance::Copy { devices, is_gone });
     }
     if spec.is_work() {
@@ -104,6 +104,6 @@ fn uses_gone_memory(id: FnId, args: &[u8; MOST_ARGS]) -> bool {
 }
 
 /// Returns true if a copy can go from one device to another.
-fn has_reach(id: FnId) -> bool {
+fn may_cross_devices(id: FnId) -> bool {
     needs::needs(id) == Needs::Nothing || needs::has_done(Needs::Reach)
 }

@@ -2,13 +2,13 @@
 //!
 //! Each thread keeps two counts:
 //!
-//! - The calls of a *kind*: function, result, and call site. The first [`FEW`] have their stacks recorded. Later ones do
+//! - The calls of a *kind*: function, result, and call site. The first [`STACKS_PER_KIND`] have their stacks recorded. Later ones do
 //!   in four cases: the number of the call is a power of two; it is the first one in a block, so that a block that
 //!   outlives the others has the stacks of its calls; the stack height differs from that of the last recorded stack,
 //!   because all calls through the runtime come from one place; or there is a Python interpreter, where heights do not
 //!   tell calls apart either. Findings name the Python line, so there each success with a stack and each failure that a
 //!   rule may explain has its own.
-//! - The calls of a *run*: those that fail in the same way. From [`LIMIT`] on, they are only counted, in one slot
+//! - The calls of a *run*: those that fail in the same way. From [`FAILURES_BEFORE_RUN`] on, they are only counted, in one slot
 //!   ([`cupeer_spec::record::slot::Run`]) behind the last one that was recorded and judged, its *example*. A call that
 //!   turns out to differ from the run gets its own slot.
 //!
@@ -19,7 +19,7 @@
 //!   they may differ.
 //! - For functions that share or release, the current context is the same.
 //! - If more than its arguments may explain it, the process has shared and released nothing since the example, and the
-//!   example is younger than [`REST`]: other processes of the job may have.
+//!   example is younger than [`JUDGED_AGAIN_AFTER`]: other processes of the job may have.
 //! - No listener for findings was added since the example.
 //! - In a process with a Python interpreter, no rule may explain it except by its arguments.
 //! - No fault concerns it, and no rule stops the program.
@@ -28,7 +28,7 @@
 //! Otherwise, it becomes the next example. Functions with arrays or texts have no runs, because reading them takes
 //! system calls, and neither do copies, because their devices come from the driver.
 
-use super::{ADDRESS, clock, speed, stream};
+use super::{ADDRESS_MASK, clock, speed, stream};
 use crate::driver::queries;
 use crate::settings;
 use crate::sys::arch::{Thread, thread};
@@ -43,27 +43,27 @@ use cupeer_rules::decide::depends_on_more;
 use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, FnId, Group};
 use cupeer_spec::record::slot::{self, MOST_ARGS, Run, word};
 
-/// The number of calls of a kind whose stacks are all recorded.
-const FEW: u64 = 16;
-/// The number of calls that fail in the same way before they become a run.
-const LIMIT: u64 = 64;
-/// The nanoseconds after which another call of a run is judged, if other processes can change what explains it.
-const REST: u64 = 100_000_000;
-/// The number of calls of a run after which another one is an example, in any case.
-const MOST: u64 = 1 << 30;
+/// Number of calls of each kind whose stacks are all recorded.
+const STACKS_PER_KIND: u64 = 16;
+/// Number of calls that fail in the same way before later ones are only counted in a run.
+const FAILURES_BEFORE_RUN: u64 = 64;
+/// Time after which another call of a run is recorded and judged, if other processes can change its explanation, in nanoseconds.
+const JUDGED_AGAIN_AFTER: u64 = 100_000_000;
+/// Number of calls of a run after which the next call is recorded as an example in any case.
+const MOST_BETWEEN_EXAMPLES: u64 = 1 << 30;
 
-/// The parts of a function's calls that tell its runs apart.
+/// The parts of a function's calls by which one run differs from another.
 #[derive(Clone, Copy)]
 struct KeyParts {
-    /// The number of words of its arguments.
+    /// Number of words of the arguments that are compared.
     words: usize,
-    /// The bytes of these that are addresses, as [`cupeer_spec::function::FnSpec::addresses`] has them.
+    /// A bit for each byte of the arguments that is part of an address: see [`cupeer_spec::function::FnSpec::addresses`].
     addresses: u64,
-    /// True if the current context is part of the key.
+    /// True if calls in different contexts belong to different runs.
     has_context: bool,
 }
 
-/// In the order of the function table.
+/// The key parts of each function, in the order of the function table.
 static KEY_PARTS: [KeyParts; FUNCTION_COUNT] = {
     let mut parts = [KeyParts { words: 0, addresses: 0, has_context: false }; FUNCTION_COUNT];
     let mut i = 0;
@@ -80,9 +80,9 @@ static KEY_PARTS: [KeyParts; FUNCTION_COUNT] = {
     parts
 };
 
-/// Changes when something happens that may explain a failure in another way.
+/// Counter that increases when something happens that may give a failure another explanation.
 static WORLD: AtomicU64 = AtomicU64::new(0);
-/// Changes when a listener for findings is added.
+/// Counter that increases when a listener for findings is added.
 static LISTENERS: AtomicU64 = AtomicU64::new(0);
 
 /// Notes that the process shared or released something, which may explain failures in another way.
@@ -96,31 +96,32 @@ pub fn listener_added() {
     world_changed();
 }
 
-/// Returns the state of the world that a run depends on. `has_other_causes` is that of its failures.
-fn world(has_other_causes: bool) -> u64 {
+/// Returns the counter that must not change while a run continues. `has_other_causes` is true if more than the arguments may
+/// explain the failures of the run.
+fn world_of_run(has_other_causes: bool) -> u64 {
     if has_other_causes { WORLD.load(Relaxed) } else { LISTENERS.load(Relaxed) }
 }
 
-/// The parts of a call that tell runs apart.
+/// The properties of a call by which one run differs from another.
 pub struct CallShape<'a> {
     pub id: FnId,
-    /// Its return address.
+    /// Return address of the call.
     pub caller: usize,
-    /// The height of the stack.
+    /// Height of the stack in the caller's frame.
     pub height: usize,
     pub args: &'a [u8; MOST_ARGS],
-    /// The shape of the arguments before the call.
+    /// Two bits per argument, as they are before the call is forwarded.
     pub shape: u64,
 }
 
-/// Returns a hash that continues another one with a word.
+/// Returns the hash that results from adding a word to a hash.
 #[inline(always)]
 fn hash_step(hash: u64, word: u64) -> u64 {
     let product = u128::from(hash ^ word) * 0x9e37_79b9_7f4a_7c15_u128;
     (product as u64 ^ (product >> 64) as u64).rotate_left(29)
 }
 
-/// Returns the mask of the bytes of a word whose bits are set.
+/// Returns a mask with a byte of ones for each set bit, at the same position.
 #[inline(always)]
 fn byte_mask(bits: u8) -> u64 {
     let one_each = (u64::from(bits) * 0x0101_0101_0101_0101) & 0x8040_2010_0804_0201;
@@ -128,7 +129,7 @@ fn byte_mask(bits: u8) -> u64 {
 }
 
 impl CallShape<'_> {
-    /// Returns the keys of runs of this call: one with any addresses, and one with these addresses.
+    /// Returns the two possible keys of this call's run: one that ignores the values of addresses, and one that includes them.
     fn keys(&self) -> [u64; 2] {
         let parts = &KEY_PARTS[self.id as usize];
         let context = if parts.has_context { current_context() } else { 0 };
@@ -144,8 +145,8 @@ impl CallShape<'_> {
     }
 }
 
-/// Returns the current context. Only the first query is guarded, because it looks up the driver's function. Later ones read a variable
-/// of the thread, in less time than a guard takes.
+/// Returns the current context. Only the first query is guarded, because it looks up the driver's function. Later queries read a
+/// thread-local variable, in less time than a guard takes.
 #[inline(always)]
 fn current_context() -> u64 {
     static IS_LOOKED_UP: AtomicBool = AtomicBool::new(false);
@@ -158,30 +159,30 @@ fn current_context() -> u64 {
     context
 }
 
-/// The slot of a run that a call is in flight in.
+/// The slot of a run in which a call is in flight.
 #[derive(Clone, Copy)]
 pub struct RunSlot {
     place: *mut Run,
     pub number: u64,
-    /// The thread's memory of the run.
+    /// Address of the thread's data about the run.
     known: *mut Known,
-    /// The result of the run.
+    /// Result with which all calls of the run fail.
     result: i32,
-    /// The time when the call is forwarded.
+    /// Time when the call is forwarded, in ticks.
     pub start: u64,
 }
 
-/// The result of [`join`].
+/// Result of looking for the run of a call: see [`join`].
 pub enum RunLookup {
-    /// The call is in flight in a run, and counts if it fails like the others.
+    /// The call is in flight in a run. It is only counted if it fails like the others.
     InRun(RunSlot),
-    /// The call belongs to a run, and is its next example.
+    /// The call belongs to a run, but must be recorded as its next example.
     Example,
     /// The call belongs to no run.
     None,
 }
 
-/// Looks for the run of a call, and shows the call as in flight there.
+/// Looks for the run of a call. If the call may be counted there, shows it as in flight in the run's slot.
 pub fn join(thread: *mut Thread, call: &CallShape) -> RunLookup {
     let keys = call.keys();
     // SAFETY: only this thread and its signal handlers use the block; `turn` tells if a handler replaces an entry meanwhile.
@@ -210,11 +211,11 @@ pub fn join(thread: *mut Thread, call: &CallShape) -> RunLookup {
         return RunLookup::None;
     }
     let next = count + 1;
-    if next.is_power_of_two() || next % MOST == 0 {
+    if next.is_power_of_two() || next % MOST_BETWEEN_EXAMPLES == 0 {
         return RunLookup::Example;
     }
     let (has_other_causes, start) = (due != u64::MAX, clock::now());
-    if world(has_other_causes) != world_then || start >= due {
+    if world_of_run(has_other_causes) != world_then || start >= due {
         return RunLookup::None;
     }
     let run = RunSlot { place: place as *mut Run, number, known, result, start };
@@ -227,7 +228,7 @@ pub fn join(thread: *mut Thread, call: &CallShape) -> RunLookup {
 }
 
 impl RunSlot {
-    /// Runs `work` with the slot if it still holds the run. Returns false if it does not.
+    /// Runs `work` with the run's slot. Returns false if the slot no longer holds the run.
     fn with(&self, thread: *mut Thread, work: impl FnOnce(*mut Run)) -> bool {
         let before = stream::fill(thread);
         let is_there = stream::window(thread).has(self.place as usize, self.number);
@@ -238,7 +239,8 @@ impl RunSlot {
         is_there
     }
 
-    /// Shows the call as in flight. Returns false if another call is: one of a signal handler, or one that was left by a jump.
+    /// Shows the call as in flight. Returns false if another call is in flight in the run: one of a signal handler, or one that
+    /// was left by a jump.
     fn begin(&self, thread: *mut Thread) -> bool {
         let mut is_first = false;
         let is_there = self.with(thread, |run| {
@@ -254,14 +256,15 @@ impl RunSlot {
         is_there && is_first
     }
 
-    /// Returns the arguments of the call, because storing a handle again would take two fingerprints. `None` if the entry was replaced.
+    /// Returns the stored arguments of the call. They are kept, because storing a handle again would compute two fingerprints.
+    /// Returns `None` if another run replaced this one.
     pub fn args(&self) -> Option<[u8; MOST_ARGS]> {
         // SAFETY: only this thread and its signal handlers use the block; nobody else has a call of this run in flight.
         let (number, args) = unsafe { ((*self.known).number, (*self.known).args) };
         (number == self.number).then_some(args)
     }
 
-    /// Lets the time of the call begin now, after the steps before it.
+    /// Sets the start time of the call to now, after the steps before the call.
     pub fn restart(&mut self, thread: *mut Thread) {
         self.start = clock::now();
         self.with(thread, |run| {
@@ -270,19 +273,20 @@ impl RunSlot {
         });
     }
 
-    /// Ends the flight of the call without counting it.
+    /// Removes the call from the run without counting it.
     pub fn leave(&self, thread: *mut Thread) -> RunExit {
         self.close(thread, None)
     }
 
-    /// Ends the flight of the call, and counts it if it failed like the others.
+    /// Removes the call from the run, and counts the call if it failed like the others.
     pub fn end(&self, thread: *mut Thread, result: i32, end: u64) -> RunExit {
         let took = end.saturating_sub(self.start);
         let is_alike = result == self.result && took <= u64::from(u32::MAX);
         self.close(thread, is_alike.then_some((end, took)))
     }
 
-    /// `counted` is the time when it returned and how long it took, if it counts.
+    /// Removes the call from the run. `counted` is the time when the call returned and its duration, in ticks; `None` if the call
+    /// is not counted.
     fn close(&self, thread: *mut Thread, counted: Option<(u64, u64)>) -> RunExit {
         let is_alike = counted.is_some();
         let is_there = self.with(thread, |run| {
@@ -314,26 +318,27 @@ impl RunSlot {
     }
 }
 
-/// The end of a call that was in flight in a run.
+/// The result of ending a call that was in flight in a run.
 pub enum RunExit {
-    /// It is counted in the run.
+    /// The call is counted in the run.
     Counted,
-    /// It differs from the run, and needs a slot of its own.
+    /// The call differs from the run, and needs a slot of its own.
     Differs,
-    /// The slot has left the window, so the record still shows the call as in flight.
+    /// The run's slot is no longer in the window, so the record still shows the call as in flight. `is_alike` is true if the call
+    /// failed like the others.
     LostSlot { is_alike: bool },
 }
 
-/// Returns true if failures of a function can form runs.
+/// Returns true if failures of a function can be counted in runs.
 fn has_runs(id: FnId) -> bool {
     let function = &FUNCTIONS[id as usize];
     let has_more = function.args().iter().any(|arg| arg.stored() == 0) || function.is_work();
-    // A rule that stops or aborts the program does so at each call.
+    // A rule that stops or aborts the program must do so at each call.
     let stops = |check: &settings::Check| !check.abort_on.is_empty() || !check.stop_on.is_empty();
     !has_more && !settings::get().check.as_ref().is_some_and(stops)
 }
 
-/// Notes a failure that was recorded and judged, in the slot with this number. For use in `guarded`.
+/// Notes a failed call that was recorded, in the slot with this number, and judged by the rules. For use in `guarded`.
 pub fn note_failure(call: &CallShape, result: i32, number: u64) {
     let (thread, id) = (thread(), call.id);
     if !has_runs(id) {
@@ -344,21 +349,22 @@ pub fn note_failure(call: &CallShape, result: i32, number: u64) {
         return;
     }
     let key = call.keys()[usize::from(has_other_causes)];
-    let Some(repeats) = repeats::of(thread) else { return };
+    let Some(repeats) = repeats::of_thread(thread) else { return };
     let known = find(&mut repeats.runs, key).filter(|known| known.result == result);
     let count = known.map_or(1, |known| {
         (known.count, known.heat) = (known.count + 1, known.heat.saturating_add(1));
         known.count
     });
-    if count > 1 && count < LIMIT {
+    if count > 1 && count < FAILURES_BEFORE_RUN {
         return;
     }
     signals::held_back(|| {
-        // Read before the slot is taken, which may take long: others may change the world meanwhile.
-        let world = world(has_other_causes);
-        let due = if has_other_causes { speed::after(REST) } else { u64::MAX };
-        let slot = if count >= LIMIT { begin_run(thread, call, result, number) } else { Some((0, 0)) };
-        let (Some((place, number)), Some(repeats)) = (slot, repeats::of(thread)) else { return };
+        // Read before the slot is taken, which may take long, because others may change the world in that time.
+        let world = world_of_run(has_other_causes);
+        let due = if has_other_causes { speed::after(JUDGED_AGAIN_AFTER) } else { u64::MAX };
+        let slot =
+            if count >= FAILURES_BEFORE_RUN { begin_run(thread, call, result, number) } else { Some((0, 0)) };
+        let (Some((place, number)), Some(repeats)) = (slot, repeats::of_thread(thread)) else { return };
         let (entry, heat) = match find(&mut repeats.runs, key) {
             Some(entry) => {
                 let heat = entry.heat;
@@ -384,7 +390,8 @@ pub fn note_failure(call: &CallShape, result: i32, number: u64) {
     });
 }
 
-/// Puts the slot of a run into the record, behind its example with this number. Returns its address and its number.
+/// Puts the slot of a new run into the record. `example` is the number of the slot of the run's last recorded call. Returns the
+/// address and the number of the new slot.
 fn begin_run(thread: *mut Thread, call: &CallShape, result: i32, example: u64) -> Option<(usize, u64)> {
     let taken = stream::take(thread, 1)?;
     let run = taken.place as *mut Run;
@@ -394,7 +401,7 @@ fn begin_run(thread: *mut Thread, call: &CallShape, result: i32, example: u64) -
             word: 0,
             call: example,
             end: clock::now(),
-            caller: call.caller as u64 & ADDRESS,
+            caller: call.caller as u64 & ADDRESS_MASK,
             calls: 0,
             total: 0,
             since: 0,
@@ -409,23 +416,23 @@ fn begin_run(thread: *mut Thread, call: &CallShape, result: i32, example: u64) -
     Some((taken.place, taken.number))
 }
 
-/// Returns true if stacks have Python lines, which return addresses do not tell apart.
+/// Returns true if stacks may contain Python lines, which return addresses do not tell apart.
 fn has_python() -> bool {
     settings::get().python && python::native().is_some()
 }
 
-/// Returns true if the stack of a call must be recorded. `result` is that of a failure, or 0 before a call is forwarded; `number` is
-/// that of its slot.
-pub fn is_due(id: FnId, result: i32, number: u64, (caller, height): (usize, usize)) -> bool {
-    // All calls of an interpreter come from one place.
+/// Returns true if the stack of a call must be recorded. `result` is the result of a failed call, or 0 before a call is
+/// forwarded. `number` is the number of the call's slot.
+pub fn is_stack_due(id: FnId, result: i32, number: u64, (caller, height): (usize, usize)) -> bool {
+    // All calls of an interpreter come from one return address.
     if has_python() && (result == 0 || depends_on_more(id, result)) {
         return true;
     }
     let thread = thread();
     let key = hash_step(hash_step(id as u64 + 1, caller as u64), result as u32 as u64) | 1;
-    let Some(repeats) = repeats::of(thread) else { return true };
-    // If the thread has left the window since it took the slot, a ring overwrites this call before the following ones, so they need
-    // a stack of their own.
+    let Some(repeats) = repeats::of_thread(thread) else { return true };
+    // If the thread has left the window since it took the slot, a ring will overwrite this call before the following calls, so
+    // they need a stack of their own.
     let window = stream::window(thread);
     let part = hash_step(
         hash_step(window.first() | u64::from(number < window.first()) << 63, epoch()),
@@ -433,11 +440,11 @@ pub fn is_due(id: FnId, result: i32, number: u64, (caller, height): (usize, usiz
     );
     if let Some(kind) = find(&mut repeats.kinds, key) {
         (kind.count, kind.heat) = (kind.count + 1, kind.heat + 1);
-        let is_due = kind.count <= FEW || kind.count.is_power_of_two() || kind.part != part;
-        if is_due {
+        let is_stack_due = kind.count <= STACKS_PER_KIND || kind.count.is_power_of_two() || kind.part != part;
+        if is_stack_due {
             kind.part = part;
         }
-        return is_due;
+        return is_stack_due;
     }
     signals::held_back(|| *coldest(&mut repeats.kinds, key) = Kind { key, part, count: 1, heat: 1 });
     true

@@ -8,7 +8,7 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use cupeer_spec::record::{Header, Moment};
 
-/// Returns about when so many nanoseconds will have passed, on the clock of the record.
+/// Returns the approximate time on the clock of the record when this number of nanoseconds has passed from now on.
 pub fn after(nanoseconds: u64) -> u64 {
     let now = moment();
     let (ticks, time) = elapsed(now);
@@ -16,7 +16,7 @@ pub fn after(nanoseconds: u64) -> u64 {
     now.ticks.saturating_add(u64::try_from(more).unwrap_or(u64::MAX / 2)).min(u64::MAX - 1)
 }
 
-/// Converts a recent time on the clock of the record to nanoseconds of CLOCK_MONOTONIC, about.
+/// Converts a recent time on the clock of the record to nanoseconds of CLOCK_MONOTONIC, approximately.
 pub fn monotonic(ticks: u64) -> u64 {
     let now = moment();
     let (all_ticks, time) = elapsed(now);
@@ -24,44 +24,44 @@ pub fn monotonic(ticks: u64) -> u64 {
     now.monotonic.saturating_sub(u64::try_from(nanoseconds).unwrap_or(0))
 }
 
-/// Returns the ticks and the nanoseconds since the first moment of the record; 0 without a record.
+/// Returns the ticks and the nanoseconds between the first moment of the record and `now`; 0 without a record.
 fn elapsed(now: Moment) -> (u128, u128) {
-    let first = current().map_or(now, first);
+    let first = current().map_or(now, first_moment);
     let [ticks, time] = [(now.ticks, first.ticks), (now.monotonic, first.monotonic)]
         .map(|(now, first)| u128::from(now.saturating_sub(first)));
     (ticks, time)
 }
 
-/// Returns the first moment of a record.
-fn first(process: &File) -> Moment {
+/// Returns the first moment in the header of a record.
+fn first_moment(process: &File) -> Moment {
     // SAFETY: the header is mapped for good, and nobody writes its first moment any more.
     unsafe { (*process.header).first }
 }
 
-/// Returns true if the record lasts an eighth longer at `now`, on its clock, than up to the moment that was noted last.
+/// Returns true if it is time to note another moment: the record is an eighth longer at `now` than at the last noted moment.
 pub fn is_due(now: u64) -> bool {
     let Some(process) = current() else { return false };
-    let first = first(process).ticks;
-    let known = last(process)[0].load(Relaxed).wrapping_sub(first);
+    let first = first_moment(process).ticks;
+    let known = last_noted(process)[0].load(Relaxed).wrapping_sub(first);
     now.wrapping_sub(first) > known.saturating_add(known / 8)
 }
 
-/// The last moment that was noted.
-fn last(process: &File) -> &[AtomicU64] {
+/// Returns the words of the moment that was noted last in the header.
+fn last_noted(process: &File) -> &[AtomicU64] {
     let last = process.header.cast::<u8>().wrapping_add(offset_of!(Header, last)).cast::<AtomicU64>();
     // SAFETY: the header is mapped for good, and its last moment is three words, aligned, and only used as atomics.
     unsafe { core::slice::from_raw_parts(last, size_of::<Moment>() / 8) }
 }
 
-/// Notes this moment in the file of the process if it [`is_due`], so that readers know the speed of the clock.
+/// Notes the current moment in the header of the record if it [`is_due`], so that readers can compute the speed of the clock.
 pub fn note() {
     static LOCK: Lock = Lock::new();
     if let Some(process) = current().filter(|_| is_due(now())) {
-        // If another thread is noting this moment, this one has nothing to add.
+        // If another thread is noting a moment now, this thread need not.
         LOCK.try_with(&mut Some(|| {
             let Moment { ticks, monotonic, realtime } = moment();
             let words = [ticks, monotonic, realtime];
-            last(process).iter().zip(words).for_each(|(place, word)| place.store(word, Relaxed));
+            last_noted(process).iter().zip(words).for_each(|(place, word)| place.store(word, Relaxed));
         }));
     }
 }

@@ -38,15 +38,15 @@ use cupeer_spec::record::{
     BLOCK, BLOCK_MAGIC, BlockHeader, SLOTS, TRAILER_MAGIC, Trailer, block, first_in_ring,
 };
 
-/// Added to [`Thread::kept`] when no call writes to that block any more.
-const OVER: usize = 1;
-/// [`BlockHeader::used`] of a ring's block that its thread left while an interrupted call may still write to it. No other thread takes
-/// such a block over, because its stream continues in another block.
-const LEFT: u32 = 1;
-/// The number of windows that are checked for one whose thread has ended.
-const CHECKED: u32 = 64;
+/// Bit that is added to [`Thread::kept`] when no call writes to that block any more.
+const NO_LONGER_WRITTEN: usize = 1;
+/// Value of [`BlockHeader::used`] in a ring's block that its thread left while an interrupted call may still write to it. No
+/// other thread takes over such a block, because its stream continues in another block.
+const LEFT_BY_THREAD: u32 = 1;
+/// Largest number of windows that are checked for one whose thread has ended.
+const MOST_CHECKED: u32 = 64;
 
-/// A word of a thread's own block.
+/// Pointer to a word of the current thread's own block.
 #[derive(Clone, Copy)]
 pub struct OwnWord(*mut usize);
 
@@ -64,11 +64,11 @@ impl Word for OwnWord {
     #[inline(always)]
     fn add(self, more: usize) -> usize {
         // SAFETY: only this thread and its signal handlers use the block, and so is its window's word.
-        unsafe { arch::add(self.0, more) }
+        unsafe { arch::add_uninterrupted(self.0, more) }
     }
 }
 
-/// The words of this thread's block that describe its window.
+/// Returns the words of this thread's block that describe its window.
 #[inline(always)]
 pub fn window(thread: *mut Thread) -> Window<OwnWord, SLOTS> {
     // SAFETY: only this thread and its signal handlers use the block.
@@ -83,30 +83,30 @@ pub fn window(thread: *mut Thread) -> Window<OwnWord, SLOTS> {
     }
 }
 
-/// See [`Window::fill`].
+/// Marks the window as being written to: see [`Window::fill`].
 #[inline(always)]
 pub fn fill(thread: *mut Thread) -> usize {
     window(thread).fill(stack_height()).0
 }
 
-/// See [`Window::filled`].
+/// Restores the mark of [`fill`]: see [`Window::filled`].
 #[inline(always)]
 pub fn filled(thread: *mut Thread, before: usize) {
     window(thread).filled(before);
 }
 
-/// Takes slots of this thread's stream. `None` if there is no room: the call is lost.
+/// Takes consecutive slots of this thread's stream. Returns `None` if there is no room; the call is then lost.
 #[inline(always)]
 pub fn take(thread: *mut Thread, slots: usize) -> Option<Taken> {
     let window = window(thread);
     let (before, end) = window.fill(stack_height());
     match window.take(slots, end) {
         Some((place, number)) => Some(Taken { place, number, before }),
-        None => renewed(slots, before),
+        None => take_slowly(slots, before),
     }
 }
 
-/// Writes a slot's first word, after the rest of the slot.
+/// Writes a slot's first word, after the rest of the slot was written.
 ///
 /// # Safety
 ///
@@ -117,12 +117,12 @@ pub unsafe fn publish(slot: *mut Slot, word: u64) {
     unsafe { AtomicU64::from_ptr(&raw mut (*slot).word) }.store(word, Release);
 }
 
-/// A block that is mapped for good. No code makes a reference to it, because other threads may own it and read it.
+/// Pointer to a block that is never unmapped. No code makes a reference to the block, because other threads may own it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Mapped(*mut BlockHeader);
 
 impl Mapped {
-    /// The fields that several threads use.
+    /// Returns the fields of the header that several threads use.
     fn shared(self) -> Block<'static> {
         // SAFETY: fields of a mapped block, aligned, and only used as atomics.
         unsafe {
@@ -144,10 +144,10 @@ impl Mapped {
     }
 }
 
-/// Makes room in this thread's stream, and takes slots there. Signals are held back, so that no handler's call runs in between.
+/// Makes room in this thread's stream, and takes slots there. Signals are blocked, so that no handler's call runs in between.
 #[cold]
 #[inline(never)]
-fn renewed(slots: usize, before: usize) -> Option<Taken> {
+fn take_slowly(slots: usize, before: usize) -> Option<Taken> {
     let mut taken = None;
     let thread = thread();
     filled(thread, before);
@@ -155,7 +155,7 @@ fn renewed(slots: usize, before: usize) -> Option<Taken> {
     taken
 }
 
-/// Makes room for `slots` slots, and takes them.
+/// Makes room for `slots` slots in this thread's stream, and takes them.
 fn renew(slots: usize) -> Option<Taken> {
     let thread = thread();
     let file = current()?;
@@ -168,9 +168,9 @@ fn renew(slots: usize) -> Option<Taken> {
             filled(thread, 0);
         }
         let must_rest = (*thread).window.is_null() && file.is_resting();
-        // More than one attempt, because a window that was taken over may have room only for the id of its new thread.
+        // A window that was taken over may have room only for the id of its new thread, so there is more than one attempt.
         for _ in 0..if must_rest { 0 } else { 3 } {
-            // The height on the program's stack, where the caller continues.
+            // The height is that on the program's stack, where the caller continues.
             let (before, end) = window(thread).fill(aside::height());
             if let Some((place, number)) = window(thread).take(slots, end) {
                 return Some(Taken { place, number, before });
@@ -187,7 +187,7 @@ fn renew(slots: usize) -> Option<Taken> {
     }
 }
 
-/// Gives this thread an empty window, or more room in its own.
+/// Gives this thread an empty window, or more room in its own window.
 unsafe fn make_room(file: &File, thread: *mut Thread) -> Result<(), c_int> {
     // SAFETY: as promised; windows are mapped for good.
     unsafe {
@@ -196,7 +196,7 @@ unsafe fn make_room(file: &File, thread: *mut Thread) -> Result<(), c_int> {
             return begin(file, thread);
         }
         if window(thread).filler() == 0 && kept != 0 {
-            (*thread).kept = kept | OVER;
+            (*thread).kept = kept | NO_LONGER_WRITTEN;
             if !file.ring.is_null() {
                 Mapped(kept as *mut BlockHeader).shared().leave_to(0);
                 (*thread).kept = 0;
@@ -210,13 +210,13 @@ unsafe fn make_room(file: &File, thread: *mut Thread) -> Result<(), c_int> {
         if file.ring.is_null() {
             return if must_leave { leave(file, thread) } else { empty(file, thread, extended.err()) };
         }
-        // If all other blocks belong to other threads, the thread overwrites its own.
+        // If all other blocks belong to other threads, this thread overwrites its own.
         let new = match take_ring_block(file) {
             Err(_) if !must_leave => old,
             new => Mapped(new?),
         };
         if must_leave {
-            (*old.0).used = LEFT;
+            (*old.0).used = LEFT_BY_THREAD;
         }
         enter(file, thread, new, old.stream().load(Relaxed), number, block::RING);
         if must_leave {
@@ -237,8 +237,8 @@ unsafe fn room(window: Mapped) -> usize {
     }
 }
 
-/// Allocates more of this thread's window, and continues in it. Returns false if all of it is allocated. The slots that were taken, and
-/// their numbers, stay the same.
+/// Allocates more of this thread's window in the file, and continues there. Returns false if all of it is allocated already.
+/// Slots that were taken, and their numbers, stay the same.
 unsafe fn extend(file: &File, thread: *mut Thread) -> Result<bool, c_int> {
     // SAFETY: windows are mapped for good, and this one is this thread's.
     unsafe {
@@ -257,7 +257,7 @@ unsafe fn extend(file: &File, thread: *mut Thread) -> Result<bool, c_int> {
     Ok(true)
 }
 
-/// Touches pages of a window, which must be allocated in the file, so that calls cause no page faults there.
+/// Writes to pages of a window, which must be allocated in the file, so that later calls cause no page faults there.
 unsafe fn touch(window: Mapped, bytes: core::ops::Range<usize>) {
     for page in bytes.step_by(4096) {
         // SAFETY: as promised.
@@ -268,15 +268,15 @@ unsafe fn touch(window: Mapped, bytes: core::ops::Range<usize>) {
     }
 }
 
-/// Continues in another window, and turns the full one into a chunk in place.
+/// Moves this thread to another window, and turns its full window into a chunk in place.
 unsafe fn leave(file: &File, thread: *mut Thread) -> Result<(), c_int> {
     // SAFETY: windows are mapped for good, and both are this thread's.
     unsafe {
         let (old, kept) = (Mapped((*thread).window), (*thread).kept);
         let (stream, base, used) = (old.stream().load(Relaxed), old.base().load(Relaxed), SLOTS as u32);
-        // The new block can replace the mapping of the block that was left before, because no call writes there any more.
-        let window = if kept & OVER != 0 {
-            Mapped(file.new_block_at((kept & !OVER) as *mut u8)?.cast())
+        // The new block can replace the mapping of the block that the thread left before, because no call writes there any more.
+        let window = if kept & NO_LONGER_WRITTEN != 0 {
+            Mapped(file.new_block_at((kept & !NO_LONGER_WRITTEN) as *mut u8)?.cast())
         } else {
             let window = Mapped(file.new_block()?.cast());
             register(file, window);
@@ -293,7 +293,7 @@ unsafe fn leave(file: &File, thread: *mut Thread) -> Result<(), c_int> {
     Ok(())
 }
 
-/// Adds a window to those that other threads can take over.
+/// Adds a window to the list of windows that other threads can take over.
 fn register(file: &File, window: Mapped) {
     let index = file.window_count.fetch_add(1, Relaxed) as usize;
     if let (true, Some(place)) = (file.ring.is_null(), file.windows.get(index)) {
@@ -301,23 +301,23 @@ fn register(file: &File, window: Mapped) {
     }
 }
 
-/// Returns true if a thread of the record's process has ended.
+/// Returns true if the thread with this id, of the process that the record belongs to, has ended.
 fn has_ended(file: &File, tid: u32) -> bool {
-    // By the pid in the header, because a child of vfork, which shares this memory, has another one.
+    // The pid comes from the header, because a child of vfork, which shares this memory, has another pid.
     // SAFETY: the header is mapped for good; signal 0 is only a check.
     let found = unsafe { libc::syscall(libc::SYS_tgkill, (*file.header).pid, tid, 0) };
     found != 0 && crate::sys::errno::errno() == libc::ESRCH
 }
 
-/// Returns the thread id of this thread as an owner. A child of vfork works in place of a thread whose id it cannot know. It uses that
-/// of the main thread, which exists as long as the process, so that no other thread takes its window over.
+/// Returns the id under which this thread owns blocks. A child of vfork works in place of a thread whose id it cannot know. Such
+/// a child uses the id of the main thread, which exists as long as the process, so that no other thread takes over its window.
 fn owner_tid(file: &File) -> u32 {
     // SAFETY: the header is mapped for good.
     let process = unsafe { (*file.header).pid };
     if process == std::process::id() { tid() } else { process }
 }
 
-/// Gives this thread its first window.
+/// Gives this thread its first window: that of an ended thread if one is found, or else a new one.
 unsafe fn begin(file: &File, thread: *mut Thread) -> Result<(), c_int> {
     // SAFETY: windows are mapped for good.
     unsafe {
@@ -360,7 +360,7 @@ unsafe fn begin(file: &File, thread: *mut Thread) -> Result<(), c_int> {
     Ok(())
 }
 
-/// Begins a block for this thread, at slot `number` of a stream.
+/// Initializes a block for this thread. Its first slot has this number in the stream.
 unsafe fn enter(file: &File, thread: *mut Thread, window: Mapped, stream: u32, number: u64, kind: u16) {
     // SAFETY: mapped, and only ours.
     unsafe {
@@ -377,7 +377,7 @@ unsafe fn enter(file: &File, thread: *mut Thread, window: Mapped, stream: u32, n
     }
 }
 
-/// Lets this thread continue at slot `next` of a window.
+/// Lets this thread continue at the slot with index `next` of a window.
 unsafe fn place_in(thread: *mut Thread, window: Mapped, next: usize) {
     let first = window.0 as usize + size_of::<BlockHeader>();
     // SAFETY: as promised.
@@ -387,7 +387,7 @@ unsafe fn place_in(thread: *mut Thread, window: Mapped, next: usize) {
     }
 }
 
-/// Returns the number of slots of a window that are written.
+/// Returns the number of slots of a window up to the last written slot.
 unsafe fn written(window: Mapped) -> usize {
     let (slots, base) = (window.0.wrapping_add(1).cast::<Slot>(), window.base().load(Relaxed));
     // SAFETY: as promised, and inside of it.
@@ -398,7 +398,7 @@ unsafe fn written(window: Mapped) -> usize {
         .map_or(0, |(i, word)| (i + usize::from((word >> 8) as u8).max(1)).min(SLOTS))
 }
 
-/// Takes over a window whose thread has ended.
+/// Takes over a window whose thread has ended; `None` if none is found.
 fn adopt(file: &File) -> Option<Mapped> {
     static START: AtomicU32 = AtomicU32::new(0);
     let count = if file.ring.is_null() {
@@ -409,8 +409,8 @@ fn adopt(file: &File) -> Option<Mapped> {
     if count == 0 {
         return None;
     }
-    let start = START.fetch_add(CHECKED, Relaxed);
-    (0..count.min(CHECKED)).find_map(|i| {
+    let start = START.fetch_add(MOST_CHECKED, Relaxed);
+    (0..count.min(MOST_CHECKED)).find_map(|i| {
         let index = (start.wrapping_add(i) % count) as usize;
         let window = if file.ring.is_null() {
             file.windows[index].load(Acquire)
@@ -425,8 +425,8 @@ fn adopt(file: &File) -> Option<Mapped> {
             return None;
         }
         // SAFETY: mapped, and this thread's by now.
-        if unsafe { (*window.0).used } == LEFT {
-            // Its stream continues in another block.
+        if unsafe { (*window.0).used } == LEFT_BY_THREAD {
+            // The stream of this block continues in another block.
             block.leave_to(0);
             return None;
         }
@@ -434,7 +434,7 @@ fn adopt(file: &File) -> Option<Mapped> {
     })
 }
 
-/// Returns a block of the ring.
+/// Returns the block with this index in the ring.
 fn ring_block(file: &File, index: u64) -> *mut BlockHeader {
     file.ring.wrapping_add(index as usize * BLOCK).cast()
 }
@@ -455,7 +455,7 @@ pub fn is_in_ring(slot: *mut Slot, number: u64) -> bool {
         && block.base().load(Relaxed).wrapping_add(at as u64) == number
 }
 
-/// Changes the slot of this thread's window whose number has this low half, if the window still has it.
+/// Changes the slot of this thread's window whose number has the low half `half`, if the window still contains the slot.
 pub fn change_slot(half: u32, change: impl FnOnce(*mut Slot)) {
     let thread = thread();
     let before = fill(thread);
@@ -471,7 +471,7 @@ pub fn change_slot(half: u32, change: impl FnOnce(*mut Slot)) {
     filled(thread, before);
 }
 
-/// Takes the next block of the ring that no thread writes to.
+/// Takes the oldest block of the ring that no thread writes to.
 pub fn take_ring_block(file: &File) -> Result<*mut BlockHeader, c_int> {
     let count = file.ring_blocks - 1;
     let mut taken = 0;
@@ -482,7 +482,7 @@ pub fn take_ring_block(file: &File) -> Result<*mut BlockHeader, c_int> {
         let old = block.owner();
         let is_free = old == 0 || block.kind() == block::RING && has_ended(file, old);
         if is_free && block.take(old, owner_tid(file)) {
-            // If this thread was descheduled since it drew the number, the block is no longer among the oldest: try again.
+            // If this thread was descheduled after it drew the number, the block is no longer among the oldest: try again.
             if file.last_block() - number <= count / 2 {
                 return Ok(window);
             }
@@ -494,9 +494,9 @@ pub fn take_ring_block(file: &File) -> Result<*mut BlockHeader, c_int> {
     Err(libc::EBUSY)
 }
 
-/// Copies a full window to the end of the file, and begins it anew. Its calls are lost if that fails, or if the window could not be
-/// extended with the error `has_no_room`.
-unsafe fn empty(file: &File, thread: *mut Thread, has_no_room: Option<c_int>) -> Result<(), c_int> {
+/// Copies a full window to the end of the file, and continues at its start. Its calls are lost if that fails, or if extending the
+/// window failed with `extension_error`.
+unsafe fn empty(file: &File, thread: *mut Thread, extension_error: Option<c_int>) -> Result<(), c_int> {
     // SAFETY: the window is mapped for good, and this thread's.
     unsafe {
         let window = Mapped((*thread).window);
@@ -523,21 +523,21 @@ unsafe fn empty(file: &File, thread: *mut Thread, has_no_room: Option<c_int>) ->
                 piece((&raw const trailer).cast(), size_of::<Trailer>()),
             ])
         };
-        let result = has_no_room.map_or_else(append, Err);
+        let result = extension_error.map_or_else(append, Err);
         if let Err(error) = result {
             file.lost().fetch_add(calls(window.0.cast(), used), Relaxed);
             file.complain(error);
         }
         ((*window.0).tid, (*window.0).begun) = (tid(), clock::moment());
-        // From here on, the numbers show that the slots are old.
+        // From here on, the numbers show that the slots in the window are old.
         renumber(|| window.base().store(header.base + used as u64, Relaxed));
         place_in(thread, window, 0);
     }
     Ok(())
 }
 
-/// Counts the calls in the first `room` slots of a block. An entry can take several slots, of which only the first is checked: the
-/// others hold data that can look like a call.
+/// Returns the number of calls in the first `room` slots of a block. An entry can take several slots, of which only the first is
+/// checked: the others hold data that can look like a call.
 ///
 /// # Safety
 ///
@@ -552,7 +552,7 @@ pub unsafe fn calls(block: *mut u8, room: usize) -> u64 {
     while slot < room {
         let first = word(slot, 0);
         if (first >> 32) as u32 != (base + slot as u64) as u32 {
-            // The slot is from an earlier lap, or not written yet.
+            // The slot was written before the block was last emptied, or not written yet.
             slot += 1;
             continue;
         }
@@ -566,7 +566,8 @@ pub unsafe fn calls(block: *mut u8, room: usize) -> u64 {
     calls
 }
 
-/// Puts a slot other than a call's into this thread's stream. Returns its number. For use in `guarded`.
+/// Puts a slot that is not a call's into this thread's stream. Returns the slot's number; `None` if there is no room. For use in
+/// `guarded`.
 pub fn append(state: u8, function: u16, fill: impl FnOnce(&mut Slot)) -> Option<u64> {
     append_slots(state, function, 1, |place| {
         // SAFETY: the slot is this thread's.
@@ -574,7 +575,7 @@ pub fn append(state: u8, function: u16, fill: impl FnOnce(&mut Slot)) -> Option<
     })
 }
 
-/// The same for several slots in a row, in one block.
+/// Puts an entry of several slots in one block into this thread's stream. Returns the first slot's number; `None` without room.
 pub fn append_slots(state: u8, function: u16, slots: usize, fill: impl FnOnce(*mut Slot)) -> Option<u64> {
     let thread = thread();
     // SAFETY: only this thread and its signal handlers use the block.

@@ -1,11 +1,12 @@
 //! Records calls that have already returned: those that used shared memory or order such uses, and large copies to and from the host.
 //!
-//! Each thread notes up to [`MOST`] uses and orderings. Then the process pauses, each thread notes up to [`FEW`], and so on. Each
-//! pause is twice as long as the one before. Marks show between which notes some may be missing.
+//! Each thread notes up to [`MOST_BEFORE_FIRST_PAUSE`] uses and orderings. Then the process pauses, each thread notes up to
+//! [`MOST_BETWEEN_PAUSES`], and so on. Each pause is twice as long as the one before. Marks show between which notes some may be
+//! missing.
 
 use super::arguments::{Arguments, Store};
 use super::work::EXTRA_WORK;
-use super::{ADDRESS, CallRecord, clock, detail, know_library, process, stream};
+use super::{ADDRESS_MASK, CallRecord, clock, detail, know_library, process, stream};
 use crate::sys::arch::thread;
 use crate::sys::clock::roughly;
 use crate::sys::every_call::epoch;
@@ -17,58 +18,59 @@ use core::sync::atomic::{
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::{self, ARGS, MOST_ARGS, Slot, used, word};
 
-/// The most notes of a thread before the first pause.
-const MOST: u32 = 4096;
-/// The most notes of a thread before each later pause.
-const FEW: u32 = 512;
-/// The most notes of all threads before a pause.
+/// Largest number of uses that a thread notes before the first pause.
+const MOST_BEFORE_FIRST_PAUSE: u32 = 4096;
+/// Largest number of uses that a thread notes between two pauses.
+const MOST_BETWEEN_PAUSES: u32 = 512;
+/// Largest number of uses that all threads together note before a pause.
 const MOST_OF_ALL: u32 = 1 << 16;
-/// The number of its notes after which a thread adds them to the count of all threads.
-const SOME: u32 = 64;
-/// The length of the first pause, in nanoseconds.
-const PAUSE: u64 = 1_000_000_000;
-/// The number of times that the length of pauses doubles.
-const MOST_PAUSES: u32 = 20;
+/// Number of uses after which a thread adds them to the count of all threads.
+const NOTES_PER_STEP: u32 = 64;
+/// Length of the first pause, in which no uses are noted, in nanoseconds; each later one is twice as long.
+const FIRST_PAUSE: u64 = 1_000_000_000;
+/// Largest number of times that the length of pauses doubles.
+const MOST_DOUBLINGS: u32 = 20;
 
-/// False during a pause.
-static IS_ON: AtomicBool = AtomicBool::new(true);
-/// True until the first note after a pause.
-static IS_BEHIND_PAUSE: AtomicBool = AtomicBool::new(false);
-/// The time at which the pause ends; 0 without a pause.
-static UNTIL: AtomicU64 = AtomicU64::new(0);
+/// True if uses are noted; false during a pause.
+static IS_NOTING: AtomicBool = AtomicBool::new(true);
+/// True after a pause until the first use is noted.
+static IS_FIRST_AFTER_PAUSE: AtomicBool = AtomicBool::new(false);
+/// Time at which the pause ends, as [`roughly`] returns it; 0 if there is no pause.
+static PAUSE_ENDS: AtomicU64 = AtomicU64::new(0);
+/// Number of pauses of the process so far.
 static PAUSES: AtomicU32 = AtomicU32::new(0);
-/// The notes of all threads since the last pause.
-static ALL: AtomicU32 = AtomicU32::new(0);
+/// Number of uses that all threads noted since the last pause, counted in steps of [`NOTES_PER_STEP`].
+static NOTES_OF_ALL: AtomicU32 = AtomicU32::new(0);
 
-/// Returns true if calls are noted now.
+/// Returns true if uses are noted now. Ends a pause whose time is over.
 #[inline(always)]
 pub fn is_noting() -> bool {
-    IS_ON.load(Acquire) || is_pause_over()
+    IS_NOTING.load(Acquire) || is_pause_over()
 }
 
 #[cold]
 #[inline(never)]
 fn is_pause_over() -> bool {
-    let until = UNTIL.load(Acquire);
-    if until == 0 || roughly() < until || UNTIL.compare_exchange(until, 0, AcqRel, Relaxed).is_err() {
+    let until = PAUSE_ENDS.load(Acquire);
+    if until == 0 || roughly() < until || PAUSE_ENDS.compare_exchange(until, 0, AcqRel, Relaxed).is_err() {
         return false;
     }
-    ALL.store(0, Relaxed);
-    IS_BEHIND_PAUSE.store(true, Relaxed);
-    IS_ON.store(true, Release);
+    NOTES_OF_ALL.store(0, Relaxed);
+    IS_FIRST_AFTER_PAUSE.store(true, Relaxed);
+    IS_NOTING.store(true, Release);
     true
 }
 
-/// Begins a pause. The report does not judge what happens in it.
+/// Begins a pause. The report judges no use during a pause.
 pub fn pause() {
-    if IS_ON.swap(false, AcqRel) {
-        let pauses = PAUSES.fetch_add(1, Relaxed).min(MOST_PAUSES);
-        UNTIL.store(roughly() + (PAUSE << pauses), Release);
+    if IS_NOTING.swap(false, AcqRel) {
+        let pauses = PAUSES.fetch_add(1, Relaxed).min(MOST_DOUBLINGS);
+        PAUSE_ENDS.store(roughly() + (FIRST_PAUSE << pauses), Release);
     }
 }
 
-/// Counts a note of this thread. Returns true if it is the last one before a pause.
-fn count() -> bool {
+/// Counts a use that this thread notes. Returns true if it is the last one before a pause.
+fn count_note() -> bool {
     let pauses = PAUSES.load(Relaxed);
     // SAFETY: only this thread and its signal handlers use the block, and one that a handler counts may be missing.
     let number = unsafe {
@@ -77,18 +79,19 @@ fn count() -> bool {
         (*thread()).noted = (pauses, number);
         number
     };
-    let is_many = number % SOME == 1 && ALL.fetch_add(SOME, Relaxed) >= MOST_OF_ALL;
-    is_many || number >= if pauses == 0 { MOST } else { FEW }
+    let is_many =
+        number % NOTES_PER_STEP == 1 && NOTES_OF_ALL.fetch_add(NOTES_PER_STEP, Relaxed) >= MOST_OF_ALL;
+    is_many || number >= if pauses == 0 { MOST_BEFORE_FIRST_PAUSE } else { MOST_BETWEEN_PAUSES }
 }
 
-/// Returns true if this thread has written to the record.
+/// Returns true if this thread has joined the record of the process.
 #[inline(always)]
 pub fn has_stream() -> bool {
     // SAFETY: only this thread and its signal handlers use the block.
     unsafe { (*thread()).epoch == epoch() }
 }
 
-/// A call that succeeded, and only used shared memory or orders such uses.
+/// A call that succeeded, and that did nothing to record except to use shared memory or to order such uses.
 pub struct Use {
     args: [u8; MOST_ARGS],
     shape: u64,
@@ -100,8 +103,8 @@ impl Use {
         Use { args: [0; MOST_ARGS], shape: 0 }
     }
 
-    /// Takes the arguments, some time before [`append`](Use::append) writes them: a processor is slow to copy bytes that it has just
-    /// stored in smaller parts.
+    /// Stores the arguments, some time before [`append`](Use::append) copies them: a processor is slow to copy bytes that it has
+    /// just stored in smaller parts.
     #[inline(always)]
     pub fn take(&mut self, store: &dyn Store, has_returned: bool) {
         let handle = Cell::new(None);
@@ -114,16 +117,17 @@ impl Use {
         &self.args
     }
 
-    /// Puts it into the record, with the current context and device. Returns the number of its slot.
+    /// Puts the call into the record, with its times and with the context and device that were current. Returns the number of its
+    /// slot; `None` if there is no room.
     pub fn append(&self, id: FnId, caller: usize, (start, end): (u64, u64), current: u64) -> Option<u64> {
         let thread = thread();
         if !has_stream() && !process::attach() {
             return None;
         }
         know_library(thread, caller);
-        let is_last = count();
+        let is_last = count_note();
         let mut marks = if is_last { used::LAST } else { 0 };
-        if IS_BEHIND_PAUSE.load(Relaxed) && IS_BEHIND_PAUSE.swap(false, Relaxed) {
+        if IS_FIRST_AFTER_PAUSE.load(Relaxed) && IS_FIRST_AFTER_PAUSE.swap(false, Relaxed) {
             marks |= used::RESUMED;
         }
         let wide = EXTRA_WORK[id as usize].wide.into();
@@ -134,7 +138,7 @@ impl Use {
             // SAFETY: the slots are in this thread's window, and nobody else was given them.
             unsafe {
                 ((*first).start, (*first).end) = (start, if is_last { clock::now() } else { end });
-                ((*first).caller, (*first).result) = (caller as u64 & ADDRESS | self.shape, marks);
+                ((*first).caller, (*first).result) = (caller as u64 & ADDRESS_MASK | self.shape, marks);
                 (*first).args.copy_from_slice(&self.args[..ARGS]);
                 detail::current(first.add(1), number, current, &self.args, wide);
                 stream::publish(first, word(slot::USED, 1, id as u16, number as u32));
@@ -151,14 +155,15 @@ impl Use {
 }
 
 impl CallRecord<'_> {
-    /// Adds the current context and device with which a recorded call used shared memory, and returns its number. For use in
-    /// `guarded`.
+    /// Adds the context and the device that were current when this recorded call used shared memory. Returns the number of the
+    /// call's slot. For use in `guarded`.
     pub fn add_current(&self, current: u64) -> u64 {
-        detail::short(self.number, &[(slot::detail::CURRENT, &current.to_le_bytes())]);
+        detail::append_short(self.number, &[(slot::detail::CURRENT, &current.to_le_bytes())]);
         self.number
     }
 
-    /// Records a call that succeeded, with the times when it was forwarded and when it returned.
+    /// Records a call that has already succeeded. `start` and `end` are the times when it was forwarded and when it returned, in
+    /// ticks.
     pub fn append(&mut self, caller: usize, start: u64, end: u64) {
         let store = self.store;
         self.begin(store, caller, true, false);

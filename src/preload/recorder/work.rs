@@ -5,19 +5,20 @@ use cupeer_spec::function::{Direction, FUNCTION_COUNT, FUNCTIONS, FnId, FnSpec, 
 /// The work that the calls of a function need beyond their slots.
 #[derive(Clone, Copy)]
 pub struct ExtraWork {
-    /// The call has its stack in the record even if it succeeds.
+    /// True if the record contains the stack of a call even if the call succeeds.
     pub frames: bool,
-    /// It opens or ends something, so steps run before and after it.
+    /// True if the function opens or ends something, so that steps run before and after each call.
     pub is_tracked: bool,
-    /// Few of its calls are recorded; [`super::relevance`] decides which.
+    /// True if few calls of the function are recorded; [`super::relevance()`] decides which.
     pub is_rare: bool,
-    /// It has arrays or texts.
+    /// True if the function has arrays or texts as arguments.
     pub has_details: bool,
-    /// The number of bytes of its arguments if they do not fit in the slot; otherwise 0.
+    /// Number of bytes of the stored arguments if they do not fit in a slot; otherwise 0.
     pub wide: u8,
-    /// It writes to memory that its arguments point to.
+    /// True if the function writes to memory that its arguments point to.
     pub writes: bool,
-    /// It takes part in sharing: in a large job, the record of the process has a name from here on.
+    /// True if a call takes part in sharing. In a large job, such a call gives the record of the process its
+    /// name.
     pub shares: bool,
 }
 
@@ -37,7 +38,7 @@ impl ExtraWork {
             is_tracked: function.is_tracked(),
             is_rare: function.ends_often() || function.is_work() || allocates || is_nvml,
             has_details,
-            wide: if function.is_wide() { function.stored() as u8 } else { 0 },
+            wide: if function.overflows_slot() { function.stored() as u8 } else { 0 },
             writes,
             // The report shows which processes hold the memory of a device, even if they share nothing.
             shares: function.shares() || allocates,
@@ -45,7 +46,7 @@ impl ExtraWork {
     }
 }
 
-/// In the order of the function table.
+/// The extra work of each function, in the order of the function table.
 pub static EXTRA_WORK: [ExtraWork; FUNCTION_COUNT] = {
     let mut all = [ExtraWork::of(&FUNCTIONS[0]); FUNCTION_COUNT];
     let mut i = 1;
@@ -56,7 +57,7 @@ pub static EXTRA_WORK: [ExtraWork; FUNCTION_COUNT] = {
     all
 };
 
-/// Returns true if a function opens or ends something.
+/// Returns true if a function opens or ends something, so that steps run before and after each call.
 #[inline(always)]
 pub fn is_tracked(id: FnId) -> bool {
     EXTRA_WORK[id as usize].is_tracked

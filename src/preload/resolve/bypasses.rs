@@ -21,16 +21,16 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use cupeer_spec::bypass::Bypass;
 use cupeer_spec::function::{FUNCTIONS, Library};
 
-/// Called when an object that was loaded after us asks for the next definition of a name of the table.
+/// Called when an object that was loaded after us looks up the next definition (RTLD_NEXT) of a function of the table.
 ///
 /// In the global scope, the next definition is that of a wrapper behind us, which a linked call reached through us.
 /// Outside of it, it is that of the object's own dependencies.
-pub fn looked_up_next(object: &Object, wanted: &CStr) {
+pub fn note_next_lookup(object: &Object, wanted: &CStr) {
     if elf::is_ours(object) || is_wrapper_behind_us(object, wanted) {
         return;
     }
-    // The object comes first in its own scope, and has some of the functions of the table. The driver is behind it if
-    // it depends on one.
+    // The object comes first in its own scope, and defines some functions of the table. If it depends on a driver, that driver
+    // comes next.
     let is_nvml = names::exported_as(wanted).is_some_and(|index| FUNCTIONS[index].library == Library::Nvml);
     let of_driver = if is_nvml { c"nvmlInit_v2" } else { c"cuDriverGetVersion" };
     let behind = if object.symbol(wanted).is_some() { of_driver } else { wanted };
@@ -40,13 +40,13 @@ pub fn looked_up_next(object: &Object, wanted: &CStr) {
     }
 }
 
-/// Returns true if our forwarding of a linked call leads to this object.
+/// Returns true if our export forwards linked calls of this function to this object.
 fn is_wrapper_behind_us(object: &Object, wanted: &CStr) -> bool {
     object.symbol(wanted).is_some_and(|own| own.address == loader::look_up(libc::RTLD_NEXT, wanted))
 }
 
-/// Called when a lookup by handle found something that we do not follow.
-pub fn looked_up(found: usize, caller: usize) {
+/// Called when a lookup by handle found an address in an object that we do not follow.
+pub fn note_handle_lookup(found: usize, caller: usize) {
     let Some(object) = elf::containing(found) else { return };
     if is_missed(&object) && !driver::is_followed(&object) {
         report(&object, Bypass::SecondDriver);
@@ -55,16 +55,16 @@ pub fn looked_up(found: usize, caller: usize) {
     }
 }
 
-/// Returns true if an object has the functions of every driver under another soname: a copy that a package brings, or
-/// a wrapper.
+/// Returns true if an object defines the functions of every driver, and has another soname: a copy of a driver in a package, or a
+/// wrapper.
 fn is_like_driver(object: &Object) -> bool {
     const OF_EACH: [&CStr; 3] = [c"cuInit", c"cuDriverGetVersion", c"cuGetProcAddress"];
     library_of(object).is_none() && OF_EACH.iter().all(|name| object.function(name).is_some())
 }
 
-/// Objects like a driver in which something was looked up, by their bases plus 1, and those that looked up a function
-/// of a driver themselves, as a wrapper does.
+/// Bases, plus 1, of objects similar to a driver in which the program looked something up.
 static LIKE_DRIVER: [AtomicUsize; 8] = [const { AtomicUsize::new(0) }; 8];
+/// Bases, plus 1, of objects that looked up a function of a driver themselves, as a wrapper does.
 static WRAPPERS: [AtomicUsize; 8] = [const { AtomicUsize::new(0) }; 8];
 
 fn add(bases: &[AtomicUsize; 8], base: usize) {
@@ -79,18 +79,18 @@ fn has(bases: &[AtomicUsize; 8], base: usize) -> bool {
     bases.iter().any(|place| place.load(Relaxed) == base + 1)
 }
 
-/// Called when a function of a driver is looked up.
-pub fn looked_up_by(caller: usize) {
+/// Called when the code at `caller` looks up a function of a driver.
+pub fn note_driver_lookup(caller: usize) {
     if let Some(object) = elf::containing(caller).filter(is_like_driver) {
         add(&WRAPPERS, object.base);
     }
 }
 
-/// The process in which a library refers to a driver and is not bound to it yet, by its pid.
+/// Pid of the process in which a library refers to a driver and is not bound to it yet; 0 if there is none.
 static UNBOUND_IN: AtomicU32 = AtomicU32::new(0);
 
-/// Called when the program first looks something up in a library. Reports the library if it is bound past us.
-pub fn opened(object: &Object) {
+/// Called when the program first looks something up in an object. Reports the object if it is bound to a driver without us.
+pub fn note_opened(object: &Object) {
     let mut needs = None;
     object.each_needed(|name| {
         let library = LIBRARIES.into_iter().find(|library| library.is_called(name.to_bytes()));
@@ -98,7 +98,7 @@ pub fn opened(object: &Object) {
     });
     let Some(library) = needs else { return };
     let Some(object) = elf::at_base(object.base) else {
-        // In another namespace.
+        // The object is in another namespace.
         return report(object, Bypass::Dlmopen);
     };
     if library_of(&object).is_some() || elf::is_ours(&object) || elf::is_of_start(&object) {
@@ -113,25 +113,26 @@ pub fn opened(object: &Object) {
     }
 }
 
-/// Returns true if this process has libraries that must be searched before it executes another program or ends
-/// without us.
+/// Returns true if a library of this process is not bound to its driver yet, so that libraries must be searched before the
+/// process executes another program or ends without our destructor.
 pub fn has_unbound() -> bool {
     UNBOUND_IN.load(Relaxed) == std::process::id()
 }
 
-/// Returns true if there may be anything to find at the end.
+/// Returns true if a search at the end of the process may find a bypass.
 pub fn may_be_any() -> bool {
     LIKE_DRIVER[0].load(Relaxed) != 0 || driver::is_anywhere()
 }
 
-/// Called when the dlsym of a tool returned a function of its own for one of the driver.
-pub fn diverted(found: usize) {
+/// Called when the dlsym of a tool returned a function of the tool in place of the driver's.
+pub fn note_diverted(found: usize) {
     if let Some(object) = elf::containing(found) {
         report(&object, Bypass::Diverts);
     }
 }
 
-/// Reports the libraries of other namespaces that refer to our names, or else the driver there. Returns that driver.
+/// Reports the libraries of other namespaces that refer to functions of the table; if there are none, reports a driver there.
+/// Returns that driver.
 fn look_through_other_namespaces() -> Option<Object> {
     let (mut driver_there, mut named) = (None, false);
     elf::each_in_other_namespaces(|object| {
@@ -153,7 +154,7 @@ fn look_through_other_namespaces() -> Option<Object> {
     driver_there.filter(is_driver)
 }
 
-/// Searches all objects, at exit, when all symbols that are ever bound are bound.
+/// Searches all objects for bypasses. Called at the end of the process, when all symbols that are ever bound are bound.
 ///
 /// A driver without any watched call so far is reported as well, except in a child that inherited it: otherwise an
 /// empty recording could mean both that nothing was called, and that nothing was seen. If the driver was loaded with
@@ -182,7 +183,8 @@ pub fn look_through_all(is_empty: bool) {
     if log::is_on() {
         patched::log_all();
     }
-    // Its cuInit came through us, although that is not recorded, and its children tell of it.
+    // The process itself, or its parent, called cuInit through us. That call need not be recorded, and the children's records
+    // tell of it.
     let is_seen = forks::is_forked() || forks::forks_late();
     let silent = driver::followed_driver().or(elsewhere).filter(|_| is_silent && !is_seen);
     if let Some(driver) = silent {
@@ -198,7 +200,7 @@ fn look_through_our_namespace(found: &mut FoundObjects, was_followed: bool) {
     let mut is_before = true;
     elf::each(|object| {
         is_before &= !elf::is_ours(object);
-        // The runtime is a user of the driver itself.
+        // The runtime is itself a user of the driver.
         if let Some(library) = library_of(object).filter(|library| *library != Library::Cudart) {
             if is_missed(object) && driver::is_any_followed(library) && !driver::is_followed(object) {
                 found.add(object, Bypass::SecondDriver);
@@ -208,7 +210,7 @@ fn look_through_our_namespace(found: &mut FoundObjects, was_followed: bool) {
         if elf::is_ours(object) {
             return false;
         }
-        // A tool with its own dlsym before us, if no lookup of the driver came through us.
+        // The object is a tool with its own dlsym that was loaded before us, and no lookup of the driver came through us.
         if is_before && !was_followed && object.symbol(c"dlsym").is_some() {
             found.add(object, Bypass::Diverts);
         }
@@ -220,8 +222,8 @@ fn look_through_our_namespace(found: &mut FoundObjects, was_followed: bool) {
     });
 }
 
-/// Returns the bypass by which the loader bound an object to a driver, and whether the object refers to a driver and
-/// is not bound yet.
+/// Returns the bypass by which the loader bound an object to a driver; `None` if there is none. Also returns true if the object
+/// refers to a driver and is not bound yet.
 fn bound_past_us(object: &Object) -> (Option<Bypass>, bool) {
     let libcs_dlsym = Dlsym::of_libc().address();
     let (mut past, mut is_unbound) = (None, false);

@@ -1,4 +1,4 @@
-//! Repairs references to variables of our names: tables of function pointers, as cuew has.
+//! Repairs references to variables that have the names of our exports: tables of function pointers, as cuew has.
 //!
 //! The loader binds a library with such a variable to our export instead. Its references are restored, because it would
 //! otherwise write into our code.
@@ -13,7 +13,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use cupeer_spec::bypass::Bypass;
 
-/// Restores the references to variables of our names in objects that were loaded since the last search, and reports
+/// Restores references to variables with the names of our exports, in objects that were loaded since the last search. Reports
 /// those objects.
 pub fn repair_new() {
     static LOOKED: AtomicU64 = AtomicU64::new(0);
@@ -30,8 +30,8 @@ pub fn repair_new() {
     }
 }
 
-/// Restores them in all objects without a report, for our constructor, which also runs in processes that never reach
-/// a driver.
+/// Restores references to such variables in all objects, without a report. Called by our constructor, which also runs in
+/// processes that never reach a driver.
 pub fn repair_all() {
     let mut program = None;
     elf::each(|object| {
@@ -39,13 +39,13 @@ pub fn repair_all() {
         program.get_or_insert(*object);
         false
     });
-    // The variables that the program copies are repaired now.
+    // Copies of variables in the program are repaired as well.
     if let Some(program) = program {
         repair_copies(&program);
     }
 }
 
-/// Repairs the copy of such a variable in a program that refers to one: the loader made it from our code.
+/// Repairs the program's copies of variables with the names of our exports: the loader filled the copies with our code.
 fn repair_copies(program: &Object) {
     program.each_slot(|slot| {
         // Few references are copies, so names are compared last.
@@ -63,7 +63,7 @@ fn repair_copies(program: &Object) {
     });
 }
 
-/// Returns the first variable with a name behind our library.
+/// Returns the first variable with this name in an object after our library.
 fn data_behind_us(name: &CStr) -> Option<Symbol> {
     let mut is_behind = false;
     elf::find(|object| {
@@ -72,7 +72,7 @@ fn data_behind_us(name: &CStr) -> Option<Symbol> {
     })
 }
 
-/// Repairs an object that defines data under one of our names. Returns true if it does.
+/// Repairs the references of an object that defines variables with the names of our exports. Returns true if it defines any.
 #[unsafe(link_section = ".text.startup")]
 fn repair(object: &Object) -> bool {
     let data = |index| entries::symbol_in(object, index).filter(|symbol| symbol.is_data);

@@ -12,26 +12,26 @@ use crate::sys::guard::guarded;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-/// True if anything is switched on. Otherwise, nothing would miss a call that bypasses us.
+/// True if the settings switch anything on. Otherwise, calls that bypass us do not matter.
 #[unsafe(link_section = ".data.start")]
-static IS_ON: AtomicBool = AtomicBool::new(false);
+static IS_ANY_ON: AtomicBool = AtomicBool::new(false);
 
-/// The handles that were examined last.
+/// Handles of the libraries that were examined last.
 static LOOKED_AT: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
 
-/// Returns true if anything is switched on. Called by our constructor.
+/// Sets and returns [`IS_ANY_ON`]: true if the settings switch anything on. Called by our constructor.
 pub fn begin() -> bool {
     let settings = settings::get();
     let is_told = settings.log.is_some() || settings.record.is_some();
     let is_on = is_told || settings.inject.is_some() || settings.deny.is_some();
-    IS_ON.store(is_on, Relaxed);
+    IS_ANY_ON.store(is_on, Relaxed);
     is_on
 }
 
-/// Examines the library of a handle, once.
+/// Examines the library that a handle refers to, if it was not examined before.
 #[inline]
 pub fn examine(handle: *mut c_void) {
-    if handle == libc::RTLD_NEXT || handle == libc::RTLD_DEFAULT || !IS_ON.load(Relaxed) {
+    if handle == libc::RTLD_NEXT || handle == libc::RTLD_DEFAULT || !IS_ANY_ON.load(Relaxed) {
         return;
     }
     let place = &LOOKED_AT[(handle as usize >> 6) % LOOKED_AT.len()];
@@ -41,7 +41,7 @@ pub fn examine(handle: *mut c_void) {
             redirect_dlsym(handle);
             runtime::redirect_new();
             // SAFETY: the program asks libc about this handle next, which reads the same.
-            bypasses::opened(&unsafe { elf::object_of_handle(handle) });
+            bypasses::note_opened(&unsafe { elf::object_of_handle(handle) });
         });
     }
 }

@@ -9,7 +9,7 @@ use core::sync::atomic::AtomicUsize;
 #[unsafe(link_section = ".data.start")]
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
-/// The libc function, interposed. It does not depend on its caller.
+/// Calls the next `dlclose`, in place of libc's. Its result does not depend on its caller.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn dlclose(handle: *mut c_void) -> c_int {
     guarded(|| {
@@ -17,21 +17,22 @@ pub unsafe extern "C-unwind" fn dlclose(handle: *mut c_void) -> c_int {
         let closing = (!handle.is_null()).then(|| unsafe { elf::base_of_handle(handle) });
         driver::hold_pending(closing);
     });
-    linked::closing();
+    linked::before_dlclose();
     // SAFETY: the caller promises that the handle is one that `dlopen` gave; null is refused by libc.
     let result = unsafe { call(handle) };
-    linked::closed();
+    linked::after_dlclose();
     guarded(elf::note_closed);
     result
 }
 
-/// Finds the next dlclose, once. The finding itself clears the loader's last message.
+/// Returns the address of the next dlclose, which is searched once. The search itself clears the loader's
+/// last message.
 #[unsafe(link_section = ".text.startup")]
 pub fn find() -> usize {
     loader::once(&NEXT, || loader::look_up(libc::RTLD_NEXT, c"dlclose"))
 }
 
-/// Calls the next dlclose: for the program, or for a reference of our own, which unloads nothing.
+/// Calls the next dlclose: for the program, or to drop a reference of our own, which unloads nothing.
 ///
 /// # Safety
 ///

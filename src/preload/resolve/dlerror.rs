@@ -13,7 +13,7 @@ use core::sync::atomic::AtomicUsize;
 
 const MARKER: &CStr = c"cupeer, a marker";
 
-/// Length of the text of [`crate::sys::arch::Thread`].
+/// Size of the text in [`crate::sys::arch::Thread`], in bytes.
 const LONGEST: usize = 800;
 
 #[unsafe(link_section = ".data.start")]
@@ -42,7 +42,7 @@ unsafe extern "C" fn decide(_: *mut c_void, _: *const c_char, _: usize) -> Decis
     Decision { jump: 0, value: value as usize }
 }
 
-/// Finds libc's own dlerror, once.
+/// Returns the address of libc's own dlerror, which is searched once.
 #[unsafe(link_section = ".text.startup")]
 pub fn find() -> usize {
     loader::libcs_own(c"dlerror", &REAL)
@@ -78,7 +78,7 @@ pub unsafe fn real() -> impl fmt::Display {
     Text(text.to_bytes())
 }
 
-/// Runs work that calls the loader, and restores the program's pending message.
+/// Does work that calls the loader, and restores the message that the program has not read yet.
 pub fn preserving<T>(work: impl FnOnce() -> T) -> T {
     let mut pending = [0; LONGEST];
     let mut message = call_real().cast_const();
@@ -99,7 +99,7 @@ pub fn preserving<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Makes `dlerror` return a text of several pieces, as if the loader had just failed with it.
+/// Makes `dlerror` return a text that consists of several pieces, as if the loader had just failed with that message.
 pub fn pretend(pieces: &[&[u8]]) {
     let mut text = [0; LONGEST];
     fill(&mut text, pieces);
@@ -113,7 +113,7 @@ fn pretend_text(text: &[c_char; LONGEST]) {
     unsafe { (*thread()).dlerror = *text };
 }
 
-/// Copies as much as fits, and keeps the final NUL.
+/// Copies the pieces as far as they fit, and keeps the final NUL.
 fn fill(text: &mut [c_char; LONGEST], pieces: &[&[u8]]) {
     let bytes = pieces.iter().copied().flatten();
     text[..LONGEST - 1].iter_mut().zip(bytes).for_each(|(place, byte)| *place = *byte as c_char);

@@ -22,7 +22,7 @@ unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_v
     deciding_entry!(decide)
 }
 
-/// dlsym for callers that asked for libc's own: it skips another tool's dlsym, which is preloaded behind us.
+/// The dlsym for callers that looked up libc's own dlsym: it skips the dlsym of another tool, which is preloaded behind us.
 #[unsafe(naked)]
 unsafe extern "C" fn dlsym_of_libc(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     deciding_entry!(decide_as_libc)
@@ -36,8 +36,8 @@ unsafe extern "C" fn dlvsym(handle: *mut c_void, name: *const c_char, version: *
     deciding_entry!(decide_version)
 }
 
-/// Returns a function of the loader that we interpose: its name, the address of libc's or the next definition, and
-/// ours.
+/// Returns the loader's function with this name, if we interpose it: its name, the address of libc's or the next definition, and
+/// the address of ours.
 pub fn function_of_loader(name: *const c_char) -> Option<(&'static CStr, usize, usize)> {
     if name.is_null() {
         return None;
@@ -55,8 +55,8 @@ pub fn function_of_loader(name: *const c_char) -> Option<(&'static CStr, usize, 
     Some((wanted, find(), ours))
 }
 
-/// Returns our own function if a program asks a library by its handle for a function of the loader that we interpose,
-/// and would get libc's. What it finds with libc's would bypass us.
+/// Returns our own function if a program looks up a function of the loader that we interpose in a library by its handle, and
+/// would get libc's. A lookup through libc's function would bypass us.
 fn loader_function(next: Dlsym, handle: *mut c_void, name: *const c_char) -> Option<usize> {
     if handle == libc::RTLD_NEXT || handle == libc::RTLD_DEFAULT {
         return None;
@@ -73,7 +73,7 @@ unsafe extern "C" fn decide_as_libc(handle: *mut c_void, name: *const c_char, ca
     decide_before(Dlsym::of_libc(), handle, name, caller)
 }
 
-/// Decides a lookup that would continue to the dlsym at `next`, which the program would have called without us.
+/// Decides a lookup that would go to the dlsym `next` without us.
 fn decide_before(next: Dlsym, handle: *mut c_void, name: *const c_char, caller: usize) -> Decision {
     let go_on = Decision { jump: next.address(), value: 0 };
     let Some(index) = index_of(name) else {
@@ -87,7 +87,7 @@ fn decide_before(next: Dlsym, handle: *mut c_void, name: *const c_char, caller: 
     };
     let mut answer = None;
     guarded(|| {
-        bypasses::looked_up_by(caller);
+        bypasses::note_driver_lookup(caller);
         answer = match handle {
             libc::RTLD_NEXT => by_next(next, index, caller),
             libc::RTLD_DEFAULT => by_default(next, index, caller),
@@ -97,7 +97,7 @@ fn decide_before(next: Dlsym, handle: *mut c_void, name: *const c_char, caller: 
     answer.map_or(go_on, |value| Decision { jump: 0, value })
 }
 
-/// Decides a lookup by version: our function in place of one of the loader.
+/// Decides a lookup by name and version: returns our function in place of one of the loader.
 unsafe extern "C" fn decide_version(
     handle: *mut c_void,
     name: *const c_char,
@@ -110,7 +110,7 @@ unsafe extern "C" fn decide_version(
     }
     let Some((name, libcs, ours)) = function_of_loader(name) else { return decision };
     guarded(|| {
-        // For a caller before us, the next one is ours; for one behind us, it is not.
+        // For a caller that was loaded before us, the next definition is ours; for a later one, it is not.
         let is_behind = || {
             let next = elf::containing(caller).and_then(|object| elf::next_definer(&object, name));
             !next.is_some_and(|next| elf::is_ours(&next))
@@ -126,16 +126,16 @@ unsafe extern "C" fn decide_version(
     decision
 }
 
-/// Returns the result of a lookup with RTLD_NEXT; `None` if libc must answer. It always must, unless it would find
-/// our export with nothing behind it, or a driver that is loaded before us.
+/// Returns the result of a lookup with RTLD_NEXT; `None` if libc must do the lookup. libc must, unless it would find our export
+/// with no definition after it, or a driver that is loaded before us.
 fn by_next(next: Dlsym, index: usize, caller: usize) -> Option<usize> {
     let name = entries::name(index);
     let object = elf::containing(caller)?;
     if !elf::is_before_us(&object) {
-        bypasses::looked_up_next(&object, name);
+        bypasses::note_next_lookup(&object, name);
         return None;
     }
-    // The order is that from the caller's position, not ours; if a tool behind us replaces dlsym, it is the tool's.
+    // The order begins at the caller's position. If a tool behind us replaces dlsym, the order begins at the tool's position.
     let definer = elf::next_definer(&object, name)?;
     let (is_ours, is_libcs) = (elf::is_ours(&definer), next == Dlsym::of_libc());
     let given = if is_ours || !is_libcs {
@@ -145,27 +145,27 @@ fn by_next(next: Dlsym, index: usize, caller: usize) -> Option<usize> {
     };
     match given {
         0 if is_ours => Some(not_found(name, object.path())),
-        // libc would give our export.
+        // libc would return our export.
         _ if is_ours && is_libcs => None,
         given => driver::handed_out(FUNCTIONS[index].library, given),
     }
 }
 
-/// Returns the result of a lookup with RTLD_DEFAULT; `None` if libc must answer.
+/// Returns the result of a lookup with RTLD_DEFAULT; `None` if libc must do the lookup.
 fn by_default(next: Dlsym, index: usize, caller: usize) -> Option<usize> {
     let name = entries::name(index);
     let ours = entries::export(index);
     let found = look_up(libc::RTLD_DEFAULT, name);
     if found != ours {
-        // A driver that lies before us.
+        // The function is that of a driver that was loaded before us.
         return driver::handed_out(FUNCTIONS[index].library, found);
     }
     let given = next.look_up(libc::RTLD_DEFAULT, name);
     if given != 0 && given != ours {
         return diverted(next, libc::RTLD_DEFAULT, index, given);
     }
-    // The program finds our export. Without us it would find the definition behind it in the global scope, or else in
-    // the scope of the caller's own library.
+    // libc would find our export. Without us, libc would find the definition after ours in the global scope, or else in the scope
+    // of the caller's own library.
     if look_up(libc::RTLD_NEXT, name) != 0 {
         return Some(ours);
     }
@@ -176,12 +176,12 @@ fn by_default(next: Dlsym, index: usize, caller: usize) -> Option<usize> {
     }
     // SAFETY: gives back the use that dlopen counted; the caller is running.
     unsafe { dlclose::call(handle) };
-    // If this fails, the message names the caller's library, as it would without us.
+    // If this lookup fails, its message names the caller's library, as it would without us.
     let found = look_up(handle, name);
     Some(driver::handed_out(FUNCTIONS[index].library, found).unwrap_or(found))
 }
 
-/// Returns the result of a lookup with a handle; `None` if libc must answer.
+/// Returns the result of a lookup with a handle; `None` if libc must do the lookup.
 fn by_handle(next: Dlsym, handle: *mut c_void, index: usize, caller: usize) -> Option<usize> {
     let name = entries::name(index);
     let ours = entries::export(index);
@@ -196,11 +196,11 @@ fn by_handle(next: Dlsym, handle: *mut c_void, index: usize, caller: usize) -> O
         let handed_out = driver::handed_out(library, found).or_else(|| diverted(next, handle, index, found));
         driver::hold_pending(None);
         if handed_out.is_none() {
-            bypasses::looked_up(found, caller);
+            bypasses::note_handle_lookup(found, caller);
         }
         return Some(handed_out.unwrap_or(found));
     }
-    // The handle of the program itself, which finds whatever is preloaded; or our own.
+    // The handle is that of the program itself, which includes preloaded libraries; or our own.
     // SAFETY: dlsym has just taken the handle.
     let base = unsafe { elf::base_of_handle(handle) };
     if elf::containing(ours).is_some_and(|object| object.base == base) {
@@ -209,25 +209,25 @@ fn by_handle(next: Dlsym, handle: *mut c_void, index: usize, caller: usize) -> O
     if look_up(libc::RTLD_NEXT, name) != 0 { Some(ours) } else { Some(not_found(name, c"")) }
 }
 
-/// Returns our export if the dlsym of a tool behind us returned the tool's function in place of the driver's, and our
-/// linked calls reach that function as well. A function that only the tool knows is reported.
+/// Returns our export if the dlsym of a tool behind us returned the tool's function in place of the driver's, and our linked
+/// calls reach that function as well. A function that only the tool's dlsym returns is reported.
 fn diverted(next: Dlsym, handle: *mut c_void, index: usize, found: usize) -> Option<usize> {
     if found == 0 || next == Dlsym::of_libc() {
         return None;
     }
     let libcs = look_up(handle, entries::name(index));
     if libcs != entries::export(index) {
-        // Registers the driver behind it as well.
+        // This registers the driver behind the tool as well.
         driver::handed_out(FUNCTIONS[index].library, libcs)?;
     }
     let ours = scope::in_place_of(found);
     if ours.is_none() {
-        bypasses::diverted(found);
+        bypasses::note_diverted(found);
     }
     ours
 }
 
-/// Fails a lookup with the loader's message for a lookup in the scope of an object.
+/// Fails a lookup with the message of the loader for a failed lookup in an object. Returns 0.
 fn not_found(name: &CStr, object: &CStr) -> usize {
     unsafe extern "C" {
         static program_invocation_name: *const c_char;

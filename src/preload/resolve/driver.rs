@@ -23,11 +23,11 @@ use cupeer_shared::route::aim;
 use cupeer_spec::function::{FUNCTION_COUNT, FnId, Library};
 
 struct Followed {
-    /// Its base address, plus 1; 0 while there is none.
+    /// Base address of the followed object, plus 1; 0 while there is none.
     base: AtomicUsize,
-    /// Reason why it stays loaded: [`OF_START`], [`BY_US`], or 0 if there is no known reason.
+    /// Reason for which the object stays loaded: [`OF_START`], [`BY_US`], or 0 if there is no known reason.
     held: AtomicU8,
-    /// True if the tables below are filled.
+    /// True if the tables [`REAL`], [`HANDED_OUT`], and [`TARGETS`] are filled for this library.
     ready: AtomicBool,
 }
 
@@ -42,15 +42,15 @@ fn followed(library: Library) -> &'static Followed {
     &FOLLOWED[library as usize]
 }
 
-/// The libraries' own functions, in the order of the table; 0 where one is lacking.
+/// Addresses of the followed libraries' own functions, in the order of the table; 0 if a library lacks the function.
 static REAL: [AtomicUsize; FUNCTION_COUNT] = [const { AtomicUsize::new(0) }; FUNCTION_COUNT];
 
-/// Addresses that lookups return, in the order of the table: the export if a linked call leads directly to this
-/// library, so that a function has one address in the program as it has without us; otherwise the entry for lookups.
-/// Set before any address is returned.
+/// Address that a lookup returns for each function, in the order of the table: the export if a linked call leads directly to this
+/// library, so that a function has one address in the program as it has without us; otherwise the entry for lookups. Set before
+/// any address is returned.
 static HANDED_OUT: [AtomicUsize; FUNCTION_COUNT] = [const { AtomicUsize::new(0) }; FUNCTION_COUNT];
 
-/// Targets of the entries for lookups. Set before any address is returned.
+/// Address to which the entry for lookups of each function jumps. Set before any address is returned.
 pub static TARGETS: [AtomicUsize; FUNCTION_COUNT] = [const { AtomicUsize::new(0) }; FUNCTION_COUNT];
 
 #[inline]
@@ -69,11 +69,11 @@ pub fn register(object: &Object) -> bool {
         Err(base) if base == mark => {}
         Err(_) => return false,
     }
-    // Another thread may be doing the same: both write the same values.
+    // Another thread may be doing the same, which is harmless: both write the same values.
     for id in FnId::all().filter(|id| id.spec().library == library) {
         let index = id as usize;
         let Some(symbol) = entries::symbol_in(object, index) else { continue };
-        // A function of the runtime that nothing intercepts has no entry.
+        // A function of the runtime whose calls are not intercepted has no entry.
         if !entries::is_exported(index) && !needs::is_wanted(id) {
             continue;
         }
@@ -86,13 +86,13 @@ pub fn register(object: &Object) -> bool {
     }
     followed(library).ready.store(true, Release);
     if is_cuda {
-        status::reached();
+        status::count_reached();
     }
     data_symbols::repair_new();
     true
 }
 
-/// Directs looked-up calls of a function to us or to the driver, as is needed now.
+/// Directs looked-up calls of a function through `call` or straight to the driver, as is needed now.
 pub fn trace(id: FnId) {
     let index = id as usize;
     let real = real(id);
@@ -106,23 +106,23 @@ pub fn trace(id: FnId) {
     }
 }
 
-/// Keeps the driver and NVML loaded, once. `register` cannot do it: it may run in a thread that a constructor waits
-/// for while it holds the loader's lock. Called in calls of the loader by the program, and before a library is
+/// Keeps the driver and NVML loaded, if that is still to be done. `register` cannot do it: that may run in a thread that a
+/// constructor waits for while it holds the loader's lock. Called in calls of the loader by the program, and before a library is
 /// closed, with the base of that library as `closing`.
 pub fn hold_pending(closing: Option<usize>) {
     FOLLOWED.iter().for_each(|followed| followed.hold(closing));
 }
 
 impl Followed {
-    /// Returns the object that is followed.
+    /// Returns the object that is followed as this library.
     fn object(&self) -> Option<Object> {
         elf::at_base(self.base.load(Acquire).checked_sub(1)?)
     }
 
     fn hold(&self, closing: Option<usize>) {
         let mark = self.base.load(Acquire);
-        // A library that the program is closing was opened by it, even where our constructor has not run and all
-        // that is there counts as being of the start.
+        // The program opened the library that it is closing. This holds even if our constructor has not run, and all objects
+        // count as those of the start.
         let is_closing = mark != 0 && closing.is_some_and(|base| base + 1 == mark);
         let held = self.held.load(Relaxed);
         if mark == 0 || held == BY_US || (held == OF_START && !is_closing) {
@@ -137,39 +137,40 @@ impl Followed {
     }
 }
 
-/// Keeps an object loaded. An object of the start stays anyway, and must not be opened: the loader would run its
-/// constructors now, which may be too early.
+/// Keeps an object loaded by a reference. An object of the start stays loaded anyway, and must not be opened: the loader would
+/// run its constructors now, which may be too early.
 pub fn hold(object: &Object) {
     if !elf::is_of_start(object) {
         open_again(object);
     }
 }
 
-/// Adds a reference to a loaded object. Returns its handle; null if it is not loaded.
+/// Adds a reference to a loaded object. Returns the object's handle; null if it is not loaded.
 pub fn open_again(object: &Object) -> *mut c_void {
     open_loaded(object.path())
 }
 
-/// Adds a reference to a loaded object by its path.
+/// Adds a reference to a loaded object by its path. Returns the object's handle; null if it is not loaded.
 pub fn open_loaded(path: &CStr) -> *mut c_void {
     // SAFETY: the path ends in NUL; RTLD_NOLOAD loads nothing.
     forks::while_nobody_forks(|| unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) })
 }
 
-/// Finds a function of the driver, in the table or not, and stores its address in `place`: 1 if the driver lacks it.
+/// Returns the address of a function of the driver, in the table or not; `None` if the driver lacks it. Stores the address in
+/// `place`, or 1 if the driver lacks the function.
 #[cold]
 #[inline(never)]
 pub fn look_for(name: &CStr, place: &AtomicUsize) -> Option<usize> {
     let mut found = None;
-    // The program's stack may be too small for reading the driver's symbols.
+    // The program's stack may be too small for a search of the driver's symbols.
     aside(|| found = function(Library::Cuda, name));
     let address = found?.max(1);
     place.store(address, Relaxed);
     Some(address)
 }
 
-/// Returns the address of a function of a library, in the table or not: `Some(0)` if it lacks the function, `None` if
-/// it is not loaded.
+/// Returns the address of a function of a library, in the table or not: `Some(0)` if the library lacks the function, `None` if
+/// the library is not loaded.
 pub fn function(library: Library, name: &CStr) -> Option<usize> {
     if !find_loaded(library) {
         return None;
@@ -188,12 +189,12 @@ pub fn is_followed(object: &Object) -> bool {
     FOLLOWED.iter().any(|followed| followed.base.load(Acquire) == object.base + 1)
 }
 
-/// Returns true if we follow an object as this library.
+/// Returns true if we follow any object as this library.
 pub fn is_any_followed(library: Library) -> bool {
     followed(library).base.load(Acquire) != 0
 }
 
-/// Returns true if any library whose bypassing calls are missed is loaded, in any namespace, seen by us or not.
+/// Returns true if a library whose bypassing calls would be missed is loaded in any namespace, even one that we do not follow.
 pub fn is_anywhere() -> bool {
     let mut found =
         is_any_followed(Library::Cuda) || elf::find(|object| is_missed(object).then_some(())).is_some();
@@ -201,13 +202,13 @@ pub fn is_anywhere() -> bool {
     found
 }
 
-/// Follows a library that is loaded already, if none is followed yet.
+/// Follows a library that is already loaded, if no object is followed as this library yet. Returns true if one is followed now.
 pub fn find_loaded(library: Library) -> bool {
     let find = || elf::find(|object| (library_of(object) == Some(library)).then_some(*object));
     is_any_followed(library) || find().is_some_and(|object| register(&object))
 }
 
-/// Loads the driver that the environment names, for calls behind which there is none.
+/// Loads the driver that the environment names, for linked calls that find no other driver. Returns true if it is loaded.
 pub fn load_named() -> bool {
     let Some(path) = &settings::get().driver else { return false };
     // SAFETY: loading a library that the user named runs its constructors, as the user asked.
@@ -232,13 +233,13 @@ pub fn load_named() -> bool {
     }
 }
 
-/// Returns the address to return in place of a library's own if the function is in the table. Follows the library at
-/// its first address.
+/// Returns the address that a lookup returns in place of this address of a library's function; `None` if the function is not in
+/// the table. Follows the library at the first lookup.
 pub fn handed_out(library: Library, address: usize) -> Option<usize> {
     if followed(library).ready.load(Acquire) {
         return known(address);
     }
-    // The module `runtime` decides which runtime is followed.
+    // Only the module `runtime` decides which runtime is followed.
     let object = elf::containing(address).filter(|_| library != Library::Cudart)?;
     (library_of(&object) == Some(library) && register(&object)).then(|| known(address)).flatten()
 }

@@ -5,15 +5,15 @@ use core::ffi::CStr;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, FnId};
 
-/// The offset in an export of the address that look-ups hand out. It is inside the export's symbol, so that `dladdr`,
-/// debuggers, and profilers name it as they name the driver's function.
+/// Offset, in an export, of the address that lookups return. It is inside the export's symbol, so that `dladdr`, debuggers, and
+/// profilers name it as they name the driver's function.
 pub const LOOKED_UP: usize = 128;
-/// The offset of the entry for linked calls that are traced.
+/// Offset, in an export, of the entry for linked calls that are traced.
 pub const TRACED_EXPORT: usize = 224;
-/// The offset of the entry for looked-up calls that are traced.
+/// Offset, in an export, of the entry for looked-up calls that are traced.
 pub const TRACED_LOOKED_UP: usize = 288;
 
-/// The entries that are not exports; 0 if not known yet.
+/// Addresses of our entries that are not exports, in the order of the table; 0 if not known yet.
 #[unsafe(link_section = ".data.start")]
 static OTHERS: [AtomicUsize; FUNCTION_COUNT] = [const { AtomicUsize::new(0) }; FUNCTION_COUNT];
 
@@ -34,19 +34,19 @@ macro_rules! exports {
         #[doc = $doc:literal]
         fn $name:ident($($argument:tt)*) -> $ret:ty { library: $library:ident, $($rest:tt)* }
     )*) => {
-        /// The exports, in the order of the table. The runtime's functions have none: a program may have several runtimes, and
-        /// only the loader knows which of them a call means.
+        /// The exports in the order of the table. The runtime's functions have none: a program may have several runtimes, and
+        /// only the loader knows which of them a call goes to.
         static EXPORTS: [Option<unsafe extern "C" fn()>; FUNCTION_COUNT] = [$(export!($library $name),)*];
     };
 }
 cupeer_spec::intercepted_functions!(exports);
 
-/// The name of a function of the table, for C.
+/// Returns the name of the function at an index of the table, as a C string.
 pub fn name(index: usize) -> &'static CStr {
     FUNCTIONS[index].c_name()
 }
 
-/// The hashes of the names, for the tables of objects.
+/// Hashes of the functions' names, for lookups in the hash tables of objects.
 pub static HASHES: [u32; FUNCTION_COUNT] = {
     let mut hashes = [0; FUNCTION_COUNT];
     let mut index = 0;
@@ -57,33 +57,33 @@ pub static HASHES: [u32; FUNCTION_COUNT] = {
     hashes
 };
 
-/// Returns the indexes of functions that an object may define.
+/// Returns the indexes of functions that an object may define, judged by the filter of its hash table.
 pub fn may_be_in(object: &Object) -> impl Iterator<Item = usize> {
     object.may_define(&HASHES)
 }
 
-/// Returns the definition of a function in an object itself.
+/// Returns the definition of a function by an object itself, not by its dependencies.
 pub fn symbol_in(object: &Object, index: usize) -> Option<Symbol> {
     object.symbol_of_hash(|| name(index), HASHES[index])
 }
 
-/// Returns our entry of a function: our export if there is one; 0 if it is not known yet.
+/// Returns the address of our entry for a function: the export if there is one; 0 if it is not known yet.
 #[inline]
 pub fn export(index: usize) -> usize {
     EXPORTS[index].map_or_else(|| OTHERS[index].load(Relaxed), |export| export as usize)
 }
 
-/// Returns true if the entry is an export, which the loader may bind other objects to.
+/// Returns true if our entry for a function is an export, to which the loader may bind other objects.
 pub fn is_exported(index: usize) -> bool {
     EXPORTS[index].is_some()
 }
 
-/// Sets an entry that is not an export. Called by our constructor.
+/// Sets the address of our entry for a function without an export. Called by our constructor.
 pub fn set_entry(id: FnId, entry: usize) {
     OTHERS[id as usize].store(entry, Relaxed);
 }
 
-/// Returns the address that lookups return.
+/// Returns the address of our entry for looked-up calls of a function.
 pub fn looked_up(index: usize) -> usize {
     export(index) + LOOKED_UP
 }

@@ -5,7 +5,7 @@ use super::{driver, scope};
 use cupeer_spec::abi::FunctionPointer;
 use cupeer_spec::function::Library;
 
-/// Replaces the driver's address with ours.
+/// Replaces an address that the driver returned with that of our entry, if it is the address of a function of the table.
 ///
 /// # Safety
 ///
@@ -14,7 +14,7 @@ pub unsafe fn substitute(pointer: *mut FunctionPointer) {
     // SAFETY: as promised.
     let Some(given) = (unsafe { pointer.as_mut() }).filter(|given| !given.0.is_null()) else { return };
     let address = given.0 as usize;
-    // A tool that is preloaded behind us may have given its own.
+    // A tool that is preloaded behind us may have returned its own function.
     if let Some(ours) = driver::handed_out(Library::Cuda, address).or_else(|| scope::in_place_of(address)) {
         given.0 = ours as *mut _;
     }

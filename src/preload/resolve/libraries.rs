@@ -7,7 +7,7 @@ use cupeer_spec::function::Library;
 /// The libraries that have functions in the table.
 pub const LIBRARIES: [Library; 3] = [Library::Cuda, Library::Nvml, Library::Cudart];
 
-/// Returns the library that an object is, by its soname.
+/// Returns which of these libraries an object is, by its soname; `None` if it is another one.
 pub fn library_of(object: &Object) -> Option<Library> {
     let soname = object.soname()?.to_bytes();
     LIBRARIES.into_iter().find(|library| library.is_called(soname))
@@ -18,7 +18,8 @@ pub fn is_driver(object: &Object) -> bool {
     library_of(object) == Some(Library::Cuda)
 }
 
-/// Returns true if calls of this object that bypass us are missed: of a driver, or of another intercepted library.
+/// Returns true if calls of this object that bypass us would be missed: it is a driver, or another library whose calls we
+/// intercept.
 pub fn is_missed(object: &Object) -> bool {
     library_of(object).is_some_and(needs::is_missed)
 }

@@ -25,26 +25,26 @@ use cupeer_shared::route::{self, Closings};
 use cupeer_spec::function::{FUNCTION_COUNT, FnId, Group, Library};
 use cupeer_spec::results;
 
-/// Number of routes of a function. The bits of a caller's address above the lowest [`ROUTE_SHIFT`] choose one.
+/// Number of places for routes of each function. The caller's address, without its lowest [`ROUTE_SHIFT`] bits, chooses a place.
 pub const ROUTES_EACH: usize = 8;
-/// See [`ROUTES_EACH`].
+/// Number of low bits of the caller's address that are ignored: see [`ROUTES_EACH`].
 pub const ROUTE_SHIFT: usize = 16;
 
-/// Target of calls from a range of addresses. Never freed, because a thread may be reading it.
+/// The target of linked calls from one range of addresses. It is never freed, because a thread may be reading it.
 #[repr(C)]
 pub struct Route {
     low: usize,
-    /// Its length; `usize::MAX` for every caller.
+    /// Length of the range in bytes; `usize::MAX` if the route is for every caller.
     length: usize,
-    /// Target of the export: the next function, or our traced entry. Laid out as a usize.
+    /// Address to which the export jumps: the next function, or our traced entry. Laid out as a usize.
     target: AtomicUsize,
     real: usize,
 }
 
-/// The route of no caller.
+/// The empty route, which matches no caller.
 pub static NOWHERE: Route = Route { low: 0, length: 0, target: AtomicUsize::new(0), real: 0 };
 
-/// Place of a route: its distance from [`NOWHERE`]. An address would be relocated in each process.
+/// A place for a route, as its distance in bytes from [`NOWHERE`]: an address would need a relocation in each process.
 #[repr(transparent)]
 pub struct Place(AtomicUsize);
 
@@ -62,17 +62,17 @@ impl Place {
     }
 }
 
-/// The routes of each function, in the order of the table: see [`ROUTES_EACH`].
+/// The places for the routes of each function, in the order of the table: see [`ROUTES_EACH`].
 pub static ROUTES: [[Place; ROUTES_EACH]; FUNCTION_COUNT] =
     [const { [const { Place(AtomicUsize::new(0)) }; ROUTES_EACH] }; FUNCTION_COUNT];
 
-/// Returns the place of the route for a caller.
+/// Returns the place for the route of a caller's calls of a function.
 #[inline]
 fn place(id: FnId, caller: usize) -> &'static Place {
     &ROUTES[id as usize][(caller as u32 >> ROUTE_SHIFT) as usize % ROUTES_EACH]
 }
 
-/// Returns the next function for a call that came through the export; never 0.
+/// Returns the address of the next function for a call that came through the export; never 0.
 #[inline]
 pub fn real(id: FnId, caller: usize) -> usize {
     known(id, caller).unwrap_or_else(|| {
@@ -82,14 +82,14 @@ pub fn real(id: FnId, caller: usize) -> usize {
     })
 }
 
-/// Returns the next function if it was found before.
+/// Returns the address of the next function if the route of the caller is known.
 #[inline(always)]
 pub fn known(id: FnId, caller: usize) -> Option<usize> {
     let route = place(id, caller).route();
     (caller.wrapping_sub(route.low) < route.length).then_some(route.real)
 }
 
-/// Called by an export that has no route for its caller. Returns the address to jump to.
+/// Finds the route for a caller. Called by an export that has no route for its caller. Returns the address to jump to.
 pub unsafe extern "C" fn resolve(index: usize, caller: usize) -> usize {
     let id = FnId::at(index);
     let mut target = missing(id);
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn resolve(index: usize, caller: usize) -> usize {
     target
 }
 
-/// Returns the function that stands for a library that is not loaded: it fails.
+/// Returns a function that fails, in place of one of a library that is not loaded.
 fn missing(id: FnId) -> usize {
     unsafe extern "C" fn no_driver() -> i32 {
         results::Result::SHARED_OBJECT_INIT_FAILED as i32
@@ -107,22 +107,22 @@ fn missing(id: FnId) -> usize {
     }
     let missing: unsafe extern "C" fn() -> i32 = match id.spec().library {
         Library::Nvml => no_nvml,
-        // Nobody is linked to us for the runtime.
+        // No caller is linked to our entries for the runtime.
         Library::Cuda | Library::Cudart => no_driver,
     };
     missing as usize
 }
 
-/// Binding of a caller's library: as the loader binds a library once, so do we.
+/// The function to which linked calls from one library lead. It is found once, as the loader binds a library once.
 struct Binding {
     route: Route,
-    /// True if the function is the caller's own, which may be unrelated to the driver's.
+    /// True if the function is in the caller's own library, and may be unrelated to the driver's.
     is_own: bool,
-    /// The caller's library, and the one that defines the function.
+    /// Identities of the caller's library and of the library that defines the function.
     between: [(usize, u64); 2],
-    /// The generation in which this was found, or found to hold still.
+    /// Generation of library closings in which the binding was last found to be valid.
     generation: AtomicU64,
-    /// The binding of the same function that was found before.
+    /// The binding of the same function that was found before this one; null if there is none.
     earlier: *const Binding,
 }
 
@@ -130,8 +130,8 @@ struct Binding {
 unsafe impl Sync for Binding {}
 
 impl Binding {
-    /// Returns true if the binding holds for a caller's library. After a library was closed, another one may be at
-    /// the address of either.
+    /// Returns true if the binding is valid for a caller's library. After a library was closed, another one may be at the address
+    /// of the caller's library or of the definer.
     fn holds(&self, library: (usize, u64), generation: u64) -> bool {
         if self.between[0] != library {
             return false;
@@ -148,31 +148,31 @@ impl Binding {
     }
 }
 
-/// The bindings of each function, the latest first.
+/// The bindings of each function as a linked list, the latest first.
 static BINDINGS: [AtomicPtr<Binding>; FUNCTION_COUNT] =
     [const { AtomicPtr::new(ptr::null_mut()) }; FUNCTION_COUNT];
 
-/// The closings of libraries, while which no route is kept.
+/// Count of library closings. No route is remembered while a library is being closed.
 static CLOSINGS: Closings = Closings::new();
 
-/// Removes routes that may not hold any longer. Called before a library is closed.
-pub fn closing() {
-    CLOSINGS.begin(forget);
+/// Removes the routes of all callers, because some may become invalid. Called before a library is closed.
+pub fn before_dlclose() {
+    CLOSINGS.begin(forget_routes);
 }
 
-/// Removes them again, after the library was closed.
-pub fn closed() {
-    CLOSINGS.end(forget);
+/// Removes the routes of all callers again. Called after a library was closed.
+pub fn after_dlclose() {
+    CLOSINGS.end(forget_routes);
 }
 
-fn forget() {
+fn forget_routes() {
     for place in ROUTES.iter().flatten().filter(|place| place.route().length != usize::MAX) {
         place.keep(&NOWHERE);
     }
 }
 
-/// Finds the route of a caller: the address to jump to, and the next function. Takes no lock that the loader
-/// holds while it runs constructors or destructors, but where the order of search cannot be known otherwise.
+/// Finds the address to jump to, and the next function, for a caller. Takes no lock that the loader holds while it runs
+/// constructors or destructors, unless the search order cannot be known otherwise.
 fn find(id: FnId, caller: usize) -> (usize, usize) {
     let generation = CLOSINGS.now();
     let object = elf::containing(caller);
@@ -185,7 +185,7 @@ fn find(id: FnId, caller: usize) -> (usize, usize) {
         keep(id, caller, &bound.route, generation);
         return (bound.route.target.load(Acquire), bound.route.real);
     }
-    let Some((real, for_all)) = next(id, object.as_ref()) else {
+    let Some((real, for_all)) = next_definition(id, object.as_ref()) else {
         return (missing(id), missing(id));
     };
     let definer = elf::containing(real);
@@ -193,7 +193,7 @@ fn find(id: FnId, caller: usize) -> (usize, usize) {
     if let Some(definer) = definer.as_ref().filter(|_| is_real) {
         driver::register(definer);
     }
-    // A library's own function of the name may be something else altogether.
+    // A caller's own function with this name may be unrelated to the driver's.
     let is_own = !is_real && elf::is_same_object(caller, real);
     if !is_own {
         note(id);
@@ -202,7 +202,7 @@ fn find(id: FnId, caller: usize) -> (usize, usize) {
     let (low, length) = match object.and_then(|object| object.part(caller)) {
         _ if for_all => (0, usize::MAX),
         Some(part) => (part.start, part.len()),
-        // Code that was generated at run time: only the page of the caller surely belongs to it.
+        // In code that was generated at run time, only the page of the caller surely belongs to it.
         None if is_real => (caller & !0xfff, 0x1000),
         None => return (target, real),
     };
@@ -213,8 +213,8 @@ fn find(id: FnId, caller: usize) -> (usize, usize) {
     if let Some(binding) = arena::keep(binding) {
         let new = ptr::from_ref(binding).cast_mut();
         if BINDINGS[id as usize].compare_exchange(earlier, new, AcqRel, Acquire).is_err() {
-            // Another thread has added one at the same time. This one is found anew: a route that is in no binding would
-            // lead past plans that are armed later.
+            // Another thread has added a binding at the same time. The route is not kept, and a later call finds it anew: a route
+            // without a binding would lead past plans that are armed later.
             return (target, real);
         }
         aim(id, binding);
@@ -224,7 +224,7 @@ fn find(id: FnId, caller: usize) -> (usize, usize) {
     (target, real)
 }
 
-/// Notes a linked call. After the first one, looked-up calls need not come to us, either.
+/// Notes the first linked call of a function. After that, looked-up calls need not come to us to be noted, either.
 fn note(id: FnId) {
     if used::note(id) {
         needs::decide_again(id);
@@ -232,7 +232,7 @@ fn note(id: FnId) {
     }
 }
 
-/// Directs linked calls of a function to us or to the next function, as is needed now.
+/// Directs linked calls of a function through `call` or straight to the next function, as is needed now.
 pub fn trace(id: FnId) {
     for binding in bindings(id) {
         aim(id, binding);
@@ -246,7 +246,7 @@ fn aim(id: FnId, binding: &Binding) {
     }
 }
 
-/// Stores a route for its callers.
+/// Stores a route in the place for a caller.
 fn keep(id: FnId, caller: usize, route: &'static Route, generation: u64) {
     if route.length == usize::MAX {
         ROUTES[id as usize].iter().for_each(|place| place.keep(route));
@@ -266,10 +266,11 @@ fn bindings(id: FnId) -> impl Iterator<Item = &'static Binding> {
     core::iter::successors(first, |binding| unsafe { binding.earlier.as_ref() })
 }
 
-/// Returns the next function for calls from an object, and true if it came with the program.
-fn next(id: FnId, object: Option<&Object>) -> Option<(usize, bool)> {
+/// Returns the next function for linked calls from an object. Also returns true if that function was loaded at the start of the
+/// program.
+fn next_definition(id: FnId, object: Option<&Object>) -> Option<(usize, bool)> {
     let name = entries::name(id as usize);
-    // Objects of the start come first in every scope.
+    // Objects that were loaded at the start come first in every scope.
     if let Some(real) = at_start(name) {
         return Some((real, true));
     }
@@ -285,20 +286,20 @@ fn next(id: FnId, object: Option<&Object>) -> Option<(usize, bool)> {
     in_scope.or_else(loaded).or_else(|| anywhere(name)).map(|real| (real, false))
 }
 
-/// Returns true if a linked call came to us that was not a library's own, except those of cuInit, which are seldom
-/// recorded.
+/// Returns true if a linked call came to us that was not for a caller's own function. Calls of cuInit do not count, because they
+/// are seldom recorded.
 pub fn was_called() -> bool {
     let mut watched = FnId::all().filter(|id| !id.spec().is_in(Group::Init));
     watched.any(|id| bindings(id).any(|binding| !binding.is_own))
 }
 
-/// Returns true if a linked call came to us from the library with this base.
+/// Returns true if a linked call came to us from the library with this base address.
 pub fn is_caller(base: usize) -> bool {
     FnId::all().any(|id| bindings(id).any(|binding| binding.between[0].0 == base && !binding.is_own))
 }
 
-/// Returns the definition that the loader finds behind us in the global scope, or else the one in the caller's own
-/// scope. The definer is kept loaded, as the loader keeps it for libraries that it binds to it.
+/// Returns the definition after ours that the loader finds in the global scope, or else in the caller's own scope. The library
+/// that defines the function is kept loaded, as the loader keeps it for libraries that it binds to it.
 #[cold]
 #[inline(never)]
 fn by_the_loader(name: &CStr, own: Option<usize>) -> Option<usize> {

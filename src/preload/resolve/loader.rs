@@ -7,7 +7,7 @@ use crate::sys::elf;
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Returns a function's address, which is stored once it is found; 0 if there is none.
+/// Returns the address in `kept` if it was found before; otherwise finds and stores it. Returns 0 if there is none.
 pub fn once(kept: &AtomicUsize, find: impl FnOnce() -> usize) -> usize {
     let mut address = kept.load(Relaxed);
     if address == 0 {
@@ -17,8 +17,8 @@ pub fn once(kept: &AtomicUsize, find: impl FnOnce() -> usize) -> usize {
     address
 }
 
-/// The next definition of a function that we interpose. It is found when we are loaded, because nothing may be looked up
-/// in a signal handler or in a child of vfork, from which programs call it.
+/// The next definition of a function that we interpose. It is found when our library is loaded, because lookups are not allowed
+/// in a signal handler or in a child of vfork, from which programs call the function.
 pub struct Next {
     name: &'static CStr,
     address: AtomicUsize,
@@ -33,19 +33,18 @@ impl Next {
         self.address.store(look_up(libc::RTLD_NEXT, self.name), Relaxed);
     }
 
-    /// Returns the address; 0 if there is none.
+    /// Returns the address of the next definition; 0 if there is none.
     pub fn get(&self) -> usize {
         self.address.load(Relaxed)
     }
 }
 
-/// Returns libc's own function with a name; 0 if there is none. The caller keeps `kept`.
+/// Returns the address of libc's own function with this name; 0 if there is none. The address is stored in `kept`.
 #[unsafe(link_section = ".text.startup")]
 pub fn libcs_own(name: &CStr, kept: &AtomicUsize) -> usize {
     once(kept, || {
         let address = elf::find_without_lock(|object| {
-            // Other libraries that define `dlsym` are tools in front of libc, as we are; they do not define this
-            // name.
+            // Other libraries that define `dlsym` are tools before libc, like us; they do not define `dladdr1`.
             object.symbol(c"dladdr1")?;
             Some(object.symbol(name)?.address)
         });
@@ -53,12 +52,12 @@ pub fn libcs_own(name: &CStr, kept: &AtomicUsize) -> usize {
     })
 }
 
-/// The address of a dlsym; 0 if there is none.
+/// A dlsym function, by its address; 0 if there is none.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Dlsym(usize);
 
 impl Dlsym {
-    /// Finds libc's own dlsym, once.
+    /// Returns libc's own dlsym, which is searched once.
     #[unsafe(link_section = ".text.startup")]
     pub fn of_libc() -> Dlsym {
         #[unsafe(link_section = ".data.start")]
@@ -66,7 +65,7 @@ impl Dlsym {
         Dlsym(libcs_own(c"dlsym", &OWN))
     }
 
-    /// Finds the next dlsym, once: libc's, or that of another tool that is preloaded behind us.
+    /// Returns the next dlsym after ours, which is searched once: libc's, or that of another tool that is preloaded behind us.
     pub fn behind_us() -> Dlsym {
         #[unsafe(link_section = ".data.start")]
         static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -77,7 +76,7 @@ impl Dlsym {
         self.0
     }
 
-    /// Looks a name up, with ourselves as the caller. Returns 0 if it is not found.
+    /// Looks up a name through this dlsym, with our library as the caller. Returns 0 if the name is not found.
     #[unsafe(link_section = ".text.startup")]
     pub fn look_up(self, handle: *mut c_void, name: &CStr) -> usize {
         if self.0 == 0 {
@@ -89,19 +88,19 @@ impl Dlsym {
     }
 }
 
-/// Looks a name up with libc's own dlsym, with ourselves as the caller.
+/// Looks up a name through libc's own dlsym, with our library as the caller. Returns 0 if the name is not found.
 pub fn look_up(handle: *mut c_void, name: &CStr) -> usize {
     Dlsym::of_libc().look_up(handle, name)
 }
 
-/// Finds libc's own dlvsym, once.
+/// Returns the address of libc's own dlvsym, which is searched once.
 pub fn dlvsym() -> usize {
     #[unsafe(link_section = ".data.start")]
     static OWN: AtomicUsize = AtomicUsize::new(0);
     libcs_own(c"dlvsym", &OWN)
 }
 
-/// Looks a name of a version up with libc's own dlvsym, with ourselves as the caller.
+/// Looks up a version of a name through libc's own dlvsym, with our library as the caller.
 ///
 /// # Safety
 ///
@@ -116,7 +115,7 @@ pub unsafe fn of_version(handle: *mut c_void, name: *const c_char, version: *con
     unsafe { core::mem::transmute::<usize, Dlvsym>(dlvsym)(handle, name, version) }
 }
 
-/// Finds a function of a version behind us.
+/// Returns the address of the next function after ours with this name and version; 0 if there is none.
 pub fn next_of_version(name: &CStr, version: &CStr) -> usize {
     // SAFETY: both texts end in NUL.
     unsafe { of_version(libc::RTLD_NEXT, name.as_ptr(), version.as_ptr()) }

@@ -5,8 +5,8 @@ use crate::sys::object::{GNU_HASH_OF_NOTHING, gnu_hash_on, is_text};
 use core::ffi::{CStr, c_char};
 use cupeer_spec::function::FUNCTION_COUNT;
 
-/// A bit for each hash of a name of the table, by the number of [`bit_of`]. Most lookups are of other names, and most of
-/// those have no bit.
+/// A bit for each hash of a function's name, at the position that [`bit_of`] returns. Most lookups are of other names, and most
+/// of those names have no bit.
 static HAS_NAME: [u64; 32] = {
     let mut has = [0; 32];
     let mut index = 0;
@@ -22,7 +22,7 @@ const fn bit_of(hash: u32) -> usize {
     (hash.wrapping_mul(0x9e37_79b9) >> 21) as usize
 }
 
-/// Returns the index of the function of the table with a name.
+/// Returns the index in the table of the function with this name; `None` if no function has it.
 ///
 /// It runs for every lookup in the process, also before libc is ready. So it reads byte by byte, and the compiler cannot
 /// turn that into a call of strlen or memcmp.
@@ -47,7 +47,7 @@ pub fn index_of(wanted: *const c_char) -> Option<usize> {
     (0..FUNCTION_COUNT).find(|index| HASHES[*index] == hash && unsafe { is_text(wanted, name(*index)) })
 }
 
-/// Returns the index of the function with a name if we export it.
+/// Returns the index in the table of the function with this name, if we export it.
 pub fn exported_as(wanted: &CStr) -> Option<usize> {
     index_of(wanted.as_ptr()).filter(|index| is_exported(*index))
 }

@@ -11,22 +11,22 @@ use core::sync::atomic::{
 use cupeer_spec::effect::{AddressSpace, Effect};
 use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, FnId, Library};
 
-/// Condition on the history of a process before which calls of a function cannot matter, and are not recorded.
+/// A condition on the history of a process. Before it is met, calls of a function cannot matter, and are not recorded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
-    /// Nothing.
+    /// No condition: calls always matter.
     Nothing,
-    /// Got access to memory of another device or process: a copy goes from one device to another.
+    /// The process got access to memory of another device or process, so that a copy can go from one device to another.
     Reach,
-    /// Shared something: freed memory may be shared.
+    /// The process shared something, so that freed memory may be shared.
     Shared,
-    /// Been forked after the driver was initialized, which then does not work. Its calls are looked at to know of both.
+    /// The process was forked after the driver was initialized, and cannot use the driver. Calls are examined to notice both.
     Fork,
-    /// Closed, unmapped, or freed shared memory: used memory may be gone.
+    /// The process closed, unmapped, or freed shared memory, so that a call may use memory that is gone.
     Gone,
-    /// Shares memory, or an event.
+    /// The process shares memory or an event, so that the order of uses matters.
     Event,
-    /// Allocated memory, which is counted until it is freed.
+    /// The process allocated memory, which is counted until it is freed.
     Made,
 }
 
@@ -69,7 +69,7 @@ static NEEDS: [Needs; FUNCTION_COUNT] = {
     needs
 };
 
-/// True for each condition that the process meets, by its number.
+/// True for each condition that the process meets, indexed by [`Needs`].
 pub(super) static DONE: [AtomicBool; 7] = [
     AtomicBool::new(true),
     AtomicBool::new(false),
@@ -80,18 +80,18 @@ pub(super) static DONE: [AtomicBool; 7] = [
     AtomicBool::new(false),
 ];
 
-/// See [`Needs`].
+/// Returns the condition that calls of a function need before they can matter.
 #[inline(always)]
 pub fn needs(id: FnId) -> Needs {
     NEEDS[id as usize]
 }
 
-/// Returns true if calls of a function can matter, because of the history of the process. Until then, they go
-/// straight to the driver.
+/// Returns true if calls of a function can matter because of the history of the process. If false, calls go straight to the
+/// driver.
 #[inline(always)]
 pub fn is_awake(id: FnId) -> bool {
     let needs = needs(id);
-    // Copies between devices use memory as well, and those between a device and the host may take the place of one.
+    // Copies between devices use memory as well, and copies between a device and the host may replace one between devices.
     has_done(needs)
         || needs == Needs::Reach && has_done(Needs::Gone)
         || has_done(Needs::Shared) && id.spec().may_use_shared()
@@ -100,15 +100,15 @@ pub fn is_awake(id: FnId) -> bool {
 
 /// The reason why calls of each function run through `call`.
 static REASONS: [AtomicU8; FUNCTION_COUNT] = [const { AtomicU8::new(WANTED) }; FUNCTION_COUNT];
-/// For a log, a fault plan, a denied pair, or because it is the first call.
+/// Calls must be logged, tested for a fault or a denied pair, or noted because the first call has not come yet.
 const WANTED: u8 = 0;
-/// Only because the history of the process makes it matter.
+/// Calls matter only because of the history of the process.
 const ONLY_AWAKE: u8 = 1;
-/// For that, and because plans may be armed while the job is running.
+/// Calls matter because of the history of the process, and because plans may be armed while the job is running.
 const FOLLOWING: u8 = 2;
 
-/// Returns true if only the history of the process makes calls of a function matter: no log, denied pair, or fault
-/// plan, even if it was armed a moment ago.
+/// Returns true if calls of a function matter only because of the history of the process: no log, denied pair, or fault plan
+/// concerns them, even a plan that was armed a moment ago.
 #[inline(always)]
 pub fn is_only_awake(id: FnId) -> bool {
     match REASONS[id as usize].load(Relaxed) {
@@ -117,12 +117,13 @@ pub fn is_only_awake(id: FnId) -> bool {
     }
 }
 
-/// Decides anew why calls of a function run through `call`. The first call matters because it is the first one.
+/// Determines again why calls of a function run through `call`. Until the first call, the reason is that the first call must be
+/// noted.
 pub(super) fn decide_again(id: FnId) {
     let is_wanted = || {
         settings::get().is_traced(id, false) || PLANS[id as usize].load(SeqCst) > 0 || used::is_awaited(id)
     };
-    // Other threads do the same: the last writer checks again.
+    // Other threads may do the same at once: the last writer checks again.
     loop {
         let now = is_wanted();
         let other = if follows_plans() { FOLLOWING } else { ONLY_AWAKE };
@@ -139,25 +140,25 @@ pub fn has_done(done: Needs) -> bool {
     DONE[done as usize].load(Relaxed)
 }
 
-/// Number of calls that use memory or order work that are examined before memory is shared, and again after each
-/// export.
+/// Number of calls that are examined before any memory is shared, and again after each export. These are calls that use memory or
+/// order work.
 pub(super) const EARLY: i32 = 4096;
-/// Number of those calls that remain.
+/// Number of such calls that are still to be examined.
 pub(super) static EARLY_LEFT: AtomicI32 = AtomicI32::new(EARLY);
 
-/// Returns true if such calls are examined although they may not matter: see `call::early`.
+/// Returns true if calls that use memory or order work are examined although no memory is shared yet: see `call::early`.
 #[inline(always)]
 pub fn is_early() -> bool {
     EARLY_LEFT.load(Relaxed) > 0
 }
 
-/// Number of armed plans that test each function.
+/// Number of armed fault plans that test each function.
 pub(super) static PLANS: [AtomicU32; FUNCTION_COUNT] = [const { AtomicU32::new(0) }; FUNCTION_COUNT];
 
 /// Returns true if calls of a function run through `call`.
 pub fn is_traced(id: FnId) -> bool {
     let settings = settings::get();
-    // The kinds of handles are learned before there is anything to look for.
+    // The types of handles must be known before any of them is examined.
     let is_noted = settings.check.is_some()
         && (id.spec().changes_kernels() || id.spec().changes_graphs() && is_awake(id));
     let spec = id.spec();
@@ -175,13 +176,13 @@ pub fn is_traced(id: FnId) -> bool {
         || PLANS[id as usize].load(SeqCst) > 0
 }
 
-/// Returns true if calls of a function of the runtime must come to us, and our constructor has set its entry.
+/// Returns true if calls of a function of the runtime must come to us, and our constructor has set our entry for the function.
 pub fn is_wanted(id: FnId) -> bool {
     entries::export(id as usize) != 0 && is_traced(id)
 }
 
-/// Returns true if calls that bypass us are missed: of the driver always, and of NVML if any of its functions is
-/// traced. For the runtime it is false, because the driver's calls behind it are seen.
+/// Returns true if calls of a library that bypass us would be missed: always for the driver, and for NVML if any of its functions
+/// is traced. False for the runtime, because its calls of the driver are seen.
 pub fn is_missed(library: Library) -> bool {
     let is_wanted = || FnId::all().any(|id| id.spec().library == library && is_traced(id));
     match library {

@@ -13,10 +13,10 @@ use crate::sys::program_memory;
 use core::ptr;
 use cupeer_spec::function::{FUNCTION_COUNT, FnId};
 
-/// The most jumps from a patch to its hook: patchers put one near the function, and the hook far away.
+/// Largest number of jumps from a patched entry to its hook: patchers put one jump near the function, and the hook far away.
 const MOST_JUMPS: usize = 4;
 
-/// The two addresses of a function that a program can know, and so patch.
+/// Returns the two addresses of a function that a program can know, and so patch.
 #[inline(always)]
 fn parts(index: usize) -> [usize; 2] {
     [entries::export(index), entries::looked_up(index)]
@@ -29,22 +29,23 @@ fn is_intact(part: usize) -> bool {
     unsafe { ptr::read_volatile(part as *const u32) == INTACT }
 }
 
-/// Returns true if an entry of a function is patched. The function's entry must be known: it is, once a call has come
-/// through it.
+/// Returns true if another library patched an entry of a function. Our entry for the function must be known, which is so once a
+/// call has come through it.
 #[inline(always)]
 pub fn is_patched(id: FnId) -> bool {
     let [export, looked_up] = parts(id as usize);
     !(is_intact(export) && is_intact(looked_up))
 }
 
-/// Returns the return address of the program's own call: behind the hook, if the call came through one.
+/// Returns the return address of the program's own call: that of the hook's caller if the call came through a hook.
 #[cold]
 #[inline(never)]
 pub fn caller_behind(id: FnId, caller: usize) -> usize {
     hook(id as usize).map_or(caller, |hook| caller::behind(hook, caller))
 }
 
-/// Returns the hook that a patched entry of a function leads to. `None` for a breakpoint, and where no entry is patched.
+/// Returns the address of the hook to which a patched entry of a function jumps. Returns `None` for a breakpoint, and if no entry
+/// is patched.
 fn hook(index: usize) -> Option<usize> {
     let mut at = parts(index).into_iter().find(|part| !is_intact(*part))?;
     let mut hook = None;
@@ -60,9 +61,9 @@ fn hook(index: usize) -> Option<usize> {
     hook
 }
 
-/// Logs each library that patched entries, with their functions.
+/// Logs each library that patched entries, with the names of their functions.
 pub fn log_all() {
-    // The base of the library, 0 where the patch leads to none.
+    // Returns the base of the library that contains the hook; 0 if no library does.
     let owner = |index: usize| {
         let is_there = entries::export(index) != 0 && is_patched(FnId::at(index));
         is_there.then(|| hook(index).and_then(elf::containing).map_or(0, |object| object.base))

@@ -17,21 +17,20 @@ static NAMED: [NamedObject; 64] =
     [const { NamedObject { hash: AtomicU64::new(0), base: AtomicUsize::new(0), way: AtomicU8::new(0) } }; 64];
 
 struct NamedObject {
-    /// Hash of the library and the bypass.
+    /// Hash of the path of the library and the kind of bypass; 0 if the place is free.
     hash: AtomicU64,
-    /// The library's base address, plus 1; written after the way.
+    /// Base address of the library, plus 1. Written after `way`.
     base: AtomicUsize,
     way: AtomicU8,
 }
 
-/// Function that also receives each bypass, with the path of the library; null if there is none.
+/// Address of a function that also receives each bypass, with the path of the library; null if there is none.
 #[unsafe(link_section = ".data.start")]
 static LISTENER: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 type Listener = fn(&[u8], Bypass);
 
-/// Sets a function that receives each bypass, and passes it those that were reported so far. Called by our
-/// constructor.
-pub fn tell(listener: Listener) {
+/// Sets the function that receives each bypass, and calls it with those that were reported before. Called by our constructor.
+pub fn set_listener(listener: Listener) {
     LISTENER.store(listener as *mut c_void, SeqCst);
     for named in &NAMED {
         let object = named.base.load(SeqCst).checked_sub(1).and_then(elf::at_base);
@@ -42,7 +41,7 @@ pub fn tell(listener: Listener) {
     }
 }
 
-/// Reports a library, once for each kind of bypass.
+/// Reports a library whose calls bypass us, once for each kind of bypass.
 pub fn report(object: &Object, way: Bypass) {
     let hash = (object.path_hash() ^ (way as u64 + 1)) | 1;
     for named in &NAMED {
@@ -65,13 +64,13 @@ pub fn report(object: &Object, way: Bypass) {
     }
 }
 
-/// Returns true if any bypass was reported.
+/// Returns true if any bypass was reported in this process.
 pub fn has_any() -> bool {
     NAMED[0].hash.load(Relaxed) != 0
 }
 
-/// Objects of our namespace that were found, to be named when the walk through them, and with it the loader's lock, is
-/// over: by their bases, because the stack may be small.
+/// Objects to report after a walk through the objects of our namespace, when the loader's lock is released. They are stored by
+/// their bases, because the stack may be small.
 #[derive(Default)]
 pub struct FoundObjects([Option<(usize, Bypass)>; 32]);
 

@@ -19,12 +19,12 @@ use core::ffi::CStr;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use cupeer_spec::function::{FUNCTION_COUNT, FnId, Library};
 
-/// The libraries that were examined, by their numbers: see [`mark`].
+/// Identifying numbers of the libraries that were examined: see [`mark`].
 static LOOKED_AT: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
 
-/// Limit of libraries that are redirected at a time.
+/// Largest number of libraries that are redirected at a time.
 const MOST: usize = 64;
-/// The longest path of a runtime.
+/// Size of the longest path of a runtime, in bytes.
 const LONGEST: usize = 1024;
 
 /// Returns a number that identifies a library.
@@ -33,7 +33,8 @@ fn mark(object: &Object) -> u64 {
     (base as u64 ^ path) | 1
 }
 
-/// Notes a library. Returns true if it is new; false if there is no space for it.
+/// Remembers the identifying number of a library. Returns true if the number is new; false if it is known, or there is no space
+/// for it.
 fn is_new(mark: u64) -> bool {
     for place in &LOOKED_AT {
         match place.compare_exchange(0, mark, Relaxed, Relaxed) {
@@ -45,12 +46,12 @@ fn is_new(mark: u64) -> bool {
     false
 }
 
-/// Returns the functions of the runtime whose calls must come to us.
+/// Returns the functions of the runtime whose calls must come to our entries.
 fn functions() -> impl Iterator<Item = FnId> {
     FnId::all().filter(|id| id.spec().library == Library::Cudart && is_wanted(*id))
 }
 
-/// Redirects the libraries that were loaded since the last time if calls of the runtime must come to us.
+/// Redirects the libraries that were loaded since the last search, if calls of the runtime must come to our entries.
 pub fn redirect_new() {
     static LOADS: AtomicU64 = AtomicU64::new(0);
     if functions().next().is_none() {
@@ -60,7 +61,7 @@ pub fn redirect_new() {
     if LOADS.swap(loads, Relaxed) == loads || !follow() {
         return;
     }
-    // A name that only one object defines is found there by every lookup.
+    // Number of objects that define each function. A name that only one object defines is found there by every lookup.
     let mut definers = [0u8; FUNCTION_COUNT];
     let (mut found, mut count) = ([0; MOST], 0);
     elf::each(|object| {
@@ -73,7 +74,7 @@ pub fn redirect_new() {
         }
         false
     });
-    // Another thread may be opening one of them. A lookup waits until the loader is done with it.
+    // Another thread may be opening one of the libraries. This lookup waits until the loader is done with it.
     loader::look_up(libc::RTLD_DEFAULT, c"dlsym");
     elf::each(|object| {
         if found[..count].contains(&mark(object)) {
@@ -83,13 +84,13 @@ pub fn redirect_new() {
     });
 }
 
-/// Follows the first runtime that is loaded, and keeps it loaded, because slots and pointers of the program lead to
-/// it through us.
+/// Follows the first runtime that is loaded, and keeps it loaded, because slots and pointers of the program lead through our
+/// entries to it. Returns true if a runtime is followed.
 fn follow() -> bool {
     if driver::is_any_followed(Library::Cudart) {
         return true;
     }
-    // Another thread may be closing it: its path is copied while the loader walks.
+    // Another thread may be closing the runtime, so its path is copied while the loader lists the objects.
     let mut path = [0; LONGEST];
     let found = elf::find(|object| {
         let name = object.path().to_bytes_with_nul();
@@ -123,7 +124,7 @@ fn needs_runtime(object: &Object) -> bool {
 /// Puts our entries into the slots of a library that lead to the followed runtime.
 fn redirect(object: &Object, definers: &[u8; FUNCTION_COUNT]) {
     object.each_slot(|slot| {
-        // Most places are for other names.
+        // Most slots are for other names.
         if slot.is_copy || !slot.name().to_bytes().starts_with(b"cuda") {
             return;
         }

@@ -7,7 +7,7 @@ use crate::sys::object::Object;
 use core::ffi::CStr;
 use cupeer_spec::function::FUNCTION_COUNT;
 
-/// Returns the next definition behind ours among the objects of the start, in their order.
+/// Returns the next definition of a name after ours, among the objects that were loaded at the start, in load order.
 pub fn at_start(name: &CStr) -> Option<usize> {
     let mut is_behind_us = false;
     elf::find_of_start(|object| {
@@ -17,7 +17,7 @@ pub fn at_start(name: &CStr) -> Option<usize> {
     })
 }
 
-/// Returns our export whose linked calls continue to this function of another library of the start.
+/// Returns our export whose linked calls lead to this function, which is in another library that was loaded at the start.
 pub fn in_place_of(found: usize) -> Option<usize> {
     let object = elf::containing(found).filter(|object| library_of(object).is_none())?;
     let is_it = |name| object.symbol(name).is_some_and(|symbol| symbol.address == found);
@@ -26,9 +26,10 @@ pub fn in_place_of(found: usize) -> Option<usize> {
     index.map(entries::export)
 }
 
-/// Returns the definition of a name in an object or its dependencies, breadth first, as the loader searches them.
+/// Returns the definition of a name in an object or its dependencies, in the breadth-first order in which the loader searches
+/// them.
 pub fn in_scope_of(object: &Object, name: &CStr) -> Option<usize> {
-    // The bases of the objects: the stack may be small.
+    // Bases of the objects that were searched or will be. Bases are small, and the stack may be, too.
     let mut scope = [0; 128];
     let (mut looked, mut count) = (0, 1);
     scope[0] = object.base;
@@ -53,14 +54,15 @@ pub fn in_scope_of(object: &Object, name: &CStr) -> Option<usize> {
     None
 }
 
-/// Returns true if an object other than the one that was found defines a name, so that the search order matters.
+/// Returns true if more than one object defines a name, so that the search order matters. `own` is a definition that does not
+/// count.
 pub fn is_defined_elsewhere(name: &CStr, own: Option<usize>) -> bool {
     let other = |object: &Object| object.function(name).filter(|found| Some(*found) != own);
     elf::find(|object| other(object).filter(|_| !elf::is_ours(object))).is_some()
 }
 
-/// Returns the first definition of a name: a compiler may have made the caller's call its last, so that the return
-/// address is in another object.
+/// Returns the first definition of a name in any object. It is used if the compiler made the caller's call a tail call, so that
+/// the return address is in another object.
 pub fn anywhere(name: &CStr) -> Option<usize> {
     elf::find(|object| object.function(name).filter(|_| !elf::is_ours(object)))
 }

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU32, Ordering::SeqCst, fence};
 use cupeer_spec::function::FnId;
 use cupeer_spec::selector::FunctionSet;
 
-/// Notes that the process meets a condition that calls of some functions need.
+/// Notes that the process meets a condition, and directs the calls that need it through `call`.
 pub fn wake(done: Needs) {
     if !has_done(done) {
         DONE[done as usize].store(true, SeqCst);
@@ -15,28 +15,29 @@ pub fn wake(done: Needs) {
     }
 }
 
-/// Counts a call that is examined because memory may be shared after it. After the last one, such calls go straight
-/// on.
+/// Counts a call that is examined because memory may be shared after it. After the last of these calls, such calls go straight to
+/// the driver.
 pub fn count_early() {
     if EARLY_LEFT.fetch_sub(1, SeqCst) == 1 {
         route_anew();
     }
 }
 
-/// Directs such calls to us again.
+/// Directs calls that use memory or order work through `call` again, until [`EARLY`] of them were examined.
 pub fn watch_early() {
     if EARLY_LEFT.swap(EARLY, SeqCst) <= 0 {
         route_anew();
     }
 }
 
-/// Directs calls of some functions to us. Called when a plan that tests them is armed.
-pub fn add(functions: &FunctionSet) {
+/// Directs calls of some functions through `call`. Called when a plan that tests these functions is armed.
+pub fn add_plan(functions: &FunctionSet) {
     change(functions, |plans| plans.fetch_add(1, SeqCst));
 }
 
-/// Directs them straight on unless something else needs them. Called when the plan is disarmed.
-pub fn remove(functions: &FunctionSet) {
+/// Directs calls of some functions straight on, unless another need remains. Called when a plan that tests these functions is
+/// disarmed.
+pub fn remove_plan(functions: &FunctionSet) {
     change(functions, |plans| plans.fetch_sub(1, SeqCst));
 }
 
@@ -47,14 +48,14 @@ fn change(functions: &FunctionSet, change: impl Fn(&AtomicU32) -> u32) {
     route_anew();
 }
 
-/// Decides anew whether calls come to us: when the process begins to follow plans that are armed while the job is running.
+/// Determines for each function again whether its calls run through `call`. Called when a need has changed.
 pub fn route_anew() {
-    // A thread that publishes another route to a function from here on sees the change.
+    // A thread that publishes another route to a function after this sees the change.
     fence(SeqCst);
     FnId::all().for_each(route);
 }
 
-/// Notes a call of a function. If it is the first one, it came to us only for that.
+/// Notes a call of a function. If it is the first call, determines again whether later calls must come to us.
 #[inline(always)]
 pub fn note(id: FnId) {
     if used::note(id) {
@@ -62,7 +63,7 @@ pub fn note(id: FnId) {
     }
 }
 
-/// Directs calls of a function to us or straight on, as is needed now.
+/// Directs calls of a function through `call` or straight on, as is needed now.
 fn route(id: FnId) {
     needs::decide_again(id);
     driver::trace(id);

@@ -16,16 +16,16 @@ use cupeer_spec::record::{CALLED_WORDS, called_bit};
 
 const _: () = assert!(FUNCTION_COUNT <= 64 * CALLED_WORDS);
 
-/// A bit for each function that this process, or the one that it was forked from, has called.
+/// A bit for each function that this process, or the process that it was forked from, has called.
 static CALLED: Called = [const { AtomicU64::new(0) }; CALLED_WORDS];
 
-/// A bit for each function, as `Header::called` has them.
+/// A bit for each function, at the same positions as in `Header::called`.
 pub type Called = [AtomicU64; CALLED_WORDS];
 
-/// The bits in the recording of this process, or of the one that it was forked from.
+/// Bits in the header of this process's recording, or of its parent's; null without a recording.
 static IN_RECORD: AtomicPtr<Called> = AtomicPtr::new(ptr::null_mut());
 
-/// Returns true if no call of the function was seen yet.
+/// Returns true if no call of a function was seen yet in this process.
 #[inline(always)]
 pub fn is_awaited(id: FnId) -> bool {
     let (word, bit) = called_bit(id as usize);
@@ -34,7 +34,7 @@ pub fn is_awaited(id: FnId) -> bool {
         && settings::get().has_directory()
 }
 
-/// Notes a call of a function. Returns true if it is the first one, so that later ones are to go where they go without this.
+/// Notes a call of a function. Returns true if it is the first one; later calls need not come here.
 #[inline(always)]
 pub fn note(id: FnId) -> bool {
     let is_first = is_awaited(id);
@@ -56,7 +56,7 @@ fn note_first(id: FnId) {
     }
 }
 
-/// Notes all functions that are called from now on, and those that were called before, in a new recording.
+/// Sets the bits in a new recording: for the functions that were called before, and for those that are called from now on.
 pub fn note_in(recorded: &'static Called) {
     IN_RECORD.store(ptr::from_ref(recorded).cast_mut(), Release);
     for (recorded, called) in recorded.iter().zip(&CALLED) {

@@ -6,22 +6,23 @@ use cupeer_spec::env::{self, Level};
 
 #[derive(Debug)]
 pub struct Check {
-    /// The findings that are printed, and their form. All findings are recorded.
+    /// Least severity of the findings that are printed, and the form in which they are printed. All findings are recorded.
     pub level: Level,
     /// The rules that are not checked, even if `only` has them.
     pub ignore: RuleSet,
     /// The only rules that are checked; `None` for all.
     pub only: Option<RuleSet>,
-    /// The findings that are printed as errors; `None` for the severity of each rule.
+    /// Findings that are printed as errors; `None` to use the severity of each rule.
     pub error_on: Option<Chosen>,
-    /// The rules that end the program with SIGABRT.
+    /// Rules whose findings end the program with SIGABRT.
     pub abort_on: RuleSet,
-    /// The rules that stop the program for a debugger.
+    /// Rules whose findings stop the program for a debugger.
     pub stop_on: RuleSet,
 }
 
 impl Check {
-    /// Reads the variables. Without a record, nothing is checked, because findings and the live table are in its directory.
+    /// Reads the settings from environment variables. Returns `None` without a record: nothing is checked then, because findings
+    /// and the live table are in the directory of the record.
     pub(super) fn from_environment(has_record: bool, complaints: &mut Vec<String>) -> Option<Check> {
         value(env::CHECK)?;
         let level = read(complaints, env::CHECK, "using warnings", |level| {

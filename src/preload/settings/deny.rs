@@ -1,4 +1,4 @@
-//! The settings of denial: pairs of devices, and a limit of peers.
+//! The settings of denial: the denied pairs of devices, and the limit of peers.
 
 use super::{read, read_text};
 use cupeer_spec::deny::Denied;
@@ -10,12 +10,12 @@ use cupeer_spec::function::FnId;
 #[derive(Debug, Default)]
 pub struct Deny {
     pub pairs: Option<Denied>,
-    /// The most peers that a context can have access to.
+    /// Maximum number of peers to which a context can have access; `None` for no limit.
     pub limit: Option<u32>,
 }
 
 impl Deny {
-    /// Reads the variables. One that is not understood denies nothing.
+    /// Reads the settings from environment variables. A variable that is not valid denies nothing.
     pub(super) fn from_environment(complaints: &mut Vec<String>) -> Option<Deny> {
         let pairs = read_text(complaints, env::DENY_PEER, "nothing is denied", Denied::parse);
         let limit = read(complaints, env::PEER_LIMIT, "there is no limit", |value| {
@@ -25,7 +25,7 @@ impl Deny {
         (pairs.is_some() || limit.is_some()).then_some(Deny { pairs, limit })
     }
 
-    /// Returns true if calls of a function must be examined.
+    /// Returns true if calls of a function must be examined for denial.
     pub fn concerns(&self, id: FnId) -> bool {
         let function = id.spec();
         // Imported virtual memory and pools can be used only after access is granted, which is examined instead.

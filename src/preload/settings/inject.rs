@@ -6,7 +6,7 @@ use cupeer_spec::fault::{Plan, Rule};
 use cupeer_spec::function::{FnId, Group};
 use cupeer_spec::selector::FunctionSet;
 
-/// Reads the variables. If the plan is not understood, there are no faults.
+/// Reads the fault plan and the flag of the dry run from environment variables. If the plan is not valid, there are no faults.
 pub(super) fn from_environment(complaints: &mut Vec<String>) -> (Option<Plan>, bool) {
     let plan = read_text(complaints, env::INJECT, "nothing is injected", |text| Plan::parse("inject", text));
     // A value that is not understood counts as a dry run, because it was set to avoid faults.
@@ -14,9 +14,9 @@ pub(super) fn from_environment(complaints: &mut Vec<String>) -> (Option<Plan>, b
     (plan.filter(|plan| !plan.rules.is_empty()), is_dry)
 }
 
-/// Returns the functions that a plan looks at: those that it names, and if a fault depends on earlier calls or on handles, those
-/// functions as well.
-pub fn functions(plan: &Plan) -> FunctionSet {
+/// Returns the functions whose calls a plan examines: the functions that the plan names, and if a fault depends on earlier calls
+/// or on handles, the functions that make these calls or take handles.
+pub fn examined_functions(plan: &Plan) -> FunctionSet {
     let mut functions = FunctionSet::all(false);
     let (follows, keeps) = (plan.follows(), plan.keeps_handles());
     for id in FnId::all() {
@@ -27,15 +27,16 @@ pub fn functions(plan: &Plan) -> FunctionSet {
     functions
 }
 
-/// Returns true if faults that depend on earlier calls count calls of this function. Libraries make hundreds of lookups, queries,
-/// copies, and allocations from pools, and every program initializes the driver first, so these do not count.
+/// Returns true if calls of a function count as earlier calls, for faults that depend on these. Libraries make hundreds of
+/// lookups, queries, copies, and allocations from pools, and every program initializes the driver first, so calls of such
+/// functions do not count.
 pub fn is_followed(id: FnId) -> bool {
     let function = id.spec();
     !function.is_plentiful() && !function.is_work() && !function.is_in(Group::Init)
 }
 
-/// Returns the memory that reading a plan of so many bytes takes. No fault is shorter than `*:delay=1s;`, their list doubles and is
-/// copied when it is full, and a number in a list has at least two bytes.
+/// Returns the memory in bytes that reading a plan with a text of `length` bytes takes. No fault is shorter than `*:delay=1s;`,
+/// the list of faults doubles and is copied when it is full, and a number in a list has at least two bytes.
 pub fn memory_of(length: usize) -> usize {
     const OF_ONE_BYTE: usize = (6 * size_of::<Rule>() + 256) / "*:delay=1s;".len();
     128 * 1024 + OF_ONE_BYTE * length

@@ -3,10 +3,10 @@
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use cupeer_spec::value::Shareable;
 
-/// The key that the job's directory has; 0 while the key of the environment applies.
+/// Key in the job's directory, once it is read; 0 while the key in the environment applies.
 static KEY: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-/// Uses the key of the job's directory from here on.
+/// Uses the key in the job's directory for all later fingerprints.
 pub fn adopt(key: [u8; 16]) {
     KEY.iter().zip(words(key)).for_each(|(place, word)| place.store(word, Relaxed));
 }
@@ -17,7 +17,7 @@ pub fn words(key: [u8; 16]) -> [u64; 2] {
     [key as u64, (key >> 64) as u64]
 }
 
-/// Returns the key of the job's directory if there is one, or else that of the environment.
+/// Returns the key in the job's directory, if it was read, or else the key in the environment.
 pub fn get() -> [u8; 16] {
     let [low, high] = KEY.each_ref().map(|word| word.load(Relaxed));
     if (low, high) == (0, 0) {

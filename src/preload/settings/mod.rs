@@ -31,15 +31,15 @@ pub use check::Check;
 pub use deny::Deny;
 
 pub struct Settings {
-    /// The form of the log; `None` without a log.
+    /// Form of the log; `None` if there is no log.
     pub log: Option<LogForm>,
-    /// The file of the log as the variable names it; `None` for stderr.
+    /// Path of the log file as given in the environment variable; `None` for stderr.
     pub log_file: Option<CString>,
     /// True if only failed calls are logged.
     pub failed: bool,
-    /// The key of the fingerprints.
+    /// Key of the fingerprints from the environment.
     pub job: [u8; 16],
-    /// The driver for calls that no other library takes.
+    /// Path of the driver library for calls that no other library takes.
     pub driver: Option<CString>,
     pub record: Option<Record>,
     /// True if stacks include Python lines.
@@ -54,15 +54,15 @@ pub struct Settings {
     pub is_dry: bool,
     /// True if other processes can arm plans.
     pub allows_faults: bool,
-    /// The directory of the shared counts of injected faults, if it is not that of the record.
+    /// Directory of the shared counts of injected faults; `None` if they are in the directory of the record.
     pub faults: Option<CString>,
     /// The time when the library was loaded, in nanoseconds of CLOCK_MONOTONIC.
     pub began: AtomicU64,
     /// The denied pairs and the limit of peers.
     pub deny: Option<Deny>,
-    /// The page that the launcher shares with us.
+    /// Path of the page that the launcher shares with us.
     pub status: Option<CString>,
-    /// The device and the inode of stderr when the program begins, if messages are possible.
+    /// Device and inode number of stderr when the program begins; `None` if no message is possible.
     pub stderr: Option<(u64, u64)>,
     /// The functions whose calls are logged.
     logged: FunctionSet,
@@ -70,28 +70,29 @@ pub struct Settings {
     recorded: FunctionSet,
     /// The allocating functions whose calls are all recorded, even small ones.
     allocations: FunctionSet,
-    /// The functions that the fault plan looks at.
+    /// Functions whose calls the fault plan examines.
     injected: FunctionSet,
-    /// The messages about values that were not understood.
+    /// Messages about variables whose values are not valid.
     complaints: Vec<String>,
 }
 
-/// The settings of the record.
+/// Settings of the record.
 pub struct Record {
-    /// The directory as the variable names it.
+    /// Path of the directory of the record as given in the environment variable.
     pub directory: CString,
-    /// The size of the ring; `None` for a full record.
+    /// Size of the ring in bytes; `None` for a full record.
     pub ring: Option<u64>,
-    /// The size at which a full record begins to overwrite its later half.
+    /// Size in bytes at which a full record begins to overwrite its later half; `None` for no limit.
     pub limit: Option<u64>,
-    /// True if the group can read and write it.
+    /// True if the user's group can read and write the record.
     pub shared: bool,
-    /// True for a large job, whose files are in one folder per host. Only processes that share something have one.
+    /// True for a large job, whose files are in one folder per host. In a large job, only processes that share something have a
+    /// record.
     pub is_large: bool,
 }
 
 impl Record {
-    /// Reads the variables. `None` if nothing is recorded.
+    /// Reads the settings of the record from environment variables. `None` if nothing is recorded.
     fn from_environment(complaints: &mut Vec<String>) -> Option<Record> {
         let mode = read_text(complaints, env::RECORD, "using auto", RecordMode::parse);
         let shared = read(complaints, env::SHARE, "the recording is only for the user", |value| {
@@ -113,13 +114,14 @@ impl Record {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum LogForm {
-    /// Lines for people.
+    /// Log with a line of text for each call.
     Text,
-    /// An object a line.
+    /// Log with a JSON object on each line.
     Json,
 }
 
-/// Returns the settings. If several threads read them first at the same time, all get those of one.
+/// Returns the settings. If several threads ask for them first at the same time, all threads get the settings that one thread
+/// read.
 #[inline]
 pub fn get() -> &'static Settings {
     let settings = EVERY_CALL.settings.load(Acquire).cast::<Settings>();
@@ -133,7 +135,7 @@ pub fn get() -> &'static Settings {
 #[cold]
 #[unsafe(link_section = ".text.startup")]
 fn read_all() -> &'static Settings {
-    let settings = make();
+    let settings = create();
     match EVERY_CALL.settings.compare_exchange(ptr::null_mut(), settings.cast(), Release, Acquire) {
         // SAFETY: published, and never freed.
         Ok(_) => unsafe { &*settings },
@@ -142,11 +144,11 @@ fn read_all() -> &'static Settings {
     }
 }
 
-/// The most bytes of a value that is read. It is reduced if there is too little memory.
+/// Maximum length of a value that is read, in bytes. It is reduced if there is too little memory.
 static LONGEST: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// Makes the settings.
-fn make() -> *mut Settings {
+/// Creates the settings: the defaults, or the settings from the environment.
+fn create() -> *mut Settings {
     if !is_any_set() {
         DEFAULTS.began.store(clock::now(), Relaxed);
         return ptr::from_ref(&DEFAULTS).cast_mut();
@@ -154,16 +156,17 @@ fn make() -> *mut Settings {
     read_environment()
 }
 
-/// The settings without any variable of ours, as in most processes that load the library. They take no memory and no time.
+/// Settings if no variable of cupeer is set, as in most processes that load the library. They take no memory and no time.
 #[unsafe(link_section = ".data.start")]
 static DEFAULTS: Settings = Settings::defaults();
 
-/// Reads the environment with as much memory as the settings may need. Without that, long values count as not set.
+/// Reads the environment, after reserving the memory that the settings may need. Without that memory, long values count as not
+/// set.
 #[inline(never)]
 fn read_environment() -> *mut Settings {
-    /// The bytes for the settings themselves and for messages.
+    /// Number of bytes for the settings themselves and for messages.
     const ALWAYS: usize = 32 * 1024;
-    /// The length of values for which the memory that is always available is enough.
+    /// Length of a value in bytes up to which the memory that is always available is enough.
     const SHORT: usize = 512;
     let make = || (Box::into_raw(Box::new(Settings::from_environment())), true);
     let need = env::NAMES.iter().copied().map(|name| match variable(name).map_or(0, CStr::count_bytes) {
@@ -173,7 +176,7 @@ fn read_environment() -> *mut Settings {
     });
     memory::within(ALWAYS + need.sum::<usize>(), make).unwrap_or_else(|| {
         LONGEST.store(SHORT, Relaxed);
-        // If another thread took that memory first, the allocator's arena is left.
+        // If another thread took the reserved memory first, the rest of the allocator's arena is used.
         memory::within(memory::INITIAL_SIZE, make).unwrap_or_else(|| make().0)
     })
 }
@@ -208,7 +211,7 @@ impl Settings {
 
     fn from_environment() -> Self {
         let path = |name| value(name).map(CStr::to_owned);
-        let mut new = Settings { complaints: left_out(), ..Settings::defaults() };
+        let mut new = Settings { complaints: messages_about_long_values(), ..Settings::defaults() };
         new.began = AtomicU64::new(clock::now());
         new.log = read(&mut new.complaints, env::LOG, "there is no log", |value| match value.to_bytes() {
             b"text" => Ok(LogForm::Text),
@@ -237,7 +240,7 @@ impl Settings {
             new.stderr = opened::identity(libc::STDERR_FILENO);
         }
         if elf::is_second_copy() {
-            // The first copy of this library sees all calls.
+            // Another copy of this library was loaded first, and sees all calls.
             (new.log, new.record, new.check, new.inject, new.deny) = (None, None, None, None, None);
             new.allows_faults = false;
         }
@@ -245,10 +248,11 @@ impl Settings {
         new
     }
 
-    /// Sets the functions whose calls are logged, recorded, or examined for faults. `trace` has those that the user named.
+    /// Sets the functions whose calls are logged, recorded, or examined for faults. `trace` contains the functions that the user
+    /// named.
     fn set_functions(&mut self, trace: Option<FunctionSet>) {
         if let Some(plan) = &self.inject {
-            self.injected = inject::functions(plan);
+            self.injected = inject::examined_functions(plan);
             self.damages_handles = plan.damages_handles();
         }
         let has_record = self.record.is_some();
@@ -268,7 +272,7 @@ impl Settings {
         }
     }
 
-    /// Returns true if calls of this function are logged, or failed ones if only those are.
+    /// Returns true if calls of a function are logged, perhaps only those that fail.
     #[inline(always)]
     pub fn is_logged(&self, id: FnId) -> bool {
         self.logged.contains(id as usize)
@@ -286,8 +290,8 @@ impl Settings {
         self.allocations.contains(id as usize)
     }
 
-    /// Returns true if calls of this function run through `call`: they are logged, recorded, or changed, or return functions. A function
-    /// that is only recorded may not need that yet; `is_awake` is true if it does.
+    /// Returns true if calls of a function run through `call`: they are logged, recorded, or changed, or return functions. Calls
+    /// of a function that is only recorded can bypass `call` until their steps are needed; `is_awake` is true once they are.
     pub fn is_traced(&self, id: FnId, is_awake: bool) -> bool {
         id.spec().hands_out().is_some()
             || self.is_logged(id)
@@ -296,7 +300,8 @@ impl Settings {
             || self.deny.as_ref().is_some_and(|deny| deny.concerns(id))
     }
 
-    /// Returns true if the processes of the job share a directory: that of the record, or one for the counts of faults.
+    /// Returns true if the processes of the job share a directory: the directory of the record, or one for the counts of injected
+    /// faults.
     #[inline(always)]
     pub fn has_directory(&self) -> bool {
         self.record.is_some() || self.faults.is_some()
@@ -308,15 +313,16 @@ impl Settings {
     }
 }
 
-/// Returns messages about the variables that are too long for the available memory.
-fn left_out() -> Vec<String> {
+/// Returns a message about each variable whose value is too long for the available memory.
+fn messages_about_long_values() -> Vec<String> {
     let is_short = LONGEST.load(Relaxed) != usize::MAX;
     let is_left_out = |name: &&str| is_short && variable(name).is_some() && value(name).is_none();
     let message = |name| format!("out of memory for {name}: it counts as not set");
     env::NAMES.iter().copied().filter(is_left_out).map(message).collect()
 }
 
-/// Reads a variable; `None` if it is not set. If it is not valid, adds a message, which says that the default `otherwise` applies.
+/// Reads a variable with `parse`; `None` if it is not set, or is not valid. If it is not valid, adds a message, which says that
+/// the default `otherwise` applies.
 fn read<T, E: Display>(
     complaints: &mut Vec<String>,
     name: &str,
@@ -328,7 +334,7 @@ fn read<T, E: Display>(
     parse(value).map_err(|why| complaints.push(refuse(why))).ok()
 }
 
-/// The same for a variable that must be UTF-8.
+/// Reads a variable as [`read`] does, but the value must be UTF-8.
 fn read_text<T, E: Display>(
     complaints: &mut Vec<String>,
     name: &str,
@@ -352,7 +358,7 @@ fn read_flag(complaints: &mut Vec<String>, name: &str, otherwise: bool) -> bool 
     flag.unwrap_or(otherwise && value(name).is_some())
 }
 
-/// Returns a variable of the environment that is not empty, and not too long for the available memory.
+/// Returns the value of an environment variable, if it is not empty and not too long for the available memory.
 fn value(name: &str) -> Option<&'static CStr> {
     variable(name).filter(|value| value.count_bytes() <= LONGEST.load(Relaxed))
 }
@@ -361,7 +367,7 @@ unsafe extern "C" {
     static environ: *const *const c_char;
 }
 
-/// Returns true if the environment may have a variable of ours: if it has one, or if the C library is not initialized yet.
+/// Returns true if the environment may have a variable of cupeer: if it has one, or if the C library is not initialized yet.
 fn is_any_set() -> bool {
     // SAFETY: see `variable`. Each entry ends in NUL, and null ends them. Reading an entry stops at the first byte that differs from the
     // prefix.
@@ -377,7 +383,8 @@ fn is_any_set() -> bool {
     }
 }
 
-/// Returns a variable of the environment that is not empty, from the C library and without Rust's lock, for our constructor.
+/// Returns the value of an environment variable, if it is not empty. Uses the C library without Rust's lock, so that our
+/// constructor can call this.
 pub fn variable(name: &str) -> Option<&'static CStr> {
     unsafe extern "C" {
         fn secure_getenv(name: *const c_char) -> *const c_char;
@@ -397,7 +404,7 @@ pub fn variable(name: &str) -> Option<&'static CStr> {
     (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) }).filter(|value| !value.is_empty())
 }
 
-/// The same from the system, before the C library is initialized.
+/// Returns the value of an environment variable from the kernel's data, before the C library is initialized.
 fn early_value(name: &str) -> Option<&'static CStr> {
     // SAFETY: getauxval has no preconditions.
     if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {

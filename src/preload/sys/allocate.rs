@@ -4,7 +4,8 @@ use super::errno::errno;
 use super::files;
 use core::ffi::{c_int, c_void};
 
-/// Allocates bytes of a file, so that writing to them through a mapping cannot fail.
+/// Allocates `size` bytes of a file from offset `at` on, so that writing to them through a mapping cannot
+/// fail.
 pub fn allocate(descriptor: c_int, at: u64, size: u64) -> Result<(), c_int> {
     if at.checked_add(size).is_none_or(|end| i64::try_from(end).is_err()) {
         return Err(libc::EFBIG);
@@ -24,7 +25,7 @@ pub fn allocate(descriptor: c_int, at: u64, size: u64) -> Result<(), c_int> {
     })
 }
 
-/// Writes zeros, on a file system that cannot allocate.
+/// Writes zeros in place of an allocation, on a file system that cannot allocate.
 fn write_zeros(descriptor: c_int, at: u64, size: u64) -> Result<(), c_int> {
     static ZEROS: [u8; 4096] = [0; 4096];
     // SAFETY: all-zero bytes are a statvfs, and the call writes to a variable of ours.
@@ -32,7 +33,7 @@ fn write_zeros(descriptor: c_int, at: u64, size: u64) -> Result<(), c_int> {
         let mut about: libc::statvfs = core::mem::zeroed();
         (libc::fstatvfs(descriptor, &mut about) == 0).then(|| about.f_bavail.saturating_mul(about.f_frsize))
     };
-    // Leave space for others on a disk that is nearly full.
+    // Leave space for other programs on a disk that is nearly full.
     if room.is_some_and(|room| room < size) {
         return Err(libc::ENOSPC);
     }
@@ -46,7 +47,7 @@ fn write_zeros(descriptor: c_int, at: u64, size: u64) -> Result<(), c_int> {
     Ok(())
 }
 
-/// Writes pieces one after the other at a place of a file.
+/// Writes pieces one after another to a file, from offset `at` on.
 pub fn write_all_at(descriptor: c_int, pieces: &mut [libc::iovec], mut at: i64) -> Result<(), c_int> {
     let mut done = 0;
     while done < pieces.len() {

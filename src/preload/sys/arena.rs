@@ -13,11 +13,11 @@ const CHUNK: usize = 64 * 1024;
 
 #[repr(C, align(16))]
 struct Chunk {
-    /// Number of bytes behind it that are taken.
+    /// Number of bytes after this header that are taken.
     used: AtomicUsize,
 }
 
-/// The first chunk, which exists however short memory is.
+/// The first chunk, which is static so that it exists even if memory is short.
 #[repr(C, align(16))]
 struct FirstChunk(Chunk, UnsafeCell<[u8; CHUNK - size_of::<Chunk>()]>);
 // SAFETY: each byte has one owner, who was given it by `take`.
@@ -27,7 +27,7 @@ static FIRST: FirstChunk =
 
 static CURRENT: AtomicPtr<Chunk> = AtomicPtr::new(ptr::from_ref(&FIRST).cast_mut().cast());
 
-/// Stores a value for the rest of the process. `None` if there is no memory.
+/// Stores a value for the rest of the process. Returns `None` if there is no memory.
 pub fn keep<T: Sync>(value: T) -> Option<&'static T> {
     const { assert!(align_of::<T>() <= ALIGN && size_of::<T>() <= 4096 && !core::mem::needs_drop::<T>()) };
     let place = take(size_of::<T>(), align_of::<T>()).cast::<T>();
@@ -41,13 +41,13 @@ pub fn keep<T: Sync>(value: T) -> Option<&'static T> {
     }
 }
 
-/// Alignment of everything here.
+/// Alignment of all stored values, in bytes.
 const ALIGN: usize = 16;
 
-/// Takes bytes permanently. Null if there is no memory.
+/// Takes `size` bytes for the rest of the process. Returns null if there is no memory.
 pub fn take(size: usize, align: usize) -> *mut u8 {
     if size > CHUNK / 4 || align > ALIGN {
-        // The kernel aligns by pages.
+        // The kernel aligns new memory to pages.
         return if align <= 4096 { pages::new(size, 0).unwrap_or(ptr::null_mut()) } else { ptr::null_mut() };
     }
     let size = size.next_multiple_of(ALIGN);

@@ -14,24 +14,24 @@ use core::sync::atomic::{
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Size of another stack. Untouched pages cost nothing.
+/// Size of each spare stack, in bytes. Untouched pages cost nothing.
 const SIZE: usize = 256 * 1024;
-/// Its lowest bytes cannot be touched.
+/// Number of bytes at the low end of a spare stack that cannot be accessed.
 const GUARD: usize = arch::LARGEST_PAGE;
-/// Free bytes that our work needs at most: in an unoptimized library, checking, logging, and plans together need 67
-/// KiB.
-const ROOM: usize = if cfg!(debug_assertions) { 96 } else { 64 } * 1024;
+/// Number of free stack bytes that our work needs at most. In an unoptimized library, checking, logging, and plans together need
+/// 67 KiB.
+const MOST_NEEDED: usize = if cfg!(debug_assertions) { 96 } else { 64 } * 1024;
 
 struct SpareStack {
     is_taken: AtomicBool,
-    /// 0 before the first use.
+    /// Start address of the stack; 0 before its first use.
     start: AtomicUsize,
 }
 
 static STACKS: [SpareStack; 32] =
     [const { SpareStack { is_taken: AtomicBool::new(false), start: AtomicUsize::new(0) } }; 32];
 
-/// Memory of a stack that exists however short memory is.
+/// Memory for one spare stack, which is static so that it exists even if memory is short.
 #[repr(align(64))]
 struct StackMemory(UnsafeCell<[u8; SIZE]>);
 // SAFETY: used by the one thread that has taken it.
@@ -39,10 +39,10 @@ unsafe impl Sync for StackMemory {}
 static MEMORY: StackMemory = StackMemory(UnsafeCell::new([0; SIZE]));
 static SPARE: SpareStack = SpareStack { is_taken: AtomicBool::new(false), start: AtomicUsize::new(0) };
 
-/// Does something while no signal is delivered, so that no handler finds it half done or leaves it by a jump. It runs
-/// on another stack if that of the thread may be too small. Returns true if there was memory for one.
+/// Does work while signals are blocked, so that no signal handler finds it half done or leaves it by a jump. The work runs on
+/// another stack if that of the thread may be too small. Returns true if the work ran; false if there was no memory for a stack.
 pub fn aside(work: impl FnOnce()) -> bool {
-    if room() >= ROOM {
+    if free_bytes() >= MOST_NEEDED {
         signals::held_back(work);
         return true;
     }
@@ -50,38 +50,37 @@ pub fn aside(work: impl FnOnce()) -> bool {
     on_other_stack(&mut || work.take().into_iter().for_each(|work| work()))
 }
 
-/// Does something on a stack with enough space: this one, or another. Not generic, so that the library has it once.
+/// Does work on a stack with enough space: this one or another. Not generic, so that the library contains the code once.
 pub fn with_room(work: &mut dyn FnMut()) {
-    // Without memory for another stack, this one may do.
-    if room() >= ROOM || !on_other_stack(work) {
+    // Without memory for another stack, this one may suffice.
+    if free_bytes() >= MOST_NEEDED || !on_other_stack(work) {
         work();
     }
 }
 
-/// Returns the free bytes of the stack; 0 if they are unknown.
+/// Returns the free bytes of the current stack; 0 if they are unknown.
 #[inline]
-fn room() -> usize {
+fn free_bytes() -> usize {
     let height = stack_height();
     let (start, _) = other_stack(height);
-    if start != 0 { (height - start).saturating_sub(GUARD) } else { stack::below(height) }
+    if start != 0 { (height - start).saturating_sub(GUARD) } else { stack::free_below(height) }
 }
 
-/// Returns the height of the program's stack, also when called aside.
+/// Returns the height of the program's stack, even when the thread runs on another stack.
 pub fn height() -> usize {
     let height = stack_height();
     let (start, before) = other_stack(height);
     if start != 0 { before } else { height }
 }
 
-/// Returns true if work that began at this height of the stack was left by a jump: the caller is not deeper on the
-/// stack. The frames that a signal handler interrupted are above it, unless the handler has a stack of its own.
+/// Returns true if work that began at this height of the stack was left by a jump: the caller is not deeper on the stack. The
+/// frames that a signal handler interrupted are above that height, unless the handler has a stack of its own.
 pub fn has_jumped_over(height: usize) -> bool {
     let own = self::height();
     own >= height && !signals::is_on_signal_stack(own)
 }
 
-/// Returns the range of the other stack that a height is on, from the thread's block; zeros on the program's own
-/// stack.
+/// Returns the address range of the other stack that contains a height; zeros if the height is on the program's own stack.
 #[inline]
 fn other_stack(height: usize) -> (usize, usize) {
     // SAFETY: only this thread and its signal handlers use the block.
@@ -89,19 +88,19 @@ fn other_stack(height: usize) -> (usize, usize) {
     if height.wrapping_sub(aside.0) < SIZE { aside } else { (0, 0) }
 }
 
-/// Frees all other stacks. Called in a child, which has no other threads.
+/// Frees all spare stacks. Called in a forked child, which has no other threads.
 pub fn free_all() {
     STACKS.iter().chain([&SPARE]).for_each(|kept| kept.is_taken.store(false, Relaxed));
 }
 
-/// Does something on another stack. Returns true if there was one.
+/// Does work on a spare stack. Returns false if there is no spare stack, and the work was not done.
 #[cold]
 #[inline(never)]
 fn on_other_stack(mut work: &mut dyn FnMut()) -> bool {
     extern "C" fn run(work: *mut c_void) {
         // SAFETY: the place below, which nobody else uses meanwhile.
         let work = unsafe { &mut *work.cast::<&mut dyn FnMut()>() };
-        // A panic must not go beyond the start of the stack.
+        // A panic must not unwind past the start of the stack.
         let _ = catch_unwind(AssertUnwindSafe(work));
     }
     let mut start = 0;
@@ -132,7 +131,7 @@ fn on_other_stack(mut work: &mut dyn FnMut()) -> bool {
                 kept.start.store(start, Relaxed);
                 kept.is_taken.store(false, Release);
             }
-            // By libc: ThreadSanitizer forgets who wrote there, before something else comes to lie in its place.
+            // The memory is cleared by libc, because ThreadSanitizer then forgets the old accesses before new data is there.
             // SAFETY: mapped above, and nobody runs there any more.
             None if start != 0 => _ = unsafe { libc::munmap(start as *mut c_void, SIZE) },
             None => {}
@@ -141,7 +140,7 @@ fn on_other_stack(mut work: &mut dyn FnMut()) -> bool {
     start != 0
 }
 
-/// Creates a stack. Returns its address; 0 if there is no memory.
+/// Creates a spare stack. Returns its address; 0 if there is no memory.
 fn make() -> usize {
     let Ok(start) = pages::new(SIZE, libc::MAP_STACK | libc::MAP_NORESERVE) else { return 0 };
     // SAFETY: mapped above, and nobody has used it yet.

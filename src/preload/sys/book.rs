@@ -21,7 +21,7 @@ impl<T> Book<T> {
         Book { entries: UnsafeCell::new(entries), lock: Lock::new(), has_missed: AtomicBool::new(false) }
     }
 
-    /// Does something with the entries; `None` if another thread uses them for too long.
+    /// Does work with the entries. Returns `None` if another thread uses them for too long.
     pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         let mut done = None;
         self.lock.with(|| {
@@ -31,19 +31,19 @@ impl<T> Book<T> {
         done
     }
 
-    /// Notes something.
+    /// Does work that notes a fact in the entries. If another thread uses them for too long, counts the fact as missed.
     pub fn note(&self, work: impl FnOnce(&mut T)) {
         if self.with(work).is_none() {
             self.miss();
         }
     }
 
-    /// Notes that a fact was lost.
+    /// Notes that a fact could not be noted.
     pub fn miss(&self) {
         self.has_missed.store(true, Relaxed);
     }
 
-    /// Returns true if nothing was missed, and the entries have space for everything, which `has_all` tells.
+    /// Returns true if no fact was missed, and `has_all` returns true for the entries, because they had space for every fact.
     pub fn is_whole(&self, has_all: impl FnOnce(&mut T) -> bool) -> bool {
         !self.has_missed.load(Relaxed) && self.with(has_all) == Some(true)
     }

@@ -15,7 +15,7 @@ use cupeer_spec::record::slot::detail::MOST_FRAMES;
 use cupeer_spec::record::slot::finding::LIBRARY;
 use cupeer_spec::runtime;
 
-/// The most frames that our part of a call of the runtime has.
+/// Largest number of our own frames in a call of the runtime.
 const MOST_OF_OURS: usize = 4;
 
 #[derive(Clone, Copy, Default)]
@@ -26,7 +26,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Returns the caller of a call that returns to an address.
+    /// Returns the caller of a call of a function, whose return address is `address`.
     pub fn of(address: usize, id: FnId, succeeded: bool) -> Self {
         let caller = Caller::at(address);
         if caller.is_runtime() && (!succeeded || id.spec().shares()) {
@@ -35,20 +35,20 @@ impl Caller {
         caller
     }
 
-    /// Returns the first frame outside of the runtime, or else the first frame.
+    /// Returns the first frame outside of the runtime; if all are in it, the first frame.
     pub fn outside(frames: &[u64]) -> Self {
         let all = || frames.iter().map(|address| Caller::at(*address as usize));
         all().find(|caller| !caller.is_runtime()).or_else(|| all().next()).unwrap_or_default()
     }
 
-    /// Returns the file name of the library, as much of it as the live table keeps.
+    /// Returns the file name of the library, cut to the length that the live table keeps.
     pub fn file(&self) -> [u8; LIBRARY] {
         let mut file = [0; LIBRARY];
         file.iter_mut().zip(self.file_name()).for_each(|(place, byte)| *place = *byte);
         file
     }
 
-    /// Returns the library and the offset of a return address.
+    /// Returns the library that contains a return address, and the offset in it.
     pub fn at(address: usize) -> Self {
         elf::containing(address).map_or(Caller { library: b"", offset: address }, |object| Caller {
             library: path(&object),
@@ -56,7 +56,7 @@ impl Caller {
         })
     }
 
-    /// Returns true if this is the CUDA runtime as a shared library.
+    /// Returns true if the library is the CUDA runtime as a shared library.
     pub fn is_runtime(&self) -> bool {
         runtime::is_library(self.library)
     }
@@ -67,17 +67,17 @@ impl Caller {
     }
 }
 
-/// Returns the path of an object.
+/// Returns the path of a loaded object; for the program itself, the path of its file.
 pub fn path(object: &Object) -> &'static [u8] {
     match object.path().to_bytes() {
-        b"" => program(),
+        b"" => program_path(),
         path => path,
     }
 }
 
-/// Returns the path of the program. It is read by a direct system call into our own memory, because ThreadSanitizer
-/// sees accesses by libc's functions, but not the synchronization of the threads here.
-pub fn program() -> &'static [u8] {
+/// Returns the path of the program. The path is read by a direct system call, because ThreadSanitizer would see the accesses by
+/// libc's functions, but not the synchronization of the threads here.
+pub fn program_path() -> &'static [u8] {
     const LONGEST: usize = 1024;
     static PATH: [AtomicU8; LONGEST] = [const { AtomicU8::new(0) }; LONGEST];
     static LENGTH: AtomicUsize = AtomicUsize::new(0);
@@ -96,8 +96,8 @@ pub fn program() -> &'static [u8] {
     unsafe { core::slice::from_raw_parts(PATH.as_ptr().cast(), length) }
 }
 
-/// Calls `found` with the frames of a call, from the one that it returns to on, at most `most`, until it returns false. Where a
-/// call of the runtime came through us, the frames of ours in between are left out.
+/// Calls `found` with the return addresses of at most `most` frames of a call, beginning with `caller`, until it returns false.
+/// If a call of the runtime came through us, our own frames are left out.
 pub fn each_frame(caller: usize, most: usize, mut found: impl FnMut(usize) -> bool) {
     let mut left = most;
     unwind::each_frame(caller, most + MOST_OF_OURS, |address| {
@@ -109,9 +109,9 @@ pub fn each_frame(caller: usize, most: usize, mut found: impl FnMut(usize) -> bo
     });
 }
 
-/// Returns the frame behind a function that was put in place of ours: the return address of whoever called `hook`. The call
-/// that returns to `caller` came through it. If the hook is not on the stack, because it jumped on to a function of its library,
-/// that is the first frame outside of the library; if it jumped on to us, it is `caller`.
+/// Returns the return address of the function that called `hook`, a function that another library put in place of ours. The call
+/// that returns to `caller` came through the hook. If the hook is not on the stack, because it jumped to a function of its
+/// library, returns the first frame outside of that library; if it jumped to us, returns `caller`.
 pub fn behind(hook: usize, caller: usize) -> usize {
     let is_of_library = elf::is_same_object(hook, caller) && !elf::is_of_program(hook);
     let (mut is_next, mut outside, mut found) = (false, None, None);
@@ -123,14 +123,14 @@ pub fn behind(hook: usize, caller: usize) -> usize {
         if outside.is_none() && !elf::is_same_object(hook, address) {
             outside = Some(address);
         }
-        // The instruction behind a call may belong to another function.
+        // The instruction after a call may belong to another function.
         is_next = unwind::is_same_function(hook, address.wrapping_sub(1));
         true
     });
     found.or(outside.filter(|_| is_of_library)).unwrap_or(caller)
 }
 
-/// Returns the first frame outside of the runtime, above the frame that returns to `address`.
+/// Returns the first frame outside of the runtime, beginning with the caller of the frame that returns to `address`.
 fn behind_runtime(address: usize) -> Option<Caller> {
     let mut found = None;
     each_frame(address, MOST_FRAMES, |address| {

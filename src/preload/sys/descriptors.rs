@@ -1,17 +1,18 @@
-//! The numbers of our descriptors: far up, where programs do not close or reuse them.
+//! Duplicates our descriptors to high numbers, which programs do not close or reuse.
 
 use super::errno::errno;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Descriptors of ours are at least this high: programs close and reuse the low numbers.
+/// Smallest number of our descriptors. Programs close and reuse low numbers.
 pub const HIGH: c_int = 900;
 
-/// Number of descriptors in a row that are used in turn for the copies.
+/// Number of consecutive descriptor numbers that are used in turn for duplicates.
 const COPIES: c_int = 64;
 
-/// Duplicates a descriptor to a high number if the limit allows it; negative if that fails. The number differs each
-/// time, so a caller that sees its file there before and after some work knows that it was there during the work.
+/// Duplicates a descriptor to a high number if the limit of open files allows it. Returns a negative number if that fails. The
+/// number differs each time, so a caller that sees its file there before and after some work knows that the file was there during
+/// the work.
 pub fn duplicate_high(low: c_int) -> c_int {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let lowest = HIGH + (NEXT.fetch_add(1, Relaxed) % COPIES as u32) as c_int;
@@ -25,9 +26,9 @@ pub fn duplicate_high(low: c_int) -> c_int {
     unsafe { libc::fcntl(low, libc::F_DUPFD_CLOEXEC, 3) }
 }
 
-/// Returns the limit of open files, if this process has reached it and cannot open another one.
+/// Returns the limit of open files if this process has reached it, and cannot open another one.
 pub fn reached_limit() -> Option<u64> {
-    // By its number, because the functions of libc are points at which threads are canceled.
+    // The system call is made by its number, because libc's functions are cancellation points.
     // SAFETY: the path ends in NUL, and opening a directory as a path has no effect on it.
     let opened = unsafe {
         libc::syscall(libc::SYS_openat, libc::AT_FDCWD, c"/".as_ptr(), libc::O_PATH | libc::O_CLOEXEC, 0)
@@ -46,8 +47,8 @@ pub fn reached_limit() -> Option<u64> {
     is_known.then_some(limit.rlim_cur)
 }
 
-/// Enlarges the table of descriptors for ours while the process has one thread. With several threads, this waits for
-/// a grace period of RCU in the kernel, which takes seconds on a busy machine.
+/// Enlarges the process's table of descriptors while it has one thread. With several threads, this waits for a grace period of
+/// RCU in the kernel, which takes seconds on a busy machine.
 pub fn enlarge_table() {
     // SAFETY: the path ends in NUL; each descriptor is closed once, and nobody else knows its number.
     unsafe {

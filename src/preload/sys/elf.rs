@@ -15,7 +15,7 @@ use core::sync::atomic::{
 };
 use libc::dl_phdr_info;
 
-/// Calls `found` with each object of our namespace, in load order, until it returns true.
+/// Calls `found` with each object of our linker namespace, in load order, until it returns true.
 pub fn each(mut found: impl FnMut(&Object) -> bool) {
     #[unsafe(link_section = ".text.startup")]
     unsafe extern "C" fn one(info: *mut dl_phdr_info, _: usize, found: *mut c_void) -> c_int {
@@ -27,7 +27,7 @@ pub fn each(mut found: impl FnMut(&Object) -> bool) {
     while_nobody_forks(|| unsafe { libc::dl_iterate_phdr(Some(one), (&raw mut found).cast()) });
 }
 
-/// Returns the first result of `look` among the objects of our namespace, in load order.
+/// Returns the first result of `look` among the objects of our linker namespace, in load order.
 pub fn find<T>(mut look: impl FnMut(&Object) -> Option<T>) -> Option<T> {
     let mut found = None;
     each(|object| {
@@ -37,7 +37,8 @@ pub fn find<T>(mut look: impl FnMut(&Object) -> Option<T>) -> Option<T> {
     found
 }
 
-/// Searches without the loader's lock, and without a call: for objects of the start, which stay.
+/// Returns the first result of `look` as [`find`] does, without the loader's lock and without a function call. Only for objects
+/// that were loaded at the start, which are never unloaded.
 pub fn find_without_lock<T>(mut look: impl FnMut(&Object) -> Option<T>) -> Option<T> {
     unsafe extern "C" {
         static _r_debug: Debug;
@@ -50,7 +51,7 @@ pub fn find_without_lock<T>(mut look: impl FnMut(&Object) -> Option<T>) -> Optio
     }
 }
 
-/// Returns the numbers of objects that were ever loaded and unloaded.
+/// Returns the number of objects that were ever loaded, and the number that were ever unloaded.
 pub fn changes() -> (u64, u64) {
     unsafe extern "C" fn first(info: *mut dl_phdr_info, _: usize, changes: *mut c_void) -> c_int {
         // SAFETY: `info` is valid for this callback and `changes` are the numbers below.
@@ -63,7 +64,8 @@ pub fn changes() -> (u64, u64) {
     changes
 }
 
-/// Called after a library was closed: if that unloaded one, cached facts about libraries may be wrong.
+/// Called after the program closed a library. If that unloaded a library, changes
+/// [`libraries_generation`](super::every_call::libraries_generation), because cached facts about libraries may be wrong.
 pub fn note_closed() {
     static UNLOADED: AtomicU64 = AtomicU64::new(0);
     let unloaded = changes().1;
@@ -72,12 +74,12 @@ pub fn note_closed() {
     }
 }
 
-/// Returns an address in our own library.
+/// Returns the address of a variable in our own library.
 pub fn own_address() -> usize {
     own_address as *const () as usize
 }
 
-/// Returns true if an address is in our own library, which is never moved.
+/// Returns true if an address is in our own library, which is never unloaded.
 pub fn is_our_code(address: usize) -> bool {
     static LOW: AtomicUsize = AtomicUsize::new(0);
     static HIGH: AtomicUsize = AtomicUsize::new(0);
@@ -105,8 +107,7 @@ pub fn is_before_us(object: &Object) -> bool {
     find(|other| (is_it(other) || is_ours(other)).then(|| !is_ours(other))) == Some(true)
 }
 
-/// Returns the object with the next definition of a name for an object that was loaded before us: the first one
-/// behind that object in the order of the start.
+/// Returns the next object after `object`, in the order of the start, that defines a name. `object` was loaded before us.
 pub fn next_definer(object: &Object, name: &CStr) -> Option<Object> {
     let mut is_behind = false;
     find_of_start(|other| {
@@ -116,23 +117,23 @@ pub fn next_definer(object: &Object, name: &CStr) -> Option<Object> {
     })
 }
 
-/// Number of objects when our constructor ran: the objects of the start of the program.
+/// Number of objects that were loaded when our constructor ran; `usize::MAX` before that. These are the objects of the start.
 #[unsafe(link_section = ".data.start")]
-static OF_START: AtomicUsize = AtomicUsize::new(usize::MAX);
+static OBJECTS_OF_START: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// Counts the objects of the start. Called by our constructor.
+/// Counts the objects that were loaded at the start. Called by our constructor.
 pub fn count_start() {
     let mut count = 0;
     each(|_| {
         count += 1;
         false
     });
-    OF_START.store(count, Relaxed);
+    OBJECTS_OF_START.store(count, Relaxed);
 }
 
-/// Returns the first result of `look` among the objects of the start, in load order.
+/// Returns the first result of `look` among the objects that were loaded at the start, in load order.
 pub fn find_of_start<T>(mut look: impl FnMut(&Object) -> Option<T>) -> Option<T> {
-    let mut left = OF_START.load(Relaxed);
+    let mut left = OBJECTS_OF_START.load(Relaxed);
     find(|object| {
         let Some(less) = left.checked_sub(1) else { return Some(None) };
         left = less;
@@ -140,12 +141,13 @@ pub fn find_of_start<T>(mut look: impl FnMut(&Object) -> Option<T>) -> Option<T>
     })?
 }
 
-/// Returns true if an object was loaded with the program. It is never unloaded, and its scope is the global one.
+/// Returns true if an object was loaded at the start of the program. Such an object is never unloaded, and its scope is the
+/// global one.
 pub fn is_of_start(object: &Object) -> bool {
     find_of_start(|other| (other.base == object.base).then_some(())).is_some()
 }
 
-/// Returns the base of the object with a handle.
+/// Returns the base address of the object that a handle of `dlopen` refers to.
 ///
 /// # Safety
 ///
@@ -155,7 +157,7 @@ pub unsafe fn base_of_handle(handle: *mut c_void) -> usize {
     unsafe { (*handle.cast::<LinkMap>()).base }
 }
 
-/// Returns the object of a handle, without its address range.
+/// Returns the object that a handle of `dlopen` refers to, without its address range.
 ///
 /// # Safety
 ///
@@ -182,12 +184,12 @@ struct DlFindObject {
     start: usize,
     end: usize,
     link_map: *const LinkMap,
-    /// Address of .eh_frame_hdr.
+    /// Address of the object's .eh_frame_hdr.
     unwind: usize,
     rest: [u64; 7],
 }
 
-/// Returns the result of `_dl_find_object` for an address; `Err` if there is no such function.
+/// Returns the result of `_dl_find_object` for an address; `Err` if the C library has no such function.
 fn dl_find_object(address: usize) -> Result<Option<DlFindObject>, ()> {
     let find_object = FIND_OBJECT.load(Relaxed);
     if find_object == 0 {
@@ -213,8 +215,8 @@ pub fn containing(address: usize) -> Option<Object> {
     }
 }
 
-/// Returns the address of the unwind information (.eh_frame_hdr) of the object that contains an address. It is not
-/// read here.
+/// Returns the address of the unwind information (.eh_frame_hdr) of the object that contains an address. The information itself
+/// is not read.
 pub fn unwind_table(address: usize) -> Option<usize> {
     let table = match dl_find_object(address) {
         Ok(found) => found?.unwind,
@@ -223,12 +225,12 @@ pub fn unwind_table(address: usize) -> Option<usize> {
     (table != 0).then_some(table)
 }
 
-/// Returns the object of our namespace with a base.
+/// Returns the object of our namespace with this base address.
 pub fn at_base(base: usize) -> Option<Object> {
     find(|object| (object.base == base).then_some(*object))
 }
 
-/// Returns true if an address lies in the program itself, which is the first object.
+/// Returns true if an address is in the program itself, which is the first object.
 pub fn is_of_program(address: usize) -> bool {
     containing(address).zip(find(|first| Some(first.base))).is_some_and(|(object, base)| object.base == base)
 }
@@ -249,8 +251,7 @@ struct Debug {
     next: *const Debug,
 }
 
-/// Calls `found` with each object of the other namespaces, which `dlmopen` makes. Finds none before glibc
-/// 2.35.
+/// Calls `found` with each object of the other linker namespaces, which `dlmopen` creates. Finds none before glibc 2.35.
 pub fn each_in_other_namespaces(mut found: impl FnMut(&Object)) {
     let debug = find(|program| Some(program.debug())).unwrap_or(0) as *const Debug;
     // SAFETY: DT_DEBUG of the program points to the loader's r_debug, from version 2 on in its extended

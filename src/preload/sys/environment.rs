@@ -5,19 +5,21 @@ use core::ffi::c_char;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use cupeer_spec::rank::Ranks;
 
-/// Bytes of an entry that are read.
+/// Largest number of bytes of an entry that are read.
 const LONGEST: usize = 2048;
+/// Largest number of entries that are read.
 const MOST: usize = 4096;
 
 static RANK: AtomicU32 = AtomicU32::new(u32::MAX);
 static LOCAL_RANK: AtomicU32 = AtomicU32::new(u32::MAX);
 
-/// Returns the rank of this process in the job, as it was found last; `u32::MAX` if no launcher set one.
+/// Returns the rank of this process in the job, as [`find_ranks`] found it last; `u32::MAX` if no launcher
+/// set one.
 pub fn rank() -> u32 {
     RANK.load(Relaxed)
 }
 
-/// Returns its rank on its host; `u32::MAX` if there is none.
+/// Returns the rank of this process on its host; `u32::MAX` if there is none.
 pub fn local_rank() -> u32 {
     LOCAL_RANK.load(Relaxed)
 }
@@ -33,7 +35,7 @@ pub fn find_ranks() {
     LOCAL_RANK.store(ranks.host().unwrap_or(u32::MAX), Relaxed);
 }
 
-/// Calls `found` with each `NAME=value` of the environment, cut to [`LONGEST`] bytes.
+/// Calls `found` with each entry `NAME=value` of the environment, cut to [`LONGEST`] bytes.
 pub fn each(mut found: impl FnMut(&[u8])) {
     unsafe extern "C" {
         static environ: *const *const c_char;

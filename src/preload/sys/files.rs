@@ -11,17 +11,18 @@ use core::fmt::{self, Write};
 use core::ptr;
 use cupeer_spec::placeholders::{Piece, pieces};
 
-/// Calls `found` with the names in a directory, until it returns true; those that are no UTF-8 are left out. Without the
-/// C library's `opendir`, which allocates: a signal handler of the program may have interrupted its allocator.
+/// Calls `found` with each name in a directory that is valid UTF-8, until it returns true. Does not use the C library's
+/// `opendir`, which allocates: a signal handler of the program may have interrupted its allocator.
 pub fn each_name(directory: &CStr, mut found: impl FnMut(&str) -> bool) {
-    /// The offsets of the length and the name in the kernel's `linux_dirent64`.
+    /// Offset of the length of an entry in the kernel's `linux_dirent64`.
     const LENGTH: usize = 16;
+    /// Offset of the name of an entry in the kernel's `linux_dirent64`.
     const NAME: usize = 19;
     // SAFETY: the path ends in NUL; what is opened is closed below.
     let descriptor =
         unsafe { libc::open(directory.as_ptr(), libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC) };
     let mut entries = [0u8; 2048];
-    // If the directory could not be opened, the kernel refuses to read.
+    // If the directory could not be opened, the kernel refuses the negative descriptor.
     'all: loop {
         // SAFETY: the kernel writes at most that many bytes, to an array of ours.
         let read =
@@ -46,10 +47,10 @@ pub fn each_name(directory: &CStr, mut found: impl FnMut(&str) -> bool) {
     }
 }
 
-/// Greatest length of a path, with its NUL.
+/// Greatest length of a path with its NUL, in bytes.
 pub const PATH_MAX: usize = 4096;
 
-/// Expands the placeholders of a path. `None` if the result is longer than a path may be.
+/// Expands the placeholders in a path. Returns `None` if the result is longer than a path may be.
 pub fn expand<'a>(path: &CStr, pid: u32, place: &'a mut [u8; PATH_MAX]) -> Option<&'a CStr> {
     let mut out = Line::new();
     for piece in pieces(path.to_bytes()) {
@@ -86,8 +87,8 @@ pub fn until_nul(bytes: &[u8]) -> &[u8] {
     bytes.split(|byte| *byte == 0).next().unwrap_or(&[])
 }
 
-/// Returns the target of a link, as much of it as fits; empty if it is unknown. The path ends in NUL.
-pub fn link<'a>(path: fmt::Arguments, place: &'a mut [u8]) -> &'a [u8] {
+/// Returns the target of a symbolic link, cut to the size of `place`; empty if it is unknown. The path must end in NUL.
+pub fn read_link<'a>(path: fmt::Arguments, place: &'a mut [u8]) -> &'a [u8] {
     let path = Short::<48>::new(path);
     let path = path.c_text().unwrap_or_default().as_ptr();
     // SAFETY: the path ends in NUL, and the place has that many bytes.
@@ -95,8 +96,8 @@ pub fn link<'a>(path: fmt::Arguments, place: &'a mut [u8]) -> &'a [u8] {
     &place[..length.max(0) as usize]
 }
 
-/// Does something with files while SIGPIPE and SIGXFSZ are blocked, which a closed pipe and a size limit raise in the
-/// calling thread. A signal that the work raised is removed; signals that were pending before stay.
+/// Does work with files while SIGPIPE and SIGXFSZ are blocked, which a closed pipe and a size limit raise in the calling thread.
+/// A signal that the work raised is removed; signals that were pending before stay pending.
 pub fn without_signals<T>(work: impl FnOnce() -> Result<T, c_int>) -> Result<T, c_int> {
     let before = change_mask(libc::SIG_BLOCK, bit(libc::SIGPIPE) | bit(libc::SIGXFSZ));
     let mut pending = 0;
@@ -124,7 +125,7 @@ pub fn without_signals<T>(work: impl FnOnce() -> Result<T, c_int>) -> Result<T, 
     result
 }
 
-/// Writes all bytes, without a signal.
+/// Writes all bytes to a file, without raising a signal in the program.
 pub fn write(file: c_int, bytes: &[u8]) -> Result<(), c_int> {
     without_signals(|| write_all(file, bytes))
 }
@@ -139,7 +140,7 @@ fn write_all(file: c_int, mut bytes: &[u8]) -> Result<(), c_int> {
         }
         match errno() {
             libc::EINTR => {}
-            // A reader that is behind, on a descriptor that the program made non-blocking.
+            // The reader is slow, and the program made the descriptor non-blocking.
             libc::EAGAIN => {
                 let mut ready = libc::pollfd { fd: file, events: libc::POLLOUT, revents: 0 };
                 // SAFETY: one descriptor, as said.
@@ -153,13 +154,13 @@ fn write_all(file: c_int, mut bytes: &[u8]) -> Result<(), c_int> {
     Ok(())
 }
 
-/// Reads the start of a file of the system, as much as fits.
+/// Reads a file of the system into `place`, as much as fits. Returns the number of bytes.
 pub fn read(path: &CStr, place: &mut [u8]) -> Result<usize, c_int> {
     let file = Opened::behind_link(path, libc::O_RDONLY)?;
     read_from(file.descriptor(), place)
 }
 
-/// Reads from an open file until its end or until the buffer is full.
+/// Reads from an open file until its end, or until the buffer is full. Returns the number of bytes.
 pub fn read_from(file: c_int, place: &mut [u8]) -> Result<usize, c_int> {
     let mut length = 0;
     while length < place.len() {

@@ -8,18 +8,18 @@ use core::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
 };
 
-/// Number of threads that iterate over the objects.
+/// Number of threads that are iterating over the loaded objects.
 #[unsafe(link_section = ".data.start")]
 static ITERATING: AtomicUsize = AtomicUsize::new(0);
 
 #[unsafe(link_section = ".data.start")]
 static FORKING: AtomicBool = AtomicBool::new(false);
 
-/// Number of times that a fork and the threads that iterate over the objects wait for each other. It is limited,
-/// because a fork in a constructor may be in a thread that holds what the others wait for.
+/// Number of times that a fork and the threads that iterate over the objects wait for each other. Limited, because a fork in a
+/// constructor may be in a thread that holds a lock that the others wait for.
 const PATIENCE: u32 = 10_000;
 
-/// Uses the loader while no thread forks: a child would inherit the loader's lock in the locked state.
+/// Does work with the loader while no thread forks: a child would inherit the loader's lock in the locked state.
 pub fn while_nobody_forks<T>(work: impl FnOnce() -> T) -> T {
     let thread = thread();
     // SAFETY: only this thread and its signal handlers use the block.
@@ -43,7 +43,7 @@ pub fn while_nobody_forks<T>(work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// True if this process was forked, and executed no program since.
+/// True if this process was forked, and has not executed another program since.
 #[unsafe(link_section = ".data.start")]
 static FORKED: AtomicBool = AtomicBool::new(false);
 
@@ -51,21 +51,21 @@ pub fn is_forked() -> bool {
     FORKED.load(SeqCst)
 }
 
-/// The process that forks, and the parent of this process. The parent is 0 if it was forked itself, because inherited
-/// state may be older then.
-static FORKS: AtomicU32 = AtomicU32::new(0);
+/// Pid of the process that forked last: a child inherits its parent's pid here.
+static FORKED_LAST: AtomicU32 = AtomicU32::new(0);
+/// Pid of this process's parent; 0 if the parent was forked itself, because inherited state may be older than the parent.
 static PARENT: AtomicU32 = AtomicU32::new(0);
 
-/// Returns the process that this one was forked from if everything that it inherited was that process's own.
+/// Returns the pid of the parent that this process was forked from; `None` if that parent may have inherited state of its own.
 pub fn forked_from() -> Option<u32> {
     Some(PARENT.load(SeqCst)).filter(|pid| *pid != 0)
 }
 
-/// Makes forks wait for threads that iterate over the objects. Called by our constructor.
+/// Registers handlers that make forks wait for threads that iterate over the objects. Called by our constructor.
 pub fn watch_forks() {
     unsafe extern "C" fn before() {
         FORKING.store(true, SeqCst);
-        FORKS.store(std::process::id(), SeqCst);
+        FORKED_LAST.store(std::process::id(), SeqCst);
         for _ in 0..PATIENCE {
             if ITERATING.load(SeqCst) == 0 {
                 return;
@@ -78,7 +78,7 @@ pub fn watch_forks() {
         FORKING.store(false, SeqCst);
     }
     unsafe extern "C" fn in_child() {
-        let parent = if FORKED.swap(true, SeqCst) { 0 } else { FORKS.load(SeqCst) };
+        let parent = if FORKED.swap(true, SeqCst) { 0 } else { FORKED_LAST.load(SeqCst) };
         PARENT.store(parent, SeqCst);
         aside::free_all();
         EVERY_CALL.seen.store(UNSEEN, SeqCst);
@@ -89,26 +89,26 @@ pub fn watch_forks() {
     unsafe { libc::pthread_atfork(Some(before), Some(after), Some(in_child)) };
 }
 
-/// The process whose call of cuInit succeeded, by its pid; 0 if none was seen.
+/// Pid of the process in which a call of cuInit succeeded, this one or an ancestor; 0 if none was seen.
 static INITIALIZED_BY: AtomicU32 = AtomicU32::new(0);
 
-/// Notes that this process has initialized the driver.
-pub fn initialized() {
+/// Notes that a call of cuInit has succeeded in this process.
+pub fn note_initialized() {
     INITIALIZED_BY.store(std::process::id(), Relaxed);
 }
 
-/// True if this process forked after it had initialized the driver: its children may have recordings that say so.
+/// True if this process forked after it had initialized the driver: the recordings of its children may say so.
 static FORKS_LATE: AtomicBool = AtomicBool::new(false);
 
 pub fn forks_late() -> bool {
     FORKS_LATE.load(Relaxed)
 }
 
-/// Returns true if this process, which is about to fork, has itself initialized the driver, as far as is known.
-pub fn is_late() -> bool {
-    let is_late = has_initialized();
-    FORKS_LATE.fetch_or(is_late, Relaxed);
-    is_late
+/// Returns true if a fork now would be after this process has itself initialized the driver, as far as is known.
+pub fn would_fork_late() -> bool {
+    let would_fork_late = has_initialized();
+    FORKS_LATE.fetch_or(would_fork_late, Relaxed);
+    would_fork_late
 }
 
 /// Returns true if this process itself has initialized the driver, as far as is known.
@@ -116,14 +116,15 @@ pub fn has_initialized() -> bool {
     initializer() == std::process::id()
 }
 
-/// Returns the process that initialized the driver, this one or an ancestor; 0 if none is known.
+/// Returns the pid of the process that initialized the driver, this one or an ancestor; 0 if none is known.
 pub fn initializer() -> u32 {
     let described_by = DESCRIBED_BY.load(Relaxed);
     if described_by != 0 { described_by } else { INITIALIZED_BY.load(Relaxed) }
 }
 
-/// Returns the process that initialized the driver before the process of this recording was forked from it. Children
-/// inherit in memory what a process noted and described.
+/// Returns the pid of the process that initialized the driver before this process was forked from it; 0 if that process is not
+/// the parent. Returns `None` if no such process is known. `epoch` is the recording of this process. Children inherit the notes
+/// in a process's memory.
 pub fn initialized_before_fork(epoch: u64) -> Option<u32> {
     let described = EVERY_CALL.described.load(Relaxed);
     if described != 0 && described != epoch {
@@ -131,6 +132,6 @@ pub fn initialized_before_fork(epoch: u64) -> Option<u32> {
     }
     let by = INITIALIZED_BY.load(Relaxed);
     let is_inherited = by != 0 && by != std::process::id();
-    // An older process is not the parent.
+    // A process that is older than the parent is not named.
     is_inherited.then(|| if forked_from() == Some(by) { by } else { 0 })
 }

@@ -9,11 +9,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Runs our own work so that it leaves no trace in the program: a panic is dropped, `errno` is restored, and a
 /// cancellation of the thread waits until the work is done. The work has as much stack as it needs.
 pub fn guarded(work: impl FnOnce()) {
-    /// Once for all that is done so.
+    /// Not generic, so that the library contains this code once for all kinds of work.
     #[inline(never)]
     fn done(work: &mut dyn FnMut()) {
         let before = begin();
-        // A panic here is a fault of ours, and the program gets its answer all the same.
+        // A panic here is an error of ours, and the program gets its result anyway.
         let _ = catch_unwind(AssertUnwindSafe(|| with_room(work)));
         end(before);
     }
@@ -27,12 +27,12 @@ unsafe extern "C" {
 
 const PTHREAD_CANCEL_DISABLE: c_int = 1;
 
-/// Cancellation state of a thread of the program: see [`with_cancellation_restored`].
+/// The cancellation state that a thread of the program had before our work: see [`with_cancellation_restored`].
 #[derive(Clone, Copy)]
 pub struct Cancelling(c_int);
 
-/// Does work that a handler of the program may leave by siglongjmp, within `guarded_waiting`: meanwhile, the thread
-/// can be cancelled as before. The work must not call a cancellation point.
+/// Does work that a signal handler of the program may leave by siglongjmp, within `guarded_waiting`. During the work, the thread
+/// can be cancelled as the program wants it. The work must not call a cancellation point.
 pub fn with_cancellation_restored(Cancelling(before): Cancelling, work: impl FnOnce()) {
     let (mut kind, mut state) = (0, 0);
     // SAFETY: both are writable. Of the deferred type, nothing ends the thread before it calls something that may.
@@ -56,7 +56,8 @@ pub fn guarded_waiting(work: impl FnOnce(Cancelling)) {
     end(before);
 }
 
-/// Disables cancellation. Returns the state before, and `errno`. A separate function, because the stack may be small.
+/// Disables cancellation of this thread. Returns the cancellation state and `errno` from before. A separate function, because the
+/// stack may be small.
 fn begin() -> (Cancelling, c_int) {
     let mut cancelling = 0;
     // SAFETY: __errno_location gives this thread's errno, always valid; `cancelling` is writable.

@@ -11,28 +11,29 @@ use core::sync::atomic::{
 
 /// Number of places that are searched for one handle.
 const WINDOW: usize = 32;
-/// Marks a place that was used before and is free. Not a handle: drivers return addresses.
+/// Value of [`Place::handle`] for a place that was used before and is free. It is no handle, because drivers return addresses as
+/// handles.
 const FREE: u64 = 1;
 
-/// Initial value of the data of a handle, before anything is known of it.
+/// A type of data about handles, with an initial value.
 pub trait Blank {
     const BLANK: Self;
 }
 
 struct Place<T> {
-    /// 0 if the place was never used, or [`FREE`].
+    /// The handle; 0 if the place was never used, or [`FREE`].
     handle: AtomicU64,
     known: T,
 }
 
-/// A table with room for `N` handles, which is a power of two.
+/// A table with room for data about `N` handles. `N` is a power of two.
 pub struct Handles<T, const N: usize> {
     places: [Place<T>; N],
-    /// For those that change the places.
+    /// Lock for the threads that change the places.
     writer: Book<()>,
-    /// True if any handle was noted.
+    /// True if any handle was ever noted.
     has_any: AtomicBool,
-    /// True if a change was missed.
+    /// True if a change was missed. After that, no handle is found.
     is_lost: AtomicBool,
 }
 
@@ -65,7 +66,7 @@ impl<T: Blank, const N: usize> Handles<T, N> {
         self.window(handle).take_while(is_used).find(|place| place.handle.load(Acquire) == handle)
     }
 
-    /// Returns the data of a handle.
+    /// Returns the data about a handle; `None` if it is not known.
     #[inline]
     pub fn find(&self, handle: u64) -> Option<&T> {
         self.place(handle).map(|place| &place.known)
@@ -77,7 +78,7 @@ impl<T: Blank, const N: usize> Handles<T, N> {
         }
     }
 
-    /// Writes the data of a handle. Meanwhile, lookups do not find it.
+    /// Notes a handle, and writes the data about it. Lookups do not find the handle before the data is written.
     pub fn note(&self, handle: u64, write: impl FnOnce(&T)) {
         self.change(|| {
             let known = self.window(handle).find(|place| place.handle.load(Relaxed) == handle);

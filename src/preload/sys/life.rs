@@ -15,32 +15,32 @@ use cupeer_spec::record::live::Entry;
 /// State of a process, as the system reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProcessState {
-    /// Start time, in ticks of the system since boot.
+    /// Start time of the process, in clock ticks of the system since boot.
     pub started: u64,
-    /// The process that started it, or adopted it.
+    /// Pid of the process that started or adopted this one.
     pub parent: u32,
-    /// Start of the stack of its program, folded to 32 bits: it changes when the process executes another program. 0
-    /// if the system does not report it.
+    /// Start address of the stack of the process's program, folded to 32 bits. It changes when the process executes another
+    /// program. 0 if the system does not report it.
     pub stack: u32,
-    /// True if it is ending, or has ended and nobody waited for it.
+    /// True if the process is ending, or has ended and its parent has not waited for it.
     pub is_ending: bool,
 }
 
-/// Returns true if /proc shows the processes of our pid namespace. If that of another namespace is mounted, its pids
-/// are other processes'.
+/// Returns true if /proc shows the processes of our pid namespace. If the /proc of another namespace is mounted, a pid there
+/// belongs to another process.
 fn shows_ours() -> bool {
-    /// The process that checked this; it cannot change its namespace.
+    /// Pid of the process that has checked this; a process cannot change its pid namespace.
     static SEEN: AtomicU32 = AtomicU32::new(0);
     let pid = std::process::id();
     let mut name = [0u8; 16];
-    let name = core::str::from_utf8(files::link(format_args!("/proc/self\0"), &mut name)).unwrap_or("");
+    let name = core::str::from_utf8(files::read_link(format_args!("/proc/self\0"), &mut name)).unwrap_or("");
     if name.parse() != Ok(pid) {
         return false;
     }
     if SEEN.load(Relaxed) != pid {
         let mut text = [0u8; 1024];
         let length = files::read(c"/proc/self/status", &mut text).unwrap_or(0);
-        // The namespace of /proc is above its own.
+        // The mounted /proc belongs to a namespace above ours.
         if proc::pids(&text[..length]).count() > 1 {
             return false;
         }
@@ -49,18 +49,19 @@ fn shows_ours() -> bool {
     true
 }
 
-/// Returns true if a process has our clock: in another time namespace, start times differ.
+/// Returns true if a process is in our time namespace: in another one, start times differ.
 fn has_our_clock(pid: u32) -> bool {
     let (mut ours, mut theirs) = ([0u8; 32], [0u8; 32]);
-    let ours = files::link(format_args!("/proc/self/ns/time\0"), &mut ours);
-    // Kernels before 5.6 have one clock.
-    ours.is_empty() || ours == files::link(format_args!("/proc/{pid}/ns/time\0"), &mut theirs)
+    let ours = files::read_link(format_args!("/proc/self/ns/time\0"), &mut ours);
+    // Kernels before 5.6 have no time namespaces.
+    ours.is_empty() || ours == files::read_link(format_args!("/proc/{pid}/ns/time\0"), &mut theirs)
 }
 
-/// Reads the state of a process of our pid namespace. `None` if there is none, or the system does not show it.
+/// Returns the state of a process of our pid namespace. Returns `None` if there is no such process, or the system does not show
+/// it.
 pub fn read_state(pid: u32) -> Option<ProcessState> {
     let stat = stat(format_args!("{}\0", proc::StatPath(pid)))?;
-    // A process goes on without its first thread.
+    // A process continues without its first thread.
     let is_ending = stat.is_ending && !(stat.threads > 1 && has_running_thread(pid));
     let (started, parent) = (stat.started, stat.parent as u32);
     Some(ProcessState { started, parent, stack: (stat.stack >> 4) as u32, is_ending })
@@ -86,7 +87,7 @@ fn stat(path: fmt::Arguments) -> Option<Stat> {
     Stat::parse(&text[..length])
 }
 
-/// Returns the state of the process of an entry of the live table.
+/// Returns whether the process of an entry of the live table is running. `own_pid_ns` is the pid namespace of this process.
 pub fn of_entry(entry: &Entry, own_pid_ns: u64) -> Life {
     if entry.pid_ns != own_pid_ns || own_pid_ns == 0 {
         return Life::Unknown;
@@ -101,12 +102,12 @@ pub fn of_entry(entry: &Entry, own_pid_ns: u64) -> Life {
     if seen.is_ending || is_another { Life::Gone } else { Life::Runs }
 }
 
-/// Returns true if the process of an entry continues as another program.
+/// Returns true if the process of an entry has executed another program since the entry was made.
 pub fn is_another_program(entry: &Entry) -> bool {
     read_state(entry.pid).is_some_and(|seen| seen.started == entry.started && !seen.is_ending)
 }
 
-/// Returns true if there is a process with this pid, of any user.
+/// Returns true if a process with this pid exists, of any user.
 pub fn exists(pid: u32) -> bool {
     // SAFETY: signal 0 is none; the kernel only looks.
     pid != 0 && unsafe { libc::kill(pid as i32, 0) == 0 || errno() == libc::EPERM }

@@ -5,10 +5,10 @@ use core::fmt;
 use core::mem::MaybeUninit;
 use cupeer_spec::value::is_wild;
 
-/// The longest line: as long as a pipe takes in one piece, so that lines of several processes do not mix.
+/// Length of the longest line in bytes. A pipe takes so many bytes at once, so lines of several processes do not mix.
 pub const LONGEST: usize = 4096;
 
-/// Bytes up to a limit; what does not fit is refused.
+/// A buffer for one line. Text that does not fit is refused.
 pub struct Line {
     bytes: [MaybeUninit<u8>; LONGEST],
     length: usize,
@@ -26,7 +26,7 @@ impl Line {
         unsafe { core::slice::from_raw_parts(self.bytes.as_ptr().cast(), self.length) }
     }
 
-    /// Cuts a longer line to `most` bytes, at the end of a word.
+    /// Cuts a line that is longer than `most` bytes, at the end of a word.
     pub fn cut(&mut self, most: usize) {
         const MARK: &[u8] = b" ...";
         if self.length > most {
@@ -36,12 +36,12 @@ impl Line {
         }
     }
 
-    /// Returns true if something did not fit. An incomplete line is worse than none.
+    /// Returns true if some text did not fit. An incomplete line is worse than none.
     pub fn has_overflowed(&self) -> bool {
         self.overflowed
     }
 
-    /// Appends bytes, all or none.
+    /// Appends all of the bytes, or none if they do not fit.
     pub fn push(&mut self, bytes: &[u8]) -> fmt::Result {
         let Some(room) = self.bytes.get_mut(self.length..self.length + bytes.len()) else {
             self.overflowed = true;
@@ -53,7 +53,7 @@ impl Line {
     }
 }
 
-/// A text of at most `N` bytes, on the stack, which may be small; what does not fit is refused.
+/// A text of at most `N` bytes on the stack. Text that does not fit is refused.
 pub struct Short<const N: usize> {
     bytes: [u8; N],
     length: usize,
@@ -62,7 +62,7 @@ pub struct Short<const N: usize> {
 impl<const N: usize> Short<N> {
     pub const EMPTY: Self = Short { bytes: [0; N], length: 0 };
 
-    /// Formats a text; cut if it does not fit.
+    /// Creates a text from format arguments, cut if it does not fit.
     pub fn new(text: fmt::Arguments) -> Self {
         let mut short = Self::EMPTY;
         let _ = fmt::Write::write_fmt(&mut short, text);
@@ -73,7 +73,7 @@ impl<const N: usize> Short<N> {
         core::str::from_utf8(&self.bytes[..self.length]).unwrap_or("")
     }
 
-    /// Returns the text for C if it ends in NUL.
+    /// Returns the text as a C string; `None` if it does not end in NUL.
     pub fn c_text(&self) -> Option<&CStr> {
         CStr::from_bytes_with_nul(&self.bytes[..self.length]).ok()
     }
@@ -88,7 +88,7 @@ impl<const N: usize> fmt::Write for Short<N> {
     }
 }
 
-/// Writes a text with a question mark for each control character, so that no text of a program or its user controls a
+/// A writer that replaces each control character with a question mark, so that no text of a program or its user controls a
 /// terminal or ends a line.
 pub struct Sanitized<W: fmt::Write>(pub W);
 

@@ -9,7 +9,7 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Release},
 };
 
-/// The process that holds it; else 0.
+/// Pid of the process that holds the lock; 0 if it is free.
 pub struct Lock(AtomicU32);
 
 struct LockGuard<'a>(&'a AtomicU32);
@@ -25,8 +25,8 @@ impl Lock {
         Lock(AtomicU32::new(0))
     }
 
-    /// Does something alone. Does nothing if another thread holds the lock for long: it may wait for a file system
-    /// that stopped.
+    /// Does work while holding the lock. Does nothing if another thread holds the lock for long: that thread may wait for a file
+    /// system that does not respond.
     pub fn with(&self, work: impl FnOnce()) {
         let mut work = Some(work);
         for _ in 0..10_000 {
@@ -38,7 +38,7 @@ impl Lock {
         }
     }
 
-    /// Does something alone if nobody else holds the lock. Returns true if it did.
+    /// Does work while holding the lock, if the lock is free. Returns true if the work was done.
     pub fn try_with(&self, work: &mut Option<impl FnOnce()>) -> bool {
         signals::held_back(|| {
             let pid = std::process::id();
@@ -71,7 +71,7 @@ mod tests {
         lock.0.store(i32::MAX as u32, Release);
         lock.with(|| times += 1);
         assert_eq!(times, 2);
-        // Within itself it does not wait for ever.
+        // A thread that holds the lock does not wait for itself forever.
         lock.with(|| assert!(!lock.try_with(&mut Some(|| times += 1))));
         assert_eq!(times, 2);
     }

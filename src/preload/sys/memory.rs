@@ -17,39 +17,40 @@ use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Allocator of this library, in place of malloc.
+/// The global allocator of this library, in place of malloc.
 struct Collections;
 
 #[global_allocator]
 static COLLECTIONS: Collections = Collections;
 
-/// Pieces up to this size are of one of a few sizes, and used again.
+/// Largest size of pieces that are reused through lists of free pieces, in bytes.
 const SMALL: usize = 4096;
-/// Number of sizes: 16 bytes, each twice the size before.
+/// Number of sizes of small pieces: 16 bytes, 32 bytes, and so on up to [`SMALL`].
 const SIZES: usize = (SMALL / SMALLEST).ilog2() as usize + 1;
 const SMALLEST: usize = 16;
 
-/// Bytes that a process has from the start, enough for the settings of most. Untouched pages cost nothing.
+/// Size of the memory that a process has from the start, in bytes, which is enough for the settings of most processes. Untouched
+/// pages cost nothing.
 pub const INITIAL_SIZE: usize = 192 * 1024;
 
-/// Memory from which one thread takes pieces. This header is at its start.
+/// The header at the start of memory from which one thread takes pieces.
 pub struct Region {
     next: usize,
     end: usize,
     free: [*mut Free; SIZES],
 }
 
-/// A piece that was given back.
+/// The header of a free piece in a list.
 struct Free {
     next: *mut Free,
 }
 
-/// Does work whose collections take no more than this many bytes. The work returns true if its result is kept;
-/// otherwise all of its memory is freed. `None` if there is not so much memory, or the work panicked.
+/// Does work whose collections take no more than this many bytes. The work returns its result, and true if the result is kept;
+/// otherwise all of its memory is freed. Returns `None` if there is not so much memory, or if the work panicked.
 pub fn within<T>(bytes: usize, work: impl FnOnce() -> (T, bool)) -> Option<T> {
     let thread = thread();
     let size = (size_of::<Region>() + bytes).next_multiple_of(page_size());
-    let start = begin(size)?;
+    let start = region_memory(size)?;
     let region = start.cast::<Region>();
     // SAFETY: the memory is new, as large as that, and this thread's alone; so is the block.
     let outer = unsafe {
@@ -80,14 +81,14 @@ fn is_initial(start: *mut u8) -> bool {
     start == INITIAL_MEMORY.0.get().cast()
 }
 
-/// Returns the region of this thread; null if there is none.
-fn own() -> *mut Region {
+/// Returns the region from which this thread takes memory; null if there is none.
+fn own_region() -> *mut Region {
     // SAFETY: only this thread and its signal handlers use the block.
     unsafe { (*thread()).region.cast() }
 }
 
-/// Returns memory for a region: that from the start, once, or new memory.
-fn begin(size: usize) -> Option<*mut u8> {
+/// Returns memory for a new region: the memory from the start for the first region that fits, new memory for others.
+fn region_memory(size: usize) -> Option<*mut u8> {
     static IS_TAKEN: AtomicBool = AtomicBool::new(false);
     if size <= INITIAL_SIZE && !IS_TAKEN.swap(true, Relaxed) {
         return Some(INITIAL_MEMORY.0.get().cast());
@@ -137,25 +138,25 @@ impl Region {
     }
 }
 
-/// The bytes of a piece.
+/// Returns the size of the piece for a layout, in bytes.
 fn rounded(layout: Layout) -> usize {
     let size = layout.size().max(SMALLEST);
     if size <= SMALL { size.next_power_of_two() } else { size.next_multiple_of(SMALLEST) }
 }
 
-/// Returns the list for a piece of this size.
+/// Returns the index of the list of free pieces for this size; `None` if pieces of this size are not reused.
 fn list_of(size: usize, layout: Layout) -> Option<usize> {
     let is_usual = size <= SMALL && layout.align() <= SMALLEST;
     is_usual.then(|| (size / SMALLEST).ilog2() as usize)
 }
 
-/// Allocates outside of a region, for a panic of ours. It is rarely needed, and is never freed.
+/// Allocates memory outside of a region, for a panic of ours. This is rare, and the memory is never freed.
 #[cfg(not(test))]
 fn outside(layout: Layout) -> *mut u8 {
     arena::take(rounded(layout), layout.align())
 }
 
-/// Allocates everything of a test that is not about regions.
+/// Allocates memory in tests that do not use regions.
 #[cfg(test)]
 fn outside(layout: Layout) -> *mut u8 {
     // SAFETY: the layout is an allocator's, whose sizes are not 0.
@@ -166,14 +167,14 @@ fn outside(layout: Layout) -> *mut u8 {
 unsafe impl GlobalAlloc for Collections {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the region is this thread's.
-        unsafe { own().as_mut().map_or_else(|| outside(layout), |region| region.take(layout)) }
+        unsafe { own_region().as_mut().map_or_else(|| outside(layout), |region| region.take(layout)) }
     }
 
     unsafe fn dealloc(&self, piece: *mut u8, layout: Layout) {
         // SAFETY: the region is this thread's, and the caller took the piece with this layout. What is not of this thread's
         // region stays as it is.
         unsafe {
-            if let Some(region) = own().as_mut().filter(|region| region.has(piece)) {
+            if let Some(region) = own_region().as_mut().filter(|region| region.has(piece)) {
                 region.give_back(piece, layout);
             } else {
                 #[cfg(test)]
@@ -189,7 +190,7 @@ unsafe impl GlobalAlloc for Collections {
             if rounded(new) == rounded(layout) {
                 return piece;
             }
-            if let Some(region) = own().as_mut()
+            if let Some(region) = own_region().as_mut()
                 && piece as usize + rounded(layout) == region.next
                 && region.end - piece as usize >= rounded(new)
             {
@@ -206,11 +207,11 @@ unsafe impl GlobalAlloc for Collections {
     }
 }
 
-/// Returns the number of bytes of its region that this thread took.
+/// Returns the number of bytes that this thread has taken from its region.
 #[cfg(test)]
 pub fn taken() -> usize {
     // SAFETY: the region is this thread's.
-    unsafe { own().as_ref() }
+    unsafe { own_region().as_ref() }
         .map_or(0, |region| region.next - ptr::from_ref(region) as usize - size_of::<Region>())
 }
 

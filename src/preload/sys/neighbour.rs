@@ -8,10 +8,10 @@ use super::opened::Opened;
 use core::fmt;
 use cupeer_spec::env;
 
-/// The name of our library.
+/// End of the path of our library.
 const LIBRARY: &[u8] = b"/libcupeer.so";
 
-/// Returns true if a process has our library, and another recording than this one.
+/// Returns true if a process has loaded our library, and its directory of recordings differs from ours.
 pub fn is_recorded_elsewhere(pid: u32) -> bool {
     let (mut own, mut length) = ([0u8; 1024], 0);
     environment::each(|variable| {
@@ -35,12 +35,12 @@ fn has_our_library(pid: u32) -> bool {
     is_there
 }
 
-/// The value of the variable that says where a process is recorded.
+/// Returns the value in `NAME=value` if the variable is the one that names the directory of the recording.
 fn value_of(variable: &[u8]) -> Option<&[u8]> {
     variable.strip_prefix(env::OUT.as_bytes())?.strip_prefix(b"=")
 }
 
-/// Calls `found` with each piece of a file of the system, split at a separator. Long pieces are passed in parts.
+/// Calls `found` with each piece of a file of the system (such as /proc), split at a separator. Long pieces are passed in parts.
 fn each_piece(path: fmt::Arguments, separator: u8, mut found: impl FnMut(&[u8])) {
     let path = Short::<48>::new(path);
     let Some(path) = path.c_text() else { return };

@@ -27,24 +27,24 @@ const STT_GNU_IFUNC: u8 = 10;
 
 #[derive(Clone, Copy)]
 pub struct Object {
-    /// Value that is added to the object's addresses.
+    /// Difference between an address in memory and the address in the object's file.
     pub base: usize,
-    /// Its first mapped byte.
+    /// Address of the first mapped byte of the object.
     pub low: usize,
-    /// The byte after its last.
+    /// Address after the last mapped byte of the object.
     pub high: usize,
-    /// Address of its unwind information; 0 if there is none, or it is unknown.
+    /// Address of the object's unwind information; 0 if it has none, or it is unknown.
     pub unwind: usize,
-    /// The part that the loader made read-only after filling it, if it is known.
+    /// Address range that the loader made read-only after filling it; empty if it is unknown.
     read_only: (usize, usize),
-    /// Its program headers, if they are known.
+    /// Address and number of the object's program headers; null if they are unknown.
     headers: (*const Elf64_Phdr, usize),
-    /// Its path; empty for the program itself.
+    /// Path of the object; empty for the program itself.
     name: *const c_char,
     dynamic: Dynamic,
 }
 
-/// The parts of a dynamic section that we read, as addresses in memory; 0 if there is none.
+/// Addresses of the tables that a dynamic section lists; 0 for each table that the object lacks.
 #[derive(Clone, Copy, Default)]
 struct Dynamic {
     start: usize,
@@ -65,27 +65,27 @@ pub struct Symbol {
     pub size: usize,
 }
 
-/// A place where an object keeps the address of a name.
+/// A place in memory where an object keeps the address of a symbol.
 pub struct Slot {
     name: *const c_char,
-    /// Place of the address; for a copy, of the bytes.
+    /// Address of the place; for a copy relocation, address of the copied bytes.
     pub place: *mut usize,
-    /// True if the place has a copy of another object's data instead of an address.
+    /// True if the place contains a copy of another object's data instead of an address.
     pub is_copy: bool,
 }
 
 impl Slot {
-    /// The name.
+    /// Returns the name of the symbol.
     pub fn name(&self) -> &'static CStr {
         // SAFETY: in the string table of a loaded object, whose texts end in NUL.
         unsafe { CStr::from_ptr(self.name) }
     }
 }
 
-/// The start of glibc's `struct link_map`, which is public.
+/// The public fields at the start of glibc's `struct link_map`.
 #[repr(C)]
 pub struct LinkMap {
-    /// Value that is added to the object's addresses.
+    /// Difference between an address in memory and the address in the object's file.
     pub base: usize,
     pub name: *const c_char,
     pub dynamic: usize,
@@ -121,7 +121,7 @@ impl Object {
         Object { base, low, high, unwind, read_only, headers, name: info.dlpi_name, dynamic }
     }
 
-    /// Returns an object by its entry in the loader's list, and its range if that is known.
+    /// Returns the object of an entry in the loader's list, with this address range; 0 and 0 if the range is unknown.
     ///
     /// # Safety
     ///
@@ -148,7 +148,7 @@ impl Object {
         for header in headers.iter().filter(|header| header.p_type == PT_LOAD) {
             let start = self.base.wrapping_add(header.p_vaddr as usize);
             let end = start.wrapping_add(header.p_memsz as usize);
-            // Segments are in the order of their addresses.
+            // Segments are sorted by their addresses.
             if start / PAGE <= part.end.div_ceil(PAGE) {
                 part.end = part.end.max(end);
             } else if part.contains(&address) {
@@ -165,12 +165,12 @@ impl Object {
         self.part(address).is_some()
     }
 
-    /// Returns a value that identifies the object, also if another one is loaded at its address later.
+    /// Returns a pair that identifies the object, even if another object is loaded at its address later.
     pub fn identity(&self) -> (usize, u64) {
         (self.base, self.path_hash())
     }
 
-    /// Writes to a place in which the loader keeps an address for this object.
+    /// Writes an address to a place in which the loader keeps an address for this object.
     ///
     /// # Safety
     ///
@@ -197,7 +197,7 @@ impl Object {
         (self.read_only.0..self.read_only.1).contains(&(place as usize))
     }
 
-    /// Calls `found` with the name of each object that this one depends on.
+    /// Calls `found` with the name of each object in this object's list of dependencies.
     pub fn each_needed(&self, mut found: impl FnMut(&'static CStr)) {
         if self.dynamic.start == 0 || self.dynamic.strtab == 0 {
             return;
@@ -210,14 +210,14 @@ impl Object {
         }
     }
 
-    /// Returns true if other objects refer to it by a name.
+    /// Returns true if other objects refer to this object by a name.
     pub fn is_called(&self, name: &CStr) -> bool {
         let path = self.path().to_bytes();
         let file = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
         self.soname() == Some(name) || path == name.to_bytes() || file == name.to_bytes()
     }
 
-    /// Returns its build id, found by its program headers, which are in its first mapped bytes.
+    /// Returns the build id of the object, which its program headers in its first mapped bytes lead to.
     pub fn build_id<'a>(&self, place: &'a mut [u8; 64]) -> &'a [u8] {
         const NT_GNU_BUILD_ID: u32 = 3;
         let size = self.high - self.low;
@@ -262,7 +262,7 @@ impl Object {
         &[]
     }
 
-    /// Returns its path; empty for the program itself.
+    /// Returns the path of the object; empty for the program itself.
     pub fn path(&self) -> &'static CStr {
         if self.name.is_null() {
             return c"";
@@ -278,7 +278,7 @@ impl Object {
         })
     }
 
-    /// Returns the name by which other objects refer to it.
+    /// Returns the name by which other objects refer to this object (DT_SONAME); `None` without one.
     #[unsafe(link_section = ".text.startup")]
     pub fn soname(&self) -> Option<&'static CStr> {
         let offset = self.dynamic.soname?;
@@ -294,7 +294,7 @@ impl Object {
         unsafe { CStr::from_ptr((self.dynamic.strtab + offset) as *const c_char) }
     }
 
-    /// An entry of its symbol table.
+    /// Returns an entry of the object's symbol table.
     ///
     /// # Safety
     ///
@@ -304,25 +304,25 @@ impl Object {
         unsafe { &*(self.dynamic.symtab as *const Elf64_Sym).add(index) }
     }
 
-    /// Returns true if an entry of its symbol table has this name.
+    /// Returns true if an entry of the symbol table has this name.
     fn is_named(&self, entry: &Elf64_Sym, wanted: &CStr) -> bool {
         // SAFETY: an offset into the object's string table, whose texts end in NUL.
         unsafe { is_text((self.dynamic.strtab + entry.st_name as usize) as *const c_char, wanted) }
     }
 
-    /// Returns the address of the loader's `r_debug` for the program itself; otherwise 0.
+    /// Returns the address of the loader's `r_debug`, which only the program itself refers to; otherwise 0.
     pub fn debug(&self) -> usize {
         self.dynamic.debug
     }
 
-    /// Returns the definition of a name in the object itself.
+    /// Returns the definition of a name by the object itself, not by its dependencies.
     #[inline(never)]
     #[unsafe(link_section = ".text.startup")]
     pub fn symbol(&self, name: &CStr) -> Option<Symbol> {
         self.symbol_of_hash(|| name, gnu_hash(name.to_bytes()))
     }
 
-    /// Returns the definition of a name whose [`gnu_hash`] is known.
+    /// Returns the definition of a name by the object itself. `hash` is the [`gnu_hash`] of the name.
     #[inline]
     pub fn symbol_of_hash<'a>(&self, name: impl Fn() -> &'a CStr, hash: u32) -> Option<Symbol> {
         if self.dynamic.symtab == 0 || self.dynamic.strtab == 0 {
@@ -337,7 +337,7 @@ impl Object {
         }
     }
 
-    /// Returns the indexes of the hashes whose names it may define; for most objects, none.
+    /// Returns the indexes of those hashes whose names the object may define; for most objects, there are none.
     pub fn may_define<'a>(&self, hashes: &'a [u32]) -> impl Iterator<Item = usize> + 'a {
         let table = self.dynamic.gnu_hash;
         // SAFETY: the object's own table.
@@ -345,7 +345,7 @@ impl Object {
         hashes.iter().enumerate().filter(move |(_, hash)| may(**hash)).map(|(index, _)| index)
     }
 
-    /// Returns the address of the function that the object itself defines under a name.
+    /// Returns the address of the function that the object itself defines with this name.
     pub fn function(&self, name: &CStr) -> Option<usize> {
         self.symbol(name).filter(|symbol| !symbol.is_data).map(|symbol| symbol.address)
     }
@@ -386,7 +386,7 @@ impl Object {
         None
     }
 
-    /// Searches the table of old linkers, symbol by symbol.
+    /// Searches the hash table of older linkers (DT_HASH), symbol by symbol.
     fn symbol_by_hash(&self, table: usize, name: &CStr) -> Option<Symbol> {
         // SAFETY: the second word of DT_HASH is the number of symbols.
         let count = unsafe { *(table as *const u32).add(1) };
@@ -394,7 +394,7 @@ impl Object {
         (1..count).find_map(|index| unsafe { self.definition(index, name) })
     }
 
-    /// Returns the symbol at an index if it defines a name.
+    /// Returns the symbol at an index of the symbol table if it defines this name.
     ///
     /// # Safety
     ///
@@ -416,8 +416,8 @@ impl Object {
         Some(Symbol { address, is_data, size: symbol.st_size as usize })
     }
 
-    /// Returns true if it refers to a name that other objects define. It reads no relocations, of which there may be
-    /// many: the hash table begins after the undefined names.
+    /// Returns true if the object refers to a name that other objects define. Reads no relocations, of which there may be many:
+    /// the hash table begins after the undefined names.
     pub fn refers_to(&self, name: &CStr) -> bool {
         if self.dynamic.symtab == 0 || self.dynamic.strtab == 0 || self.dynamic.gnu_hash == 0 {
             return false;
@@ -431,7 +431,7 @@ impl Object {
         })
     }
 
-    /// Calls `found` with each place where the object keeps the address of a named symbol.
+    /// Calls `found` with each place in which the object keeps the address of a named symbol.
     pub fn each_slot(&self, mut found: impl FnMut(Slot)) {
         if self.dynamic.symtab == 0 || self.dynamic.strtab == 0 {
             return;
@@ -461,7 +461,7 @@ impl Object {
     }
 }
 
-/// Returns true if the Bloom filter of a hash table may contain a hash. Most names end here.
+/// Returns true if the Bloom filter of a hash table may contain a hash. For most names it does not.
 ///
 /// # Safety
 ///
@@ -486,7 +486,7 @@ impl Dynamic {
     #[unsafe(link_section = ".text.startup")]
     unsafe fn read(start: usize, base: usize, range: Range<usize>) -> Self {
         let mut dynamic = Dynamic { start, ..Dynamic::default() };
-        // glibc has added the base to the addresses, except where the section is read-only.
+        // glibc has added the base to the addresses, unless the section is read-only.
         let address = |value: usize| {
             let absolute = if range.is_empty() { value >= base } else { range.contains(&value) };
             if absolute { value } else { value.wrapping_add(base) }
@@ -529,7 +529,7 @@ unsafe fn program_headers<'a>((start, count): (*const Elf64_Phdr, usize)) -> &'a
     if count == 0 { &[] } else { unsafe { core::slice::from_raw_parts(start, count) } }
 }
 
-/// Returns true if a text is this one. It compares byte by byte, so that the compiler cannot turn it into a call of
+/// Returns true if a text is equal to `wanted`. Compares byte by byte, so that the compiler cannot turn this into a call of
 /// strlen or memcmp: see `resolve::loader`.
 ///
 /// # Safety
@@ -542,7 +542,7 @@ pub unsafe fn is_text(text: *const c_char, wanted: &CStr) -> bool {
     })
 }
 
-/// The hash of a name in DT_GNU_HASH.
+/// Returns the hash of a name in the table DT_GNU_HASH.
 pub const fn gnu_hash(name: &[u8]) -> u32 {
     let (mut hash, mut index) = (GNU_HASH_OF_NOTHING, 0);
     while index < name.len() {
@@ -555,7 +555,7 @@ pub const fn gnu_hash(name: &[u8]) -> u32 {
 /// The hash of an empty name.
 pub const GNU_HASH_OF_NOTHING: u32 = 5381;
 
-/// Returns the hash of a name that has one more byte.
+/// Returns the hash of a name that has one more byte than the name with this hash.
 pub const fn gnu_hash_on(hash: u32, byte: u8) -> u32 {
     hash.wrapping_mul(33).wrapping_add(byte as u32)
 }

@@ -13,10 +13,10 @@ use cupeer_spec::trust::{self, Ownership};
 
 #[derive(Clone, Copy)]
 pub struct FileInfo {
-    /// Identity of the file: device and inode.
+    /// Device and inode of the file.
     pub identity: (u64, u64),
     pub size: u64,
-    /// Owner, mode, and number of names.
+    /// Owner, mode, and number of hard links of the file.
     pub ownership: Ownership,
 }
 
@@ -35,13 +35,13 @@ fn about(ask: impl FnOnce(*mut libc::stat) -> c_int) -> Option<FileInfo> {
 }
 
 impl FileInfo {
-    /// Reads the information about a descriptor.
+    /// Returns the information about the file of a descriptor.
     pub fn of(file: c_int) -> Option<FileInfo> {
         // SAFETY: the pointer is that of a stat.
         about(|about| unsafe { libc::fstat(file, about) })
     }
 
-    /// Reads the information about a path.
+    /// Returns the information about the file at a path.
     pub fn at(path: &CStr, flags: c_int) -> Option<FileInfo> {
         // SAFETY: the path ends in NUL, and the pointer is that of a stat.
         about(|about| unsafe { libc::fstatat(libc::AT_FDCWD, path.as_ptr(), about, flags) })
@@ -52,43 +52,43 @@ impl FileInfo {
     }
 }
 
-/// Returns the identity of the file of a descriptor: device and inode.
+/// Returns the device and the inode of the file of a descriptor.
 pub fn identity(file: c_int) -> Option<(u64, u64)> {
     FileInfo::of(file).map(|about| about.identity)
 }
 
-/// A plain file that we have opened, far up among the descriptors; closed with the value.
+/// An open plain file of ours, with a high descriptor. It is closed when the value is dropped.
 pub struct Opened {
     descriptor: c_int,
     about: FileInfo,
 }
 
 impl Opened {
-    /// Creates a file that does not exist.
+    /// Creates a new file. Fails if a file with this path exists.
     pub fn create(path: &CStr, mode: libc::mode_t) -> Result<Opened, c_int> {
         Opened::open_with(path, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW, mode)
     }
 
-    /// Creates a file without a name in a directory. It can be given one by linking its descriptor.
+    /// Creates a file without a name in a directory. The file gets a name when its descriptor is linked.
     pub fn create_unnamed(directory: &CStr, mode: libc::mode_t) -> Result<Opened, c_int> {
         Opened::open_with(directory, libc::O_RDWR | libc::O_TMPFILE, mode)
     }
 
-    /// Creates a file in memory, for file systems without unnamed files. It never gets a name.
+    /// Creates a file in memory, for file systems without unnamed files. The file never gets a name.
     pub fn create_in_memory() -> Result<Opened, c_int> {
         Opened::raised(|| {
-            // By the number of the call, because glibc has a function for it only since 2.27.
+            // The system call is made by its number, because glibc has a function for it only since 2.27.
             // SAFETY: the name ends in NUL.
             unsafe { libc::syscall(libc::SYS_memfd_create, c"cupeer".as_ptr(), libc::MFD_CLOEXEC) as c_int }
         })
     }
 
-    /// Opens an existing file with the flags `access`.
+    /// Opens an existing file with the flags `access`. Follows no link of another user.
     pub fn open(path: &CStr, access: c_int) -> Result<Opened, c_int> {
         Opened::open_with(path, access | libc::O_NOFOLLOW, 0)
     }
 
-    /// Opens a file by a path of the user or the launcher, which may be a link.
+    /// Opens a file at a path that the user or the launcher chose, and that may be a link.
     pub fn behind_link(path: &CStr, access: c_int) -> Result<Opened, c_int> {
         Opened::open_with(path, access, 0)
     }
@@ -99,13 +99,13 @@ impl Opened {
         Opened::raised(|| {
             // SAFETY: the path ends in NUL.
             let low = unsafe { libc::open(path.as_ptr(), flags & !made, libc::c_uint::from(mode)) };
-            // The file is created only once.
+            // A second call must not create the file again.
             made = libc::O_CREAT | libc::O_EXCL;
             low
         })
     }
 
-    /// Opens a file, and moves it far up among the descriptors.
+    /// Opens a file, and duplicates its descriptor to a high number.
     fn raised(mut open: impl FnMut() -> c_int) -> Result<Opened, c_int> {
         for _ in 0..8 {
             let low = open();
@@ -119,8 +119,8 @@ impl Opened {
             }
             let high = descriptors::duplicate_high(low);
             if high < 0 {
-                // A low descriptor will do, except a standard stream: what the program writes to a stream that it
-                // closed must not come here.
+                // A low descriptor suffices, unless it is that of a standard stream: text that the program writes to a stream
+                // that it closed must not go to our file.
                 return if low > libc::STDERR_FILENO { Ok(opened) } else { Err(libc::EMFILE) };
             }
             let moved = Opened { descriptor: high, about };
@@ -135,24 +135,24 @@ impl Opened {
         self.about
     }
 
-    /// Returns the descriptor, for a call that is made at once.
+    /// Returns the descriptor. It may be used only for a call that is made immediately.
     pub fn descriptor(&self) -> c_int {
         self.descriptor
     }
 
-    /// Returns true if our descriptor still refers to the file.
+    /// Returns true if our descriptor still refers to the file that was opened.
     fn is_unchanged(&self) -> bool {
         identity(self.descriptor) == Some(self.about.identity)
     }
 
-    /// Returns the descriptor, and never closes it.
+    /// Returns the descriptor, and leaves it open.
     pub fn keep(self) -> c_int {
         let descriptor = self.descriptor;
         core::mem::forget(self);
         descriptor
     }
 
-    /// Maps bytes that the file has, shared.
+    /// Maps existing bytes of the file as shared memory.
     pub fn map(&self, at: u64, size: usize) -> Result<*mut u8, c_int> {
         map(ptr::null_mut(), self.descriptor, self.about.identity, at, size)
     }
@@ -167,8 +167,8 @@ impl Drop for Opened {
     }
 }
 
-/// Maps bytes of a file, shared, if the descriptor still refers to this file; at an address in place of its contents
-/// if that is not null. [`libc::ESTALE`] means that the descriptor refers to another file.
+/// Maps bytes of a file as shared memory, if the descriptor still refers to the file with this identity. If `place` is not null,
+/// the mapping replaces the memory there. [`libc::ESTALE`] means that the descriptor refers to another file.
 pub fn map(
     place: *mut u8,
     descriptor: c_int,
@@ -178,8 +178,8 @@ pub fn map(
 ) -> Result<*mut u8, c_int> {
     let fixed = if place.is_null() { 0 } else { libc::MAP_FIXED };
     let mapped = pages::map(place.cast(), size, libc::MAP_SHARED | fixed, descriptor, at)?;
-    // The checks must follow the mapping, which has the file of that moment. Touching bytes that the file lacks
-    // raises SIGBUS.
+    // The checks must come after the mapping, which has the file of that moment. Accessing bytes that the file lacks raises
+    // SIGBUS.
     let error = match FileInfo::of(descriptor) {
         Some(now) if now.identity != identity => libc::ESTALE,
         Some(now) if now.size < at + size as u64 => libc::EIO,
@@ -190,15 +190,14 @@ pub fn map(
         // SAFETY: mapped above with this size, and nobody else's yet.
         unsafe { libc::munmap(mapped.cast(), size) };
     } else {
-        // Other threads may still read the address: they find zeros.
+        // Other threads may still read that memory: they then find zeros.
         let _ = pages::map(place.cast(), size, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | fixed, -1, 0);
     }
     Err(error)
 }
 
-/// Opens the file of a log for appending, and creates it if it does not exist. The user named it, so it may be a
-/// link, a pipe, or a terminal; only a file that another user may have put there is refused. Returns a low
-/// descriptor.
+/// Opens the file of a log for appending, after creating it if it does not exist. The user named the file, so it may be a link, a
+/// pipe, or a terminal; only a file that another user may have put there is refused. Returns a low descriptor.
 pub fn for_log(path: &mut [u8]) -> Result<c_int, c_int> {
     let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK;
     // SAFETY: geteuid has no preconditions.
@@ -235,13 +234,13 @@ pub fn for_log(path: &mut [u8]) -> Result<c_int, c_int> {
     Err(libc::EEXIST)
 }
 
-/// Returns the owner and mode of the directory of a path.
+/// Returns the owner and the mode of the directory that contains a path.
 fn around(path: &mut [u8]) -> Option<Ownership> {
     let end = path.iter().position(|byte| *byte == 0)?;
     let Some(slash) = path[..end].iter().rposition(|byte| *byte == b'/') else {
         return FileInfo::at(c".", 0).map(|about| about.ownership);
     };
-    // The path is long, and the stack may be small: it is cut for a moment, behind the slash.
+    // A copy of the path would be large for the stack, so the path itself is cut after the slash for a moment.
     let first = core::mem::replace(&mut path[slash + 1], 0);
     let found = CStr::from_bytes_until_nul(path).ok().and_then(|path| FileInfo::at(path, 0));
     path[slash + 1] = first;

@@ -1,13 +1,13 @@
 //! Memory from the system, in whole pages.
 //!
-//! It uses the system call itself, because ThreadSanitizer takes libc's mmap for a write to the memory. All six
-//! arguments are passed as whole words.
+//! The system call is made directly, because ThreadSanitizer takes libc's mmap for a write to the memory. All six arguments are
+//! passed as whole words.
 
 use super::errno::errno;
 use core::ffi::{c_int, c_long, c_void};
 use core::ptr;
 
-/// Maps readable and writable memory, at `place` if that is not null, and of a file if `descriptor` is one.
+/// Maps readable and writable memory: at `place` if that is not null, and of a file if `descriptor` is not negative.
 pub fn map(
     place: *mut c_void,
     size: usize,
@@ -22,7 +22,7 @@ pub fn map(
     if mapped == -1 { Err(errno()) } else { Ok(mapped as *mut u8) }
 }
 
-/// Maps new memory of this process, all zero.
+/// Maps new memory of this process, which is all zeros.
 pub fn new(size: usize, flags: c_int) -> Result<*mut u8, c_int> {
     map(ptr::null_mut(), size, flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
 }

@@ -15,7 +15,7 @@ macro_rules! functions {
     };
 }
 
-// All that Rust's standard library may link to.
+// The functions to which Rust's standard library may link.
 functions! {
     0 _Unwind_Backtrace,
     1 _Unwind_DeleteException,
@@ -33,10 +33,10 @@ functions! {
     13 _Unwind_SetIP,
 }
 
-/// Address of each function; 0 before its first call.
+/// Address of each function in libgcc_s; 0 before its first call.
 static FOUND: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];
 
-/// Finds a function at its first call.
+/// Returns the address of the function with this number, after loading libgcc_s at the first call.
 extern "C" fn find(number: usize) -> usize {
     let flags = libc::RTLD_LAZY | libc::RTLD_NODELETE;
     // SAFETY: the name ends in NUL. The constructors of libgcc_s are those that a library linked to it would run.
@@ -52,7 +52,7 @@ extern "C" fn find(number: usize) -> usize {
     function
 }
 
-/// Stands for each function if there is no libgcc_s: no panic can be caught then.
+/// Replaces each function if there is no libgcc_s: no panic can be caught then.
 extern "C" fn absent() -> ! {
     // SAFETY: abort has no preconditions.
     unsafe { libc::abort() }

@@ -4,15 +4,15 @@ use super::files;
 use core::ffi::c_long;
 use cupeer_spec::uuid;
 
-/// Returns the process that this recording belongs to: in a child of vfork, which shares our memory, that is its
-/// parent. If the system does not tell, it is this process.
+/// Returns the pid of the process that owns the recording. In a child of vfork, which shares our memory, that is the parent. If
+/// the system does not tell, it is the calling process.
 pub fn owner() -> u32 {
     // SAFETY: neither has preconditions.
     let (pid, parent) = unsafe { (libc::getpid() as u32, libc::getppid() as u32) };
     if shares_memory_with(parent) { parent } else { pid }
 }
 
-/// Returns true if another process shares our memory. If the system does not tell, it is false.
+/// Returns true if another process shares our memory; false if the system does not tell.
 pub fn shares_memory_with(pid: u32) -> bool {
     const KCMP_VM: c_long = 1;
     // SAFETY: asks the kernel to compare two processes; no memory is involved.
@@ -21,7 +21,7 @@ pub fn shares_memory_with(pid: u32) -> bool {
     }
 }
 
-/// Returns the boot id of the host; zero if it is unknown.
+/// Returns the boot id of the host; all zeros if it is unknown.
 pub fn boot_id() -> [u8; 16] {
     let mut text = [0u8; 64];
     let length = files::read(c"/proc/sys/kernel/random/boot_id", &mut text).unwrap_or(0);

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 use cupeer_spec::value::{MOST_TEXT, Value};
 use cupeer_stacks::Memory;
 
-/// The memory of this process.
+/// The memory of this process, as a source for readers of stacks.
 #[derive(Clone, Copy)]
 pub struct OwnMemory;
 
@@ -20,7 +20,7 @@ impl Memory for OwnMemory {
     }
 }
 
-/// Error by which the system refuses process_vm_readv, as filters of containers do; 0 if it does not.
+/// Error with which the system refused process_vm_readv, as filters of containers make it do; 0 if it did not.
 static REFUSED: AtomicI32 = AtomicI32::new(0);
 
 /// Copies memory of the program without the risk of a fault. Returns the number of bytes that could be read.
@@ -29,8 +29,7 @@ pub fn copy(address: usize, place: &mut [u8]) -> usize {
     if let Ok(read @ 1..) = read {
         return read;
     }
-    // The call reads nothing if the first page of the range contains its end of mapped memory. Bytes up to the end of
-    // that page may exist.
+    // The call reads nothing if mapped memory ends in the first page of the range. Bytes up to the end of that page may exist.
     const PAGE: usize = 4096;
     let to_end = PAGE - address % PAGE;
     if to_end < place.len() { copy(address, &mut place[..to_end]) } else { 0 }
@@ -50,8 +49,8 @@ fn by_call(address: usize, place: &mut [u8]) -> Result<usize, c_int> {
     })
 }
 
-/// Copies through a file, which costs three system calls. It is opened each time, because programs close descriptors
-/// that they do not know.
+/// Copies memory through /proc/self/mem, which costs three system calls. The file is opened each time, because programs close
+/// descriptors that they do not know.
 fn by_file(address: usize, place: &mut [u8]) -> Result<usize, c_int> {
     // SAFETY: the path ends in NUL.
     let file = unsafe { libc::open(c"/proc/self/mem".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
@@ -67,20 +66,21 @@ fn by_file(address: usize, place: &mut [u8]) -> Result<usize, c_int> {
     }
 }
 
-/// Copies pieces of memory into one buffer, in one system call, which costs little more for many pieces than for one:
-/// the call writes from the pieces to the buffer. Returns the number of bytes before the first piece that does not
-/// exist; `None` if the system refuses the call.
+/// Copies pieces of memory into one buffer in one system call, which costs little more for many pieces than for one: the call
+/// writes from the pieces to the buffer. Returns the number of bytes before the first piece that does not exist; `None` if the
+/// system refuses the call.
 pub fn gather(pieces: &[libc::iovec], place: &mut [MaybeUninit<u8>]) -> Option<usize> {
     static IS_REFUSED: AtomicBool = AtomicBool::new(false);
     if IS_REFUSED.load(Relaxed) {
         return None;
     }
-    // valgrind would report reads of memory that it believes freed or uninitialized.
+    // valgrind would report reads of memory that it considers freed or uninitialized.
     if valgrind::is_here() {
         return Some(0);
     }
     let to = libc::iovec { iov_base: place.as_mut_ptr().cast(), iov_len: place.len() };
-    // By its number: sanitizers put functions of their own before libc's, which look at what is read.
+    // The system call is made by its number: sanitizers replace libc's functions with their own, which check the memory that is
+    // read.
     // SAFETY: the kernel reads the pieces on our behalf and answers an error where it cannot; the place is writable.
     let read = unsafe {
         libc::syscall(
@@ -102,7 +102,7 @@ pub fn gather(pieces: &[libc::iovec], place: &mut [MaybeUninit<u8>]) -> Option<u
     })
 }
 
-/// Returns the errors of process_vm_readv and of /proc/self/mem if no memory of the program can be read.
+/// Returns the errors of process_vm_readv and of /proc/self/mem if neither can read memory of the program; `None` if one can.
 pub fn refusal() -> Option<(c_int, c_int)> {
     static THERE: u8 = 1;
     let (address, mut byte) = (ptr::from_ref(&THERE) as usize, [0]);
@@ -112,7 +112,7 @@ pub fn refusal() -> Option<(c_int, c_int)> {
     Some((REFUSED.load(Relaxed), by_file(address, &mut byte).err().unwrap_or(0)))
 }
 
-/// Returns true if memory of the program can be read, without the risk of a fault.
+/// Returns true if `count` values of the program can be read. A bad pointer causes no fault.
 pub fn is_readable<T>(pointer: *const T, count: usize) -> bool {
     let mut scratch = [0u8; 1024];
     let size = count.saturating_mul(size_of::<T>());
@@ -122,7 +122,7 @@ pub fn is_readable<T>(pointer: *const T, count: usize) -> bool {
     }
 }
 
-/// Returns true if something is mapped at an address, though it may not be readable.
+/// Returns true if memory is mapped at an address, even if it is not readable.
 pub fn is_mapped(address: u64) -> bool {
     let mut is_resident = 0;
     // SAFETY: the kernel looks the page up, and writes one byte for it.
@@ -132,7 +132,7 @@ pub fn is_mapped(address: u64) -> bool {
     }
 }
 
-/// Copies a value of the program. `None` if it cannot be read.
+/// Copies a value in memory of the program. Returns `None` if it cannot be read.
 pub fn copy_value<T: Value>(pointer: *const T) -> Option<T> {
     let mut value = MaybeUninit::<T>::uninit();
     // SAFETY: the bytes are the value's own; what is written there is read by nobody before it is whole.
@@ -145,7 +145,7 @@ pub fn copy_value<T: Value>(pointer: *const T) -> Option<T> {
     is_whole.then(|| unsafe { value.assume_init() })
 }
 
-/// Copies a text of the program, as much of it as is printed. `None` if it cannot be read.
+/// Copies a text in memory of the program, cut to the length that is printed. Returns `None` if it cannot be read.
 pub fn copy_text(text: *const c_char) -> Option<[c_char; MOST_TEXT + 2]> {
     let mut bytes = [0u8; MOST_TEXT + 2];
     if text.is_null() || copy(text as usize, &mut bytes[..=MOST_TEXT]) == 0 {

@@ -1,4 +1,4 @@
-//! A thread's memory of the calls that it repeats. All zeros is empty. `recorder::repeats` defines its meaning.
+//! Stores a thread's data about the calls that it repeats. All zeros is empty. `recorder::repeats` defines its meaning.
 //!
 //! It is allocated outside of the thread's block, which is part of the thread's stack, because that may be small.
 //!
@@ -14,46 +14,46 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
-/// Calls of one function and result from one place.
+/// The calls of one kind: with the same function, the same result, and the same caller.
 #[repr(C)]
 pub struct Kind {
-    /// Hash of their common properties; 0 if the entry is free.
+    /// Hash of the properties that the calls share; 0 if the entry is free.
     pub key: u64,
-    /// Identity and height of the part of the recording to which the last stack was written.
+    /// Number of the part of the recording to which the last stack was written, and the height of that stack.
     pub part: u64,
-    /// Number of calls.
+    /// Number of calls of this kind.
     pub count: u64,
-    /// Number of recent calls, halved each time that another entry needed space.
+    /// Number of recent calls, which is halved each time that another kind needs an entry.
     pub heat: u64,
 }
 
-/// Calls that fail in the same way, which are one event of the record.
+/// Calls that fail in the same way, and that share one slot of the record.
 #[repr(C)]
 pub struct Run {
-    /// Hash of their common properties; 0 if the entry is free.
+    /// Hash of the properties that the calls share; 0 if the entry is free.
     pub key: u64,
-    /// Address and number of their event, once they have one.
+    /// Address of the slot that the calls share, once there is one.
     pub place: usize,
     pub number: u64,
-    /// The recording that it is in.
+    /// Epoch of the recording that contains the slot.
     pub epoch: u64,
-    /// State of the rules' facts when one of them was last judged.
+    /// State of the facts that rules depend on, when a call of the run was last judged.
     pub world: u64,
-    /// Time of the next judgment, on the clock of the recording.
+    /// Time when the next call must be judged, in ticks of the record's clock.
     pub due: u64,
-    /// Number of calls.
+    /// Number of calls of this run.
     pub count: u64,
     pub result: i32,
-    /// Number of recent calls, as above.
+    /// Number of recent calls, which is halved each time that another run needs an entry.
     pub heat: u32,
-    /// The arguments of the one that is in flight.
+    /// Stored arguments of the call that is in flight.
     pub args: [u8; 64],
 }
 
-/// Repeated calls of a thread, in sets: an entry may be anywhere in the set of its hash.
+/// The kinds and the runs of a thread, in sets: an entry may be anywhere in the set that its key chooses.
 #[repr(C)]
 pub struct Repeats {
-    /// Number of times that an entry was replaced.
+    /// Number of times that an entry was replaced by another one.
     pub turn: u64,
     pub kinds: [[Kind; WAYS]; SETS],
     pub runs: [[Run; WAYS]; SETS],
@@ -62,21 +62,22 @@ pub struct Repeats {
 pub const SETS: usize = 4;
 pub const WAYS: usize = 4;
 
-/// Limit of threads that remember repeats at once.
-const THREADS: usize = 4096;
+/// Largest number of threads that remember repeated calls at once.
+const MOST_THREADS: usize = 4096;
 
-/// The repeats of a thread, and the thread's number.
+/// The data of one thread about repeated calls, and the id of that thread.
 struct ThreadRepeats {
     owner: AtomicU32,
     repeats: AtomicPtr<Repeats>,
 }
 
-static ALL: [ThreadRepeats; THREADS] =
-    [const { ThreadRepeats { owner: AtomicU32::new(0), repeats: AtomicPtr::new(ptr::null_mut()) } }; THREADS];
+static ALL: [ThreadRepeats; MOST_THREADS] =
+    [const { ThreadRepeats { owner: AtomicU32::new(0), repeats: AtomicPtr::new(ptr::null_mut()) } };
+        MOST_THREADS];
 
-/// Returns the repeats of this thread; `None` if the process has no more. Nothing of a thread that ended is left in
-/// them.
-pub fn of(thread: *mut Thread) -> Option<&'static mut Repeats> {
+/// Returns the data of this thread about repeated calls; `None` if too many threads have such data. Contains nothing of an ended
+/// thread.
+pub fn of_thread(thread: *mut Thread) -> Option<&'static mut Repeats> {
     // SAFETY: only this thread and its signal handlers use the block, and what it points to is this thread's, and never unmapped.
     unsafe {
         if (*thread).repeats.is_null() {
@@ -86,12 +87,12 @@ pub fn of(thread: *mut Thread) -> Option<&'static mut Repeats> {
     }
 }
 
-/// Takes repeats that no running thread has.
+/// Takes an entry of [`ALL`] that no running thread has, for this thread.
 #[cold]
 #[inline(never)]
 fn take() -> Option<*mut Repeats> {
-    /// Number of shelves that are searched for one whose thread ended.
-    const LOOKS: usize = 16;
+    /// Largest number of entries that are checked for one whose thread ended.
+    const MOST_CHECKED: usize = 16;
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     static START: AtomicUsize = AtomicUsize::new(0);
     // SAFETY: neither has preconditions.
@@ -99,9 +100,9 @@ fn take() -> Option<*mut Repeats> {
     // SAFETY: signal 0 is sent to nobody.
     let is_gone =
         |tid: u32| unsafe { libc::syscall(libc::SYS_tgkill, process, tid, 0) } != 0 && errno() == libc::ESRCH;
-    let count = COUNT.load(Relaxed).min(THREADS);
-    let start = START.fetch_add(LOOKS, Relaxed);
-    for i in 0..count.min(LOOKS) {
+    let count = COUNT.load(Relaxed).min(MOST_THREADS);
+    let start = START.fetch_add(MOST_CHECKED, Relaxed);
+    for i in 0..count.min(MOST_CHECKED) {
         let place = &ALL[start.wrapping_add(i) % count];
         let (old, repeats) = (place.owner.load(Relaxed), place.repeats.load(Acquire));
         let is_free = !repeats.is_null() && is_gone(old);
@@ -111,19 +112,20 @@ fn take() -> Option<*mut Repeats> {
             return Some(repeats);
         }
     }
-    let place =
-        ALL.get(COUNT.fetch_update(Relaxed, Relaxed, |count| (count < THREADS).then_some(count + 1)).ok()?)?;
+    let place = ALL.get(
+        COUNT.fetch_update(Relaxed, Relaxed, |count| (count < MOST_THREADS).then_some(count + 1)).ok()?,
+    )?;
     let repeats = pages::new(size_of::<Repeats>(), 0).ok()?.cast::<Repeats>();
     place.owner.store(own, Relaxed);
     place.repeats.store(repeats, Release);
     Some(repeats)
 }
 
-/// An entry that another one may replace.
+/// An entry of a set, which another one may replace.
 pub trait Entry {
     fn key(&self) -> u64;
 
-    /// Halves its number of recent calls, and returns that.
+    /// Halves the number of recent calls of the entry. Returns the new number.
     fn cool(&mut self) -> u64;
 }
 
@@ -147,19 +149,20 @@ impl Entry for Run {
     }
 }
 
-/// Returns the set of a hash.
+/// Returns the set in which an entry with this key may be.
 #[inline(always)]
 pub fn set<T>(sets: &mut [[T; WAYS]; SETS], key: u64) -> &mut [T; WAYS] {
     &mut sets[key as usize % SETS]
 }
 
-/// Returns the entry of a hash.
+/// Returns the entry with this key; `None` if there is none.
 #[inline(always)]
 pub fn find<T: Entry>(sets: &mut [[T; WAYS]; SETS], key: u64) -> Option<&mut T> {
     set(sets, key).iter_mut().find(|entry| entry.key() == key)
 }
 
-/// Returns the entry of a set to replace: entries that stay in use are kept, and others cool down.
+/// Returns the entry to replace in the set of a key: the one with the fewest recent calls. The recent calls of all entries in the
+/// set are halved.
 pub fn coldest<T: Entry>(sets: &mut [[T; WAYS]; SETS], key: u64) -> &mut T {
     let set = set(sets, key);
     let heats = set.each_mut().map(|entry| if entry.key() == 0 { 0 } else { 1 + entry.cool() });

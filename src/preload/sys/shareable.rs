@@ -19,29 +19,30 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use cupeer_spec::record::live::mix;
 use cupeer_spec::value::Shareable;
 
-/// Number of an open file description that was found in a call, so that it is read once.
+/// Number of the open file description that was found in a call, so that it is read only once per call.
 #[derive(Default)]
 pub struct Known(Cell<Option<u64>>);
 
-/// Returns a handle that the program passes, by its type. `None` if it cannot be read.
-pub fn taken(handle: *mut c_void, kind: i32, known: &Known) -> Option<Shareable> {
+/// Returns a shareable handle that the program passes to the driver. `kind` is the type of the handle. Returns `None` if the
+/// handle cannot be read.
+pub fn from_program(handle: *mut c_void, kind: i32, known: &Known) -> Option<Shareable> {
     match kind {
-        // The descriptor is passed in place of the pointer.
+        // The program passes the descriptor itself in place of a pointer to the handle.
         Shareable::DESCRIPTOR => {
             let fd = handle as usize as c_int;
-            Some(Shareable::Descriptor(fd, known.or(|| number(fd))))
+            Some(Shareable::Descriptor(fd, known.get_or(|| number(fd))))
         }
         Shareable::FABRIC => copy_bytes(handle.cast_const().cast()).map(Shareable::Fabric),
         _ => None,
     }
 }
 
-/// Returns a handle that the driver returned, by its type.
+/// Returns a shareable handle that the driver has returned to the program. `kind` is the type of the handle.
 ///
 /// # Safety
 ///
 /// The driver has written such a handle to `handle`, or it is null.
-pub unsafe fn given(handle: *mut c_void, kind: i32, known: &Known) -> Option<Shareable> {
+pub unsafe fn from_driver(handle: *mut c_void, kind: i32, known: &Known) -> Option<Shareable> {
     if handle.is_null() {
         return None;
     }
@@ -49,7 +50,7 @@ pub unsafe fn given(handle: *mut c_void, kind: i32, known: &Known) -> Option<Sha
         Shareable::DESCRIPTOR => {
             // SAFETY: the driver has written a descriptor there.
             let fd = unsafe { handle.cast::<c_int>().read_unaligned() };
-            Some(Shareable::Descriptor(fd, known.or(|| numbered(fd))))
+            Some(Shareable::Descriptor(fd, known.get_or(|| numbered(fd))))
         }
         // SAFETY: the driver has written 64 bytes there.
         Shareable::FABRIC => Some(Shareable::Fabric(unsafe { handle.cast::<[u8; 64]>().read_unaligned() })),
@@ -65,7 +66,7 @@ fn copy_bytes(place: *const u8) -> Option<[u8; 64]> {
 }
 
 impl Known {
-    fn or(&self, find: impl FnOnce() -> u64) -> u64 {
+    fn get_or(&self, find: impl FnOnce() -> u64) -> u64 {
         if let Some(number) = self.0.get() {
             return number;
         }
@@ -76,7 +77,7 @@ impl Known {
     }
 }
 
-/// Gives the open file description of a descriptor a number. Returns the number; 0 if it cannot have one.
+/// Gives a number to the open file description of a descriptor, if it has none yet. Returns the number; 0 if it cannot have one.
 fn numbered(fd: c_int) -> u64 {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     // SAFETY: gettid has no preconditions.
@@ -90,7 +91,7 @@ fn numbered(fd: c_int) -> u64 {
     if unsafe { libc::fcntl(fd, libc::F_OFD_SETLK, &raw const lock) } == 0 { number } else { 0 }
 }
 
-/// Returns the number of the open file description of a descriptor; 0 if it has none, or it cannot be read.
+/// Returns the number of the open file description of a descriptor; 0 if it has no number, or the number cannot be read.
 fn number(fd: c_int) -> u64 {
     let path = Short::<64>::new(format_args!("/proc/thread-self/fdinfo/{fd}\0"));
     let mut bytes = [0u8; 1024];
@@ -98,8 +99,8 @@ fn number(fd: c_int) -> u64 {
     in_info(&bytes[..read.map_or(0, |read| read.unwrap_or(0))])
 }
 
-/// Returns the number in the information about a descriptor: `lock:\t1: OFDLCK ADVISORY  READ -1 00:06:174 START
-/// END`.
+/// Returns the number in the text of /proc/thread-self/fdinfo for a descriptor: `lock:\t1: OFDLCK ADVISORY  READ -1 00:06:174
+/// START END`.
 fn in_info(info: &[u8]) -> u64 {
     let text = core::str::from_utf8(info).unwrap_or_default();
     let locks = text.lines().filter(|line| line.starts_with("lock:") && line.contains("OFDLCK"));
@@ -141,9 +142,9 @@ mod tests {
     fn invalid_descriptors_have_no_number() {
         assert_eq!((number(-1), number(987_654), numbered(987_654)), (0, 0, 0));
         let known = Known::default();
-        assert!(taken((-1isize) as *mut c_void, 1, &known) == Some(Shareable::Descriptor(-1, 0)));
-        assert!(taken(core::ptr::null_mut(), 8, &known).is_none());
-        assert!(taken(16 as *mut c_void, 8, &known).is_none(), "unreadable");
+        assert!(from_program((-1isize) as *mut c_void, 1, &known) == Some(Shareable::Descriptor(-1, 0)));
+        assert!(from_program(core::ptr::null_mut(), 8, &known).is_none());
+        assert!(from_program(16 as *mut c_void, 8, &known).is_none(), "unreadable");
     }
 
     #[test]

@@ -4,20 +4,20 @@
 use core::ffi::c_int;
 use core::ptr;
 
-/// The signals to block, a bit each. It leaves out those by which the C library cancels threads and changes their
-/// user, and those that work may raise itself: a handler for them, such as that of a sandbox for forbidden system
-/// calls, must run at once, because the system ends a process that blocks them.
+/// Mask of the signals to block. Leaves out the signals with which the C library cancels threads and changes their user. Also
+/// leaves out signals that our work may raise itself: a handler for them, such as that of a sandbox for forbidden system calls,
+/// must run at once, because the system ends a process that blocks them.
 const HELD: u64 = {
     let of_work = bit(libc::SIGSEGV) | bit(libc::SIGBUS) | bit(libc::SIGFPE) | bit(libc::SIGILL);
     !(bit(32) | bit(33) | of_work | bit(libc::SIGTRAP) | bit(libc::SIGSYS))
 };
 
-/// The bit of a signal in a mask.
+/// Returns the bit of a signal in a signal mask.
 pub const fn bit(signal: c_int) -> u64 {
     1 << (signal - 1)
 }
 
-/// The signals that were blocked before; restores them when dropped, also if our work panicked.
+/// The signal mask from before signals were blocked. It is restored when this is dropped, even after a panic.
 struct HeldBack(u64);
 
 impl Drop for HeldBack {
@@ -26,8 +26,8 @@ impl Drop for HeldBack {
     }
 }
 
-/// Changes the signal mask by a direct system call: the C library's sets are sixteen times as large, and the stack
-/// may be small. Returns the mask before.
+/// Changes the signal mask by a direct system call: the C library's masks are sixteen times as large, and the stack may be small.
+/// Returns the previous mask.
 pub fn change_mask(how: c_int, mask: u64) -> u64 {
     let mut before = 0;
     // SAFETY: both are as long as is said, and the second is writable.
@@ -37,13 +37,13 @@ pub fn change_mask(how: c_int, mask: u64) -> u64 {
     before
 }
 
-/// Does something while signals are blocked. It costs two system calls, too much for each call.
+/// Does work while signals are blocked. This takes two system calls, too many for each call of the program.
 pub fn held_back<T>(work: impl FnOnce() -> T) -> T {
     let _before = HeldBack(change_mask(libc::SIG_BLOCK, HELD));
     work()
 }
 
-/// Returns true if a height may be on the alternate stack of this thread's signal handlers.
+/// Returns true if a height of the stack may be on the alternate signal stack of this thread.
 pub fn is_on_signal_stack(height: usize) -> bool {
     // SAFETY: all-zero bytes are a stack_t, and the call writes to a variable of ours.
     unsafe {

@@ -8,15 +8,16 @@ use super::arch::{self, BEHIND_DESCRIPTION, thread, thread_description};
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// The block of the first thread, and the end of its stack.
+/// Address of the first thread's block; 0 before our constructor.
 #[unsafe(link_section = ".data.start")]
 static FIRST: AtomicUsize = AtomicUsize::new(0);
 #[unsafe(link_section = ".data.start")]
+/// Address of the end of the first thread's stack.
 static END: AtomicUsize = AtomicUsize::new(0);
 
-/// Finds the first thread's stack: `place` is the address of the loader's `__libc_stack_end`. Called by our
-/// constructor, in that thread.
-pub fn find(place: usize) {
+/// Finds the first thread's stack. `place` is the address of the loader's variable `__libc_stack_end`. Called by our constructor,
+/// in that thread.
+pub fn find_first(place: usize) {
     if place != 0 {
         // SAFETY: the loader's variable, which it has set.
         END.store(unsafe { *(place as *const usize) }, Relaxed);
@@ -24,21 +25,21 @@ pub fn find(place: usize) {
     }
 }
 
-/// Returns the addresses from a height to the end of this thread's own stack, which exist for as long as the thread
-/// runs. Empty on another stack.
-pub fn above(height: usize) -> Range<usize> {
-    let own = own();
+/// Returns the address range from a height to the end of this thread's own stack, which exists for as long as the thread runs.
+/// Returns an empty range if the height is on another stack.
+pub fn range_above(height: usize) -> Range<usize> {
+    let own = own_range();
     if own.contains(&height) { height..own.end } else { 0..0 }
 }
 
-/// Returns the free bytes of this thread's own stack below a height; 0 on another stack.
-pub fn below(height: usize) -> usize {
-    let own = own();
+/// Returns the number of free bytes of this thread's own stack below a height; 0 if the height is on another stack.
+pub fn free_below(height: usize) -> usize {
+    let own = own_range();
     if own.contains(&height) { height - own.start } else { 0 }
 }
 
-/// Returns the addresses of this thread's own stack; empty if they are unknown.
-fn own() -> Range<usize> {
+/// Returns the address range of this thread's own stack; empty if it is unknown.
+fn own_range() -> Range<usize> {
     let thread = thread();
     // SAFETY: only this thread and its signal handlers use the block; a signal handler of the thread finds out the same.
     unsafe {
@@ -55,11 +56,11 @@ fn find_own() -> Option<Range<usize>> {
     if thread() as usize == FIRST.load(Relaxed) {
         return first();
     }
-    /// No C library describes a thread in less.
+    /// Size of the searched part of libc's description of the thread, in bytes. No C library's description is shorter.
     const DESCRIPTION: usize = 2048;
-    /// No pointer is so small, except under valgrind.
+    /// Sizes that a stack may have. A pointer is never this small, except under valgrind.
     const SIZES: Range<usize> = 4096..1 << 36;
-    /// Smaller numbers, such as that of a thread, are not addresses.
+    /// Smallest address of a stack. Smaller numbers, such as that of a thread, are not addresses.
     const LOWEST: usize = 1 << 22;
     let description = thread_description();
     // SAFETY: so much of libc's description of this thread lies there, for as long as it runs. Others may write to some of
@@ -75,10 +76,10 @@ fn find_own() -> Option<Range<usize>> {
     })
 }
 
-/// Returns the addresses of the first thread's stack, which grows down to a limit. The limit includes the bytes above
-/// its end.
+/// Returns the address range of the first thread's stack, which grows down to the limit RLIMIT_STACK. The limit includes the
+/// bytes above its end.
 fn first() -> Option<Range<usize>> {
-    /// The kernel keeps more free below it.
+    /// Largest size that counts, in bytes. The kernel keeps a larger gap free below the stack.
     const MOST: usize = 8 << 20;
     let end = END.load(Relaxed);
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -103,7 +104,7 @@ mod tests {
                     let (mut start, mut size) = (core::ptr::null_mut(), 0);
                     libc::pthread_attr_getstack(&attributes, &mut start, &mut size);
                     libc::pthread_attr_destroy(&mut attributes);
-                    (start as usize, start as usize + size, own())
+                    (start as usize, start as usize + size, own_range())
                 }
             });
             let (start, end, own) = thread.expect("a thread").join().expect("its end");

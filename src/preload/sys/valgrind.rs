@@ -3,7 +3,7 @@
 
 use super::arch;
 
-/// Does work on the stack in the memory from `start` to `end`.
+/// Does work on a stack that is in the memory from `start` to `end`.
 pub fn with_stack(start: usize, end: usize, work: impl FnOnce()) {
     const STACK_REGISTER: usize = 0x1501;
     const STACK_DEREGISTER: usize = 0x1502;
@@ -12,13 +12,13 @@ pub fn with_stack(start: usize, end: usize, work: impl FnOnce()) {
     request(STACK_DEREGISTER, stack, 0);
 }
 
-/// Returns true if valgrind executes the process.
+/// Returns true if valgrind is running this process.
 pub fn is_here() -> bool {
     const RUNNING_ON_VALGRIND: usize = 0x1001;
     request(RUNNING_ON_VALGRIND, 0, 0) != 0
 }
 
-/// Returns the answer of valgrind; 0 without valgrind.
+/// Returns valgrind's answer to a request with two arguments; 0 without valgrind.
 fn request(request: usize, first: usize, second: usize) -> usize {
     arch::valgrind(&[request, first, second, 0, 0, 0])
 }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 pub(super) const SLOT: usize = size_of::<Slot>();
 
-/// Destination of the recording.
+/// Destination of the recording: a file, or memory.
 pub(super) enum File {
     Path(PathBuf, fs::File),
     Bytes(Vec<u8>),
@@ -59,7 +59,7 @@ pub(super) struct Window {
     pub slots: Vec<u8>,
     /// Number of slots that are used.
     pub used: usize,
-    /// Thread id of the thread that writes.
+    /// Thread id of the thread that writes to the block.
     pub tid: u32,
     /// Latest time in the block, in ticks.
     pub time: u64,
@@ -92,7 +92,7 @@ impl Writer {
         Ok(stream)
     }
 
-    /// Empties the window of a stream before it is full.
+    /// Writes out the window of a stream before it is full.
     pub fn empty(&mut self, stream: u32) -> io::Result<()> {
         let about = self.about.clone();
         if about.ring.is_some() {
@@ -100,7 +100,7 @@ impl Writer {
             left.header.owner = 0;
             self.write_window(stream)?;
             let number = self.take_block()?;
-            // The block keeps its old slots.
+            // The block keeps the slots of the previous lap.
             let window = &mut self.windows[stream as usize];
             let left = std::mem::replace(&mut window.number, number);
             window.header.owner = window.tid;
@@ -129,7 +129,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Returns the number of a block that is not in use.
+    /// Returns the number of a free block.
     fn take_block(&mut self) -> io::Result<u32> {
         let count = self.about.ring.unwrap_or(0);
         let number = if self.about.ring.is_some() {
@@ -164,7 +164,7 @@ impl Writer {
         self.file.write(&[0; SLOT], place + SLOTS * SLOT)
     }
 
-    /// Writes all that is in memory.
+    /// Writes all windows that are in memory to the file.
     pub(super) fn write_windows(&mut self) -> io::Result<()> {
         for stream in 0..self.windows.len() as u32 {
             let time = self.windows[stream as usize].time;
@@ -176,7 +176,7 @@ impl Writer {
         self.write_header()
     }
 
-    /// Appends an entry about the process, of any kind.
+    /// Appends an entry about the process. `tag` is the kind of entry.
     pub fn entry(&mut self, tag: u16, pieces: &[&[u8]]) -> io::Result<()> {
         let body = pieces.concat();
         let head = meta::Head { magic: meta::MAGIC, tag, length: body.len() as u32 };
@@ -194,7 +194,7 @@ impl Writer {
         let entry = entry.concat();
         bytes[*at..*at + entry.len()].copy_from_slice(&entry);
         *at += needed;
-        // The header is block 0's, and written on its own.
+        // Block 0 begins with the file's header, which is written separately.
         let from = if *number == 0 { META_START } else { 0 };
         self.file.write(&bytes[from..], *number as usize * BLOCK + from)
     }

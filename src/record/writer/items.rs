@@ -25,7 +25,7 @@ pub fn items(details: &Details) -> Vec<u8> {
     bytes
 }
 
-/// Returns the bytes of the items that a call has one of. Those of an item that it has not are empty.
+/// Returns the bytes of the items of which a call has at most one. The bytes of a missing item are empty.
 fn bodies(details: &Details) -> [(u8, Vec<u8>); 13] {
     let words = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
     let pair = |(low, high): (i32, i32)| u64::from(low as u32) | u64::from(high as u32) << 32;
@@ -58,7 +58,7 @@ fn bodies(details: &Details) -> [(u8, Vec<u8>); 13] {
     ]
 }
 
-/// Returns the bytes of one item, with the padding before the next one.
+/// Returns the bytes of one item, with padding up to the next item.
 pub fn item(tag: u8, argument: u8, body: &[u8]) -> Vec<u8> {
     let mut bytes = vec![tag, argument];
     bytes.extend((body.len() as u16).to_le_bytes());

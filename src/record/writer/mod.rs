@@ -42,7 +42,8 @@ pub struct About {
     pub first: Moment,
     /// Nanoseconds per tick, for the moments of blocks.
     pub speed: f64,
-    /// Number of blocks of a ring, at least two more than there are streams; `None` if the recording is not a ring.
+    /// Number of blocks of a ring, at least two more than the number of streams; `None` if the recording is
+    /// not a ring.
     pub ring: Option<u32>,
     /// True to write everything to the file immediately, in the order in which libcupeer.so does it, so that the file
     /// can be read while it grows. Otherwise, the file is complete when it is finished.
@@ -97,11 +98,12 @@ pub struct Writer {
     file: File,
     header: Header,
     windows: Vec<Window>,
-    /// Place of the next entry: block and offset; and the entries of that block.
+    /// Place of the next entry about the process: the block, the offset in it, and the bytes of the block's
+    /// entries.
     meta: (u32, usize, Vec<u8>),
-    /// The next block of a ring.
+    /// Number of the next block of a ring.
     next_in_ring: u32,
-    /// Ring blocks that must not be reused.
+    /// Ring blocks that are in use and must not be reused.
     taken: Vec<u32>,
 }
 
@@ -252,12 +254,12 @@ impl Writer {
     }
 }
 
-/// Returns the digits of a boot id in file names.
+/// Returns the first eight digits of a boot id, as they are in file names.
 fn boot([a, b, c, d, ..]: [u8; 16]) -> String {
     format!("{:08x}", u32::from_be_bytes([a, b, c, d]))
 }
 
-/// Writes the file that makes a directory a job.
+/// Writes the file `job`, which makes a directory a recording.
 pub fn job(dir: &Path) -> io::Result<()> {
     fs::write(
         dir.join(job::FILE),

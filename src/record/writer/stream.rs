@@ -8,23 +8,24 @@ use cupeer_spec::record::slot::{self, ARGS, Slot, detail};
 use cupeer_spec::record::{self, BLOCK, SLOTS};
 use std::io;
 
-/// A slot that is all zero.
+/// Slot with all bytes zero.
 const EMPTY: Slot = Slot { word: 0, start: 0, end: 0, caller: 0, args: [0; ARGS], result: 0 };
 
 impl Writer {
-    /// Adds a call unchanged, with its details. Returns the number of its slot.
+    /// Adds a call unchanged, with its details. Returns the number of the call's slot.
     pub fn call(&mut self, stream: u32, call: &Call) -> io::Result<u64> {
         let number = self.slot(stream, of(call, state(call)))?;
         self.details(stream, number, &call.details)?;
         Ok(number)
     }
 
-    /// Adds a call that has not returned, and says the number of its slot.
+    /// Adds a call that has not returned. Returns the number of its slot.
     pub fn begin(&mut self, stream: u32, call: &Call) -> io::Result<u64> {
         self.slot(stream, Slot { end: 0, result: 0, ..of(call, slot::PENDING) })
     }
 
-    /// Ends a call, in its slot or, if that has left the window, in a new one. The details follow.
+    /// Ends a call: in its own slot or, if that slot is no longer in the window, in a new one. Adds the
+    /// details.
     pub fn end(&mut self, stream: u32, number: u64, call: &Call) -> io::Result<()> {
         let window = &self.windows[stream as usize];
         match number.checked_sub(window.header.base) {
@@ -57,14 +58,14 @@ impl Writer {
         self.items(stream, slot::MARK, time, &item(detail::TEXT, 0, text)).map(drop)
     }
 
-    /// Leaves out a slot, as a thread does that is interrupted before it has written to it.
+    /// Leaves a slot unwritten, like a thread that is interrupted after it reserved the slot.
     pub fn skip(&mut self, stream: u32) -> io::Result<()> {
         let at = self.room(stream, 1)?;
         self.windows[stream as usize].used = at + 1;
         Ok(())
     }
 
-    /// Adds any slot; its number is put into its word. Says the number.
+    /// Adds a slot, and sets the number in its first word. Returns this number.
     pub fn slot(&mut self, stream: u32, slot: Slot) -> io::Result<u64> {
         let at = self.room(stream, slot.slots())?;
         let window = &mut self.windows[stream as usize];
@@ -74,7 +75,8 @@ impl Writer {
         Ok(number)
     }
 
-    /// Adds a slot with items, and as many more as these need.
+    /// Adds a slot with items, and as many further slots as the items need. Returns the number of the first
+    /// slot.
     pub fn items(&mut self, stream: u32, state: u8, start: u64, items: &[u8]) -> io::Result<u64> {
         let slots = (detail::START + items.len() + 1).div_ceil(SLOT);
         let at = self.room(stream, slots)?;
@@ -86,7 +88,7 @@ impl Writer {
         Ok(number)
     }
 
-    /// Makes space for slots. Returns their place.
+    /// Makes space for slots in the window. Returns the index of the first one.
     fn room(&mut self, stream: u32, slots: usize) -> io::Result<usize> {
         assert!(slots <= SLOTS, "more slots than a block has");
         if self.windows[stream as usize].used + slots > SLOTS {
@@ -95,7 +97,7 @@ impl Writer {
         Ok(self.windows[stream as usize].used)
     }
 
-    /// Fills slots of a window, the first word last.
+    /// Writes slots to a window, the first word of the first slot last.
     fn put(&mut self, stream: u32, at: usize, slots: usize, slot: Slot, items: &[u8]) -> io::Result<()> {
         let window = &mut self.windows[stream as usize];
         let word = slot.word & 0xffff_ffff | (window.header.base + at as u64) << 32;

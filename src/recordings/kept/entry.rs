@@ -2,7 +2,7 @@
 
 use crate::home::{LAST, names, number, recognisable};
 use crate::{job, sweeps};
-use cupeer_console::startup::user;
+use cupeer_console::startup::effective_user;
 use cupeer_record::{Job, launcher};
 use cupeer_spec::record::end::End;
 use cupeer_spec::record::job::{FILE, FIRST_LINE, NOTABLE};
@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// If no one can know whether a process is running, as on another host, it counts as ended after this time without a change.
+/// Time without a change of the files after which a process counts as ended, if its state is unknown, as on another host.
 const IDLE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,27 +28,28 @@ pub struct Entry {
     pub name: String,
     pub path: PathBuf,
     pub kind: Kind,
-    /// The number that cupeer gave it. One with another name is somebody's own, and stays.
+    /// The number that cupeer gave the entry; `None` for a name that a user gave: such an entry is never pruned.
     pub number: Option<u64>,
-    /// The space that it takes.
+    /// Disk space of the entry, in bytes.
     pub bytes: u64,
-    /// True if a run of it ended with a problem.
+    /// True if a run of the recording ended with a problem.
     pub is_notable: bool,
-    /// When something in it was last changed.
+    /// Time of the last change in the directory.
     changed: SystemTime,
 }
 
-/// All that are there, the newest first. What is not cupeer's is left out.
+/// Returns the recordings and sweeps in the default directory, the newest first. Other files and directories are left out.
 pub fn entries(home: &Path) -> Vec<Entry> {
     let mut all: Vec<Entry> = names(home).filter_map(|name| Entry::of(home, name)).collect();
     all.sort_by(|a, b| (b.number, b.changed, &b.name).cmp(&(a.number, a.changed, &a.name)));
     all
 }
 
-/// The records that are there, by their names. Their sizes are not asked for, so that this is quick.
+/// Returns the recordings in the default directory: name and path. It is faster than [`entries`], because it reads no sizes.
 pub fn records(home: &Path) -> Vec<(String, PathBuf)> {
     let all = names(home).map(|name| (home.join(&name), name));
-    let is_ours = |path: &Path| path.symlink_metadata().is_ok_and(|it| it.is_dir() && it.uid() == user());
+    let is_ours =
+        |path: &Path| path.symlink_metadata().is_ok_and(|it| it.is_dir() && it.uid() == effective_user());
     let records =
         all.filter(|(path, _)| is_ours(path) && !sweeps::is_sweep(path) && text_of_record(path).is_some());
     records.map(|(path, name)| (name, path)).collect()
@@ -63,23 +64,24 @@ impl Entry {
 
     fn of(home: &Path, name: String) -> Option<Entry> {
         let path = home.join(&name);
-        let about = path.symlink_metadata().ok().filter(|about| about.is_dir() && about.uid() == user())?;
+        let about =
+            path.symlink_metadata().ok().filter(|about| about.is_dir() && about.uid() == effective_user())?;
         let (kind, text) = if sweeps::is_sweep(&path) {
             (Kind::Sweep, String::new())
         } else {
             (Kind::Record, text_of_record(&path)?)
         };
         let mut changed = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-        let bytes = size(&path, &mut changed);
+        let bytes = disk_usage(&path, &mut changed);
         let is_notable = text.lines().any(|line| line.starts_with(NOTABLE));
         Some(Entry { number: number(&name), name, path, kind, bytes, is_notable, changed })
     }
 
-    /// Returns true if a run of it is in progress, or a process of it is running; `None` if unknown.
+    /// Returns true if a run of the entry is in progress, or a process of the entry is running; `None` if unknown.
     pub fn is_running(&self) -> Option<bool> {
         let answers = match self.kind {
             Kind::Sweep => vec![Some(sweeps::is_in_progress(&self.path))],
-            Kind::Record => of_record(&self.path),
+            Kind::Record => run_states(&self.path),
         };
         if answers.contains(&Some(true)) {
             return Some(true);
@@ -89,7 +91,7 @@ impl Entry {
     }
 }
 
-/// The program of the last run that has recorded nothing, where nothing was written to an entry since.
+/// Returns the program of the last run that recorded nothing, if that run is later than the last change of an entry.
 pub fn unrecorded_since(home: &Path, entry: &Entry) -> Option<String> {
     let file = home.join(LAST);
     let is_newer =
@@ -98,17 +100,18 @@ pub fn unrecorded_since(home: &Path, entry: &Entry) -> Option<String> {
     Some(recognisable(OsStr::new(program.trim_end())))
 }
 
-/// The text of the file `job` of a directory that holds a record of this user's, and nothing else.
+/// Returns the text of the file `job` of a directory; `None` if the directory is not a recording of this user, or has other
+/// files.
 fn text_of_record(path: &Path) -> Option<String> {
     let file = path.join(FILE);
-    file.symlink_metadata().ok().filter(|about| about.uid() == user())?;
+    file.symlink_metadata().ok().filter(|about| about.uid() == effective_user())?;
     let text = job::read(&file).ok().filter(|text| text.starts_with(FIRST_LINE))?;
     let mut entries = fs::read_dir(path).into_iter().flatten().flatten();
     entries.all(|entry| job::is_own(&entry.file_name())).then_some(text)
 }
 
-/// Returns the states of the launchers and processes of a recording: true if running, `None` if unknown.
-fn of_record(path: &Path) -> Vec<Option<bool>> {
+/// Returns the state of each launcher and process of a recording: true if it is running, `None` if unknown.
+fn run_states(path: &Path) -> Vec<Option<bool>> {
     let mut answers = launcher::running(&job::read(&path.join(FILE)).unwrap_or_default());
     if let Ok(job) = Job::open(path) {
         let ended = |end| !matches!(end, End::Unseen | End::Untold);
@@ -121,14 +124,15 @@ fn of_record(path: &Path) -> Vec<Option<bool>> {
     answers
 }
 
-/// The space that a directory takes with all that is in it, and when that was last changed. Links are not followed.
-fn size(directory: &Path, changed: &mut SystemTime) -> u64 {
+/// Returns the disk space of a directory with its contents, in bytes. Sets `changed` to the time of the last change in it, if
+/// that is later. Symbolic links are not followed.
+fn disk_usage(directory: &Path, changed: &mut SystemTime) -> u64 {
     let mut all = 0;
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let Ok(about) = entry.path().symlink_metadata() else { continue };
         *changed = about.modified().map_or(*changed, |at| at.max(*changed));
         all += match about.is_dir() {
-            true => size(&entry.path(), changed),
+            true => disk_usage(&entry.path(), changed),
             false => about.blocks().saturating_mul(512),
         };
     }

@@ -1,5 +1,5 @@
-//! Removes what cupeer wrote into a record or a sweep, by name and content. What somebody else put there stays, and so do the
-//! directories that hold it. No link is followed, and none goes.
+//! Removes the files that cupeer wrote into a recording or a sweep, recognized by name and content. Files of others stay, with
+//! the directories that contain them. Symbolic links are neither followed nor removed.
 
 use crate::job::VLLM_CACHE;
 use crate::sweeps;
@@ -11,43 +11,43 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// First bytes of all binary files of cupeer.
-const BEGIN: &[u8] = b"cupeer";
+/// First bytes of all binary files that cupeer writes.
+const MAGIC: &[u8] = b"cupeer";
 /// First bytes of a file that `cupeer run --on-hang` keeps: the schema of `cupeer why`.
 pub const HANG: &str = "{\n  \"schema\": \"cupeer-why/";
 
-/// Removes a record. Returns whether nothing is left.
+/// Removes the directory of a recording. Returns true if nothing is left of it.
 pub fn remove_record(directory: &Path) -> io::Result<bool> {
-    // The file that says that it is cupeer's goes last, so that the rest of a removal that was interrupted is known.
-    let is_whole = remove_in(directory, &|path, name| match name {
+    // The file `job` is removed last: if the removal is interrupted, the rest is still known as a recording of cupeer.
+    let is_whole = remove_each(directory, &|path, name| match name {
         job::FILE => Ok(true),
-        VLLM_CACHE if is_directory(path) => fs::remove_dir_all(path).or_else(missing).map(|()| true),
-        _ if is_folder(name) && is_directory(path) => remove_folder(path),
+        VLLM_CACHE if is_directory(path) => fs::remove_dir_all(path).or_else(ignore_not_found).map(|()| true),
+        _ if is_host_folder(name) && is_directory(path) => remove_host_folder(path),
         _ => remove_file(path, name),
     })?;
-    if is_text(&directory.join(job::FILE), job::FIRST_LINE) {
-        fs::remove_file(directory.join(job::FILE)).or_else(missing)?;
+    if begins_with_text(&directory.join(job::FILE), job::FIRST_LINE) {
+        fs::remove_file(directory.join(job::FILE)).or_else(ignore_not_found)?;
     }
     Ok(is_whole && remove_empty(directory)?)
 }
 
-/// Removes a sweep. Returns whether nothing is left.
+/// Removes the directory of a sweep. Returns true if nothing is left of it.
 pub fn remove_sweep(directory: &Path) -> io::Result<bool> {
-    let is_whole = remove_in(directory, &|path, name| match name {
+    let is_whole = remove_each(directory, &|path, name| match name {
         sweeps::FILE => Ok(true),
         _ if is_run(name) && is_directory(path) => remove_run(path),
         _ => Ok(false),
     })?;
-    // The caller has looked whether it is one.
-    fs::remove_file(directory.join(sweeps::FILE)).or_else(missing)?;
+    // The caller checked that the directory is a sweep.
+    fs::remove_file(directory.join(sweeps::FILE)).or_else(ignore_not_found)?;
     Ok(is_whole && remove_empty(directory)?)
 }
 
-/// The same of the directory of one run of a sweep.
+/// Removes the directory of one run of a sweep. Returns true if nothing is left of it.
 fn remove_run(directory: &Path) -> io::Result<bool> {
-    let is_whole = remove_in(directory, &|path, name| match name {
+    let is_whole = remove_each(directory, &|path, name| match name {
         sweeps::STDOUT | sweeps::STDERR if is_file(path) => {
-            fs::remove_file(path).or_else(missing).map(|()| true)
+            fs::remove_file(path).or_else(ignore_not_found).map(|()| true)
         }
         sweeps::RECORD if is_directory(path) => remove_record(path),
         _ => Ok(false),
@@ -55,19 +55,21 @@ fn remove_run(directory: &Path) -> io::Result<bool> {
     Ok(is_whole && remove_empty(directory)?)
 }
 
-/// The same of the folder of a host in a record.
-fn remove_folder(directory: &Path) -> io::Result<bool> {
-    let is_whole = remove_in(directory, &|path, name| match begun::is_named(name) && is_begun(path) {
-        true => fs::remove_file(path).or_else(missing).map(|()| true),
-        false => remove_file(path, name),
-    })?;
+/// Removes the folder of a host in a recording. Returns true if nothing is left of it.
+fn remove_host_folder(directory: &Path) -> io::Result<bool> {
+    let is_whole =
+        remove_each(directory, &|path, name| match begun::is_named(name) && is_begun_file(path) {
+            true => fs::remove_file(path).or_else(ignore_not_found).map(|()| true),
+            false => remove_file(path, name),
+        })?;
     Ok(is_whole && remove_empty(directory)?)
 }
 
-/// Removes with `remove` what is in a directory. Returns whether it says of all that it is gone, or goes later.
-fn remove_in(directory: &Path, remove: &dyn Fn(&Path, &str) -> io::Result<bool>) -> io::Result<bool> {
+/// Calls `remove` with the path and the name of each entry of a directory. Returns true if each call returned true, which means
+/// that the entry is removed, or will be.
+fn remove_each(directory: &Path, remove: &dyn Fn(&Path, &str) -> io::Result<bool>) -> io::Result<bool> {
     let entries = match fs::read_dir(directory) {
-        Err(error) => return missing(error).map(|()| true),
+        Err(error) => return ignore_not_found(error).map(|()| true),
         Ok(entries) => entries,
     };
     let mut is_whole = true;
@@ -79,15 +81,15 @@ fn remove_in(directory: &Path, remove: &dyn Fn(&Path, &str) -> io::Result<bool>)
     Ok(is_whole)
 }
 
-/// Removes a file of a record that is cupeer's. Returns whether it is gone.
+/// Removes a file in a recording if cupeer wrote it. Returns true if the file is removed.
 fn remove_file(path: &Path, name: &str) -> io::Result<bool> {
     let is_ours = is_file(path)
         && match name {
             _ if name.ends_with(part::file::SUFFIX) => part::file::is_written(path),
-            _ if name.strip_suffix(SUFFIX).is_some_and(is_process) => begins_as_ours(path),
+            _ if name.strip_suffix(SUFFIX).is_some_and(is_process_file) => begins_as_ours(path),
             _ if name.strip_prefix(live::PREFIX).is_some_and(is_boot) => begins_as_ours(path),
-            _ if is_hang(name) => is_text(path, HANG),
-            _ if name.starts_with(job::SAMPLES) => is_text(path, sample::FIRST_LINE),
+            _ if is_hang_file(name) => begins_with_text(path, HANG),
+            _ if name.starts_with(job::SAMPLES) => begins_with_text(path, sample::FIRST_LINE),
             _ if [faults::PREFIX, armed::PREFIX].iter().any(|begin| name.starts_with(begin)) => {
                 begins_as_ours(path)
             }
@@ -95,14 +97,14 @@ fn remove_file(path: &Path, name: &str) -> io::Result<bool> {
             _ => is_temporary(name) && begins_as_ours(path),
         };
     if is_ours {
-        fs::remove_file(path).or_else(missing)?;
+        fs::remove_file(path).or_else(ignore_not_found)?;
     }
     Ok(is_ours)
 }
 
-/// Returns true if a name without its suffix is that of a process's file: BOOT-NAMESPACE-PID-START, and the number of its
-/// image if that is not the first.
-fn is_process(name: &str) -> bool {
+/// Returns true if a name without its suffix is that of a process's file: BOOT-NAMESPACE-PID-START, and after an exec also
+/// the number of the program image.
+fn is_process_file(name: &str) -> bool {
     let mut parts = name.split('-');
     let is_of_boot = parts.next().is_some_and(is_boot);
     let numbers: Vec<&str> = parts.collect();
@@ -118,17 +120,17 @@ fn is_number(text: &str) -> bool {
 }
 
 /// Returns true if a name is that of a hang file: hang-BOOT-LAUNCHER-NUMBER.json.
-fn is_hang(name: &str) -> bool {
+fn is_hang_file(name: &str) -> bool {
     let word = name.strip_prefix(job::HANG).and_then(|name| name.strip_suffix(job::HANG_SUFFIX));
     let parts: Vec<&str> = word.unwrap_or_default().split('-').collect();
     matches!(parts[..], [boot, launcher, number] if is_boot(boot) && is_number(launcher) && is_number(number))
 }
 
-fn is_folder(name: &str) -> bool {
+fn is_host_folder(name: &str) -> bool {
     name.strip_prefix(begun::FOLDER).is_some_and(is_boot)
 }
 
-/// Returns true if a name is that of a run of a sweep.
+/// Returns true if a name is that of the directory of one run of a sweep, such as `trial-1`.
 fn is_run(name: &str) -> bool {
     let number = |word: &str| name.strip_prefix(word)?.strip_prefix('-');
     let trial = number("trial").map(|rest| rest.strip_suffix("-again").unwrap_or(rest));
@@ -150,18 +152,19 @@ fn is_file(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|about| about.is_file())
 }
 
-/// Returns true if a file begins as those of cupeer do. An unfinished one may be empty, or all zeros.
+/// Returns true if a file has the first bytes of cupeer's binary files, or if these bytes are missing or zero: an unfinished
+/// file.
 fn begins_as_ours(path: &Path) -> bool {
-    let begin = beginning(path, BEGIN.len());
-    begin.is_some_and(|begin| begin == BEGIN || begin.iter().all(|byte| *byte == 0))
+    let begin = beginning(path, MAGIC.len());
+    begin.is_some_and(|begin| begin == MAGIC || begin.iter().all(|byte| *byte == 0))
 }
 
-fn is_text(path: &Path, first_line: &str) -> bool {
+fn begins_with_text(path: &Path, first_line: &str) -> bool {
     beginning(path, first_line.len()).is_some_and(|begin| begin == first_line.as_bytes())
 }
 
-/// Returns true if a file is empty, or its first line is one of `begun`.
-fn is_begun(path: &Path) -> bool {
+/// Returns true if a file is empty, or its first line is a line of the file `begun`.
+fn is_begun_file(path: &Path) -> bool {
     let begin = beginning(path, 4096).unwrap_or_default();
     let text = String::from_utf8_lossy(&begin);
     is_file(path) && text.lines().next().is_none_or(|line| begun::Begun::parse(line).is_some())
@@ -173,15 +176,15 @@ fn beginning(path: &Path, length: usize) -> Option<Vec<u8>> {
     Some(begin)
 }
 
-/// Removes a directory. Returns whether it is gone.
+/// Removes a directory if it is empty. Returns true if the directory is removed.
 fn remove_empty(directory: &Path) -> io::Result<bool> {
     match fs::remove_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(false),
-        done => done.or_else(missing).map(|()| true),
+        done => done.or_else(ignore_not_found).map(|()| true),
     }
 }
 
-/// Another run may remove the same.
-fn missing(error: io::Error) -> io::Result<()> {
+/// Treats a missing file as success: another run may have removed the file.
+fn ignore_not_found(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }

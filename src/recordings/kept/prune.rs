@@ -1,4 +1,4 @@
-//! Removes the oldest recordings of the default directory, beyond a number and a size.
+//! Removes the oldest recordings of the default directory if there are too many, or if they take too much space.
 
 use super::{Entry, Kind, entries, ours};
 use crate::home::{path, standing};
@@ -6,19 +6,19 @@ use cupeer_report::moments::bytes;
 use std::io;
 use std::path::Path;
 
-/// Number of recordings that are kept.
+/// Number of recordings without a problem that are kept.
 const KEPT: usize = 20;
-/// Number of recordings with a problem that are kept besides: trivial runs do not displace them.
+/// Number of recordings with a problem that are kept in addition, so that runs without a problem do not displace them.
 const NOTABLE_KEPT: usize = 100;
-/// Number of bytes that all of them may take.
+/// Largest disk space of all recordings together, in bytes.
 const MOST_KEPT: u64 = 1 << 30;
 
-/// Removes the oldest records beyond what is kept; neither `new`, which has just been made, nor any that may still be
-/// written to. Returns a sentence that says which are gone, once a day.
+/// Removes the oldest recordings beyond the limits, except for `new`, which this run just created, and those that may still be
+/// running. Returns a sentence that names the removed recordings, at most once a day.
 pub fn prune(new: Option<&Path>) -> Option<String> {
     let home = path().ok()?;
     let mut gone = Vec::new();
-    for (entry, removed) in prune_to(entries(&home), new, [KEPT, NOTABLE_KEPT], MOST_KEPT) {
+    for (entry, removed) in prune_to_limits(entries(&home), new, [KEPT, NOTABLE_KEPT], MOST_KEPT) {
         match removed {
             Ok(true) => gone.push(entry.name),
             Ok(false) => tracing::debug!("files of others stay in {}", entry.path.display()),
@@ -37,8 +37,9 @@ pub fn prune(new: Option<&Path>) -> Option<String> {
     standing("deleted", notice)
 }
 
-/// The same, of these entries, for other limits; what was removed.
-fn prune_to(
+/// Removes the oldest of these entries beyond the given limits. Returns each entry whose removal was tried, and the result, which
+/// is true if nothing is left of the entry.
+fn prune_to_limits(
     entries: Vec<Entry>,
     new: Option<&Path>,
     [ordinary, notable]: [usize; 2],
@@ -49,7 +50,7 @@ fn prune_to(
     let mut beyond = [count(false).saturating_sub(ordinary), count(true).saturating_sub(notable)];
     let mut bytes: u64 = named_by_us.iter().map(|entry| entry.bytes).sum();
     let mut removed = Vec::new();
-    // The oldest first, and what is notable last.
+    // The oldest entries come first, but entries with a problem after all others.
     let mut oldest: Vec<Entry> = named_by_us.into_iter().rev().collect();
     oldest.sort_by_key(|entry| entry.is_notable);
     for entry in oldest {
@@ -68,7 +69,7 @@ fn prune_to(
     removed
 }
 
-/// Removes what cupeer wrote of an entry. Returns whether nothing is left: what somebody else put there stays.
+/// Removes the files that cupeer wrote in an entry. Returns true if nothing is left; files of others stay.
 pub fn remove(entry: &Entry) -> io::Result<bool> {
     match entry.kind {
         Kind::Record => ours::remove_record(&entry.path),
@@ -103,13 +104,13 @@ mod tests {
         for number in [9, 10, 11, 12] {
             record(home.path(), &format!("app-{number}"), 100_000);
         }
-        let removed = prune_to(entries(home.path()), None, [3, 0], u64::MAX);
+        let removed = prune_to_limits(entries(home.path()), None, [3, 0], u64::MAX);
         assert!(removed.iter().all(|(_, done)| done.is_ok()));
         assert_eq!(names(home.path()), ["app-12", "app-11", "app-10"]);
-        prune_to(entries(home.path()), None, [3, 0], 250_000);
+        prune_to_limits(entries(home.path()), None, [3, 0], 250_000);
         assert_eq!(names(home.path()), ["app-12", "app-11"]);
         let new = home.path().join("app-12");
-        prune_to(entries(home.path()), Some(&new), [3, 0], 0);
+        prune_to_limits(entries(home.path()), Some(&new), [3, 0], 0);
         assert_eq!(names(home.path()), ["app-12"]);
     }
 
@@ -123,7 +124,7 @@ mod tests {
             }
         }
         let kept = |counts, most| {
-            prune_to(entries(home.path()), None, counts, most);
+            prune_to_limits(entries(home.path()), None, counts, most);
             names(home.path())
         };
         assert_eq!(kept([2, 3], u64::MAX), ["app-6", "app-5", "app-3", "app-2", "app-1"]);
@@ -151,7 +152,7 @@ mod tests {
         of("app-7");
         assert_eq!(names(home.path()), ["app-7", "app-2", "app-1", "mine"]);
         assert!(entries(home.path()).iter().all(|entry| entry.kind == Kind::Record));
-        let removed = prune_to(entries(home.path()), None, [0, 0], 0);
+        let removed = prune_to_limits(entries(home.path()), None, [0, 0], 0);
         let removed: Vec<String> = removed.into_iter().map(|(entry, _)| entry.name).collect();
         assert_eq!(removed, ["app-7"]);
         let mut left: Vec<_> = crate::home::names(home.path()).collect();

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// Durations of calls that returned.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub struct Durations {
-    /// Sum of the durations.
+    /// Sum of the durations in nanoseconds.
     pub total_ns: u64,
     max_ns: u64,
     #[serde(rename = "durations")]
@@ -16,20 +16,20 @@ pub struct Durations {
 }
 
 impl Durations {
-    /// Adds a duration.
+    /// Adds a duration in nanoseconds.
     #[inline]
     pub fn add(&mut self, ns: u64) {
         self.total_ns = self.total_ns.saturating_add(ns);
         self.max_ns = self.max_ns.max(ns);
-        // The histogram grows as needed. It cannot fail for 64-bit values.
+        // The histogram grows as needed, so recording a 64-bit value cannot fail.
         let _ = self.spread.0.record(ns);
     }
 
-    /// Adds several durations of which only the sum and the longest are known.
+    /// Adds `count` durations of which only the sum and the longest are known, in nanoseconds.
     pub fn add_run(&mut self, count: u64, total_ns: u64, longest_ns: u64) {
         self.total_ns = self.total_ns.saturating_add(total_ns);
         self.max_ns = self.max_ns.max(longest_ns);
-        // Each counts as the mean.
+        // Record each of these durations as their mean.
         let _ = self.spread.0.record_n(total_ns / count.max(1), count);
     }
 
@@ -40,9 +40,11 @@ impl Durations {
         let _ = self.spread.0.add(&other.spread.0);
     }
 
-    /// Returns the duration that a share of the durations does not exceed; `None` without durations.
+    /// Returns the duration in nanoseconds that a share (0 to 1) of the durations does not exceed; `None`
+    /// without durations.
     pub fn quantile(&self, share: f64) -> Option<u64> {
-        // The result stands for all durations within a hundredth of it, so it can exceed the longest.
+        // The histogram returns the upper end of a range one percent wide, which can exceed the longest
+        // duration.
         self.longest().map(|longest| self.spread.0.value_at_quantile(share).min(longest))
     }
 
@@ -57,7 +59,7 @@ struct Sketch(Histogram<u64>);
 
 impl Default for Sketch {
     fn default() -> Self {
-        // Two digits. Never fails for so few.
+        // Two significant digits. Creating a histogram fails only for more than five.
         let mut histogram = Histogram::new(2).unwrap_or_else(|_| unreachable!());
         histogram.auto(true);
         Sketch(histogram)

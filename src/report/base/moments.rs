@@ -5,7 +5,7 @@
 use anyhow::{Context, Result, bail};
 use cupeer_spec::duration::Duration;
 
-/// Formats a duration in nanoseconds, as in the log.
+/// Formats a duration in nanoseconds as the log does.
 ///
 /// # Examples
 ///
@@ -51,7 +51,7 @@ pub fn number(number: u64) -> String {
     text
 }
 
-/// Formats a moment in seconds since another: `12.345678`.
+/// Formats a moment as seconds since the moment `start`: `12.345678`.
 pub fn since(start: u64, moment: u64) -> String {
     let sign = if moment < start { "-" } else { "" };
     let us = moment.abs_diff(start) / 1000;
@@ -73,7 +73,7 @@ pub fn iso(moment: u64) -> String {
     moment.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Parses a moment: seconds since the start, or RFC 3339.
+/// Parses a moment: seconds since the moment `start`, or a date and time in the form of RFC 3339.
 pub fn parse(text: &str, start: u64) -> Result<u64> {
     if let Ok(seconds) = text.strip_suffix('s').unwrap_or(text).parse::<f64>() {
         if !(0.0..1e9).contains(&seconds) {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Names, numbered in the order in which they came.
+/// Names, numbered in the order in which they were added.
 #[derive(Default)]
 pub struct Numbered {
     numbers: HashMap<Rc<str>, u16>,
@@ -11,8 +11,8 @@ pub struct Numbered {
 }
 
 impl Numbered {
-    /// Returns the number of a name, which is added if it is new; `None` for a new name if there are `most`
-    /// already.
+    /// Returns the number of a name, and adds a new name. Returns `None` for a new name if there are already
+    /// `most` names.
     pub fn number(&mut self, name: &str, most: usize) -> Option<u16> {
         if let Some(number) = self.known(name) {
             return Some(number);
@@ -24,17 +24,17 @@ impl Numbered {
         Some(number)
     }
 
-    /// The number of a name that has one.
+    /// Returns the number of a name; `None` if the name was not added.
     pub fn known(&self, name: &str) -> Option<u16> {
         self.numbers.get(name).copied()
     }
 
-    /// Returns how many names have a number.
+    /// Returns the number of names.
     pub fn count(&self) -> u16 {
         self.names.len() as u16
     }
 
-    /// The name of a number.
+    /// Returns the name that has a number.
     pub fn name(&self, number: u16) -> Rc<str> {
         self.names[usize::from(number)].clone()
     }

@@ -4,12 +4,12 @@ use cupeer_record::{Call, Event, Outcome};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// Calls of a process that have not returned so far, while its events are read.
+/// Calls of a process that have not returned yet at the current event of the reading.
 #[derive(Default)]
 pub struct PendingCalls(HashMap<(u32, u64), Call, foldhash::fast::RandomState>);
 
 impl PendingCalls {
-    /// Returns the call that an event completes. Keeps a call that has not returned.
+    /// Returns the call that an event completes. Stores the event's call if it has not returned.
     pub fn completed<'a>(&mut self, event: &'a Event) -> Option<Cow<'a, Call>> {
         match event {
             Event::Call(call) if call.outcome == Outcome::Pending => {

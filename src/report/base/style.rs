@@ -6,11 +6,11 @@
 /// Kind of a text, which decides its color.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mark {
-    /// Severity error, or something as bad.
+    /// Text about an error, or about something equally severe.
     Error,
-    /// Severity warning.
+    /// Text about a warning.
     Warning,
-    /// Severity note.
+    /// Text about a note.
     Note,
     /// Heading of a table or a list.
     Heading,
@@ -39,18 +39,18 @@ impl Mark {
     }
 }
 
-/// Treatment of marks.
+/// Form in which marks are written.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Style {
-    /// Marks are ignored.
+    /// Marks are left out.
     #[default]
     Plain,
-    /// Marks are colors.
+    /// Marks are written as colors.
     Colored,
 }
 
 impl Style {
-    /// Returns a text with its mark.
+    /// Returns a text enclosed in its mark.
     pub fn mark(self, mark: Mark, text: &str) -> String {
         match self {
             Style::Plain => text.to_owned(),
@@ -64,8 +64,8 @@ impl Style {
     }
 }
 
-/// Returns the length of the mark that a text begins with; 0 if it begins with none. No other terminal sequence is a
-/// mark.
+/// Returns the number of bytes of the mark at the start of a text; 0 if the text does not start with a mark.
+/// Other terminal sequences are not marks.
 pub(crate) fn mark_at(text: &str) -> usize {
     let begins = [Mark::Error, Mark::Warning, Mark::Note, Mark::Heading].map(Mark::begin);
     let found = begins.into_iter().chain([END]).find(|mark| text.starts_with(mark));

@@ -6,17 +6,18 @@ use cupeer_spec::value::is_wild;
 use serde::Serialize;
 use std::io::{self, Write};
 
-/// Returns a text without anything that a terminal obeys.
+/// Returns a text without control characters and other sequences that a terminal obeys, and without line
+/// breaks.
 pub fn clean(text: &str) -> String {
     text.replace(is_wild, "\u{fffd}")
 }
 
-/// Returns a text without anything that a terminal obeys, with its line breaks.
+/// Returns a text without sequences that a terminal obeys, but with its line breaks.
 pub fn clean_lines(text: &str) -> String {
     text.replace(|c| is_wild(c) && c != '\n', "\u{fffd}")
 }
 
-/// Returns a text without anything that a terminal obeys, except for the marks of [`crate::base::style`].
+/// Returns a text without sequences that a terminal obeys, except for the marks of [`crate::base::style`].
 pub fn clean_marked(text: &str) -> String {
     let (mut clean, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(at) = rest.find('\x1b') {
@@ -28,8 +29,8 @@ pub fn clean_marked(text: &str) -> String {
     clean + &clean_lines(rest)
 }
 
-/// Writer of JSON that escapes everything else that a terminal obeys, because serde_json leaves what JSON allows. It
-/// receives whole characters.
+/// Writer of JSON that escapes the characters that a terminal obeys and that serde_json does not escape. Each
+/// write must contain whole characters.
 pub struct Json<W>(pub W);
 
 impl<W: Write> Write for Json<W> {
@@ -53,7 +54,7 @@ impl<W: Write> Write for Json<W> {
     }
 }
 
-/// Writes a value as JSON and a line break, piece by piece: it may be large.
+/// Writes a value as JSON, followed by a line break, in pieces, because the value may be large.
 ///
 /// # Errors
 ///

@@ -7,10 +7,12 @@ use cupeer_spec::record::slot::shape;
 use cupeer_spec::value::{Format, MOST_ELEMENTS, MOST_TEXT, Shareable, Value as _, quoted};
 use serde_json::{Map, Value};
 
-/// JSON; in a record there are no bytes of handles, but fingerprints.
+/// Output format of arguments: JSON. The fingerprint function is not used, because a recording contains
+/// fingerprints instead of handles.
 const JSON: Format = Format { json: true, fingerprint: |_| 0 };
 
-/// Returns the arguments by name. An unknown one is `null`: the call failed, or the recording lacks it.
+/// Returns the arguments of a call by name. An unknown value is `null`: the call failed, or the recording
+/// lacks the value.
 pub fn args(call: &Call) -> Map<String, Value> {
     let specs = call.function.map_or(&[][..], |function| function.spec().args());
     specs.iter().enumerate().map(|(i, spec)| (spec.name().to_owned(), arg(call, i, spec))).collect()
@@ -40,31 +42,31 @@ fn arg(call: &Call, index: usize, spec: &ArgSpec) -> Value {
     } else if let Some(bytes) = call.argument(index) {
         return printed(bytes, spec);
     }
-    read(&text)
+    parse_json(&text)
 }
 
 fn printed(bytes: &[u8], spec: &ArgSpec) -> Value {
     let mut text = String::new();
     let _ = (spec.of().print_stored)(bytes, &mut text, JSON);
-    read(&text)
+    parse_json(&text)
 }
 
-/// Reads printed JSON; `null` for a value that could not be printed.
-fn read(text: &str) -> Value {
+/// Parses JSON that was printed; `null` if the value could not be printed.
+fn parse_json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or(Value::Null)
 }
 
-/// The context that a call has ended, or would have.
+/// Context that a call ended, or would have ended if it had succeeded.
 pub struct Ending {
-    /// The context, if it is known.
+    /// The context; `None` if it is unknown.
     pub context: Option<u64>,
     /// Device whose primary context it was, if only that is known, as in older recordings.
     pub device: Option<i32>,
 }
 
 impl Ending {
-    /// Returns the ending of a call that ends contexts. A release or detach may leave the context to other
-    /// holders: the recording says if it ended.
+    /// Returns the context that a call ends; `None` if the call ends none. A release or a detach may leave
+    /// the context to other holders: the recording shows whether it ended.
     pub fn of(function: FnId, call: &Call) -> Option<Ending> {
         let recorded = call.details.context;
         let end = function.spec().ends_context()?;
@@ -78,7 +80,8 @@ impl Ending {
         (context.is_some() || device.is_some()).then_some(Ending { context, device })
     }
 
-    /// Returns true if an object of a kind ended with the context. `context` and `device` are those that were current for it.
+    /// Returns true if an object of this kind ended with the context. `context` and `device` are those that
+    /// were current when the object was created.
     pub fn takes(&self, object: Object, context: Option<u64>, device: Option<i32>) -> bool {
         match self.context {
             _ if !object.belongs_to_context() => false,
@@ -88,7 +91,7 @@ impl Ending {
     }
 }
 
-/// `dev=1, peerDev=0`, without the quotes of JSON.
+/// Formats arguments as text without the quotes of JSON: `dev=1, peerDev=0`.
 pub fn text(args: &Map<String, Value>) -> String {
     let one = |(name, value): (&String, &Value)| match value {
         Value::String(text) => format!("{name}={text}"),
@@ -98,7 +101,8 @@ pub fn text(args: &Map<String, Value>) -> String {
     args.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// A descriptor that is shared: its number, and that by which it is known in all processes, or 0.
+/// Returns the number of a shared descriptor, and the identifier of its open file in all processes (0 if
+/// unknown).
 pub fn descriptor(call: &Call, argument: usize) -> Option<(i32, u64)> {
     let bytes: &[u8; Shareable::STORED] = call.argument(argument)?.try_into().ok()?;
     let (known, fd) = (bytes.first_chunk()?, bytes.last_chunk()?);
@@ -109,6 +113,6 @@ pub fn descriptor(call: &Call, argument: usize) -> Option<(i32, u64)> {
 pub fn handle(call: &Call, argument: usize) -> Option<(u64, u64)> {
     let bytes = call.argument(argument)?;
     let half = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
-    // If the target of a descriptor is unknown, it cannot be told from others.
+    // Without its open file's identifier, a descriptor cannot be told apart from others.
     Some((half(0)?, half(8)?)).filter(|(whole, _)| *whole != 0)
 }

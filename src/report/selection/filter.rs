@@ -30,17 +30,17 @@ pub struct Selection<'a> {
     pub until_mark: Option<&'a str>,
 }
 
-/// Selected processes and calls.
+/// Processes and calls that the filters select.
 pub struct Filter {
-    /// True for each selected process, by index.
+    /// True for each selected process, by the index of the process.
     processes: Vec<bool>,
     functions: Option<FunctionSet>,
     failed: bool,
     since: Option<u64>,
     until: Option<u64>,
-    /// Filters as they were given.
+    /// Filters as the user gave them.
     pub given: Vec<String>,
-    /// Findings that do not count.
+    /// Suppressions, whose findings do not count.
     pub suppressions: Suppressions,
     /// Findings that count as errors; without a choice, each run's own applies.
     pub error_on: Option<Chosen>,
@@ -74,7 +74,7 @@ impl Filter {
         Self::parts(job.processes.len(), Suppressions::default())
     }
 
-    /// Selects all calls of this many processes.
+    /// Selects all calls of all processes, of which there are this many.
     pub fn parts(processes: usize, suppressions: Suppressions) -> Self {
         Filter {
             processes: vec![true; processes],
@@ -88,7 +88,7 @@ impl Filter {
         }
     }
 
-    /// Selects all calls of some processes of a recording.
+    /// Selects all calls of the processes that meet a condition.
     pub fn of(job: &Job, is_chosen: impl Fn(&Process) -> bool) -> Self {
         Filter { processes: job.processes.iter().map(is_chosen).collect(), ..Filter::all(job) }
     }
@@ -136,7 +136,7 @@ impl Filter {
         }
     }
 
-    /// Sets the first and the last time, by times and by marks.
+    /// Sets the start and the end of the selected period, from times and from marks.
     fn set_times(&mut self, job: &Job, selection: &Selection) -> Result<()> {
         let began = lives::began(job);
         let moment = |text| moments::parse(text, began);
@@ -144,14 +144,14 @@ impl Filter {
         self.until = selection.until.map(moment).transpose()?;
         if selection.since_mark.or(selection.until_mark).is_some() {
             let marks = Moments::read(job, |index| self.process(index))?;
-            // Marks of one name span from the first to the last, over all ranks.
+            // Marks of one name are a period from the first to the last of them, over all ranks.
             let first = |text| marks.named(text).map(|times| *times.start());
             let last = |text| marks.named(text).map(|times| *times.end());
             self.since = selection.since_mark.map(first).transpose()?.or(self.since);
             self.until = selection.until_mark.map(last).transpose()?.or(self.until);
         }
         if let Some(until) = self.until {
-            // A process that had not begun was not running.
+            // Deselect processes that had not begun before the end of the period.
             self.keep(job, |process| lives::began_at(job, process) <= until);
             if self.since > Some(until) {
                 let since = if selection.since_mark.is_some() { "--since-mark" } else { "--since" };
@@ -179,7 +179,7 @@ impl Filter {
         self.functions.is_none() && !self.failed && self.since.is_none() && self.until.is_none()
     }
 
-    /// Returns true if a time is not after the end of the selected period.
+    /// Returns true if a time is at or before the end of the selected period.
     pub fn is_past(&self, at: u64) -> bool {
         self.until.is_none_or(|until| at <= until)
     }
@@ -189,7 +189,7 @@ impl Filter {
         self.until
     }
 
-    /// Returns true if a time is not before the start of the selected period.
+    /// Returns true if a time is at or after the start of the selected period.
     pub fn is_since(&self, at: u64) -> bool {
         self.since.is_none_or(|since| at >= since)
     }
@@ -215,7 +215,7 @@ impl Filter {
         self.is_in_time(at) && in_set && (!self.failed || failed)
     }
 
-    /// Removes from a report what the filters do not select.
+    /// Removes from a report everything that the filters do not select.
     pub fn apply(&self, report: &mut Report) {
         let all = report.processes.iter().zip(&self.processes);
         let others: HashSet<Proc> =
@@ -277,8 +277,8 @@ impl Filter {
     }
 }
 
-/// Returns true if the text names the process: by pid, by a variable of its environment, or by its name or
-/// the start of that.
+/// Returns true if a text names the process: by its pid, by the value of an environment variable, or by its
+/// name or the start of its name.
 fn is_called(process: &Process, text: &str) -> bool {
     let has_variable = |(name, value): (&str, &str)| process.variable(name) == Some(value);
     text.parse() == Ok(process.header.pid)
@@ -291,7 +291,7 @@ fn functions(text: &str) -> Result<FunctionSet> {
     FunctionSet::parse(text).map_err(|error| anyhow!("--function '{text}', {}", error.explained(text)))
 }
 
-/// Reads `0,2-5`.
+/// Parses a list of ranks: `0,2-5`.
 fn ranks(text: &str) -> Result<Vec<std::ops::RangeInclusive<u32>>> {
     let wrong = || anyhow!("--rank: '{text}' is not a list of ranks such as 0,2-5");
     let one = |item: &str| match item.split_once('-') {

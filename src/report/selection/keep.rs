@@ -1,9 +1,9 @@
 //! The extent of a report.
 
-/// Data that a report has in addition to sums.
+/// Optional data of a report, in addition to its counts and sums.
 #[derive(Clone, Copy, Default)]
 pub struct Keep {
-    /// Number of single failures.
+    /// Largest number of failed calls that are kept one by one.
     pub failures: usize,
     /// True to keep the durations of calls, by function.
     pub durations: bool,

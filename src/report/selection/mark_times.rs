@@ -6,10 +6,10 @@ use cupeer_record::{Event, Job};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// Number of names in an error message.
+/// Largest number of mark names in an error message.
 const MOST_NAMED: usize = 8;
 
-/// Times of marks, by their text: the first and the last.
+/// Time of the first and of the last mark of each name.
 pub struct Moments(BTreeMap<String, RangeInclusive<u64>>);
 
 impl Moments {
@@ -30,7 +30,7 @@ impl Moments {
         Ok(Moments(all))
     }
 
-    /// Returns when marks of this name were made.
+    /// Returns the time of the first and of the last mark with this name. Fails if no mark has the name.
     pub fn named(&self, text: &str) -> Result<&RangeInclusive<u64>> {
         self.0.get(text).ok_or_else(|| {
             let mut known: Vec<_> = self.0.iter().collect();

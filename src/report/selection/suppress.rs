@@ -24,26 +24,26 @@ use std::rc::Rc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Entries of some files, in their order. They count no findings yet.
+/// Entries of suppression files, in the order of the files.
 #[derive(Clone, Default)]
 pub struct Suppressions(Vec<Suppression>);
 
-/// Error in a file, with its position: line and column, from 1.
+/// Mistake in a suppression file, with its position: line and column, from 1.
 #[derive(Debug)]
 pub struct Mistake {
-    /// Line of the error.
+    /// Line of the mistake, from 1.
     pub line: usize,
-    /// Column of the error.
+    /// Column of the mistake, from 1.
     pub column: usize,
-    /// Sentence that describes the error.
+    /// Sentence that describes the mistake.
     pub message: String,
 }
 
 /// Properties of a finding by which entries select it.
 pub struct Facts<'a> {
-    /// Name of the rule.
+    /// Name of the finding's rule.
     pub rule: &'a str,
-    /// Place that made the call.
+    /// Place that made the call of the finding.
     pub caller: &'a Place,
     /// Call stack: the caller, its caller, and so on.
     pub stack: &'a [Place],
@@ -55,7 +55,7 @@ pub struct Facts<'a> {
 const LIST: &str = "suppression";
 const KEYS: [&str; 5] = ["rule", "library", "caller", "program", "reason"];
 
-/// A mistake, and its position in the text.
+/// Mistake: its byte offset in the text, and its message.
 type At = (usize, String);
 
 impl Suppressions {
@@ -97,7 +97,7 @@ impl Suppressions {
         Some(SuppressedBy { file: entry.file.clone(), line: entry.line, reason: entry.reason.clone() })
     }
 
-    /// Returns the entries, each with the number of findings that it suppresses.
+    /// Returns the entries, each with the number of findings that it suppresses in this report.
     pub fn rows<'a>(&self, found: impl Iterator<Item = (&'a SuppressedBy, u64)> + Clone) -> Vec<Suppression> {
         let row = |entry: &Suppression| {
             let is_its = |by: &SuppressedBy| (&by.file, by.line) == (&entry.file, entry.line);
@@ -108,7 +108,7 @@ impl Suppressions {
     }
 }
 
-/// Line and column of a byte, from 1.
+/// Returns the line and the column of a byte, both from 1.
 fn place(text: &str, at: usize) -> (usize, usize) {
     let before = text.get(..at).unwrap_or(text);
     let begin = before.rfind('\n').map_or(0, |end| end + 1);

@@ -9,17 +9,17 @@ use crate::words::places::in_lines;
 use cupeer_rules::Rule;
 use cupeer_symbols::is_libc;
 
-/// The most frames below which a call is listed.
+/// Largest number of stack frames that are listed below a call.
 const MOST_FRAMES: usize = 3;
 
 impl<'a> Verdict<'a> {
-    /// The calls that have not returned and were to, the oldest first.
+    /// Returns the problem of calls that should have returned and have not, the oldest call first.
     pub(super) fn unreturned_calls(&self) -> Option<Problem<'a>> {
         let is_on_its_own = |call: &&Pending| call.injected_by.is_none();
         let of = |process: &'a Process| {
             process.pending.iter().filter(is_on_its_own).map(move |call| (process, call))
         };
-        // The death of a process names its calls.
+        // Leave out dead processes: the sentence about the death of a process names its calls.
         let mut calls: Vec<_> = self.living().flat_map(of).collect();
         calls.sort_by_key(|(_, call)| call.since_ns);
         let incident = |(process, call): (&'a Process, &'a Pending)| Incident {
@@ -44,13 +44,13 @@ impl<'a> Verdict<'a> {
         format!("{who} {how} {}", self.called(call))
     }
 
-    /// `called at 0.001 by thread 17 from train+0x10a`.
+    /// Returns when and where a call was made: `called at 0.001 by thread 17 from train+0x10a`.
     pub fn called(&self, call: &Pending) -> String {
         let (at, runtime) = (self.at(call.since_ns), in_runtime(call.runtime.as_ref()));
         format!("called at {at} by thread {} from {}{runtime}", call.tid, clean(&call.caller.long()))
     }
 
-    /// The failures that no finding explains, and that were to succeed.
+    /// Returns the problem of failed calls that no finding explains and that were expected to succeed.
     pub(super) fn unexplained_failures(&self) -> Option<Problem<'a>> {
         let is_new =
             |group: &&FailureGroup| !group.usual && !group.is_on_purpose() && !self.is_explained(group);
@@ -78,7 +78,7 @@ impl<'a> Verdict<'a> {
         Some(Problem { items, in_short, option: "--failed", ..problem })
     }
 
-    /// Describes failures from one place, with its callers.
+    /// Describes failures that have one caller, with the stacks of the calls.
     fn group_with_stack(&self, group: &FailureGroup) -> String {
         let is_one = |failure: &&Failure| {
             (&failure.function, &failure.result, &failure.caller)
@@ -100,7 +100,8 @@ impl<'a> Verdict<'a> {
             (&finding.function, finding.result.as_ref()) == (&group.function, Some(&group.result))
                 && [&group.caller, group.caller.maker()].contains(&&finding.caller)
         };
-        // Each failure has one explanation, but ranks may differ in it as well.
+        // Each failure has one explanation. The finding that ranks differ is not an explanation, and can
+        // exist in addition.
         let explains = |finding: &&Finding| *finding.rule != *Rule::RanksDiffer.spec().name();
         let counts =
             self.report.findings.iter().filter(of_group).filter(explains).map(|finding| finding.count);
@@ -108,7 +109,7 @@ impl<'a> Verdict<'a> {
         explained >= group.count
     }
 
-    /// In which processes failures were.
+    /// Names the processes in which the failures of a group happened.
     pub fn group_procs(&self, group: &FailureGroup) -> String {
         let procs = self.names.processes(group.procs.iter().map(|proc| &**proc));
         match group.procs_more {
@@ -117,7 +118,7 @@ impl<'a> Verdict<'a> {
         }
     }
 
-    /// Calls that failed alike, in words.
+    /// Describes a group of calls that failed in the same way.
     pub fn group(&self, group: &FailureGroup) -> String {
         let procs = self.group_procs(group);
         let when = if group.count == 1 {
@@ -130,7 +131,7 @@ impl<'a> Verdict<'a> {
             None if group.usual && !group.injected => " (expected)".into(),
             None => String::new(),
         };
-        // If there are few calls, print the stack of each.
+        // If the group has few calls, print the stack of each call.
         let stacks = match group.stacks {
             0 => String::new(),
             stacks if stacks == group.count => String::new(),
@@ -154,7 +155,7 @@ impl<'a> Verdict<'a> {
         if self.all {
             return stack;
         }
-        // libc was called by the program's own start.
+        // If the outermost frame is the program's `_start`, which called libc, leave this frame out.
         let inner = match stack {
             [inner @ .., _] if inner.last().is_some_and(is_start) => inner,
             _ => stack,

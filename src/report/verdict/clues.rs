@@ -7,11 +7,11 @@ use crate::model::{Clue, Place, Report};
 use crate::words::names::clean;
 use cupeer_symbols::SourceLine;
 
-/// The most clues of a report.
+/// Largest number of clues in a report.
 const MOST: usize = 5;
-/// The signals by which a process ends itself: SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, and SIGSEGV.
+/// Signals by which a process ends itself: SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, and SIGSEGV.
 const OWN: [u8; 6] = [4, 5, 6, 7, 8, 11];
-/// The most clues of a headline.
+/// Largest number of clues in a headline.
 const MOST_IN_SHORT: usize = 3;
 
 /// Drops the clues if no process failed by itself, or a finding explains that; otherwise, keeps the first few.
@@ -30,7 +30,7 @@ pub fn keep_clues(report: &mut Report) {
 }
 
 impl<'a> Verdict<'a> {
-    /// Returns the first clues, a line each.
+    /// Returns the first few clues, one line each, for the headline.
     pub fn clues_in_short(&self) -> impl Iterator<Item = Line<'a>> {
         self.clues().take(MOST_IN_SHORT).map(|text| Line { text, about: About::Rest })
     }
@@ -41,7 +41,8 @@ impl<'a> Verdict<'a> {
     }
 }
 
-/// Returns a clue in a sentence. Each call in it has two places: its caller, and the line that called that.
+/// Returns the sentence for a clue. `line` returns the source line of a place. For each call, the sentence
+/// names the caller, and the line that called the caller.
 pub fn of(clue: &Clue, mut line: impl FnMut(&Place) -> Option<String>) -> String {
     let mut at = |stack: &Vec<Place>| {
         let caller = stack.first()?;

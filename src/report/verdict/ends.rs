@@ -9,28 +9,29 @@ use crate::words::names::{clean, counted};
 use cupeer_spec::env;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most handles that are named of one process.
+/// Largest number of handles that are named per process.
 const MOST_HANDLES: usize = 3;
 /// The headline of processes that died.
 pub const ABNORMAL: &str = "ended abnormally";
 /// Kind of a program that a launcher started and that is not in the recording.
 pub const LAUNCHED: &str = "launched program";
-/// The headline of processes that were asked to end.
+/// Headline of processes that a signal from outside asked to end.
 const ENDED: &str = "ended after a signal";
-/// Shells pass on a signal as this exit status and the signal; Python passes on the negative signal.
+/// Number to which a shell adds the signal that ended its child, to form its own exit status. Python exits
+/// with the negative signal.
 const BY_SIGNAL: u8 = 128;
 
-/// Weight of the end of a process.
+/// Judgment of a report on the end of a process.
 pub enum End {
     /// The process is running, or ended normally.
     Well,
-    /// The end is unknown, for this reason.
+    /// It is unknown how the process ended, for this reason.
     Unknown(String),
-    /// Something killed it.
+    /// The process crashed or was killed.
     Died,
     /// An external signal asked the process to end, which is not its fault.
     Asked,
-    /// The process returned a failure.
+    /// The process exited with this status, which reports an error.
     Failed(u8),
 }
 
@@ -57,12 +58,13 @@ impl<'a> Verdict<'a> {
         }
     }
 
-    /// Returns the processes that died, in the order of the report, whatever filters leave out.
+    /// Returns the processes that crashed or were killed, in the order of the report, including processes
+    /// that filters leave out.
     pub fn dead(&self) -> impl Iterator<Item = &'a Process> {
         self.report.processes.iter().filter(|process| matches!(self.end(process), End::Died))
     }
 
-    /// Returns the other processes.
+    /// Returns the processes that did not crash and were not killed.
     pub fn living(&self) -> impl Iterator<Item = &'a Process> {
         self.report.processes.iter().filter(|process| !matches!(self.end(process), End::Died))
     }
@@ -89,7 +91,8 @@ impl<'a> Verdict<'a> {
         Problem::of_kind(&DIED, "process", ABNORMAL, dead.into_iter().map(incident).collect())
     }
 
-    /// The processes that returned a failure, the first one first, by exit status.
+    /// Returns the problem of processes that exited with an error, grouped by exit status, the earliest exit
+    /// first.
     pub(super) fn failing_ends(&self) -> Option<Problem<'a>> {
         let failed = |process: &'a Process| match self.end(process) {
             End::Failed(code) => Some((code, process)),
@@ -114,15 +117,15 @@ impl<'a> Verdict<'a> {
         Some(Problem { kind: Some(&FAILED), incidents, ..problem })
     }
 
-    /// The processes that an external signal ended. It lacks processes that their parent ended in a run that
-    /// succeeded.
+    /// Returns the problem of processes that ended after a signal from outside. Leaves out processes that
+    /// their parent ended in a run that succeeded.
     pub(super) fn asked_ends(&self) -> Option<Problem<'a>> {
         let failing = self.failing_ends();
         let failed = || self.died.iter().chain(&failing).flat_map(Problem::processes);
         let are_started_well = self.report.record.started.iter().all(|started| started.exit.code == Some(0));
         let is_well = failed().next().is_none() && are_started_well;
         let is_one = |process: &&Process| {
-            let is_told = process.asked.is_some() || !is_well || is_launched(process);
+            let is_told = process.asked.is_some() || !is_well || is_started_by_run(process);
             self.has_ends() && is_told && matches!(self.end(process), End::Asked)
         };
         let mut by_how: BTreeMap<_, Vec<&Process>> = BTreeMap::new();
@@ -163,7 +166,8 @@ impl<'a> Verdict<'a> {
         Some(Problem { kind: Some(&ASKED), in_short: lines.join("; "), incidents, ..problem })
     }
 
-    /// ` after 14.021s`: how long after the start of the recording something was; empty if that is unknown.
+    /// Returns how long after the start of the recording something happened: ` after 14.021s`; empty if the
+    /// time is unknown.
     pub(super) fn after(&self, moment: Option<u64>) -> String {
         let since = moment.map(|moment| moment.saturating_sub(self.report.record.began_ns));
         since.map(|since| format!(" after {}", duration(since))).unwrap_or_default()
@@ -177,7 +181,7 @@ impl<'a> Verdict<'a> {
             let by_signal = child.exit.signal.map(|signal| [BY_SIGNAL + signal, signal.wrapping_neg()]);
             let has_same =
                 child.exit.code == Some(code) || by_signal.is_some_and(|codes| codes.contains(&code));
-            // The parent may have waited for the child without being seen to run afterwards.
+            // The parent may have waited for the child although no later call of the parent shows it.
             let has_outlived = child.ended_by_ns.is_some_and(|ended| {
                 child.boot_id == process.boot_id && process.ended_by_ns.is_some_and(|its| ended <= its)
             });
@@ -195,8 +199,8 @@ impl<'a> Verdict<'a> {
         self.report.processes.iter().any(|process| process.injected > 0)
     }
 
-    /// Programs that were started, made no call, and ended badly. A launcher exits with the status of its
-    /// ranks.
+    /// Returns the problem of started programs that made no call and ended badly. A launcher exits with the
+    /// status of its ranks, so the headline leaves the problem out if recorded processes failed.
     pub(super) fn failing_starts(&self) -> Option<Problem<'a>> {
         let record = &self.report.record;
         let returned = |exit: Exit| {
@@ -241,7 +245,7 @@ impl<'a> Verdict<'a> {
         text
     }
 
-    /// Returns in which call a process ended, or after which.
+    /// Names the call in which a process ended or, if it was in no call, its last call.
     pub fn last_act(&self, process: &Process) -> String {
         if let Some(call) = process.pending.first() {
             let others = match process.pending.len() {
@@ -269,7 +273,7 @@ impl<'a> Verdict<'a> {
 }
 
 /// Returns true if `cupeer run` started a process itself.
-fn is_launched(process: &Process) -> bool {
+fn is_started_by_run(process: &Process) -> bool {
     let page = process.variables.get(env::STATUS);
     page.is_some_and(|page| page.starts_with(&format!("/proc/{}/", process.ppid)))
 }

@@ -13,7 +13,7 @@ use cupeer_spec::record::slot::finding::STALE;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Findings of one rule and function, the first one first.
+/// Findings of one rule in calls of one function, the earliest first.
 pub struct Alike<'a>(Vec<&'a Finding>);
 
 impl<'a> Verdict<'a> {
@@ -38,8 +38,8 @@ impl<'a> Verdict<'a> {
         alike(self.noted.iter().copied().filter(is_about))
     }
 
-    /// Returns all that is known of a finding: a head, which belongs behind its severity, and sentences, each with the line of
-    /// source that it is about.
+    /// Returns all that is known about a finding: a heading, which follows the severity, and sentences, each
+    /// with the line of source that the sentence is about.
     pub fn paragraph(&self, finding: &Finding) -> (String, Vec<(String, Option<String>)>) {
         let Finding { rule: name, confidence, .. } = finding;
         let rule = Rule::of(name);
@@ -48,7 +48,7 @@ impl<'a> Verdict<'a> {
             format!("{}{sure}: {}", clean(name), self.who_and_how_often(finding)) + &self.root(finding);
         let plain = |sentence: String| (sentence, None);
         let message = (!finding.message.is_empty()).then(|| sentence(&clean(&said(finding)))).map(plain);
-        let call = (self.call(finding), self.report.source_line(&finding.caller));
+        let call = (self.describe_call(finding), self.report.source_line(&finding.caller));
         let mut all: Vec<(String, Option<String>)> = message.into_iter().chain([call]).collect();
         let quote = finding.sentence.zip(finding.source).filter(|_| !is_explanation(name));
         all.extend(quote.map(|(sentence, source)| {
@@ -77,13 +77,13 @@ impl<'a> Verdict<'a> {
         root.map_or_else(String::new, |root| format!(" (follows from {} above)", clean(&root.rule)))
     }
 
-    /// Returns what to do about a finding.
+    /// Returns the fix for a finding.
     pub fn hint(&self, finding: &Finding) -> Option<String> {
         (!finding.hint.is_empty()).then(|| format!("hint: {}", clean(&finding.hint)))
     }
 
     /// Describes the call of a finding: how it ended, when, and where it was made.
-    fn call(&self, finding: &Finding) -> String {
+    fn describe_call(&self, finding: &Finding) -> String {
         let result = match finding.result.as_deref() {
             Some(result) => format!("returned {}", clean(result)),
             None if *finding.function == *"fork" => "forked".to_owned(),
@@ -96,12 +96,13 @@ impl<'a> Verdict<'a> {
         format!("{about}{result}, {first}at {} from {caller}{runtime}", self.at(finding.time_ns))
     }
 
-    /// `cuIpcOpenMemHandle_v2, 16 times in ranks 0 to 7`.
+    /// Names the function, the number of calls, and the processes of a finding: `cuIpcOpenMemHandle_v2, 16
+    /// times in ranks 0 to 7`.
     pub fn who_and_how_often(&self, finding: &Finding) -> String {
         format!("{}, {} in {}", clean(&finding.function), times(finding.count), self.who(finding))
     }
 
-    /// `ranks 0 to 7`: the processes of a finding.
+    /// Names the processes of a finding: `ranks 0 to 7`.
     pub fn who(&self, finding: &Finding) -> String {
         let names = || self.names.processes(finding.procs.iter().map(|proc| &**proc));
         let processes = finding.procs.len() as u64 + finding.procs_more;
@@ -113,7 +114,7 @@ impl<'a> Verdict<'a> {
         }
     }
 
-    /// `rank 3`, or `process 1000`.
+    /// Names a process: `rank 3`, or `process 1000`.
     pub fn called_process(&self, proc: &str) -> String {
         let name = self.names.process(proc);
         if name.starts_with("rank ") { name } else { format!("process {name}") }
@@ -161,17 +162,17 @@ fn alike<'a>(findings: impl Iterator<Item = &'a Finding>) -> Vec<Alike<'a>> {
 }
 
 impl<'a> Alike<'a> {
-    /// The first one.
+    /// Returns the earliest of these findings.
     pub fn first(&self) -> &'a Finding {
         self.0[0]
     }
 
-    /// Returns how many there are.
+    /// Returns how many calls broke the rule, over all of these findings.
     pub fn count(&self) -> u64 {
         self.0.iter().map(|finding| finding.count).sum()
     }
 
-    /// Returns true if a process is among those of the findings.
+    /// Returns true if one of these findings is about the process.
     pub fn concerns(&self, proc: &str) -> bool {
         self.0.iter().flat_map(|finding| &finding.procs).any(|own| **own == *proc)
     }
@@ -203,8 +204,8 @@ impl<'a> Alike<'a> {
         }
     }
 
-    /// Returns the message, and its confidence. An explanation has the failed call and its likeliest cause;
-    /// the report lists the other causes.
+    /// Returns the message, followed by its confidence. An explanation names the failed call and its most
+    /// likely cause only; the report lists the other causes.
     pub fn message(&self) -> String {
         let first = self.first();
         let is_explanation = is_explanation(&first.rule);
@@ -212,7 +213,7 @@ impl<'a> Alike<'a> {
     }
 }
 
-/// Returns the sentence of a finding with how sure it is.
+/// Returns the sentence of a finding, followed by its confidence.
 pub fn said(finding: &Finding) -> Cow<'_, str> {
     let message = &finding.message;
     match finding.confidence {
@@ -228,13 +229,13 @@ pub fn first_clause(message: &str) -> &str {
     first_clauses(message, 1)
 }
 
-/// Returns the first `count` clauses of a message, which semicolons separate. Returns all of it if it has
-/// fewer.
+/// Returns the first `count` clauses of a message, which are separated by semicolons; the whole message if it
+/// has fewer.
 fn first_clauses(message: &str, count: usize) -> &str {
     message.match_indices("; ").nth(count - 1).map_or(message, |(end, _)| &message[..end])
 }
 
-/// `once`, or `16 times`.
+/// Returns a number of times in words: `once`, or `16 times`.
 pub fn times(count: u64) -> String {
     if count == 1 { "once".to_owned() } else { counted(count, "time") }
 }

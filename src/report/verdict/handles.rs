@@ -6,7 +6,7 @@ use crate::model::{FailedOpen, Handle, HandleAccess, Open, State};
 use crate::words::names::{codes, counted};
 use cupeer_rules::{Severity, Tells};
 
-/// The most importers of a handle that are named.
+/// Largest number of importers that are named per handle.
 const MOST_IMPORTERS: usize = 6;
 
 /// A state of handles that is a problem: how severe it is, how findings that state it instead are marked, and the words for one
@@ -49,18 +49,19 @@ fn gone(state: State) -> Option<Gone> {
     })
 }
 
-/// Returns how severe the state of a handle is; `None` if it is as it should be.
+/// Returns how severe the state of a handle is; `None` if the state is no problem.
 pub fn severity_of(state: State) -> Option<Severity> {
     gone(state).map(|(severity, ..)| severity)
 }
 
 impl<'a> Verdict<'a> {
-    /// Returns true if findings say that handles are in a state.
+    /// Returns true if findings state that handles are in this state.
     pub fn is_found(&self, state: State) -> bool {
         gone(state).is_some_and(|(_, what, _)| self.report.findings.iter().any(|finding| finding.tells(what)))
     }
 
-    /// The handles in states that are problems, the worst state first, as the report has them.
+    /// Returns the problem of each bad state of handles, the worst state first. Handles are in the order of
+    /// the report.
     pub(super) fn handles_gone_wrong(&self) -> impl Iterator<Item = Problem<'a>> {
         let by_state = self.report.handles.chunk_by(|a, b| a.state == b.state);
         by_state.filter_map(|handles| self.handles_in(handles.first()?.state, handles))
@@ -68,7 +69,8 @@ impl<'a> Verdict<'a> {
 
     fn handles_in(&self, state: State, handles: &[Handle]) -> Option<Problem<'a>> {
         let (severity, _, [one, more]) = gone(state)?;
-        // If only fault plans kept processes from opening the handle, another process may have exported it.
+        // If fault plans made all opens of the handle fail, a process outside of the recording may have
+        // exported it.
         let is_tried = |handle: &&Handle| {
             state != State::Unknown || !handle.failed.iter().all(FailedOpen::is_on_purpose)
         };
@@ -116,7 +118,8 @@ impl<'a> Verdict<'a> {
         if parts.is_empty() { "nobody".into() } else { parts.join("; ") }
     }
 
-    /// Returns the bytes that each process wrote and read; empty if no recorded copy or memset did.
+    /// Returns the numbers of bytes that each process wrote to the memory and read from it; empty if no
+    /// recorded copy or memset used the memory.
     pub fn accesses(&self, handle: &Handle) -> String {
         let range = |[from, to]: &[u64; 2]| match (*from, from % 1024 == 0 && to % 1024 == 0) {
             (0, true) => format!("[0, {})", bytes(*to)),
@@ -138,7 +141,7 @@ impl<'a> Verdict<'a> {
         parts.join("; ")
     }
 
-    /// Describes the opens that cause the state of a handle; all opens if none causes it alone.
+    /// Describes the opens that put a handle into its state; all opens if no single one did.
     pub fn culprits(&self, handle: &Handle) -> String {
         let parts = self.openings(handle.opens.iter().filter(|open| open.state == handle.state));
         if parts.is_empty() { self.importers(handle) } else { parts.join("; ") }
@@ -157,7 +160,7 @@ impl<'a> Verdict<'a> {
         let mut parts: Vec<String> = by_proc
             .iter()
             .take(most)
-            .map(|(proc, opens)| format!("{} {}", self.names.process(proc), self.times(opens)))
+            .map(|(proc, opens)| format!("{} {}", self.names.process(proc), self.open_time(opens)))
             .collect();
         if by_proc.len() > most {
             parts.push(format!("{} more", number((by_proc.len() - most) as u64)));
@@ -166,7 +169,7 @@ impl<'a> Verdict<'a> {
     }
 
     /// Formats the time in which a process had a handle open: from its first open to its last close.
-    fn times(&self, opens: &[&Open]) -> String {
+    fn open_time(&self, opens: &[&Open]) -> String {
         let times: u64 = opens.iter().map(|open| open.times + open.earlier).sum();
         let times = if times > 1 { format!(" ({} times)", number(times)) } else { String::new() };
         let (first, last) = (opens[0], opens[opens.len() - 1]);
@@ -179,7 +182,7 @@ impl<'a> Verdict<'a> {
     }
 }
 
-/// Formats the size of handles in parentheses, if known.
+/// Formats the total size of handles in parentheses; empty if it is unknown.
 pub fn in_all<'a>(handles: impl Iterator<Item = &'a Handle>) -> String {
     match handles.filter_map(|handle| handle.bytes).fold(0, u64::saturating_add) {
         0 => String::new(),

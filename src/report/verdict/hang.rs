@@ -8,7 +8,7 @@ use crate::model::{Hang, Report};
 use crate::words::names::clean;
 use cupeer_rules::{Chosen, Severity};
 
-/// Returns true if a choice of what counts as an error includes hangs, which are errors of no rule.
+/// Returns true if hangs count as errors under this choice. A hang belongs to no rule.
 pub fn counts_hangs(chosen: Option<&Chosen>) -> bool {
     chosen.is_none_or(|chosen| chosen.severity(None, b"", HUNG.severity) == Severity::Error)
 }
@@ -21,7 +21,7 @@ impl Report {
 }
 
 impl<'a> Verdict<'a> {
-    /// Hangs from which the job did not resume, the first one first.
+    /// Returns the problem of hangs from which the job did not resume, the earliest first.
     pub(super) fn hangs(&self) -> Option<Problem<'a>> {
         let lasting: Vec<&Hang> = self.report.lasting_hangs().collect();
         let incidents = lasting.iter().map(|hang| Incident::new(&HUNG, self.hang(hang))).collect();
@@ -33,7 +33,8 @@ impl<'a> Verdict<'a> {
         Some(Problem { items, in_short, ..problem })
     }
 
-    /// `the job hangs, without progress since 0.359610: at 4.371610, rank 1 waits in recv at x.py:12 since 4 s`.
+    /// Returns a sentence about a hang: `the job hangs, without progress since 0.359610: at 4.371610, rank 1
+    /// waits in recv at x.py:12 since 4 s`.
     fn hang(&self, hang: &Hang) -> String {
         let is_over = !self.report.record.running || hang.ended_ns.is_some();
         let hangs = if is_over { "hung" } else { "hangs" };
@@ -41,38 +42,39 @@ impl<'a> Verdict<'a> {
             Some(without) => {
                 format!("without progress {}", self.since(hang.began_ns(), without))
             }
-            // Other calls returned, so there was progress.
+            // Other calls returned, so the job made progress.
             None => "in a call that did not return".into(),
         };
-        let ended = hang.ended_ns.map(|at| format!(", and cupeer ended it{}", self.moment(at)));
-        format!("the job {hangs}, {since}{}: {}", ended.unwrap_or_default(), self.answer(hang))
+        let ended = hang.ended_ns.map(|at| format!(", and cupeer ended it{}", self.at_moment(at)));
+        format!("the job {hangs}, {since}{}: {}", ended.unwrap_or_default(), self.describe_waits(hang))
     }
 
     /// Returns a sentence for each hang from which the job resumed: its time, and the calls that waited.
     pub fn stalls(&self) -> impl Iterator<Item = String> {
         let stall = |hang: &Hang| {
             let lasted = duration(hang.resumed_ns?.saturating_sub(hang.began_ns()));
-            let (answer, stacks) = (self.answer(hang), stacks(hang, "; "));
+            let (answer, stacks) = (self.describe_waits(hang), stacks(hang, "; "));
             Some(format!("for {lasted}, and then made progress again; {answer}{stacks}"))
         };
         self.report.record.hangs.iter().filter_map(stall)
     }
 
-    /// Describes the calls that processes waited in, and the time of the reading. Durations end there.
-    fn answer(&self, hang: &Hang) -> String {
+    /// Describes the calls in which processes waited, and when the stacks were read. Durations of the calls
+    /// end at that time.
+    fn describe_waits(&self, hang: &Hang) -> String {
         let answer = clean(&hang.answer);
-        match self.moment(hang.time_ns).trim_start() {
+        match self.at_moment(hang.time_ns).trim_start() {
             "" => answer,
             at => format!("{at}, {answer}"),
         }
     }
 
-    /// ` at 4.371610`; empty if times have no origin.
-    fn moment(&self, moment: u64) -> String {
+    /// Formats the time of an event: ` at 4.371610`; empty if times have no origin.
+    fn at_moment(&self, moment: u64) -> String {
         if self.has_begun(moment) { format!(" at {}", self.at(moment)) } else { String::new() }
     }
 
-    /// Since a time, for so long.
+    /// Formats the start of a wait and its duration.
     fn since(&self, began: u64, lasted: u64) -> String {
         if self.has_begun(began) {
             format!("since {}", self.at(began))
@@ -81,13 +83,13 @@ impl<'a> Verdict<'a> {
         }
     }
 
-    /// Returns true if the recording had begun: a process records from its first call on.
+    /// Returns true if the recording had begun at a time. A process records from its first call on.
     fn has_begun(&self, moment: u64) -> bool {
         (1..=moment).contains(&self.report.record.began_ns)
     }
 }
 
-/// The file with the stacks, if there is one.
+/// Names the file with the stacks of a hang, preceded by `before`; empty if there is no file.
 fn stacks(hang: &Hang, before: &str) -> String {
     if hang.file.is_empty() { String::new() } else { format!("{before}stacks in {}", clean(&hang.file)) }
 }

@@ -12,36 +12,36 @@ use crate::words::names::{clean, counted};
 use cupeer_rules::Severity;
 use std::iter;
 
-/// The most lines, the one about further commands among them.
+/// Largest number of lines of the headline, including the line about further commands.
 const MOST_LINES: usize = 8;
-/// The most notes about processes that failed for no known reason.
+/// Largest number of notes about processes that failed for an unknown reason.
 const MOST_NOTES: usize = 2;
 
 /// Line of the headline.
 pub struct Line<'a> {
     /// Text of the line.
     pub text: String,
-    /// Subject of the line.
+    /// Subject of the line, which links and colors follow.
     pub about: About<'a>,
 }
 
 /// Subject of a line.
 #[derive(Clone, Copy)]
 pub enum About<'a> {
-    /// A process that died.
+    /// Process that crashed or was killed.
     Death(&'a Process),
-    /// Findings, the first of which is this one.
+    /// Group of findings; this is the first of them.
     Finding(&'a Finding),
-    /// Another problem, of this severity.
+    /// Problem without findings, of this severity.
     Problem(Severity),
-    /// Facts about the lines above.
+    /// Additional facts about the lines above.
     Rest,
-    /// Commands that show more.
+    /// Commands that show more details.
     More,
 }
 
 impl About<'_> {
-    /// Returns how the line is marked.
+    /// Returns the mark by which the line is colored; `None` for an unmarked line.
     pub fn mark(self) -> Option<Mark> {
         match self {
             About::Death(_) => Some(Mark::Error),
@@ -101,7 +101,7 @@ impl<'a> Verdict<'a> {
         };
         lines.extend(self.others.iter().filter(is_new).map(Problem::line));
         if lines.is_empty() {
-            // Filters left out the problems that would say it.
+            // If filters left out all findings and deaths, list the other problems.
             let others = self.others.iter();
             lines.extend(others.map(|problem| Line { text: problem.what.clone(), ..problem.line() }));
         }
@@ -126,9 +126,9 @@ impl<'a> Verdict<'a> {
         failed.into_iter().chain(self.of_kind(&UNEXPLAINED)).collect()
     }
 
-    /// The commands that show more about these processes and findings.
+    /// Returns the commands that show more about the dead process and these groups of findings.
     fn commands(&self, shown: &str, died: Option<&Process>, groups: &[Alike]) -> Vec<String> {
-        // Filters may have chosen it already.
+        // Suggest no option for the process if filters already select one.
         let died = died.filter(|_| self.report.record.matching.is_none());
         let options = self.others.iter().map(|problem| problem.option.to_owned());
         let mut more: Vec<String> = died.map(option).into_iter().chain(options).collect();
@@ -144,7 +144,7 @@ impl<'a> Verdict<'a> {
     /// Returns lines that say that no finding explains a problem, which rules were checked and which were
     /// not, and the notes about the failed processes, because one of them may be the cause.
     pub fn unexplained(&self, what: &str) -> Vec<Line<'a>> {
-        // No note explains an external kill, or a kill for lack of memory.
+        // A kill from outside, and a kill for lack of memory, need no note as explanation.
         let crashed = self.died.iter().filter(|died| died.processes().any(|process| is_crash(process.exit)));
         let notes = self.noted_about(crashed.chain(self.of_kind(&FAILED)));
         let below = [(!notes.is_empty(), "notes about it"), (!self.report.clues.is_empty(), "unusual facts")];
@@ -208,7 +208,7 @@ fn rest<'a>(text: String) -> Line<'a> {
     Line { text, about: About::Rest }
 }
 
-/// Returns the option that shows only one process.
+/// Returns the option of `cupeer report` that shows only this process.
 fn option(process: &Process) -> String {
     match process.rank {
         Some(rank) => format!("--rank {rank}"),

@@ -4,21 +4,21 @@
 use crate::model::{Place, Process};
 use cupeer_rules::Severity;
 
-/// Kind of an incident.
+/// Kind of problem that no rule covers.
 pub struct Kind {
-    /// Name, which no rule has.
+    /// Name of the kind. No rule has the same name.
     pub id: &'static str,
     /// Sentence that states what is wrong.
     pub says: &'static str,
-    /// Advice on what to do.
+    /// Advice to the user.
     pub hint: &'static str,
-    /// Severity.
+    /// Severity of incidents of this kind.
     pub severity: Severity,
-    /// True if it fails a test of its process.
+    /// True if the JUnit form has a failed test case for an incident of this kind.
     pub fails: bool,
 }
 
-/// Job that made no progress.
+/// The job made no progress.
 pub const HUNG: Kind = Kind {
     id: "job-hung",
     says: "No process of the job made progress, or a recorded call did not return, for the time of --on-hang.",
@@ -26,7 +26,7 @@ pub const HUNG: Kind = Kind {
     severity: Severity::Error,
     fails: true,
 };
-/// Process that died.
+/// A process crashed or was killed.
 pub const DIED: Kind = Kind {
     id: "process-died",
     says: "A process was killed by a signal, or called exit_group.",
@@ -34,7 +34,7 @@ pub const DIED: Kind = Kind {
     severity: Severity::Error,
     fails: true,
 };
-/// Process that returned a failure.
+/// A process exited with an error.
 pub const FAILED: Kind = Kind {
     id: "process-failed",
     says: "A process exited with an error.",
@@ -42,7 +42,7 @@ pub const FAILED: Kind = Kind {
     severity: Severity::Warning,
     fails: true,
 };
-/// Process that was asked to end.
+/// A signal from outside asked a process to end.
 pub const ASKED: Kind = Kind {
     id: "process-asked-to-end",
     says: "A process ended after a signal that asks processes to end, such as SIGTERM.",
@@ -50,7 +50,7 @@ pub const ASKED: Kind = Kind {
     severity: Severity::Note,
     fails: false,
 };
-/// Call that did not return.
+/// A call did not return.
 pub const UNRETURNED: Kind = Kind {
     id: "call-not-returned",
     says: "A driver call did not return.",
@@ -58,7 +58,7 @@ pub const UNRETURNED: Kind = Kind {
     severity: Severity::Warning,
     fails: false,
 };
-/// Call that failed, without a rule that says why.
+/// A call failed, and no rule explains why.
 pub const UNEXPLAINED: Kind = Kind {
     id: "call-unexplained",
     says: "A driver call failed, and no rule explains it.",
@@ -66,29 +66,29 @@ pub const UNEXPLAINED: Kind = Kind {
     severity: Severity::Note,
     fails: false,
 };
-/// All kinds.
+/// All kinds of incidents.
 pub const KINDS: [&Kind; 6] = [&HUNG, &DIED, &FAILED, &ASKED, &UNRETURNED, &UNEXPLAINED];
 
-/// Something that went wrong, with its evidence.
+/// Problem of one process or of the job, with its evidence.
 pub struct Incident<'a> {
-    /// Kind of the thing.
+    /// Kind of the incident.
     pub kind: &'static Kind,
-    /// Event, in a sentence without its full stop.
+    /// Description of the incident: a sentence without its period.
     pub message: String,
-    /// The process, if it is about one of the recording.
+    /// Process of the recording that the incident is about; `None` if there is none.
     pub process: Option<&'a Process>,
-    /// Function that the process was in.
+    /// Name of the function in whose call the incident happened.
     pub function: Option<&'a str>,
-    /// Result of the function.
+    /// Name of the result of the call.
     pub result: Option<&'a str>,
     /// Call stack, the caller first.
     pub stack: &'a [Place],
-    /// Number of times that it happened.
+    /// Number of times that the incident happened.
     pub count: u64,
 }
 
 impl Incident<'_> {
-    /// Something that is known without further evidence.
+    /// Creates an incident that has only a message.
     pub fn new(kind: &'static Kind, message: String) -> Self {
         Incident { kind, message, process: None, function: None, result: None, stack: &[], count: 1 }
     }

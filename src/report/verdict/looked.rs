@@ -7,13 +7,13 @@ use cupeer_spec::env;
 use cupeer_spec::function::{FnId, Group};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Returns the reason why it is unknown whether all processes of a recording kept a rule that applies. `None`
-/// if it is known, or if a finding says that the rule was broken.
+/// Returns why it is unknown whether all processes of a recording obeyed a rule. `None` if this is known, or
+/// if a finding shows that a process broke the rule.
 pub fn why_unknown(report: &Report, rule: &RuleSpec) -> Option<String> {
     reservations(report).into_iter().next().or_else(|| of_rule(report, rule))
 }
 
-/// Subjects of recorded calls, by group.
+/// Words for the recorded calls of each group of functions.
 const RECORDED: [(Group, &str); 7] = [
     (Group::Peer, "peer access"),
     (Group::Ipc, "legacy IPC"),
@@ -24,7 +24,7 @@ const RECORDED: [(Group, &str); 7] = [
     (Group::Lifetime, "frees and ends of contexts"),
 ];
 
-/// The most rules that are named that were not looked for.
+/// Largest number of unchecked rules that are named.
 const MOST_RULES: usize = 3;
 /// Number of unrecorded functions that are listed.
 const MOST_FUNCTIONS: usize = 4;
@@ -91,12 +91,13 @@ pub fn reservations(report: &Report) -> Vec<String> {
     all
 }
 
-/// Returns true if a rule applies to a record: it is checked, and a call could have broken it.
+/// Returns true if a rule is relevant to a recording: cupeer checks the rule, and a recorded call could have
+/// broken it.
 pub fn applies(report: &Report, rule: &RuleSpec) -> bool {
     rule.is_checked() && is_called(report, rule)
 }
 
-/// Returns why a record has no call; `None` if it has one.
+/// Returns why a recording has no call; `None` if it has calls.
 pub fn why_nothing_ran(report: &Report) -> Option<String> {
     let record = &report.record;
     let why = || match quiet_ones(record.quiet_processes(), 0) {
@@ -109,7 +110,7 @@ pub fn why_nothing_ran(report: &Report) -> Option<String> {
     (!has_call).then(|| reservations(report).into_iter().next().unwrap_or_else(why))
 }
 
-/// Returns the reasons why rules were not checked, each with its rules: they were excluded, or not selected.
+/// Returns the rules that were not checked because an option excluded or did not select them, by the reason.
 pub fn left_out_rules(report: &Report) -> BTreeMap<String, Vec<&'static str>> {
     let mut all: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for rule in RULES.iter().filter(|rule| applies(report, rule)) {
@@ -130,8 +131,8 @@ fn of_rule(report: &Report, rule: &RuleSpec) -> Option<String> {
     })
 }
 
-/// Describes the processes in which no rule was checked at the call. Empty for all processes, `None` for
-/// none.
+/// Names the processes in which no rule was checked during the run; empty if this is true of all processes.
+/// `None` if rules were checked in all processes.
 fn unchecked(report: &Report) -> Option<String> {
     let all = &report.processes;
     match all.iter().filter(|process| process.checked().is_none()).count() {
@@ -149,9 +150,10 @@ fn is_called(report: &Report, rule: &RuleSpec) -> bool {
     judged.any(|function| rule.functions().is_empty() || is_its(&function.function))
 }
 
-/// Returns the selection of rules that excludes this one in a process, at least for some libraries.
+/// Returns the option that excluded this rule in a process, at least for calls of some libraries; `None` if
+/// no option did.
 fn left_out(process: &Process, rule: &RuleSpec) -> Option<String> {
-    // A selection that could not be parsed was not used.
+    // A process ignored a selection that cannot be parsed.
     let set = |name| Some((RuleSet::parse(value(process, name)?).ok()?, value(process, name)?));
     let ignored = set(env::IGNORE).filter(|(set, _)| set.names(rule.id));
     let ignored = ignored.map(|(_, text)| format!("--ignore {} leaves it out", clean(text)));

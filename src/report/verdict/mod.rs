@@ -39,11 +39,12 @@ use cupeer_spec::env;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// Applies a choice of findings that count as errors; without one, that of each run in the recording.
+/// Sets the severity with which each finding counts. `chosen` selects the findings that count as errors;
+/// `None` uses the selection of each recorded run.
 pub fn decide(report: &mut Report, chosen: Option<&Chosen>) {
     let of_run = report.processes.iter().filter_map(|process| {
         let text = process.variables.get(env::ERROR_ON).filter(|text| !text.is_empty())?;
-        // A selection that could not be parsed was not used.
+        // A process ignored a selection that cannot be parsed.
         Some((process.proc.clone(), Chosen::parse(text).ok()?))
     });
     let of_run: HashMap<_, _> = if chosen.is_none() { of_run.collect() } else { HashMap::new() };
@@ -56,7 +57,8 @@ pub fn decide(report: &mut Report, chosen: Option<&Chosen>) {
         finding.severity = severity.word();
         finding.fails = finding.suppressed_by.is_none() && severity >= least;
     }
-    // A call that found no memory ends a process: other errors about that memory are its causes, and say less.
+    // Put calls that failed for lack of memory first. Such a call usually ends its process, and other errors
+    // about that memory are its causes, which say less.
     let is_end = |finding: &Finding| {
         [Rule::MemoryExhausted, Rule::MemoryKept].map(Some).contains(&Rule::of(&finding.rule))
     };
@@ -76,19 +78,20 @@ impl Report {
     }
 }
 
-/// Problems of a report.
+/// Problems of a report, in the order in which people should read them.
 pub struct Verdict<'a> {
-    /// The report.
+    /// Report that has the problems.
     pub report: &'a Report,
-    /// Names of its processes.
+    /// Short names of the processes and devices of the report.
     pub names: Labels,
-    /// True if sentences name everything that they are about, instead of the first few.
+    /// True if sentences list everything that they are about, instead of only the first few items.
     pub all: bool,
     /// Hangs after which the job made no progress: the problem to read first.
     pub hung: Option<Problem<'a>>,
     /// Processes that ended abnormally: the problem to read next.
     pub died: Option<Problem<'a>>,
-    /// Findings above note, and explanations of failed calls, the worst first, each above those that follow from it.
+    /// Findings that are warnings or errors, and explanations of failed calls. The worst is first, and each
+    /// is above the findings that follow from it.
     pub told: Vec<&'a Finding>,
     /// All other findings that no suppression matches.
     pub noted: Vec<&'a Finding>,
@@ -96,21 +99,21 @@ pub struct Verdict<'a> {
     pub others: Vec<Problem<'a>>,
 }
 
-/// Things of one kind that went wrong.
+/// Problem: things of one kind that went wrong.
 pub struct Problem<'a> {
-    /// Number and kind of the things, and what happened to them.
+    /// Number and kind of the things, and what happened to them, such as `2 processes ended abnormally`.
     pub what: String,
-    /// Sentence about each of them; further lines belong to it.
+    /// One sentence for each thing. Further lines of a sentence are its details.
     pub items: Vec<String>,
-    /// The problem in one line of the headline; empty if other lines say it.
+    /// Line of the headline for the problem; empty if other lines of the headline cover it.
     pub in_short: String,
-    /// Option of `cupeer report` that shows more; empty for none.
+    /// Option of `cupeer report` that shows more about the problem; empty if there is none.
     pub option: &'static str,
-    /// Severity.
+    /// Severity of the problem.
     pub severity: Severity,
-    /// Kind of the things, if tools read of them one by one.
+    /// Kind of the incidents of the problem; `None` if tools do not list them.
     pub kind: Option<&'static Kind>,
-    /// Each of them with its evidence, for tools; empty if other problems say it.
+    /// Incident for each thing, for tools; empty if another problem has the incidents.
     pub incidents: Vec<Incident<'a>>,
 }
 
@@ -142,7 +145,7 @@ impl<'a> Verdict<'a> {
         self.hung.iter().chain(&self.died).chain(&self.others).flat_map(|problem| &problem.incidents)
     }
 
-    /// Returns the problem of a kind.
+    /// Returns the problem whose incidents are of a kind.
     pub fn of_kind(&self, kind: &Kind) -> Option<&Problem<'a>> {
         self.others.iter().find(|problem| problem.kind.is_some_and(|own| own.id == kind.id))
     }
@@ -179,7 +182,7 @@ impl<'a> Problem<'a> {
         (count > 0).then(|| Problem::new(format!("{} {what}", counted(count, word)), items))
     }
 
-    /// Returns the processes of the recording that it happened to.
+    /// Returns the recorded processes that the incidents of the problem are about.
     pub fn processes(&self) -> impl Iterator<Item = &'a Process> {
         self.incidents.iter().filter_map(|incident| incident.process)
     }
@@ -202,7 +205,7 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// Things of a kind, each with its evidence.
+    /// Creates a problem from incidents of one kind; `None` if there is no incident.
     fn of_kind(kind: &'static Kind, word: &str, what: &str, incidents: Vec<Incident<'a>>) -> Option<Self> {
         let count = incidents.iter().map(|incident| incident.count).sum();
         let items = incidents.iter().map(|incident| incident.message.clone()).collect();

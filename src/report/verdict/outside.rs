@@ -9,8 +9,8 @@ use cupeer_spec::function::FnId;
 use cupeer_spec::selector::FunctionSet;
 
 impl Verdict<'_> {
-    /// Returns a sentence about handles that were opened and that no process here exported; `None` if their exports may only
-    /// be missing from the recording.
+    /// Returns a sentence about handles that processes opened although no recorded process exported them.
+    /// `None` if there is no such handle, or if the recording may only lack the exports.
     pub fn outside(&self) -> Option<String> {
         let record = &self.report.record;
         let is_whole =

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 impl<'a> Verdict<'a> {
     pub(super) fn unmapped(&self) -> Option<Problem<'a>> {
         let is_found = |proc: &Proc| {
-            // A finding about the open that failed says it.
+            // A finding about the failed open already reports such a pair.
             let is_open = |name: &str| FnId::named(name).is_some_and(|id| id.spec().opens().is_some());
             let is_it = |finding: &Finding| {
                 *finding.rule == *Rule::IpcFallback.spec().name()
@@ -34,17 +34,17 @@ impl<'a> Verdict<'a> {
         let items: Vec<String> = self.report.peers.iter().filter(unmapped).map(item).collect();
         let have = if items.len() == 1 { "has" } else { "have" };
         let what = format!("of devices {have} had no IPC mapping since an open failed");
-        // The failures have lines of their own.
+        // The headline has separate lines for the failed calls.
         let problem = Problem::of((items.len() as u64, "pair"), &what, items)?;
         Some(Problem { in_short: String::new(), ..problem })
     }
 
     pub(super) fn deviating(&self) -> Option<Problem<'a>> {
-        // Failures alone do not show how often a rank calls.
+        // A recording of failures only does not show how often a rank called a function.
         if self.report.record.filters.iter().any(|filter| filter == "--failed") {
             return None;
         }
-        // The number of calls of these ranks is unknown.
+        // Ranks whose number of calls is unknown.
         let lossy: BTreeSet<u32> = self
             .report
             .processes

@@ -9,10 +9,10 @@ use cupeer_rules::{Severity, Tells};
 use cupeer_spec::function::FnId;
 use std::cmp::Reverse;
 
-/// The most findings that are compared with each other.
+/// Largest number of findings that are compared with each other.
 const MOST: usize = 512;
 
-/// Sets which finding each one follows from.
+/// Sets for each finding the finding from which it follows.
 pub fn find(findings: &mut [Finding]) {
     findings.iter_mut().for_each(|finding| finding.follows = None);
     let count = findings.len().min(MOST);
@@ -25,13 +25,13 @@ pub fn find(findings: &mut [Finding]) {
                 && Severity::of(other.severity) >= severity
                 && follows(found, other)
         };
-        let root = (0..count).filter(is_root).min_by_key(|root| (moment(&findings[*root]), *root));
+        let root = (0..count).filter(is_root).min_by_key(|root| (time_of_mistake(&findings[*root]), *root));
         findings[index].follows = root.map(|root| root as u32 + 1);
     }
 }
 
 /// Returns the time at which a rule was broken. For a leak, it is the end of the recording.
-fn moment(finding: &Finding) -> u64 {
+fn time_of_mistake(finding: &Finding) -> u64 {
     if finding.tells(Tells::OpenAtExit) { u64::MAX } else { finding.time_ns }
 }
 
@@ -41,7 +41,7 @@ fn follows(found: &Finding, root: &Finding) -> bool {
     let has_failed = root.result.as_deref().is_some_and(|result| result != "CUDA_SUCCESS");
     let opens = FnId::named(&root.function).is_some_and(|root| root.spec().opens().is_some());
     let is_close = function.is_some_and(|function| function.closes().is_some());
-    if moment(root) >= moment(found) {
+    if time_of_mistake(root) >= time_of_mistake(found) {
         return false;
     }
     if is_explanation(&found.rule) {
@@ -54,11 +54,12 @@ fn follows(found: &Finding, root: &Finding) -> bool {
     !is_explanation(&root.rule)
         && !root.rule.starts_with(USE)
         && (is_close || found.rule.starts_with(USE) || found.rule.ends_with(WHILE_OPEN) || is_left(found))
-        && shares(found, root)
+        && concern_same_object(found, root)
 }
 
-/// Prefix of rules about uses of ended objects, and suffix of rules about objects that end too early.
+/// Prefix of the names of rules about uses of objects that ended.
 const USE: &str = "use-after-";
+/// Suffix of the names of rules about objects that ended while others had them open.
 const WHILE_OPEN: &str = "-while-open";
 
 fn is_left(finding: &Finding) -> bool {
@@ -66,7 +67,7 @@ fn is_left(finding: &Finding) -> bool {
 }
 
 /// Returns true if two findings are about the same handle, or about the same address of a process.
-fn shares(found: &Finding, root: &Finding) -> bool {
+fn concern_same_object(found: &Finding, root: &Finding) -> bool {
     let is_one = |(a, b): (&Object, &Object)| {
         a.fingerprint.is_some() && a.fingerprint == b.fingerprint
             || a.address.is_some() && a.address == b.address && a.proc == b.proc
@@ -84,7 +85,7 @@ pub fn below<'a>(report: &'a Report, findings: Vec<&'a Finding>) -> Vec<&'a Find
         }
         at
     };
-    // A root and the findings that follow from it take the place of the first of them.
+    // A root and the findings that follow from it are placed at the first of them.
     let place = |finding: &&Finding| {
         let root = root(finding);
         let first = findings.iter().position(|other| number(other) == Some(root));

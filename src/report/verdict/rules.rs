@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct OfRule<'a> {
     /// Name of the rule.
     pub name: &'a str,
-    /// The rule; `None` for one of a later version.
+    /// Entry of the rule; `None` if this version of cupeer does not know the rule.
     pub rule: Option<&'static RuleSpec>,
     /// Findings that fail a run.
     pub failing: Vec<&'a Finding>,
@@ -17,7 +17,7 @@ pub struct OfRule<'a> {
     pub suppressed: Vec<&'a Finding>,
     /// All other findings.
     pub others: Vec<&'a Finding>,
-    /// Reason why the absence of findings means nothing.
+    /// Why the absence of findings proves nothing; `None` if it proves that no recorded call broke the rule.
     pub unknown: Option<String>,
 }
 

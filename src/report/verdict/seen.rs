@@ -28,11 +28,11 @@ impl Verdict<'_> {
         [Some(self.unbroken()), self.outside(), Some(not_checked)].into_iter().flatten().collect()
     }
 
-    /// Says that the calls broke no rule, and adds what else is known about them.
+    /// Returns the sentence that the calls broke no rule, with what else is known about the calls.
     fn unbroken(&self) -> String {
         let record = &self.report.record;
         let all = self.report.call_count();
-        let (calls, were) = (counted(all, "call"), was(all));
+        let (calls, were) = (counted(all, "call"), was_or_were(all));
         let which = match (record.matching, record.dropped) {
             (Some(_), _) => format!("the {calls} shown"),
             (None, true) => format!("the {calls} that {were} kept"),
@@ -53,7 +53,7 @@ impl Verdict<'_> {
         let apart =
             if apart.is_empty() { String::new() } else { format!(", apart from {}", apart.join(" and ")) };
         let mut sentences: Vec<String> =
-            self.failed_on_purpose().into_iter().chain(self.survived()).collect();
+            self.failed_on_purpose().into_iter().chain(self.survived_failures()).collect();
         let has_all = looked::left_out_rules(self.report).is_empty();
         let rule = if has_all { "No rule" } else { "No rule that was checked" };
         sentences.push(format!("{rule} was broken{so_far} by {which}{apart}"));
@@ -63,7 +63,7 @@ impl Verdict<'_> {
     }
 
     /// Describes failed calls that did no harm, as notes explain.
-    fn survived(&self) -> Option<String> {
+    fn survived_failures(&self) -> Option<String> {
         let groups = self.report.failure_groups.iter().filter(|group| !group.usual && !group.is_on_purpose());
         let count = groups.map(|group| group.count).sum();
         (count > 0).then(|| format!("{} failed, and the program went on", counted(count, "call")))
@@ -117,11 +117,11 @@ impl Verdict<'_> {
             }),
             (kept > 0).then(|| {
                 let made = counted(kept, "allocation");
-                format!("{made} of virtual memory ({}) {} not released", bytes(size), was(kept))
+                format!("{made} of virtual memory ({}) {} not released", bytes(size), was_or_were(kept))
             }),
             (freed > 0).then(|| {
                 let handles = counted(freed, "handle");
-                format!("{handles} {} freed while open in another process (see Notes)", was(freed))
+                format!("{handles} {} freed while open in another process (see Notes)", was_or_were(freed))
             }),
             (unknown > 0).then(|| format!("It is unknown how {} ended", counted(unknown, "process"))),
             (record.lost > 0).then(|| format!("{} could not be recorded", counted(record.lost, "event"))),
@@ -140,7 +140,7 @@ impl Verdict<'_> {
         said.into_iter().flatten().collect()
     }
 
-    /// Returns the number of processes that ended in these ways, except those that a fault plan ended.
+    /// Returns how many processes ended in one of these ways, without the processes that a fault plan ended.
     fn ends_of(&self, kinds: &[ExitKind]) -> u64 {
         let all = self.report.processes.iter();
         all.filter(|process| kinds.contains(&process.exit.kind) && !process.is_stopped_on_purpose()).count()
@@ -153,6 +153,6 @@ impl Verdict<'_> {
     }
 }
 
-fn was(count: u64) -> &'static str {
+fn was_or_were(count: u64) -> &'static str {
     if count == 1 { "was" } else { "were" }
 }

@@ -22,14 +22,18 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 use std::path::Path;
 
-/// Purpose of a call. If many places call a function for the same purpose, it is one of these.
+/// Purposes of calls, one bit each. A function that many places call for a single purpose is a helper.
 pub mod purpose {
+    /// The call allocates, opens, or enables something.
     pub const ACQUIRE: u8 = 1;
+    /// The call frees, closes, or disables something.
     pub const RELEASE: u8 = 2;
+    /// The call uses memory.
     pub const USE: u8 = 4;
 }
 
-/// Returns the purpose of calls of a function; 0 if it is part of several, as the release of a handle is of mapping memory.
+/// Returns the purpose of calls of a function; 0 if the function serves several purposes, such as the release
+/// of a handle after mapping memory.
 pub fn purpose(function: FnId) -> u8 {
     let spec = function.spec();
     match () {
@@ -43,16 +47,16 @@ pub fn purpose(function: FnId) -> u8 {
     }
 }
 
-/// The directories of a program: libraries in them are its own.
+/// Directories of a program. Libraries in them belong to the program.
 #[derive(Default)]
 pub struct Roots {
-    /// The file of the program.
+    /// Path of the program's file.
     program: String,
     folders: Vec<String>,
 }
 
 impl Roots {
-    /// Returns those of a process: of its program, or of the script that Python executes.
+    /// Returns the directories of a process: those of its program, or of the script that Python executes.
     pub fn of(process: &Process) -> Roots {
         let scripts = process.python.values().map(|function| &*function.file);
         let own = scripts.filter(|file| file.starts_with('/') && Origin::of(file) == Origin::User);
@@ -63,8 +67,8 @@ impl Roots {
         Roots { program: process.program().to_owned(), folders }
     }
 
-    /// Returns true if a library may belong to the program. For a Python program, it must be next to the
-    /// program's files.
+    /// Returns true if a library may belong to the program. If `is_strict` is true, the library must be next
+    /// to the program's files.
     pub fn has(&self, library: &str, is_strict: bool) -> bool {
         let is_inside = || self.folders.iter().any(|root| library.starts_with(root.as_str()));
         if is_strict { is_inside() && !is_package(library) } else { !is_installed(library) || is_inside() }
@@ -87,24 +91,25 @@ fn is_of_system(file: &str) -> bool {
     file.starts_with("/usr/include/") || PARTS.iter().any(|part| file.contains(part))
 }
 
-/// Returns the line to show for an address without a call: the innermost line outside of headers.
+/// Returns the source line to show for an address that is not in a call: the innermost line that is not in a
+/// header.
 pub fn line_at(lines: &[SourceLine]) -> Option<&SourceLine> {
     let is_own = |line: &&SourceLine| !is_header(&line.file) && !is_of_system(&line.file);
     lines.iter().find(is_own).or(lines.first())
 }
 
-/// Returns true if a function ends a scope, and so ends objects that other code left to it.
+/// Returns true if a function ends a scope, and thus ends objects that other code created.
 fn ends_scope(function: &str) -> bool {
     const NAMES: [&str; 4] = ["__del__", "__exit__", "__aexit__", "_M_dispose"];
-    let plain = plain(function);
+    let plain = base_name(function);
     let name = plain.rsplit("::").next().unwrap_or_default();
-    // Python names a method with its class.
+    // Python prefixes the name of a method with its class.
     let name = name.rsplit('.').next().unwrap_or_default();
     name.starts_with('~') || NAMES.contains(&name) || plain.ends_with("_ptr::reset")
 }
 
-/// A name without its parameters and template arguments.
-fn plain(function: &str) -> String {
+/// Returns a name without its parameters and template arguments.
+fn base_name(function: &str) -> String {
     let mut depth = 0usize;
     let mut plain = String::new();
     for character in function.chars() {
@@ -121,7 +126,7 @@ fn plain(function: &str) -> String {
 /// A frame as shown to users: one of the lines of a place.
 #[derive(Clone, Copy)]
 struct Frame<'p> {
-    /// The index of the place in the stack, and of the line in it.
+    /// Index of the place in the stack, and index of the line in the place.
     at: (usize, usize),
     place: &'p Place,
     line: Option<&'p SourceLine>,
@@ -150,12 +155,12 @@ fn hash(of: &impl Hash) -> u64 {
     BuildHasherDefault::<DefaultHasher>::default().hash_one(of)
 }
 
-/// The frames of a stack outside of its first places, the innermost first.
+/// Returns the frames of a stack from the place `maker` on, the innermost first.
 fn frames<'p>(stack: &'p [Place], maker: usize, roots: &Roots) -> Vec<Frame<'p>> {
     let innermost = stack.iter().find(|place| place.is_of_python()).map(Place::origin);
     let standing = |place: &Place| innermost.map_or(0, |innermost| place.origin().standing(innermost));
     let best = stack.iter().filter(|place| place.is_of_python()).map(standing).max().unwrap_or(0);
-    // `python -c` starts workers: its text is the program only if no file is.
+    // The code of `python -c`, which starts workers, is the program only if no frame is in a file.
     let is_file = |place: &Place| place.python.as_ref().is_some_and(|line| !line.file.starts_with('<'));
     let has_file = stack.iter().any(|place| is_file(place) && standing(place) == best);
     let mut frames = Vec::new();
@@ -178,32 +183,32 @@ fn frames<'p>(stack: &'p [Place], maker: usize, roots: &Roots) -> Vec<Frame<'p>>
     frames
 }
 
-/// Functions that are called from several places, and what for.
+/// Functions that several places call, and for which purposes.
 #[derive(Default)]
 pub struct Helpers {
     functions: HashMap<u64, Function>,
-    /// The function of the driver that a line calls; `None` for several.
+    /// Driver function that each line calls; `None` for a line that calls several.
     lines: HashMap<u64, Option<FnId>>,
     files: HashMap<u64, File>,
 }
 
-/// From so many lines of other files that call into it, a file is a layer.
+/// Number of lines in other files that must call into a file before it counts as a layer.
 const FEWEST_ENTRIES: usize = 3;
 
-/// A file of source whose functions are called from others.
+/// Source file whose functions are called from other files.
 #[derive(Default)]
 struct File {
-    /// The lines of other files that call each of its functions.
+    /// Lines in other files that call each function of this file.
     entries: HashMap<u64, HashSet<u64>>,
-    /// True if a thread of the program begins in it.
+    /// True if a thread of the program starts in this file.
     is_root: bool,
-    /// True if one of its lines calls several driver functions.
+    /// True if a line of this file calls several driver functions.
     is_generic: bool,
 }
 
 impl File {
-    /// Returns true if the function is a layer: it calls its arguments, or other code uses several of its
-    /// functions, or a few of them in several places.
+    /// Returns true if the function belongs to a layer: it calls functions that are passed to it, or other
+    /// code uses several functions of its file, or uses a few of them in several places.
     fn is_layer(&self) -> bool {
         let entries = || self.entries.values().map(HashSet::len).sum::<usize>();
         !self.is_root && (self.is_generic || entries() >= FEWEST_ENTRIES)
@@ -213,23 +218,23 @@ impl File {
 #[derive(Default)]
 struct Function {
     purposes: u8,
-    /// The lines that call it, each with the stacks that go through it.
+    /// Lines that call the function, each with the stacks that contain the line.
     callers: HashMap<u64, HashSet<Stack>>,
 }
 
-/// Calls that break a rule.
+/// Calls that break one rule.
 #[derive(Default)]
 pub struct Offending {
-    /// Stacks of all of them.
+    /// Stacks of all these calls.
     pub stacks: HashSet<Stack>,
-    /// True if the rule is about values that are written at the call, such as flags.
+    /// True if the rule is about values that are written in the code of the call, such as flags.
     pub is_written: bool,
-    /// True if the rule is about what another call forgot: each caller may have to do it.
+    /// True if the rule is about a missing call, which each caller may have to make.
     pub is_forgotten: bool,
 }
 
 impl Helpers {
-    /// Learns from a stack, and from the driver functions that were called with it.
+    /// Learns from a stack and from the driver functions that were called with this stack.
     pub fn learn(&mut self, stack: Stack, places: &[Place], maker: usize, roots: &Roots, called: &[FnId]) {
         let frames = frames(places, maker, roots);
         let own: Vec<&Frame> = frames.iter().filter(|frame| frame.is_own).collect();
@@ -263,10 +268,16 @@ impl Helpers {
     }
 
     /// Returns true if the frame only passes calls on, so that its caller is reported instead.
-    fn passes(&self, frame: &Frame, next: &Frame, roots: &Roots, offending: Option<&Offending>) -> bool {
+    fn only_passes_on(
+        &self,
+        frame: &Frame,
+        next: &Frame,
+        roots: &Roots,
+        offending: Option<&Offending>,
+    ) -> bool {
         let is_program = |frame: &Frame| frame.place.library.as_deref() == Some(roots.program.as_str());
         if is_program(frame) && !is_program(next) && !next.place.is_of_python() {
-            // A callback that the program gives to a library is the program's own code.
+            // A callback that the program passes to a library is code of the program itself.
             return false;
         }
         let (function, line) = frame.keys();
@@ -276,7 +287,7 @@ impl Helpers {
         let is_used_as_one = |file: &str| self.files.get(&hash(&file)).is_some_and(File::is_layer);
         let is_layer = is_library || is_header(frame.file()) || is_used_as_one(frame.file());
         let Some(known) = self.functions.get(&function) else { return is_layer };
-        // A line that calls its arguments has several purposes, and none of its own.
+        // A line that calls functions passed to it serves several purposes, and has none of its own.
         let is_generic = self.lines.get(&line).is_some_and(Option::is_none);
         let is_simple = known.purposes.count_ones() <= 1 || is_generic;
         let breaks = |stacks: &HashSet<Stack>, of: &Offending| !stacks.is_disjoint(&of.stacks);
@@ -306,7 +317,7 @@ impl Helpers {
         for next in &own[1..] {
             let between = &frames[chosen..*next];
             let ends = between.iter().any(|frame| ends_scope(frame.function()));
-            if !ends && !self.passes(&frames[chosen], &frames[*next], roots, offending) {
+            if !ends && !self.only_passes_on(&frames[chosen], &frames[*next], roots, offending) {
                 break;
             }
             chosen = *next;

@@ -12,17 +12,18 @@ pub fn spread(counts: &BTreeMap<u32, u64>) -> Option<Ranks> {
     let mut sorted: Vec<u64> = counts.values().copied().collect();
     sorted.sort_unstable();
     let (least, most) = (*sorted.first()?, *sorted.last()?);
-    let median = middle(&sorted);
+    let median = lower_median(&sorted);
     Some(Ranks { least, median, most, deviating: deviating(counts, &sorted, median) })
 }
 
-/// The lower one of the two in the middle: a count that some rank has.
-fn middle(sorted: &[u64]) -> u64 {
+/// Returns the median; the lower of the two middle values of an even number, because some rank has this
+/// count.
+fn lower_median(sorted: &[u64]) -> u64 {
     sorted[(sorted.len() - 1) / 2]
 }
 
 fn deviating(counts: &BTreeMap<u32, u64>, sorted: &[u64], median: u64) -> Vec<Deviation> {
-    // A value that more than half share is the median.
+    // If more than half of the ranks have one value, this value is the median.
     let agreeing = sorted.iter().filter(|count| **count == median).count();
     let exact = agreeing * 2 > sorted.len();
     if sorted.len() < 3 {
@@ -30,7 +31,8 @@ fn deviating(counts: &BTreeMap<u32, u64>, sorted: &[u64], median: u64) -> Vec<De
     }
     let mut distances: Vec<u64> = sorted.iter().map(|count| count.abs_diff(median)).collect();
     distances.sort_unstable();
-    // The upper one of the two in the middle: where half agree and half do not, neither half deviates.
+    // Take the upper of the two middle values, so that neither half deviates if exactly half of the ranks
+    // agree.
     let usual = distances[distances.len() / 2];
     let deviates = |count: u64| {
         let distance = count.abs_diff(median);

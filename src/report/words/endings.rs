@@ -10,7 +10,7 @@ const ASKING: [u8; 4] = [1, 2, 3, 15];
 /// Numbers of the signals by which a fault of a program ends it: SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, and SIGSYS.
 const CRASHING: [u8; 7] = [4, 5, 6, 7, 8, 11, 31];
 
-/// Name of the sender of a signal by which cupeer itself ends a run.
+/// Sender of a signal by which cupeer itself ends a run.
 pub const OURSELVES: &str = "cupeer";
 
 /// Returns true if a signal asks a process to end.
@@ -23,7 +23,7 @@ pub fn is_crash(exit: Exit) -> bool {
     exit.signal.is_some_and(|signal| CRASHING.contains(&signal))
 }
 
-/// Formats the end of a process for a column of a table.
+/// Formats the end of a process for a table cell.
 pub fn ending(exit: Exit) -> String {
     match (exit.kind, exit.code, exit.signal) {
         (ExitKind::Returned, Some(code), _) => code.to_string(),
@@ -57,13 +57,14 @@ pub fn how(exit: Exit) -> String {
     }
 }
 
-/// Formats the end of a process in words, with the program that it became, and the signal from outside that it ended after.
+/// Describes the end of a process, the program that it executed before its end, and the signal from outside
+/// that preceded its end.
 pub fn ended(process: &Process) -> String {
     let itself = match &process.asked {
         Some(asked) if process.exit.signal == Some(asked.signal) => {
             format!("was ended by {}", from_outside(asked))
         }
-        // The same signal ended its parent, which therefore did not record how the process ended.
+        // The same signal ended the parent, which therefore could not record how this process ended.
         Some(asked) if process.exit.kind == ExitKind::Died && process.ended_by_ns.is_some() => {
             format!("was ended by {}", from_outside(asked))
         }
@@ -78,13 +79,13 @@ pub fn ended(process: &Process) -> String {
     }
 }
 
-/// `SIGTERM from outside`, or from cupeer itself.
+/// Names a signal and its origin: `SIGTERM from outside`, or from cupeer itself.
 fn from_outside(asked: &Asked) -> String {
     let from = if asked.sender.as_deref() == Some(OURSELVES) { OURSELVES } else { "outside" };
     format!("{} from {from}", signal_name(asked.signal.into()))
 }
 
-/// `timeout, process 100`: the sender of a signal; `None` if it is unknown.
+/// Names the sender of a signal: `timeout, process 100`; `None` if the sender is unknown.
 pub fn sender(asked: &Asked) -> Option<String> {
     let name = asked.sender.as_deref().filter(|name| *name != OURSELVES).map(clean);
     match (name, asked.pid) {
@@ -94,7 +95,8 @@ pub fn sender(asked: &Asked) -> Option<String> {
     }
 }
 
-/// Formats how a program was killed; `None` if it was not killed, or by a signal that asks for the end.
+/// Formats how a process was killed; `None` if no signal ended it, or only a signal that asks a process to
+/// end.
 pub fn killed(exit: Exit) -> Option<String> {
     match exit {
         Exit { kind: ExitKind::Signal, signal: Some(signal), .. } if is_asking(signal) => None,

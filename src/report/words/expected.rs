@@ -9,18 +9,19 @@ use cupeer_rules::probes::{FollowUp, Probe};
 use cupeer_spec::function::FnId;
 use cupeer_spec::runtime::is_library;
 
-/// Query of a thread: the thread, the action that follows a mere query, and the object of the query.
+/// Query that may turn out to be a probe: the thread, the call that would prove it, and the object of the
+/// query.
 pub type Question = (u32, FollowUp, u64);
 
-/// Class of a failure, if known.
+/// Answer to the question whether a failure is expected, as far as this is known yet.
 #[derive(Clone, Copy, Default)]
 pub enum Standing {
-    /// Not expected.
+    /// The failure is not expected.
     #[default]
     Unexpected,
-    /// A negative answer to a probe, if the thread follows it up.
+    /// The failure is a negative answer to a probe if the thread makes the follow-up call.
     Open(&'static Probe, Question),
-    /// A negative answer to a probe.
+    /// The failure is a negative answer to a probe.
     Expected(&'static Probe),
 }
 
@@ -28,13 +29,13 @@ impl Standing {
     /// Returns the standing of a call that returned.
     pub fn of(process: &Process, function: FnId, call: &Call) -> Standing {
         let Outcome::Returned(result) = call.outcome else { return Standing::Unexpected };
-        // A fault plan's answers do not come from the driver.
+        // A failure from a fault plan is not the driver's answer.
         if result == 0 || call.injected {
             return Standing::Unexpected;
         }
         let args = call.arguments();
         let asked = judged(function, result, &args, call);
-        match Probe::of(&asked, || caller(process, call).as_bytes()) {
+        match Probe::of(&asked, || calling_library(process, call).as_bytes()) {
             None => Standing::Unexpected,
             Some(probe) => match probe.follow_up {
                 None => Standing::Expected(probe),
@@ -43,7 +44,7 @@ impl Standing {
         }
     }
 
-    /// Returns the open question.
+    /// Returns the query that still needs its follow-up call; `None` if there is none.
     pub fn question(self) -> Option<Question> {
         if let Standing::Open(_, question) = self { Some(question) } else { None }
     }
@@ -57,7 +58,7 @@ pub fn why(process: &Process, call: &Call) -> Option<&'static str> {
     }
 }
 
-/// Returns the question that a call answers, whatever its result.
+/// Returns the query for which a call is the follow-up, whatever the result of the call.
 pub fn answered(function: FnId, call: &Call) -> Option<Question> {
     let Outcome::Returned(result) = call.outcome else { return None };
     let args = call.arguments();
@@ -66,8 +67,9 @@ pub fn answered(function: FnId, call: &Call) -> Option<Question> {
     Some((call.tid, follow_up, follow_up.about(&asked)))
 }
 
-/// The library that made a call: the CUDA runtime calls for others.
-fn caller<'a>(process: &'a Process, call: &Call) -> &'a str {
+/// Returns the path of the library that made a call. If the CUDA runtime made it, this is the library that
+/// called the runtime.
+fn calling_library<'a>(process: &'a Process, call: &Call) -> &'a str {
     let frames = call.details.frames.iter().copied().chain([call.caller]);
     let mut libraries = frames.filter_map(|frame| process.library_at(frame, call.start));
     let mut first = None;

@@ -5,7 +5,7 @@ use cupeer_rules::decide;
 use cupeer_spec::function::{FnId, Library};
 use cupeer_spec::record::slot::MOST_ARGS;
 
-/// Passes on a call that returned, in the form in which rules judge it.
+/// Calls `work` with a call that returned, in the form that rules judge.
 pub fn judged<'a>(
     function: FnId,
     result: i32,
@@ -16,12 +16,12 @@ pub fn judged<'a>(
     decide::Call { function, result, args, shape: call.slot.caller, elements }
 }
 
-/// Returns true if the driver completed the call, although it failed for the program.
+/// Returns true if the driver completed the call although the program received a failure.
 pub fn is_done_all_the_same(call: &Call) -> bool {
     call.injected && call.details.hits.iter().any(Hit::is_done_all_the_same)
 }
 
-/// Returns true if a function is the CUDA runtime's own.
+/// Returns true if a function belongs to the CUDA runtime.
 pub fn is_runtime(function: Option<FnId>) -> bool {
     function.is_some_and(|function| function.spec().library == Library::Cudart)
 }

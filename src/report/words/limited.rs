@@ -19,7 +19,7 @@ impl Limited {
         Some(Limited { processes: reached.len(), limit: *reached.iter().max()? })
     }
 
-    /// Returns the sentence about them, without a full stop.
+    /// Returns the sentence about the limits, without its period.
     pub fn sentence(&self) -> String {
         let processes = counted(self.processes as u64, "process");
         format!(
@@ -35,8 +35,9 @@ impl Report {
         Limited::of(self.processes.iter().map(|process| process.reached_limit))
     }
 
-    /// Returns the words before a number of events or calls if there were more.
-    pub fn last(&self) -> &'static str {
+    /// Returns the words before a number of events or calls that says which of them the recording kept; empty
+    /// if it kept all.
+    pub fn kept_prefix(&self) -> &'static str {
         match (self.record.dropped, self.limited()) {
             (false, _) => "",
             (true, None) => "the last ",
@@ -44,7 +45,7 @@ impl Report {
         }
     }
 
-    /// Returns why calls are missing that were recorded: a clause.
+    /// Returns a clause with the reason why recorded calls are missing; `None` if none are.
     pub fn dropped(&self) -> Option<String> {
         let ring = || "a ring keeps only the last events, and older ones are gone".to_owned();
         self.record.dropped.then(|| self.limited().map_or_else(ring, |limited| limited.sentence()))

@@ -3,17 +3,18 @@
 use cupeer_record::{self as record, Clock, Job};
 use cupeer_spec::record::end::End;
 
-/// Returns when the first process of a record began.
+/// Returns the time at which the first process of a recording began.
 pub fn began(job: &Job) -> u64 {
     job.processes.iter().map(|process| began_at(job, process)).min().unwrap_or(0)
 }
 
-/// Returns when a process began.
+/// Returns the time at which a process began.
 pub fn began_at(job: &Job, process: &record::Process) -> u64 {
     job.clock(process).realtime(process.header.first.ticks)
 }
 
-/// Returns how a process ended, and which program it became: if it made a call later, it failed to.
+/// Returns how a process ended, and which program it executed in its place. If the process made a later call,
+/// executing the program had failed.
 pub fn became(process: &record::Process, last_seen: Option<u64>, clock: Clock) -> (End, Option<String>) {
     let end = process.end();
     let itself = match end {

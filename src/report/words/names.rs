@@ -15,7 +15,7 @@ pub struct Labels {
     devices: HashMap<Uuid, String>,
 }
 
-/// The most processes without a rank that are named at once.
+/// Largest number of processes without a rank that are named in one list.
 const MOST_NAMES: usize = 3;
 
 #[derive(Clone)]
@@ -49,8 +49,8 @@ impl Labels {
             _ if hosts[&by_host(process)] == 1 => Name::Other(clean(&by_host(process))),
             Some(_) if both[&by_rank(process)] == 1 => Name::Other(by_rank(process)),
             _ => {
-                // Pids can repeat in another namespace, and after exec: the first process is 5#1, the second
-                // 5#2.
+                // Pids can repeat in another namespace, and after exec. The first process is then called 5#1,
+                // the second 5#2.
                 let key = if report.record.hosts.len() > 1 { by_host(process) } else { by_pid(process) };
                 let number = alike.entry(key.clone()).or_default();
                 *number += 1;
@@ -79,7 +79,7 @@ impl Labels {
         }
     }
 
-    /// Returns the pid of a process, with the number that follows it in its name.
+    /// Returns the pid of a process, followed by the number that its name contains if the pid is not unique.
     pub fn pid(&self, process: &Process) -> String {
         let pid = process.pid.to_string();
         match self.by_proc.get(&process.proc) {
@@ -121,7 +121,7 @@ impl Labels {
     }
 }
 
-/// `rank 3`, or `ranks 0-3,5`.
+/// Formats ranks for tables: `rank 3`, or `ranks 0-3,5`.
 pub fn ranks(ranks: impl Iterator<Item = u32>) -> String {
     let mut runs: Vec<(u32, u32)> = Vec::new();
     for rank in ranks {
@@ -145,7 +145,7 @@ pub fn ranks(ranks: impl Iterator<Item = u32>) -> String {
     format!("{word} {}", runs.iter().map(run).collect::<Vec<_>>().join(","))
 }
 
-/// `rank 3`, or `ranks 0 to 3 and 5`.
+/// Formats ranks for sentences: `rank 3`, or `ranks 0 to 3 and 5`.
 pub fn in_words(list: impl Iterator<Item = u32>) -> String {
     let text = ranks(list).replace('-', " to ");
     let Some((before, last)) = text.rsplit_once(',') else { return text };
@@ -157,7 +157,7 @@ pub fn result(name: &str) -> &str {
     name.strip_prefix("CUDA_ERROR_").unwrap_or(name)
 }
 
-/// `3 INVALID_VALUE, 1 MAP_FAILED`: the most frequent first.
+/// Formats results with their counts, the most frequent first: `3 INVALID_VALUE, 1 MAP_FAILED`.
 pub fn codes(codes: &Codes) -> String {
     let mut sorted: Vec<_> = codes.iter().collect();
     sorted.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
@@ -170,7 +170,7 @@ pub fn signal_name(signal: i32) -> String {
     signals::name(signal).map_or_else(|| format!("signal {signal}"), |name| format!("SIG{name}"))
 }
 
-/// `1 call`, `2 calls`.
+/// Formats a count with its noun: `1 call`, `2 calls`.
 pub fn counted(count: u64, word: &str) -> String {
     let plural = match word.strip_suffix('y') {
         _ if word.ends_with("process") => format!("{word}es"),
@@ -181,14 +181,14 @@ pub fn counted(count: u64, word: &str) -> String {
     format!("{} {word}", number(count))
 }
 
-/// Returns a text as a sentence, with its full stop.
+/// Returns a text as a sentence that ends in a period.
 pub fn sentence(text: &str) -> String {
     let ends = text.ends_with(['.', '!', '?']);
     if ends { text.to_owned() } else { format!("{text}.") }
 }
 
-/// `1,990 more processes shared nothing and were not recorded`, without `more` if there are no others; `None`
-/// for none.
+/// Formats the number of processes that shared nothing: `1,990 more processes shared nothing and were not
+/// recorded`, without `more` if no process was recorded; `None` for a count of 0.
 pub fn quiet_ones(count: u64, recorded: usize) -> Option<String> {
     let more = if recorded > 0 { " more " } else { " " };
     let all = counted(count, "process").replacen(' ', more, 1);

@@ -34,7 +34,7 @@ impl Names for Symbols {
     }
 }
 
-/// Finds no functions.
+/// Source of names that knows no function.
 pub struct Nameless;
 
 impl Names for Nameless {
@@ -45,7 +45,7 @@ impl Names for Nameless {
     fn prepare(&mut self, _: &[(&Library, u64)]) {}
 }
 
-/// Finds the functions of libraries that are not installed ones.
+/// Source of names for the program's own libraries, but not for installed ones.
 pub struct Own<'a>(pub &'a mut dyn Names);
 
 impl Names for Own<'_> {
@@ -59,7 +59,7 @@ impl Names for Own<'_> {
     }
 }
 
-/// Names of places, each once.
+/// Places of return addresses, each looked up once.
 pub struct Places<'a> {
     processes: &'a [Process],
     names: &'a mut dyn Names,
@@ -70,11 +70,11 @@ pub struct Places<'a> {
     helpers: Helpers,
 }
 
-/// The most stacks that are looked through for helpers.
+/// Largest number of stacks that are searched for helpers.
 const MOST_LEARNED: usize = 1 << 14;
 
 impl<'a> Places<'a> {
-    /// Creates names for the processes of a recording.
+    /// Creates an empty table of places for the processes of a recording.
     pub fn new(processes: &'a [Process], names: &'a mut dyn Names) -> Self {
         Places {
             processes,
@@ -102,7 +102,7 @@ impl<'a> Places<'a> {
     /// Returns the place of a return address.
     pub fn place(&mut self, process: usize, ticks: u64, address: u64) -> Place {
         let library = self.processes[process].library_at(address, ticks);
-        // Another library may have lain there at another time.
+        // Another library may have been at this address at another time.
         let key = (process, address, library.map(|library| library.since));
         if let Some(known) = self.known.get(&key) {
             return known.clone();
@@ -133,7 +133,7 @@ impl<'a> Places<'a> {
         self.offending(stacks, stack, None)
     }
 
-    /// Returns the place of a call that breaks a rule with others, and its stack.
+    /// Returns the place of a call that breaks a rule together with other calls, and its stack.
     pub fn offending(
         &mut self,
         stacks: &Stacks,
@@ -160,13 +160,14 @@ impl<'a> Places<'a> {
         (self.helpers.choose(&stack, maker, &self.roots[process], offending), stack)
     }
 
-    /// The stack of a call, and which of its places made the call: the first one outside of the CUDA runtime, because the
-    /// runtime calls for every library. Each frame of Python is in the place of the frame of the interpreter that executed it.
+    /// Returns the places of a stack, and the index of the place that made the call: the first one outside of
+    /// the CUDA runtime, because the runtime makes calls for every library. A Python frame is part of the
+    /// place of the interpreter frame that executed it.
     fn mixed(&mut self, process: usize, ticks: u64, frames: &[u64], python: &[Line]) -> (usize, Vec<Place>) {
         self.prepare(process, ticks, frames);
         let mut frames: Vec<Place> = frames.iter().map(|frame| self.place(process, ticks, *frame)).collect();
         let outside = frames.iter().position(|place| !place.is_runtime()).unwrap_or(0);
-        // A runtime within another library is entered by its public functions.
+        // A copy of the runtime within another library is entered through the runtime's public functions.
         let is_entry = outside > 0 && frames[outside].is_entry_of_runtime();
         let caller = outside + usize::from(is_entry && outside + 1 < frames.len());
         let lines: Vec<(usize, Place)> = python
@@ -198,7 +199,7 @@ impl<'a> Places<'a> {
         (maker, stack)
     }
 
-    /// A frame of Python; `None` where the record does not describe its function.
+    /// Returns the place of a Python frame; `None` if the recording does not describe its function.
     fn python(&mut self, process: usize, line: &Line) -> Option<Place> {
         let key = (process, u64::from(line.function) << 32 | u64::from(line.line));
         if let Some(known) = self.lines.get(&key) {
@@ -214,7 +215,7 @@ impl<'a> Places<'a> {
         place
     }
 
-    /// Has the libraries of a stack read together.
+    /// Announces the addresses of a stack, so that their libraries are read together.
     fn prepare(&mut self, process: usize, ticks: u64, frames: &[u64]) {
         if frames.len() < 2 {
             return;
@@ -234,7 +235,7 @@ impl<'a> Places<'a> {
         self.made(process, call.start, frames, &call.details.python)
     }
 
-    /// Returns the caller of a call by its return addresses and its Python frames, and its stack.
+    /// Returns the place that made a call, by its return addresses and its Python frames, and its stack.
     pub fn made(
         &mut self,
         process: usize,
@@ -255,7 +256,7 @@ impl<'a> Places<'a> {
     }
 }
 
-/// Returns true if a file name is that of a Python interpreter.
+/// Returns true if a file name is the name of a Python interpreter.
 fn is_interpreter(name: &str) -> bool {
     name.starts_with("libpython") || name.starts_with("python")
 }
@@ -267,7 +268,7 @@ pub fn in_lines(stack: &[Place]) -> Vec<String> {
     if first.python.is_none() {
         return stack.iter().flat_map(Place::lines).collect();
     }
-    // The caller line already contains one of them.
+    // The line about the caller already contains one Python frame.
     let mut lines = rest.iter().filter(|place| place.is_of_python()).peekable();
     lines.next_if(|place| !first.is_of_python() && place.python == first.python);
     let more = lines.map(Place::long);
@@ -275,7 +276,7 @@ pub fn in_lines(stack: &[Place]) -> Vec<String> {
 }
 
 impl Place {
-    /// Returns the place that made the call: this one, or the one that called it.
+    /// Returns the place that made the call: the Python frame in this place, or else this place itself.
     pub fn maker(&self) -> &Place {
         self.via.as_deref().unwrap_or(self)
     }
@@ -301,15 +302,15 @@ impl Place {
         self.library.as_deref().map(|path| path.rsplit('/').next().unwrap_or(path))
     }
 
-    /// Returns true if this is the CUDA runtime: as a shared library, or linked into another one, by the
-    /// names of its functions.
+    /// Returns true if this place is in the CUDA runtime, as a shared library or statically linked into
+    /// another library. Recognizes the latter by the names of its functions.
     fn is_runtime(&self) -> bool {
         let library = self.library.as_deref().unwrap_or_default();
         let function = self.function.as_deref().unwrap_or_default();
         is_library(library.as_bytes()) || function.starts_with("libcudart_static_")
     }
 
-    /// Returns true if the function is one of the runtime's, such as `cudaMalloc`.
+    /// Returns true if the function is a public function of the runtime, such as `cudaMalloc`.
     fn is_entry_of_runtime(&self) -> bool {
         let name = self.function.as_deref().and_then(|name| name.strip_prefix("cuda"));
         name.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()))
@@ -358,7 +359,8 @@ impl Place {
         }
     }
 
-    /// Returns the line of source in words, with that which made the call for it; `None` if none is known.
+    /// Returns the source line in words, followed by the line that made the call on its behalf; `None` if no
+    /// line is known.
     pub fn line(&self) -> Option<String> {
         Some(self.source()?.text() + &self.through())
     }
@@ -368,7 +370,8 @@ impl Place {
         self.line().unwrap_or_else(|| self.long())
     }
 
-    /// ` (through rt.h:17)`, if another line made the call for this place.
+    /// Names the line that made the call on behalf of this place: ` (through rt.h:17)`; empty if there is
+    /// none.
     fn through(&self) -> String {
         let line = self.via.as_deref().and_then(Place::source).filter(|line| Some(*line) != self.source());
         let file = |line: &SourceLine| SourceLine { function: None, ..line.clone() }.text();

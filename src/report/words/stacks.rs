@@ -17,15 +17,15 @@ impl Stack {
     }
 }
 
-/// Stacks that matter, each of one process at the time when it was first seen.
+/// Stacks of calls, each of one process at the time when the stack was first seen.
 pub struct Stacks {
-    /// Returns all stacks, in the order of their numbers.
+    /// Numbers of the stacks, by the hash of their contents.
     numbers: HashMap<u64, Stack, foldhash::fast::RandomState>,
     hasher: foldhash::fast::RandomState,
     all: Vec<Known>,
-    /// The functions that were called with each.
+    /// Functions that were called with each stack, by its number.
     called: Vec<Vec<FnId>>,
-    /// The last stacks of a single frame: process, caller, number.
+    /// Most recent stacks of a single frame: process, caller, and number of the stack.
     recent: [Option<(u32, u64, Stack)>; RECENT],
 }
 
@@ -33,7 +33,7 @@ pub struct Stacks {
 /// among them.
 pub type Known = (u32, u64, Box<[u64]>, Box<[Line]>);
 
-/// Number of recent stacks that are found without hashing.
+/// Number of recent stacks that can be found without hashing.
 const RECENT: usize = 64;
 
 impl Default for Stacks {
@@ -71,7 +71,7 @@ impl Stacks {
         }
     }
 
-    /// Returns the stack of these frames.
+    /// Returns the number of the stack with these frames, and adds a new stack.
     pub fn number(&mut self, process: usize, ticks: u64, frames: &[u64], python: &[Line]) -> Stack {
         let process = process as u32;
         let mut hash = self.hasher.hash_one((process, frames, python));

@@ -27,7 +27,7 @@ impl<W: World> Judge<'_, W> {
 
     pub(super) fn context_destroyed(&mut self) -> Option<Verdict> {
         let spec = self.call.function.spec();
-        // If the call names no other context, an invalid context can only be the current one.
+        // If the call has no argument for another context, an invalid context must be the current one.
         let is_only = spec.enables().is_none() && spec.disables().is_none();
         match self.world.current()? {
             (0, context) if context != 0 => {
@@ -47,8 +47,8 @@ impl<W: World> Judge<'_, W> {
         self.broken(Reason::NoCurrentContext { tid, had }, Confidence::Certain, None, &[])
     }
 
-    /// Too many open files. If the call creates no file descriptor, only the driver knows which file it could
-    /// not open.
+    /// Checks for a process that has too many files open. If the call creates no file descriptor, only the
+    /// driver knows which file it could not open.
     pub(super) fn descriptors_exhausted(&mut self) -> Option<Verdict> {
         let limit = self.world.reached_limit()?;
         let Some(limit) = limit else { return Some(Verdict::Held) };
@@ -57,7 +57,7 @@ impl<W: World> Judge<'_, W> {
         self.broken(Reason::DescriptorsExhausted { limit }, confidence, None, &[])
     }
 
-    /// A pointer is NULL. Another rule covers pointers to memory.
+    /// Checks for a pointer argument that is NULL. Another rule covers pointers to memory.
     pub(super) fn null_argument(&mut self) -> Option<Verdict> {
         let event = self.call.function.spec().exports().filter(|shared| shared.object == Object::Event);
         let event = event.map(|shared| shared.by).filter(|event| self.call.at(*event) == 0);
@@ -84,7 +84,7 @@ impl<W: World> Judge<'_, W> {
         Some(Verdict::Held)
     }
 
-    /// The arguments that name the two devices of a query about both.
+    /// Returns the arguments that name the two devices, for a query about a pair of devices.
     pub(super) fn asked(&self) -> Option<(usize, usize)> {
         let query = self.call.function.spec().asks().filter(|asked| asked.subject != Subject::Device)?;
         Some((query.device, query.peer?))

@@ -17,7 +17,8 @@ impl<W: World> Judge<'_, W> {
     /// addresses: a launch never does.
     pub(super) fn graph_used(&mut self) -> Option<Verdict> {
         let copied = self.first_node(false, |node, gone| {
-            // Memory that its owner freed is still mapped, so a graph uses it as surely as a copy does.
+            // A graph can still use memory that its owner freed, because that memory stays mapped, as a copy
+            // can.
             Some(match gone.went == EndKind::FreedByOwner {
                 true => (gone.reason(node.name), Confidence::Certain),
                 false => (in_graph(node, gone), Confidence::Inferred),
@@ -35,15 +36,15 @@ impl<W: World> Judge<'_, W> {
         })
     }
 
-    /// Reports the first node of the given kind that uses freed or closed memory. One report covers all
-    /// nodes.
+    /// Reports the first node that uses freed or closed memory. One finding covers all nodes of the graph.
     fn first_node(
         &mut self,
         is_of_kernels: bool,
         tell: impl for<'a> Fn(&'a NodeUse<'a>, &'a Gone<W::Object>) -> Option<(Reason<'a>, Confidence)>,
     ) -> Option<Verdict> {
         let (world, call) = (self.world, self.call);
-        // A refusal depends on the current memory, even if other memory appears there later.
+        // If the driver refused the graph, the memory of that moment is what matters, even if other memory is
+        // at the address later.
         let is_now = call.function.spec().replays().is_some() || call.result != 0;
         let argument = call.function.spec().uses_graph();
         let mut verdict = Some(Verdict::Held);
@@ -61,7 +62,7 @@ impl<W: World> Judge<'_, W> {
     }
 }
 
-/// Returns the reason for a copy or a memset of freed or closed memory in a graph.
+/// Returns the reason for a finding about a copy node or a memset node that uses freed or closed memory.
 fn in_graph<'a, O>(node: &'a NodeUse<'a>, gone: &'a Gone<O>) -> Reason<'a> {
     let Gone { went, address, range, ago, ref by, .. } = *gone;
     Reason::UseInGraph { node: node.name, address, went, range, ago, by: by.as_ref().map(ClosedBy::site) }

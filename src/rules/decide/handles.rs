@@ -9,8 +9,8 @@ use cupeer_spec::record::slot::finding::role;
 use cupeer_spec::results::Result;
 use cupeer_spec::value::EXPORTER;
 
-/// Returns the number of leading bytes that are left of a truncated handle.
-fn cut(bytes: &[u8; 64]) -> Option<u8> {
+/// Returns the number of bytes of a handle that were not cut off; `None` if the handle was not truncated.
+fn untruncated_length(bytes: &[u8; 64]) -> Option<u8> {
     /// Number of bytes before the second half. With driver 580, the second half is never empty: it contains
     /// the kind of handle, and bytes that the driver checks.
     const LONGEST: usize = 32;
@@ -19,17 +19,17 @@ fn cut(bytes: &[u8; 64]) -> Option<u8> {
 }
 
 impl<W: World> Judge<'_, W> {
-    /// The fingerprint of the handle that is opened.
+    /// Returns the fingerprint of the handle that the call opens.
     pub(super) fn fingerprint(&self) -> u64 {
         self.call.handle().map_or(0, |(_, fingerprint, _)| fingerprint)
     }
 
-    /// Returns the index of the argument with that handle.
+    /// Returns the index of the argument with the handle that the call opens.
     pub(super) fn handle(&self) -> Option<usize> {
         self.in_table(self.call.function.spec().opens()).map(|shared| shared.handle)
     }
 
-    /// The export of the handle that is opened, if known.
+    /// Returns the export of the handle that the call opens; `None` if it is unknown.
     pub(super) fn export(&self) -> Option<Export<W::Object>> {
         self.world.export(self.call.object(), self.fingerprint())
     }
@@ -40,7 +40,7 @@ impl<W: World> Judge<'_, W> {
         self.world.original(shared.object, fingerprint, checked)
     }
 
-    /// Reports a violation about an export.
+    /// Reports a broken rule that concerns an export.
     pub(super) fn with_export(
         &mut self,
         export: &Export<W::Object>,
@@ -68,7 +68,7 @@ impl<W: World> Judge<'_, W> {
 
     pub(super) fn equal_pids(&mut self) -> Option<Verdict> {
         let ((pid, own_ns), export) = (self.world.process(), self.export());
-        // A handle of memory has the pid that its exporter knows itself by.
+        // The bytes of a memory handle contain the pid of its exporter, in the exporter's own namespace.
         let named = self.world.named_pid().or(export.map(|export| export.owner.pid));
         if named != Some(pid) || export.is_some_and(|export| export.is_own) {
             return Some(Verdict::Held);
@@ -94,7 +94,7 @@ impl<W: World> Judge<'_, W> {
         let export = self.export()?;
         let Some(ended) = export.ended else { return Some(Verdict::Held) };
         if !ended.is_before {
-            // Perhaps too late to be the cause.
+            // The exporter may have ended too late to be the cause of the failure.
             return None;
         }
         let reason = Reason::IpcOpenAfterFree {
@@ -112,7 +112,7 @@ impl<W: World> Judge<'_, W> {
         let confidence = match self.world.life(&export) {
             Life::Runs => return Some(Verdict::Held),
             Life::Unknown => return None,
-            // If the current context explains the failure for sure, that explanation is better.
+            // If the current context certainly explains the failure, report that instead.
             Life::Silent
                 if Judge { report: &mut |_| {}, ..*self }.second_context() == Some(Verdict::Broken) =>
             {
@@ -125,7 +125,7 @@ impl<W: World> Judge<'_, W> {
         self.with_export(&export, reason, confidence)
     }
 
-    /// Another context of this device has memory of the same exporter open.
+    /// Checks whether another context of this device already has memory of the same exporter open.
     pub(super) fn second_context(&mut self) -> Option<Verdict> {
         let (export, (_, context)) = (self.export()?, self.world.current()?);
         let (world, own) = (self.world, self.world.device());
@@ -163,12 +163,12 @@ impl<W: World> Judge<'_, W> {
 
     pub(super) fn device_hidden(&mut self) -> Option<Verdict> {
         let export = self.export()?;
-        let (world, to) = (self.world, self.seen(&export.device));
+        let (world, to) = (self.world, self.as_numbered_here(&export.device));
         if to.ordinal >= 0 {
             return Some(Verdict::Held);
         }
         let mut verdict = None;
-        let sees = self.sees();
+        let sees = self.visible_devices();
         world.with_node(&to.uuid, &mut |node| {
             verdict = match node {
                 Some(Node { is_usable: true, .. }) => Some(Verdict::Held),
@@ -185,21 +185,21 @@ impl<W: World> Judge<'_, W> {
         verdict
     }
 
-    /// The devices that this process sees: how many, and the UUIDs of the first two.
-    fn sees(&self) -> (i32, [[u8; 16]; 2]) {
+    /// Returns the number of devices that this process sees, and the UUIDs of the first two.
+    fn visible_devices(&self) -> (i32, [[u8; 16]; 2]) {
         (self.world.device_count().unwrap_or(0), [0, 1].map(|ordinal| self.world.uuid(ordinal)))
     }
 
     pub(super) fn devices_apart(&mut self) -> Option<Verdict> {
         let export = self.export()?;
-        let (from, to) = (self.device(self.world.device()), self.seen(&export.device));
+        let (from, to) = (self.device(self.world.device()), self.as_numbered_here(&export.device));
         if from.ordinal >= 0 && from.ordinal == to.ordinal {
             return Some(Verdict::Held);
         }
         let (is_asked, to, confidence) = match self.world.can_access(from.ordinal, to.ordinal) {
             Some(true) => return Some(Verdict::Held),
             Some(false) => (true, to, Confidence::Certain),
-            // A process with one visible device cannot query access. The result itself names this reason.
+            // A process that sees only one device cannot query access, so the result itself is the evidence.
             None if self.call.is(Result::PEER_ACCESS_UNSUPPORTED) => (false, to, Confidence::Inferred),
             None => return None,
         };
@@ -216,7 +216,7 @@ impl<W: World> Judge<'_, W> {
             original: Handle(export.fingerprint),
             owner: export.owner,
             is_opened: self.call.result == 0,
-            cut: self.world.bytes().and_then(|bytes| cut(&bytes)),
+            cut: self.world.bytes().and_then(|bytes| untruncated_length(&bytes)),
         };
         let confidence = if is_exact { self.world.trust(&export) } else { Confidence::Inferred };
         self.with_export(&export, reason, confidence)
@@ -242,7 +242,7 @@ impl<W: World> Judge<'_, W> {
         if bytes == [0; 64] {
             return HandleFlaw::Zero;
         }
-        if let Some(length) = cut(&bytes) {
+        if let Some(length) = untruncated_length(&bytes) {
             return HandleFlaw::Cut(length);
         }
         if is_event {
@@ -260,10 +260,10 @@ impl<W: World> Judge<'_, W> {
         }
     }
 
-    /// Returns the exporter of the handle that the bytes contain, shifted, and the number of bytes of the shift.
+    /// Returns the exporter of the handle that is in the bytes at another offset, and that offset in bytes.
     fn shifted(&self, bytes: &[u8; 64]) -> Option<(Process, u8)> {
-        /// Small numbers occur in all kinds of bytes. A small pid must also be in the second place where the
-        /// driver expects it.
+        /// Largest pid that counts as small. Small numbers occur in bytes of all kinds, so a small pid must
+        /// also be in the second place where the driver expects it.
         const SMALL: u32 = 256;
         const CHECKED: usize = 48 - EXPORTER;
         let places = (1..=EXPORTER).flat_map(|by| [(EXPORTER - by, by), (EXPORTER + by, by)]);
@@ -280,8 +280,8 @@ impl<W: World> Judge<'_, W> {
         Device { ordinal, uuid: self.world.uuid(ordinal) }
     }
 
-    /// A device of another process, as this one numbers it.
-    fn seen(&self, device: &Device) -> Device {
+    /// Returns a device of another process with the ordinal that it has in this process.
+    fn as_numbered_here(&self, device: &Device) -> Device {
         let is_known = device.uuid != [0; 16];
         let ordinal = if is_known { self.world.ordinal(device.uuid) } else { -1 };
         Device { ordinal, uuid: device.uuid }

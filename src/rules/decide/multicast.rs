@@ -7,11 +7,11 @@ use cupeer_model::{Allocation, Bare};
 use cupeer_spec::effect::{Bound, Object, Subject, Unbound};
 use cupeer_spec::results::Result;
 
-/// Granularity of sizes and offsets on current devices.
+/// Granularity in bytes of sizes and offsets on current devices.
 const GRANULARITY: u64 = 2 << 20;
 
 impl<W: World> Judge<'_, W> {
-    /// Returns the allocation that the call binds, if the process knows it.
+    /// Returns the allocation that the call binds; `None` if it is unknown.
     fn bound(&self, Bound { object, by, .. }: Bound) -> Option<Bare<Allocation>> {
         let name = self.call.at(by);
         match object {
@@ -47,17 +47,17 @@ impl<W: World> Judge<'_, W> {
         let unbound = spec.unbinds().map(|Unbound { size, at, .. }| [Some(size), Some(at), None, None]);
         let (parts, properties) = (bound.or(unbound), spec.gathers());
         self.in_table(parts.map(drop).or(properties.map(drop)))?;
-        // The last two are of the memory.
+        // The last two parts belong to the memory.
         let parts = parts.into_iter().flatten().enumerate();
         let values =
             parts.filter_map(|(place, index)| Some((index?, call.name(index?), call.at(index?), place > 1)));
-        // The properties contain the size.
+        // The properties of the multicast object contain its size.
         let whole = properties
             .zip(call.multicast_props())
             .map(|(made, wanted)| (made.of, "size", wanted.bytes, false));
         let odd = whole.into_iter().chain(values).find(|(_, _, value, _)| !value.is_multiple_of(granularity));
         let Some((argument, name, value, is_memory)) = odd else { return Some(Verdict::Held) };
-        // Later devices take memory from any multiple of 256 on.
+        // Later devices accept memory at any multiple of 256 bytes.
         let confidence = Confidence::certain_if(known.is_some() && !(is_memory && value.is_multiple_of(256)));
         self.broken(Reason::MulticastGranularity { name, value, granularity }, confidence, argument, &[])
     }
@@ -93,7 +93,7 @@ impl<W: World> Judge<'_, W> {
         let reason = Reason::MulticastMemory { device: self.device(home) };
         match self.call.is(Result::INVALID_DEVICE) {
             _ if team.is_whole() => self.broken(reason, confidence, bound.by, &[]),
-            // Another process may have added it.
+            // Another process may have added the device.
             true => self.broken(reason, Confidence::Inferred, bound.by, &[]),
             false => None,
         }

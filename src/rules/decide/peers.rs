@@ -7,19 +7,19 @@ use cupeer_spec::record::slot::finding::role;
 use cupeer_spec::results::Result;
 
 impl<W: World> Judge<'_, W> {
-    /// The argument that names the peer.
+    /// Returns the index of the argument that names the peer.
     pub(super) fn peer(&self) -> Option<usize> {
         let spec = self.call.function.spec();
         self.in_table(spec.enables().or(spec.disables())).map(|access| access.by)
     }
 
-    /// The current context, and the peer.
+    /// Returns the current context and the peer context.
     pub(super) fn contexts(&self) -> (u64, u64) {
         let current = self.world.current().map_or(0, |(_, context)| context);
         (current, self.peer().map_or(0, |peer| self.call.at(peer)))
     }
 
-    /// Returns the device of the current context, and that of the peer context.
+    /// Returns the devices of the current context and of the peer context.
     pub(super) fn both(&self) -> (Device, Device) {
         let peer = self.world.device_of(self.contexts().1);
         (self.device(self.world.device()), self.device(peer))
@@ -34,7 +34,8 @@ impl<W: World> Judge<'_, W> {
         }
         let ((current, peer), own) = (self.contexts(), self.world.device());
         let is_current = current != 0 && current == peer;
-        // Only these results prove that the pointer is a context, which may be queried.
+        // Only these results prove that the pointer is a context. Querying the device of any other pointer
+        // may crash.
         let is_context =
             self.call.is(Result::PEER_ACCESS_UNSUPPORTED) || self.call.is(Result::PEER_ACCESS_NOT_ENABLED);
         if !is_current && !is_context {
@@ -49,11 +50,11 @@ impl<W: World> Judge<'_, W> {
         self.flags(|flags| Reason::PeerFlags { flags })
     }
 
-    /// The peer context is none, or has been destroyed.
+    /// Checks for a peer context that is not a context, or was destroyed.
     pub(super) fn peer_context_invalid(&mut self) -> Option<Verdict> {
         let (_, context) = self.contexts();
-        // Querying an invalid context pointer crashes. If one of two contexts was destroyed, and it is not
-        // the current one, it is the peer.
+        // Querying an invalid context may crash. If one of the two contexts was destroyed and the current one
+        // was not, the destroyed one is the peer.
         let is_living = || self.world.is_current_destroyed() == Some(false);
         let is_known = context == 0 || self.call.is(Result::CONTEXT_IS_DESTROYED) && is_living();
         is_known.then(|| self.when(true, self.peer(), Reason::PeerContextInvalid { context }))?
@@ -79,7 +80,7 @@ impl<W: World> Judge<'_, W> {
         let reason = Reason::PeerUnreachable { from, to };
         match self.world.can_access(from.ordinal, to.ordinal) {
             Some(can) => self.when(!can, self.peer(), reason),
-            // This is the meaning of the result. It may have another cause.
+            // The documentation of the result says so, but the result may have another cause.
             None if from.ordinal >= 0 && to.ordinal >= 0 => {
                 self.broken(reason, Confidence::Inferred, self.peer(), &[])
             }
@@ -87,7 +88,8 @@ impl<W: World> Judge<'_, W> {
         }
     }
 
-    /// Checks a device that can have no further peer. The world knows the processes that have the others.
+    /// Checks for a device that already has its largest number of peers. The world knows which processes use
+    /// them.
     pub(super) fn peer_limit(&mut self) -> Option<Verdict> {
         let device = self.device(self.world.device());
         let peers = self.world.peers(&device);

@@ -7,7 +7,7 @@ use cupeer_spec::effect::Object;
 use cupeer_spec::record::slot::finding::role;
 
 impl Pointer {
-    /// Returns true if the memory was opened from another process, judged by the driver's attributes: it
+    /// Returns true if, according to the driver's attributes, the memory was opened from another process: it
     /// belongs to a context, and cannot be exported.
     fn is_import(&self) -> bool {
         self.is_device && !self.is_exportable && !self.is_managed && self.pool == 0 && self.context != 0
@@ -24,7 +24,7 @@ impl Pointer {
     }
 }
 
-/// Settings of allocators that select a kind of memory, with their variables.
+/// Returns the settings of allocators that select a kind of memory, each after its environment variable.
 fn settings(kind: MemoryKind) -> &'static [&'static str] {
     match kind {
         MemoryKind::Virtual => &[
@@ -40,13 +40,14 @@ fn settings(kind: MemoryKind) -> &'static [&'static str] {
     }
 }
 
-/// Returns true if a variable's value has a setting. Its readers ignore case.
-fn has(value: &str, setting: &str) -> bool {
+/// Returns true if the value of an environment variable contains a setting, in upper or lower case.
+fn contains_setting(value: &str, setting: &str) -> bool {
     value.as_bytes().windows(setting.len()).any(|part| part.eq_ignore_ascii_case(setting.as_bytes()))
 }
 
 impl<W: World> Judge<'_, W> {
-    /// Returns the pointer, its argument, and the open handle of this process whose memory contains it.
+    /// Returns the pointer, the index of its argument, and the open handle of this process whose memory
+    /// contains the pointer.
     fn opening(&self) -> (u64, usize, Option<Opening<W::Object>>) {
         let spec = self.call.function.spec();
         let by = spec.exports().map(|shared| shared.by).or(spec.closes().map(|named| named.by));
@@ -65,7 +66,7 @@ impl<W: World> Judge<'_, W> {
         for text in settings(kind) {
             let Some((name, setting)) = text.split_once('=') else { continue };
             world.with_variable(name, &mut |value| {
-                because = because.or(value.filter(|value| has(value, setting)).map(|_| *text));
+                because = because.or(value.filter(|value| contains_setting(value, setting)).map(|_| *text));
             });
         }
         let reason = Reason::IpcMemoryKind { address, kind, handle_types: pointer.handle_types, because };
@@ -107,7 +108,7 @@ impl<W: World> Judge<'_, W> {
 
     pub(super) fn event_flags(&mut self) -> Option<Verdict> {
         let (event, argument, _) = self.opening();
-        // The driver's message tells this from an invalid event.
+        // The driver's message tells a wrong context apart from an invalid event.
         let message = self.world.driver_message();
         let is_said = message.contains("interprocess");
         if !is_said && !message.is_empty() {
@@ -118,8 +119,8 @@ impl<W: World> Judge<'_, W> {
     }
 
     pub(super) fn event_context(&mut self) -> Option<Verdict> {
-        /// Largest number of a stream that belongs to the current context: the legacy default stream is 1,
-        /// the thread's is 2.
+        /// Largest stream handle that is a constant of cuda.h: the legacy default stream is 1, the per-thread
+        /// one is 2. These streams belong to the current context.
         const LAST_DEFAULT: u64 = 2;
         let spec = self.call.function.spec();
         let (by, stream) = (self.in_table(spec.records())?, self.in_table(spec.stream())?);
@@ -136,7 +137,8 @@ impl<W: World> Judge<'_, W> {
         self.broken(reason, confidence, by, &[(role::OPENING, opening.object)])
     }
 
-    /// The driver knows both: then only their contexts can differ.
+    /// Checks for an event and a stream of different contexts. The driver knows both, so nothing else can be
+    /// wrong.
     pub(super) fn other_context(&mut self) -> Option<Verdict> {
         let spec = self.call.function.spec();
         let (by, stream) = (self.in_table(spec.records())?, self.in_table(spec.stream())?);

@@ -9,7 +9,7 @@ use cupeer_spec::effect::{End, Object, Shared};
 use cupeer_spec::record::slot::finding::role;
 
 impl<W: World> Judge<'_, W> {
-    /// Returns the confidence of conclusions from the process's pools.
+    /// Returns the confidence of conclusions from what is known of the process's pools.
     fn pools_trust(&self) -> Confidence {
         Confidence::certain_if(self.world.knows(Family::Pools))
     }
@@ -28,7 +28,7 @@ impl<W: World> Judge<'_, W> {
             (.., Some(types)) if types as u64 & wanted != 0 => return Some(Verdict::Held),
             (.., Some(types)) => PoolFault::Types(types as u64),
         };
-        // The handle of a destroyed pool may belong to another pool by now.
+        // Another pool may have the handle of a destroyed pool by now.
         let confidence = if known.is_destroyed { self.pools_trust() } else { Confidence::Certain };
         self.broken(Reason::PoolHandleType { wanted, fault }, confidence, shared.by, &[])
     }

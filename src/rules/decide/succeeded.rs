@@ -7,12 +7,11 @@ use cupeer_spec::effect::{Named, Object, Shared};
 use cupeer_spec::record::slot::finding::role;
 
 impl<W: World> Judge<'_, W> {
-    /// Checks a call that succeeded, before the world takes account of it.
+    /// Checks a call that succeeded, before the world includes its effects.
     pub(super) fn succeeded(&mut self) -> Option<Verdict> {
         let spec = self.call.function.spec();
         if self.call.object().outlives_its_maker() {
-            // A process may import such an object any number of times, including in the process that created
-            // it.
+            // A process may import such an object any number of times, even one that it created itself.
             Some(Verdict::Held)
         } else if spec.uses_memory() {
             self.used()
@@ -68,7 +67,7 @@ impl<W: World> Judge<'_, W> {
             true => Some(Verdict::Held),
             false => self.flags(|flags| Reason::IpcFlags { flags, is_taken: true }),
         };
-        // A handle that was open before was checked when it was first opened.
+        // If the handle was already open, it was checked when it was first opened.
         let (world, handle) = (self.world, Handle(self.fingerprint()));
         let is_open_already = world.open_already(&mut |Openers { first, second, count, opening }| {
             let reason = Reason::IpcSecondLibrary { handle, first, second, count };
@@ -81,8 +80,8 @@ impl<W: World> Judge<'_, W> {
         match self.export() {
             Some(export) if self.call.is_event() => self.opened_event(&export),
             Some(export) => self.opened_memory(&export, verdict),
-            // The driver opened bytes that no process exported: bytes that the driver does not check were
-            // changed.
+            // No process exported these bytes, and the driver opened them. So bytes that the driver does not
+            // check were changed.
             None => match self.original() {
                 Some((_, true)) => self.damaged(),
                 _ => verdict,
@@ -90,7 +89,7 @@ impl<W: World> Judge<'_, W> {
         }
     }
 
-    /// An event that its exporter destroyed can still be opened.
+    /// Checks for an opened event that its exporter had destroyed. The driver still opens such an event.
     fn opened_event(&mut self, export: &Export<W::Object>) -> Option<Verdict> {
         let Some(ended) = export.ended.filter(|ended| ended.is_before) else { return Some(Verdict::Held) };
         let reason = Reason::IpcEventOpenedLate {
@@ -103,7 +102,8 @@ impl<W: World> Judge<'_, W> {
         self.broken(reason, self.world.trust(export), self.handle(), &objects)
     }
 
-    /// The driver returns the address of the first import, and counts nothing.
+    /// Checks for a pointer that was already imported. The driver returns the address of the first import,
+    /// and does not count the second one.
     fn pointer_imported(&mut self, Shared { by, handle, .. }: Shared) -> Option<Verdict> {
         let (address, fingerprint) = (self.call.at(by), self.call.fingerprint(handle));
         let known = self.world.opening(Object::Pointer, address);
@@ -143,8 +143,9 @@ impl<W: World> Judge<'_, W> {
         self.broken(Reason::DriverContradictsClose { address }, Confidence::Inferred, by, &[])
     }
 
-    /// An exporter may return before its importers close: that the memory stays until then is seen of drivers. One that was
-    /// killed has left them in the middle of something.
+    /// Checks for a close of memory whose exporter had ended. An exporter may exit before its importers
+    /// close: drivers were seen to keep the memory. But an exporter that was killed may have left its data
+    /// incomplete.
     fn closed_what_the_dead_exported(&mut self, object: Object, address: u64, by: usize) -> Option<Verdict> {
         let Some(export) = self.world.closed_for_good(object, address) else { return Some(Verdict::Held) };
         if export.ended.is_some() {
@@ -163,7 +164,7 @@ impl<W: World> Judge<'_, W> {
         self.broken(reason, Confidence::Inferred, self.peer(), &[(role::ENABLING, object)])
     }
 
-    /// Something ended that others have open.
+    /// Checks for an object that the call ended while others had it open.
     fn ended(&mut self) -> Option<Verdict> {
         let (Some(ending), Some(end)) = (self.world.ending(), self.call.function.spec().ends()) else {
             return Some(Verdict::Held);
@@ -190,7 +191,7 @@ impl<W: World> Judge<'_, W> {
         let argument = (!end.object.is_context()).then_some(end.by);
         let confidence = Confidence::certain_if(is_sure && importers.running > 0);
         let objects = [(role::EXPORT, export.object), (role::OPENING, importers.first.1)];
-        // Caches hold no events: a process that has one open waits for it.
+        // Libraries cache no events: a process that has an event open waits for it.
         let cache = importers.cache.filter(|_| kind != Object::Event);
         self.broken_for(reason, confidence, argument, &objects, cache)
     }

@@ -7,9 +7,9 @@ use cupeer_model::{Bare, Mapping};
 use cupeer_spec::effect::{AddressSpace, Object};
 use cupeer_spec::record::slot::finding::role;
 
-/// CU_MEM_ACCESS_FLAGS_PROT_READ.
+/// Value of CU_MEM_ACCESS_FLAGS_PROT_READ.
 const READ: u64 = 1;
-/// CU_MEM_ACCESS_FLAGS_PROT_READWRITE.
+/// Value of CU_MEM_ACCESS_FLAGS_PROT_READWRITE.
 const READ_WRITE: u64 = 3;
 
 impl<O> Gone<O> {
@@ -26,7 +26,7 @@ impl<O> Gone<O> {
         }
     }
 
-    /// Returns the role of the call that ended it.
+    /// Returns the role, in a finding, of the call that ended the memory.
     pub(super) fn role(&self) -> u32 {
         if self.with_context { role::ENDING } else { self.went.role() }
     }
@@ -34,16 +34,16 @@ impl<O> Gone<O> {
 
 /// Memory that this process has opened or mapped.
 struct Present<O> {
-    /// Start address, and size in bytes.
+    /// Start address of the memory, and its size in bytes.
     range: (u64, u64),
-    /// The open handle; `None` for a mapping.
+    /// Open handle of the memory; `None` for a mapping.
     opening: Option<Opening<O>>,
     /// True if another process owns the memory.
     is_foreign: bool,
 }
 
 impl<O> Present<O> {
-    /// Returns the address behind the memory.
+    /// Returns the address behind the last byte of the memory.
     fn end(&self) -> u64 {
         self.range.0.saturating_add(self.range.1)
     }
@@ -54,7 +54,7 @@ impl<O> Present<O> {
 }
 
 impl<W: World> Judge<'_, W> {
-    /// Checks a launch by its parameters. The memory accesses of the kernel itself are unknown.
+    /// Checks the parameters of a launch. It is unknown what memory the kernel itself accesses.
     pub(super) fn launched(&mut self) -> Option<Verdict> {
         let (world, argument) = (self.world, self.call.function.spec().launches());
         let argument = argument.map(|launched| launched.parameters);
@@ -100,7 +100,7 @@ impl<W: World> Judge<'_, W> {
         call.used().for_each(|(argument, start, bytes)| {
             look(argument, start, bytes);
         });
-        // One finding per batch is enough.
+        // One finding per batch of copies is enough.
         let mut is_found = false;
         world.each_range(&mut |argument, start, bytes| is_found = is_found || look(argument, start, bytes));
         verdict
@@ -114,7 +114,7 @@ impl<W: World> Judge<'_, W> {
             if verdict != Some(Verdict::Held) {
                 return;
             }
-            let Some(there) = self.present(start) else {
+            let Some(there) = self.memory_at(start) else {
                 if rule == Rule::UseBeyondEnd {
                     verdict = self.used_what_is_behind(argument, start);
                 }
@@ -128,9 +128,9 @@ impl<W: World> Judge<'_, W> {
                     Reason::UseBeyondEnd { name, start, bytes, beyond, range, handle, is_foreign }
                 })
             } else {
-                self.user(argument).and_then(|(ordinal, context)| {
+                self.using_device(argument).and_then(|(ordinal, context)| {
                     let wanted = if name.starts_with("dst") { READ_WRITE } else { READ };
-                    let (address, mapping, access) = self.denied(start, end, ordinal, wanted)?;
+                    let (address, mapping, access) = self.first_denied(start, end, ordinal, wanted)?;
                     let device = self.device(ordinal);
                     let home = self.of(&mapping).and_then(|known| known.device);
                     let home = home.filter(|home| *home != ordinal).map(|home| self.device(home));
@@ -186,8 +186,8 @@ impl<W: World> Judge<'_, W> {
         self.broken(reason, Confidence::Inferred, argument, opening.as_slice())
     }
 
-    /// The memory of another process that ends last before an address at which the driver has nothing. `None` if it ends farther
-    /// from the address than it is long.
+    /// Returns the memory of another process that ends closest before an address at which the driver has no
+    /// memory. `None` if the distance is larger than that memory.
     fn just_before(&self, address: u64) -> Option<Present<W::Object>> {
         let world = self.world;
         if world.there(address)?.is_some() {
@@ -220,15 +220,15 @@ impl<W: World> Judge<'_, W> {
         (address.checked_sub(there.end())? < there.range.1).then_some(there)
     }
 
-    /// Returns true if a range begins in open memory and the address is behind the end of that memory.
+    /// Returns true if a range begins in open memory, and the address is behind the end of that memory.
     fn is_behind_opened(&self, start: u64, address: u64) -> bool {
         let is_before = |there: Present<W::Object>| there.end() <= address;
         start != address
-            && self.present(start).is_some_and(|there| there.opening.is_some() && is_before(there))
+            && self.memory_at(start).is_some_and(|there| there.opening.is_some() && is_before(there))
     }
 
-    /// The memory that this process has opened or mapped at an address.
-    fn present(&self, address: u64) -> Option<Present<W::Object>> {
+    /// Returns the open or mapped memory of this process at an address.
+    fn memory_at(&self, address: u64) -> Option<Present<W::Object>> {
         let opened = |object| self.world.opening(object, address);
         if let Some(opening) = opened(Object::Memory).or_else(|| opened(Object::Pointer)) {
             let range = self.world.there(address)??;
@@ -256,21 +256,28 @@ impl<W: World> Judge<'_, W> {
 
     /// Returns the device that uses the memory of an argument: that of the current context or, in a peer
     /// copy, that of the context in the next argument. `None` if unknown.
-    fn user(&self, argument: usize) -> Option<(i32, Option<&'static str>)> {
+    fn using_device(&self, argument: usize) -> Option<(i32, Option<&'static str>)> {
         let (call, spec) = (self.call, self.call.function.spec());
         match spec.copies() {
             Some(copied) if copied.sides == AddressSpace::Peers => {
                 let device = self.world.known_device(call.at(argument + 1))?;
                 Some((device, Some(call.name(argument + 1))))
             }
-            // A structure has the contexts.
+            // A structure argument contains the contexts, so the device is unknown here.
             _ if spec.name().contains("Peer") => None,
             _ => Some((self.world.device(), None)),
         }
     }
 
-    /// The first address of a range to which a device lacks the wanted access, with its mapping, and the access that it has.
-    fn denied(&self, start: u64, end: u64, device: i32, wanted: u64) -> Option<(u64, Bare<Mapping>, u64)> {
+    /// Returns the first address of a range to which a device lacks the wanted access, the mapping there, and
+    /// the access that the device has.
+    fn first_denied(
+        &self,
+        start: u64,
+        end: u64,
+        device: i32,
+        wanted: u64,
+    ) -> Option<(u64, Bare<Mapping>, u64)> {
         let mut at = start;
         while at < end {
             let mapping = self.mapping((at, 1), |_| true)?;

@@ -11,11 +11,11 @@ use cupeer_spec::record::slot::finding::role;
 use cupeer_spec::results::Result;
 use cupeer_spec::value::Shareable;
 
-/// Granularity of sizes and addresses on current devices.
+/// Granularity in bytes of sizes and addresses on current devices.
 const GRANULARITY: u64 = 2 << 20;
 
 impl<W: World> Judge<'_, W> {
-    /// Returns the confidence of conclusions from the process's virtual memory.
+    /// Returns the confidence of conclusions from what is known of the process's virtual memory.
     pub(super) fn space_trust(&self) -> Confidence {
         Confidence::certain_if(self.world.knows(Family::VirtualMemory))
     }
@@ -72,7 +72,7 @@ impl<W: World> Judge<'_, W> {
         let is_a_type = wanted != 0 && CUmemAllocationHandleType(wanted).name().is_some();
         let known = self.allocation(handle).filter(|_| is_a_type)?;
         let types = match known.types {
-            // The handle was released, whatever handle types it was created with.
+            // The allocation's handle had been released, so the requested handle type is not the cause.
             _ if known.is_past() => return None,
             _ if known.is_imported() => None,
             None => return None,
@@ -120,7 +120,7 @@ impl<W: World> Judge<'_, W> {
                 }
             }
         }
-        // The result proves it, but does not name the device.
+        // The result proves the mistake, but does not name the device.
         let is_whole = self.call.has_all_elements(self.call.devices().count());
         let mut others = self.call.devices().filter(|device| !homes().any(|home| home == *device));
         let Some(device) = others.next().filter(|_| is_whole && others.next().is_none()) else {
@@ -140,7 +140,7 @@ impl<W: World> Judge<'_, W> {
         let has_channel = self.world.has_fabric_channel();
         let confidence = match has_channel {
             Some(true) => return Some(Verdict::Held),
-            // The device may have no fabric handles at all.
+            // The device may not support fabric handles at all.
             Some(false) if self.call.is(Result::NOT_PERMITTED) => Confidence::Certain,
             Some(false) => Confidence::Inferred,
             None if self.call.is(Result::NOT_PERMITTED) => Confidence::Inferred,
@@ -158,7 +158,8 @@ impl<W: World> Judge<'_, W> {
         if self.call.at(kind) != Shareable::DESCRIPTOR as u64 {
             return Some(Verdict::Held);
         }
-        // An object with a number was exported in this job, but the driver expects one of the other kind.
+        // The descriptor is of an object that this job exported, but the driver expects the other kind of
+        // object: a pool in place of an allocation, or the reverse.
         if number != 0 {
             let other = if is_pool { Object::Allocation } else { Object::Pool };
             if let Some(export) = self.world.export(other, number) {
@@ -169,7 +170,7 @@ impl<W: World> Judge<'_, W> {
                 return Some(Verdict::Held);
             }
         }
-        // The driver returns this for one kind in place of the other.
+        // The driver returns this result for a pool in place of an allocation, and the reverse.
         if self.call.is(Result::NOT_SUPPORTED) {
             let reason = Reason::VmmDescriptorKind { fd, is_pool: !is_pool, owner: None };
             return self.broken(reason, Confidence::Inferred, handle, &[]);
@@ -186,14 +187,14 @@ impl<W: World> Judge<'_, W> {
 
     pub(super) fn vmm_granularity(&mut self) -> Option<Verdict> {
         let Made { by, size, at, .. } = self.in_table(self.call.function.spec().makes())?;
-        // Other memory than a device's has another one.
+        // Memory that is not on a device has another granularity.
         if self.call.wanted().is_some_and(|wanted| wanted.device.is_none()) {
             return None;
         }
         let known = self.world.model(|model| model.granularity(Subject::Memory));
         let granularity = known.unwrap_or(GRANULARITY);
         let is_said = self.world.driver_message().contains("minimum granularity");
-        // The range that is to be reserved has no address yet, but one at which it is wanted.
+        // For a range that is to be reserved, the argument holds the wanted address, not the resulting one.
         let is_output = self.call.function.spec().args()[by].direction == Direction::Out;
         for index in [if is_output { at } else { Some(by) }, size].into_iter().flatten() {
             let (name, value) = (self.call.name(index), self.call.at(index));
@@ -216,7 +217,7 @@ impl<W: World> Judge<'_, W> {
             _ if offset != 0 => self.when(true, at, reason),
             Some(whole) if whole != size => self.broken(reason, self.space_trust(), by, &[]),
             Some(_) => Some(Verdict::Held),
-            // An importer is not told the size, but the driver knows it.
+            // An importer does not know the size of the memory, but the driver does.
             None => {
                 let confidence = Confidence::certain_if(self.world.driver_message().contains("than handle"));
                 self.broken(reason, confidence, by, &[])

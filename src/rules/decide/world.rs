@@ -20,14 +20,15 @@ pub trait World {
         0
     }
 
-    /// Returns the process that had initialized the driver before this one was forked, if known, and the
-    /// confidence.
+    /// Returns the process that had initialized the driver before this process was forked from it, and the
+    /// confidence in this. The pid is `None` if it is unknown.
     fn initialized_before_fork(&self) -> Option<(Option<u32>, Confidence)> {
         None
     }
     /// Returns the device of the current context, and the context; 0 if none is current.
     fn current(&self) -> Option<(i32, u64)>;
-    /// The device of the current context; -1 if there is none, or it is not known.
+    /// Returns the ordinal of the current context's device; -1 if no context is current, or the device is
+    /// unknown.
     fn device(&self) -> i32;
     /// Returns true if the current context was destroyed.
     fn is_current_destroyed(&self) -> Option<bool> {
@@ -40,11 +41,12 @@ pub trait World {
     }
     /// Returns the number of devices that the process sees.
     fn device_count(&self) -> Option<i32>;
-    /// The UUID of a device, as the process numbers it; zero if unknown.
+    /// Returns the UUID of a device, by its ordinal in the process; zeros if unknown.
     fn uuid(&self, ordinal: i32) -> [u8; 16];
-    /// Returns the number that the process has for a device; -1 if the process does not see it.
+    /// Returns the ordinal of a device in the process; -1 if the process does not see the device.
     fn ordinal(&self, uuid: [u8; 16]) -> i32;
-    /// The device of a peer context, which the driver took for one; -1 if unknown.
+    /// Returns the ordinal of a peer context's device, for a call whose result shows that the pointer is a
+    /// context; -1 if unknown.
     fn device_of(&self, _context: u64) -> i32 {
         -1
     }
@@ -52,8 +54,8 @@ pub trait World {
     fn can_access(&self, _from: i32, _to: i32) -> Option<bool> {
         None
     }
-    /// Passes on the path of a device's node, and whether the process may use it; `None` if the system has no
-    /// such node.
+    /// Calls `work` with the path of a device's node in /dev, and whether the process may use the node; with
+    /// `None` if the system has no such node.
     fn with_node(&self, _uuid: &[u8; 16], _work: &mut dyn FnMut(Option<Node>)) {}
     /// Returns the driver's attributes of a pointer.
     fn pointer(&self, _address: u64) -> Option<Pointer> {
@@ -63,7 +65,7 @@ pub trait World {
     fn driver_message(&self) -> &str {
         ""
     }
-    /// Passes on the value of an environment variable.
+    /// Calls `work` with the value of an environment variable.
     fn with_variable(&self, name: &str, work: &mut dyn FnMut(Option<&str>));
 
     /// Returns true if every export of the job would be known.
@@ -82,7 +84,7 @@ pub trait World {
     ) -> Option<(Export<Self::Object>, bool)> {
         None
     }
-    /// Returns the state of the exporter.
+    /// Returns whether the exporter of a handle is running.
     fn life(&self, _export: &Export<Self::Object>) -> Life {
         Life::Unknown
     }
@@ -98,7 +100,7 @@ pub trait World {
             Life::Silent | Life::Unknown => Confidence::Inferred,
         }
     }
-    /// The bytes of the opened handle.
+    /// Returns the bytes of the handle that the call opens.
     fn bytes(&self) -> Option<[u8; 64]> {
         None
     }
@@ -106,7 +108,7 @@ pub trait World {
     fn named_pid(&self) -> Option<u32> {
         word(&self.bytes()?, EXPORTER)
     }
-    /// A process of the job that has exported something under this pid.
+    /// Returns a process of the job that has this pid and exported an object.
     fn exporter(&self, _object: Object, _pid: u32) -> Option<Process> {
         None
     }
@@ -122,11 +124,11 @@ pub trait World {
     fn is_event(&self, _event: u64) -> Option<bool> {
         None
     }
-    /// The device of the context of a stream.
+    /// Returns the ordinal of the device of a stream's context.
     fn device_of_stream(&self, _stream: u64) -> Option<i32> {
         None
     }
-    /// The devices on which the process has contexts, as bits.
+    /// Returns the devices on which the process has contexts: one bit per ordinal.
     fn devices_with_contexts(&self) -> u64 {
         0
     }
@@ -134,9 +136,9 @@ pub trait World {
     fn opening(&self, _object: Object, _address: u64) -> Option<Opening<Self::Object>> {
         None
     }
-    /// Passes on every open handle of this process for this kind of object.
+    /// Calls `work` with every open handle of this process for this kind of object.
     fn each_opening(&self, _object: Object, _work: &mut dyn FnMut(&Opening<Self::Object>)) {}
-    /// Another process of the job that has something open at an address of its own.
+    /// Returns another process of the job that has an object open at this address of its own.
     fn open_elsewhere(&self, _object: Object, _address: u64) -> Option<(Process, Self::Object)> {
         None
     }
@@ -165,7 +167,7 @@ pub trait World {
     fn has_multicast(&self, _device: i32) -> Option<bool> {
         None
     }
-    /// The state of a pool, by its handle.
+    /// Returns a pool, by its handle.
     fn pool(&self, handle: u64) -> Option<Bare<Pool>> {
         self.model(|model| model.pool(handle))
     }
@@ -177,11 +179,12 @@ pub trait World {
     fn is_descriptor(&self, _fd: i32) -> Option<bool> {
         None
     }
-    /// Another process of the job that exported memory as a descriptor of this number.
+    /// Returns another process of the job that exported memory as a descriptor with this number.
     fn exporter_of_descriptor(&self, _object: Object, _fd: i32) -> Option<(Process, Self::Object)> {
         None
     }
-    /// The limit of open files, if the process has reached it; `Some(None)` if it can open more.
+    /// Returns the largest number of open files, if the process has reached it; `Some(None)` if the process
+    /// can open more files.
     fn reached_limit(&self) -> Option<Option<u64>> {
         None
     }
@@ -190,12 +193,12 @@ pub trait World {
         None
     }
 
-    /// The allocation that the call is about, and its size.
+    /// Returns the allocation that the call is about: its start address, and its size in bytes.
     fn memory(&self) -> Option<(u64, u64)> {
         None
     }
-    /// Returns true if the call opened a handle that was open already. Passes on the two libraries that have
-    /// it open if they differ.
+    /// Returns true if the call opened a handle that was already open. If different libraries opened the
+    /// handle, calls `work` with the two.
     fn open_already(&self, _work: &mut dyn FnMut(Openers<Self::Object>)) -> bool {
         false
     }
@@ -226,17 +229,19 @@ pub trait World {
     fn access(&self, _address: u64, _device: i32) -> Option<u64> {
         None
     }
-    /// The device of a context that need not be one: of a primary context, or of one that the process was seen to create.
+    /// Returns the ordinal of the device of a context that is known without asking the driver: of a primary
+    /// context, or of a context that the process was seen to create.
     fn known_device(&self, _context: u64) -> Option<i32> {
         None
     }
-    /// Passes on the ranges that the copies of a batch use: the argument that names each, its start, and its
-    /// size in bytes.
+    /// Calls `work` with each range that the copies of a batch use: the index of the argument that names the
+    /// range, its start address, and its size in bytes.
     fn each_range(&self, _work: &mut dyn FnMut(usize, u64, u64)) {}
-    /// Passes on the words in the parameters of the kernel that the call launches: its name, the index of the
-    /// parameter, and the word.
+    /// Calls `work` with each word in the parameters of the kernel that the call launches: the kernel's name,
+    /// the index of the parameter, and the word.
     fn each_parameter(&self, _work: &mut dyn FnMut(&str, usize, u64)) {}
-    /// Passes on the memory that nodes use, of the graph that the call launches, creates, or changes.
+    /// Calls `work` with the memory that each node uses, for the graph that the call launches, creates, or
+    /// changes.
     fn each_node(&self, _work: &mut dyn FnMut(&super::NodeUse)) {}
     /// Returns the object that the call ended while others had it open. For a context, also returns the
     /// number of such handles that ended with it.
@@ -245,72 +250,72 @@ pub trait World {
     }
 }
 
-/// The node of a device.
+/// Node in /dev of a device.
 #[derive(Clone, Copy)]
 pub struct Node<'a> {
-    /// Path.
+    /// Path of the node.
     pub path: &'a str,
-    /// True if the process may read and write it.
+    /// True if the process may read and write the node.
     pub is_usable: bool,
 }
 
-/// A handle that a process has exported.
+/// Export of a handle by a process of the job.
 #[derive(Clone, Copy)]
 pub struct Export<O> {
-    /// The fingerprint of the handle.
+    /// Fingerprint of the handle.
     pub fingerprint: u64,
-    /// Exporter.
+    /// Process that exported the handle.
     pub owner: Process,
-    /// A number that the exporter has for itself.
+    /// Number by which the world identifies the exporter.
     pub who: u64,
-    /// The pid namespace of the exporter.
+    /// Pid namespace of the exporter.
     pub pid_ns: u64,
     /// True if the calling process is the exporter.
     pub is_own: bool,
-    /// The start of the allocation, or the event.
+    /// Start address of the allocation, or the event.
     pub address: u64,
-    /// The device, as the exporter numbers it.
+    /// Device of the object, with its ordinal in the exporter.
     pub device: Device,
     /// Offset of the exported pointer in the allocation, in bytes.
     pub inside: u64,
     /// Time from the export to the call.
     pub ago: Option<Ago>,
-    /// End of the exported object.
+    /// End of the exported object; `None` if it exists.
     pub ended: Option<Ended>,
     /// The world's reference to the export.
     pub object: O,
 }
 
-/// Something that was exported and has ended, and that others still have open.
+/// Exported object that was freed while others had it open.
 #[derive(Clone, Copy)]
 pub struct FreedBefore<O> {
-    /// The export.
+    /// Export of the object.
     pub export: Export<O>,
-    /// Processes that have it open.
+    /// Processes that have the object open.
     pub importers: Importers<O>,
 }
 
 /// End of an exported object.
 #[derive(Clone, Copy)]
 pub struct Ended {
-    /// True if it ended before the call was made.
+    /// True if the object ended before the call was made.
     pub is_before: bool,
     /// Time from the end to the call.
     pub ago: Option<Ago>,
-    /// True if it ended with its context.
+    /// True if the object ended with its context.
     pub with_context: bool,
 }
 
-/// Something that the calling process has open.
+/// Handle that the calling process has open.
 #[derive(Clone, Copy)]
 pub struct Opening<O> {
-    /// The fingerprint of its handle.
+    /// Fingerprint of the handle.
     pub fingerprint: u64,
     /// Address of the mapping, or the event.
     pub address: u64,
-    /// The context that it was opened in; 0 if unknown.
+    /// Context in which the handle was opened; 0 if unknown.
     pub context: u64,
-    /// The device of that.
+    /// Ordinal of this context's device.
     pub device: i32,
     /// The world's reference to the open handle.
     pub object: O,
@@ -321,55 +326,55 @@ pub struct Opening<O> {
 pub struct Openers<'a, O> {
     /// First library that opened it.
     pub first: &'a str,
-    /// Library that made the call.
+    /// Library that opened the handle again by this call.
     pub second: &'a str,
-    /// Number of times that it is open.
+    /// Number of times that the handle is open.
     pub count: u32,
-    /// The first opening.
+    /// The world's reference to the first open.
     pub opening: O,
 }
 
-/// Something that the calling process has closed.
+/// Handle that the calling process has closed.
 #[derive(Clone, Copy)]
 pub struct Closed {
-    /// The fingerprint of its handle.
+    /// Fingerprint of the handle.
     pub fingerprint: u64,
     /// Time from the close to the call.
     pub ago: Option<Ago>,
-    /// True if it was closed with its context.
+    /// True if the handle was closed because its context ended.
     pub with_context: bool,
-    /// Call that closed it, or ended its context.
+    /// Call that closed the handle, or ended its context.
     pub by: Option<ClosedBy>,
 }
 
-/// A call that has closed something.
+/// Place of the call that closed a handle or ended memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClosedBy {
-    /// The thread.
+    /// Thread id of the caller.
     pub tid: u32,
-    /// File name of the calling library; zeros behind.
+    /// File name of the calling library, padded with zeros.
     pub library: [u8; LIBRARY],
-    /// Offset in the library.
+    /// Offset of the call in the library.
     pub offset: u64,
 }
 
 impl ClosedBy {
-    /// The place, as reasons name it.
+    /// Returns the place in the form that reasons use.
     pub fn site(&self) -> Site<'_> {
         Site { tid: self.tid, library: library_text(&self.library), offset: self.offset }
     }
 }
 
-/// State of a process.
+/// State of a process: running or ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Life {
-    /// It is running.
+    /// The process is running.
     Runs,
-    /// It exited, or executed another program.
+    /// The process exited, or executed another program.
     Gone,
-    /// It disappeared, and has exited since.
+    /// The process disappeared without recording its end.
     Silent,
-    /// Unknown.
+    /// It is unknown whether the process is running.
     Unknown,
 }
 
@@ -384,65 +389,66 @@ pub struct Pointer {
     pub is_managed: bool,
     /// True if it has a legacy IPC handle.
     pub is_exportable: bool,
-    /// The pool that it came from, or 0.
+    /// Handle of the pool that the memory is from; 0 if it is from none.
     pub pool: u64,
-    /// The context that it belongs to, or 0.
+    /// Context that the memory belongs to; 0 if it belongs to none.
     pub context: u64,
-    /// The handle types that it can be exported as.
+    /// Handle types with which the memory can be exported, as bits.
     pub handle_types: u64,
 }
 
 /// Processes that enabled access from a device.
 #[derive(Clone, Copy)]
 pub struct Peers<O> {
-    /// Number of enabled accesses that are known.
+    /// Number of known enabled accesses.
     pub known: u64,
-    /// Number of processes.
+    /// Number of processes that enabled them.
     pub processes: u64,
     /// True if all of these processes are known to be running.
     pub is_certain: bool,
-    /// First of these accesses.
+    /// The world's reference to the first of these accesses.
     pub first: Option<O>,
 }
 
-/// A number among the bytes of a handle.
+/// Returns the 4-byte number at an offset of a handle's bytes.
 pub(super) fn word(bytes: &[u8; 64], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Other processes that have something open.
+/// Other processes that have an object open.
 #[derive(Clone, Copy)]
 pub struct Importers<O> {
     /// Number of running processes.
     pub running: u64,
     /// Number of processes of which it is unknown whether they are running.
     pub unknown: u64,
-    /// One of them, preferably not a cache, and running.
+    /// One of the processes, preferably a running one that is not a library's cache.
     pub first: (Process, O),
-    /// Number of times that this process opened it, and closed it; zeros if unknown.
+    /// Number of times that this process opened the object, and number of times that it closed it; zeros if
+    /// unknown.
     pub uses: (u64, u64),
-    /// The cache that has it open, if nothing else has.
+    /// Cache that has the object open; `None` if other code has it open, too.
     pub cache: Option<Cache>,
 }
 
-/// Memory that the process had, and that ended.
+/// Memory of the process that has ended.
 #[derive(Clone, Copy)]
 pub struct Gone<O> {
-    /// Kind of end.
+    /// Kind of event that ended the memory.
     pub went: EndKind,
-    /// The process that ended it or, if its owner freed it, the exporter.
+    /// Process that ended the memory. If its owner freed it, this is the exporter.
     pub owner: Process,
-    /// The first address of the call that was in it.
+    /// First address that the call uses in the memory.
     pub address: u64,
-    /// Start address, and size in bytes.
+    /// Start address of the memory, and its size in bytes.
     pub range: (u64, u64),
-    /// The fingerprint of its handle; 0 if it has none.
+    /// Fingerprint of the memory's handle; 0 if it has none.
     pub fingerprint: u64,
     /// Time from the end to the call.
     pub ago: Option<Ago>,
-    /// Call that ended it.
+    /// Call that ended the memory.
     pub by: Option<ClosedBy>,
-    /// True if it ended with its context.
+    /// True if the memory ended with its context.
     pub with_context: bool,
     /// The world's reference to the end.
     pub object: O,
@@ -451,30 +457,30 @@ pub struct Gone<O> {
 /// Object that a call ended while others had it open.
 #[derive(Clone, Copy)]
 pub struct Ending<O> {
-    /// Kind of object.
+    /// Kind of the object.
     pub kind: Object,
     /// The export, or one of the exports that ended with a context.
     pub export: Export<O>,
-    /// The size of the memory.
+    /// Size of the memory in bytes.
     pub bytes: u64,
-    /// Number of handles that ended.
+    /// Number of handles whose objects ended.
     pub handles: u64,
-    /// Processes that have it open. If several handles ended, these are the ones of the handle that most
-    /// processes have open.
+    /// Processes that have the object open. If several handles ended, these are the processes of the handle
+    /// that is open in the most processes.
     pub importers: Importers<O>,
-    /// True if it certainly ended. False if it may not have belonged to the object that ended.
+    /// True if the object certainly ended; false if it may not have belonged to the context that ended.
     pub is_sure: bool,
 }
 
 /// Memory that a node of a graph uses.
 #[derive(Clone, Copy)]
 pub struct NodeUse<'a> {
-    /// The node; of a copy or a memset, with the name of its parameter.
+    /// Name of the node. For a copy or a memset, also the name of its parameter.
     pub name: &'a str,
-    /// In a kernel node: the kernel's name, and the index of the parameter.
+    /// For a kernel node: the name of the kernel, and the index of the parameter.
     pub kernel: Option<(&'a str, usize)>,
-    /// Start address.
+    /// Start address of the memory.
     pub address: u64,
-    /// Size in bytes.
+    /// Size of the memory in bytes.
     pub bytes: u64,
 }

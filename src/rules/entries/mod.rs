@@ -2,8 +2,8 @@
 
 /// Passes all entries to the macro `$callback`, in the order in which causes of a failure are checked.
 macro_rules! with_rules {
-    // Each file adds its entries, and passes all on to the next file. The last one passes them to the
-    // callback.
+    // Each file adds its entries and passes the list on to the next file. The last file passes the list to
+    // the callback.
     ($callback:ident) => {
         peer_rules! {
             ipc_rules vmm_rules multicast_rules pool_rules use_rules job_rules order_rules driver_rules unchecked_rules $callback

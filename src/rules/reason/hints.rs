@@ -4,13 +4,14 @@ use super::{Device, HadContext, HandleFlaw, POINTERS, Reason};
 use crate::rule::Rule;
 
 impl Reason<'_> {
-    /// Returns the fix: the rule's hint, or one for these values.
+    /// Returns the advice for this reason: the rule's own, or one that fits these values better.
     pub fn hint(&self) -> &'static str {
         let own = self.hint_about_handles().or_else(|| self.hint_about_memory());
         own.or_else(|| self.hint_about_processes()).unwrap_or_else(|| self.rule().spec().hint())
     }
 
-    /// Hints about the bytes of a handle, and the processes and devices that share it.
+    /// Returns the advice for special values of reasons about handles, processes, and devices; `None` for the
+    /// rule's own.
     fn hint_about_handles(&self) -> Option<&'static str> {
         Some(match self {
             Reason::IpcOpenInExportingProcess { is_event: true, .. } => {
@@ -40,7 +41,8 @@ impl Reason<'_> {
         })
     }
 
-    /// Hints about memory, and the objects that hold it.
+    /// Returns the advice for special values of reasons about memory and the objects that hold it; `None` for
+    /// the rule's own.
     fn hint_about_memory(&self) -> Option<&'static str> {
         Some(match self {
             Reason::IpcMemoryKind { because: Some(because), .. }
@@ -96,7 +98,8 @@ impl Reason<'_> {
         })
     }
 
-    /// Hints about processes, contexts, and ranks.
+    /// Returns the advice for special values of reasons about processes, contexts, and ranks; `None` for the
+    /// rule's own.
     fn hint_about_processes(&self) -> Option<&'static str> {
         Some(match self {
             Reason::NoCurrentContext { had: HadContext::Here { is_ended: true, .. }, .. } => {

@@ -14,7 +14,7 @@ impl<T: Display> Display for Clause<T> {
     }
 }
 
-/// Value, or a text if it is `None`.
+/// Value, or another text if the value is `None`.
 pub struct Or<T>(pub Option<T>, pub &'static str);
 
 impl<T: Display> Display for Or<T> {
@@ -26,17 +26,17 @@ impl<T: Display> Display for Or<T> {
     }
 }
 
-/// Returns a number of bytes if there are any.
+/// Returns a number of bytes; `None` for 0.
 pub fn some(bytes: u64) -> Option<Bytes> {
     (bytes > 0).then_some(Bytes(bytes))
 }
 
-/// A device by its UUID.
+/// Returns the text for a device with this UUID.
 pub fn gpu(uuid: [u8; 16]) -> Gpu {
     Gpu { number: None, uuid }
 }
 
-/// `only device 0`, `devices 0 to 3`: the devices that a process sees.
+/// Devices that a process sees: `only device 0`, `devices 0 to 3`.
 pub struct Devices(pub i32);
 
 impl Display for Devices {
@@ -48,7 +48,7 @@ impl Display for Devices {
     }
 }
 
-/// ` 3.2 ms ago`, if known.
+/// Time before the call, if known: ` 3.2 ms ago`.
 pub struct When(pub Option<Ago>);
 
 impl Display for When {
@@ -57,7 +57,7 @@ impl Display for When {
     }
 }
 
-/// `0x7f1200000000, 4 MiB`: start of a range, and its size.
+/// Start and size of a range: `0x7f1200000000, 4 MiB`.
 pub struct Range(pub (u64, u64));
 
 impl Display for Range {
@@ -67,7 +67,7 @@ impl Display for Range {
     }
 }
 
-/// ` 3.2 ms ago in thread 17 of app`, if known.
+/// Time and place of an earlier call, as far as known: ` 3.2 ms ago in thread 17 of app`.
 pub struct Past<'a>(pub Option<Ago>, pub Option<Site<'a>>);
 
 impl Display for Past<'_> {
@@ -77,7 +77,7 @@ impl Display for Past<'_> {
     }
 }
 
-/// `none`, or `only 2`.
+/// Number of items that exist: `none`, or `only 2`.
 pub struct Only(pub u64);
 
 impl Display for Only {
@@ -86,7 +86,7 @@ impl Display for Only {
     }
 }
 
-/// Memory that is kept for others, and how much of it its owners freed.
+/// Number of bytes that are kept alive for others, and number of these bytes that their owners freed.
 pub struct Kept(pub u64, pub u64);
 
 impl Display for Kept {
@@ -110,7 +110,7 @@ impl Display for Cut {
     }
 }
 
-/// `0x10 (4 MiB) was freed while open in process 17; its handle is ipc:...`.
+/// Memory that was freed too early: `0x10 (4 MiB) was freed while open in process 17; its handle is ipc:...`.
 pub struct Freed(pub u64, pub u64, pub Handle, pub Importers);
 
 impl Display for Freed {
@@ -121,7 +121,7 @@ impl Display for Freed {
     }
 }
 
-/// Processes that have something open: how many, and the first of them.
+/// Processes that have an object open: their number, and the first of them.
 pub struct Importers(pub u64, pub Process);
 
 impl Display for Importers {
@@ -135,7 +135,7 @@ impl Display for Importers {
     }
 }
 
-/// `handle was`, `8 handles were`.
+/// Number of similar handles, with the verb: `handle was`, `8 handles were`.
 pub struct Same(pub u64);
 
 impl Display for Same {

@@ -161,17 +161,17 @@ pub fn memory_exhausted(
     }
     let Some(wanted) = wanted else { return Ok(()) };
     write!(f, ", and the call asked for {}", Size(wanted))?;
-    left.map_or(Ok(()), |(free, _)| more(wanted, free, f))
+    left.map_or(Ok(()), |(free, _)| write_missing(wanted, free, f))
 }
 
 /// [`Reason::MemoryTooLarge`](crate::reason::Reason::MemoryTooLarge).
 pub fn memory_too_large(wanted: u64, total: u64, device: Device, f: &mut Formatter) -> fmt::Result {
     write!(f, "the call asked for {}, and {device} has {} in all", Size(wanted), Size(total))?;
-    more(wanted, total, f)
+    write_missing(wanted, total, f)
 }
 
-/// Adds how much was missing, if the rounded sizes do not show it.
-fn more(wanted: u64, had: u64, f: &mut Formatter) -> fmt::Result {
+/// Adds how many bytes were missing, if the rounded sizes look equal.
+fn write_missing(wanted: u64, had: u64, f: &mut Formatter) -> fmt::Result {
     let is_hidden = wanted > had && wanted - had < had / 16;
     if is_hidden { write!(f, "; {} were missing", Size(wanted - had)) } else { Ok(()) }
 }

@@ -3,36 +3,36 @@
 use crate::rule::Rule;
 use cupeer_spec::record::slot::finding::role;
 
-/// Earlier current context of a thread that has none.
+/// Context that was current earlier, for a thread that has no current context.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HadContext {
-    /// The thread itself had one.
+    /// The thread itself had a current context.
     Here {
         /// The thread's last current context.
         context: u64,
-        /// True if the process is known to have destroyed or reset it.
+        /// True if the process is known to have destroyed or reset the context.
         is_ended: bool,
-        /// True if open handles of the process ended with it.
+        /// True if open handles of the process ended with the context.
         has_closed: bool,
     },
-    /// Another thread had one, but this one had none.
+    /// Another thread had a current context, but this thread had none.
     InOtherThread,
     /// The primary context of this device is active, whatever code retained it.
     Primary(i32),
-    /// No thread was seen with one.
+    /// No thread was seen with a current context.
     Unknown,
 }
 
-/// Permissions that decide whether this process may take descriptors of another one, by pidfd_getfd.
+/// Permissions that decide whether this process may take descriptors from another one with pidfd_getfd.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ptrace {
-    /// /proc/sys/kernel/yama/ptrace_scope; 0 if there is none.
+    /// Value of /proc/sys/kernel/yama/ptrace_scope; 0 if the file does not exist.
     pub scope: u8,
     /// True if the process has CAP_SYS_PTRACE.
     pub is_capable: bool,
 }
 
-/// End of a range of addresses.
+/// Kind of event that ended the use of a range of addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EndKind {
     /// The open handle there was closed.
@@ -48,7 +48,7 @@ pub enum EndKind {
 }
 
 impl EndKind {
-    /// Returns the rule about uses after this end.
+    /// Returns the rule about uses of memory that ended in this way.
     pub(crate) fn rule(self) -> Rule {
         match self {
             EndKind::Closed => Rule::UseAfterClose,
@@ -58,7 +58,7 @@ impl EndKind {
         }
     }
 
-    /// Returns the role of the call that ended it.
+    /// Returns the role, in a finding, of the call that ended the memory.
     pub(crate) fn role(self) -> u32 {
         match self {
             EndKind::Closed => role::CLOSING,
@@ -76,7 +76,7 @@ impl EndKind {
         matches!(self, EndKind::Closed | EndKind::Freed)
     }
 
-    /// Returns the process that ended it, and the verb.
+    /// Returns the words for the process that ended the memory, and the verb.
     pub(super) const fn words(self) -> &'static str {
         match self {
             EndKind::Closed => "this process closed",

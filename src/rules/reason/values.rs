@@ -10,7 +10,7 @@ use cupeer_spec::value::Shareable;
 pub struct Device {
     /// Number of the device in the process; -1 if unknown.
     pub ordinal: i32,
-    /// UUID; zero if unknown.
+    /// UUID of the device; zeros if unknown.
     pub uuid: [u8; 16],
 }
 
@@ -25,14 +25,14 @@ impl Display for Device {
     }
 }
 
-/// A size that is rounded: `69.9 GiB`, or `105 GiB`.
+/// Rounded size in bytes: `69.9 GiB`, or `105 GiB`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Size(pub u64);
 
 impl Display for Size {
     fn fmt(&self, f: &mut Formatter) -> fmt::Result {
         const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
-        // So that 1,023.96 MiB are a GiB.
+        // Choose the unit after rounding, so that 1,023.96 MiB become 1 GiB.
         let unit = (1..UNITS.len()).rev().find(|unit| tenths(self.0, *unit) >= 10);
         match (unit, tenths(self.0, 0)) {
             (None, ..10) => write!(f, "{} bytes", self.0),
@@ -48,7 +48,7 @@ impl Display for Size {
     }
 }
 
-/// Returns a size in tenths of a unit, rounded.
+/// Returns a number of bytes in tenths of a unit, rounded.
 fn tenths(bytes: u64, unit: usize) -> u64 {
     let tenth = 1024u128.pow(unit as u32 + 1);
     ((u128::from(bytes) * 10 + tenth / 2) / tenth) as u64
@@ -59,7 +59,7 @@ fn tenths(bytes: u64, unit: usize) -> u64 {
 pub struct Process {
     /// Pid in the process's own namespace.
     pub pid: u32,
-    /// Rank.
+    /// Rank of the process; `None` if it has none.
     pub rank: Option<u32>,
 }
 
@@ -75,11 +75,11 @@ impl Display for Process {
 /// Place of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Site<'a> {
-    /// The thread.
+    /// Thread id of the caller.
     pub tid: u32,
-    /// The file name of the library that called; empty if unknown.
+    /// File name of the library that made the call; empty if unknown.
     pub library: &'a str,
-    /// Offset in the library.
+    /// Offset of the call in the library.
     pub offset: u64,
 }
 
@@ -105,33 +105,33 @@ impl Display for Handle {
 /// Flaw in the bytes of a handle that no process exported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HandleFlaw {
-    /// All are 0.
+    /// All bytes are 0.
     Zero,
-    /// All are 0, except this number of leading bytes.
+    /// All bytes are 0, except this number of leading bytes.
     Cut(u8),
-    /// The bytes are a handle of this process at another offset.
+    /// The bytes are a handle of this job's process, moved to another offset.
     Shifted {
-        /// The exporter.
+        /// Process that exported the handle.
         owner: Process,
-        /// Offset.
+        /// Number of bytes by which the handle was moved.
         by: u8,
     },
-    /// The bytes name a process that cupeer records elsewhere.
+    /// The bytes contain the pid of a process that another recording of cupeer includes.
     Elsewhere(u32),
-    /// The bytes name a process.
+    /// The bytes contain the pid of a process.
     Names {
-        /// Pid.
+        /// Pid in the bytes.
         pid: u32,
-        /// True if it is running.
+        /// True if a process with this pid is running; `None` if unknown.
         runs: Option<bool>,
     },
-    /// The bytes name no process.
+    /// The bytes contain no pid.
     NamesNobody,
-    /// The bytes were not seen, or cannot name processes.
+    /// The bytes are unknown, or of a kind of handle that contains no pid.
     Unseen,
 }
 
-/// A time that has passed, in nanoseconds.
+/// Time that has passed since something happened, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ago(pub u64);
 
@@ -152,16 +152,16 @@ pub enum Growth<'a> {
     LeftBySome,
     /// Some handles were left open after `of` of `all` marks of a similar name.
     Marks {
-        /// The marks after which that is so.
+        /// Number of marks after which a handle was left open.
         of: u64,
-        /// All marks since the first opening.
+        /// Number of marks since the first open.
         all: u64,
-        /// Name of one of them.
+        /// Name of one of the marks.
         like: &'a str,
     },
     /// All handles were opened within this time in nanoseconds.
     Time {
-        /// The time.
+        /// Time from the first to the last open, in nanoseconds.
         over: u64,
     },
     /// The open handles are unused, and the place opened more afterwards.
@@ -184,7 +184,7 @@ impl Display for Growth<'_> {
     }
 }
 
-/// Objects that a place creates and does not release.
+/// Kind of objects that code at one place creates and does not release.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Piled {
     /// Allocations of cuMemCreate, by their handles.
@@ -208,7 +208,7 @@ pub enum Piled {
 }
 
 impl Piled {
-    /// Returns their name, the call of the place, and the call that is missing.
+    /// Returns the words for the objects, the call that creates them, and the call that is missing.
     pub(super) fn words(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Piled::Allocations => ("allocation", "made", "were never released"),
@@ -225,7 +225,7 @@ impl Piled {
         }
     }
 
-    /// Returns the fix.
+    /// Returns the advice for these objects.
     pub fn hint(self) -> &'static str {
         match self {
             Piled::Allocations => {
@@ -254,7 +254,7 @@ impl Piled {
     }
 }
 
-/// A size as people say it, exact.
+/// Exact size in bytes, in the largest unit that divides it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bytes(pub u64);
 
@@ -271,7 +271,7 @@ impl Display for Bytes {
     }
 }
 
-/// Bytes in some memory: their offset, and how many they are.
+/// Bytes within some memory: their offset, and their number.
 pub struct Part(pub (u64, u64));
 
 impl Display for Part {
@@ -284,7 +284,7 @@ impl Display for Part {
     }
 }
 
-/// `1 process`, `2 processes`.
+/// Number with its noun: `1 process`, `2 processes`.
 pub(super) struct Count(pub u64, pub &'static str);
 
 impl Display for Count {
@@ -298,7 +298,7 @@ impl Display for Count {
     }
 }
 
-/// `once`, `2 times`.
+/// Number of repetitions: `once`, `2 times`.
 pub(super) struct Times(pub u64);
 
 impl Display for Times {
@@ -333,7 +333,7 @@ impl MemoryKind {
         }
     }
 
-    /// Returns the fix.
+    /// Returns the advice for this kind of memory.
     pub fn hint(self) -> &'static str {
         match self {
             MemoryKind::Virtual => {
@@ -353,7 +353,7 @@ impl MemoryKind {
     }
 }
 
-/// The handle types that memory was created with: bits of CUmemAllocationHandleType.
+/// Handle types with which memory was created: bits of CUmemAllocationHandleType.
 pub(super) struct HandleTypes(pub u64);
 
 impl Display for HandleTypes {
@@ -370,7 +370,7 @@ impl Display for HandleTypes {
         Ok(())
     }
 }
-/// Why a pool cannot be exported.
+/// Reason why a pool cannot be exported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PoolFault {
     /// The pool was created with these handle types.
@@ -383,7 +383,7 @@ pub enum PoolFault {
     Destroyed,
 }
 
-/// Why memory of a pool cannot be exported.
+/// Reason why memory of a pool cannot be exported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PointerFault {
     /// The memory is not from a pool.
@@ -392,7 +392,7 @@ pub enum PointerFault {
     Imported,
     /// Its pool was not exported.
     NotExported {
-        /// The pool.
+        /// Handle of the pool.
         pool: u64,
     },
     /// The pointer is not the start of an allocation.

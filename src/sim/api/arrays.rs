@@ -1,4 +1,4 @@
-//! Arrays, and copies of one row to and from them.
+//! CUDA arrays, and copies of one row to and from arrays.
 
 use super::boundary::{get, make};
 use super::copies::{device, flat, host};
@@ -10,7 +10,7 @@ use core::ffi::c_void;
 use cupeer_spec::abi::*;
 use std::sync::MutexGuard;
 
-/// Locks the driver once no pending work of the current context can use an array.
+/// Waits for the pending work of the current context, which may use an array. Returns the locked driver.
 fn settled() -> Answer<MutexGuard<'static, Driver>> {
     queue::settled(|driver| Ok(driver.pending_in(stack::current())))
 }

@@ -6,7 +6,7 @@ use crate::engine::driver::Call;
 use core::mem;
 use cupeer_spec::results::Result as Code;
 
-/// Converts an address to a function of the program, or to `None`.
+/// Converts an address to a function pointer of the program; null becomes `None`.
 ///
 /// # Safety
 ///

@@ -11,14 +11,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Number of calls that reached the driver.
+/// Number of calls of the program that reached the driver.
 pub(crate) static CALLS: AtomicU64 = AtomicU64::new(0);
 
-/// Runs the body of an entry. A failure goes to the driver's log, and a panic becomes CUDA_ERROR_UNKNOWN.
+/// Runs the body of a function of the driver. A failure goes to the log of the driver, and a panic becomes
+/// CUDA_ERROR_UNKNOWN.
 pub(crate) fn answer(function: &str, body: impl FnOnce() -> Answer) -> CUresult {
     CALLS.fetch_add(1, Relaxed);
     let result = caught(|| {
-        log::file();
+        log::log_file();
         match body() {
             Ok(()) => Code::SUCCESS,
             Err(failure) => {
@@ -94,12 +95,12 @@ macro_rules! forward {
     };
 }
 
-/// Writes a value from the driver.
+/// Writes a value that the driver returns to a pointer of the program.
 pub(crate) fn get<T: CForm<V>, V>(out: Out<T>, value: impl FnOnce(&mut Driver) -> Answer<V>) -> Answer {
     out.fill(process::enter()?, value)
 }
 
-/// The same as [`get`], with the driver's message for a null pointer.
+/// Does the same as [`get`], with a message in the log for a null pointer.
 pub(crate) fn get_or_refuse<T: CForm<V>, V>(
     out: Out<T>,
     message: &'static str,
@@ -111,7 +112,7 @@ pub(crate) fn get_or_refuse<T: CForm<V>, V>(
     Ok(())
 }
 
-/// Writes two values, each unless its pointer is null.
+/// Writes two values that the driver returns. A value whose pointer is null is not written.
 pub(crate) fn get_both<T: CForm<V>, U: CForm<W>, V, W>(
     (first, second): (Out<T>, Out<U>),
     values: impl FnOnce(&mut Driver) -> Answer<(V, W)>,
@@ -129,7 +130,8 @@ pub(crate) fn in_stream(stream: u64, work: impl FnOnce(&mut Driver, &Stream) -> 
     work(&mut driver, &stream)
 }
 
-/// Writes a value from the driver. Without a current context, it fails before any other check.
+/// Writes a value that the driver returns. Unlike [`get`], fails without a current context before it checks
+/// the pointer.
 pub(crate) fn make<T: CForm<V>, V>(out: Out<T>, value: impl FnOnce(&mut Driver) -> Answer<V>) -> Answer {
     let driver = process::enter()?;
     driver.current()?;
@@ -181,7 +183,7 @@ impl<T> Out<T> {
         if self.0.is_null() { Err(Code::INVALID_VALUE.into()) } else { Ok(self) }
     }
 
-    /// Fails with INVALID_VALUE and a message if the pointer is null.
+    /// Fails with INVALID_VALUE and a message for the log if the pointer is null.
     pub(crate) fn or_refuse(self, message: &'static str) -> Answer<Out<T>> {
         self.required().map_err(|failure| Failure { messages: vec![message.into()], ..failure })
     }
@@ -218,7 +220,7 @@ impl<T> Out<T> {
         }
     }
 
-    /// Reads `count` elements; none from a null pointer.
+    /// Reads `count` elements. Returns no elements if the pointer is null.
     pub(crate) fn list(&self, count: usize) -> Vec<T>
     where
         T: Copy,
@@ -245,7 +247,7 @@ impl Out<c_void> {
         }
     }
 
-    /// Reads this many bytes; none from a null pointer.
+    /// Reads `count` bytes. Returns no bytes if the pointer is null.
     pub(crate) fn bytes(self, count: usize) -> Vec<u8> {
         Out(self.0.cast::<u8>()).list(count)
     }
@@ -274,7 +276,7 @@ impl<T: Copy> In<T> {
         self.required().map_err(|failure| Failure { messages: vec![message.into()], ..failure })
     }
 
-    /// Reads elements, or fails with INVALID_VALUE if the pointer is null.
+    /// Reads `count` elements, or fails with INVALID_VALUE if the pointer is null.
     pub(crate) fn elements(&self, count: usize) -> Answer<Vec<T>> {
         fail_if(self.0.is_null(), Code::INVALID_VALUE)?;
         // SAFETY: only `Argument::receive` makes one, whose caller promises that it is null or valid.
@@ -341,7 +343,7 @@ macro_rules! numbers {
 }
 numbers! { CUgraph CUgraphExec CUgraphNode CUcontext CUfunction CUkernel CUmodule CUlibrary HostAddress CUevent CUstream CUdeviceptr CUmemoryPool CUmemGenericAllocationHandle }
 
-/// A C type that can hold a value of the engine.
+/// A C type to which a value of the engine can be converted.
 pub(crate) trait CForm<V> {
     fn of(value: V) -> Self;
 }

@@ -10,14 +10,14 @@ use cupeer_spec::abi::*;
 use cupeer_spec::results::Result as Code;
 use std::sync::MutexGuard;
 
-/// Version of the interface of contexts since CUDA 3.2.
+/// Version that `cuCtxGetApiVersion` returns: contexts have had this interface since CUDA 3.2.
 const API_VERSION: u32 = 3020;
 
 fn create(out: Out<CUcontext>, flags: u32, dev: CUdevice) -> Answer {
     get(out, |driver| driver.create_context(driver.ordinal(dev.0)?, flags))
 }
 
-/// Waits until all work of a context is done, then locks the driver.
+/// Waits until all work of a context is done. Returns the locked driver.
 fn settled(context: impl FnOnce(&mut Driver) -> Answer<u64>) -> Answer<MutexGuard<'static, Driver>> {
     queue::settled(|driver| {
         let context = context(driver)?;
@@ -25,13 +25,14 @@ fn settled(context: impl FnOnce(&mut Driver) -> Answer<u64>) -> Answer<MutexGuar
     })
 }
 
-/// Waits for the primary context of a device. Returns the driver and the ordinal.
+/// Waits until all work of the primary context of a device is done. Returns the locked driver, and the
+/// ordinal of the device.
 fn settled_primary(dev: CUdevice) -> Answer<(MutexGuard<'static, Driver>, usize)> {
     let ordinal = process::enter()?.ordinal(dev.0)?;
     Ok((settled(|driver| Ok(driver.contexts.primary(ordinal).handle))?, ordinal))
 }
 
-/// Changes a setting of the current context, whose last value is `last`.
+/// Changes a setting of the current context. `last` is the highest valid value; `setting` returns the field.
 fn set(value: u32, last: u32, setting: impl Fn(&mut Context) -> &mut u32) -> Answer {
     let mut driver = process::enter()?;
     let current = driver.current()?;
@@ -79,7 +80,7 @@ forward! {
 }
 
 entry! {
-    /// Affinity needs MPS, which is not simulated.
+    /// An affinity fails, because it needs MPS, which is not simulated.
     fn cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev) {
         fail_if(numParams < 0 || (numParams > 0 && paramsArray == 0), Code::INVALID_VALUE)?;
         if numParams > 0 {
@@ -99,7 +100,7 @@ entry! {
         create(pctx, flags, dev)
     }
 
-    /// The function of CUDA 2 to 3 refuses a context that was attached, as seen on driver 580.
+    /// The function of CUDA 2 to 3 fails for a context that was attached, as seen on driver 580.
     fn cuCtxDestroy(ctx) {
         process::check()?;
         fail_if(ctx == 0, Code::INVALID_VALUE)?;

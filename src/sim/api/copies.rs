@@ -11,13 +11,16 @@ use crate::engine::transfers::{Role, Shape, Side, Transfer};
 use cupeer_spec::abi::*;
 use cupeer_spec::results::Result as Code;
 
-/// `CU_MEMORYTYPE_*`.
+/// CU_MEMORYTYPE_HOST.
 const HOST: i32 = 1;
+/// CU_MEMORYTYPE_DEVICE.
 const DEVICE: i32 = 2;
+/// CU_MEMORYTYPE_ARRAY.
 const ARRAY: i32 = 3;
+/// CU_MEMORYTYPE_UNIFIED.
 const UNIFIED: i32 = 4;
 
-/// An address or a number of bytes, of any type.
+/// A C type of an address or of a number of bytes.
 pub(super) trait Number {
     fn number(self) -> u64;
 }
@@ -36,17 +39,18 @@ impl Number for usize {
         self as u64
     }
 }
+/// Returns the end of a copy in memory that the driver knows.
 pub(super) fn device(address: impl Number) -> End {
     End::At(address.number(), Role::Device)
 }
 
-/// Host memory, or any other that the driver knows.
+/// Returns the end of a copy in host memory, or in any other memory that the driver knows.
 pub(super) fn host(address: impl Number) -> End {
     End::At(address.number(), Role::Any)
 }
 
 impl End {
-    /// A place in an array, by its offset.
+    /// Returns the end of a copy in an array, at an offset in bytes.
     pub(super) fn array(array: u64, offset: usize) -> End {
         End::Array(array, offset as u64)
     }
@@ -63,7 +67,7 @@ impl End {
     }
 }
 
-/// Device memory at address 0, for the fields that a kind of side does not have.
+/// A side of a copy with all fields zero. Fields that a kind of side does not use keep these values.
 const EMPTY: Side3D<u64> = Side3D {
     XInBytes: 0,
     Y: 0,
@@ -91,13 +95,13 @@ impl From<End> for Side3D<u64> {
     }
 }
 
-/// Copies one row in the order of a stream; `None` stands for a function without a stream.
+/// Copies one row in the order of a stream. `stream` is `None` for the functions that have no stream.
 pub(super) fn flat(to: End, from: End, length: impl Number, stream: Option<u64>) -> Answer {
     transfer(stream, Parameters::Row(to, from, length.number()))
 }
 
-/// Writes the index of a copy to the program's variable, unless it is null.
-fn tell(failed: Option<u64>, index: usize) {
+/// Writes the index of a copy to the program's variable at `failed`, unless that pointer is null.
+fn write_index(failed: Option<u64>, index: usize) {
     let place = failed.unwrap_or(0) as *mut usize;
     if !place.is_null() {
         // SAFETY: not null, and the caller of the C function promises that a number can be written there.
@@ -105,8 +109,8 @@ fn tell(failed: Option<u64>, index: usize) {
     }
 }
 
-/// Returns the mode of a copy by its `CUmemcpySrcAccessOrder`: each order but that of the stream allows to read the source
-/// immediately.
+/// Returns the mode of a copy with a `CUmemcpySrcAccessOrder`. In each order but that of the stream, the
+/// source may be read immediately.
 fn mode_of(order: i32) -> CopyMode {
     const STREAM: i32 = 1;
     if order == STREAM { CopyMode::InStream } else { CopyMode::SourceFirst }
@@ -120,9 +124,9 @@ fn batch(
     failed: Option<u64>,
     stream: u64,
 ) -> Answer {
-    let tell = |index| tell(failed, index);
-    tell(usize::MAX);
-    // Neither CU_STREAM_LEGACY nor 0, which stands for it, is allowed.
+    let write_index = |index| write_index(failed, index);
+    write_index(usize::MAX);
+    // CU_STREAM_LEGACY is not allowed, and neither is 0, which stands for the same stream.
     let is_legacy = stream == 0 || stream == LEGACY;
     fail_if([to, from, sizes, attributes].contains(&0) || count == 0 || is_legacy, Code::INVALID_VALUE)?;
     let starts = indexes.elements(attribute_count)?;
@@ -134,19 +138,19 @@ fn batch(
     let word = |array: u64, index| unsafe { (array as *const u64).add(index).read_unaligned() };
     for index in 0..count {
         let group = starts.partition_point(|start| *start <= index) - 1;
-        // `CUmemcpyAttributes` is six words, and its first one is the order.
-        // SAFETY: not null, and the caller of the C function promises one structure for each group.
+        // `CUmemcpyAttributes` has six words. The first word is the order. SAFETY: not null, and the caller
+        // of the C function promises one structure for each group.
         let order = unsafe { (attributes as *const [i32; 6]).add(group).read_unaligned() }[0];
         let row = Parameters::Row(host(word(to, index)), host(word(from, index)), word(sizes, index));
-        transfer_as(mode_of(order), Some(stream), row).inspect_err(|_| tell(index))?;
+        transfer_as(mode_of(order), Some(stream), row).inspect_err(|_| write_index(index))?;
     }
     Ok(())
 }
 
 /// Makes several copies of slices of rows, with `failed` as in [`batch`].
 fn batch_of_slices(copies: u64, count: usize, failed: Option<u64>, flags: u64, stream: u64) -> Answer {
-    let tell = |index| tell(failed, index);
-    tell(usize::MAX);
+    let write_index = |index| write_index(failed, index);
+    write_index(usize::MAX);
     fail_if(copies == 0 || count == 0 || flags != 0 || stream == 0 || stream == LEGACY, Code::INVALID_VALUE)?;
     for index in 0..count {
         // SAFETY: not null, and the caller of the C function promises as many elements.
@@ -155,22 +159,23 @@ fn batch_of_slices(copies: u64, count: usize, failed: Option<u64>, flags: u64, s
         let (src, dst) = (operand(copy.src), operand(copy.dst));
         let rows = CUDA_MEMCPY3D { src, dst, WidthInBytes: width, Height: height, Depth: depth };
         transfer_as(mode_of(copy.srcAccessOrder), Some(stream), Parameters::Copy(rows))
-            .inspect_err(|_| tell(index))?;
+            .inspect_err(|_| write_index(index))?;
     }
     Ok(())
 }
 
-/// Copies or sets bytes in the order of a stream. Without a stream, it uses the default stream, and waits.
+/// Performs a copy or a memset in the order of a stream. Without a stream, uses the default stream, and
+/// waits.
 pub(super) fn transfer(stream: Option<u64>, what: Parameters) -> Answer {
-    transfer_as(plain(stream), stream, what)
+    transfer_as(plain_mode(stream), stream, what)
 }
 
 /// Returns the mode of a copy that has no attributes.
-fn plain(stream: Option<u64>) -> CopyMode {
+fn plain_mode(stream: Option<u64>) -> CopyMode {
     if stream.is_some() { CopyMode::InStream } else { CopyMode::Blocking }
 }
 
-/// Copies or sets bytes in one of the modes.
+/// Performs a copy or a memset in a certain mode.
 pub(super) fn transfer_as(mode: CopyMode, stream: Option<u64>, what: Parameters) -> Answer {
     let mut driver = process::enter()?;
     driver.current()?;
@@ -202,7 +207,7 @@ pub(super) fn transfer_as(mode: CopyMode, stream: Option<u64>, what: Parameters)
     transfer.run()
 }
 
-/// A side of a copy that is an array, which has a pitch and a height of its own.
+/// Returns a side of a copy that is in an array. The pitch and the height are those of the array.
 fn array_side(driver: &Driver, side: &Side3D<u64>, shape: &Shape) -> Answer<Side> {
     let (row, rows, slices) = driver.arrays.get(side.Array)?.descriptor.shape().ok_or(Code::INVALID_VALUE)?;
     let within = |start: u64, count: u64, most| start.checked_add(count).is_some_and(|end| end <= most);
@@ -215,7 +220,7 @@ fn array_side(driver: &Driver, side: &Side3D<u64>, shape: &Shape) -> Answer<Side
     Ok(Side { address, role: Role::Array(side.Array), pitch: row, slice, context: 0 })
 }
 
-/// A side of a copy of rows, as the engine takes it.
+/// Converts a side of a copy of rows to the form of the engine.
 fn side(driver: &Driver, side: &Side3D<u64>, shape: &Shape, operand: &str) -> Answer<Side> {
     let (start, role) = match side.MemoryType {
         HOST => (side.Host, Role::Any),
@@ -225,7 +230,7 @@ fn side(driver: &Driver, side: &Side3D<u64>, shape: &Shape, operand: &str) -> An
         other => return invalid(format!("Invalid memory type {other:#x}")),
     };
     let row = side.XInBytes.checked_add(shape.width).ok_or(Code::INVALID_VALUE)?;
-    // Without a pitch, rows follow each other; so do slices without a height.
+    // A pitch of 0 means rows without gaps, and a height of 0 means slices without gaps.
     let pitch = if side.Pitch == 0 { row } else { side.Pitch };
     let height = if side.Height == 0 { shape.height } else { side.Height };
     if pitch < row {
@@ -246,7 +251,7 @@ fn side(driver: &Driver, side: &Side3D<u64>, shape: &Shape, operand: &str) -> An
     Ok(Side { address, role, pitch, slice, context: side.Context })
 }
 
-/// A side of `cuMemcpy3DBatchAsync`.
+/// Converts a side of `cuMemcpy3DBatchAsync`.
 fn operand(it: CUmemcpy3DOperand) -> Side3D<u64> {
     match (it.kind, it.rest) {
         (CUmemcpy3DOperand::POINTER, [pitch, height, _]) => {
@@ -256,7 +261,7 @@ fn operand(it: CUmemcpy3DOperand) -> Side3D<u64> {
     }
 }
 
-/// The form with 64 bits of a side.
+/// Converts a side to the form with 64-bit fields.
 fn widened<W: Into<u64>>(side: Side3D<W>) -> Side3D<u64> {
     Side3D {
         XInBytes: side.XInBytes.into(),
@@ -273,9 +278,9 @@ fn widened<W: Into<u64>>(side: Side3D<W>) -> Side3D<u64> {
     }
 }
 
-/// A structure that describes a copy of rows.
+/// A structure of cuda.h that describes a copy of rows.
 trait Rows: Copy {
-    /// The same copy in the form that describes every copy.
+    /// Converts the structure to the form that can describe every copy of rows.
     fn read(self) -> CUDA_MEMCPY3D<u64>;
 }
 
@@ -323,7 +328,7 @@ impl<W: Copy + Into<u64>> Rows for CUDA_MEMCPY3D<W> {
     }
 }
 
-/// Copies rows within the reach of the current context: in these structures, the fields for contexts are reserved.
+/// Copies rows in the current context. In these structures, the fields for contexts are reserved.
 fn rows(copy: In<impl Rows>, stream: Option<u64>) -> Answer {
     process::check()?;
     let mut copy = copy.required()?.read();
@@ -331,7 +336,7 @@ fn rows(copy: In<impl Rows>, stream: Option<u64>) -> Answer {
     transfer(stream, Parameters::Copy(copy))
 }
 
-/// Looks up the places that a transfer reads and writes.
+/// Returns a transfer, after looking up the memory that it reads and writes.
 pub(super) fn lookup(driver: &Driver, what: Parameters) -> Answer<Transfer> {
     match what {
         Parameters::Row(to, from, length) => {
@@ -349,7 +354,7 @@ pub(super) fn lookup(driver: &Driver, what: Parameters) -> Answer<Transfer> {
     }
 }
 
-/// Copies rows between two contexts, which must exist; null stands for the current one.
+/// Copies rows between two contexts, which must exist. A null context stands for the current context.
 fn rows_peer(copy: In<CUDA_MEMCPY3D<u64>>, stream: Option<u64>) -> Answer {
     let copy = copy.required()?.read();
     check_contexts(copy.dst.Context, copy.src.Context)?;
@@ -362,7 +367,7 @@ fn check_contexts(to: u64, from: u64) -> Answer {
     driver.context_or_current(from).map(drop)
 }
 
-/// Defines the entries of one kind of copy: before and since CUDA 3.2, each also asynchronous.
+/// Defines the functions of one kind of copy: before and since CUDA 3.2, each synchronous and asynchronous.
 macro_rules! one_way {
     ($old:ident $old_async:ident $new:ident | $own:ident $new_async:ident | $own_async:ident
      ($to:ident: $to_old:ty, $to_end:ident),
@@ -436,7 +441,7 @@ entry! {
         batch([dsts, srcs, sizes], count, (attrs, attrsIdxs, numAttrs), None, hStream)
     }
 
-    /// Access need not be enabled: without it, the driver copies through the host.
+    /// Peer access need not be enabled. Without it, a real driver copies through the host.
     fn cuMemcpyPeer | cuMemcpyPeer_ptds(dstDevice, dstContext, srcDevice, srcContext, ByteCount) {
         check_contexts(dstContext, srcContext)?;
         flat(End::In(dstDevice, dstContext), End::In(srcDevice, srcContext), ByteCount, None)

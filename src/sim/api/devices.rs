@@ -8,7 +8,8 @@ use core::ffi::c_char;
 use cupeer_spec::abi::CUdevice;
 use cupeer_spec::results::Result as Code;
 
-/// Writes a text into a buffer of `length` bytes, cut and always with its NUL.
+/// Writes a text into a buffer of `length` bytes. A text that is too long is cut; the NUL at its end is
+/// always written.
 fn put_text(out: Out<c_char>, length: i32, text: &str) {
     let room = usize::try_from(length).unwrap_or(0).saturating_sub(1);
     let bytes = &text.as_bytes()[..text.len().min(room)];
@@ -23,7 +24,8 @@ fn total_memory(dev: CUdevice) -> Answer<u64> {
     Ok(driver.device(ordinal).memory)
 }
 
-/// Reads a PCI address, with its domain or without, with its function or without: domain, bus and device.
+/// Returns the domain, the bus, and the device of a PCI address. The domain and the function may be absent
+/// from the text.
 fn read_pci(text: &[u8]) -> Option<(u32, u32, u32)> {
     let text = std::str::from_utf8(text).ok()?;
     let (address, function) = text.split_once('.').unwrap_or((text, "0"));
@@ -58,13 +60,13 @@ entry! {
         let driver = process::enter()?;
         let out = name.required()?;
         fail_if(len <= 0, Code::INVALID_VALUE)?;
-        // In this function alone, the driver has no message about the ordinal.
+        // Only in this function, the driver has no message about a wrong ordinal.
         let ordinal = driver.ordinal(dev.0).or(fail(Code::INVALID_DEVICE))?;
         put_text(out, len, &driver.device(ordinal).name);
         Ok(())
     }
 
-    /// Only Windows has locally unique identifiers.
+    /// Fails, because only Windows has locally unique identifiers.
     fn cuDeviceGetLuid(_luid: *mut c_char, _deviceNodeMask: *mut u32, dev: CUdevice) {
         process::enter()?.ordinal(dev.0)?;
         fail(Code::NOT_SUPPORTED)
@@ -83,7 +85,7 @@ entry! {
     }
 
     fn cuDeviceGetProperties(prop: *mut CUdevprop, dev: CUdevice) {
-        // The first attributes, in their order.
+        // The fields of the structure are the first device attributes, in the order of their numbers.
         get(prop, |driver| {
             let ordinal = driver.ordinal(dev.0)?;
             let attributes: Answer<Vec<i32>> =

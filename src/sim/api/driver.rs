@@ -24,8 +24,8 @@ pub(crate) unsafe extern "C" fn unsupported() -> CUresult {
 const RUNTIME_TABLE: [u8; 16] =
     [0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a, 0x89, 0x87, 0xd9, 0x39, 0x12, 0xfd, 0x9d, 0xf9];
 
-/// Tells the launcher, if there is one, that the CUDA runtime asked for functions without names: the runtime does not
-/// continue without them.
+/// Notes for the launcher, if there is one, that the CUDA runtime asked for a table of functions without
+/// names. Without that table, the runtime does not continue.
 fn tell_launcher() {
     let at = |field: usize| field as u64;
     let told = || {
@@ -35,7 +35,7 @@ fn tell_launcher() {
         let is_page = u32::from_ne_bytes(magic) == MAGIC;
         is_page.then(|| page.write_all_at(&1u32.to_ne_bytes(), at(offset_of!(Status, nameless))))?.ok()
     };
-    // The driver works without the note.
+    // If the note fails, the driver still works.
     let _: Option<()> = told();
 }
 
@@ -49,7 +49,7 @@ fn error_text(error: i32, out: Out<*const c_char>, name: bool) -> Answer {
 forward! {
     cuGetErrorName(error: i32, pStr: *mut *const c_char) = error_text(error, pStr, true);
     cuGetErrorString(error: i32, pStr: *mut *const c_char) = error_text(error, pStr, false);
-    /// No profiler and no cache are simulated.
+    /// These functions have no effect, because neither a profiler nor a cache is simulated.
     cuProfilerStart | cuProfilerStop | cuCtxResetPersistingL2Cache() = process::enter()?.current().map(drop);
     cuFlushGPUDirectRDMAWrites(_target: i32, _scope: i32) = process::enter()?.current().map(drop);
 }
@@ -65,7 +65,7 @@ entry! {
         Ok(())
     }
 
-    /// Returns a table of functions without names: this driver has none.
+    /// Fails, because the simulated driver has no table of functions without names.
     fn cuGetExportTable(ppExportTable: *mut *const c_void, pExportTableId: *const CUuuid) {
         let out = ppExportTable.required()?;
         let id = pExportTableId.required()?;
@@ -107,7 +107,7 @@ entry! {
         let old = mode.required()?.get().unwrap_or(0);
         process::check()?;
         fail_if(!(0..=2).contains(&old), Code::INVALID_VALUE)?;
-        // CU_STREAM_CAPTURE_MODE_GLOBAL: a capture refuses no call of others, whatever the mode.
+        // CU_STREAM_CAPTURE_MODE_GLOBAL. In every mode, a capture here allows all calls of other threads.
         mode.put(0);
         Ok(())
     }

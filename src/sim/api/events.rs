@@ -39,7 +39,7 @@ entry! {
     fn cuEventElapsedTime(pMilliseconds: *mut f32, hStart: CUevent, hEnd: CUevent) {
         let driver = process::enter()?;
         let elapsed = driver.elapsed(hStart, hEnd)?;
-        // A null pointer has this code, as recorded.
+        // As recorded, a null pointer causes this code.
         pMilliseconds.required().or(fail(Code::INVALID_HANDLE))?.put(elapsed);
         Ok(())
     }

@@ -14,7 +14,7 @@ use core::arch::naked_asm;
 use core::ffi::c_void;
 use cupeer_spec::others::OtherFn;
 
-/// The function of a symbol.
+/// The address of an exported function.
 #[derive(Clone, Copy)]
 struct Address(unsafe extern "C" fn());
 
@@ -82,7 +82,7 @@ macro_rules! export_table {
         }
     )*) => {
         $(export_one!($library $fidelity $name($($arg: $type),*) -> $ret);)*
-        /// The functions of the table, in its order; `None` for another library's.
+        /// The functions of the table, in its order; `None` for a function of another library.
         static TABLE: &[Option<Address>] = &[$(address_of!($library $name),)*];
     };
 }

@@ -1,11 +1,11 @@
-//! Memsets. Asynchronous ones are done when they return, unless their stream waits.
+//! Memsets. An asynchronous memset is done when its call returns, unless its stream waits for other work.
 
 use super::copies::{Number, transfer};
 use crate::engine::answer::Answer;
 use crate::engine::driver::Parameters;
 use cupeer_spec::abi::*;
 
-/// Sets rows, whose width and height count elements.
+/// Sets a rectangle of elements. The width and the height count elements and rows.
 fn fill(
     (address, pitch): (impl Number, impl Number),
     (element, value): (u64, u32),
@@ -24,7 +24,7 @@ fn fill(
     transfer(stream, Parameters::Fill(node))
 }
 
-/// Defines the entries for one size of element.
+/// Defines the functions for memsets of one size of element.
 macro_rules! sizes {
     ($($type:ident $element:literal: $old:ident $new:ident $own:ident $later:ident $own_later:ident
        $old_2d:ident $new_2d:ident $own_2d:ident $later_2d:ident $own_later_2d:ident)*) => {

@@ -19,7 +19,7 @@ fn instantiate(out: Out<CUgraphExec>, graph: u64, flags: u64) -> Answer {
     })
 }
 
-/// Fails for a graph that uses freed memory, if the machine refuses such graphs.
+/// Fails if a copy or a memset in a graph uses freed memory, and the machine refuses such graphs.
 fn check_nodes(driver: &Driver, graph: u64) -> Answer {
     if driver.machine.checks_graphs {
         driver.graphs.all_of(graph)?.iter().try_for_each(|(_, node)| match node {
@@ -30,7 +30,7 @@ fn check_nodes(driver: &Driver, graph: u64) -> Answer {
     Ok(())
 }
 
-/// Fails if memory of a copy or a memset does not exist, and will not exist when the graph runs.
+/// Fails if the memory of a copy or a memset does not exist now, and no graph allocates it when it runs.
 fn check_memory(driver: &Driver, what: Parameters) -> Answer {
     let addresses = match what {
         Parameters::Copy(copy) => [copy.src.Device, copy.dst.Device],
@@ -59,7 +59,7 @@ fn add(
     })
 }
 
-/// Changes what a node of an executable graph does.
+/// Replaces the parameters of a node of an executable graph.
 fn alter(exec: u64, node: u64, new: impl FnOnce(&Driver) -> Answer<Node>) -> Answer {
     let mut driver = process::enter()?;
     let new = new(&driver)?;
@@ -82,13 +82,14 @@ fn copy_node(driver: &Driver, parameters: In<CUDA_MEMCPY3D_v2>) -> Answer<Node> 
     check_memory(driver, what).map(|()| Node::Transfer(what))
 }
 
-/// Returns the node of a memset, as [`copy_node`] does.
+/// Returns the node of a memset whose memory exists, or will when the graph runs.
 fn fill_node(driver: &Driver, parameters: In<CUDA_MEMSET_NODE_PARAMS>) -> Answer<Node> {
     let what = Parameters::Fill(parameters.required()?);
     check_memory(driver, what).map(|()| Node::Transfer(what))
 }
 
-/// A launch by the words of `CUDA_KERNEL_NODE_PARAMS`, as far as CUDA 10 has them.
+/// Returns the node for a launch. The parameters are the words of `CUDA_KERNEL_NODE_PARAMS` that CUDA 10
+/// already had.
 fn kernel_node(driver: &Driver, parameters: In<[u64; 7]>) -> Answer<Node> {
     let words = parameters.required()?;
     let halves = |word: u64| [word as u32, (word >> 32) as u32];
@@ -96,7 +97,7 @@ fn kernel_node(driver: &Driver, parameters: In<[u64; 7]>) -> Answer<Node> {
     kernel_of(driver, words[0], ([a, b, c], [d, e, f]), (words[5], words[6])).map(Node::Kernel)
 }
 
-/// The words of `CUDA_KERNEL_NODE_PARAMS` of a node.
+/// Returns the words of `CUDA_KERNEL_NODE_PARAMS` for a node.
 fn kernel_params(driver: &Driver, node: u64) -> Answer<[u64; 9]> {
     let Node::Kernel(kernel) = driver.graphs.node(node)? else { return fail(Code::INVALID_VALUE) };
     let ([a, b, c], [d, e, f]) = (kernel.grid, kernel.block);
@@ -104,8 +105,9 @@ fn kernel_params(driver: &Driver, node: u64) -> Answer<[u64; 9]> {
     Ok([kernel.function, word(a, b), word(c, d), word(e, f), 0, kernel.parameters() as u64, 0, 0, 0])
 }
 
-/// Updates an executable graph. The outcome is CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED for other nodes, and
-/// PARAMETERS_CHANGED for freed memory.
+/// Updates an executable graph. If the graph has other nodes, the outcome is
+/// CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED; if it uses freed memory,
+/// CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED.
 fn update(exec: u64, graph: u64, result: u64) -> Answer {
     let mut driver = process::enter()?;
     driver.graphs.nodes_of(graph)?;
@@ -121,7 +123,8 @@ fn update(exec: u64, graph: u64, result: u64) -> Answer {
     if outcome == 0 { Ok(()) } else { fail(Code::GRAPH_EXEC_UPDATE_FAILURE) }
 }
 
-/// Defines entries that add a node, by the arguments that they have after the four common ones.
+/// Defines the functions that add a node to a graph, each by its arguments after the four that all of them
+/// have.
 macro_rules! additions {
     ($($name:ident $(| $same:ident)* ($($arg:ident: $type:ty),*) = $node:expr;)*) => {
         entry! {$(
@@ -148,14 +151,14 @@ additions! {
 }
 
 forward! {
-    /// No mode refuses calls of other threads here.
+    /// In every mode, a capture here allows all calls of other threads.
     cuStreamBeginCapture_v2(hStream: CUstream, mode: i32) =
         in_stream(hStream, |driver, stream| driver.graphs.begin(stream, mode));
     cuGraphDestroy(hGraph: *mut c_void) = process::enter()?.destroy_graph(hGraph.address());
     cuGraphExecDestroy(hGraphExec) = process::enter()?.destroy_executable(hGraphExec);
     cuGraphNodeGetType(hNode: CUgraphNode, kind: *mut CUgraphNodeType) =
         get(kind, |driver| driver.graphs.node(hNode).map(Node::kind));
-    /// The structure before CUDA 12 is shorter.
+    /// Before CUDA 12, the structure was shorter.
     cuGraphKernelNodeGetParams(hNode: CUgraphNode, nodeParams: *mut [u64; 7]) =
         get(nodeParams, |driver| Ok(*kernel_params(driver, hNode)?.first_chunk().ok_or(Code::UNKNOWN)?));
     cuGraphKernelNodeGetParams_v2(hNode: CUgraphNode, nodeParams: *mut [u64; 9]) =
@@ -237,7 +240,7 @@ entry! {
         get(phGraph, |driver| if flags == 0 { driver.add_graph(Vec::new()) } else { fail(Code::INVALID_VALUE) })
     }
 
-    /// Without an array, it only returns their number.
+    /// With a null array, returns only the number of nodes.
     fn cuGraphGetNodes(hGraph: CUgraph, nodes: *mut CUgraphNode, numNodes: *mut usize) {
         let driver = process::enter()?;
         let room = numNodes.required()?.get().unwrap_or(0);
@@ -253,7 +256,7 @@ entry! {
         Ok(())
     }
 
-    /// The properties of the allocation stay as the caller set them: they are not kept.
+    /// The properties of the allocation are not stored, so the fields for them keep the values of the caller.
     fn cuGraphMemAllocNodeGetParams(hNode: CUgraphNode, params_out: *mut CUDA_MEM_ALLOC_NODE_PARAMS) {
         let driver = process::enter()?;
         let Node::Allocation(address, bytes) = *driver.graphs.node(hNode)? else {
@@ -300,7 +303,7 @@ entry! {
 
     fn cuGraphExecChildGraphNodeSetParams(hGraphExec, hNode, childGraph) {
         let mut driver = process::enter()?;
-        // As recorded, a refusal has the code of an update.
+        // As recorded, this failure has the result code of a failed update.
         fail_if(check_nodes(&driver, childGraph).is_err(), Code::GRAPH_EXEC_UPDATE_FAILURE)?;
         driver.graphs.alter_child(hGraphExec, hNode, childGraph)
     }
@@ -320,7 +323,7 @@ entry! {
         for node in nodes {
             match node {
                 Node::Transfer(what) => match transfer_as(CopyMode::InGraph, Some(hStream), what) {
-                    // The memory was freed after the graph was made. Only the device finds that out.
+                    // The memory was freed after the graph was created, which only the device notices.
                     Err(failure) if failure.code == Code::INVALID_VALUE => {
                         let mut driver = process::enter()?;
                         let stream = driver.stream(hStream)?;

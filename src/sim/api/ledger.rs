@@ -1,4 +1,4 @@
-//! Counters of the simulated driver, for tests: the one function that a real driver lacks.
+//! Counters of the simulated driver, for tests. A real driver has no such function.
 
 use super::boundary::{CALLS, caught};
 use crate::engine::process;
@@ -28,7 +28,7 @@ pub unsafe extern "C" fn cupeer_sim_ledger(what: *const c_char) -> c_int {
             b"peers" => Some(driver.contexts.peers()),
             b"allocations" => Some(driver.vmm.allocations()),
             b"mappings" => Some(driver.vmm.mappings()),
-            b"pools" => Some(driver.memory.pools.count()),
+            b"pools" => Some(driver.memory.pools.destroys_left()),
             b"pointers" => Some(driver.memory.pool_imports()),
             _ => None,
         }

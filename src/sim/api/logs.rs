@@ -7,12 +7,13 @@ use crate::engine::log;
 use core::ffi::{c_char, c_void};
 use cupeer_spec::results::Result as Code;
 
-/// The pointer that the program registered with its function. Only that function receives it.
+/// The pointer that the program registered together with a callback. Only this callback receives it.
 struct UserData(u64);
 
-/// Returns the lines after an iterator, or all lines that are kept, and moves the iterator to the end.
+/// Returns the kept lines that follow an iterator, and moves the iterator to the end. A null iterator stands
+/// for the first line.
 fn lines(iterator: Out<u32>) -> Answer<Vec<String>> {
-    let (lines, end) = log::since(iterator.get().unwrap_or(0));
+    let (lines, end) = log::lines_from(iterator.get().unwrap_or(0));
     iterator.put(end);
     Ok(lines)
 }
@@ -27,7 +28,7 @@ entry! {
             return invalid("callbackFunc cannot be NULL");
         };
         let data = UserData(userData.address());
-        let number = log::listen(Box::new(move |level, line| {
+        let number = log::add_listener(Box::new(move |level, line| {
             let UserData(data) = data;
             let mut text = line.as_bytes().to_vec();
             text.push(0);
@@ -40,11 +41,11 @@ entry! {
     }
 
     fn cuLogsUnregisterCallback(callback: *mut c_void) {
-        log::forget(callback.address())
+        log::remove_listener(callback.address())
     }
 
     fn cuLogsCurrent(iterator_out: *mut u32, _flags: u32) {
-        iterator_out.or_refuse("Iterator cannot be NULL")?.put(log::now());
+        iterator_out.or_refuse("Iterator cannot be NULL")?.put(log::next_line());
         Ok(())
     }
 
@@ -55,7 +56,8 @@ entry! {
         log::append(path, &text).map_err(|_| Code::INVALID_VALUE.into())
     }
 
-    /// The newest lines for which there is room, with a NUL at the end; `size` becomes their length.
+    /// Writes as many of the newest lines as fit into the buffer, and a NUL. `size` becomes the length of the
+    /// lines.
     fn cuLogsDumpToMemory(iterator: *mut u32, buffer: *mut c_char, size: *mut usize, _flags: u32) {
         let (out, out_size) = (buffer.or_refuse("buffer cannot be NULL")?, size.required()?);
         let room = out_size.get().unwrap_or(0);

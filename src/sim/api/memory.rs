@@ -10,10 +10,10 @@ use cupeer_spec::abi::*;
 use cupeer_spec::results::Result as Code;
 use std::sync::MutexGuard;
 
-/// A pitch is a multiple of this.
+/// Number of bytes of which every pitch is a multiple.
 const PITCH: usize = 512;
 
-/// Allocates rows. Returns their address, and the width rounded up.
+/// Allocates rows of memory. Returns the address, and the pitch: the width of a row, rounded up.
 fn pitched(
     driver: &mut Driver,
     (width, height): (usize, usize),
@@ -32,21 +32,21 @@ fn host(out: Out<*mut c_void>, size: usize, flags: u32) -> Answer {
     make(out, |driver| driver.allocate_host(size as u64, flags))
 }
 
-/// Returns the address at which a device sees host memory: the same address.
+/// Returns the address at which a device accesses host memory, which is the same address.
 fn device_pointer(driver: &Driver, host: u64, flags: u32) -> Answer<u64> {
     fail_if(flags != 0, Code::INVALID_VALUE)?;
     driver.current()?;
     driver.host_flags(host).map(|_| host)
 }
 
-/// Returns the free and the total memory of the current device.
+/// Returns the free and the total memory of the current device, in bytes.
 fn memory_info(driver: &mut Driver) -> Answer<(u64, u64)> {
     let device = driver.current_device()?;
     Ok(driver.memory_info(device))
 }
 
-/// Returns an address as the functions before CUDA 3.2 have it, with 32 bits.
-fn low(address: u64) -> Answer<u32> {
+/// Returns an address with 32 bits, for the functions before CUDA 3.2. Fails if the address needs more bits.
+fn low_address(address: u64) -> Answer<u32> {
     u32::try_from(address).map_err(|_| Code::INVALID_VALUE.into())
 }
 
@@ -68,14 +68,14 @@ fn range_attributes(
     Ok(())
 }
 
-/// Locks the driver once no pending work can use the memory at an address.
+/// Waits for the pending work that may use the memory at an address. Returns the locked driver.
 pub(super) fn settled(address: u64) -> Answer<MutexGuard<'static, Driver>> {
     queue::settled(|driver| Ok(driver.pending_at(address)))
 }
 
 forward! {
     /// The function before CUDA 3.2 has addresses of 32 bits.
-    cuMemAlloc(dptr, bytesize) = make(dptr, |driver| low(driver.allocate(bytesize.into(), true)?));
+    cuMemAlloc(dptr, bytesize) = make(dptr, |driver| low_address(driver.allocate(bytesize.into(), true)?));
     cuMemFree(dptr) = settled(dptr.into())?.free(dptr.into());
     cuMemFree_v2(dptr) = settled(dptr)?.free(dptr);
     cuMemAllocHost(pp: *mut *mut c_void, bytesize: u32) = host(pp, bytesize as usize, 0);
@@ -87,7 +87,7 @@ forward! {
     cuMemHostUnregister(p: *mut c_void) =
         queue::settled_if_late(|driver| Ok(driver.pending_at(p.address())))?.unregister_host(p.address());
     cuMemHostGetDevicePointer(pdptr: *mut u32, p: *mut c_void, Flags: u32) =
-        get(pdptr, |driver| low(device_pointer(driver, p.address(), Flags)?));
+        get(pdptr, |driver| low_address(device_pointer(driver, p.address(), Flags)?));
     cuMemHostGetDevicePointer_v2(pdptr: *mut CUdeviceptr, p: *mut c_void, Flags: u32) =
         get(pdptr, |driver| device_pointer(driver, p.address(), Flags));
     cuMemGetInfo(free: *mut u32, total: *mut u32) = get_both((free, total), |driver| {
@@ -97,7 +97,7 @@ forward! {
     cuMemGetInfo_v2(free: *mut usize, total: *mut usize) = get_both((free, total), memory_info);
     cuMemGetAddressRange(pbase: *mut u32, psize: *mut u32, dptr: u32) = get_both((pbase, psize), |driver| {
         let (base, size) = driver.address_range(dptr.into())?;
-        Ok((low(base)?, low(size)?))
+        Ok((low_address(base)?, low_address(size)?))
     });
     cuMemGetAddressRange_v2(pbase: *mut CUdeviceptr, psize: *mut usize, dptr: CUdeviceptr) =
         get_both((pbase, psize), |driver| driver.address_range(dptr));
@@ -121,7 +121,7 @@ forward! {
         let rows = (WidthInBytes as usize, Height as usize);
         let (address, pitch) = pitched(driver, rows, ElementSizeBytes, true)?;
         out.put(pitch as u32);
-        low(address)
+        low_address(address)
     });
     cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes) = make(dptr, |driver| {
         let out = pPitch.required()?;

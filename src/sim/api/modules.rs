@@ -18,29 +18,30 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, MutexGuard};
 
-/// The magic number of a fat binary's wrapper, whose second half is a pointer.
+/// The magic number of the structure that wraps a fat binary. The second half of the structure is a pointer
+/// to the binary.
 const WRAPPER: u32 = 0x4662_43b1;
 /// CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES and CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES.
 const LOG_SIZES: [u32; 2] = [4, 6];
 
-/// Locks the driver, if it supports modules.
+/// Locks the driver. Fails if the machine does not support modules.
 fn enter() -> Answer<MutexGuard<'static, Driver>> {
     let driver = process::enter()?;
     driver.check_kernels()?;
     Ok(driver)
 }
 
-/// Locks the driver once late devices did all work of the current context.
+/// Locks the driver. On late devices, first waits for all work of the current context.
 fn settled() -> Answer<MutexGuard<'static, Driver>> {
     queue::settled_if_late(|driver| Ok(driver.pending_in(stack::current())))
 }
 
-/// Writes a value from the driver, if it supports modules.
+/// Writes a value that the driver returns. Fails if the machine does not support modules.
 fn get<T: CForm<V>, V>(out: Out<T>, value: impl FnOnce(&mut Driver) -> Answer<V>) -> Answer {
     out.fill(enter()?, value)
 }
 
-/// The bytes of an image in the program's memory.
+/// Copies an image from the program's memory.
 fn image_at(address: u64) -> Answer<Vec<u8>> {
     let start = address as *const u8;
     fail_if(start.is_null(), Code::INVALID_VALUE)?;
@@ -52,9 +53,9 @@ fn image_at(address: u64) -> Answer<Vec<u8>> {
             return image_at(start.add(8).cast::<u64>().read_unaligned());
         }
         let mut head = [0; 64];
-        core::ptr::copy_nonoverlapping(start, head.as_mut_ptr(), images::head(magic));
-        Ok(match images::length(&head) {
-            Some(length) if length > images::MOST => return fail(Code::INVALID_IMAGE),
+        core::ptr::copy_nonoverlapping(start, head.as_mut_ptr(), images::header_size(magic));
+        Ok(match images::image_size(&head) {
+            Some(length) if length > images::MOST_BYTES => return fail(Code::INVALID_IMAGE),
             Some(length) => core::slice::from_raw_parts(start, length as usize).to_vec(),
             None => CStr::from_ptr(start.cast()).to_bytes().to_vec(),
         })
@@ -64,7 +65,7 @@ fn image_at(address: u64) -> Answer<Vec<u8>> {
 fn file(name: In<c_char>) -> Answer<Vec<u8>> {
     let path = OsStr::from_bytes(name.text()?);
     let about = std::fs::metadata(path).map_err(|_| Code::FILE_NOT_FOUND)?;
-    fail_if(!about.is_file() || about.len() > images::MOST, Code::INVALID_IMAGE)?;
+    fail_if(!about.is_file() || about.len() > images::MOST_BYTES, Code::INVALID_IMAGE)?;
     std::fs::read(path).map_err(|_| Code::FILE_NOT_FOUND.into())
 }
 
@@ -97,7 +98,7 @@ fn load_for(
     out.fill(process::enter()?, |driver| driver.add_module(owner, Arc::new(image)))
 }
 
-/// Sets the sizes of the compiler's logs to zero: nothing is compiled.
+/// Sets the sizes of the compiler's logs to zero, because nothing is compiled.
 fn clear_logs(count: u32, options: Out<u32>, values: Out<*mut c_void>) -> Answer {
     let count = if options.address() == 0 { 0 } else { count as usize };
     for (index, _) in options.list(count).iter().enumerate().filter(|(_, option)| LOG_SIZES.contains(option))
@@ -107,7 +108,7 @@ fn clear_logs(count: u32, options: Out<u32>, values: Out<*mut c_void>) -> Answer
     Ok(())
 }
 
-/// Checks the function and the value of a setting that changes nothing.
+/// Checks the function and the value of a setting that has no effect. `last` is the highest valid value.
 fn check_setting(driver: &Driver, function: u64, value: u32, last: u32) -> Answer {
     driver.modules.function(function)?;
     fail_if(value > last, Code::INVALID_VALUE)
@@ -117,7 +118,7 @@ fn get_attribute(out: Out<i32>, attribute: i32, function: u64) -> Answer {
     get(out, |driver| driver.modules.function(function)?.attribute(attribute))
 }
 
-/// Reads the parameters of a launch, which arrive in one of two forms.
+/// Returns a launch with its parameters, which the program passes as pointers to the values or as a buffer.
 pub(super) fn kernel_of(
     driver: &Driver,
     function: u64,
@@ -145,7 +146,7 @@ pub(super) fn kernel_of(
     Ok(Kernel::new(function, grid, block, values))
 }
 
-/// Launches a function in the order of a stream. Only the kernels of `cupeer doctor` do anything.
+/// Launches a function in the order of a stream. Only the kernels of `cupeer doctor --p2p` have an effect.
 fn launch(function: u64, grid: [u32; 3], block: [u32; 3], stream: u64, parameters: (u64, u64)) -> Answer {
     let mut driver = enter()?;
     let of = driver.stream(stream)?;
@@ -161,7 +162,7 @@ fn launch(function: u64, grid: [u32; 3], block: [u32; 3], stream: u64, parameter
     replay(&mut driver, &of, &kernel)
 }
 
-/// Adds a kernel without effect to a late stream, which waits for it.
+/// Adds work without effect to a late stream, in the place of a kernel.
 fn do_nothing(driver: &mut Driver, stream: &Stream) {
     if driver.is_late() {
         driver.put(stream, Visibility::Nobody, |_| ());
@@ -194,8 +195,8 @@ fn occupancy(out: Out<i32>, function: u64, block: i32, shared: usize) -> Answer 
     })
 }
 
-/// Returns a size of blocks that fills a device, and their number.
-fn best(grid: Out<i32>, block: Out<i32>, function: u64, most: i32) -> Answer {
+/// Writes the size of blocks that fills a device, and the number of these blocks.
+fn best_block_size(grid: Out<i32>, block: Out<i32>, function: u64, most: i32) -> Answer {
     get(grid, |driver| {
         let block = block.required()?;
         driver.modules.function(function)?;
@@ -261,9 +262,9 @@ forward! {
         get(hmod, |driver| Ok(driver.modules.function(hfunc)?.module));
     /// The name lives as long as the module stays loaded, as documented.
     cuFuncGetName(name: *mut *const c_char, hfunc: CUfunction) =
-        get(name, |driver| Ok(driver.modules.of_kind(hfunc, Launchable::Function).name.as_ptr()));
+        get(name, |driver| Ok(driver.modules.function_of_kind(hfunc, Launchable::Function).name.as_ptr()));
     cuKernelGetName(name: *mut *const c_char, hfunc: CUkernel) =
-        get(name, |driver| Ok(driver.modules.of_kind(hfunc, Launchable::Kernel).name.as_ptr()));
+        get(name, |driver| Ok(driver.modules.function_of_kind(hfunc, Launchable::Kernel).name.as_ptr()));
     cuFuncSetCacheConfig(hfunc: HostAddress, config: u32) = check_setting(&*enter()?, hfunc, config, 3);
     cuFuncSetSharedMemConfig(hfunc: HostAddress, config: u32) = check_setting(&*enter()?, hfunc, config, 2);
     cuFuncGetParamInfo(func: CUfunction, paramIndex: usize, paramOffset: *mut usize, paramSize: *mut usize) =
@@ -298,7 +299,7 @@ entry! {
         enter()?.unload_module(hmod)
     }
 
-    /// Either pointer may be null.
+    /// Each of the two output pointers may be null.
     fn cuModuleGetGlobal_v2 | cuLibraryGetGlobal(
         dptr: *mut CUdeviceptr,
         bytes: *mut usize,
@@ -360,7 +361,7 @@ entry! {
         get(state, |driver| driver.modules.function(function).map(|_| 1))
     }
 
-    /// Only kernels of `cupeer doctor` and captures read the arguments.
+    /// The arguments are read only for kernels of `cupeer doctor --p2p` and for captures.
     fn cuLaunchKernel | cuLaunchKernel_ptsz(
         f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, _sharedMemBytes, hStream,
         kernelParams, extra,
@@ -412,7 +413,7 @@ entry! {
         _dynamicSMemSize: usize,
         blockSizeLimit: i32,
     ) {
-        best(minGridSize, blockSize, func, blockSizeLimit)
+        best_block_size(minGridSize, blockSize, func, blockSizeLimit)
     }
 
     fn cuOccupancyMaxPotentialBlockSizeWithFlags(
@@ -424,7 +425,7 @@ entry! {
         blockSizeLimit: i32,
         _flags: u32,
     ) {
-        best(minGridSize, blockSize, func, blockSizeLimit)
+        best_block_size(minGridSize, blockSize, func, blockSizeLimit)
     }
 
     fn cuOccupancyAvailableDynamicSMemPerBlock(
@@ -436,7 +437,7 @@ entry! {
         get(dynamicSmemSize, |driver| {
             driver.modules.function(func)?;
             fail_if(!(1..=resident(blockSize, 0)?).contains(&numBlocks), Code::INVALID_VALUE)?;
-            // Each block takes 1 KiB for itself.
+            // Each block also needs 1 KiB of shared memory for the driver.
             Ok((233_472 / numBlocks as usize - 1024).min(232_448))
         })
     }
@@ -468,7 +469,7 @@ entry! {
     ) {
         add_to_link(state, || {
             let data = data.required()?;
-            fail_if(size as u64 > images::MOST, Code::INVALID_VALUE)?;
+            fail_if(size as u64 > images::MOST_BYTES, Code::INVALID_VALUE)?;
             Ok(data.bytes(size))
         })
     }
@@ -484,8 +485,8 @@ entry! {
         add_to_link(state, || file(path))
     }
 
-    /// Returns the one image that was added, or the joined texts of several. Other images become a fat binary without content, in
-    /// which every name is found.
+    /// Returns the image if one was added, or the joined texts if several texts were added. Otherwise,
+    /// returns a fat binary without content, in which every name counts as present.
     fn cuLinkComplete(state: HostAddress, cubinOut: *mut *mut c_void, sizeOut: *mut usize) {
         let mut driver = enter()?;
         let out = cubinOut.required()?;

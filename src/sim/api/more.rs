@@ -1,4 +1,5 @@
-//! Functions that no driver has: `src/spec/functions/more.rs`. They behave as the functions of which they are copies.
+//! Functions that no real driver has, from `src/spec/functions/more.rs`. Each behaves like the real function
+//! of which it is a copy.
 
 use crate::engine::process;
 use cupeer_spec::abi::*;

@@ -9,8 +9,8 @@ use cupeer_spec::results::Result as Code;
 use std::sync::MutexGuard;
 use std::time::Duration;
 
-/// Locks the driver once all devices joined a multicast object. As documented, it waits for devices that other processes add.
-/// It does not wait for other allocations.
+/// Locks the driver once all devices joined a multicast object. As documented, it waits for devices that
+/// other processes add. For the handle of another allocation, it does not wait.
 pub(super) fn gathered(handle: u64) -> Answer<MutexGuard<'static, Driver>> {
     loop {
         let driver = process::enter()?;
@@ -27,7 +27,7 @@ fn bind(object: u64, part: Part, memory: Memory, flags: u64) -> Answer {
     gathered(object)?.bind(object, part, memory)
 }
 
-/// Returns a part of a multicast object; without a device, the memory tells which device it is for.
+/// Returns a part of a multicast object. If `device` is `None`, the bound memory determines the device.
 fn part(device: Option<CUdevice>, at: usize, size: usize) -> Part {
     Part { device: device.map(|device| device.0), at: at as u64, size: size as u64 }
 }
@@ -48,7 +48,8 @@ forward! {
 }
 
 entry! {
-    /// No device is involved: all have one granularity, both the minimum and the recommended one.
+    /// The answer does not depend on the device: all devices have the same granularity, which is both the
+    /// minimum and the recommended granularity.
     fn cuMulticastGetGranularity(granularity, prop, option) {
         process::check()?;
         let out = granularity.required()?;

@@ -12,15 +12,15 @@ use cupeer_spec::results::Result as Code;
 /// The message of a real driver for each location in a call of `cuMemPoolSetAccess`, including devices.
 const HOST_ACCESS: &str = "HOST/HOST_NUMA pools are always read-write accessible on the HOST";
 
-/// The driver's message for a null pool, in some functions.
+/// The driver's message for a null pool. Some functions have no such message.
 const NO_POOL: &str = "Parameter pool cannot be NULL";
 
-/// Refuses null.
+/// Fails with a message if a handle or an address is null.
 fn not_null(value: u64, message: &'static str) -> Answer {
     invalid_if(value == 0, message)
 }
 
-/// Returns the device of a location.
+/// Returns the ordinal of the device of a location.
 fn device_at(driver: &Driver, location: Option<CUmemLocation>) -> Answer<usize> {
     match location {
         Some(location) if location.kind.0 == DEVICE => driver.ordinal(location.id),
@@ -84,7 +84,7 @@ forward! {
 entry! {
     fn cuDeviceSetMemPool(dev: CUdevice, pool: CUmemoryPool) {
         let mut driver = process::enter()?;
-        // Unlike similar functions, it has no message about the ordinal.
+        // Unlike similar functions, this function has no message about a wrong ordinal.
         let ordinal = driver.ordinal(dev.0).or(fail(Code::INVALID_VALUE))?;
         let pool = driver.memory.pools.find(pool)?;
         driver.memory.pools.set_current(ordinal, pool)
@@ -94,7 +94,7 @@ entry! {
         let mut driver = process::enter()?;
         not_null(pool, "Invalid CUmemoryPool handle: parameter pool cannot be NULL")?;
         driver.destroy_pool(pool).or_else(|failure| {
-            // Pending frees may have blocked it.
+            // The pool may still be in use by frees that late devices have not done.
             if driver.force_all() { driver.destroy_pool(pool) } else { Err(failure) }
         })
     }

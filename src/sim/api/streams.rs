@@ -9,7 +9,8 @@ use core::ffi::c_void;
 use cupeer_spec::abi::*;
 use cupeer_spec::results::Result as Code;
 
-/// Writes the status and number of a stream's capture; CU_STREAM_CAPTURE_STATUS_NONE without one.
+/// Writes the status and the number of the capture of a stream. The status is CU_STREAM_CAPTURE_STATUS_NONE
+/// if the stream is not being captured.
 fn capture(stream: u64, status: Out<i32>, id: Option<Out<u64>>) -> Answer {
     get(status, |driver| {
         let (status, number) = driver.graphs.of(&driver.stream(stream)?).unwrap_or((0, 0));
@@ -109,7 +110,7 @@ entry! {
         let mut driver = process::enter()?;
         driver.stream(hStream)?;
         let (base, size) = driver.address_range(dptr)?;
-        // 0 stands for the rest of the allocation.
+        // A length of 0 stands for the rest of the allocation.
         let count = if length == 0 { size - (dptr - base) } else { length as u64 };
         driver.advice(dptr, count).map(drop)
     }

@@ -6,10 +6,10 @@ use crate::engine::process;
 use crate::engine::values::{Operation, OperationKind};
 use cupeer_spec::results::Result as Code;
 
-/// A batch has fewer operations than this.
-const MOST: u32 = 256;
+/// Number of operations from which on a batch fails.
+const TOO_MANY: u32 = 256;
 
-/// Reads an operation: its `CU_STREAM_MEM_OP_*` is in the first word of the union.
+/// Reads an operation of a batch. The first word of the union is its `CU_STREAM_MEM_OP_*`.
 fn operation(params: &CUstreamBatchMemOpParams) -> Answer<Operation> {
     let [first, address, value, flags, ..] = params.words;
     let (kind, bytes) = match first as u32 {
@@ -28,7 +28,7 @@ fn operation(params: &CUstreamBatchMemOpParams) -> Answer<Operation> {
 
 fn batch(stream: u64, count: u32, params: u64, flags: u32, is_first_version: bool) -> Answer {
     let mut driver = process::enter()?;
-    fail_if(count == 0 || count >= MOST || flags != 0, Code::INVALID_VALUE)?;
+    fail_if(count == 0 || count >= TOO_MANY || flags != 0, Code::INVALID_VALUE)?;
     let place =
         core::ptr::NonNull::new(params as *mut CUstreamBatchMemOpParams).ok_or(Code::INVALID_VALUE)?;
     // SAFETY: the caller of the C function promises that it is null or an array of that many such structures.
@@ -37,7 +37,7 @@ fn batch(stream: u64, count: u32, params: u64, flags: u32, is_first_version: boo
     driver.operate(stream, &operations, is_first_version)
 }
 
-/// Defines the entries of values, with the per-thread form of each.
+/// Defines the functions that write a value or wait for one, each with its per-thread form.
 macro_rules! entries {
     ($($kind:ident $type:ident $first:literal: $name:ident $own:ident;)*) => {
         entry! {$(

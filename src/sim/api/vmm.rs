@@ -8,10 +8,10 @@ use crate::engine::queue;
 use crate::engine::vmm::NO_HANDLE;
 use cupeer_spec::results::Result as Code;
 
-/// The driver's message for a null handle, or a null pointer to one.
+/// The driver's message for a handle that is null, or for a null pointer to a handle.
 const NOT_A_HANDLE: &str = "Parameter handle is not a valid CUmemGenericAllocationHandle";
 
-/// Only zero is defined.
+/// Fails unless the flags are zero, which is the only value that cuda.h defines.
 fn no_flags(flags: u64) -> Answer {
     invalid_if(flags != 0, "Parameter flags must be 0")
 }
@@ -43,7 +43,8 @@ forward! {
 }
 
 entry! {
-    /// No device is involved: all have one granularity, both the minimum and the recommended one.
+    /// The answer does not depend on the device: all devices have the same granularity, which is both the
+    /// minimum and the recommended granularity.
     fn cuMemGetAllocationGranularity(granularity, prop, option) {
         process::check()?;
         let out = granularity.or_refuse("granularity return pointer cannot be NULL")?;
@@ -56,13 +57,13 @@ entry! {
     fn cuMemMap(ptr, size, offset, handle, flags) {
         process::check()?;
         no_flags(flags)?;
-        // Other mistakes are reported without waiting for devices.
+        // Wrong arguments are reported without waiting for devices to join.
         let waits = process::enter()?.is_gathered(handle) == Ok(false);
         let mut driver = if waits { super::multicast::gathered(handle)? } else { process::enter()? };
         driver.map(ptr, size as u64, offset as u64, handle)
     }
 
-    /// It waits for all work, because mappings belong to no context. With late devices, it does not wait.
+    /// Waits for all work, because mappings belong to no context. With late devices, does not wait.
     fn cuMemUnmap(ptr, size) {
         let first = |driver: &mut Driver| Ok(if driver.is_late() { Vec::new() } else { driver.pending_anywhere() });
         queue::settled(first)?.unmap(ptr, size as u64)
@@ -96,7 +97,8 @@ entry! {
         Ok(())
     }
 
-    /// Memory of the simulated driver cannot be reached by other devices, as the device's attribute says.
+    /// Fails, because devices other than GPUs cannot reach memory of the simulated driver, as the attribute
+    /// of the device says.
     fn cuMemGetHandleForAddressRange(handle, dptr, size, handleType, _flags) {
         let driver = process::enter()?;
         handle.required()?;

@@ -3,7 +3,7 @@
 use cupeer_spec::results::Result as Code;
 use std::borrow::Cow;
 
-/// The reason why a call fails.
+/// A failure of a call: the result code, and messages for the log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Failure {
     /// The result code.
@@ -12,7 +12,7 @@ pub(crate) struct Failure {
     pub messages: Vec<Cow<'static, str>>,
 }
 
-/// The answer of the engine.
+/// The result of a function of the engine: a value, or a failure.
 pub(crate) type Answer<T = ()> = Result<T, Failure>;
 
 impl From<Code> for Failure {
@@ -21,17 +21,17 @@ impl From<Code> for Failure {
     }
 }
 
-/// Fails with a code only.
+/// Returns a failure with a code, and without a message.
 pub(crate) fn fail<T>(code: Code) -> Answer<T> {
     Err(code.into())
 }
 
-/// Fails because no context is current.
+/// Returns the failure of a call that needs a current context, if there is none.
 pub(crate) fn no_context<T>() -> Answer<T> {
     refuse(Code::INVALID_CONTEXT, "No CUDA context is current to the calling thread")
 }
 
-/// Fails with a code and the driver's message.
+/// Returns a failure with a code and the message of the driver.
 pub(crate) fn refuse<T>(code: Code, message: impl Into<Cow<'static, str>>) -> Answer<T> {
     Err(Failure { code, messages: vec![message.into()] })
 }
@@ -46,7 +46,7 @@ pub(crate) fn refuse_if(is_wrong: bool, code: Code, message: &'static str) -> An
     if is_wrong { refuse(code, message) } else { Ok(()) }
 }
 
-/// Fails with INVALID_VALUE and the driver's message.
+/// Returns a failure with INVALID_VALUE and the message of the driver.
 pub(crate) fn invalid<T>(message: impl Into<Cow<'static, str>>) -> Answer<T> {
     refuse(Code::INVALID_VALUE, message)
 }
@@ -56,10 +56,10 @@ pub(crate) fn invalid_if(is_wrong: bool, message: &'static str) -> Answer {
     if is_wrong { invalid(message) } else { Ok(()) }
 }
 
-/// An attribute of a pointer or a pool, with the width that it has in C.
+/// The value of an attribute of a pointer or a pool, in its width in C.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Value {
-    /// `int`, `unsigned int`, an enumeration, or a truth, which the driver writes as an `int`.
+    /// An `int`, an `unsigned int`, an enumeration, or a boolean value, which the driver writes as an `int`.
     Word(u32),
     /// A pointer, a handle, a size or a 64-bit number.
     Wide(u64),
@@ -68,7 +68,7 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// Returns its bytes in memory.
+    /// Returns the bytes that the value has in memory.
     pub(crate) fn bytes(self) -> Vec<u8> {
         match self {
             Value::Word(value) => value.to_ne_bytes().into(),

@@ -7,11 +7,13 @@ use cupeer_spec::results::Result as Code;
 
 const LAYERED: u32 = 1;
 const CUBEMAP: u32 = 4;
-/// CUDA_ARRAY3D_SPARSE and CUDA_ARRAY3D_DEFERRED_MAPPING, which need virtual memory management.
+/// CUDA_ARRAY3D_SPARSE and CUDA_ARRAY3D_DEFERRED_MAPPING: arrays whose memory the program maps later.
 const MAPPED_LATER: u32 = 0xc0;
+/// All bits of `CUDA_ARRAY3D_*`.
 const KNOWN: u32 = 0xff;
 
 impl Descriptor {
+    /// Checks the shape and the flags. Returns the number of bytes of the array.
     fn check(&self) -> Answer<u64> {
         fail_if(self.flags & MAPPED_LATER != 0, Code::NOT_SUPPORTED)?;
         let layered = self.flags & LAYERED != 0;
@@ -26,7 +28,8 @@ impl Descriptor {
         size.ok_or_else(|| Code::OUT_OF_MEMORY.into())
     }
 
-    /// A level of a mipmap: each extent halved so often, but not the number of layers.
+    /// Returns the descriptor of a level of a mipmapped array: each extent is halved `level` times, except
+    /// the number of layers.
     fn level(&self, level: u32) -> Descriptor {
         let half = |extent: u64| if extent == 0 { 0 } else { (extent >> level).max(1) };
         let depth = if self.flags & (LAYERED | CUBEMAP) != 0 { self.depth } else { half(self.depth) };
@@ -52,7 +55,7 @@ impl Driver {
         Ok(handle)
     }
 
-    /// `cuArrayDestroy`, which does not take a level.
+    /// `cuArrayDestroy`. It fails for a level of a mipmapped array, which ends with the mipmapped array.
     pub(crate) fn destroy_array(&mut self, handle: u64) -> Answer {
         fail_if(self.arrays.get(handle)?.is_level, Code::INVALID_HANDLE)?;
         self.remove_array(handle);
@@ -65,7 +68,8 @@ impl Driver {
         }
     }
 
-    /// `cuMipmappedArrayCreate`: with the number of levels that the program wants, down to a level of one element.
+    /// `cuMipmappedArrayCreate`: with the wanted number of levels, but no level after the level of one
+    /// element.
     pub(crate) fn create_mipmapped(&mut self, descriptor: Descriptor, levels: u32) -> Answer<u64> {
         descriptor.check()?;
         let longest = descriptor.width.max(descriptor.height).max(descriptor.level(0).depth);
@@ -93,7 +97,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Ends the arrays of a context.
+    /// Frees the arrays of a context.
     pub(crate) fn remove_arrays_of(&mut self, context: u64) {
         let handles = keys_of(&self.arrays.map, |array| array.context == context);
         for handle in &handles {

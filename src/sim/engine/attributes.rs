@@ -13,7 +13,7 @@ impl Driver {
             50 => device.pci.domain as i32,
             75 => device.compute_capability.0 as i32,
             76 => device.compute_capability.1 as i32,
-            // Cooperative launches.
+            // CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH.
             95 => self.machine.skips_kernels.into(),
             132 => self.machine.has_multicast.into(),
             85 => self.visible[ordinal] as i32,
@@ -29,8 +29,9 @@ impl Driver {
     }
 }
 
-/// The attributes by their numbers, ten in a row: as recorded, but 0 for features that the simulated driver lacks, and for
-/// attributes that [`Driver::device_attribute`] computes.
+/// The values of the attributes of an H200, as recorded; row and column are the tens and the ones digit of
+/// the number. The value is 0 for features that the simulated driver lacks, and for attributes that
+/// [`Driver::device_attribute`] computes.
 static FIXED: [&[i32]; 15] = [
     &[0, 1024, 1024, 1024, 64, 2147483647, 65535, 65535, 49152, 65536],
     &[32, 2147483647, 65536, 1980000, 512, 1, 132, 0, 0, 1],

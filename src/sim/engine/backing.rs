@@ -9,23 +9,24 @@ use super::limits;
 use cupeer_spec::results::Result as Code;
 use std::ffi::{CStr, CString};
 
-/// Offset of the marks of a file's bytes, beyond all data.
+/// Offset of the bytes that are locked to mark bytes of the file: each byte of the file has its mark this
+/// many bytes later, beyond all data.
 const MARKS: u64 = 1 << 43;
 
 /// An open memory file.
 #[derive(Debug)]
 pub(crate) struct Backing {
     descriptor: i32,
-    /// Device and inode of the file: a program may close descriptors that are not its own, and open another file in their
-    /// place.
+    /// Device and inode of the file. With them, [`Backing::check`] notices if the program closed the
+    /// descriptor, and perhaps opened another file under its number.
     identity: (u64, u64),
 }
 
 impl Backing {
-    /// Creates a file of this length, with a name for /proc.
+    /// Creates a file of `length` bytes. /proc shows the name.
     pub(crate) fn create(name: &CStr, length: u64) -> Option<Backing> {
-        // By the number of the call, because glibc has a function for it only since 2.27.
-        // SAFETY: `name` is NUL-terminated, and the call reads nothing else.
+        // The system call is made by its number, because glibc has a function for it only since 2.27. SAFETY:
+        // `name` is NUL-terminated, and the call reads nothing else.
         let low = unsafe { libc::syscall(libc::SYS_memfd_create, name.as_ptr(), libc::MFD_CLOEXEC) };
         let backing = Backing::adopt(move_up(i32::try_from(low).ok()?)?)?;
         // SAFETY: the call takes only numbers; the descriptor is ours.
@@ -33,17 +34,19 @@ impl Backing {
         (sized == 0).then_some(backing)
     }
 
-    /// Opens a descriptor of another process, which must be a memory file of that name.
+    /// Opens the file of a descriptor of another process. Returns `None` unless it is a memory file of this
+    /// name.
     pub(crate) fn open(pid: u32, descriptor: u32, name: &CStr) -> Option<Backing> {
         Backing::open_path(format!("/proc/{pid}/fd/{descriptor}"), name)
     }
 
-    /// Opens a descriptor of this process anew, which must be a memory file of that name.
+    /// Opens the file of a descriptor of this process once more. Returns `None` unless it is a memory file of
+    /// this name.
     pub(crate) fn open_own(descriptor: i32, name: &CStr) -> Option<Backing> {
         Backing::open_path(format!("/proc/self/fd/{descriptor}"), name)
     }
 
-    /// Opens the same file anew, with locks and a position of its own.
+    /// Opens the same file once more: the new descriptor has locks and a position of its own.
     pub(crate) fn reopen(&self) -> Option<Backing> {
         self.check().ok()?;
         let path = CString::new(format!("/proc/self/fd/{}", self.descriptor)).ok()?;
@@ -52,18 +55,18 @@ impl Backing {
         if descriptor < 0 { None } else { Backing::adopt(descriptor) }
     }
 
-    /// Moves the position of the open file, which reading and writing do not use.
+    /// Sets the position of the open file. Reads and writes do not depend on it. Returns false on failure.
     pub(crate) fn seek(&self, position: i64) -> bool {
         // SAFETY: the call takes only numbers; the descriptor is ours.
         unsafe { libc::lseek(self.descriptor, position, libc::SEEK_SET) == position }
     }
 
-    /// Returns the descriptor to a caller who closes it.
+    /// Returns the descriptor without closing it. The caller must close it.
     pub(crate) fn give_away(self) -> i32 {
         core::mem::ManuallyDrop::new(self).descriptor
     }
 
-    /// Opens a path of /proc, which must lead to a memory file of that name.
+    /// Opens a path in /proc. Returns `None` unless it leads to a memory file of this name.
     pub(crate) fn open_path(path: String, name: &CStr) -> Option<Backing> {
         let target = std::fs::read_link(&path).ok()?;
         let expected = format!("/memfd:{} (deleted)", name.to_str().ok()?);
@@ -80,28 +83,28 @@ impl Backing {
         Some(Backing { descriptor, identity: identity(descriptor)? })
     }
 
-    /// Returns the descriptor, by which other processes find the file.
+    /// Returns the number of the descriptor, by which other processes open the file.
     pub(crate) fn number(&self) -> i32 {
         self.descriptor
     }
 
-    /// Returns the inode, which is unique.
+    /// Returns the inode of the file, which no other memory file has.
     pub(crate) fn inode(&self) -> u64 {
         self.identity.1
     }
 
-    /// Fails if the program closed the descriptor.
+    /// Fails if the program closed the descriptor, even if the number now stands for another file.
     pub(crate) fn check(&self) -> Answer {
         if identity(self.descriptor) == Some(self.identity) { Ok(()) } else { fail(Code::OPERATING_SYSTEM) }
     }
 
-    /// Reads bytes.
+    /// Reads bytes from the offset `at` on.
     pub(crate) fn fill(&self, at: u64, bytes: &mut [u8]) -> Answer {
         // SAFETY: the bytes are borrowed, and as many as that.
         unsafe { self.read(at, bytes.as_mut_ptr() as u64, bytes.len() as u64) }
     }
 
-    /// Reads words.
+    /// Reads 64-bit words from the offset `at` on.
     pub(crate) fn words<const N: usize>(&self, at: u64) -> Answer<[u64; N]> {
         let mut words = [0; N];
         // SAFETY: the array is writable and as long as that; any bytes are words.
@@ -109,12 +112,12 @@ impl Backing {
         Ok(words)
     }
 
-    /// Writes words.
+    /// Writes 64-bit words from the offset `at` on.
     pub(crate) fn put_words(&self, at: u64, words: &[u64]) -> Answer {
         self.write(at, words.as_ptr() as u64, size_of_val(words) as u64)
     }
 
-    /// Writes bytes.
+    /// Writes bytes from the offset `at` on.
     pub(crate) fn put(&self, at: u64, bytes: &[u8]) -> Answer {
         self.write(at, bytes.as_ptr() as u64, bytes.len() as u64)
     }
@@ -158,7 +161,8 @@ impl Backing {
         Ok(())
     }
 
-    /// Allocates a part of the file and maps it writable. The caller unmaps it.
+    /// Allocates a part of the file, and maps it for reading and writing. Returns the address. The caller
+    /// unmaps it.
     pub(crate) fn map(&self, at: u64, length: u64) -> Option<u64> {
         // SAFETY: the calls take only numbers; the descriptor is ours, and the kernel chooses the address.
         let start = unsafe {
@@ -185,24 +189,24 @@ impl Backing {
         }
     }
 
-    /// Holds a byte of the file: [`Backing::is_held`] says so to others until [`Backing::let_go`], or until
-    /// this process is gone.
+    /// Locks a byte of the file, together with other holders. [`Backing::is_held`] then returns true to
+    /// others, until [`Backing::let_go`] or the end of this process.
     pub(crate) fn hold(&self, byte: u64) -> bool {
         self.lock(libc::F_OFD_SETLK, libc::F_RDLCK, byte, 1).is_some()
     }
 
-    /// See [`Backing::hold`].
+    /// Unlocks a byte that [`Backing::hold`] locked.
     pub(crate) fn let_go(&self, byte: u64) {
         self.lock(libc::F_OFD_SETLK, libc::F_UNLCK, byte, 1);
     }
 
-    /// Returns true if another open file holds the byte.
+    /// Returns true if another open file has locked the byte by [`Backing::hold`].
     pub(crate) fn is_held(&self, byte: u64) -> bool {
         // If the query fails, the byte counts as held: its range is not used again.
         self.lock(libc::F_OFD_GETLK, libc::F_WRLCK, byte, 1) != Some(libc::F_UNLCK)
     }
 
-    /// Does work while it holds this byte exclusively.
+    /// Does work while no other process holds or locks this byte.
     pub(crate) fn exclusively<T>(&self, byte: u64, work: impl FnOnce() -> Answer<T>) -> Answer<T> {
         while self.lock(libc::F_OFD_SETLKW, libc::F_WRLCK, byte, 1).is_none() {
             fail_if(
@@ -215,8 +219,8 @@ impl Backing {
         done
     }
 
-    /// Marks bytes for other open files as about to be read or written, or clears the mark. Returns false if another open file
-    /// marked the bytes, too, and either side writes them.
+    /// Marks bytes as about to be read (`Some(false)`) or written (`Some(true)`), or clears the mark
+    /// (`None`). Returns false if another open file marked the same bytes, and one of the two is a write.
     pub(crate) fn mark(&self, at: u64, length: u64, is_write: Option<bool>) -> bool {
         let kind = match is_write {
             Some(true) => libc::F_WRLCK,
@@ -248,7 +252,8 @@ impl Drop for Backing {
     }
 }
 
-/// Returns the number of bytes that a read or a write moved.
+/// Returns the number of bytes that a read or a write moved: 0 after an interruption, so that the caller
+/// tries again. `done` is the result of the call.
 fn advance(done: isize, wanted: u64) -> Answer<u64> {
     if done > 0 {
         return Ok((done as u64).min(wanted));
@@ -263,12 +268,12 @@ fn advance(done: isize, wanted: u64) -> Answer<u64> {
     }
 }
 
-/// Moves a descriptor up, because programs expect theirs to be the lowest.
+/// Gives a descriptor a high number, because programs expect the lowest numbers for their own files.
 fn move_up(low: i32) -> Option<i32> {
     if low < 0 {
         return None;
     }
-    let lowest = (limits::of_process(libc::RLIMIT_NOFILE) / 2).clamp(3, 4096) as i32;
+    let lowest = (limits::resource_limit(libc::RLIMIT_NOFILE) / 2).clamp(3, 4096) as i32;
     // SAFETY: the calls take only numbers, and `low` is ours.
     unsafe {
         let high = libc::fcntl(low, libc::F_DUPFD_CLOEXEC, lowest);
@@ -280,6 +285,7 @@ fn move_up(low: i32) -> Option<i32> {
     }
 }
 
+/// Returns the device and the inode of a file; `None` if the descriptor is closed.
 fn identity(descriptor: i32) -> Option<(u64, u64)> {
     // SAFETY: all-zero is a value of this plain structure.
     let mut status: libc::stat = unsafe { core::mem::zeroed() };

@@ -9,70 +9,75 @@ use super::backing::Backing;
 use super::records;
 use std::ffi::CStr;
 
-/// Name in /proc.
-const NAME: &CStr = c"cupeer-sim channel";
-/// Name of a device's memory in /proc.
+/// Name of a channel's memory file, which /proc shows.
+const CHANNEL_NAME: &CStr = c"cupeer-sim channel";
+/// Name of the memory file with a device's memory, which /proc shows.
 pub(crate) const MEMORY_NAME: &CStr = c"cupeer-sim memory";
-/// The first bytes.
+/// Number in the header of the file by which a process recognizes a channel.
 const MAGIC: u64 = 0x6e61_6863_7570_7563;
-/// Words of a slot in the file. The header before the slots has the same size.
+/// Words of a slot in the file. The header, which precedes the slots, has as many.
 type Words = [u64; 8];
-const SLOT: u64 = size_of::<Words>() as u64;
-/// The most exports at a time.
-pub(crate) const SLOTS: u32 = 1 << 16;
-/// Offset of the bytes that processes hold, one per slot, beyond the end of the file.
-const HOLDS: u64 = 1 << 40;
+/// Number of bytes of a slot in the file.
+const SLOT_BYTES: u64 = size_of::<Words>() as u64;
+/// Number of slots: the most exports that a process can have at a time.
+pub(crate) const MOST_EXPORTS: u32 = 1 << 16;
+/// Offset of the bytes that importing processes lock, one byte for each slot. The offset is beyond the end of
+/// the file.
+const HOLDS_OFFSET: u64 = 1 << 40;
 
-/// An export.
+/// An export, as a slot of the channel describes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Slot {
+pub(crate) struct Export {
     pub state: State,
-    /// Token that a valid handle carries.
+    /// Number that the handle of this export contains, and that other handles do not.
     pub token: u32,
-    /// The descriptor of the memory in the exporting process.
+    /// The number of the memory file's descriptor in the exporting process.
     pub descriptor: u32,
     /// Inode of the memory's file.
     pub inode: u64,
-    /// Offset and size of the allocation in the file.
+    /// Offset of the allocation in the memory's file, in bytes.
     pub offset: u64,
+    /// Size of the allocation in bytes.
     pub size: u64,
     /// UUID of the device with the memory.
     pub uuid: [u8; 16],
 }
 
-/// State of a slot.
+/// State of a slot, or kind of the export in the slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub(crate) enum State {
-    /// Not in use.
+    /// The slot is not in use.
     Free = 0,
-    /// An allocation.
+    /// The slot describes an allocation.
     Memory = 1,
-    /// An event.
+    /// The slot describes an event.
     Event = 2,
-    /// An allocation that ended with its context.
+    /// The slot described an allocation that was freed because its context was destroyed.
     Ended = 3,
 }
 
-/// A channel, of this process or of another one.
+/// The channel of this process, or the opened channel of another process.
 #[derive(Debug)]
 pub(crate) struct Channel(Backing);
 
 impl Channel {
-    /// Creates the channel of this process. `nonce` differs from that of earlier processes with the same pid.
+    /// Creates the channel of this process. `nonce` distinguishes the process from earlier processes with the
+    /// same pid.
     pub(crate) fn create(nonce: u16) -> Option<Channel> {
-        let channel = Channel(Backing::create(NAME, SLOT * u64::from(SLOTS + 1))?);
-        channel.put(0, header(nonce)).ok()?;
+        let channel = Channel(Backing::create(CHANNEL_NAME, SLOT_BYTES * u64::from(MOST_EXPORTS + 1))?);
+        channel.write_words(0, header(nonce)).ok()?;
         Some(channel)
     }
 
-    /// Opens the channel of another process.
+    /// Opens the channel of another process. Returns `None` if the channel has another nonce.
     pub(crate) fn open(pid: u32, descriptor: u16, nonce: u16) -> Option<Channel> {
-        let channel = Channel(Backing::open(pid, u32::from(descriptor), NAME)?);
-        (channel.get(0).ok()? == header(nonce)).then_some(channel)
+        let channel = Channel(Backing::open(pid, u32::from(descriptor), CHANNEL_NAME)?);
+        (channel.read_words(0).ok()? == header(nonce)).then_some(channel)
     }
 
-    /// Returns the descriptor, if it fits in a handle.
+    /// Returns the file descriptor of the channel; `None` if the number does not fit in the 16 bits of a
+    /// handle.
     pub(crate) fn descriptor(&self) -> Option<u16> {
         u16::try_from(self.0.number()).ok()
     }
@@ -82,10 +87,10 @@ impl Channel {
         self.0.inode()
     }
 
-    /// Writes a slot.
-    pub(crate) fn write(&self, slot: u16, content: &Slot) -> Answer {
+    /// Writes an export to a slot.
+    pub(crate) fn write(&self, slot: u16, content: &Export) -> Answer {
         let uuid = u128::from_le_bytes(content.uuid);
-        self.put(
+        self.write_words(
             1 + u64::from(slot),
             [
                 content.state as u64 | u64::from(content.token) << 32,
@@ -100,9 +105,9 @@ impl Channel {
         )
     }
 
-    /// Reads a slot.
-    pub(crate) fn read(&self, slot: u16) -> Answer<Slot> {
-        let [first, descriptor, inode, offset, size, low, high, _] = self.get(1 + u64::from(slot))?;
+    /// Reads the export in a slot.
+    pub(crate) fn read(&self, slot: u16) -> Answer<Export> {
+        let [first, descriptor, inode, offset, size, low, high, _] = self.read_words(1 + u64::from(slot))?;
         let state = match first as u32 {
             1 => State::Memory,
             2 => State::Event,
@@ -111,38 +116,40 @@ impl Channel {
         };
         let (token, descriptor) = ((first >> 32) as u32, descriptor as u32);
         let uuid = (u128::from(low) | u128::from(high) << 64).to_le_bytes();
-        Ok(Slot { state, token, descriptor, inode, offset, size, uuid })
+        Ok(Export { state, token, descriptor, inode, offset, size, uuid })
     }
 
-    /// Holds a slot of another process.
+    /// Locks the byte of a slot of another process, so that its owner sees the slot as in use. Returns false
+    /// on failure.
     pub(crate) fn hold(&self, slot: u16) -> bool {
-        self.0.hold(HOLDS + u64::from(slot))
+        self.0.hold(HOLDS_OFFSET + u64::from(slot))
     }
 
-    /// Lets go of it.
+    /// Unlocks the byte of a slot that [`Channel::hold`] locked.
     pub(crate) fn let_go(&self, slot: u16) {
-        self.0.let_go(HOLDS + u64::from(slot));
+        self.0.let_go(HOLDS_OFFSET + u64::from(slot));
     }
 
     /// Returns true if another process holds a slot of this process.
     pub(crate) fn is_held(&self, slot: u16) -> bool {
-        self.0.is_held(HOLDS + u64::from(slot))
+        self.0.is_held(HOLDS_OFFSET + u64::from(slot))
     }
 
-    /// Opens the file anew. Returns it with the offset of the page of a slot's event.
-    pub(crate) fn page(&self, slot: u16) -> Option<(Backing, u64)> {
-        let after = (SLOT * u64::from(SLOTS + 1)).next_multiple_of(records::BYTES);
+    /// Opens the file of the channel once more. Returns the file, and the offset in the file of the page for
+    /// the event of a slot.
+    pub(crate) fn event_page(&self, slot: u16) -> Option<(Backing, u64)> {
+        let after = (SLOT_BYTES * u64::from(MOST_EXPORTS + 1)).next_multiple_of(records::BYTES);
         Some((self.0.reopen()?, after + records::BYTES * u64::from(slot)))
     }
 
-    fn put(&self, place: u64, words: Words) -> Answer {
+    fn write_words(&self, place: u64, words: Words) -> Answer {
         self.0.check()?;
-        self.0.put_words(place * SLOT, &words)
+        self.0.put_words(place * SLOT_BYTES, &words)
     }
 
-    fn get(&self, place: u64) -> Answer<Words> {
+    fn read_words(&self, place: u64) -> Answer<Words> {
         self.0.check()?;
-        self.0.words(place * SLOT)
+        self.0.words(place * SLOT_BYTES)
     }
 }
 
@@ -157,7 +164,7 @@ mod tests {
     #[test]
     fn another_opening_reads_and_holds_slots() {
         let mine = Channel::create(77).unwrap();
-        let slot = Slot {
+        let slot = Export {
             state: State::Memory,
             token: 1,
             descriptor: 2,

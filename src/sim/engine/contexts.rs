@@ -7,8 +7,9 @@ use super::stack;
 use cupeer_spec::results::Result as Code;
 
 impl Driver {
-    /// Fails if work of any context of a device has failed: as recorded, the process gets no other one there.
-    fn check_device(&self, device: usize) -> Answer {
+    /// Fails if work in any context of a device has failed. As recorded, such a process cannot create or
+    /// retain another context on the device.
+    fn check_not_failed(&self, device: usize) -> Answer {
         let failed = self.contexts.map.values().filter(|context| context.device == device);
         failed.filter_map(|context| context.failed).next().map_or(Ok(()), fail)
     }
@@ -16,7 +17,7 @@ impl Driver {
     /// `cuCtxCreate`: the new context becomes current.
     pub(crate) fn create_context(&mut self, device: usize, flags: u32) -> Answer<u64> {
         check_flags(flags)?;
-        self.check_device(device)?;
+        self.check_not_failed(device)?;
         let handle = self.space.handle(HandleOf::Context)?;
         self.contexts.insert(handle, device, flags, false);
         stack::push(handle);
@@ -30,7 +31,8 @@ impl Driver {
         if stack::current() == handle {
             stack::pop();
         }
-        // Only now can its handle be given out again. The handle of a primary context stays with its device.
+        // Only now can the next context get this handle. The handle of a primary context stays with its
+        // device.
         self.space.end(HandleOf::Context, handle);
         Ok(())
     }
@@ -46,12 +48,12 @@ impl Driver {
         self.destroy_context(handle)
     }
 
-    /// Destroys a context with all its objects.
+    /// Destroys a context together with its streams, memory, and all other objects.
     fn tear_down(&mut self, handle: u64) {
         self.remove_streams_of(handle);
         self.remove_events_of(handle);
         self.modules.remove_of(handle);
-        self.graphs.remove_of(handle);
+        self.graphs.remove_captures_of(handle);
         self.remove_arrays_of(handle);
         self.free_all_of(handle);
         for context in self.contexts.all_mut() {
@@ -65,7 +67,7 @@ impl Driver {
 
     /// `cuDevicePrimaryCtxRetain`.
     pub(crate) fn retain_primary(&mut self, device: usize) -> Answer<u64> {
-        self.check_device(device)?;
+        self.check_not_failed(device)?;
         if self.contexts.primary(device).handle == 0 {
             self.contexts.primary(device).handle = self.space.handle(HandleOf::Context)?;
         }
@@ -97,7 +99,8 @@ impl Driver {
         Ok(())
     }
 
-    /// `cuDevicePrimaryCtxReset_v2`: a process that retained the context still has to release it.
+    /// `cuDevicePrimaryCtxReset_v2`: the context's objects end, but a process that retained the context still
+    /// has to release it.
     pub(crate) fn reset_primary(&mut self, device: usize) {
         let handle = self.contexts.primary(device).handle;
         if handle != 0 {
@@ -105,14 +108,15 @@ impl Driver {
         }
     }
 
-    /// `cuDevicePrimaryCtxReset` of old programs: as recorded, it also releases the context once.
+    /// `cuDevicePrimaryCtxReset` of old programs: as recorded, the function also releases the context once.
     pub(crate) fn reset_primary_once(&mut self, device: usize) {
         self.reset_primary(device);
         let primary = self.contexts.primary(device);
         primary.retained = primary.retained.saturating_sub(1);
     }
 
-    /// `cuDevicePrimaryCtxSetFlags`: an active context takes them too.
+    /// `cuDevicePrimaryCtxSetFlags`: the flags apply to the next creation, and to a context that already
+    /// exists.
     pub(crate) fn set_primary_flags(&mut self, device: usize, flags: u32) -> Answer {
         check_flags(flags)?;
         self.contexts.primary(device).flags = flags;

@@ -12,18 +12,20 @@ use super::transfers::{Role, Shape, Side, Source, Transfer};
 use cupeer_spec::results::Result as Code;
 use cupeer_topology::{Carrier, Data};
 
-/// The mode of a copy or a memset.
+/// The order of a copy or a memset relative to other work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum CopyMode {
-    /// Without a stream.
+    /// The call has no stream, and waits for the copy.
     Blocking,
+    /// The copy follows earlier work of its stream.
     InStream,
-    /// In a stream, but the source may be read before earlier work of the stream.
+    /// The copy follows earlier work of its stream, but its source may be read before that work.
     SourceFirst,
+    /// The copy is a node of a launched graph.
     InGraph,
 }
 
-/// The most bytes of the program's own memory that are read before the device needs them.
+/// Limit in bytes up to which a copy from the program's own memory reads its source when it is called.
 const MOST_STAGED: u64 = 64 << 20;
 
 const SOURCE: Messages = Messages {
@@ -52,7 +54,8 @@ const FILLED: Messages = Messages {
 const NOT_FILLED: &str =
     "invalid memset range - no allocation found and cudaDevAttrPageableMemoryAccess is false";
 
-/// Returns the bytes that a transfer writes, and those that it reads unless they are read at once.
+/// Returns the byte ranges that a transfer writes and reads. With `is_staged`, the source has already been
+/// read, and is left out.
 fn uses_of(transfer: &Transfer, is_staged: bool) -> Vec<Use> {
     let read = transfer.source().filter(|_| !is_staged).map(|(place, side)| (place, side, false));
     let sides = [(&transfer.to.0, &transfer.to.1, true)].into_iter().chain(read);
@@ -64,7 +67,8 @@ fn uses_of(transfer: &Transfer, is_staged: bool) -> Vec<Use> {
 }
 
 impl Driver {
-    /// Returns the device with an allocation, by its index in the machine; `None` for host memory.
+    /// Returns the device whose memory holds an allocation, by its index in the machine; `None` for host
+    /// memory.
     fn home_of(&self, allocation: &Allocation) -> Option<usize> {
         match &allocation.kind {
             Kind::Import { home, .. } => Some(*home),
@@ -74,16 +78,17 @@ impl Driver {
         }
     }
 
-    /// Returns the link from a device, by its ordinal, to the memory at an address, if the link damages data.
-    pub(crate) fn damaged(&self, device: usize, address: u64, carrier: Carrier) -> Option<DamagedLink> {
+    /// Returns the link from a device to the device with the memory at an address, if that link damages data.
+    /// `device` is an ordinal.
+    pub(crate) fn damaged_link(&self, device: usize, address: u64, carrier: Carrier) -> Option<DamagedLink> {
         let (_, allocation) = self.memory.containing(address)?;
         let (from, to) = (self.visible[device], self.home_of(allocation)?);
         let data = self.machine.link(from, to)?.data_of(carrier);
         (data != Data::Good).then_some(DamagedLink { from, to, data })
     }
 
-    /// Returns true for memory of the program that the driver does not know: the driver itself reads and writes it, not a
-    /// device.
+    /// Returns true for memory of the program that the driver did not allocate or register. The driver itself
+    /// reads and writes such memory; a device does not.
     fn is_unknown(&self, place: &Place) -> bool {
         matches!(place, Place::Host(address) if self.memory.containing(*address).is_none())
     }
@@ -93,8 +98,8 @@ impl Driver {
         self.is_unknown(&transfer.to.0) || transfer.source().is_some_and(|(place, _)| self.is_unknown(place))
     }
 
-    /// Hands a transfer to a late stream. Returns a transfer that is done when its call returns, with the numbers of the
-    /// tasks that come first.
+    /// Hands a transfer to a late stream. If the transfer must be done when its call returns, gives it back
+    /// with the numbers of the tasks that precede it.
     pub(crate) fn put_transfer(
         &mut self,
         stream: &Stream,
@@ -126,11 +131,11 @@ impl Driver {
             }
             drop(staged);
         });
-        self.put_uses(number, uses);
+        self.set_uses(number, uses);
         Ok(None)
     }
 
-    /// Returns true if the call that asks for a transfer returns only after the transfer.
+    /// Returns true if the call that requests a transfer must not return before the transfer is done.
     fn must_wait(&self, transfer: &Transfer, mode: CopyMode, is_staged: bool) -> bool {
         let is_host = |place: &Place| matches!(place, Place::Host(_));
         match mode {
@@ -146,12 +151,12 @@ impl Driver {
         }
     }
 
-    /// Returns the tasks that come before a transfer for which its call waits.
+    /// Returns the numbers of the tasks that must be done before a transfer for which the call waits.
     fn pending_before(&self, stream: &Stream, transfer: &Transfer, mode: CopyMode) -> Vec<u64> {
         let mut before = self.pending(stream);
         let contexts = transfer.contexts();
         if mode == CopyMode::Blocking && contexts != [0, 0] {
-            // As documented, it is serialized with all work of these contexts.
+            // As documented, such a copy is serialized with all work of both contexts.
             for context in contexts.into_iter().chain([stream.context]) {
                 before.extend(self.pending_in(context));
             }
@@ -159,7 +164,7 @@ impl Driver {
         before
     }
 
-    /// Returns who can see the bytes that a transfer writes without asking the driver.
+    /// Returns the processes that can see the written bytes of a transfer without calling the driver.
     fn seen_by(&self, transfer: &Transfer) -> Visibility {
         if matches!(transfer.to.0, Place::Host(_)) {
             return Visibility::Host;
@@ -173,7 +178,7 @@ impl Driver {
         if is_shared { Visibility::Others } else { Visibility::Nobody }
     }
 
-    /// Returns the mappings that a transfer uses: their addresses and numbers.
+    /// Returns the mappings of `cuMemMap` that a transfer uses: the base address and the number of each.
     fn mapped_in(&self, transfer: &Transfer) -> Vec<(u64, u64)> {
         let sides = transfer.source().into_iter().chain([(&transfer.to.0, &transfer.to.1)]);
         let sides = sides.filter(|(_, side)| side.has_address());
@@ -183,7 +188,7 @@ impl Driver {
         mapped.map(|(base, allocation)| (base, allocation.id)).collect()
     }
 
-    /// Looks up memory as the current context reaches it.
+    /// Returns the place of device memory at an address, if the current context has access to it.
     pub(crate) fn place_of(&self, address: u64, length: u64) -> Answer<Place> {
         self.place(&Side::flat(address, Role::Device), &Shape::flat(length), &DESTINATION)
     }
@@ -208,7 +213,7 @@ impl Driver {
         }
         let within = side.address - base;
         if extent > allocation.size - within {
-            // Registered memory is the program's own, and may continue beyond the registered part.
+            // Registered memory belongs to the program: a copy may continue beyond the registered part.
             if allocation.is_host() && side.role == Role::Any {
                 return Ok(Place::Host(side.address));
             }
@@ -228,7 +233,7 @@ impl Driver {
         })
     }
 
-    /// Looks up a copy.
+    /// Returns the transfer of a copy, after looking up the memory of both sides.
     pub(crate) fn copy(&self, to: Side, from: Side, shape: Shape) -> Answer<Transfer> {
         if shape.is_empty() {
             let from = Source::Memory(Place::Host(0), from);
@@ -248,13 +253,14 @@ impl Driver {
         let device = self.current_device().ok();
         let damaged = |side: &Side| match side.role {
             Role::Array(_) => None,
-            _ => self.damaged(device?, side.address, Carrier::Copies),
+            _ => self.damaged_link(device?, side.address, Carrier::Copies),
         };
         let damage = (damaged(&to), damaged(&from));
         Ok(Transfer { to: (to_place, to), from: Source::Memory(from_place, from), shape, damage })
     }
 
-    /// Writes the initial content of memory. It is short, and no other thread has the memory yet, so the driver's lock is held.
+    /// Writes the initial content of a module's variable, under the driver's lock: the content is short, and
+    /// no other thread knows the memory yet.
     pub(crate) fn initialize(&self, address: u64, bytes: &[u8]) -> Answer {
         match self.memory.containing(address) {
             Some((_, Allocation { stored: Some(Stored { backing, offset }), size, .. })) => {
@@ -265,7 +271,8 @@ impl Driver {
         }
     }
 
-    /// Looks up a memset of elements of 1, 2, or 4 bytes, with `width` elements in a row.
+    /// Returns the transfer of a memset, after looking up its memory. Elements have 1, 2, or 4 bytes; `width`
+    /// is the number of elements in a row.
     pub(crate) fn fill(
         &self,
         address: u64,

@@ -7,15 +7,18 @@ use cupeer_topology::Data;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-/// A link from a device to the memory of another one, which damages data.
+/// A link that damages data, from a device to the memory of another device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct DamagedLink {
+    /// Index in the machine of the device that reads and writes.
     pub from: usize,
+    /// Index in the machine of the device that has the memory.
     pub to: usize,
     pub data: Data,
 }
 
-/// Late data: the last write over each link, and the result of the last read of each place.
+/// Data that links of the kind `stale` delay: the last write over each link, and the result of the last read
+/// of each place.
 #[derive(Default)]
 struct Late {
     writes: Vec<((usize, usize), Place, Vec<u8>)>,
@@ -64,12 +67,12 @@ impl DamagedLink {
     }
 }
 
-/// Writes over a damaged link, or directly.
+/// Writes bytes to a place, over a damaged link if there is one.
 pub(crate) fn write(damaged: Option<DamagedLink>, to: &Place, bytes: &[u8]) -> Answer {
     damaged.map_or_else(|| to.write(bytes), |damaged| damaged.write(to, bytes))
 }
 
-/// Reads over a damaged link, or directly.
+/// Reads bytes from a place, over a damaged link if there is one.
 pub(crate) fn read(damaged: Option<DamagedLink>, from: &Place, bytes: &mut [u8]) -> Answer {
     match damaged {
         Some(damaged) => damaged.read(from, bytes),
@@ -77,7 +80,7 @@ pub(crate) fn read(damaged: Option<DamagedLink>, from: &Place, bytes: &mut [u8])
     }
 }
 
-/// Waits until the process ends.
+/// Blocks the calling thread until the process ends.
 pub(crate) fn stall() -> ! {
     loop {
         std::thread::park();

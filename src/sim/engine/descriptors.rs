@@ -8,13 +8,16 @@
 use super::backing::Backing;
 use super::channel::MEMORY_NAME;
 
-/// Offsets and sizes of parts are multiples of this.
+/// Number of bytes of which the offset and the size of each part are multiples.
 pub(crate) const GRANULARITY: u64 = 2 << 20;
-/// First bits of a position: a file at any other position is not a descriptor of the driver.
+/// Highest bits of an encoded position. The driver issued no descriptor whose position has other bits there.
 const MAGIC: u64 = 0x5c;
-/// Numbers of bits of the fields. With [`MAGIC`], they have 63 bits: a position is not negative.
+/// Number of bits of an offset or a size in an encoded position, in units of [`GRANULARITY`]. All fields
+/// together have 63 bits, so a position is not negative.
 const PART: u32 = 24;
+/// Number of bits of the kind of object in an encoded position.
 const KIND: u32 = 2;
+/// Number of bits of the index of the device in an encoded position.
 const DEVICE: u32 = 6;
 
 /// An object that processes can share by a descriptor.
@@ -22,23 +25,23 @@ const DEVICE: u32 = 6;
 pub(crate) enum Shareable {
     /// An allocation of `cuMemCreate`.
     Allocation = 1,
-    /// A memory pool: the part holds the table of the pointers that it exports.
+    /// A memory pool. Its part of memory holds the table of the pointers that the pool exports.
     Pool = 2,
 }
 
-/// The memory that a descriptor stands for.
+/// The part of device memory for which a descriptor stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct MemoryPart {
     pub thing: Shareable,
     /// The index of the device in the machine.
     pub device: usize,
-    /// Offset in the device's memory.
+    /// Offset of the part in the device's memory, in bytes.
     pub offset: u64,
     pub size: u64,
 }
 
 impl MemoryPart {
-    /// Encodes the part as a position. Returns `None` if it does not fit.
+    /// Encodes the part as a position in the file. Returns `None` if a field has too few bits.
     fn position(self) -> Option<i64> {
         let part = |bytes: u64| {
             let parts = bytes / GRANULARITY;
@@ -50,6 +53,7 @@ impl MemoryPart {
         i64::try_from((head << PART | offset) << PART | size).ok()
     }
 
+    /// Decodes a position in the file; `None` if the driver issued no such position.
     fn from_position(position: i64) -> Option<MemoryPart> {
         let mut rest = u64::try_from(position).ok()?;
         let mut take = |bits: u32| {
@@ -69,7 +73,7 @@ impl MemoryPart {
     }
 }
 
-/// Returns a descriptor for the program, which closes it.
+/// Creates a descriptor for a part of a file. The program owns the descriptor, and closes it.
 pub(crate) fn issue(memory: &Backing, part: MemoryPart) -> Option<i32> {
     let position = part.position()?;
     let opened = memory.reopen()?;
@@ -78,14 +82,16 @@ pub(crate) fn issue(memory: &Backing, part: MemoryPart) -> Option<i32> {
     }
     let descriptor = opened.give_away();
     if part.thing == Shareable::Pool {
-        // As recorded, programs that the process starts inherit it, unlike that of an allocation.
-        // SAFETY: the call takes only numbers, and no other code has the descriptor yet.
+        // As recorded, programs that the process starts inherit the descriptor of a pool, but not the
+        // descriptor of an allocation. SAFETY: the call takes only numbers, and no other code has the
+        // descriptor yet.
         unsafe { libc::fcntl(descriptor, libc::F_SETFD, 0) };
     }
     Some(descriptor)
 }
 
-/// Reads a descriptor of the program. Returns its part, and the file opened anew.
+/// Reads a descriptor that the program passed. Returns the part for which it stands, and its file, opened
+/// once more.
 pub(crate) fn read(descriptor: i32) -> Option<(MemoryPart, Backing)> {
     let memory = Backing::open_own(descriptor, MEMORY_NAME)?;
     // SAFETY: the call takes only numbers, and changes nothing.

@@ -11,13 +11,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// The other flags of `cuEventCreate`, and all of them.
+/// CU_EVENT_DISABLE_TIMING.
 const DISABLE_TIMING: u32 = 2;
+/// All flags that `cuEventCreate` accepts.
 const KNOWN: u32 = 7;
-/// The most events for other processes that a process has, as recorded.
+/// The most events with CU_EVENT_INTERPROCESS that a process can have at a time, as recorded. Imported events
+/// do not count.
 const MOST_INTERPROCESS: usize = 4096;
 
-/// The work that completes an event.
+/// The work that must be done before an event is complete.
 enum Awaited {
     Nothing,
     Own(u64),
@@ -25,14 +27,14 @@ enum Awaited {
 }
 
 impl Driver {
-    /// `cuEventCreate`: one for other processes cannot measure time.
+    /// `cuEventCreate`. An event for other processes must have CU_EVENT_DISABLE_TIMING.
     pub(crate) fn create_event(&mut self, flags: u32) -> Answer<u64> {
         let context = self.current()?;
         fail_if(
             flags & !KNOWN != 0 || flags & (INTERPROCESS | DISABLE_TIMING) == INTERPROCESS,
             Code::INVALID_VALUE,
         )?;
-        // As recorded, exported or not.
+        // As recorded, the limit also counts events that were not exported.
         let is_own = |event: &&Event| event.is_interprocess() && !event.imported;
         fail_if(
             flags & INTERPROCESS != 0 && self.events.0.values().filter(is_own).count() >= MOST_INTERPROCESS,
@@ -41,7 +43,7 @@ impl Driver {
         self.add_event(Event { context, flags, recorded: None, after: 0, imported: false, export: None })
     }
 
-    /// Creates the event of `cuIpcOpenEventHandle`: a new one each time.
+    /// Creates the event that `cuIpcOpenEventHandle` returns; each call creates another event.
     pub(crate) fn create_imported_event(&mut self, context: u64) -> Answer<u64> {
         let flags = INTERPROCESS | DISABLE_TIMING;
         self.add_event(Event { context, flags, recorded: None, after: 0, imported: true, export: None })
@@ -66,7 +68,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Ends the events of a context.
+    /// Destroys the events of a context.
     pub(crate) fn remove_events_of(&mut self, context: u64) {
         for handle in keys_of(&self.events.0, |event| event.context == context) {
             let _ = self.destroy_event(handle);
@@ -82,7 +84,7 @@ impl Driver {
             Code::INVALID_HANDLE,
             "CU_EVENT_RECORD_EXTERNAL flag is not set and event did not come from expected device context",
         )?;
-        if self.graphs.record(handle, &stream) {
+        if self.graphs.record_event(handle, &stream) {
             return Ok(());
         }
         let event = self.events.get_mut(handle)?;
@@ -104,7 +106,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Returns the work that completes an event.
+    /// Returns the work that must be done before an event is complete.
     fn awaited(&mut self, handle: u64) -> Answer<Awaited> {
         self.events.get(handle)?;
         self.graphs.check_event(handle)?;
@@ -117,7 +119,7 @@ impl Driver {
         })
     }
 
-    /// Returns the tasks that complete an event.
+    /// Returns the numbers of the tasks after which an event is complete.
     pub(crate) fn event_pending(&mut self, handle: u64) -> Answer<Vec<u64>> {
         Ok(match self.awaited(handle)? {
             Awaited::Nothing => Vec::new(),
@@ -134,7 +136,7 @@ impl Driver {
         })
     }
 
-    /// `cuEventQuery`, but for its answer.
+    /// `cuEventQuery`: returns true if the event is complete.
     pub(crate) fn is_event_done(&mut self, handle: u64) -> Answer<bool> {
         Ok(match self.awaited(handle)? {
             Awaited::Nothing => true,
@@ -148,7 +150,7 @@ impl Driver {
         })
     }
 
-    /// `cuEventElapsedTime`, in milliseconds.
+    /// `cuEventElapsedTime`: the milliseconds between the last records of two events.
     pub(crate) fn elapsed(&self, start: u64, end: u64) -> Answer<f32> {
         let (start, end) = (self.events.get(start)?, self.events.get(end)?);
         let timed = |event: &Event| event.recorded.filter(|_| event.flags & DISABLE_TIMING == 0);
@@ -162,7 +164,7 @@ impl Driver {
         Ok((seconds * 1e3) as f32)
     }
 
-    /// Shares the records of an event with other processes.
+    /// Lets an event use the page of records that it shares with other processes.
     pub(crate) fn share_records(&mut self, handle: u64, of: Option<(Backing, u64)>, is_new: bool) {
         let (records, Some((file, at))) = (&mut self.queue.records, of) else { return };
         let file = records.file(file);
@@ -177,7 +179,8 @@ impl Driver {
         }
     }
 
-    /// Records an event for other processes, with the task of this process that completes it.
+    /// Writes a record of an event to the page that other processes see. `number` is the task of this process
+    /// that completes the record.
     fn issue_record(&mut self, handle: u64, number: Option<u64>) {
         let records = &mut self.queue.records;
         let Some(page) = records.pages.get(&handle).cloned() else { return };
@@ -188,7 +191,8 @@ impl Driver {
         }
     }
 
-    /// Returns the work that completes the last record of a shared event, of any process; `None` for other events.
+    /// Returns the work that completes the last record of a shared event, whichever process made the record;
+    /// `None` for an event that is not shared.
     fn last_record(&self, handle: u64) -> Option<Awaited> {
         let records = &self.queue.records;
         let page = records.pages.get(&handle)?;

@@ -4,12 +4,13 @@ use super::pages;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A word that holds 1 in the process that called `cuInit`, and 0 in its children: the kernel wipes it.
+/// A word that is 1 in the process that called `cuInit`. The kernel sets it to 0 in children by fork. `None`
+/// if the kernel cannot do so.
 static MARK: OnceLock<Option<&'static AtomicU32>> = OnceLock::new();
-/// The process that called `cuInit`, for kernels that cannot wipe memory on fork.
+/// The pid of the process that called `cuInit`, for kernels that cannot wipe memory on fork.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
-/// Remembers the calling process as the one that called `cuInit`.
+/// Records that the calling process has called `cuInit`.
 pub(crate) fn remember() {
     MARK.get_or_init(mark);
     PROCESS.store(std::process::id(), Ordering::Relaxed);
@@ -27,7 +28,7 @@ fn mark() -> Option<&'static AtomicU32> {
     }
 }
 
-/// Returns true in a child, by fork and without exec, of the process that called `cuInit`.
+/// Returns true in a process that is a child of the process that called `cuInit`, by fork and without exec.
 pub(crate) fn is_forked_child() -> bool {
     match MARK.get() {
         None => false,

@@ -5,13 +5,14 @@ use super::driver::{Driver, Node};
 use super::space::HandleOf;
 use cupeer_spec::results::Result as Code;
 
-/// All of `CU_GRAPH_INSTANTIATE_FLAG_*`.
+/// All bits of `CU_GRAPH_INSTANTIATE_FLAG_*`.
 const FLAGS: u64 = 0xf;
-/// CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH and CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH.
+/// CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH and CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH, which
+/// exclude each other.
 const FREED_OR_ON_DEVICE: u64 = 5;
 
 impl Driver {
-    /// Creates a graph of nodes.
+    /// Creates a graph that consists of these nodes. Returns its handle.
     pub(crate) fn add_graph(&mut self, nodes: Vec<Node>) -> Answer<u64> {
         let handle = self.space.handle(HandleOf::Graph)?;
         self.graphs.graphs.insert(handle, Vec::new());
@@ -30,7 +31,8 @@ impl Driver {
         Ok(handle)
     }
 
-    /// `cuGraphAddChildGraphNode`: the graph is cloned.
+    /// Returns a copy of a graph for `cuGraphAddChildGraphNode`: later changes of the original have no effect
+    /// on the copy.
     pub(crate) fn clone_graph(&mut self, graph: u64) -> Answer<u64> {
         let handles = self.graphs.nodes_of(graph)?.to_vec();
         let mut nodes = Vec::new();
@@ -43,7 +45,8 @@ impl Driver {
         self.add_graph(nodes)
     }
 
-    /// `cuGraphAddMemAllocNode`: reserves an address without memory.
+    /// `cuGraphAddMemAllocNode`: returns a node with an address that is reserved, but has no memory until the
+    /// graph runs.
     pub(crate) fn graph_allocation(&mut self, size: u64) -> Answer<Node> {
         let pool = self.memory.pools.current(self.current_device()?);
         let address = self.allocate_from_pool(pool, size)?;
@@ -51,9 +54,9 @@ impl Driver {
         Ok(Node::Allocation(address, size))
     }
 
-    /// `cuGraphInstantiate`: copies the graph, so later changes of the graph have no effect.
+    /// `cuGraphInstantiate`: copies the nodes of the graph, so later changes of the graph have no effect.
     pub(crate) fn instantiate(&mut self, graph: u64, flags: u64) -> Answer<u64> {
-        // A launch by the device cannot free memory.
+        // A graph that the device launches cannot free memory at its launch.
         fail_if(
             flags & !FLAGS != 0 || flags & FREED_OR_ON_DEVICE == FREED_OR_ON_DEVICE,
             Code::INVALID_VALUE,

@@ -10,26 +10,26 @@ use cupeer_topology::PciAddress;
 /// Kind of object that a handle stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    /// An allocation.
+    /// The handle of an allocation, from `cuIpcGetMemHandle`.
     Memory = 6,
-    /// An event.
+    /// The handle of an event, from `cuIpcGetEventHandle`.
     Event = 9,
 }
 
-/// Content of a handle.
+/// Content of a handle: how an importing process finds the export.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Locator {
-    /// The exporting process.
+    /// The pid of the exporting process, in its own namespace.
     pub pid: u32,
-    /// The descriptor of its channel.
+    /// The number of the channel's file descriptor in the exporting process.
     pub channel: u16,
-    /// The slot in the channel.
+    /// The index of the slot in the channel.
     pub slot: u16,
-    /// Token that the slot must contain: the number of the process, and that of the export.
+    /// Number that the slot must contain: the high half identifies the process, and the low half the export.
     pub token: u32,
 }
 
-/// Writes a handle. `size` is for people to read, and so is the address of the GPU.
+/// Returns the bytes of a handle. `size` and `gpu` are only for people who read the bytes.
 pub(crate) fn write(kind: Kind, locator: Locator, size: u64, gpu: Option<PciAddress>) -> [u8; 64] {
     let mut bytes = [0; 64];
     let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
@@ -47,7 +47,7 @@ pub(crate) fn write(kind: Kind, locator: Locator, size: u64, gpu: Option<PciAddr
     bytes
 }
 
-/// Reads a handle. Returns `None` for bytes that are not a handle of this kind.
+/// Returns the content of a handle; `None` for bytes that are not a handle of this kind.
 pub(crate) fn read(kind: Kind, bytes: &[u8; 64]) -> Option<Locator> {
     let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     let half = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
@@ -57,7 +57,8 @@ pub(crate) fn read(kind: Kind, bytes: &[u8; 64]) -> Option<Locator> {
     Some(Locator { pid: word(48), channel: half(52), slot: half(34), token: word(24) })
 }
 
-/// FNV-1a over the checked bytes but the exporter's, folded.
+/// FNV-1a over the bytes of a handle that are checked, except those that name the exporter, folded to 16
+/// bits.
 fn checksum(bytes: &[u8; 64]) -> u16 {
     let checked = bytes[24..28].iter().chain(&bytes[32..37]).chain(&bytes[52..54]);
     let sum = checked.fold(0x811c_9dc5_u32, |sum, byte| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193));

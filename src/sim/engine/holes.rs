@@ -2,19 +2,20 @@
 
 use std::collections::BTreeMap;
 
-/// The free parts, by their start. Neighbours are always joined.
+/// The lengths of the free parts, by their starts. Neighboring free parts are always one part.
 #[derive(Default, Debug)]
 pub(crate) struct Holes(BTreeMap<u64, u64>);
 
 impl Holes {
-    /// Returns a range that is free.
+    /// Returns the free parts of a range that is entirely free.
     pub(crate) fn of(start: u64, length: u64) -> Self {
         let mut holes = Holes::default();
         holes.give(start, length);
         holes
     }
 
-    /// Takes the first free part of this size and alignment (a power of two).
+    /// Takes the first free part of this size and alignment (a power of two). Returns its start; `None` if
+    /// there is none.
     pub(crate) fn take(&mut self, size: u64, align: u64) -> Option<u64> {
         let (start, length, at) = self.0.iter().find_map(|(&start, &length)| {
             let at = start.checked_next_multiple_of(align)?;
@@ -31,7 +32,7 @@ impl Holes {
         Some(at)
     }
 
-    /// Gives a part back.
+    /// Returns a part that was taken to the free parts.
     pub(crate) fn give(&mut self, mut start: u64, mut length: u64) {
         if length == 0 {
             return;

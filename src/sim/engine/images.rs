@@ -7,39 +7,40 @@ use super::answer::{Answer, fail};
 use cupeer_spec::p2p::{Kernel, PTX};
 use cupeer_spec::results::Result as Code;
 
-/// A variable of a module.
+/// A global variable of a module.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Global {
     pub name: String,
-    /// Initial content; missing bytes are zero.
+    /// Initial content of the variable. If it is shorter than the variable, the rest is zero.
     pub bytes: Vec<u8>,
+    /// Size of the variable in bytes.
     pub size: u64,
 }
 
-/// The names in a module.
+/// The content of an image: the names that a module defines.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Image {
     Known {
         functions: Vec<String>,
         globals: Vec<Global>,
-        /// The sizes of the parameters of each function, where the image says them.
+        /// The sizes in bytes of the parameters of each function, if the image contains them.
         parameters: Vec<Vec<u64>>,
     },
-    /// The text of `cupeer_spec::p2p`, whose kernels are carried out.
+    /// The text of `cupeer_spec::p2p`, whose kernels the simulated driver carries out.
     Own,
-    /// One that cannot be read.
+    /// An image that cannot be read, such as a fat binary.
     Opaque,
 }
 
-/// Assumed size of a variable in an image that cannot be read.
+/// Assumed size in bytes of a variable in an image that cannot be read.
 const OPAQUE_SIZE: u64 = 64 << 10;
 const ELF: &[u8] = b"\x7fELF";
 const FAT: u32 = 0xba55_ed50;
-/// The largest image.
-pub(crate) const MOST: u64 = 4 << 30;
+/// The most bytes of an image.
+pub(crate) const MOST_BYTES: u64 = 4 << 30;
 
 impl Image {
-    /// Reads an image.
+    /// Returns the content of an image.
     pub(crate) fn read(bytes: &[u8]) -> Answer<Image> {
         if bytes.starts_with(ELF) {
             return read_elf(bytes).ok_or_else(|| Code::INVALID_IMAGE.into());
@@ -54,7 +55,7 @@ impl Image {
         }
     }
 
-    /// The functions, as far as they are known.
+    /// Returns the names of the functions; none if they are unknown.
     pub(crate) fn functions(&self) -> &[String] {
         match self {
             Image::Known { functions, .. } => functions,
@@ -62,7 +63,7 @@ impl Image {
         }
     }
 
-    /// The sizes of the parameters of a function; `None` where they are not known.
+    /// Returns the sizes in bytes of the parameters of a function; `None` if they are unknown.
     pub(crate) fn parameters(&self, name: &str) -> Option<Vec<u64>> {
         match self {
             Image::Known { functions, parameters, .. } => {
@@ -76,7 +77,7 @@ impl Image {
         }
     }
 
-    /// Returns true if there is a function of that name.
+    /// Returns true if the image may define a function of this name.
     pub(crate) fn has_function(&self, name: &str) -> bool {
         let is_own = || Kernel::ALL.iter().any(|kernel| kernel.name() == name);
         matches!(self, Image::Opaque)
@@ -84,7 +85,7 @@ impl Image {
             || self.functions().iter().any(|known| known == name)
     }
 
-    /// The variable of that name.
+    /// Returns the variable of this name, if the image may define one.
     pub(crate) fn global(&self, name: &str) -> Option<Global> {
         match self {
             Image::Known { globals, .. } => globals.iter().find(|global| global.name == name).cloned(),
@@ -94,8 +95,9 @@ impl Image {
     }
 }
 
-/// Returns the number of bytes that tell the length of an image, by its first bytes: 0 for a text.
-pub(crate) fn head(magic: [u8; 4]) -> usize {
+/// Returns the number of bytes from the start of an image that [`image_size`] needs: 0 for a text. `magic` is the
+/// first four bytes.
+pub(crate) fn header_size(magic: [u8; 4]) -> usize {
     match magic {
         _ if magic == ELF => 64,
         _ if magic == FAT.to_le_bytes() => 16,
@@ -103,8 +105,8 @@ pub(crate) fn head(magic: [u8; 4]) -> usize {
     }
 }
 
-/// Returns the length of an image from its first bytes; `None` for a text, which ends in NUL.
-pub(crate) fn length(head: &[u8; 64]) -> Option<u64> {
+/// Returns the number of bytes of an image, from its header; `None` for a text, which ends in NUL.
+pub(crate) fn image_size(head: &[u8; 64]) -> Option<u64> {
     let at = |offset, width| number(head, offset, width).unwrap_or(0);
     if head.starts_with(ELF) {
         let sections = at(0x28, 8).saturating_add(at(0x3a, 2) * at(0x3c, 2));
@@ -114,18 +116,21 @@ pub(crate) fn length(head: &[u8; 64]) -> Option<u64> {
     head.starts_with(&FAT.to_le_bytes()).then(|| at(6, 2).saturating_add(at(8, 8)))
 }
 
+/// Reads a little-endian number of `width` bytes.
 fn number(bytes: &[u8], offset: u64, width: usize) -> Option<u64> {
     let start = usize::try_from(offset).ok()?;
     let field = bytes.get(start..start.checked_add(width)?)?;
     Some(field.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))
 }
 
-fn part(bytes: &[u8], offset: u64, size: u64) -> Option<&[u8]> {
+/// Returns a part of the bytes; `None` if it is not within them.
+fn slice_at(bytes: &[u8], offset: u64, size: u64) -> Option<&[u8]> {
     let start = usize::try_from(offset).ok()?;
     bytes.get(start..start.checked_add(usize::try_from(size).ok()?)?)
 }
 
-/// Reads the symbols of a cubin: kernels are functions with CUDA's flag of an entry.
+/// Reads the symbols of a cubin. Kernels are the functions whose symbols have the flag that CUDA sets for an
+/// entry.
 fn read_elf(bytes: &[u8]) -> Option<Image> {
     const SYMTAB: u64 = 2;
     const NOBITS: u64 = 8;
@@ -143,8 +148,8 @@ fn read_elf(bytes: &[u8]) -> Option<Image> {
             continue;
         }
         let [_, names, names_size, _] = section(link)?;
-        let names = part(bytes, names, names_size)?;
-        for symbol in part(bytes, offset, size)?.chunks_exact(24) {
+        let names = slice_at(bytes, names, names_size)?;
+        for symbol in slice_at(bytes, offset, size)?.chunks_exact(24) {
             let field = |offset, width| number(symbol, offset, width);
             let name = names.get(usize::try_from(field(0, 4)?).ok()?..)?;
             let name = String::from_utf8_lossy(name.split(|byte| *byte == 0).next()?).into_owned();
@@ -154,7 +159,7 @@ fn read_elf(bytes: &[u8]) -> Option<Image> {
             } else if kind == 1 && home < count {
                 let [of, start, _, _] = section(home)?;
                 let (value, size) = (field(8, 8)?, field(16, 8)?);
-                let data = if of == NOBITS { None } else { part(bytes, start.checked_add(value)?, size) };
+                let data = if of == NOBITS { None } else { slice_at(bytes, start.checked_add(value)?, size) };
                 globals.push(Global { name, bytes: data.unwrap_or_default().into(), size });
             }
         }
@@ -162,7 +167,7 @@ fn read_elf(bytes: &[u8]) -> Option<Image> {
     Some(Image::Known { functions, globals, parameters: Vec::new() })
 }
 
-/// Reads PTX: entries, and variables outside of functions. Returns `None` for a text that is not PTX.
+/// Reads PTX: its kernels, and its variables outside of functions. Returns `None` for a text that is not PTX.
 fn read_ptx(text: &str) -> Option<Image> {
     let text = without_comments(text.trim_end_matches('\0'));
     let words = words(&text);
@@ -194,7 +199,7 @@ fn read_ptx(text: &str) -> Option<Image> {
     Some(Image::Known { functions, globals, parameters })
 }
 
-/// Reads `.align 4 .b8 name[8] = {1, 2}`, after its state space.
+/// Reads the declaration of a variable after its state space, such as `.align 4 .b8 name[8] = {1, 2}`.
 fn read_variable(words: &[&str]) -> Option<Global> {
     let mut element = None;
     let mut count = 1u64;
@@ -205,7 +210,7 @@ fn read_variable(words: &[&str]) -> Option<Global> {
             "(" | ")" | ".attribute" | ".managed" => {}
             ".v2" => count = 2,
             ".v4" => count = 4,
-            kind if kind.starts_with('.') => element = width(kind),
+            kind if kind.starts_with('.') => element = element_bytes(kind),
             name => break name,
         }
     };
@@ -218,13 +223,13 @@ fn read_variable(words: &[&str]) -> Option<Global> {
             value => bytes.extend_from_slice(&literal(value)?.to_le_bytes()[..element]),
         }
     }
-    let size = count.checked_mul(element as u64).filter(|size| *size <= MOST)?;
+    let size = count.checked_mul(element as u64).filter(|size| *size <= MOST_BYTES)?;
     bytes.truncate(size as usize);
     Some(Global { name: name.into(), bytes, size })
 }
 
-/// Returns the number of bytes of an element of a type.
-fn width(kind: &str) -> Option<usize> {
+/// Returns the number of bytes of an element of a PTX type, such as 4 for `.u32`.
+fn element_bytes(kind: &str) -> Option<usize> {
     let bits: usize = kind.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().ok()?;
     matches!(bits, 8 | 16 | 32 | 64).then_some(bits / 8)
 }
@@ -258,7 +263,7 @@ fn without_comments(text: &str) -> String {
     kept + rest
 }
 
-/// Splits at blanks, with each bracket, comma, semicolon and equals sign a word of its own.
+/// Splits a text into words. Each bracket, comma, semicolon, and equals sign is a word by itself.
 fn words(text: &str) -> Vec<&str> {
     let single = |c: char| "{}()[],;=".contains(c);
     let mut words = Vec::new();
@@ -308,7 +313,7 @@ mod tests {
         let mut head = [0; 64];
         head[..4].copy_from_slice(&FAT.to_le_bytes());
         (head[6], head[8]) = (16, 100);
-        assert_eq!(length(&head), Some(116));
+        assert_eq!(image_size(&head), Some(116));
         let image = Image::read(&head).unwrap();
         assert!(image.has_function("any") && image.global("any").unwrap().size == OPAQUE_SIZE);
     }

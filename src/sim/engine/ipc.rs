@@ -1,13 +1,13 @@
 //! Legacy IPC: exports memory and events, and imports those of other processes.
 
 use super::answer::{Answer, Failure, fail, fail_if, invalid, invalid_if, refuse_if};
-use super::channel::{Slot, State};
+use super::channel::{Export, State};
 use super::driver::{Allocation, Driver, Kind as MemoryKind, Stored};
 use super::handle::{self, Kind, Locator};
 use super::space::Region;
 use cupeer_spec::results::Result as Code;
 
-/// The failure to reach another process's memory.
+/// Returns the failure of a call that cannot reach another process's memory.
 fn no_memory(code: Code) -> Failure {
     Failure { code, messages: vec!["Failed to allocate physical memory".into()] }
 }
@@ -27,7 +27,7 @@ impl Driver {
         let slot = match *export {
             Some(slot) => slot,
             None => {
-                let content = Slot {
+                let content = Export {
                     state: State::Memory,
                     token: 0,
                     descriptor: stored.backing.number() as u32,
@@ -56,23 +56,30 @@ impl Driver {
             Code::INVALID_HANDLE,
             "Only local (non-imported) events created as interprocess may be exported.",
         )?;
-        // With another context current, a real driver crashes, so no program depends on the result.
+        // If another context is current, a real driver crashes, so no program depends on the result.
         fail_if(self.current()? != event.context, Code::INVALID_CONTEXT)?;
         let slot = match event.export {
             Some(slot) => slot,
             None => {
                 let uuid = self.device(self.context(event.context)?.device).uuid;
-                let content =
-                    Slot { state: State::Event, token: 0, descriptor: 0, inode: 0, offset: 0, size: 0, uuid };
+                let content = Export {
+                    state: State::Event,
+                    token: 0,
+                    descriptor: 0,
+                    inode: 0,
+                    offset: 0,
+                    size: 0,
+                    uuid,
+                };
                 let (slot, _) = self.exports.publish(content)?;
                 self.events.get_mut(handle)?.export = Some(slot);
-                self.share_records(handle, self.exports.page(slot), true);
+                self.share_records(handle, self.exports.event_page(slot), true);
                 slot
             }
         };
         Ok(handle::write(Kind::Event, self.exports.locator(slot)?, 0, None))
     }
-    /// `cuIpcOpenMemHandle`, after its pointers and flags.
+    /// `cuIpcOpenMemHandle`, after its checks of pointers and flags.
     pub(crate) fn import_memory(&mut self, bytes: &[u8; 64]) -> Answer<u64> {
         let context = self.current()?;
         let device = self.context(context)?.device;
@@ -141,7 +148,7 @@ impl Driver {
         Ok(())
     }
 
-    /// `cuIpcOpenEventHandle`, after its pointers.
+    /// `cuIpcOpenEventHandle`, after its checks of pointers.
     pub(crate) fn import_event(&mut self, bytes: &[u8; 64]) -> Answer<u64> {
         let context = self.current()?;
         let unreachable = || Failure {
@@ -159,7 +166,7 @@ impl Driver {
         )?;
         let at = self.imports.find(&locator).ok_or_else(unreachable)?;
         let slot = self.imports.0[at].channel.read(locator.slot);
-        let page = self.imports.0[at].channel.page(locator.slot);
+        let page = self.imports.0[at].channel.event_page(locator.slot);
         self.imports.drop_unused();
         let slot = slot?;
         fail_if(slot.state != State::Event || slot.token != locator.token, Code::INVALID_HANDLE)?;

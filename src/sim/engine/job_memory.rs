@@ -10,16 +10,19 @@ use cupeer_spec::results::Result as Code;
 use cupeer_spec::status::{BYTES, FILE, ROOM};
 use cupeer_topology::MOST_DEVICES;
 
-/// The most processes that share the devices; one more has them for itself.
-const SLOTS: u64 = (BYTES - ROOM) / SLOT;
-/// A slot, in words: one for each device.
+/// Number of slots: the most processes of a job that share the devices. Any further process counts only its
+/// own memory.
+const MOST_PROCESSES: u64 = (BYTES - ROOM) / SLOT_BYTES;
+/// Number of words of a slot: one for each device.
 const WORDS: usize = MOST_DEVICES;
-const SLOT: u64 = (WORDS * size_of::<u64>()) as u64;
-/// The byte that is held to change anything, and the first of those that the processes hold.
-const LOCK: u64 = 1 << 40;
-const HOLDS: u64 = LOCK + 1;
+/// Number of bytes of a slot.
+const SLOT_BYTES: u64 = (WORDS * size_of::<u64>()) as u64;
+/// Offset of the byte that a process locks while it changes the file.
+const CHANGE_LOCK: u64 = 1 << 40;
+/// Offset of the bytes that processes lock to own their slots, one byte for each slot.
+const HOLDS: u64 = CHANGE_LOCK + 1;
 
-/// The slot of this process.
+/// The file that the processes of the job share, and the slot of this process.
 #[derive(Debug)]
 pub(crate) struct JobMemory {
     file: Backing,
@@ -27,29 +30,31 @@ pub(crate) struct JobMemory {
 }
 
 impl JobMemory {
-    /// Joins the processes of the job. Returns `None` without a job, or if no slot is free.
+    /// Takes a slot for this process. Returns `None` if the process belongs to no job, or if no slot is free.
     pub(crate) fn join() -> Option<JobMemory> {
         JobMemory::open(Backing::open_path(std::env::var(env::STATUS).ok()?, FILE)?)
     }
 
     fn open(file: Backing) -> Option<JobMemory> {
-        let slot = file.exclusively(LOCK, || {
-            let free = (0..SLOTS).find(|slot| !file.is_held(HOLDS + slot)).ok_or(Code::OUT_OF_MEMORY)?;
-            file.put_words(ROOM + SLOT * free, &[0; WORDS])?;
+        let slot = file.exclusively(CHANGE_LOCK, || {
+            let free =
+                (0..MOST_PROCESSES).find(|slot| !file.is_held(HOLDS + slot)).ok_or(Code::OUT_OF_MEMORY)?;
+            file.put_words(ROOM + SLOT_BYTES * free, &[0; WORDS])?;
             file.hold(HOLDS + free);
             Ok(free)
         });
         slot.ok().map(|slot| JobMemory { file, slot })
     }
 
-    /// The bytes that the other processes use of a device of the machine.
+    /// Returns the bytes that the other processes of the job use of a device. `device` is its index in the
+    /// machine.
     pub(crate) fn used_by_others(&self, device: usize) -> u64 {
-        // Slots are taken from the first one on, and a gap is left by a process that has ended.
+        // Each process takes the first free slot, so only a process that has ended leaves a gap.
         const GAP: u64 = 16;
         let (mut sum, mut last) = (0, 0);
-        for slot in (0..SLOTS).filter(|slot| *slot != self.slot) {
+        for slot in (0..MOST_PROCESSES).filter(|slot| *slot != self.slot) {
             if self.file.is_held(HOLDS + slot) {
-                let at = ROOM + SLOT * slot + (device * size_of::<u64>()) as u64;
+                let at = ROOM + SLOT_BYTES * slot + (device * size_of::<u64>()) as u64;
                 sum += self.file.words(at).map_or(0, |[used]| used);
                 last = slot;
             } else if slot > last.max(self.slot) + GAP {
@@ -59,17 +64,18 @@ impl JobMemory {
         sum
     }
 
-    /// Takes bytes of a device with `total` bytes, of which this process already uses `used`. Fails if the job would use more.
+    /// Adds `more` bytes to the `used` bytes of this process on a device that has `total` bytes. Fails if all
+    /// processes of the job would use more than `total`.
     pub(crate) fn take(&self, device: usize, used: u64, more: u64, total: u64) -> Answer {
-        self.file.exclusively(LOCK, || {
+        self.file.exclusively(CHANGE_LOCK, || {
             let all = self.used_by_others(device).saturating_add(used).saturating_add(more);
-            if all > total { Err(Code::OUT_OF_MEMORY.into()) } else { self.note(device, used + more) }
+            if all > total { Err(Code::OUT_OF_MEMORY.into()) } else { self.set_used(device, used + more) }
         })
     }
 
-    /// Notes the bytes that this process uses of a device.
-    pub(crate) fn note(&self, device: usize, used: u64) -> Answer {
-        let at = ROOM + SLOT * self.slot + (device * size_of::<u64>()) as u64;
+    /// Writes the number of bytes of a device that this process uses to its slot.
+    pub(crate) fn set_used(&self, device: usize, used: u64) -> Answer {
+        let at = ROOM + SLOT_BYTES * self.slot + (device * size_of::<u64>()) as u64;
         self.file.put_words(at, &[used])
     }
 }
@@ -88,7 +94,7 @@ mod tests {
         assert_eq!((two.used_by_others(3), two.used_by_others(2), one.used_by_others(3)), (60, 0, 0));
         assert_eq!(two.take(3, 0, 50, 100), fail(Code::OUT_OF_MEMORY));
         two.take(3, 0, 40, 100).unwrap();
-        one.note(3, 10).unwrap();
+        one.set_used(3, 10).unwrap();
         two.take(3, 40, 50, 100).unwrap();
         drop(one);
         assert_eq!(two.used_by_others(3), 0);

@@ -7,7 +7,7 @@
 use super::answer::{Answer, fail, fail_if};
 use super::damage::{self, DamagedLink};
 use super::driver::{Driver, Stream};
-use super::late::quietly;
+use super::late::with_signals_blocked;
 use super::places::Place;
 use cupeer_spec::p2p::{Kernel, RESULTS, SUMS, word};
 use cupeer_spec::results::Result as Code;
@@ -15,12 +15,12 @@ use cupeer_topology::Carrier;
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-/// Number of words that move at once.
+/// The most words that a kernel moves in one step.
 const CHUNK: u64 = 1 << 17;
-/// Pause between two polls of a kernel that waits.
+/// Pause between two reads of a word for which a kernel waits.
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// Words of memory as a kernel reaches them.
+/// Memory that a kernel reads and writes as 64-bit words.
 struct View {
     place: Place,
     damaged: Option<DamagedLink>,
@@ -42,11 +42,12 @@ impl View {
         damage::write(self.damaged, &place, &bytes)
     }
 
-    fn get(&self) -> Answer<u64> {
+    /// Reads the first word.
+    fn read_first(&self) -> Answer<u64> {
         self.read(0, 1).map(|words| words[0])
     }
 
-    /// Waits until a word meets a condition. Returns false if it does not in time.
+    /// Reads a word until it meets a condition. Returns false if the condition is not true before `end`.
     fn wait(&self, index: u64, end: Instant, is: impl Fn(u64) -> bool) -> Answer<bool> {
         while !is(self.read(index, 1)?[0]) {
             if Instant::now() >= end {
@@ -57,7 +58,7 @@ impl View {
         Ok(true)
     }
 
-    /// Adds to words, as one step for all processes.
+    /// Adds a value to each of the first `count` words. The addition is atomic for all processes.
     fn add(&self, count: u64, value: u64) -> Answer {
         static ONE: Mutex<()> = Mutex::new(());
         let add = || {
@@ -66,18 +67,20 @@ impl View {
         };
         let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
         match &self.place {
-            // The first byte says whether an allocation is open elsewhere.
+            // The first byte is locked while another process has the allocation open, so this locks the
+            // second.
             Place::File(file, offset) => file.exclusively(offset + 1, add),
             _ => add(),
         }
     }
 }
 
-/// A kernel that is about to run.
+/// A launch of a kernel.
 struct Launch {
     kernel: Kernel,
     arguments: Vec<u64>,
-    /// The memory behind the first arguments, and behind the last one where that is for results.
+    /// The memory at the addresses in the first arguments, and in the last argument if it is an address for
+    /// results.
     views: Vec<View>,
     threads: u64,
     blocks: u64,
@@ -89,11 +92,13 @@ impl Launch {
         let argument = |index: usize| arguments[index];
         let end = |index: usize| Instant::now() + Duration::from_nanos(arguments[index]);
         match kernel {
-            Kernel::Write => chunks(argument(1), |at, count| {
+            Kernel::Write => each_chunk(argument(1), |at, count| {
                 let words: Vec<u64> = (at..at + count).map(|index| word(argument(2), index)).collect();
                 views[0].write(at, &words)
             }),
-            Kernel::Read => chunks(argument(2), |at, count| views[1].write(at, &views[0].read(at, count)?)),
+            Kernel::Read => {
+                each_chunk(argument(2), |at, count| views[1].write(at, &views[0].read(at, count)?))
+            }
             Kernel::Send => self.send(end(7)),
             Kernel::Receive => self.receive(end(7)),
             Kernel::Ping => self.ping(end(4)),
@@ -110,7 +115,9 @@ impl Launch {
         }
     }
 
-    fn tell(&self, results: &[u64], mark: u64) -> Answer {
+    /// Writes results to the host memory of the last argument, and then the mark that shows that they are
+    /// complete.
+    fn write_results(&self, results: &[u64], mark: u64) -> Answer {
         let Some(out) = self.views.last() else { return Ok(()) };
         out.write(0, results)?;
         out.write(RESULTS as u64 - 1, &[mark])
@@ -125,7 +132,7 @@ impl Launch {
             flags.write(slot, &[mark + slot])?;
         }
         stop.wait(0, end, |stop| stop == mark)?;
-        self.tell(&[slots, stop.get()?], mark)
+        self.write_results(&[slots, stop.read_first()?], mark)
     }
 
     fn receive(&self, end: Instant) -> Answer {
@@ -143,7 +150,7 @@ impl Launch {
             }
             came += 1;
         }
-        self.tell(&[came, wrong, stale, first], mark)
+        self.write_results(&[came, wrong, stale, first], mark)
     }
 
     fn ping(&self, end: Instant) -> Answer {
@@ -160,7 +167,7 @@ impl Launch {
             }
             made += 1;
         }
-        self.tell(&[made, start.elapsed().as_nanos() as u64], mark)
+        self.write_results(&[made, start.elapsed().as_nanos() as u64], mark)
     }
 
     fn pong(&self, end: Instant) -> Answer {
@@ -171,26 +178,27 @@ impl Launch {
             back.write(0, &[mark + made])?;
             made += 1;
         }
-        self.tell(&[made], mark)
+        self.write_results(&[made], mark)
     }
 }
 
-fn chunks(count: u64, mut step: impl FnMut(u64, u64) -> Answer) -> Answer {
+/// Calls a function for each part of `count` words, with the index of its first word and its number of words.
+fn each_chunk(count: u64, mut step: impl FnMut(u64, u64) -> Answer) -> Answer {
     (0..count).step_by(CHUNK as usize).try_for_each(|at| step(at, CHUNK.min(count - at)))
 }
 
 impl Driver {
-    /// Looks up words as a kernel of the current context reaches them.
+    /// Returns the memory at an address, if the current context has access to these words.
     fn view(&self, address: u64, words: u64) -> Answer<View> {
         let bytes = words.checked_mul(8).ok_or(Code::ILLEGAL_ADDRESS)?;
         let (_, allocation) = self.memory.containing(address).ok_or(Code::ILLEGAL_ADDRESS)?;
         fail_if(!self.reaches(allocation), Code::ILLEGAL_ADDRESS)?;
         let place = self.place_of(address, bytes).or(fail(Code::ILLEGAL_ADDRESS))?;
-        let damaged = self.damaged(self.current_device()?, address, Carrier::Kernels);
+        let damaged = self.damaged_link(self.current_device()?, address, Carrier::Kernels);
         Ok(View { place, damaged })
     }
 
-    /// Launches a kernel of ours in a stream.
+    /// Launches a kernel of `cupeer doctor --p2p` in a stream.
     pub(crate) fn launch_own(
         &mut self,
         stream: &Stream,
@@ -199,7 +207,7 @@ impl Driver {
         (blocks, threads): (u64, u64),
     ) -> Answer {
         let argument = |index: usize| arguments[index];
-        // Each address with the number of words that are there.
+        // Each address, with the number of words that the kernel may use there.
         let memory = match kernel {
             Kernel::Write => vec![(argument(0), argument(1))],
             Kernel::Read => vec![(argument(0), argument(2)), (argument(1), argument(2))],
@@ -228,14 +236,14 @@ impl Driver {
             return self.later(stream, run);
         }
         let (done, wait) = mpsc::channel::<()>();
-        let thread = quietly(|| {
+        let thread = with_signals_blocked(|| {
             std::thread::Builder::new().spawn(move || {
                 run();
                 let _ = done.send(());
             })
         });
         thread.or(fail(Code::OPERATING_SYSTEM))?;
-        // The channel is closed once the thread ended.
+        // The thread closes the channel when it ends.
         self.hold(stream, move || wait.try_recv() != Err(mpsc::TryRecvError::Empty))
     }
 }

@@ -13,12 +13,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::PoisonError;
 use std::time::Duration;
 
-/// Pause between two polls.
+/// Pause between two looks at the late work that is due.
 pub(crate) const TICK: Duration = Duration::from_millis(1);
-/// Number of polls before a waiting thread assumes that its work waits for other streams.
+/// Number of polls after which a waiting thread assumes that its work waits for other streams.
 const PATIENCE: u64 = 100;
 
-/// Wraps work that needs the driver: the tables of a driver cannot name its type.
+/// Wraps a function that needs the driver as [`Work`]. The function takes `dyn Any`, because the module of
+/// `Work` cannot name [`Driver`].
 pub(crate) fn locked(work: impl FnOnce(&mut Driver) + Send + 'static) -> Work {
     Work::Locked(Box::new(|driver: &mut dyn Any| {
         if let Some(driver) = driver.downcast_mut() {
@@ -28,11 +29,12 @@ pub(crate) fn locked(work: impl FnOnce(&mut Driver) + Send + 'static) -> Work {
 }
 
 impl Driver {
+    /// Returns true if the devices of the machine are late.
     pub(crate) fn is_late(&self) -> bool {
         self.queue.late.is_some()
     }
 
-    /// Adds work to a late stream that runs under the driver's lock.
+    /// Adds work to a late stream. The work runs under the driver's lock.
     pub(crate) fn put(
         &mut self,
         stream: &Stream,
@@ -42,7 +44,8 @@ impl Driver {
         self.put_after(Some(stream), self.pending(stream), None, seen, locked(work));
     }
 
-    /// Adds work that follows other work, of this process or of another one. Returns its number.
+    /// Adds work that follows other work: tasks of this process, or a record of an event by another process.
+    /// Returns its number.
     pub(crate) fn put_after(
         &mut self,
         stream: Option<&Stream>,
@@ -66,12 +69,12 @@ impl Driver {
         number
     }
 
-    /// Does all work that is needed and ready, and lets the other thread watch the rest.
+    /// Does all work that is requested and ready, and lets the watching thread handle the rest.
     pub(crate) fn advance(&mut self) {
         while let Some((number, work)) = self.queue.late.as_mut().and_then(|late| late.next()) {
             match work {
                 Work::Locked(work) => {
-                    // A panic of the driver costs only this work.
+                    // After a panic of the driver, only this work is lost.
                     let _ = catch_unwind(AssertUnwindSafe(|| work(self)));
                     self.remove_piece(number, false);
                 }
@@ -82,22 +85,22 @@ impl Driver {
                         let _ = catch_unwind(AssertUnwindSafe(work));
                         process::lock().finish(number, true);
                     };
-                    if quietly(|| std::thread::Builder::new().spawn(run)).is_err() {
+                    if with_signals_blocked(|| std::thread::Builder::new().spawn(run)).is_err() {
                         self.remove_piece(number, true);
                     }
                 }
             }
         }
         if let Some(late) = self.queue.late.as_mut().filter(|late| !late.is_empty()) {
-            late.has_minder =
-                late.has_minder || quietly(|| std::thread::Builder::new().spawn(watch_late_work)).is_ok();
+            late.has_watcher = late.has_watcher
+                || with_signals_blocked(|| std::thread::Builder::new().spawn(watch_late_work)).is_ok();
             LATE_CHANGED.notify_one();
         }
     }
 
-    /// Sets the memory that new work uses. If the work can overtake other work with the same memory, it is done immediately, so
-    /// that the missing order has an effect.
-    pub(crate) fn put_uses(&mut self, number: u64, uses: Vec<Use>) {
+    /// Sets the memory that new work uses. If the rules allow the work to precede other work with the same
+    /// memory, does the work at once, so that a missing dependency in the program has an effect.
+    pub(crate) fn set_uses(&mut self, number: u64, uses: Vec<Use>) {
         if let Some(late) = &mut self.queue.late
             && late.overtakes(number, uses)
         {
@@ -106,6 +109,7 @@ impl Driver {
         }
     }
 
+    /// Removes work that is done. `was_alone` is true if it had a thread of its own.
     fn remove_piece(&mut self, number: u64, was_alone: bool) {
         let Some(late) = &mut self.queue.late else { return };
         late.finish(number, was_alone);
@@ -116,13 +120,14 @@ impl Driver {
         TASK_DONE.notify_all();
     }
 
-    /// Ends work that a thread did.
+    /// Removes work that a thread has done, and does the work that is ready now.
     pub(crate) fn finish(&mut self, number: u64, was_alone: bool) {
         self.remove_piece(number, was_alone);
         self.advance();
     }
 
-    /// Requests tasks for a thread that has polled for this many rounds.
+    /// Requests tasks, and does those that are ready. `round` is the number of times that the calling thread
+    /// has polled so far.
     pub(crate) fn force(&mut self, numbers: &[u64], round: u64) {
         if let Some(late) = &mut self.queue.late {
             numbers.iter().for_each(|number| late.want(*number));
@@ -133,7 +138,8 @@ impl Driver {
         }
     }
 
-    /// Does all work, to free the resources that it holds. Returns true if there was any.
+    /// Requests all work, and does what is ready, so that the resources of the work are freed. Returns true
+    /// if there was any work.
     pub(crate) fn force_all(&mut self) -> bool {
         let had_any = self.queue.late.as_mut().is_some_and(|late| late.want_all());
         self.advance();
@@ -141,7 +147,7 @@ impl Driver {
     }
 }
 
-/// Watches for work that is due without a call.
+/// Runs the thread that watches for work that is due although no call requests it.
 fn watch_late_work() {
     let mut driver = process::lock();
     while let Queue { late: Some(late), records, .. } = &mut driver.queue {
@@ -157,8 +163,9 @@ fn watch_late_work() {
     }
 }
 
-/// Starts a thread with all signals blocked: the program's threads handle signals.
-pub(crate) fn quietly<T>(start: impl FnOnce() -> T) -> T {
+/// Starts a thread by the function `start`. The thread has all signals blocked, because threads of the
+/// program handle signals.
+pub(crate) fn with_signals_blocked<T>(start: impl FnOnce() -> T) -> T {
     // SAFETY: all-zero are values of these plain sets, which the calls fill before they are read.
     unsafe {
         let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = core::mem::zeroed();
@@ -245,7 +252,7 @@ mod tests {
         let mut use_in = |at: usize, letter, is_write| {
             let number = driver.queue.upcoming();
             put(&mut driver, &streams[at], &noted, letter);
-            driver.put_uses(number, vec![Use { from: 4, to: 8, is_write, file: None }]);
+            driver.set_uses(number, vec![Use { from: 4, to: 8, is_write, file: None }]);
             let noted = noted.lock().unwrap().clone();
             (number, noted)
         };
@@ -256,7 +263,7 @@ mod tests {
         driver.follow(&streams[1], written);
         let number = driver.queue.upcoming();
         put(&mut driver, &streams[1], &noted, 'B');
-        driver.put_uses(number, vec![Use { from: 0, to: 5, is_write: true, file: None }]);
+        driver.set_uses(number, vec![Use { from: 0, to: 5, is_write: true, file: None }]);
         assert_eq!(*noted.lock().unwrap(), "CaA");
     }
 

@@ -4,26 +4,30 @@
 use super::answer::{Answer, fail};
 use cupeer_spec::results::Result as Code;
 
-/// Smaller sizes are not checked.
+/// Size in bytes from which on reservations and writes are checked.
 pub(crate) const LARGE: u64 = 64 << 20;
-/// Memory that is left to other processes.
-const LEFT: u64 = 256 << 20;
+/// Number of available bytes of the host below which writes fail, so that other processes have memory left.
+const LEFT_TO_OTHERS: u64 = 256 << 20;
 
-/// The bytes that the host has, and those that are free.
+/// The bytes of memory that the host has, and those that are available.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Host {
     total: u64,
     available: u64,
 }
 
-fn number(path: &str) -> Option<u64> {
+/// Reads a file that contains one number.
+fn read_number(path: &str) -> Option<u64> {
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-fn host() -> Option<Host> {
-    let machine = read(&std::fs::read_to_string("/proc/meminfo").ok()?)?;
-    // A container sees its own limit there; where there is none, the file is missing or no number.
-    let (limit, used) = (number("/sys/fs/cgroup/memory.max"), number("/sys/fs/cgroup/memory.current"));
+/// Returns the memory of the host, or of the container if it has less.
+fn host_memory() -> Option<Host> {
+    let machine = parse_meminfo(&std::fs::read_to_string("/proc/meminfo").ok()?)?;
+    // In a container, these files contain its limit and its use. Without a limit, the first file is missing
+    // or contains a word.
+    let (limit, used) =
+        (read_number("/sys/fs/cgroup/memory.max"), read_number("/sys/fs/cgroup/memory.current"));
     Some(match (limit, used) {
         (Some(limit), Some(used)) => Host {
             total: machine.total.min(limit),
@@ -33,8 +37,8 @@ fn host() -> Option<Host> {
     })
 }
 
-/// Reads /proc/meminfo.
-fn read(text: &str) -> Option<Host> {
+/// Parses the text of /proc/meminfo.
+fn parse_meminfo(text: &str) -> Option<Host> {
     let field = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
         line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
@@ -42,12 +46,12 @@ fn read(text: &str) -> Option<Host> {
     Some(Host { total: field("MemTotal")?, available: field("MemAvailable")? })
 }
 
-/// Fails if the host cannot hold more memory beside `reserved` bytes.
+/// Fails if the host cannot hold `size` more bytes in addition to `reserved` bytes.
 pub(crate) fn check_reservation(size: u64, reserved: u64) -> Answer {
     if size < LARGE {
         return Ok(());
     }
-    match host() {
+    match host_memory() {
         Some(host) if size > host.available || reserved.saturating_add(size) > host.total => {
             fail(Code::OUT_OF_MEMORY)
         }
@@ -57,14 +61,14 @@ pub(crate) fn check_reservation(size: u64, reserved: u64) -> Answer {
 
 /// Fails if the host has little memory left for writes.
 pub(crate) fn check_room() -> Answer {
-    match host() {
-        Some(host) if host.available < LEFT.min(host.total / 16) => fail(Code::OUT_OF_MEMORY),
+    match host_memory() {
+        Some(host) if host.available < LEFT_TO_OTHERS.min(host.total / 16) => fail(Code::OUT_OF_MEMORY),
         _ => Ok(()),
     }
 }
 
-/// Returns a limit of the process.
-pub(crate) fn of_process(resource: u32) -> u64 {
+/// Returns a resource limit of this process, such as `RLIMIT_NOFILE`.
+pub(crate) fn resource_limit(resource: u32) -> u64 {
     // SAFETY: all-zero is a value of this plain structure.
     let mut limit: libc::rlimit = unsafe { core::mem::zeroed() };
     // SAFETY: `limit` is a structure of the kind that the call fills.
@@ -72,7 +76,8 @@ pub(crate) fn of_process(resource: u32) -> u64 {
     limit.rlim_cur
 }
 
-/// Random bytes. By the number of the call, because glibc has a function for it only since 2.25.
+/// Returns random bytes. The system call is made by its number, because glibc has a function for it only
+/// since 2.25.
 pub(crate) fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     // SAFETY: the call writes at most as many bytes as there are.
@@ -87,15 +92,15 @@ mod tests {
     #[test]
     fn memory_of_the_host_is_read() {
         let text = "MemTotal:       24000000 kB\nMemFree:   5 kB\nMemAvailable:   12000000 kB\n";
-        assert_eq!(read(text), Some(Host { total: 24_576_000_000, available: 12_288_000_000 }));
-        assert_eq!(read("MemTotal: x kB\n"), None);
-        let host = host().unwrap();
+        assert_eq!(parse_meminfo(text), Some(Host { total: 24_576_000_000, available: 12_288_000_000 }));
+        assert_eq!(parse_meminfo("MemTotal: x kB\n"), None);
+        let host = host_memory().unwrap();
         assert!(host.available <= host.total && host.total > 0);
     }
 
     #[test]
     fn more_than_the_host_has_is_refused() {
-        let host = host().unwrap();
+        let host = host_memory().unwrap();
         assert_eq!(check_reservation(host.total + LARGE, 0), fail(Code::OUT_OF_MEMORY));
         assert_eq!(check_reservation(LARGE, host.total), fail(Code::OUT_OF_MEMORY));
         assert_eq!(check_reservation(LARGE - 1, u64::MAX), Ok(()));

@@ -13,10 +13,10 @@ use std::mem::ManuallyDrop;
 use std::os::fd::FromRawFd;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Number of lines that are kept for later calls.
+/// Number of lines that the log keeps for later calls; older lines are dropped.
 const KEPT: usize = 100;
 
-/// A function of the program that wants each line: called with the level, and the text alone.
+/// A function of the program that receives each line of the log: the level, and the text without its prefix.
 pub(crate) type Listener = Box<dyn Fn(i32, &str) + Send + Sync>;
 
 /// CU_LOG_LEVEL_ERROR.
@@ -26,7 +26,7 @@ struct Log {
     listeners: Vec<(u64, std::sync::Arc<Listener>)>,
     next_listener: u64,
     lines: VecDeque<String>,
-    /// Number of all lines so far, which is the number of the next line.
+    /// Number of lines that were ever written, which is also the number of the next line.
     written: u32,
 }
 
@@ -37,8 +37,8 @@ fn lock() -> MutexGuard<'static, Log> {
     LOG.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Adds a listener. Returns its number for [`forget`].
-pub(crate) fn listen(listener: Listener) -> u64 {
+/// Adds a function that receives each line. Returns its number for [`remove_listener`].
+pub(crate) fn add_listener(listener: Listener) -> u64 {
     let mut log = lock();
     let number = log.next_listener;
     log.next_listener += 1;
@@ -46,28 +46,28 @@ pub(crate) fn listen(listener: Listener) -> u64 {
     number
 }
 
-/// Removes a listener.
-pub(crate) fn forget(number: u64) -> Answer {
+/// Removes a function that [`add_listener`] added.
+pub(crate) fn remove_listener(number: u64) -> Answer {
     let mut log = lock();
     let at = log.listeners.iter().position(|(known, _)| *known == number).ok_or(Code::INVALID_VALUE)?;
     log.listeners.remove(at);
     Ok(())
 }
 
-/// The number of the next line.
-pub(crate) fn now() -> u32 {
+/// Returns the number of the next line.
+pub(crate) fn next_line() -> u32 {
     lock().written
 }
 
-/// The lines from number `from` on that are kept, oldest first, and the number of the next one.
-pub(crate) fn since(from: u32) -> (Vec<String>, u32) {
+/// Returns the kept lines from the line number `from` on, oldest first, and the number of the next line.
+pub(crate) fn lines_from(from: u32) -> (Vec<String>, u32) {
     let log = lock();
     let first = log.written - log.lines.len() as u32;
     let skip = from.saturating_sub(first) as usize;
     (log.lines.iter().skip(skip).cloned().collect(), log.written)
 }
 
-/// Logs why a function fails: its messages, then the result. It logs nothing before `cuInit`.
+/// Logs a failure of a function: its messages, and then the result code. Before `cuInit`, logs nothing.
 pub(crate) fn report(function: &str, failure: &Failure) {
     if failure.code == Code::NOT_INITIALIZED {
         return;
@@ -79,11 +79,11 @@ pub(crate) fn report(function: &str, failure: &Failure) {
     }
 }
 
-/// Logs a message, possibly about a call that succeeds. The driver's lock must not be held.
+/// Logs a message, also about a call that succeeds. The caller must not hold the driver's lock.
 pub(crate) fn write(message: &str) {
     let line = format!("{} {message}", prefix());
-    // In a child of fork, a thread that does not exist may hold the lock.
-    let Ok(mut log) = LOG.try_lock().or_else(|_| retry()) else { return };
+    // In a child by fork, the lock may belong to a thread that only the parent has.
+    let Ok(mut log) = LOG.try_lock().or_else(|_| lock_unless_child()) else { return };
     if log.lines.len() == KEPT {
         log.lines.pop_front();
     }
@@ -91,17 +91,18 @@ pub(crate) fn write(message: &str) {
     log.written = log.written.wrapping_add(1);
     let listeners: Vec<_> = log.listeners.iter().map(|(_, f)| f.clone()).collect();
     drop(log);
-    to_file(&line);
+    write_to_log_file(&line);
     for listener in listeners {
         listener(ERROR, message);
     }
 }
 
-fn retry() -> Result<MutexGuard<'static, Log>, ()> {
+/// Waits for the log's lock, except in a child by fork, which could wait forever.
+fn lock_unless_child() -> Result<MutexGuard<'static, Log>, ()> {
     if is_forked_child() { Err(()) } else { Ok(lock()) }
 }
 
-/// `[time][thread][source][level]`.
+/// Returns the prefix of a line: `[time][thread][source][level]`.
 fn prefix() -> String {
     // SAFETY: all-zero is a value of the plain structure, which the call fills; pthread_self has no preconditions.
     let (now, thread) = unsafe {
@@ -109,45 +110,49 @@ fn prefix() -> String {
         libc::clock_gettime(libc::CLOCK_REALTIME, &mut now);
         (now, libc::pthread_self())
     };
-    // UTC: for local time, libc takes a lock, which another thread's child by fork could find locked forever.
+    // The time is UTC, because libc takes a lock for local time, which a child by fork could find locked
+    // forever.
     let (second, milli) = (now.tv_sec.rem_euclid(24 * 60 * 60), now.tv_nsec / 1_000_000);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     format!("[{hour:02}:{minute:02}:{second:02}.{milli:03}][{thread}][CUDA][E]")
 }
 
-/// Returns the file for lines, as the environment had it at the first call.
-pub(crate) fn file() -> Option<&'static OsStr> {
+/// Returns the path in CUDA_LOG_FILE, as the environment had it at the first call; `None` if it is unset or
+/// empty.
+pub(crate) fn log_file() -> Option<&'static OsStr> {
     static FILE: OnceLock<Option<OsString>> = OnceLock::new();
     let read = || std::env::var_os("CUDA_LOG_FILE").filter(|path| !path.is_empty());
     FILE.get_or_init(read).as_deref()
 }
 
-fn to_file(line: &str) {
-    let Some(path) = file() else { return };
+/// Writes a line to the file in CUDA_LOG_FILE, or to the standard stream that it names.
+fn write_to_log_file(line: &str) {
+    let Some(path) = log_file() else { return };
     let text = format!("{line}\n");
-    // Lines that cannot be written are lost: the call fails for its own reason.
-    // Standard streams are written without the locks of Rust's library, which no thread would release in a child of fork.
+    // A line that cannot be written is lost, and does not change the result of the call. Standard streams are
+    // written without the locks of Rust's library, which no thread would release in a child of fork.
     let _ = if path == "stdout" {
-        standard(libc::STDOUT_FILENO, &text)
+        write_standard_stream(libc::STDOUT_FILENO, &text)
     } else if path == "stderr" {
-        standard(libc::STDERR_FILENO, &text)
+        write_standard_stream(libc::STDERR_FILENO, &text)
     } else {
         append(path, &text)
     };
 }
 
-/// Prints an error to standard error.
+/// Writes an error to standard error.
 pub(crate) fn print_error(error: &str) {
-    let _ = standard(libc::STDERR_FILENO, &format!("cupeer: simulated driver: {error}\n"));
+    let _ = write_standard_stream(libc::STDERR_FILENO, &format!("cupeer: simulated driver: {error}\n"));
 }
 
-fn standard(number: c_int, text: &str) -> std::io::Result<()> {
+/// Writes a text to a standard stream, by the number of its descriptor.
+fn write_standard_stream(number: c_int, text: &str) -> std::io::Result<()> {
     // SAFETY: the descriptor is only written to, and not closed with the value, whatever is under it.
     let mut file = ManuallyDrop::new(unsafe { File::from_raw_fd(number) });
     file.write_all(text.as_bytes())
 }
 
-/// Appends to a file, which is created if needed.
+/// Appends a text to a file, which is created if needed.
 pub(crate) fn append(path: &OsStr, text: &str) -> std::io::Result<()> {
     std::fs::OpenOptions::new().append(true).create(true).open(path)?.write_all(text.as_bytes())
 }

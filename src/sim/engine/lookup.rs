@@ -6,15 +6,18 @@ use core::ptr::null_mut;
 use cupeer_spec::abi::{CUdriverProcAddressQueryResult as Status, ProcAddressFlags};
 use cupeer_spec::others::OtherFn;
 
-/// The version of CUDA that this driver speaks.
+/// Version of CUDA that the simulated driver implements, as `cuDriverGetVersion` returns it.
 pub(crate) const DRIVER_VERSION: i32 = 13000;
 
-/// The flag for the form whose stream 0 is the calling thread's own; the flags below it change nothing.
+/// CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, which selects the form of a function whose stream 0 is the
+/// calling thread's own stream. Lower flags have no effect.
 const PER_THREAD_STREAM: u64 = 2;
 
-/// Results of a look-up: CU_GET_PROC_ADDRESS_*.
+/// CU_GET_PROC_ADDRESS_SUCCESS.
 pub(crate) const FOUND: Status = Status(0);
+/// CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND.
 const NO_SUCH_NAME: Status = Status(1);
+/// CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT.
 const TOO_OLD: Status = Status(2);
 
 /// Finds the newest of `all` functions with a name that `version` knows, in the form that was asked for; null where there is none.
@@ -33,9 +36,9 @@ pub(crate) fn find<A: Iterator<Item = (OtherFn, *mut c_void)>>(
         return invalid(format!("Invalid flags: {:#x}", flags.0));
     }
     let named = || all().filter(|(f, _)| !f.lookup.is_empty() && f.lookup.as_bytes() == name);
-    // A name that has per-thread forms at all is found in them alone.
+    // If a name has a per-thread form, only its per-thread forms are searched.
     let per_thread = flags.0 == PER_THREAD_STREAM && named().any(|(f, _)| f.is_per_thread());
-    // A negative version finds the newest, as recorded.
+    // As recorded, a negative version finds the newest function.
     let newest = named()
         .filter(|(f, _)| {
             f.is_per_thread() == per_thread && f.since <= (version as u32).min(DRIVER_VERSION as u32)

@@ -14,7 +14,7 @@ impl Driver {
         }
     }
 
-    /// The advice about a range of managed memory.
+    /// Returns the advice that is stored for the allocation of managed memory with this range.
     pub(crate) fn advice(&mut self, address: u64, count: u64) -> Answer<&mut Advice> {
         self.current()?;
         match self.memory.containing_mut(address) {
@@ -27,8 +27,8 @@ impl Driver {
         }
     }
 
-    /// Refuses memory that is not managed. The driver's message is `unknown` for memory that it does not know, and `other` for
-    /// memory of another kind.
+    /// Fails for memory that is not managed. The message is `unknown` for memory that the driver does not
+    /// know, and `other` for other kinds of memory.
     fn check_managed(&self, address: u64, unknown: &'static str, other: String) -> Answer {
         match self.memory.containing(address) {
             Some((_, Allocation { kind: Kind::Managed(_), .. })) => Ok(()),
@@ -79,7 +79,7 @@ impl Driver {
         Ok(())
     }
 
-    /// `cuMemRangeGetAttribute`: the numbers of an attribute, for which there is room for so many.
+    /// `cuMemRangeGetAttribute`: the values of an attribute, of which the buffer can hold this many.
     pub(crate) fn range_attribute(
         &mut self,
         attribute: i32,

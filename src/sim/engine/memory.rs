@@ -13,7 +13,7 @@ use super::stack;
 use cupeer_spec::results::Result as Code;
 
 impl Driver {
-    /// `cuMemAlloc`. `low` asks for an address of 32 bits.
+    /// `cuMemAlloc`. With `low`, the address has 32 bits.
     pub(crate) fn allocate(&mut self, size: u64, low: bool) -> Answer<u64> {
         let context = self.current()?;
         let device = self.context(context)?.device;
@@ -34,15 +34,16 @@ impl Driver {
         }
         let device = self.memory.pools.device(pool);
         let kind = Kind::Pool { pool, shared: Shared::No };
-        // As recorded, of a pool that others may import it is false.
+        // As recorded, the attribute is false for memory of a pool that other processes may import.
         let sync_memops = self.memory.pools.types(pool) == 0;
         let allocation = Allocation { sync_memops, ..Allocation::new(size, kind, context, device) };
         let address = self.allocate_on(device, Region::Pools, allocation)?;
-        self.memory.pools.take(pool, taken);
+        self.memory.pools.add_use(pool, taken);
         Ok(address)
     }
 
-    /// Allocates memory of a pool. On late devices, the allocation is also work in its stream, between other work.
+    /// Allocates memory of a pool. On late devices, the allocation also takes its place in the order of the
+    /// stream.
     pub(crate) fn allocate_in_order(&mut self, pool: usize, size: u64, stream: &Stream) -> Answer<u64> {
         let address = self.allocate_from_pool(pool, size)?;
         if self.graphs.of(stream).is_none() {
@@ -51,7 +52,7 @@ impl Driver {
         Ok(address)
     }
 
-    /// Takes memory of a device and an address for an allocation.
+    /// Takes memory of a device, and an address, for an allocation. Returns the address.
     fn allocate_on(&mut self, device: usize, region: Region, allocation: Allocation) -> Answer<u64> {
         let size = allocation.size;
         invalid_if(size == 0, "Requested 0 byte allocation")?;
@@ -67,7 +68,7 @@ impl Driver {
         Ok(address)
     }
 
-    /// `cuMemFree`, which refuses host memory and imports. No context need be current.
+    /// `cuMemFree`, which fails for host memory and imports. It needs no current context.
     pub(crate) fn free(&mut self, address: u64) -> Answer {
         self.check_free(address)?;
         self.remove(address);
@@ -80,15 +81,15 @@ impl Driver {
         if !self.is_late() {
             self.in_order(stream, move |driver| drop(driver.free(address)));
         } else if let Some(allocation) = self.memory.by_address.remove(&address) {
-            // From now on, queries find no memory there.
+            // From now on, queries about the address find no memory.
             let (number, to) = (self.queue.upcoming(), address.saturating_add(allocation.size));
             self.in_order(stream, move |driver| driver.release(address, allocation, State::Free));
-            self.put_uses(number, vec![Use { from: address, to, is_write: true, file: None }]);
+            self.set_uses(number, vec![Use { from: address, to, is_write: true, file: None }]);
         }
         Ok(())
     }
 
-    /// Checks that `cuMemFree` can free the memory at an address, which may be null.
+    /// Fails unless `cuMemFree` can free the memory at an address. A null address passes.
     pub(crate) fn check_free(&self, address: u64) -> Answer {
         self.check_failed(stack::current())?;
         if address == 0 {
@@ -115,7 +116,7 @@ impl Driver {
         self.allocate_mapped(size, Kind::Host { flags: flags | HOST_DEVICE_MAP }, context)
     }
 
-    /// `cuMemAllocManaged`: CU_MEM_ATTACH_GLOBAL or CU_MEM_ATTACH_HOST.
+    /// `cuMemAllocManaged`, whose flags must be CU_MEM_ATTACH_GLOBAL or CU_MEM_ATTACH_HOST.
     pub(crate) fn allocate_managed(&mut self, size: u64, flags: u32) -> Answer<u64> {
         let context = self.current()?;
         invalid_if(size == 0, "Parameter bytesize cannot be 0")?;
@@ -178,7 +179,8 @@ impl Driver {
         }
     }
 
-    /// `cuMemHostGetFlags` and `cuMemHostGetDevicePointer`: the flags of the host memory at an address.
+    /// Returns the flags of the host memory at an address, for `cuMemHostGetFlags` and
+    /// `cuMemHostGetDevicePointer`.
     pub(crate) fn host_flags(&self, address: u64) -> Answer<u32> {
         match self.memory.containing(address) {
             Some((_, Allocation { kind: Kind::Host { flags } | Kind::Registered { flags }, .. })) => {
@@ -188,7 +190,7 @@ impl Driver {
         }
     }
 
-    /// `cuMemGetAddressRange`.
+    /// `cuMemGetAddressRange`: the base and the size of the allocation with an address.
     pub(crate) fn address_range(&self, address: u64) -> Answer<(u64, u64)> {
         let device = self.current_device()?;
         let is_denied = |allocation: &Allocation| match &allocation.kind {
@@ -206,21 +208,21 @@ impl Driver {
         self.remove_as(base, State::Free);
     }
 
-    /// Removes an allocation; its export gets this state.
+    /// Removes an allocation of any kind. If it was exported, its slot gets `state`.
     fn remove_as(&mut self, base: u64, state: State) {
         if let Some(allocation) = self.memory.by_address.remove(&base) {
             self.release(base, allocation, state);
         }
     }
 
-    /// Releases the memory and the address of a removed allocation.
+    /// Releases the memory and the address of an allocation that was removed from the table.
     fn release(&mut self, base: u64, allocation: Allocation, state: State) {
         let (size, device) = (allocation.size, allocation.device);
         let taken = padded(size).unwrap_or(size);
         if self.is_late() && state == State::Free && allocation.is_private() {
             allocation.stored.iter().for_each(|stored| stored.spoil(size));
         }
-        // An import's file is closed here, before its exporter is let go of.
+        // For an import, this closes the file before the hold on the exporter's slot ends.
         let offset = allocation.stored.map_or(0, |stored| stored.offset);
         match allocation.kind {
             Kind::Device { low, export } => {
@@ -253,7 +255,7 @@ impl Driver {
         }
     }
 
-    /// Frees all memory of a context.
+    /// Frees all memory that belongs to a context.
     pub(crate) fn free_all_of(&mut self, context: u64) {
         let ends = |a: &Allocation| a.context == context && a.kind.belongs_to_context();
         for base in keys_of(&self.memory.by_address, ends) {
@@ -266,7 +268,7 @@ fn map_pages(size: u64) -> Option<u64> {
     pages::map(0, size.checked_next_multiple_of(4096)?, pages::USABLE, 0)
 }
 
-/// Returns true if all pages of a range exist.
+/// Returns true if all pages of a range of the process are mapped.
 fn is_mapped(address: u64, size: u64) -> bool {
     let start = address & !4095;
     let Some(end) = (address + size).checked_next_multiple_of(4096) else { return false };

@@ -12,7 +12,8 @@ use cupeer_spec::results::Result as Code;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Returns the offset of a parameter after those before it. Each has the alignment of its type, here at most 8 bytes.
+/// Returns the offset in bytes of a parameter. Each parameter has the alignment of its type, which is at most
+/// 8 bytes here.
 fn offset_of(sizes: &[u64], index: usize) -> usize {
     let aligned = |at: u64, size: u64| at.next_multiple_of(size.clamp(1, 8).next_power_of_two().min(8));
     let before = sizes[..index].iter().fold(0, |at, size| aligned(at, *size) + size);
@@ -20,7 +21,7 @@ fn offset_of(sizes: &[u64], index: usize) -> usize {
 }
 
 impl Driver {
-    /// Fails if kernels are not simulated and the module of `cupeer doctor` is not loaded.
+    /// Fails if the machine does not skip kernels, and the module of `cupeer doctor --p2p` is not loaded.
     pub(crate) fn check_kernels(&self) -> Answer {
         let has_own = || self.modules.map.values().any(|module| *module.image == Image::Own);
         if self.machine.skips_kernels || has_own() { Ok(()) } else { fail(Code::NOT_SUPPORTED) }
@@ -34,7 +35,7 @@ impl Driver {
         Ok(handle)
     }
 
-    /// `cuModuleUnload`, which does not take a library's.
+    /// `cuModuleUnload`, which fails for a module that belongs to a library.
     pub(crate) fn unload_module(&mut self, handle: u64) -> Answer {
         let module = self.modules.get(handle)?;
         fail_if(!matches!(module.owner, Owner::Context(_)), Code::INVALID_HANDLE)?;
@@ -63,7 +64,7 @@ impl Driver {
         }
     }
 
-    /// `cuLibraryGetModule`: one for each context.
+    /// `cuLibraryGetModule`: returns the module of a library for the current context.
     pub(crate) fn module_of(&mut self, library: u64) -> Answer<u64> {
         let context = self.current()?;
         let wanted = Owner::Part { library, context };
@@ -96,11 +97,11 @@ impl Driver {
         Ok(new)
     }
 
-    /// `cuModuleGetGlobal`: the address and size of a variable.
+    /// `cuModuleGetGlobal`: returns the address and the size of a variable.
     pub(crate) fn global_of(&mut self, handle: u64, name: &[u8]) -> Answer<(u64, u64)> {
         let context = self.current()?;
         let name = std::str::from_utf8(name).map_err(|_| Code::NOT_FOUND)?;
-        // A library's part has the library's variables.
+        // The module of a library shares the variables of the library.
         let home = match self.modules.get(handle)?.owner {
             Owner::Part { library, .. } => library,
             _ => handle,
@@ -119,7 +120,7 @@ impl Driver {
         Ok((address, global.size))
     }
 
-    /// The sizes of the parameters of a function.
+    /// Returns the sizes in bytes of the parameters of a function.
     fn sizes_of(&self, function: &Function) -> Answer<Vec<u64>> {
         let name = function.name.to_str().map_err(|_| Code::NOT_FOUND)?;
         self.modules.image(function.module)?.parameters(name).ok_or_else(|| Code::NOT_SUPPORTED.into())
@@ -131,19 +132,20 @@ impl Driver {
         Ok((0..sizes.len()).map(|index| (offset_of(&sizes, index), sizes[index] as usize)).collect())
     }
 
-    /// `cuFuncGetParamInfo`: the offset of a parameter, and its size.
+    /// `cuFuncGetParamInfo`: returns the offset and the size of a parameter in bytes.
     pub(crate) fn parameter_of(
         &self,
         function: u64,
         kind: Launchable,
         index: usize,
     ) -> Answer<(usize, usize)> {
-        let sizes = self.sizes_of(self.modules.of_kind(function, kind))?;
+        let sizes = self.sizes_of(self.modules.function_of_kind(function, kind))?;
         let size = *sizes.get(index).ok_or(Code::INVALID_VALUE)?;
         Ok((offset_of(&sizes, index), size as usize))
     }
 
-    /// Checks a launch, and says once that nothing comes of it, unless the function is one of our kernels.
+    /// Checks a launch. Unless the function is a kernel of `cupeer doctor --p2p`, says once per process that
+    /// kernels have no effect.
     pub(crate) fn launch(
         &mut self,
         function: u64,

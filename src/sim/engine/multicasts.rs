@@ -11,47 +11,50 @@ use std::ffi::CStr;
 use std::sync::Arc;
 
 const NAME: &CStr = c"cupeer-sim multicast";
-/// The byte that is held while the file is changed; those behind it are held for bindings.
+/// Offset of the byte that a process locks while it changes the file. The next bytes are locked by the
+/// processes that own the bindings.
 const CHANGING: u64 = 0;
-/// Offset of the bindings, and the most bindings.
+/// Offset of the bindings in the file.
 const BINDINGS: u64 = 4096;
+/// The most bindings of an object.
 const MOST_BINDINGS: u64 = 1024;
-/// Offset of the joined devices, one bit each.
+/// Offset of a word with one bit for each device that joined.
 const JOINED: u64 = 24;
 
 /// The properties of a multicast object at its creation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Shape {
-    /// Number of devices that must join.
+    /// Number of devices that must join before memory can be bound.
     pub devices: u64,
     pub size: u64,
-    /// Handle types with which it can leave its process.
+    /// Handle types by which the object can be exported: bits of `CUmemAllocationHandleType`; 0 for none.
     pub types: u64,
 }
 
-/// Memory that is bound.
+/// Memory of a device that is bound to a part of a multicast object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Binding {
     /// The index of the device in the machine.
     pub device: u64,
-    /// Offset in the object.
+    /// Offset of the part in the object.
     pub at: u64,
     pub size: u64,
-    /// Process and descriptor of the memory's file.
+    /// The process that bound the memory.
     pub pid: u64,
+    /// The descriptor of the memory's file in that process.
     pub descriptor: u64,
     pub inode: u64,
-    /// Offset in that file.
+    /// Offset of the memory in its file.
     pub offset: u64,
 }
 
 impl Binding {
-    /// Returns true if a part of it is in a range of the object.
+    /// Returns true if the binding overlaps a range of the object.
     pub(crate) fn touches(&self, at: u64, size: u64) -> bool {
         self.at < at + size && at < self.at + self.size
     }
 
-    /// Opens the file of the memory. Returns `None` if its process ended.
+    /// Opens the file of the memory. Returns `None` if the process that bound it has ended.
     pub(crate) fn open(&self) -> Option<Backing> {
         let file = Backing::open(self.pid as u32, self.descriptor as u32, MEMORY_NAME)?;
         (file.inode() == self.inode).then_some(file)
@@ -62,7 +65,8 @@ impl Binding {
 #[derive(Debug)]
 pub(crate) struct Multicast {
     pub file: Arc<Backing>,
-    /// The same file, opened again to hold this process's bindings.
+    /// The file of the object, opened once more: through this descriptor, the process locks the bytes of its
+    /// bindings.
     keeper: Backing,
     pub shape: Shape,
     pub is_imported: bool,
@@ -75,7 +79,7 @@ impl Multicast {
         Multicast::of(file, false)
     }
 
-    /// Imports the object of a descriptor.
+    /// Opens the object of a descriptor. Returns `None` if the descriptor is not one of a multicast object.
     pub(crate) fn import(descriptor: i32) -> Option<Arc<Multicast>> {
         Multicast::of(Backing::open_own(descriptor, NAME)?, true)
     }
@@ -87,7 +91,7 @@ impl Multicast {
         Some(Arc::new(Multicast { file: Arc::new(file), keeper, shape, is_imported }))
     }
 
-    /// Returns a descriptor for the program, which closes it.
+    /// Creates a descriptor of the object. The program owns the descriptor, and closes it.
     pub(crate) fn issue(&self) -> Option<i32> {
         Some(self.file.reopen()?.give_away())
     }
@@ -96,28 +100,29 @@ impl Multicast {
         self.file.inode()
     }
 
-    /// The devices that have joined, a bit each.
+    /// Returns the devices that have joined, as one bit for each index in the machine.
     fn joined(&self) -> Answer<u64> {
         let [joined] = self.file.words(JOINED).map_err(|_| Code::OPERATING_SYSTEM)?;
         Ok(joined)
     }
 
+    /// Returns true if a device has joined.
     pub(crate) fn has(&self, device: usize) -> Answer<bool> {
         Ok(self.joined()? & 1 << device != 0)
     }
 
-    /// Returns true if all devices joined.
+    /// Returns true if as many devices have joined as the object needs.
     pub(crate) fn is_whole(&self) -> Answer<bool> {
         Ok(u64::from(self.joined()?.count_ones()) == self.shape.devices)
     }
 
-    /// Returns the devices that joined.
+    /// Returns the indices of the devices that have joined.
     pub(crate) fn devices(&self) -> Answer<impl Iterator<Item = u64> + use<>> {
         let joined = self.joined()?;
         Ok((0..64).filter(move |device| joined & 1 << device != 0))
     }
 
-    /// Adds a device. Fails if the device joined already, or if all devices joined.
+    /// Adds a device. Fails if the device has already joined, or if the object needs no more devices.
     pub(crate) fn join(&self, device: usize) -> Answer {
         self.file.exclusively(CHANGING, || {
             fail_if(self.is_whole()? || self.has(device)?, Code::INVALID_VALUE)?;
@@ -138,7 +143,8 @@ impl Multicast {
         is_there.then_some(Binding { device, at, size, pid, descriptor, inode, offset })
     }
 
-    /// Binds memory to a part that has none for the device. Returns the index of the binding.
+    /// Adds a binding. Fails if the device already has memory in that part of the object. Returns the index
+    /// of the binding.
     pub(crate) fn bind(&self, binding: Binding) -> Answer<u64> {
         self.file.exclusively(CHANGING, || {
             let overlaps =
@@ -159,5 +165,5 @@ impl Multicast {
     }
 }
 
-/// Bytes of a binding in the file.
+/// Number of bytes of a binding in the file.
 const ENTRY: u64 = size_of::<Binding>() as u64;

@@ -3,10 +3,11 @@
 use cupeer_spec::results;
 use std::ffi::CStr;
 
-/// Codes that are newer than the driver.
+/// Result codes that are newer than the simulated version of the driver.
 const NEWER: [i32; 5] = [47, 227, 917, 918, 919];
 
-/// Returns the name and the text of a code, for C; `None` for a number that is not a code of this driver.
+/// Returns the name and the description of a result code as C strings; `None` for a number that the simulated
+/// driver does not know.
 pub(crate) fn texts(code: i32) -> Option<(&'static CStr, &'static CStr)> {
     if NEWER.contains(&code) {
         return None;

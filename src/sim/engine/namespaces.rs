@@ -7,7 +7,7 @@
 
 use std::fs;
 
-/// The numbers in /proc of processes that call themselves `pid` in a namespace of their own.
+/// Returns the pids in this /proc of the processes whose pid in their own namespace is `pid`.
 pub(crate) fn numbers(pid: u32) -> impl Iterator<Item = u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let all = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -17,7 +17,7 @@ pub(crate) fn numbers(pid: u32) -> impl Iterator<Item = u32> {
     })
 }
 
-/// The pid of a process in its own namespace, which is the last one of its line.
+/// Returns the pid of a process in its own namespace: the last number in the line `NSpid` of its status file.
 fn innermost(status: &str) -> Option<u32> {
     let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
     numbers.split_ascii_whitespace().last()?.parse().ok()

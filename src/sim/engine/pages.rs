@@ -1,12 +1,12 @@
 //! Anonymous pages of the process.
 
-/// Pages that no code may touch: their addresses stand for memory that a device has.
+/// Protection of pages that no code may touch: their addresses stand for device memory.
 pub(crate) const UNTOUCHED: i32 = libc::PROT_NONE;
-/// Pages for the program to read and write.
+/// Protection of pages that the program reads and writes.
 pub(crate) const USABLE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
-/// Maps new pages near `hint`, or anywhere if nothing is free there. With MAP_FIXED_NOREPLACE as a flag, they are at
-/// `hint` or nowhere.
+/// Maps new pages near `hint`, or anywhere if nothing is free there. With MAP_FIXED_NOREPLACE in `flags`,
+/// maps them only at `hint`.
 pub(crate) fn map(hint: u64, size: u64, protection: i32, flags: i32) -> Option<u64> {
     let size = usize::try_from(size).ok()?;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | flags;

@@ -6,10 +6,10 @@ use cupeer_spec::abi::CUatomicOperation;
 use cupeer_spec::results::Result as Code;
 use std::collections::BTreeSet;
 
-/// The last atomic operation that the driver knows: one more than it documents.
+/// The highest `CUatomicOperation` that the driver accepts; cuda.h documents only those below it.
 const LAST_OPERATION: i32 = 12;
 
-/// Checks the operations of `cuDeviceGetP2PAtomicCapabilities`.
+/// Fails if one of the operations for `cuDeviceGetP2PAtomicCapabilities` is unknown.
 pub(crate) fn check_operations(operations: &[CUatomicOperation]) -> Answer {
     match operations.iter().enumerate().find(|(_, op)| !(0..=LAST_OPERATION).contains(&op.0)) {
         Some((index, operation)) => {
@@ -21,7 +21,7 @@ pub(crate) fn check_operations(operations: &[CUatomicOperation]) -> Answer {
 }
 
 impl Driver {
-    /// `cuDeviceCanAccessPeer`: a device cannot access itself as a peer.
+    /// `cuDeviceCanAccessPeer`. The answer is false for a device and itself.
     pub(crate) fn can_access_peer(&self, from: i32, to: i32) -> Answer<bool> {
         let from = self.named_ordinal("dev", from)?;
         let to = self.named_ordinal("peerDev", to)?;
@@ -51,8 +51,8 @@ impl Driver {
         })
     }
 
-    /// `cuDeviceGetP2PAtomicCapabilities` of operations that were checked. As recorded, the answer is 0 for every one of
-    /// them, also where the link carries native atomics; the topology may know better.
+    /// `cuDeviceGetP2PAtomicCapabilities`, after the check of its operations. As recorded, the answer is 0
+    /// for every operation, even on links with native atomics, unless the topology says otherwise.
     pub(crate) fn atomic_capabilities(
         &self,
         operations: &[CUatomicOperation],
@@ -78,15 +78,15 @@ impl Driver {
         Ok(())
     }
 
-    /// Fails if a device has the most peers that it can have, and another device is not one of them. Peers are devices to which
-    /// its contexts enabled access, or whose memory they opened, in this process.
+    /// Fails if `device` already has the most peers that it can have, and `other` is not among them. A peer
+    /// is a device to which a context of `device` enabled access, or whose memory it opened, in this process.
     pub(crate) fn check_room(&self, device: usize, other: usize) -> Answer {
         let Some(most) = self.machine.most_peers else { return Ok(()) };
         let peers = self.peers_of(device);
         if peers.len() < most || peers.contains(&other) { Ok(()) } else { fail(Code::TOO_MANY_PEERS) }
     }
 
-    /// The devices of the machine that a device has as peers.
+    /// Returns the peers of a device, by their indices in the machine.
     fn peers_of(&self, device: usize) -> BTreeSet<usize> {
         let enabled = self.contexts.of_device(device).flat_map(|context| &context.peers);
         let enabled =

@@ -5,17 +5,18 @@ use super::backing::Backing;
 use cupeer_spec::results::Result as Code;
 use std::sync::Arc;
 
-/// A part of a range.
+/// A part of a range that is in one memory file.
 #[derive(Debug)]
 pub(crate) struct Piece {
-    /// Offset from the start of the range.
+    /// Offset of the part from the start of the range.
     pub from: u64,
     pub length: u64,
     pub backing: Arc<Backing>,
+    /// Offset of the part in the file.
     pub offset: u64,
 }
 
-/// A range in several mappings, one after the other.
+/// The parts of a range that spans several mappings, in their order.
 #[derive(Debug)]
 pub(crate) struct Pieces(pub Vec<Piece>);
 
@@ -25,7 +26,8 @@ impl Pieces {
         self.0.iter().try_for_each(|piece| piece.backing.check())
     }
 
-    /// Calls a function for each part of a range, with the file, the offset there, and the indices of the bytes.
+    /// Calls a function for each piece of a range, with its file, its offset in the file, and the indices of
+    /// its bytes in the range.
     pub(crate) fn each(
         &self,
         at: u64,
@@ -43,14 +45,17 @@ impl Pieces {
     }
 }
 
-/// A place of bytes.
+/// The place of bytes that a transfer reads or writes.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
+    /// An address of this process.
     Host(u64),
+    /// A memory file, and an offset in it.
     File(Arc<Backing>, u64),
-    /// An offset from the start of several pieces.
+    /// A range in several files, and an offset in the range.
     Pieces(Arc<Pieces>, u64),
-    /// An offset in several ranges, all of which are written; they are not read.
+    /// Several ranges for the memory of a multicast object, and an offset in each. A write goes to all
+    /// ranges; reads are not possible.
     Copies(Arc<Vec<Pieces>>, u64),
 }
 
@@ -64,6 +69,7 @@ impl Place {
         }
     }
 
+    /// Returns the place that is `distance` bytes later.
     pub(crate) fn at(&self, distance: u64) -> Place {
         match self {
             Place::Host(address) => Place::Host(address + distance),
@@ -73,7 +79,7 @@ impl Place {
         }
     }
 
-    /// Returns a text that differs from that of other places.
+    /// Returns a text that names this place: equal places have equal texts.
     pub(crate) fn identity(&self) -> String {
         match self {
             Place::Host(address) => format!("{address:#x}"),
@@ -104,7 +110,8 @@ impl Place {
         }
     }
 
-    /// The file in which the bytes begin, and where.
+    /// Returns the file with the first byte, and its offset in the file; `None` for an address of this
+    /// process.
     pub(crate) fn file(&self) -> Option<(Arc<Backing>, u64)> {
         match self {
             Place::File(file, offset) => Some((Arc::clone(file), *offset)),
@@ -116,7 +123,7 @@ impl Place {
         }
     }
 
-    /// Makes bytes read as zeros without writing them. Returns false if that is not possible.
+    /// Makes bytes zero by releasing their pages instead of writing. Returns false if that is not possible.
     pub(crate) fn punch(&self, length: u64) -> bool {
         match self {
             Place::Host(_) | Place::Copies(..) => false,
@@ -143,7 +150,7 @@ impl From<Piece> for Place {
     }
 }
 
-/// The driver's messages about a wrong range.
+/// The driver's messages about a range that a call cannot use.
 pub(crate) struct Messages {
     pub unknown: &'static str,
     pub too_long: &'static str,
@@ -159,35 +166,36 @@ pub(crate) struct Messages {
     pub read_only: Option<&'static str>,
 }
 
-/// The failure of a context without access to an address.
+/// Returns the failure for an address to which a context has no access.
 pub(crate) fn inaccessible(address: u64, context: u64, words: &Messages) -> Failure {
     let text = || format!("Unable to access operand({address:#x}) in the specified context (id {context})");
     let said = words.inaccessible.map_or_else(text, str::to_owned);
     Failure { code: Code::INVALID_VALUE, messages: vec![said.into()] }
 }
 
-/// Reads memory of this process that may not exist.
+/// Reads memory of this process at an address that may be invalid.
 fn read_host(address: u64, bytes: &mut [u8]) -> Answer {
     let (local, length) = (bytes.as_mut_ptr() as u64, bytes.len() as u64);
     // SAFETY: the local side is a slice of ours; the kernel checks the other.
-    let done = across(local, address, length, |ours, other| unsafe {
+    let done = move_directly(local, address, length, |ours, other| unsafe {
         libc::process_vm_readv(libc::getpid(), ours, 1, other, 1, 0)
     })?;
     if done { Ok(()) } else { through_file(address, local, length) }
 }
 
-/// Writes memory of this process that may not exist.
+/// Writes memory of this process at an address that may be invalid.
 fn write_host(address: u64, bytes: &[u8]) -> Answer {
     let (local, length) = (bytes.as_ptr() as u64, bytes.len() as u64);
     // SAFETY: the local side is a slice of ours, which is only read; the kernel checks the other.
-    let done = across(local, address, length, |ours, other| unsafe {
+    let done = move_directly(local, address, length, |ours, other| unsafe {
         libc::process_vm_writev(libc::getpid(), ours, 1, other, 1, 0)
     })?;
     if done { Ok(()) } else { through_file(local, address, length) }
 }
 
-/// Moves bytes by a call that takes both sides. Returns false if a sandbox forbids the call.
-fn across(
+/// Moves bytes by a system call that takes the addresses of both sides. Returns false if a sandbox forbids
+/// the call.
+fn move_directly(
     local: u64,
     other: u64,
     length: u64,
@@ -201,7 +209,7 @@ fn across(
     }
 }
 
-/// Moves bytes by way of a file, which no sandbox forbids.
+/// Moves bytes through a memory file, by system calls that no sandbox forbids.
 fn through_file(from: u64, to: u64, length: u64) -> Answer {
     let file = Backing::create(c"cupeer-sim copy", length).ok_or(Code::OUT_OF_MEMORY)?;
     file.write(0, from, length)?;
@@ -209,7 +217,7 @@ fn through_file(from: u64, to: u64, length: u64) -> Answer {
     unsafe { file.read(0, to, length) }
 }
 
-/// Returns true if a sandbox forbids the calls above.
+/// Returns true if a sandbox forbade the last system call.
 fn is_forbidden() -> bool {
     matches!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EPERM | libc::ENOSYS))
 }

@@ -4,7 +4,7 @@ use super::answer::{Answer, Value, fail, fail_if};
 use super::driver::{Allocation, Driver, Kind, Rights, may_access};
 use cupeer_spec::results::Result as Code;
 
-/// Returns the value of an attribute that a pointer lacks.
+/// Returns the value of an attribute for a pointer that does not have it.
 pub(crate) fn nothing(attribute: i32) -> Value {
     match attribute {
         // CU_DEVICE_INVALID.
@@ -40,10 +40,11 @@ const MAPPING_SIZE: i32 = 18;
 const MAPPING_BASE_ADDR: i32 = 19;
 const MEMORY_BLOCK_ID: i32 = 20;
 const IS_HW_DECOMPRESS_CAPABLE: i32 = 21;
-/// The last one.
+/// The highest number of an attribute.
 const LAST: i32 = IS_HW_DECOMPRESS_CAPABLE;
-/// CU_MEMORYTYPE_HOST and CU_MEMORYTYPE_DEVICE.
+/// CU_MEMORYTYPE_HOST.
 const HOST: u32 = 1;
+/// CU_MEMORYTYPE_DEVICE.
 const DEVICE: u32 = 2;
 
 impl Driver {
@@ -81,7 +82,7 @@ impl Driver {
             IS_LEGACY_CUDA_IPC_CAPABLE | IS_GPU_DIRECT_RDMA_CAPABLE | IS_HW_DECOMPRESS_CAPABLE => {
                 Value::Word(malloced.into())
             }
-            // A mapping is in a reservation, which may be larger.
+            // For mapped memory, the range is the whole reservation, which may be larger than the mapping.
             RANGE_START_ADDR => Value::Wide(self.reservation_of(address).map_or(base, |(start, _)| start)),
             RANGE_SIZE => Value::Wide(self.reservation_of(address).map_or(a.size, |(_, size)| size)),
             MAPPING_BASE_ADDR => Value::Wide(base),
@@ -92,7 +93,7 @@ impl Driver {
                 (_, Some(pool)) => self.memory.pools.types(pool) as u64,
                 _ => 0,
             }),
-            // As recorded, of a pool's memory it does not depend on what the pool grants.
+            // As recorded, the value for memory of a pool does not depend on the access that the pool grants.
             ACCESS_FLAGS => Value::Word(match mapping {
                 Some(mapping) => may_access(mapping, self.current_device()?) as u32,
                 _ => Rights::ReadWrite as u32,
@@ -102,7 +103,8 @@ impl Driver {
         })
     }
 
-    /// Returns true if work of the current context can use memory: that of another device needs access.
+    /// Returns true if work of the current context can use an allocation. Memory of another device requires
+    /// access.
     pub(crate) fn reaches(&self, allocation: &Allocation) -> bool {
         if allocation.is_host() {
             return true;
@@ -115,13 +117,14 @@ impl Driver {
         })
     }
 
-    /// `cuPointerGetAttributes`: `None` for what the pointer does not have.
+    /// `cuPointerGetAttributes`: returns the value of each attribute; `None` for attributes that the pointer
+    /// lacks.
     pub(crate) fn pointer_attributes(&self, attributes: &[i32], address: u64) -> Answer<Vec<Option<Value>>> {
         fail_if(attributes.iter().any(|attribute| !(1..=LAST).contains(attribute)), Code::INVALID_VALUE)?;
         Ok(attributes.iter().map(|attribute| self.pointer_attribute(*attribute, address).ok()).collect())
     }
 
-    /// `cuPointerSetAttribute`, which knows only CU_POINTER_ATTRIBUTE_SYNC_MEMOPS.
+    /// `cuPointerSetAttribute`, which can set only CU_POINTER_ATTRIBUTE_SYNC_MEMOPS.
     pub(crate) fn set_pointer_attribute(&mut self, value: bool, attribute: i32, address: u64) -> Answer {
         match self.memory.containing_mut(address) {
             Some((_, Allocation { kind: Kind::Mapped(_), .. })) if attribute == SYNC_MEMOPS => {

@@ -16,10 +16,11 @@ static DRIVER: OnceLock<Mutex<Driver>> = OnceLock::new();
 /// A file that stays open from `cuInit` on, as the device nodes of a real driver do. Children of fork inherit it, so tools see
 /// that their parent initialized the driver.
 static NODE: OnceLock<Option<Backing>> = OnceLock::new();
-/// The process is exiting, and called the exit handler that `cuInit` registered.
+/// True after the exit handler that `cuInit` registered has run.
 static HAS_SHUT_DOWN: AtomicBool = AtomicBool::new(false);
 
-/// The exit handler. Calls by exit handlers and destructors from before `cuInit`, such as the CUDA runtime's, come after it.
+/// The exit handler that `cuInit` registers. Exit handlers and destructors that were registered before
+/// `cuInit`, such as those of the CUDA runtime, run later.
 extern "C" fn shut_down() {
     HAS_SHUT_DOWN.store(true, Ordering::Relaxed);
 }
@@ -43,8 +44,9 @@ pub(crate) fn initialize() -> Answer {
     })?;
     let variable = std::env::var_os("CUDA_VISIBLE_DEVICES");
     let devices = visible(&machine, variable.as_ref().map(|v| v.to_str().unwrap_or("?")))?;
-    // Reads the environment now: a child of fork could wait forever for another thread that reads it.
-    log::file();
+    // This reads the environment now, because a child by fork could wait forever for another thread that
+    // reads it.
+    log::log_file();
     NODE.get_or_init(|| Backing::create(c"nvidia-sim", 0));
     forks::remember();
     DRIVER.get_or_init(|| {
@@ -55,8 +57,8 @@ pub(crate) fn initialize() -> Answer {
     Ok(())
 }
 
-/// The driver, locked; fails before `cuInit`, when the process has shut it down, in a child of fork, and in a function that
-/// the driver calls.
+/// Locks the driver for a call of the program. Fails before `cuInit`, after the shutdown, in a child by fork,
+/// and in a function of the program that the driver called.
 pub(crate) fn enter() -> Answer<MutexGuard<'static, Driver>> {
     fail_if(in_call(), Code::NOT_PERMITTED)?;
     match DRIVER.get() {
@@ -66,13 +68,13 @@ pub(crate) fn enter() -> Answer<MutexGuard<'static, Driver>> {
     }
 }
 
-/// The driver, locked, for the driver's own thread, which only a process has that called `cuInit`.
+/// Locks the driver for a thread of the driver itself. Such threads exist only after `cuInit`.
 pub(crate) fn lock() -> MutexGuard<'static, Driver> {
     let driver = DRIVER.get_or_init(|| Mutex::new(Driver::new(Topology::default(), Vec::new())));
     driver.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Fails where [`enter`] would.
+/// Fails if [`enter`] would fail.
 pub(crate) fn check() -> Answer {
     enter().map(drop)
 }

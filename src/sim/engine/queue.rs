@@ -13,7 +13,7 @@ use super::driver::{
     Call, Driver, IN_CALL, Kind, LEGACY, Node, Stream, TASK_ADDED, TASK_DONE, Tail, Visibility, Waiting,
     Work, lane,
 };
-use super::late::{TICK, locked, quietly};
+use super::late::{TICK, locked, with_signals_blocked};
 use super::process;
 use super::stack;
 use core::ffi::c_void;
@@ -22,11 +22,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Pause between two polls of conditions for which streams wait.
+/// Pause between two polls of the conditions for which streams wait.
 const PAUSE: Duration = Duration::from_micros(100);
 
 impl Driver {
-    /// Returns the tasks after which a stream is complete.
+    /// Returns the numbers of the tasks after which a stream is complete.
     pub(crate) fn pending(&self, stream: &Stream) -> Vec<u64> {
         let own = lane(stream);
         self.queue.pending(|lane, tail| {
@@ -37,20 +37,21 @@ impl Driver {
         })
     }
 
-    /// Returns the tasks of all streams of a context.
+    /// Returns the numbers of the tasks after which all streams of a context are complete.
     pub(crate) fn pending_in(&self, context: u64) -> Vec<u64> {
         self.queue.pending(|lane, _| lane.context == context)
     }
 
-    /// Returns the tasks of all streams.
+    /// Returns the numbers of the tasks after which all streams are complete.
     pub(crate) fn pending_anywhere(&self) -> Vec<u64> {
         self.queue.pending(|_, _| true)
     }
 
-    /// Returns the tasks that may use the memory at an address: those of its context, and of the current one.
+    /// Returns the numbers of the tasks that may use the memory at an address: those in its context, and in
+    /// the current context.
     pub(crate) fn pending_at(&self, address: u64) -> Vec<u64> {
         let allocation = self.memory.containing(address).map(|(_, allocation)| allocation);
-        // As recorded, memory of a pool does not wait.
+        // As recorded, a call that frees memory of a pool does not wait for work.
         if self.is_late() && allocation.is_some_and(|allocation| matches!(allocation.kind, Kind::Pool { .. }))
         {
             return Vec::new();
@@ -76,7 +77,7 @@ impl Driver {
         tail.numbers.push(number);
     }
 
-    /// Adds work to a stream, after the work that is in it.
+    /// Adds work to a stream, after the earlier work of the stream.
     fn submit(&mut self, stream: &Stream, seen: Visibility, work: Work) {
         let after = self.pending(stream);
         if self.is_late() {
@@ -88,7 +89,8 @@ impl Driver {
         self.queue.tails.insert(lane(stream), tail);
     }
 
-    /// Does work under the driver's lock, in the order of a stream: immediately if the stream is complete.
+    /// Does work under the driver's lock in the order of a stream: at once if the stream is complete, and
+    /// otherwise after its earlier work.
     pub(crate) fn in_order(&mut self, stream: &Stream, work: impl FnOnce(&mut Driver) + Send + 'static) {
         if self.pending(stream).is_empty() {
             work(self);
@@ -97,7 +99,7 @@ impl Driver {
         }
     }
 
-    /// Does work without the driver's lock, which may take long, in the order of a stream.
+    /// Adds work that may take long to a stream. The work runs without the driver's lock.
     pub(crate) fn later(&mut self, stream: &Stream, work: impl FnOnce() + Send + 'static) -> Answer {
         if !self.is_late() {
             self.check_thread()?;
@@ -118,15 +120,15 @@ impl Driver {
         Ok(())
     }
 
-    /// Starts the thread of the queue, if it is not running.
+    /// Starts the thread that runs queued tasks, unless it is running.
     pub(crate) fn check_thread(&mut self) -> Answer {
         if !self.queue.has_thread {
-            self.queue.has_thread = start();
+            self.queue.has_thread = start_thread();
         }
         if self.queue.has_thread { Ok(()) } else { fail(Code::OPERATING_SYSTEM) }
     }
 
-    /// Calls a function of the program in the order of a stream.
+    /// Adds a call of a function of the program to a stream.
     pub(crate) fn call(&mut self, stream: &Stream, call: Call) -> Answer {
         if self.graphs.take(stream, || Node::Call(call))? {
             return Ok(());
@@ -136,10 +138,11 @@ impl Driver {
         Ok(())
     }
 
-    /// Returns true if a query finds these tasks done.
+    /// Returns true if these tasks are done, as far as a query may tell: late devices may answer false a few
+    /// times before they do the tasks.
     pub(crate) fn is_done(&mut self, numbers: &[u64]) -> bool {
         if let (Some(late), Some(last)) = (&mut self.queue.late, numbers.last())
-            && late.is_last_answer(*last)
+            && late.count_query(*last)
         {
             numbers.iter().for_each(|number| late.want(*number));
             self.advance();
@@ -148,7 +151,7 @@ impl Driver {
     }
 }
 
-/// Waits until the tasks of these numbers are done.
+/// Waits until these tasks are done.
 pub(crate) fn wait(
     mut driver: MutexGuard<'static, Driver>,
     numbers: Vec<u64>,
@@ -157,7 +160,7 @@ pub(crate) fn wait(
     if is_pending(&driver)
         && let Some(late) = &mut driver.queue.late
     {
-        let pause = late.lingers();
+        let pause = late.choose_pause();
         drop(driver);
         std::thread::sleep(pause);
         driver = process::lock();
@@ -178,7 +181,7 @@ pub(crate) fn wait(
     driver
 }
 
-/// Locks the driver, waits for the tasks that a function returns, and returns the driver.
+/// Locks the driver, and waits for the tasks whose numbers `first` returns. Returns the locked driver.
 pub(crate) fn settled(
     first: impl FnOnce(&mut Driver) -> Answer<Vec<u64>>,
 ) -> Answer<MutexGuard<'static, Driver>> {
@@ -187,23 +190,24 @@ pub(crate) fn settled(
     Ok(wait(driver, numbers))
 }
 
-/// The same as [`settled`], but only late devices wait.
+/// Does the same as [`settled`] on late devices; on other devices, locks the driver without waiting.
 pub(crate) fn settled_if_late(
     first: impl FnOnce(&mut Driver) -> Answer<Vec<u64>>,
 ) -> Answer<MutexGuard<'static, Driver>> {
     settled(|driver| if driver.is_late() { first(driver) } else { Ok(Vec::new()) })
 }
 
-/// Starts the thread.
-fn start() -> bool {
+/// Starts the thread that runs queued tasks. Returns false on failure.
+fn start_thread() -> bool {
     type Start = extern "C" fn(*mut c_void) -> *mut c_void;
     // SAFETY: both are functions of the C convention with the same arguments; that ours may unwind is what
     // pthread_exit asks of a thread's first function, and what C's threads do.
-    let start =
-        unsafe { core::mem::transmute::<extern "C-unwind" fn(*mut c_void) -> *mut c_void, Start>(work) };
+    let start = unsafe {
+        core::mem::transmute::<extern "C-unwind" fn(*mut c_void) -> *mut c_void, Start>(run_thread)
+    };
     // SAFETY: all-zero are values of these plain structures, which the calls fill before they are read; the
     // function takes no argument, and the library stays loaded.
-    quietly(|| unsafe {
+    with_signals_blocked(|| unsafe {
         let mut attributes: libc::pthread_attr_t = core::mem::zeroed();
         let mut thread: libc::pthread_t = core::mem::zeroed();
         libc::pthread_attr_init(&mut attributes);
@@ -214,19 +218,21 @@ fn start() -> bool {
     })
 }
 
-/// The thread. A function of the program may end it by pthread_exit, so nothing here has a destructor.
-extern "C-unwind" fn work(_: *mut c_void) -> *mut c_void {
+/// The main function of the thread that runs queued tasks. A function of the program may end the thread by
+/// pthread_exit, so no value here has a destructor.
+extern "C-unwind" fn run_thread(_: *mut c_void) -> *mut c_void {
     loop {
-        let (number, call) = next();
+        let (number, call) = work_until_call();
         IN_CALL.set(true);
         call.run();
         IN_CALL.set(false);
-        done(number);
+        finish_task(number);
     }
 }
 
-/// Does work of the driver until a function of the program is due.
-fn next() -> (u64, Call) {
+/// Does the work of the driver that is queued, until a function of the program is due. Returns the number of
+/// its task, and the function.
+fn work_until_call() -> (u64, Call) {
     loop {
         let mut driver = process::lock();
         let Waiting { number, work, .. } = loop {
@@ -237,18 +243,19 @@ fn next() -> (u64, Call) {
             }
         };
         drop(driver);
-        // A panic of the driver costs only this task.
+        // After a panic of the driver, only this task is lost.
         let _ = match work {
             Work::Call(call) => return (number, call),
             Work::Locked(work) => catch_unwind(AssertUnwindSafe(|| work(&mut *process::lock()))),
             Work::Unlocked(work) => catch_unwind(AssertUnwindSafe(work)),
             Work::Until(_) => Ok(()),
         };
-        done(number);
+        finish_task(number);
     }
 }
 
-fn done(number: u64) {
+/// Marks a task as done.
+fn finish_task(number: u64) {
     let mut driver = process::lock();
     if driver.is_late() {
         driver.finish(number, false);

@@ -7,26 +7,31 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
 
-/// A page, in bytes and in records, which are two words each behind the first two.
+/// Number of bytes of a page.
 pub(crate) const BYTES: u64 = 16 << 10;
+/// Number of records of a page. Each record is two words; two other words precede the records.
 const RECORDS: u64 = BYTES / 16 - 1;
-/// Low bits of a record; the other bits are its number.
+/// Bit of a record that is done.
 const DONE: u64 = 1;
+/// Bit of a record for which another process waits.
 const WANTED: u64 = 2;
+/// Number of low bits of a record for flags. The higher bits are the number of the record.
 const SHIFT: u32 = 2;
-/// The first of the bytes of the file that the processes hold which record.
+/// Offset of the bytes that processes lock while they can still complete their records, one byte for each
+/// process.
 const HOLDS: u64 = 1 << 41;
 
 /// State of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Status {
     Done,
-    /// This process has to do it.
+    /// This process made the record, and has to complete it.
     Own,
+    /// Another process made the record, and has not completed it.
     Pending,
 }
 
-/// The page of an event.
+/// The page of records of one event.
 #[derive(Debug)]
 pub(crate) struct Page {
     words: &'static [AtomicU64],
@@ -36,35 +41,35 @@ pub(crate) struct Page {
     pub asked: AtomicU32,
 }
 
-/// The number of this process among those that record.
-fn own() -> u64 {
+/// Returns the random number that identifies this process among the processes that record events.
+fn own_id() -> u64 {
     static OWN: OnceLock<u64> = OnceLock::new();
     *OWN.get_or_init(|| u64::from(u32::from_ne_bytes(random())) + 1)
 }
 
-/// A record that is not done yet, and the task that it is.
+/// A record by this process that is not done yet, with the number of the task that completes it.
 struct Record {
     page: Arc<Page>,
     sequence: u64,
     number: u64,
 }
 
-/// Those of this process.
+/// The records that this process has made, and the pages of its events.
 #[derive(Default)]
 pub(crate) struct Records {
     open: Vec<Record>,
-    /// The pages of events, by handle.
+    /// The pages of shared events, by the handle of the event.
     pub pages: HashMap<u64, Arc<Page>>,
     files: Vec<Weak<Backing>>,
 }
 
 impl Records {
-    /// Returns the one open file by which this process holds its records in a file of pages.
+    /// Returns the open file through which this process locks its byte; opens no file twice.
     pub(crate) fn file(&mut self, file: Backing) -> Arc<Backing> {
         self.files.retain(|known| known.strong_count() > 0);
         let known = self.files.iter().filter_map(Weak::upgrade).find(|known| known.inode() == file.inode());
         known.unwrap_or_else(|| {
-            file.hold(HOLDS + own());
+            file.hold(HOLDS + own_id());
             let file = Arc::new(file);
             self.files.push(Arc::downgrade(&file));
             file
@@ -75,26 +80,26 @@ impl Records {
         self.open.push(Record { page, sequence, number });
     }
 
-    /// A task is done.
+    /// Completes the records for which a task stands. `number` is the number of the task.
     pub(crate) fn finish(&mut self, number: u64) {
         let done = self.open.extract_if(.., |record| record.number == number);
         done.for_each(|record| record.page.finish(record.sequence));
     }
 
-    /// The task that is this record of this process.
+    /// Returns the number of the task that completes a record of this process.
     pub(crate) fn own(&self, page: &Page, sequence: u64) -> Option<u64> {
         let is_it = |record: &&Record| record.sequence == sequence && record.page.is_same(page);
         self.open.iter().find(is_it).map(|record| record.number)
     }
 
-    /// The tasks for which other processes wait.
+    /// Returns the numbers of the tasks for which other processes wait.
     pub(crate) fn wanted(&self) -> impl Iterator<Item = u64> {
         self.open.iter().filter(|r| r.page.is_wanted(r.sequence)).map(|r| r.number)
     }
 }
 
 impl Page {
-    /// Maps the page of an event, in a file that this process holds.
+    /// Maps the page at an offset of a file. This process must hold its byte of the file.
     pub(crate) fn open(file: Arc<Backing>, at: u64) -> Option<Page> {
         let start = file.map(at, BYTES)?;
         // SAFETY: the mapping has so many bytes, is aligned to pages, and stays until the value is dropped, which gives the
@@ -103,12 +108,12 @@ impl Page {
         Some(Page { words, file, at, asked: AtomicU32::new(0) })
     }
 
-    /// Returns true if both are pages of one event.
+    /// Returns true if both pages belong to the same event.
     pub(crate) fn is_same(&self, other: &Page) -> bool {
         (self.file.inode(), self.at) == (other.file.inode(), other.at)
     }
 
-    /// The page of a new event: nothing is recorded.
+    /// Resets the page for a new event, which has no records.
     pub(crate) fn clear(&self) {
         self.words.iter().for_each(|word| word.store(0, SeqCst));
     }
@@ -118,17 +123,17 @@ impl Page {
         (&self.words[at], &self.words[at + 1])
     }
 
-    /// Records the event: the number of the record.
+    /// Adds a record by this process. Returns its number.
     pub(crate) fn issue(&self) -> u64 {
         let sequence = self.words[0].fetch_add(1, SeqCst) + 1;
         let (state, owner) = self.record(sequence);
-        owner.store(own(), SeqCst);
+        owner.store(own_id(), SeqCst);
         state.store(sequence << SHIFT, SeqCst);
         self.asked.store(0, SeqCst);
         sequence
     }
 
-    /// The number of the last record, 0 for none.
+    /// Returns the number of the last record; 0 if there is none.
     pub(crate) fn last(&self) -> u64 {
         self.words[0].load(SeqCst)
     }
@@ -138,7 +143,7 @@ impl Page {
         let _ = self.record(sequence).0.fetch_update(SeqCst, SeqCst, of);
     }
 
-    /// A record is done.
+    /// Marks a record as done.
     pub(crate) fn finish(&self, sequence: u64) {
         self.mark(sequence, DONE);
     }
@@ -149,7 +154,8 @@ impl Page {
         state >> SHIFT == sequence && state & WANTED != 0
     }
 
-    /// Returns the state of a record. A record is done if a newer one has its place, or if its process ended.
+    /// Returns the state of a record. A record is also done if a newer record has replaced it, or if the
+    /// process that made it has ended.
     pub(crate) fn status(&self, sequence: u64) -> Status {
         let (state, owner) = self.record(sequence);
         let (state, owner) = (state.load(SeqCst), owner.load(SeqCst));
@@ -157,7 +163,7 @@ impl Page {
             Status::Done
         } else if state >> SHIFT < sequence {
             Status::Pending
-        } else if owner == own() {
+        } else if owner == own_id() {
             Status::Own
         } else if self.file.is_held(HOLDS + owner) {
             Status::Pending
@@ -166,7 +172,7 @@ impl Page {
         }
     }
 
-    /// Returns the state of a record for a process that waits for it.
+    /// Marks a record as awaited by this process. Returns its state.
     pub(crate) fn awaits(&self, sequence: u64) -> Status {
         self.mark(sequence, WANTED);
         self.status(sequence)

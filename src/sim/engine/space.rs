@@ -10,17 +10,17 @@ use super::pages;
 use cupeer_spec::results::Result as Code;
 use std::collections::HashMap;
 
-/// From this size on, an allocation has pages of its own.
+/// Size in bytes from which on an allocation has pages of its own.
 pub(crate) const LARGE: u64 = 1 << 20;
-/// Sizes and addresses of allocations are multiples of this.
+/// Number of bytes of which the sizes and the addresses of allocations are multiples.
 pub(crate) const GRANULE: u64 = 512;
-/// The alignment of large allocations.
+/// The alignment in bytes of large allocations.
 const LARGE_ALIGN: u64 = 2 << 20;
-/// Number of addresses that are reserved at once.
+/// Number of addresses that are reserved at once for memory.
 const CHUNK: u64 = 1 << 30;
 /// Number of addresses that are reserved at once for handles.
 const HANDLE_CHUNK: u64 = 16 << 20;
-/// Distance of two handles.
+/// Distance between the numbers of two new handles.
 const HANDLE_STEP: u64 = 16;
 
 /// The kind of object that a handle names.
@@ -35,38 +35,40 @@ pub(crate) enum HandleOf {
     Executable,
     Module,
     Function,
-    /// Another kind, whose handles are not given out again.
+    /// An object of another kind. Its handle is never given to a later object.
     Other,
 }
 
 impl HandleOf {
-    /// Returns true if a handle is given out again: recorded for some; for others, the documentation allows it, and `early` asks
-    /// for that. A pool's was seen not to be.
+    /// Returns true if a later object of the same kind can get the handle of a destroyed object. For some
+    /// kinds, this was recorded; for others, the documentation allows it, and `early` chooses it. A handle of
+    /// a pool was seen not to be reused.
     fn is_given_again(self, early: bool) -> bool {
         use HandleOf::{Allocation, Context, Event, Other, Stream};
         matches!(self, Allocation | Context | Event | Stream) || early && self != Other
     }
 }
 
-/// The addresses among which an allocation gets its own. No address moves from one region to another.
+/// A range of addresses from which allocations get theirs. An address never changes its region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Region {
-    /// Those of `cuMemAlloc`, of opened memory, and of mappings.
+    /// The addresses of `cuMemAlloc`, of opened memory, and of mappings.
     Common,
-    /// Those below 4 GiB, for functions whose device addresses have 32 bits.
+    /// The addresses below 4 GiB, for functions whose device addresses have 32 bits.
     Low,
-    /// Those of pools: a driver was seen never to give them an address of freed memory that was not a pool's.
+    /// The addresses of memory of pools: a driver was seen never to give a pool the address of other freed
+    /// memory.
     Pools,
 }
 
 impl Region {
-    /// The region of `cuMemAlloc`, or of its form with addresses of 32 bits.
+    /// Returns the region for `cuMemAlloc`; with `low`, for its form with addresses of 32 bits.
     pub(crate) fn of_device(low: bool) -> Region {
         if low { Region::Low } else { Region::Common }
     }
 }
 
-/// The addresses of one process.
+/// The addresses and handles of this process.
 #[derive(Default, Debug)]
 pub(crate) struct Space {
     small: Holes,
@@ -74,9 +76,9 @@ pub(crate) struct Space {
     low: Holes,
     pools: [Holes; 2],
     handles: Option<(u64, u64)>,
-    /// Handles that ended, by their kind; the last one is given out first.
+    /// Handles of destroyed objects that can be given out again, by kind. The last handle is given out first.
     ended: HashMap<HandleOf, Vec<u64>>,
-    /// Handles are given out again as early as documentation allows.
+    /// True if handles are given out again as early as the documentation allows.
     reuses_early: bool,
 }
 
@@ -85,12 +87,12 @@ impl Space {
         Space { reuses_early, ..Space::default() }
     }
 
-    /// True if all handles are given out again as early as the documentation allows.
+    /// Returns true if handles are given out again as early as the documentation allows.
     pub(crate) fn reuses_early(&self) -> bool {
         self.reuses_early
     }
 
-    /// Takes addresses.
+    /// Takes a range of free addresses from a region. Returns its start.
     pub(crate) fn take(&mut self, size: u64, region: Region) -> Option<u64> {
         let low = region == Region::Low;
         let size = size.checked_next_multiple_of(GRANULE)?;
@@ -100,12 +102,12 @@ impl Space {
         }
         let chunk = size.checked_add(align)?.max(if low { LARGE_ALIGN } else { CHUNK });
         let start = reserve(chunk, low).or_else(|| reserve(size.checked_add(align)?, low))?;
-        // The chunk that was asked for first may have been refused, and a smaller one given.
+        // The reserved range may be smaller than a chunk, if the whole chunk was refused.
         self.holes(size, region).give(start.0, start.1);
         self.holes(size, region).take(size, align)
     }
 
-    /// Gives addresses back.
+    /// Returns a range of addresses to its region.
     pub(crate) fn give(&mut self, at: u64, size: u64, region: Region) {
         let size = size.next_multiple_of(GRANULE);
         self.holes(size, region).give(at, size);
@@ -120,14 +122,14 @@ impl Space {
         }
     }
 
-    /// Makes the handle of a destroyed object available.
+    /// Makes the handle of a destroyed object available for a later object, if its kind allows that.
     pub(crate) fn end(&mut self, of: HandleOf, handle: u64) {
         if of.is_given_again(self.reuses_early) {
             self.ended.entry(of).or_default().push(handle);
         }
     }
 
-    /// A handle for an object.
+    /// Returns a handle for a new object.
     pub(crate) fn handle(&mut self, of: HandleOf) -> Answer<u64> {
         if let Some(handle) = self.ended.get_mut(&of).and_then(Vec::pop) {
             return Ok(handle);
@@ -150,13 +152,13 @@ fn reserve(size: u64, low: bool) -> Option<(u64, u64)> {
     if !low {
         return Some((pages::map(0, size, pages::UNTOUCHED, 0)?, size));
     }
-    // Only one architecture has a kernel flag for low addresses, so this tries one address after another.
+    // Only x86-64 has a kernel flag for low addresses, so this tries one address after another.
     let highest = (1u64 << 32).checked_sub(size)? / LARGE_ALIGN;
     let at = (1..=highest).rev().find_map(|number| map_at(number * LARGE_ALIGN, size))?;
     Some((at, size))
 }
 
-/// Maps pages at an address where nothing is mapped.
+/// Maps pages at an address. Returns `None` if something is mapped there.
 fn map_at(at: u64, size: u64) -> Option<u64> {
     let given = pages::map(at, size, pages::UNTOUCHED, libc::MAP_FIXED_NOREPLACE)?;
     if given != at {

@@ -10,22 +10,22 @@ thread_local! {
     static STACK: RefCell<ManuallyDrop<Vec<u64>>> = const { RefCell::new(ManuallyDrop::new(Vec::new())) };
 }
 
-/// Returns the current context, which is the top, or 0 without one.
+/// Returns the current context, which is the top of the stack; 0 if the stack is empty.
 pub(crate) fn current() -> u64 {
     STACK.with_borrow(|stack| stack.last().copied().unwrap_or(0))
 }
 
-/// Puts a context on top.
+/// Pushes a context, which becomes the current context.
 pub(crate) fn push(context: u64) {
     STACK.with_borrow_mut(|stack| stack.push(context));
 }
 
-/// Takes the top away.
+/// Removes the current context from the stack, and returns it.
 pub(crate) fn pop() -> Option<u64> {
     STACK.with_borrow_mut(|stack| stack.pop())
 }
 
-/// Replaces the top; 0 takes it away.
+/// Replaces the current context; 0 removes it.
 pub(crate) fn set(context: u64) {
     STACK.with_borrow_mut(|stack| {
         stack.pop();

@@ -14,12 +14,13 @@ use super::space::{GRANULE, LARGE};
 use cupeer_spec::results::Result as Code;
 use std::sync::Arc;
 
-/// The file of a device's memory is so many times as long as the device has memory, and at most so long.
+/// Length of the file with the memory of a device, as a multiple of the size of that memory.
 const PIECES: u64 = 8;
+/// The most bytes of the file with the memory of a device.
 const MOST_LENGTH: u64 = 16 << 40;
 
 impl Driver {
-    /// Returns the free and the total bytes of a device.
+    /// Returns the free and the total memory of a device, in bytes.
     pub(crate) fn memory_info(&mut self, device: usize) -> (u64, u64) {
         self.release_retained();
         let total = self.device(device).memory;
@@ -27,23 +28,23 @@ impl Driver {
         (total.saturating_sub(self.stores.used[device].saturating_add(others)), total)
     }
 
-    /// Takes memory of a device. Returns its place and size.
+    /// Takes memory of a device. Returns its place, and the number of bytes that were taken.
     pub(super) fn take_store(&mut self, device: usize, size: u64) -> Answer<(Stored, u64)> {
         let taken = padded(size).ok_or(Code::OUT_OF_MEMORY)?;
         let align = if taken < LARGE { GRANULE } else { 4096 };
         Ok((self.take_aligned(device, taken, align)?, taken))
     }
 
-    /// Takes memory of exactly this size, with an alignment.
+    /// Takes exactly `size` bytes of a device, at an offset with this alignment.
     fn take_aligned(&mut self, device: usize, size: u64, align: u64) -> Answer<Stored> {
         self.release_retained();
         let total = self.device(device).memory;
         let store = match &mut self.stores.files[device] {
             Some(store) => store,
             none => {
-                // Memory of a device has pages, so free memory need not be in one piece. A process that exceeds the limit of file
-                // sizes is killed.
-                let limit = limits::of_process(libc::RLIMIT_FSIZE) / GRANULE * GRANULE;
+                // The file is larger than the memory, because free memory of a real device need not be
+                // contiguous. A process that exceeds the limit of file sizes is killed.
+                let limit = limits::resource_limit(libc::RLIMIT_FSIZE) / GRANULE * GRANULE;
                 let length = total.saturating_mul(PIECES).min(MOST_LENGTH).min(limit);
                 let backing = Backing::create(MEMORY_NAME, length).ok_or(Code::OUT_OF_MEMORY)?;
                 none.insert(Store { backing: Arc::new(backing), holes: Holes::of(0, length) })
@@ -62,7 +63,8 @@ impl Driver {
         Ok(Stored { backing: store.backing.clone(), offset })
     }
 
-    /// Returns the device of a file, by its ordinal, if it is this process's memory.
+    /// Returns the ordinal and the file of the device whose memory is in a file; `None` if the file is
+    /// another process's.
     fn own_memory(&self, file: &Backing) -> Option<(usize, Arc<Backing>)> {
         self.stores.files.iter().enumerate().find_map(|(device, store)| {
             let own = &store.as_ref()?.backing;
@@ -70,7 +72,7 @@ impl Driver {
         })
     }
 
-    /// Releases memory once no other process holds its first byte.
+    /// Releases memory at once if no other process holds its first byte, or otherwise later.
     fn retire(&mut self, device: usize, offset: u64, size: u64) {
         if self.stores.is_held(device, offset) {
             self.stores.keep(Retained { device, offset, size, name: None });
@@ -79,17 +81,17 @@ impl Driver {
         }
     }
 
-    /// Uses retained memory again.
+    /// Takes retained memory into use again, because this process imported it.
     fn revive(&mut self, device: usize, offset: u64) {
         self.stores.retained.retain(|retained| (retained.device, retained.offset) != (device, offset));
     }
 
-    /// Releases memory of a device.
+    /// Returns memory to a device.
     pub(super) fn give_store(&mut self, device: usize, offset: u64, size: u64) {
         self.stores.used[device] -= size;
         if let Some(job) = &self.stores.job {
             // If the write fails, other processes find less free memory than there is.
-            let _ = job.note(self.visible[device], self.stores.used[device]);
+            let _ = job.set_used(self.visible[device], self.stores.used[device]);
         }
         if let Some(store) = &mut self.stores.files[device] {
             if size >= LARGE {
@@ -99,14 +101,15 @@ impl Driver {
         }
     }
 
-    /// Releases freed memory that no other process has open any more.
+    /// Releases the retained memory that no other process has open.
     fn release_retained(&mut self) {
         for mut retained in std::mem::take(&mut self.stores.retained) {
             let mut is_open = self.is_open(&retained);
             if let Some(Name::Pointer { pool, slot }) = retained.name
                 && !is_open
             {
-                // No process can import it any more, but one may have done so just now.
+                // After this, no process can import the memory, but a process may have imported it just
+                // before.
                 self.memory.pools.withdraw(pool, slot);
                 retained.name = None;
                 is_open = self.is_open(&retained);
@@ -130,13 +133,14 @@ impl Driver {
             || self.has_own_import(retained.device, retained.offset)
     }
 
-    /// Returns true if this process imported its own memory: locks do not tell a process about its own holds.
+    /// Returns true if this process imported its own memory. The locks of a process are not visible to the
+    /// process itself, so they cannot tell.
     fn has_own_import(&self, device: usize, offset: u64) -> bool {
         let Some(store) = &self.stores.files[device] else { return false };
         self.memory.pools.has_own_imports() && self.memory.is_imported(&store.backing, offset)
     }
 
-    /// New memory, zeroed.
+    /// Takes zeroed memory of a device for an allocation of `cuMemCreate` or for the table of a pool.
     pub(crate) fn create_block(&mut self, thing: Shareable, device: usize, size: u64) -> Answer<Block> {
         let Stored { backing, offset } = self.take_aligned(device, size, GRANULARITY)?;
         backing.punch(offset, size);
@@ -144,7 +148,7 @@ impl Driver {
         Ok(Block { backing, part, own: Some(device) })
     }
 
-    /// Imports the memory of a descriptor.
+    /// Imports the memory for which a descriptor stands.
     pub(crate) fn import_block(&mut self, part: MemoryPart, file: Backing) -> Answer<Block> {
         if let Some((device, backing)) = self.own_memory(&file) {
             let block = Block { backing, part, own: Some(device) };

@@ -6,11 +6,12 @@ use super::driver::{Attribute, Driver, LEGACY, NON_BLOCKING, PER_THREAD, PRIORIT
 use super::space::HandleOf;
 use cupeer_spec::results::Result as Code;
 
-/// The number of the first stream that a program creates: the default ones come before it.
+/// Number of the first stream that a program creates. The default streams have lower numbers.
 const FIRST_ID: u64 = 16;
-/// CU_STREAM_ATTRIBUTE_PRIORITY, which streams of a program are created with.
+/// CU_STREAM_ATTRIBUTE_PRIORITY, which is set when a stream is created.
 const PRIORITY: i32 = 8;
-/// The other attributes: access policy window, synchronization policy, memory synchronization domain and its map.
+/// The numbers of the other attributes: access policy window, synchronization policy, memory synchronization
+/// domain, and map of domains.
 const ATTRIBUTES: [i32; 4] = [1, 3, 9, 10];
 
 impl Driver {
@@ -26,7 +27,7 @@ impl Driver {
         Ok(handle)
     }
 
-    /// Returns the stream of a handle, which may be a default stream of the current context.
+    /// Returns the stream of a handle, including the handles of the default streams of the current context.
     pub(crate) fn stream(&self, handle: u64) -> Answer<Stream> {
         if handle <= PER_THREAD {
             let context = self.current()?;
@@ -42,14 +43,14 @@ impl Driver {
         }
     }
 
-    /// Returns the stream of a handle for calls that no capturing stream allows: they invalidate its capture.
+    /// Returns the stream of a handle. If the stream is being captured, fails, and invalidates the capture.
     pub(crate) fn unless_captured(&mut self, handle: u64) -> Answer<Stream> {
         let stream = self.stream(handle)?;
         self.graphs.check_stream(&stream)?;
         Ok(stream)
     }
 
-    /// `cuStreamDestroy`, which the default streams do not take.
+    /// `cuStreamDestroy`, which fails for default streams.
     pub(crate) fn destroy_stream(&mut self, handle: u64) -> Answer {
         let stream = self.streams.map.remove(&handle).ok_or(Code::INVALID_HANDLE)?;
         self.streams.attributes.retain(|(_, id, _), _| *id != stream.id);
@@ -57,16 +58,16 @@ impl Driver {
         Ok(())
     }
 
-    /// Ends the streams of a context.
+    /// Destroys the streams of a context.
     pub(super) fn remove_streams_of(&mut self, context: u64) {
         for handle in keys_of(&self.streams.map, |stream| stream.context == context) {
             let _ = self.destroy_stream(handle);
         }
-        // The default ones have no handles.
+        // Default streams have no handles, so the loop above leaves their attributes.
         self.streams.attributes.retain(|(of, ..), _| *of != context);
     }
 
-    /// `cuStreamGetAttribute`: zeros where nothing was said.
+    /// `cuStreamGetAttribute`: returns zeros for an attribute that was never set.
     pub(crate) fn stream_attribute(&self, handle: u64, attribute: i32) -> Answer<Attribute> {
         let stream = self.stream(handle)?;
         let mut value = [0; 64];

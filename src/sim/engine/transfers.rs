@@ -5,52 +5,52 @@ use super::damage::{self, DamagedLink};
 use super::limits;
 use super::places::Place;
 
-/// Number of bytes that move at once if they cannot move directly.
+/// Number of bytes that a copy through a buffer, or a memset, moves at a time.
 const CHUNK: usize = 1 << 20;
 
-/// Requirement for an address.
+/// Requirement for the address of one side of a copy or a memset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
-    /// Known to the driver.
+    /// The address is in memory that the driver knows.
     Device,
-    /// Known to the driver, or any memory of the process.
+    /// The address is in memory that the driver knows, or anywhere in the memory of the process.
     Any,
-    /// An offset in this array, whose shape was checked.
+    /// The address is an offset in the array with this handle. The shape of the copy was already checked.
     Array(u64),
 }
 
-/// One side of a transfer of rows.
+/// The source or the destination of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Side {
     /// Address of the first row.
     pub address: u64,
     pub role: Role,
-    /// From one row to the next.
+    /// Distance in bytes from one row to the next.
     pub pitch: u64,
-    /// From one slice to the next.
+    /// Distance in bytes from one slice to the next.
     pub slice: u64,
-    /// The context that has to have access to it; 0 is the current one.
+    /// The context that must have access to the memory; 0 stands for the current context.
     pub context: u64,
 }
 
 impl Side {
-    /// Bytes in one row.
+    /// Returns a side with a single row.
     pub(crate) fn flat(address: u64, role: Role) -> Side {
         Side { address, role, pitch: 0, slice: 0, context: 0 }
     }
 
-    /// The same side, as a context reaches it.
+    /// Returns the same side for the access of another context.
     pub(crate) fn of(self, context: u64) -> Side {
         Side { context, ..self }
     }
 
-    /// Returns true if its address is one of the process: an array has offsets instead.
+    /// Returns true if the side has an address of the process. A side in an array has an offset instead.
     pub(crate) fn has_address(&self) -> bool {
         !matches!(self.role, Role::Array(_))
     }
 }
 
-/// Bytes per row, number of rows, and number of slices.
+/// The size of a transfer: bytes per row, rows per slice, and number of slices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Shape {
     pub width: u64,
@@ -59,7 +59,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// One row.
+    /// Returns the shape of a single row of `width` bytes.
     pub(crate) fn flat(width: u64) -> Shape {
         Shape { width, height: 1, depth: 1 }
     }
@@ -68,11 +68,13 @@ impl Shape {
         self.width == 0 || self.height == 0 || self.depth == 0
     }
 
+    /// Returns the number of bytes that the transfer moves.
     pub(crate) fn bytes(&self) -> u64 {
         self.width.saturating_mul(self.height).saturating_mul(self.depth)
     }
 
-    /// From the first byte to the last one, on a side.
+    /// Returns the number of bytes from the first byte to the end of the last row on a side, including gaps
+    /// between rows. `None` on overflow.
     pub(crate) fn extent(&self, side: &Side) -> Option<u64> {
         let slices = (self.depth - 1).checked_mul(side.slice)?;
         let rows = (self.height - 1).checked_mul(side.pitch)?;
@@ -80,11 +82,11 @@ impl Shape {
     }
 }
 
-/// Source of the bytes.
+/// The source of the bytes that a transfer writes.
 #[derive(Debug)]
 pub(crate) enum Source {
     Memory(Place, Side),
-    /// An element of 1, 2 or 4 bytes, repeated to 4.
+    /// An element of a memset, of 1, 2, or 4 bytes, repeated to 4 bytes.
     Pattern([u8; 4]),
 }
 
@@ -94,18 +96,18 @@ pub(crate) struct Transfer {
     pub to: (Place, Side),
     pub from: Source,
     pub shape: Shape,
-    /// Damaged links over which it writes and reads.
+    /// The damaged links over which the transfer writes and reads, in this order.
     pub damage: (Option<DamagedLink>, Option<DamagedLink>),
 }
 
 impl Transfer {
-    /// Returns true if it never ends.
+    /// Returns true if the transfer never ends, because one of its links stalls.
     pub(crate) fn stalls(&self) -> bool {
         let stalls = |damaged: &Option<DamagedLink>| damaged.is_some_and(|damaged| damaged.stalls());
         !self.shape.is_empty() && (stalls(&self.damage.0) || stalls(&self.damage.1))
     }
 
-    /// Returns the memory that it reads.
+    /// Returns the memory that a copy reads; `None` for a memset.
     pub(crate) fn source(&self) -> Option<(&Place, &Side)> {
         match &self.from {
             Source::Memory(place, side) => Some((place, side)),
@@ -113,7 +115,7 @@ impl Transfer {
         }
     }
 
-    /// Returns the contexts that a copy between peers names: 0 for none.
+    /// Returns the destination and the source context that a peer copy names; 0 for a side without a context.
     pub(crate) fn contexts(&self) -> [u64; 2] {
         [self.to.1.context, self.source().map_or(0, |(_, side)| side.context)]
     }
@@ -124,7 +126,8 @@ impl Transfer {
         self.source().map_or(Ok(()), |(place, _)| place.check())
     }
 
-    /// Copies the source now. Returns a transfer from the copy, and the copy, which must live as long.
+    /// Reads the source of a transfer into a buffer. Returns a transfer from the buffer, and the buffer,
+    /// which must live as long as the transfer.
     pub(crate) fn staged(self) -> Answer<(Transfer, Vec<u8>)> {
         let shape = self.shape;
         let mut bytes = vec![0; shape.bytes() as usize];
@@ -135,7 +138,7 @@ impl Transfer {
         Ok((Transfer { from: Source::Memory(Place::Host(side.address), side), ..self }, bytes))
     }
 
-    /// Moves the bytes. Unless devices are late, the driver's lock must not be held.
+    /// Moves the bytes. Unless devices are late, the caller must not hold the driver's lock.
     pub(crate) fn run(self) -> Answer {
         if self.shape.is_empty() {
             return Ok(());
@@ -157,7 +160,7 @@ impl Transfer {
         Ok(())
     }
 
-    /// Moves a row over links that damage data.
+    /// Moves a row over the damaged links of the transfer.
     fn send_row(&self, to: &Place, from: &Place) -> Answer {
         let mut buffer = vec![0; CHUNK.min(self.shape.width as usize)];
         in_chunks(self.shape.width, |done, length| {
@@ -187,11 +190,11 @@ fn move_row(to: &Place, from: &Place, width: u64) -> Answer {
 }
 
 fn fill_row(to: &Place, pattern: [u8; 4], shape: &Shape) -> Answer {
-    // Pages of zeros need not exist.
+    // For zeros, the pages are released instead of written.
     if pattern == [0; 4] && shape.height == 1 && shape.width >= CHUNK as u64 && to.punch(shape.width) {
         return Ok(());
     }
-    // A chunk is a multiple of every element.
+    // The length of a chunk is a multiple of the size of every element.
     let buffer = pattern.repeat(CHUNK.min(shape.width as usize).div_ceil(4));
     in_chunks(shape.width, |done, length| to.at(done).write(&buffer[..length]))
 }

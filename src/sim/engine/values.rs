@@ -11,7 +11,7 @@ use cupeer_topology::Carrier;
 
 /// CU_STREAM_WAIT_VALUE_FLUSH, which needs CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES.
 const FLUSH: u32 = 1 << 30;
-/// CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER, which the second version does not have.
+/// CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER, which only the first version of the functions accepts.
 const NO_BARRIER: u32 = 1;
 /// CU_STREAM_MEMORY_BARRIER_TYPE_GPU.
 const GPU: u32 = 1;
@@ -34,7 +34,7 @@ pub(crate) enum OperationKind {
     Flush,
 }
 
-/// A value in memory, as the current context reaches it.
+/// A value in memory that the current context can access.
 struct Cell {
     place: Place,
     damaged: Option<DamagedLink>,
@@ -53,7 +53,7 @@ impl Cell {
     }
 }
 
-/// A condition of `CU_STREAM_WAIT_VALUE_*`.
+/// Returns true if a value meets a condition of `CU_STREAM_WAIT_VALUE_*`.
 fn is_met(condition: u32, found: u64, value: u64, bytes: usize) -> bool {
     let unused = 64 - 8 * bytes as u32;
     match condition {
@@ -65,7 +65,7 @@ fn is_met(condition: u32, found: u64, value: u64, bytes: usize) -> bool {
 }
 
 impl Driver {
-    /// Adds operations to a stream, in their order. If one of them is wrong, adds none.
+    /// Adds operations to a stream, in their order. If one of the operations is wrong, adds none.
     pub(crate) fn operate(
         &mut self,
         stream: u64,
@@ -99,11 +99,11 @@ impl Driver {
             }
             return Ok(());
         }
-        // A wait for freed memory ends.
+        // If the memory was freed, the wait ends.
         self.hold(stream, move || cell.read().map_or(true, |found| is_met(flags, found, value, bytes)))
     }
 
-    /// Looks up the memory of an operation. Returns `None` for operations without memory.
+    /// Returns the memory of an operation; `None` for an operation without memory.
     fn cell(&self, operation: &Operation, is_first_version: bool) -> Answer<Option<Cell>> {
         let Operation { kind, address, bytes, flags, .. } = *operation;
         let is_known = match kind {
@@ -126,7 +126,7 @@ impl Driver {
             Code::INVALID_VALUE,
         )?;
         let place = self.place_of(address, bytes as u64)?;
-        let damaged = self.damaged(self.current_device()?, address, Carrier::Kernels);
+        let damaged = self.damaged_link(self.current_device()?, address, Carrier::Kernels);
         Ok(Some(Cell { place, damaged, bytes }))
     }
 }

@@ -4,10 +4,11 @@ use super::answer::{Answer, fail, refuse_if};
 use cupeer_spec::results::Result as Code;
 use cupeer_topology::Topology;
 
-/// The physical indices that the variable leaves, in its order.
+/// Returns the indices in the machine of the devices that CUDA_VISIBLE_DEVICES (`variable`) makes visible, in
+/// its order.
 ///
-/// Items are indices or UUIDs, of which the first digits suffice where they name one device. The first item
-/// that names none hides itself and all after it. A device that is named twice is an error.
+/// An item is an index, or the first digits of a UUID, as many as name one device. If an item names no
+/// device, all later items are ignored. An item that names the same device as another item is an error.
 pub(crate) fn visible(machine: &Topology, variable: Option<&str>) -> Answer<Vec<usize>> {
     let Some(list) = variable else { return Ok((0..machine.devices.len()).collect()) };
     let mut chosen = Vec::new();
@@ -29,7 +30,7 @@ fn named(machine: &Topology, item: &str) -> Option<usize> {
         let first = matching.next()?;
         return matching.next().is_none().then_some(first);
     }
-    // Digits count, and what follows them does not.
+    // Only the leading digits count; the rest is ignored.
     let digits = item.len() - item.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     item[..digits].parse().ok().filter(|index| *index < machine.devices.len())
 }

@@ -3,7 +3,7 @@
 use crate::group::Group;
 
 named! {
-    /// A kind of thing that calls export, open or end.
+    /// Kind of object that calls export, open, or end.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
     pub enum Object {
         /// Device memory. Named by its address.
@@ -20,14 +20,14 @@ named! {
         Allocation = "allocation",
         /// A range of addresses. Named by its start.
         Reservation = "reservation",
-        /// Physical memory at an address. Named by that.
+        /// Physical memory that is mapped at an address. Named by this address.
         Mapping = "mapping",
         /// A memory pool. Named by its handle in the process.
         Pool = "pool",
         /// Memory of a pool. Named by its address.
         Pointer = "pool pointer",
     }
-    /// The word for it.
+    /// Returns the word for the kind of object.
     pub fn word;
 }
 
@@ -72,8 +72,9 @@ impl Object {
         self.is_virtual()
     }
 
-    /// Returns true if it belongs to a context, and ends with it. Virtual memory, pools, and the memory of pools belong to no context:
-    /// recorded on driver 580, they continue to work after the context ends that was current when they were made.
+    /// Returns true if an object of this kind belongs to a context, and ends with it. Virtual memory, pools,
+    /// and the memory of pools do not: on driver 580, they continued to work after the end of the context
+    /// that was current when they were created.
     pub const fn belongs_to_context(self) -> bool {
         matches!(self, Object::Memory | Object::Event | Object::Peer)
     }

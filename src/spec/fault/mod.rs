@@ -53,30 +53,30 @@ impl Plan {
     }
 }
 
-/// A rule.
+/// Rule of a plan.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Rule {
-    /// `PLAN/NAME` if it has a name; otherwise `PLAN/N`: the N-th rule of its plan.
+    /// Name of the rule: `PLAN/NAME`, or `PLAN/N` for the N-th rule of its plan if it has no name.
     pub name: String,
-    /// The text of the rule, trimmed.
+    /// Text of the rule without white space around it.
     pub text: String,
-    /// The functions.
+    /// Functions that the rule applies to.
     pub functions: FunctionSet,
     /// Conditions, all of which a call must meet to match.
     pub conditions: Vec<Condition>,
-    /// Selection of the matching calls.
+    /// Selection of the matching calls at which the rule fires.
     pub when: When,
-    /// Scope of the counter.
+    /// Scope in which matching calls are counted.
     pub per: Per,
-    /// True if one counter counts all functions of the rule.
+    /// True if one counter counts the calls of all functions of the rule.
     pub together: bool,
-    /// Probability of firing; 1 by default.
+    /// Probability that the rule fires at a selected call; 1 by default.
     pub probability: f64,
-    /// The seed of all that is left to chance.
+    /// Seed of all pseudorandom choices.
     pub seed: u64,
-    /// The most times that it fires.
+    /// Largest number of times that the rule fires; `None` for no limit.
     pub times: Option<u64>,
-    /// Action.
+    /// Action of the rule when it fires.
     pub action: Action,
 }
 
@@ -88,110 +88,110 @@ impl Rule {
     }
 }
 
-/// A circumstance or an argument, and its values.
+/// Condition on a circumstance or an argument: what is compared, and with which values.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Condition {
     /// Value that the condition compares.
     pub key: Key,
-    /// True if the value must be none of these.
+    /// True if the condition is met by all values except these.
     pub not: bool,
-    /// The values.
+    /// Values that are compared.
     pub values: Values,
 }
 
 /// Value that a condition compares.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Key {
-    /// The device that the call is about.
+    /// Device that the call is about.
     Dev,
-    /// The other device.
+    /// Second device of a call about a pair of devices.
     Peer,
-    /// The current context.
+    /// Current context.
     Ctx,
-    /// The size of the allocation.
+    /// Size of the allocation in bytes.
     Size,
-    /// The fingerprint of the handle.
+    /// Fingerprint of the handle.
     Handle,
-    /// The rank of the process.
+    /// Rank of the process in the job.
     Rank,
-    /// Rank on the host.
+    /// Rank of the process on its host.
     LocalRank,
-    /// Pid.
+    /// Pid of the process.
     Pid,
     /// Position of the process in the order in which the job's processes made their first call, except
     /// lookups; starts at 1.
     Process,
-    /// The file name of its program.
+    /// File name of the process's program.
     Program,
-    /// The thread: its tid if the values are numbers; otherwise its name, or `main` for the first thread of a
-    /// process.
+    /// Calling thread: its thread id if the values are numbers; otherwise its name, or `main` for the first
+    /// thread of a process.
     Thread,
-    /// The file name of the calling library.
+    /// File name of the calling library.
     Caller,
-    /// The hash of the call stack: [`stack_hash`].
+    /// Hash of the call stack: [`stack_hash`].
     Stack,
     /// Result of the previous call in this thread.
     Prev,
-    /// An argument, by its name in the header, as the table spells it.
+    /// Argument, by its name in cuda.h.
     Argument(&'static str),
-    /// Nanoseconds since the process began.
+    /// Nanoseconds since the start of the process.
     Time,
-    /// A mark that was set.
+    /// Mark that the program has set.
     Mark,
-    /// The first call of each call stack: no values.
+    /// True for the first call with each call stack. The condition has no values.
     NewSite,
-    /// A part of the call stacks: the one range is the share, in millionths, from 0. Both ends included, as always: 25% is
-    /// 0 to 249,999.
+    /// Share of the call stacks. The only range contains parts per million, from 0, with both ends included:
+    /// 25% is 0 to 249,999.
     SomeSites,
 }
 
-/// The values of a condition.
+/// Values that a condition compares with.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Values {
-    /// Ranges of numbers, both ends included. An argument of 4 bytes counts without its sign.
+    /// Ranges of numbers, both ends included. An argument of 4 bytes is compared as an unsigned number.
     Numbers(Vec<(u64, u64)>),
     /// Patterns with `*` for any bytes and `?` for one.
     Patterns(Vec<String>),
 }
 
-/// Selection of matching calls: the `first`, then every `step`-th up to the `last`. By default, all.
+/// Selection of matching calls: the `first` one, then every `step`-th one up to the `last`. By default, all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct When {
-    /// From 1.
+    /// Number of the first selected call, from 1.
     pub first: u64,
-    /// The last one that counts.
+    /// Largest number of a selected call.
     pub last: u64,
-    /// From 1.
+    /// Distance between the numbers of selected calls, from 1.
     pub step: u64,
 }
 
 impl When {
-    /// Every call.
+    /// Selection of every call.
     pub const ALWAYS: When = When { first: 1, last: u64::MAX, step: 1 };
 
-    /// Returns true if it selects the `n`-th call, counted from 1.
+    /// Returns true if the `n`-th matching call, counted from 1, is selected.
     pub fn has(&self, n: u64) -> bool {
         (self.first..=self.last).contains(&n) && (n - self.first).is_multiple_of(self.step)
     }
 }
 
-/// Scope in which calls are counted.
+/// Scope of a counter of matching calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Per {
     /// Each process has its own counter.
     Process,
-    /// Each thread.
+    /// Each thread has its own counter.
     Thread,
-    /// Each current context in a process.
+    /// Each current context of a process has its own counter.
     Ctx,
-    /// All processes of one rank, on a host.
+    /// All processes of one rank on a host share a counter.
     Rank,
-    /// All processes of the job, on a host.
+    /// All processes of the job on a host share a counter.
     Job,
 }
 
 impl Per {
-    /// All with their words.
+    /// All scopes with their words in plans.
     pub const ALL: &'static [(Per, &'static str)] = &[
         (Per::Process, "process"),
         (Per::Thread, "thread"),
@@ -201,81 +201,81 @@ impl Per {
     ];
 }
 
-/// Action on a call at which the rule fires.
+/// Action of a rule on a call at which it fires.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Action {
-    /// The result.
+    /// Result that the call returns instead of the driver's.
     pub error: Option<Error>,
-    /// Outputs.
+    /// Values that are written to outputs.
     pub outs: Vec<Out>,
-    /// A wait before the call.
+    /// Wait before the call.
     pub delay: Option<Delay>,
-    /// A wait after it.
+    /// Wait after the call.
     pub delay_after: Option<Delay>,
-    /// A wait before the call until this label is released.
+    /// Label until whose release the call waits before it is made.
     pub hang: Option<String>,
-    /// A signal to the thread, before the call.
+    /// Number of the signal that is sent to the thread before the call.
     pub signal: Option<i32>,
-    /// The end of the process, before the call.
+    /// Exit status with which the process ends before the call.
     pub exit: Option<i32>,
-    /// Time of an injected `error`, before or after the real call.
+    /// Treatment of the real call if the rule has an `error`.
     pub stage: Stage,
 }
 
-/// A result.
+/// Result that a rule makes a call return.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Error {
-    /// This one.
+    /// This result.
     Code(i32),
-    /// A result that is documented for the function or was seen, chosen by the seed.
+    /// Pseudorandom one of the results that are documented for the function or were seen.
     Any,
 }
 
-/// Treatment of the real call.
+/// Treatment of the real call: left out, made, or made and undone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Stage {
     /// The call is not made.
     #[default]
     Instead,
-    /// The call is made, and its success is replaced.
+    /// The call is made, and if it succeeds, its result is replaced.
     After,
     /// The call is made, and undone if it succeeded: [`crate::function::FnSpec::undone_by`].
     Undo,
 }
 
-/// Another output after success.
+/// Value that is written to an output after the call succeeded.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Out {
-    /// The argument, as the table spells it.
+    /// Name of the argument in the table.
     pub argument: &'static str,
-    /// Value to write.
+    /// Value that is written.
     pub value: OutValue,
 }
 
-/// Value that is written to an output.
+/// Kind of value that is written to an output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OutValue {
-    /// A number, of the output's size.
+    /// Number with the size of the output.
     Number(u64),
-    /// Zeros. In a plan, also `null`.
+    /// Zeros. A plan can also say `null`.
     Zero,
-    /// This byte of a handle, with all its bits turned.
+    /// Handle whose byte with this index has all of its bits inverted.
     Flip(u8),
     /// Another handle of the same kind that this process created or received. If there is none, the output
     /// does not change.
     Other,
 }
 
-/// A wait, in nanoseconds.
+/// Wait with a fixed and a pseudorandom part, both in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Delay {
-    /// Duration.
+    /// Duration without variation.
     pub time: u64,
-    /// The most by which the delay varies in either direction, by the seed.
+    /// Largest pseudorandom variation of the duration in either direction.
     pub jitter: u64,
 }
 
-/// FNV-1a, 64 bits.
+/// Returns the 64-bit FNV-1a hash of bytes.
 pub const fn fnv(bytes: &[u8]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325;
     let mut i = 0;
@@ -295,26 +295,26 @@ pub fn dice(seed: u64, rule: &str, rank: u32, function: &str, count: u64, purpos
     mix(mix(seed ^ identity).wrapping_add(count.wrapping_mul(0x9e37_79b9_7f4a_7c15)) ^ purpose)
 }
 
-/// Purposes of a [`dice`] throw.
+/// Purposes of pseudorandom numbers from [`dice`].
 pub mod purpose {
-    /// Decides if the rule fires.
+    /// Decides whether the rule fires.
     pub const FIRE: u64 = 1;
     /// Chooses one of the results that are documented or were seen.
     pub const ANY: u64 = 2;
-    /// Varies a delay.
+    /// Varies the delay before the call.
     pub const JITTER: u64 = 3;
     /// Varies the delay after the call.
     pub const JITTER_AFTER: u64 = 4;
 }
 
-/// Returns true if an event of this probability happens for a number that [`dice`] returned.
+/// Returns true if an event of this probability happens when [`dice`] returned `thrown`.
 pub fn happens(probability: f64, thrown: u64) -> bool {
     // A double has a precision of 53 bits.
     (thrown >> 11) as f64 / (1u64 << 53) as f64 <= probability && probability > 0.0
 }
 
-/// The name of a call stack: of the file names and offsets of its frames, the caller's first. Two runs of one program
-/// give a call the same one, wherever libraries are loaded.
+/// Returns the hash of a call stack, from the file names and offsets of its frames, the caller's first. It is
+/// the same in two runs of one program, wherever libraries are loaded.
 pub fn stack_hash<'a>(frames: impl Iterator<Item = (&'a [u8], u64)>) -> u64 {
     use crate::record::live::mix;
     frames.fold(1, |hash, (library, offset)| mix(hash ^ fnv(library).wrapping_add(offset)))

@@ -195,7 +195,7 @@ impl FnSpec {
         }
     }
 
-    /// Returns true if a call reads, writes, frees, or unmaps such bytes.
+    /// Returns true if a call reads, writes, frees, or unmaps bytes that its arguments or structures name.
     pub(super) const fn needs_order(&self) -> bool {
         let reads = matches!(self.effects(), [Effect::Uses(Used { others: OtherArgs::ToHost(_), .. })]);
         let unmaps = find!(self, Effect::Ends(End { object: Object::Mapping, .. }) => ());
@@ -466,7 +466,8 @@ impl FnSpec {
         matches!(self.library, Library::Cuda) && !is_long && !self.is_in(Group::Init)
     }
 
-    /// Returns true if programs call it all the time without effect: a lookup, or a query about a device.
+    /// Returns true if programs often call the function without an effect: a lookup, or a query about a
+    /// device.
     pub const fn is_frequent(&self) -> bool {
         self.is_in(Group::Lookup) || self.is_in(Group::Query)
     }
@@ -476,8 +477,8 @@ impl FnSpec {
         self.is_frequent() || self.is_in(Group::Alloc)
     }
 
-    /// Returns true if it is about a pool, and does not only allocate from one. Such calls are few, and all
-    /// are recorded.
+    /// Returns true if the function is about a pool, and does not only allocate from one. Such calls are few,
+    /// and all are recorded.
     pub const fn is_of_pools(&self) -> bool {
         self.is_in(Group::Pool) && !self.is_in(Group::Alloc)
     }
@@ -489,13 +490,14 @@ impl FnSpec {
         self.is_of_pools() || self.effects().iter().any(gives_up)
     }
 
-    /// Returns true if it ends objects that programs end all the time and seldom share. A call is recorded
+    /// Returns true if the function ends objects that programs end often and seldom share. A call is recorded
     /// only if its object is shared.
     pub const fn ends_often(&self) -> bool {
         self.is_in(Group::Lifetime) && !self.is_virtual() && !self.is_of_pools()
     }
 
-    /// Returns true if it is about virtual memory. Such calls are few and slow, and all are recorded.
+    /// Returns true if the function is about virtual memory. Such calls are few and slow, and all are
+    /// recorded.
     pub const fn is_virtual(&self) -> bool {
         self.is_in(Group::Vmm)
     }
@@ -538,8 +540,8 @@ impl FnSpec {
         at..at + self.args().get(argument).map_or(0, |arg| arg.stored())
     }
 
-    /// Returns a bit mask of the argument bytes in a recording that belong to device addresses, of which a
-    /// program has any number. The lowest bit is the first byte.
+    /// Returns a mask of the argument bytes in a recording that belong to device addresses, of which a
+    /// program has many different ones. The lowest bit is the first byte.
     pub const fn addresses(&self) -> u64 {
         let (mut bytes, mut at, mut index) = (0, 0, 0);
         while index < self.args().len() {
@@ -566,14 +568,14 @@ impl FnSpec {
         bytes
     }
 
-    /// Returns true if the arguments do not fit in a slot.
-    pub const fn is_wide(&self) -> bool {
+    /// Returns true if the arguments together do not fit in the slot of a call.
+    pub const fn overflows_slot(&self) -> bool {
         self.stored() > crate::record::slot::ARGS
     }
 }
 
 impl Object {
-    /// The words for what can be exported.
+    /// Returns the words for the kinds of objects that can be exported.
     pub fn exported() -> Vec<&'static str> {
         let exports = |object: &Object| {
             let is_of = |shared: Shared| shared.object == *object;

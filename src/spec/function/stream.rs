@@ -5,7 +5,7 @@ use crate::effect::{AddressSpace, Batch, Copied, Effect, HostCopy, OtherArgs, Us
 use crate::group::Group;
 
 impl FnSpec {
-    /// The argument that names the stream.
+    /// Returns the index of the argument that names the stream.
     pub const fn stream(&self) -> Option<usize> {
         let mut index = 0;
         while index < self.args().len() {
@@ -22,7 +22,7 @@ impl FnSpec {
         self.stream().is_some()
     }
 
-    /// The copy between device memory and the host that a call does before it returns.
+    /// Returns the copy between device memory and the host that a call completes before it returns.
     pub const fn host_copy(&self) -> Option<HostCopy> {
         match *self.effects() {
             _ if self.is_asynchronous() => None,
@@ -38,7 +38,7 @@ impl FnSpec {
         }
     }
 
-    /// True if the work of a call may write to the host's memory after the call has returned.
+    /// Returns true if the work of a call may write to host memory after the call has returned.
     pub const fn writes_to_host_later(&self) -> bool {
         self.is_asynchronous()
             && matches!(

@@ -19,22 +19,22 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Release},
 };
 
-/// The beginning of the file.
+/// First bytes of the file.
 pub const MAGIC: [u8; 8] = *b"cupeer\0A";
 /// The version of the format.
 pub const VERSION: u32 = 1;
-/// The beginning of the file's name.
+/// Prefix of the file's name.
 pub const PREFIX: &str = "armed-";
-/// The most plans that are armed at a time.
+/// Largest number of plans that are armed at one time.
 pub const PLANS: usize = 256;
 /// Number of processes that can register.
 pub const PROCESSES: usize = 1024;
 
-/// The name of the file.
+/// Name of the file of a host and a user.
 pub struct BoardFile {
-    /// The boot id of the host.
+    /// Boot id of the host.
     pub boot_id: [u8; 16],
-    /// The user id of its owner.
+    /// User id of the file's owner.
     pub user: u32,
 }
 
@@ -44,37 +44,37 @@ impl fmt::Display for BoardFile {
     }
 }
 
-/// The file. All zeros after its first three fields is one without plans.
+/// Contents of the file. A file whose bytes after the first three fields are zeros has no plans.
 #[repr(C)]
 pub struct Board {
     /// [`MAGIC`].
     pub magic: [u8; 8],
     /// [`VERSION`].
     pub version: u32,
-    /// 1 if a run or a process of the job allows plans from outside.
+    /// 1 if a run or a process of the job accepts plans from `cupeer fault`.
     pub is_open: AtomicU32,
-    /// The boot id of the host.
+    /// Boot id of the host.
     pub boot_id: [u8; 16],
     /// Number of times that plans were armed or disarmed.
     pub generation: AtomicU64,
     /// Number of plan numbers that were assigned.
     pub numbers: AtomicU64,
-    /// The numbers of armed plans; 0 for a place without one.
+    /// Numbers of the armed plans; 0 in a free place.
     pub plans: [AtomicU64; PLANS],
-    /// The processes that read the list.
+    /// Processes that read the list.
     pub processes: [Seen; PROCESSES],
 }
 
-/// A process that reads the list at its calls.
+/// Entry of a process that reads the list at its calls.
 #[repr(C)]
 pub struct Seen {
-    /// Pid; 0 for a free place.
+    /// Pid of the process; 0 in a free entry.
     pub pid: AtomicU32,
-    /// 1 if it allows plans from outside.
+    /// 1 if the process accepts plans from `cupeer fault`.
     pub is_open: AtomicU32,
-    /// Pid namespace.
+    /// Pid namespace of the process.
     pub pid_ns: AtomicU64,
-    /// Start time, in ticks since boot.
+    /// Start time of the process in ticks since boot.
     pub started: AtomicU64,
     /// Generation of the plans that the process has, plus one; 0 before it has read the list.
     pub seen: AtomicU64,
@@ -107,19 +107,20 @@ impl Board {
         self.generation.fetch_add(1, AcqRel);
     }
 
-    /// A number for a plan, which no other has.
+    /// Returns a new number for a plan.
     pub fn next_number(&self) -> u64 {
         self.numbers.fetch_add(1, AcqRel) + 1
     }
 
-    /// The numbers of armed plans.
+    /// Returns the numbers of the armed plans.
     pub fn armed(&self) -> impl Iterator<Item = u64> + '_ {
         self.plans.iter().map(|place| place.load(Acquire)).filter(|number| *number != 0)
     }
 }
 
 impl Seen {
-    /// Registers a process that reads the plans. Returns false if another process took the place.
+    /// Registers a process in this entry, which held the pid `before`. Returns false if another process has
+    /// taken the entry.
     pub fn take(&self, before: u32, pid: u32, pid_ns: u64, started: u64, is_open: bool) -> bool {
         if self.pid.compare_exchange(before, pid, AcqRel, Acquire).is_err() {
             return false;

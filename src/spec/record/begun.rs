@@ -35,14 +35,14 @@ impl fmt::Display for Folder {
     }
 }
 
-/// A process that has begun.
+/// Line about a process that has begun.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Begun<'a> {
-    /// The name of its file.
+    /// Name that the file of the process has or would have.
     pub file: &'a str,
-    /// User id.
+    /// User id of the process.
     pub uid: u32,
-    /// Rank.
+    /// Rank of the process; `None` if it has none.
     pub rank: Option<u32>,
     /// The file name of its program.
     pub program: &'a str,
@@ -60,7 +60,7 @@ impl fmt::Display for Begun<'_> {
 }
 
 impl<'a> Begun<'a> {
-    /// Reads a line, without its end.
+    /// Parses a line without its line break.
     pub fn parse(line: &'a str) -> Option<Self> {
         let mut words = line.splitn(4, ' ');
         let file =

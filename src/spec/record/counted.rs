@@ -8,35 +8,37 @@
 //! of allocations that threads without an array made. Add the row's word in each array to that number for the
 //! number of all allocations.
 
-/// The words before the rows: how many allocations are not followed, and how many bytes they were; the rest is 0.
+/// Number of words before the rows: the number of allocations that are in no row, the number of their bytes,
+/// and zeros.
 pub const UNFOLLOWED: usize = 8;
 /// Number of rows.
 pub const ROWS: usize = 64;
-/// The words of a row.
+/// Number of words of a row.
 pub const ROW: usize = 4;
 /// Number of threads that have an array of their own.
 pub const CELLS: usize = 16;
-/// The words of all that.
+/// Number of words of the whole table.
 pub const WORDS: usize = UNFOLLOWED + ROWS * (ROW + CELLS);
 
-/// The words of a row.
+/// Indexes of the words in a row.
 pub mod row {
-    /// [`super::key`]; 0 in a row that is not used.
+    /// Word with the [`super::key`] of the row; 0 in an unused row.
     pub const KEY: usize = 0;
-    /// [`super::live`].
+    /// Word with the live allocations, as packed by [`super::live`].
     pub const LIVE: usize = 1;
-    /// The most bytes that were alive when one was freed.
+    /// Word with the largest number of live bytes before a free.
     pub const PEAK: usize = 2;
-    /// Number of allocations that threads without an array made.
+    /// Word with the number of allocations that threads without an array made.
     pub const MADE: usize = 3;
 }
 
-/// The bits of a count of live allocations; above them are their bytes.
+/// Number of low bits in which live allocations are counted. The bits above them hold their bytes.
 pub const COUNT_BITS: u32 = 24;
 /// First number of bytes that does not fit in a row.
 pub const BYTES_END: u64 = 1 << (u64::BITS - COUNT_BITS);
 
-/// The key of a row: a return address, which is 0 in a row for all others of a device, and the device, if it is known.
+/// Returns the key of a row: of a return address (0 in the row for all other addresses) and the device, if
+/// known.
 pub const fn key(caller: u64, device: Option<i32>) -> u64 {
     let device = match device {
         Some(device) if device >= 0 && device < 0xfffe => device as u64 + 2,
@@ -45,36 +47,36 @@ pub const fn key(caller: u64, device: Option<i32>) -> u64 {
     caller & ((1 << 48) - 1) | device << 48
 }
 
-/// The return address and the device in a key.
+/// Returns the return address and the device in a row's key.
 pub const fn of_key(key: u64) -> (u64, Option<i32>) {
     let device = (key >> 48) as i32 - 2;
     (key & ((1 << 48) - 1), if device >= 0 { Some(device) } else { None })
 }
 
-/// Returns the word of a row for a number of bytes in a number of allocations.
+/// Returns the word for live allocations: their number of bytes, and their number.
 pub const fn live(bytes: u64, count: u64) -> u64 {
     bytes << COUNT_BITS | count
 }
 
-/// The bytes and the count in that.
+/// Returns the number of bytes and the number of allocations in a word from [`live`].
 pub const fn of_live(live: u64) -> (u64, u64) {
     (live >> COUNT_BITS, live & ((1 << COUNT_BITS) - 1))
 }
 
-/// Memory of one place on one device.
+/// Memory that calls at one return address allocated on one device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Row {
-    /// The return address of the calls; 0 for the calls of all places that have no row.
+    /// Return address of the calls; 0 for the calls at all addresses that have no row.
     pub address: u64,
-    /// The device, as the process numbers it.
+    /// Ordinal of the device in the process; `None` if unknown.
     pub device: Option<i32>,
-    /// The bytes that are alive.
+    /// Number of bytes in live allocations.
     pub live_bytes: u64,
     /// Number of live allocations.
     pub live: u64,
-    /// The most bytes that were alive at a time.
+    /// Largest number of live bytes at any time.
     pub peak_bytes: u64,
-    /// Number of allocations made.
+    /// Number of allocations that were ever made.
     pub made: u64,
 }
 

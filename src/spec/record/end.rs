@@ -6,7 +6,7 @@
 //! The field `ended` has the time: that of the return, or the time at which a waiting process or `cupeer
 //! run`, which checks from time to time, found that the process had ended. Older readers skip it.
 
-/// The end of a process.
+/// Kind of end of a process, with its exit status or signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
     /// The version of cupeer that made the recording does not store it.
@@ -54,7 +54,7 @@ impl Span {
     }
 }
 
-/// Initial value of the field.
+/// Value of the field `end` before the process has ended.
 pub const UNSEEN: u32 = 1 << 8;
 const RETURNED: u32 = 2 << 8;
 const RETURNED_SOMETHING: u32 = 3 << 8;
@@ -92,7 +92,7 @@ impl End {
         }
     }
 
-    /// Parses the field. Values of later versions are read as unseen.
+    /// Parses the value of the field. Values of later versions are read as [`End::Unseen`].
     pub const fn of(word: u32) -> End {
         let low = word as u8;
         match word & !0xff {

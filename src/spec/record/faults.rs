@@ -23,25 +23,25 @@ pub const RELEASE: &str = "release-";
 pub const MAGIC: [u8; 8] = *b"cupeer\0F";
 /// The version of the format.
 pub const VERSION: u32 = 1;
-/// The name of the file begins with this.
+/// Prefix of the file's name.
 pub const PREFIX: &str = "faults-";
-/// Offset of the text.
+/// Offset of the plan's text in the file.
 pub const TEXT: usize = 4096;
-/// Offset, in the header's page, of the fingerprints of damaged handles: [`DAMAGED_COUNT`] of them, 0 for
-/// none.
+/// Offset in the file of the fingerprints of damaged handles. There are [`DAMAGED_COUNT`] of them, and 0
+/// marks an unused one.
 pub const DAMAGED: usize = 2048;
-/// See [`DAMAGED`].
+/// Number of fingerprints at [`DAMAGED`].
 pub const DAMAGED_COUNT: usize = 256;
-/// The most bytes in the text of a plan that was armed while the job was running.
+/// Largest number of bytes in the text of a plan that was armed while the job was running.
 pub const LONGEST: usize = 1 << 20;
-/// The scopes of a file.
+/// Number of scopes in a file.
 pub const SCOPES: usize = 4096;
 
 /// The name of the file of a plan that was armed while the job was running.
 pub struct PlanFile {
-    /// The boot id of the host.
+    /// Boot id of the host.
     pub boot_id: [u8; 16],
-    /// The number of the plan.
+    /// Number of the plan.
     pub number: u64,
 }
 
@@ -51,7 +51,7 @@ impl fmt::Display for PlanFile {
     }
 }
 
-/// The first eight digits of a boot id.
+/// Boot id, printed as its first eight digits.
 pub struct Boot(pub [u8; 16]);
 
 impl fmt::Display for Boot {
@@ -64,15 +64,15 @@ impl fmt::Display for Boot {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Header {
-    /// [`MAGIC`]. Written last.
+    /// Bytes [`MAGIC`]. They are written last.
     pub magic: [u8; 8],
-    /// [`VERSION`].
+    /// Version of the format: [`VERSION`].
     pub version: u32,
     /// Number of rules.
     pub rules: u32,
-    /// The boot id of the host.
+    /// Boot id of the host.
     pub boot_id: [u8; 16],
-    /// The bytes of the text.
+    /// Number of bytes of the text.
     pub text: u32,
     /// Offset of the counters.
     pub counters: u32,
@@ -80,7 +80,7 @@ pub struct Header {
     pub scopes: u32,
     /// Number of scopes.
     pub scope_count: u32,
-    /// Number of processes that registered: the number of the next one, less 1. Atomic.
+    /// Number of processes that registered. The next process gets this number plus 1. Changed atomically.
     pub processes: u64,
     /// Number of damaged handles whose fingerprints did not fit. Atomic.
     pub damaged_more: u64,
@@ -90,19 +90,20 @@ pub struct Header {
     pub armed: u64,
     /// Time at which the plan was disarmed; 0 while it is armed. Atomic.
     pub disarmed: u64,
-    /// Process that armed it for itself and its descendants: its pid, pid namespace, and start, in ticks since boot. Zeros for a plan of
-    /// `cupeer fault`, which is for all processes that allow it.
+    /// Pid of the process that armed the plan for itself and its descendants. This field and the next two are
+    /// zeros for a plan of `cupeer fault`, which is for all processes that accept it.
     pub root_pid: u32,
-    /// 0.
+    /// Unused; 0.
     pub reserved: u32,
-    /// See `root_pid`.
+    /// Pid namespace of this process.
     pub root_pid_ns: u64,
-    /// See `root_pid`.
+    /// Start time of this process in ticks since boot.
     pub root_started: u64,
 }
 
 impl Header {
-    /// Process that armed the plan: pid, pid namespace, and start. `None` for all other plans.
+    /// Returns the process that armed the plan for itself and its descendants: pid, pid namespace, and start.
+    /// `None` for other plans.
     pub fn root(&self) -> Option<(u32, u64, u64)> {
         (self.root_pid != 0).then_some((self.root_pid, self.root_pid_ns, self.root_started))
     }
@@ -125,7 +126,7 @@ pub fn is_within(header: &Header, size: usize) -> bool {
         && (header.scope_count == 0 || fits(header.scopes, header.scope_count, size_of::<Scope>()))
 }
 
-/// The text of a file: a line for each rule, of its name and its text.
+/// Returns the text of a file: a line per rule, with its name and its text.
 pub fn lines<'a>(rules: impl Iterator<Item = (&'a str, String)>) -> String {
     rules.map(|(name, text)| format!("{name} {text}\n")).collect()
 }
@@ -137,27 +138,27 @@ pub fn plan_of(text: &[u8]) -> Option<String> {
     rules.collect()
 }
 
-/// Counts of a rule.
+/// Counts of one rule.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Counter {
-    /// Calls that met its conditions.
+    /// Number of calls that met the rule's conditions.
     pub matched: AtomicU64,
-    /// Calls at which the rule fired or, in a dry run, would have fired.
+    /// Number of calls at which the rule fired. In a dry run, number of calls at which it would have fired.
     pub fired: AtomicU64,
 }
 
-/// The count of one rule and function in one scope.
+/// Count of one rule and function in one scope.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Scope {
-    /// [`scope_key`]; 0 if the scope is free.
+    /// Key of the scope: [`scope_key`]. 0 if this place is free.
     pub key: AtomicU64,
-    /// Calls that met the conditions.
+    /// Number of calls that met the conditions.
     pub count: AtomicU64,
-    /// Calls at which the rule fired.
+    /// Number of calls at which the rule fired.
     pub fired: AtomicU64,
-    /// 0.
+    /// Unused; 0.
     pub reserved: AtomicU64,
 }
 

@@ -1,11 +1,11 @@
 //! The file `job` of a recording: facts that its processes share. It has lines `name=value`. Readers must
 //! ignore unknown names.
 
-/// The name of the file.
+/// Name of the file.
 pub const FILE: &str = "job";
-/// The first line. The version is that of the whole directory.
+/// First line of the file. The version is that of the whole directory.
 pub const FIRST_LINE: &str = "cupeer job 1";
-/// The key of the fingerprints, 32 hexadecimal digits.
+/// Name of the line with the key of fingerprints: 32 hexadecimal digits.
 pub const KEY: &str = "key";
 /// A line for each later run that takes part: host and pid of its launcher.
 pub const JOINED: &str = "joined";
@@ -46,7 +46,7 @@ pub const HANG_SUFFIX: &str = ".json";
 /// host and the pid of the launcher follow.
 pub const SAMPLES: &str = "memory-";
 
-/// The digits of the key in the text of the file, or in a line of it.
+/// Returns the digits of the key in the text of the file, or in a line of it.
 pub fn key_in(text: &[u8]) -> Option<&[u8]> {
     text.split(|byte| *byte == b'\n').find_map(|line| {
         let at = line.iter().position(|byte| *byte == b'=')?;
@@ -54,7 +54,7 @@ pub fn key_in(text: &[u8]) -> Option<&[u8]> {
     })
 }
 
-/// Reads the digits of a key.
+/// Parses the digits of a key.
 pub fn key(digits: &[u8]) -> Option<[u8; 16]> {
     let mut key = [0; 16];
     let digit = |byte: u8| (byte as char).to_digit(16).map(|digit| digit as u8);

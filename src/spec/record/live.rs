@@ -37,28 +37,28 @@ pub const VERSION: u32 = 5;
 /// The oldest version that is read. Before version 3, the entries were in other buckets; before 4, their
 /// words had no lap; before 5, they had no line of Python. All of this matters only to writers.
 pub const OLDEST: u32 = 2;
-/// The name of the file begins with this, the first eight digits of the boot id follow.
+/// Prefix of the file's name. The first eight digits of the boot id follow.
 pub const PREFIX: &str = "live-";
 /// Offset of the first segment.
 pub const START: usize = 4096;
-/// The entries of the first segment.
+/// Number of entries in the first segment.
 pub const FIRST: usize = 256;
-/// The entries of a bucket: their keys share a cache line.
+/// Number of entries in a bucket, whose keys share a cache line.
 pub const BUCKET: usize = 8;
-/// The most segments: a million entries.
+/// Largest number of segments, for a million entries.
 pub const MOST_SEGMENTS: usize = 12;
 
 /// The start of the file.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Header {
-    /// [`MAGIC`].
+    /// Bytes [`MAGIC`].
     pub magic: [u8; 8],
-    /// [`VERSION`].
+    /// Version of the format: [`VERSION`].
     pub version: u32,
-    /// The bytes of an [`Entry`].
+    /// Size of an [`Entry`] in bytes.
     pub entry: u32,
-    /// The boot id of the host.
+    /// Boot id of the host.
     pub boot_id: [u8; 16],
     /// Number of segments. A segment is allocated before it is counted.
     pub segments: u32,
@@ -70,14 +70,14 @@ pub struct Header {
 
 /// State in the lowest bits of an entry's word.
 pub mod state {
-    /// Not in use.
+    /// The entry is not in use.
     pub const FREE: u64 = 0;
-    /// Being filled or given up.
+    /// A process is filling the entry or giving it up.
     pub const CLAIMED: u64 = 1;
-    /// Valid.
+    /// The entry is valid.
     pub const LIVE: u64 = 2;
 
-    /// The state in a word.
+    /// Returns the state in an entry's word.
     pub const fn of(word: u64) -> u64 {
         word & 3
     }
@@ -110,12 +110,12 @@ pub const fn claimant(pid_ns: u64, pid: u32) -> u64 {
     pid_ns << 40 | ((pid & 0xff_ffff) as u64) << 16
 }
 
-/// The pid in a word.
+/// Returns the pid in a word.
 pub const fn pid_in(word: u64) -> u32 {
     (word >> 16) as u32 & 0xff_ffff
 }
 
-/// Scatters the bits of a number.
+/// Returns a number with its bits scattered, as a hash.
 pub fn mix(number: u64) -> u64 {
     let number = (number ^ number >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
     let number = (number ^ number >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
@@ -215,11 +215,11 @@ pub mod kind {
 
 /// Returns the bucket of a key.
 pub fn bucket(key: u64, buckets: usize) -> usize {
-    // Keys are odd.
+    // Keys are odd, so their lowest bit says nothing.
     (key >> 1) as usize % buckets
 }
 
-/// The key of something that belongs to a process; never 0.
+/// Returns the key of an entry for an object that belongs to a process; never 0.
 pub fn own_key(who: u64, kind: u32, a: u64, b: u64) -> u64 {
     mix(who >> 16 ^ mix(a ^ mix(b ^ mix(u64::from(kind))))) | 1
 }
@@ -229,36 +229,36 @@ pub fn handle_key(kind: u32, fingerprint: u64) -> u64 {
     mix(fingerprint ^ mix(u64::from(kind))) | 1
 }
 
-/// An open or exported object.
+/// Entry of the table: an open or exported object.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// [`who`], with its [`lap`](LAPS) and its [`state`].
+    /// Owner ([`who`]), with the [`lap`](LAPS) and the [`state`].
     pub word: u64,
-    /// The key, once more.
+    /// Key of the entry, which is also stored among the segment's keys.
     pub key: u64,
-    /// [`kind`].
+    /// Kind of the entry: [`kind`].
     pub kind: u32,
-    /// The device of the context, as an ordinal in the process; -1 if unknown.
+    /// Ordinal of the context's device in the process; -1 if unknown.
     pub device: i32,
-    /// The process.
+    /// Pid of the process.
     pub pid: u32,
-    /// [`super::Header::image`] of the process.
+    /// Number of the process's program: [`super::Header::image`].
     pub image: u32,
     /// Pid namespace of the process.
     pub pid_ns: u64,
     /// Start time of the process.
     pub started: u64,
-    /// The fingerprint of the handle.
+    /// Fingerprint of the handle.
     pub fingerprint: u64,
-    /// The fingerprint of the bytes that the driver checks.
+    /// Fingerprint of the bytes of the handle that the driver checks.
     pub checked: u64,
-    /// The address, event, or context.
+    /// Address, event, or context.
     pub address: u64,
     /// The peer context. For an exported or opened object: the context that it belongs to, or that was
     /// current if it belongs to none: [`kind::belongs_to_context`].
     pub peer: u64,
-    /// The size of the memory.
+    /// Size of the memory in bytes.
     pub bytes: u64,
     /// Time of the call, on the clock of the process's recording.
     pub since: u64,
@@ -269,7 +269,7 @@ pub struct Entry {
     /// For an export: [`ended`]. For an open handle: [`opened`]. An export that ended and that no process has
     /// open is a tombstone. In the file, the lap is in bits 16 to 29; in an entry that was read, they are 0.
     pub ended: u32,
-    /// The thread.
+    /// Thread id of the caller.
     pub tid: u32,
     /// Number of frames, in the lowest byte. The line of Python that made the call, if known, is above, and
     /// the name of its file is in the last words of `frames`. See [`Entry::python`].
@@ -283,7 +283,7 @@ pub struct Entry {
     /// Start address of the stack, which tells a program of the process from those that it executes later; 0
     /// if unknown.
     pub stack: u32,
-    /// The return addresses of the call.
+    /// Return addresses of the call.
     pub frames: [u64; super::slot::detail::MOST_FRAMES],
     /// Time at which the exported object ended, in nanoseconds of CLOCK_MONOTONIC; 0 if it exists.
     pub ended_at: u64,
@@ -357,12 +357,12 @@ pub struct Uses {
 }
 
 impl Uses {
-    /// Splits the common number.
+    /// Splits the number that `count` and `ended` share in the file.
     pub const fn of(number: u64) -> Uses {
         Uses { count: number as u32, ended: (number >> 32) as u16 }
     }
 
-    /// Their common number in an entry with this word.
+    /// Returns the number that `count` and `ended` share in the file, for an entry with this word.
     pub const fn number(self, word: u64) -> u64 {
         self.count as u64 | (self.ended as u64) << 32 | (word & LAPS) << 46
     }
@@ -374,14 +374,14 @@ impl Uses {
 }
 
 impl Entry {
-    /// The entry that words in a file are.
+    /// Returns the entry that consists of these words of a file.
     pub const fn from_words(words: [u64; WORDS]) -> Entry {
         // SAFETY: as large, less aligned at most, and any words are an entry.
         let entry: Entry = unsafe { core::mem::transmute(words) };
         Entry { ended: entry.ended & 0xffff, ..entry }
     }
 
-    /// The return addresses of the call.
+    /// Returns the return addresses of the call.
     pub fn return_addresses(&self) -> &[u64] {
         let most = self.frames.len() - if self.python().is_some() { FILE / 8 } else { 0 };
         &self.frames[..(self.frame_count as usize & 0xff).min(most)]

@@ -16,11 +16,11 @@ pub const MAGIC: u16 = u16::from_le_bytes(*b"cM");
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Head {
-    /// [`MAGIC`].
+    /// Bytes [`MAGIC`].
     pub magic: u16,
     /// Kind of entry.
     pub tag: u16,
-    /// The bytes that follow.
+    /// Number of bytes that follow.
     pub length: u32,
 }
 
@@ -28,22 +28,27 @@ pub struct Head {
 /// a number), `trace` (the recorded functions), `directory` (the working directory),
 /// [`INITIALIZED_BY`], [`DEVICES_FROM`], [`OUTLIVED`], [`MISSING`], [`STARTED_BY`].
 pub const TEXT: u16 = 1;
-/// The name of a pid: of the process that had initialized the driver before this one was forked from it; 0 unknown.
+/// Name of a text with the pid of the process that had initialized the driver before this process was forked
+/// from it; 0 if unknown.
 pub const INITIALIZED_BY: &str = "initialized-by";
-/// As [`INITIALIZED_BY`], but only likely: a forked process has device nodes open when its recording begins.
+/// Name of a text like [`INITIALIZED_BY`], for a likely pid: the forked process had device nodes open when
+/// its recording began.
 pub const DEVICES_FROM: &str = "devices-from";
-/// The name of a number: nanoseconds between the end of the other process and the end of a forked process
-/// that made no call, and kept the other process's device nodes open; 0 if unknown.
+/// Name of a text with the time in nanoseconds for which a forked process, which made no call, outlived the
+/// other process and kept its device nodes open; 0 if unknown.
 pub const OUTLIVED: &str = "outlived";
-/// A shorter time is none: processes end one after the other.
+/// Smallest number of nanoseconds that counts for [`OUTLIVED`], because processes of a job end one after the
+/// other.
 pub const LEAST_OUTLIVED: u64 = 2_000_000_000;
-/// The name of a sentence: the part of the process that could not be recorded, with the reason.
+/// Name of a text with a sentence: the part of the process that could not be recorded, with the reason.
 pub const MISSING: &str = "missing";
-/// The name of a text: the command line of the program behind a process that Python's multiprocessing started.
+/// Name of a text with the command line of the program behind a process that Python's multiprocessing
+/// started.
 pub const STARTED_BY: &str = "started-by";
-/// The name of a text: when the process was about to become another program, on the record's clock, and which.
+/// Name of a text with the time, on the recording's clock, at which the process was about to execute another
+/// program, and the path of that program.
 pub const BECAME: &str = "became";
-/// An argument of the program, in order.
+/// Kind of an entry with an argument of the program. The entries are in the order of the arguments.
 pub const ARGUMENT: u16 = 2;
 /// An environment variable that influences CUDA programs: `NAME=value`.
 pub const VARIABLE: u16 = 3;
@@ -110,12 +115,12 @@ pub fn is_recorded(name: &[u8]) -> bool {
     is_known && !is_secret(name)
 }
 
-/// An entry.
+/// Entry of a recording.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry<'a> {
     /// Kind of entry.
     pub tag: u16,
-    /// Contents.
+    /// Contents of the entry.
     pub bytes: &'a [u8],
     /// Offset of the bytes in the input.
     pub at: usize,
@@ -127,7 +132,7 @@ pub fn entries(block: &[u8], start: usize) -> impl Iterator<Item = Entry<'_>> {
     core::iter::from_fn(move || {
         loop {
             let [m0, m1, t0, t1, length @ ..] = *block.get(at..)?.first_chunk::<{ size_of::<Head>() }>()?;
-            // Most of a block is empty.
+            // The rest of a block is often empty, so look for the next valid entry.
             if u16::from_le_bytes([m0, m1]) != MAGIC {
                 at += ALIGN;
                 continue;

@@ -3,13 +3,13 @@
 pub mod hit;
 pub mod nodes;
 
-/// The slot was not written yet.
+/// State of a slot that was not written yet.
 pub const EMPTY: u8 = 0;
-/// A call that was forwarded and has not returned.
+/// State of a call that was forwarded and has not returned.
 pub const PENDING: u8 = 1;
-/// A call that has returned.
+/// State of a call that has returned.
 pub const RETURNED: u8 = 2;
-/// A call that an exception, a cancellation, or a jump of the thread left.
+/// State of a call that was left by an exception, a cancellation, or a jump of the thread.
 pub const UNWOUND: u8 = 3;
 /// The end of a call whose own slot, number `start` in the stream, had left the window. The return address is
 /// that of the end; all else belongs to the call.
@@ -26,10 +26,10 @@ pub const RUN: u8 = 8;
 /// A call that succeeded and is not counted: a copy, memset, or launch that used shared memory, or a call
 /// that orders such work. `result` has bits of [`used`]. A call that only enqueues work has its start as its end.
 pub const USED: u8 = 9;
-/// Added to the state: the result was not the driver's but a fault of our making.
+/// Bit that is added to the state if the result is not the driver's but that of a fault plan.
 pub const INJECTED: u8 = 0x80;
 
-/// The bytes that the arguments of a call have in its slot.
+/// Number of bytes for the arguments of a call in its slot.
 pub const ARGS: usize = 28;
 /// Maximum number of argument bytes. Arguments that do not fit in the slot are in a [`detail::ARGUMENTS`].
 pub const MOST_ARGS: usize = 64;
@@ -42,7 +42,7 @@ pub mod used {
     pub const RESUMED: i32 = 2;
 }
 
-/// A slot, as the calls have it.
+/// Slot of a stream, for a call.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slot {
@@ -50,7 +50,7 @@ pub struct Slot {
     pub word: u64,
     /// Time at which the call was forwarded, on the clock of the recording.
     pub start: u64,
-    /// Time at which the call returned.
+    /// Time at which the call returned, on the clock of the recording.
     pub end: u64,
     /// The return address in the low 48 bits; above, two bits an argument: [`shape`].
     pub caller: u64,
@@ -61,7 +61,7 @@ pub struct Slot {
     pub result: i32,
 }
 
-/// State of an argument.
+/// State of an argument in two bits.
 pub mod shape {
     /// The value is present.
     pub const VALUE: u64 = 0;
@@ -76,7 +76,7 @@ pub mod shape {
     }
 }
 
-/// The first word of a slot.
+/// Returns the first word of a slot.
 pub const fn word(state: u8, slots: u8, function: u16, seq: u32) -> u64 {
     state as u64 | (slots as u64) << 8 | (function as u64) << 16 | (seq as u64) << 32
 }
@@ -97,7 +97,7 @@ pub const fn has_appeared(first: u64, now: u64, seq: u32) -> bool {
 }
 
 impl Slot {
-    /// The state, without [`INJECTED`].
+    /// Returns the state without [`INJECTED`].
     pub fn state(&self) -> u8 {
         self.word as u8 & !INJECTED
     }
@@ -112,17 +112,17 @@ impl Slot {
         usize::from((self.word >> 8) as u8)
     }
 
-    /// The function, as the record numbers it.
+    /// Returns the function's number in the recording.
     pub fn function(&self) -> u16 {
         (self.word >> 16) as u16
     }
 
-    /// The low half of its number in the stream.
+    /// Returns the low half of the slot's number in the stream.
     pub fn seq(&self) -> u32 {
         (self.word >> 32) as u32
     }
 
-    /// The return address of the call.
+    /// Returns the return address of the call.
     pub fn caller(&self) -> u64 {
         self.caller & ((1 << 48) - 1)
     }
@@ -143,26 +143,26 @@ impl Slot {
 pub struct Run {
     /// [`RUN`], 1 slot, the function, `seq`. Written last when the run begins.
     pub word: u64,
-    /// The number of the slot of the call that they are like.
+    /// Number of the slot of the first call, which the calls of the run repeat.
     pub call: u64,
     /// Time at which the last of these calls returned.
     pub end: u64,
-    /// The return address.
+    /// Return address of the calls.
     pub caller: u64,
     /// Twice their number, plus 1 if another one is in flight. Written last when a call returns.
     pub calls: u64,
-    /// The sum of their durations, in ticks.
+    /// Sum of the durations of the calls, in ticks.
     pub total: u64,
     /// Time at which the call in flight was forwarded.
     pub since: u64,
-    /// The longest duration, in ticks.
+    /// Longest duration of one of the calls, in ticks.
     pub longest: u32,
     /// Result of the calls.
     pub result: i32,
 }
 
 impl Run {
-    /// The most calls of a run: the thread begins another one long before.
+    /// Largest number of calls of a run. A thread begins a new run long before.
     pub const MOST: u64 = 1 << 32;
 
     /// The slot as a run. Any bytes are one.
@@ -199,7 +199,7 @@ const _: () = assert!(size_of::<Run>() == size_of::<Slot>() && core::mem::offset
 pub mod detail {
     /// Offset of the items in the slot.
     pub const START: usize = 16;
-    /// The end.
+    /// Kind of the byte that ends the items.
     pub const END: u8 = 0;
     /// Return addresses, 8 bytes each, the caller's first.
     pub const FRAMES: u8 = 1;
@@ -246,34 +246,34 @@ pub mod detail {
     pub const CURRENT: u8 = 17;
     /// In [`CURRENT`]: the call names a stream that does not wait for the legacy default stream.
     pub const NON_BLOCKING: u64 = 1 << 63;
-    /// In [`CURRENT`]: the stream is captured, so that the call did nothing yet.
+    /// Bit in [`CURRENT`]: the stream is being captured, so the call has not done anything yet.
     pub const CAPTURED: u64 = 1 << 62;
     /// In [`CURRENT`]: the call could use the host's memory and does not, so that it neither waits for its work nor tells the host of it.
     pub const OF_DEVICES: u64 = 1 << 61;
     /// The shared memory that a batch of copies used: of each range the first address, 8 bytes, and its bytes with [`WRITTEN`] and
     /// [`GAPS`], 8 bytes.
     pub const RANGES: u8 = 18;
-    /// In [`RANGES`]: it is written, or else read.
+    /// Bit in [`RANGES`]: the range is written; otherwise, it is read.
     pub const WRITTEN: u64 = 1 << 63;
-    /// In [`RANGES`]: the first byte and the last one are used, and perhaps not all between.
+    /// Bit in [`RANGES`]: the first and the last byte are used, but perhaps not all bytes between them.
     pub const GAPS: u64 = 1 << 62;
-    /// In [`RANGES`]: the bytes.
+    /// Bits in [`RANGES`] with the number of bytes.
     pub const RANGE_BYTES: u64 = GAPS - 1;
     /// The shared memory that an executable graph uses: [`super::nodes`].
     pub const NODES: u8 = 19;
-    /// The most frames of Python.
+    /// Largest number of Python frames that are recorded per call.
     pub const MOST_PYTHON: usize = 24;
-    /// The most return addresses.
+    /// Largest number of return addresses that are recorded per call.
     pub const MOST_FRAMES: usize = 12;
 
-    /// An item.
+    /// Item of a detail.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct Item<'a> {
         /// Kind of item.
         pub tag: u8,
-        /// The argument that it is about.
+        /// Index of the argument that the item is about.
         pub argument: u8,
-        /// Contents.
+        /// Contents of the item.
         pub bytes: &'a [u8],
     }
 
@@ -296,7 +296,7 @@ pub mod detail {
 /// bytes; and the index of its interpreter frame, 1 byte.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Line {
-    /// The number of the function.
+    /// Number of the function.
     pub function: u32,
     /// Line in the file; 0 if unknown.
     pub line: u32,
@@ -306,7 +306,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// The bytes that it has.
+    /// Number of bytes of a line in a recording.
     pub const SIZE: usize = 8;
     /// Lines from this one on are unknown.
     const END: u32 = 1 << 24;
@@ -318,7 +318,7 @@ impl Line {
         (u64::from(self.function) | place << 32).to_le_bytes()
     }
 
-    /// The frames in the bytes of a [`detail::PYTHON`].
+    /// Returns the Python frames in the bytes of a [`detail::PYTHON`].
     pub fn all(bytes: &[u8]) -> impl Iterator<Item = Line> {
         bytes.as_chunks().0.iter().map(|bytes: &[u8; Line::SIZE]| {
             let word = u64::from_le_bytes(*bytes);
@@ -341,22 +341,22 @@ pub mod finding {
     pub const LIBRARY: usize = 32;
 
     named! {
-        /// Confidence in a finding.
+        /// Confidence that a finding is right.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
         pub enum Confidence {
-            /// It follows from observations, or from results of the driver.
+            /// The finding follows from observations, or from results of the driver.
             Certain = "certain",
-            /// It follows from traces of a process that died.
+            /// The finding follows from traces of a process that died.
             Stale = "stale",
-            /// It is the likeliest explanation.
+            /// The finding is the most likely explanation.
             Inferred = "inferred",
         }
-        /// The word for it.
+        /// Returns the word for the confidence.
         pub fn word;
     }
 
     impl Confidence {
-        /// Certain, or else inferred.
+        /// Returns [`Confidence::Certain`] if the argument is true; otherwise [`Confidence::Inferred`].
         pub fn certain_if(is_certain: bool) -> Self {
             if is_certain { Confidence::Certain } else { Confidence::Inferred }
         }
@@ -369,7 +369,7 @@ pub mod finding {
         /// Severity of a broken rule.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
         pub enum Severity {
-            /// Worth knowing. Programs that are right do this, too.
+            /// The call is worth knowing about. Correct programs make such calls, too.
             Note = "note",
             /// The program may work today, but the call has no effect, costs speed or memory, or can cause wrong data, a hang, or
             /// a later failure.
@@ -377,12 +377,12 @@ pub mod finding {
             /// The call fails as a consequence, or its behavior is undefined.
             Error = "error",
         }
-        /// The word for it.
+        /// Returns the word for the severity.
         pub fn word;
     }
 
     impl Severity {
-        /// The severity of a word.
+        /// Returns the severity with this word.
         pub fn of(word: &str) -> Option<Severity> {
             Severity::ALL.into_iter().find(|severity| severity.word() == word)
         }
@@ -391,18 +391,18 @@ pub mod finding {
     /// A finding, as a recording has it.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct Finding<'a> {
-        /// Confidence.
+        /// Confidence that the finding is right.
         pub confidence: Confidence,
         /// Severity in this call: less than the rule's own severity if the caller's library may break the
         /// rule.
         pub severity: Severity,
-        /// The number of the argument that it is about.
+        /// Index of the argument that the finding is about.
         pub argument: Option<u8>,
-        /// The rule's name.
+        /// Name of the rule.
         pub rule: &'a str,
         /// Message, with its values; empty if the finding is only counted.
         pub message: &'a str,
-        /// Fix.
+        /// Advice that fixes the mistake.
         pub hint: &'a str,
     }
 
@@ -432,7 +432,7 @@ pub mod finding {
             ($($(#[$doc:meta])* $role:ident = $number:literal $word:literal $past:literal,)*) => {
                 $($(#[$doc])* pub const $role: u32 = $number;)*
 
-                /// The words for them, by their number less one.
+                /// Words for the roles, by the number of the role minus one.
                 pub const WORDS: [&str; [$($number),*].len()] = [$($word),*];
 
                 /// The words for people, in the same order. The place of the call follows them.
@@ -440,31 +440,31 @@ pub mod finding {
             };
         }
         roles! {
-            /// Export of the memory or the event.
+            /// Call that exported the memory or the event.
             EXPORT = 1 "export" "exported",
-            /// Open of the handle.
+            /// Call that opened the handle.
             OPENING = 2 "opening" "opened",
-            /// Close of the handle.
+            /// Call that closed the handle.
             CLOSING = 3 "closing" "closed",
-            /// Free or destroy.
+            /// Call that freed or destroyed the object.
             FREEING = 4 "freeing" "freed",
-            /// An allocation of this process.
+            /// Call of this process that made the allocation.
             ALLOCATION = 5 "allocation" "allocated",
-            /// Enabling of access.
+            /// Call that enabled the access.
             ENABLING = 6 "enabling" "access enabled",
-            /// End of the context, or reset of the device.
+            /// Call that ended the context, or reset the device.
             ENDING = 7 "ending" "context ended",
-            /// Mapping at the addresses.
+            /// Call that mapped memory at the addresses.
             MAPPING = 8 "mapping" "mapped",
-            /// Release of the handle.
+            /// Call that released the handle.
             RELEASING = 9 "releasing" "released",
-            /// Unmapping.
+            /// Call that unmapped the memory.
             UNMAPPING = 10 "unmapping" "unmapped",
-            /// Copy of the same data from the host.
+            /// Call that copied the same data from the host.
             COPYING = 11 "copying" "copied from the host",
-            /// Fork of the process.
+            /// The fork that created the process, after the driver was initialized.
             FORKING = 12 "forking" "forked",
-            /// Read, write, or free of shared memory.
+            /// Call that read, wrote, or freed the shared memory.
             USING = 13 "using" "used",
         }
 
@@ -479,35 +479,35 @@ pub mod finding {
         }
     }
 
-    /// Something that a finding is about.
+    /// Object or earlier call that a finding is about.
     #[repr(C)]
     #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
     pub struct Object {
-        /// [`role`].
+        /// Role of the object: [`role`].
         pub role: u32,
-        /// The device, as an ordinal in its process; -1 if unknown.
+        /// Ordinal of the device in the process; -1 if unknown.
         pub device: i32,
         /// Pid of the process in its own namespace; 0 if unknown.
         pub pid: u32,
-        /// The thread; 0 if unknown.
+        /// Thread id of the caller; 0 if unknown.
         pub tid: u32,
-        /// [`crate::record::Header::image`] of the process.
+        /// Number of the process's program: [`crate::record::Header::image`].
         pub image: u32,
-        /// Rank; `u32::MAX` if it has none.
+        /// Rank of the process; `u32::MAX` if it has none.
         pub rank: u32,
         /// Pid namespace.
         pub pid_ns: u64,
         /// Start time.
         pub started: u64,
-        /// The address, event or context.
+        /// Address, event, or context.
         pub address: u64,
-        /// The size; 0 if unknown.
+        /// Size of the object in bytes; 0 if unknown.
         pub bytes: u64,
-        /// The fingerprint of the handle; 0 if it has none.
+        /// Fingerprint of the handle; 0 if the object has none.
         pub fingerprint: u64,
         /// Time of the call in nanoseconds of CLOCK_MONOTONIC; 0 if unknown.
         pub monotonic: u64,
-        /// The UUID of the device; zero if unknown.
+        /// UUID of the device; zeros if unknown.
         pub uuid: [u8; 16],
         /// Offset of the call in `library`.
         pub offset: u64,

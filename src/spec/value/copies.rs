@@ -2,10 +2,10 @@
 
 use super::*;
 
-/// `CU_MEMORYTYPE_DEVICE` and `CU_MEMORYTYPE_UNIFIED`: the memory is named by an address of a device.
+/// Values `CU_MEMORYTYPE_DEVICE` and `CU_MEMORYTYPE_UNIFIED`, with which a device address names the memory.
 const DEVICE: [i32; 2] = [2, 4];
 
-/// A side of a copy.
+/// Source or destination of a copy of rows.
 struct Rows {
     kind: i32,
     device: u64,
@@ -22,7 +22,8 @@ impl Rows {
         if !DEVICE.contains(&self.kind) || [width, height, depth].contains(&0) {
             return (0, 0);
         }
-        // Without a pitch, rows follow each other; so do slices without a height.
+        // A pitch of 0 means that rows follow each other without a gap, and a height of 0 means the same for
+        // slices.
         let pitch = if self.pitch == 0 { self.x.wrapping_add(width) } else { self.pitch };
         let slice = pitch.wrapping_mul(if self.height == 0 { height } else { self.height });
         let offset = |x: u64, y: u64, z: u64| {

@@ -17,7 +17,7 @@ fn put<const N: usize>(place: &mut [u8], numbers: [u32; N]) {
         .for_each(|(place, number)| place.copy_from_slice(&number.to_le_bytes()));
 }
 
-/// Prints names and numbers: `{state=3, cliqueId=0}`.
+/// Prints three numbers with their names: `{state=3, cliqueId=0}`.
 fn print_numbers(numbers: [(&str, u64); 3], out: &mut dyn Write, format: Format) -> fmt::Result {
     let mut fields = Fields::begin(out, format)?;
     for (name, value) in numbers {
@@ -26,7 +26,7 @@ fn print_numbers(numbers: [(&str, u64); 3], out: &mut dyn Write, format: Format)
     fields.end(&[])
 }
 
-/// Declares structures of which three numbers are stored and printed.
+/// Declares structures of which only three numbers are stored and printed.
 macro_rules! three {
     ($($name:ident: $numbers:expr, $print:ident;)*) => {$(
         impl Value for $name {
@@ -66,7 +66,8 @@ fn fabric([state, status, clique]: [u32; 3], out: &mut dyn Write, format: Format
 impl nvmlFieldValue_t {
     /// Returns the bits of the value; 0 if there is none.
     pub fn bits(&self) -> u64 {
-        // NVML_VALUE_TYPE_ UNSIGNED_INT, SIGNED_INT and UNSIGNED_SHORT are narrower than the others.
+        // The types NVML_VALUE_TYPE_ UNSIGNED_INT, SIGNED_INT and UNSIGNED_SHORT have fewer bits than the
+        // others.
         match self.valueType {
             _ if self.nvmlReturn.0 != 0 => 0,
             1 | 5 => self.value & 0xffff_ffff,

@@ -57,7 +57,7 @@ structures! {
     }
 }
 
-/// Target of a pointer to a shareable handle. Another argument has its kind.
+/// Target of a pointer to a shareable handle. Another argument of the call has the kind of handle.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Shareable {
     /// A descriptor: its number, and the number of its open file description in all processes; 0 if it has
@@ -68,30 +68,30 @@ pub enum Shareable {
 }
 
 impl Shareable {
-    /// The type by which descriptors are shared: CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR.
+    /// Handle type of file descriptors: CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR.
     pub const DESCRIPTOR: i32 = 1;
-    /// The type of fabric handles: CU_MEM_HANDLE_TYPE_FABRIC.
+    /// Handle type of fabric handles: CU_MEM_HANDLE_TYPE_FABRIC.
     pub const FABRIC: i32 = 8;
 
-    /// The highest byte of the numbers by which open file descriptions are known, which have one lower bit set at least.
+    /// Highest byte of the identifiers of open file descriptions, which also have at least one lower bit set.
     const KNOWN: u64 = 0x2c;
-    /// The highest byte of the fingerprints of pointers of pools.
+    /// Highest byte of the fingerprints of pool pointers.
     const POINTERS: u64 = 0x2e;
     /// The highest byte of the fingerprints of fabric handles.
     const FABRICS: u64 = 0x2f;
 
-    /// A number for an open file description, from 56 bits.
+    /// Returns the identifier of an open file description, from 56 bits.
     pub const fn known(bits: u64) -> u64 {
         Self::KNOWN << 56 | bits & ((1 << 56) - 1) | 1
     }
 
-    /// Returns true if a number stands for a known open file description.
+    /// Returns true if a number is the identifier of an open file description.
     pub const fn is_known(number: u64) -> bool {
         number >> 56 == Self::KNOWN
     }
 
-    /// The word before the digits of a fingerprint: of a descriptor, a fabric handle, a pointer of a pool, or an IPC
-    /// handle.
+    /// Returns the word before the digits of a fingerprint: for a descriptor, a fabric handle, a pool
+    /// pointer, or an IPC handle.
     pub const fn prefix(fingerprint: u64) -> &'static str {
         match fingerprint >> 56 {
             Self::KNOWN => "fd",
@@ -101,7 +101,8 @@ impl Shareable {
         }
     }
 
-    /// A hash as the fingerprint of an IPC handle: none of the others'.
+    /// Returns the fingerprint of an IPC handle from a hash. It differs from the fingerprints of other kinds
+    /// of handles.
     pub const fn of_ipc(hash: u64) -> u64 {
         if matches!(hash >> 56, Self::KNOWN | Self::POINTERS | Self::FABRICS) { hash ^ 1 << 63 } else { hash }
     }

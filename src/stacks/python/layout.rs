@@ -8,27 +8,27 @@ use super::lines::Form;
 use super::word;
 use crate::memory::Memory;
 
-/// Path from a thread to its innermost frame.
+/// The path from the state of a thread to the thread's innermost frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Innermost {
-    /// A field of the thread's state.
+    /// A field of the thread's state, at this offset, points to the frame.
     Of(usize),
-    /// A field of the structure that another field points to.
+    /// A field of the thread's state points to a structure with a field that points to the frame: the two offsets.
     Through(usize, usize),
 }
 
-/// Mark at the end of a run of frames that one call of the interpreter's loop executes.
+/// The sign by which the walk knows the end of a run: the frames that one call of the interpreter's loop executes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Runs {
-    /// Each frame has its own call.
+    /// Each run has a single frame.
     Single,
-    /// A byte of the last frame says so.
+    /// A byte at this offset is nonzero in the last frame of a run.
     Entry(usize),
-    /// A sentinel frame follows the run: the offset of its owner byte, and that owner.
+    /// A sentinel frame follows the run: the offset of its owner byte, and the value of that byte.
     Behind(usize, u8),
 }
 
-/// Form in which a frame stores its instruction.
+/// The form in which a frame stores its current instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
     /// The index of the instruction (4 bytes): its offset, and the size of an instruction.
@@ -38,32 +38,33 @@ pub enum Standing {
     Address(usize, usize),
 }
 
-/// The offsets.
+/// The offsets of fields in one version of CPython, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
-    /// In the runtime: the first interpreter.
+    /// Offset in the runtime: the pointer to the first interpreter.
     pub interpreters: usize,
-    /// In an interpreter: the next one, and its first thread.
+    /// Offsets in an interpreter: the pointers to the next interpreter and to its first thread.
     pub next_interpreter: usize,
     /// See `next_interpreter`.
     pub threads: usize,
-    /// In a thread: the next one, and its `pthread_self()`.
+    /// Offsets in the state of a thread: the pointer to the next thread, and the thread's `pthread_self()`.
     pub next_thread: usize,
     /// See `next_thread`.
     pub thread_id: usize,
-    /// Path to the innermost frame.
+    /// Path from the state of a thread to its innermost frame.
     pub innermost: Innermost,
-    /// In a frame: its caller, and its code. In Python 3.10 and before, a frame is an object itself.
+    /// Offsets in a frame: the pointers to its caller and to its code object. `is_object` is true if a frame is an object itself,
+    /// as in Python 3.10 and before.
     pub previous: usize,
     /// See `previous`.
     pub code: usize,
     /// See `previous`.
     pub is_object: bool,
-    /// Form in which a frame stores its instruction.
+    /// Form in which a frame stores its current instruction.
     pub standing: Standing,
-    /// Mark at the end of a run of frames.
+    /// Sign of the end of a run of frames.
     pub runs: Runs,
-    /// In a code object: texts, the line table, and the first line (4 bytes).
+    /// Offsets in a code object: the pointers to its file, its name, and the line table, and its first line (4 bytes).
     pub file: usize,
     /// See `file`.
     pub name: usize,
@@ -71,17 +72,19 @@ pub struct Layout {
     pub table: usize,
     /// See `file`.
     pub first_line: usize,
-    /// In a code object: its unique number, 4 bytes; 0 once the interpreter ran out of numbers.
+    /// Offset in a code object: its unique number (4 bytes), which is 0 once the interpreter ran out of numbers. `None` if code
+    /// objects have no number.
     pub number: Option<usize>,
-    /// Form of the line table.
+    /// Format of the line table of code objects.
     pub form: Form,
-    /// In any object: its type.
+    /// Offset in any object: the pointer to its type.
     pub kind: usize,
-    /// In a bytes object: its length, and its first byte.
+    /// Offsets in a bytes object: its length, and its first byte.
     pub byte_count: usize,
     /// See `byte_count`.
     pub bytes: usize,
-    /// In a str object: its length, its state, and its characters, if ASCII and if not.
+    /// Offsets in a str object: its length, its state, and its characters if ASCII and if not. `state_shift` is the lowest bit of
+    /// the needed part of the state.
     pub length: usize,
     /// See `length`.
     pub state: usize,
@@ -93,7 +96,7 @@ pub struct Layout {
     pub wide: usize,
 }
 
-/// Layout of 3.9, on which later ones are based.
+/// Layout of Python 3.9, on which the layouts of later versions are based.
 const V3_9: Layout = Layout {
     interpreters: 32,
     next_interpreter: 0,
@@ -156,21 +159,21 @@ const V3_12: Layout = Layout {
     ..V3_11
 };
 
-/// From this owner on, a frame is not a Python frame: it stands for a call from C.
+/// Smallest value of the owner byte of frames that are not Python frames, but stand for a call from C.
 const OWNED_OUTSIDE: u8 = 3;
 
-/// Distance from a code object's first line to its number (`co_version`), in bytes, from 3.12 on. The
-/// interpreter does not publish this offset.
+/// Distance in a code object from its first line to its number (`co_version`), in bytes, from Python 3.12 on. The interpreter
+/// does not publish this offset.
 const NUMBER_BEHIND_LINE: usize = 24;
 
-/// First bytes of the published offsets.
+/// First bytes of the offsets that an interpreter publishes.
 const COOKIE: [u8; 8] = *b"xdebugpy";
-/// Number of published bytes that contain the needed offsets.
+/// Number of published bytes that are read, which contain all needed offsets.
 const PUBLISHED: usize = 81 * 8;
 
 impl Layout {
-    /// Returns the layout of a version, as `major << 24 | minor << 16` and so on, with its runtime at an
-    /// address.
+    /// Returns the layout for a version of Python (`major << 24 | minor << 16` and so on). `runtime` is the address of the
+    /// interpreter's runtime.
     pub fn of<M: Memory>(memory: M, version: u32, runtime: usize) -> Option<Layout> {
         match version >> 16 {
             0x0309 => Some(V3_9),
@@ -188,7 +191,7 @@ impl Layout {
 
     /// Parses the layout that an interpreter publishes.
     fn published(bytes: &[u8]) -> Option<Layout> {
-        /// Greatest valid offset in a structure.
+        /// Largest offset that is believed, in bytes.
         const FARTHEST: usize = 1 << 20;
         if !bytes.starts_with(&COOKIE) {
             return None;
@@ -199,7 +202,7 @@ impl Layout {
             are_near &= offset < FARTHEST && bytes.len() >= 8 * index + 8;
             offset
         };
-        // 3.14 has three more fields of interpreters, two more of frames, and so on.
+        // Version 3.14 has three more fields of interpreters than 3.13, two more of frames, and so on.
         let (version, is_free_threaded) = (word(bytes, 8) >> 16, word(bytes, 16) != 0);
         let [thread, frame, code, object, byte, text] = match version {
             0x030d => [21, 29, 35, 45, 65, 68],
@@ -231,7 +234,7 @@ impl Layout {
             bytes: field(byte + 1),
             state: field(text),
             length: field(text + 1),
-            // Without the lock, whether a text is interned has a byte of its own.
+            // In free-threaded Python, the flag for interned texts has a byte of its own.
             state_shift: if is_free_threaded && version >= 0x030e { 8 } else { 2 },
             ascii,
             wide: ascii + 16,

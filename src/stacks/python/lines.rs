@@ -3,19 +3,19 @@
 //!
 //! `mod` finds and reads the tables.
 
-/// Format of a line table.
+/// The format of a table that maps instructions to lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
-    /// 3.9: pairs of how many bytes and how many lines later (`Objects/lnotab_notes.txt`).
+    /// Python 3.9: pairs of a number of bytes and a number of lines to add (`Objects/lnotab_notes.txt`).
     Later,
-    /// 3.10: ranges of bytes, each with its line (PEP 626).
+    /// Python 3.10: ranges of bytes, each with its line (PEP 626).
     Ranges,
-    /// From 3.11 on: ranges of instructions with their positions (PEP 657, `Objects/locations.md`).
+    /// Python 3.11 and later: ranges of instructions with their positions (PEP 657, `Objects/locations.md`).
     Positions,
 }
 
-/// Returns the line of the instruction at byte `at` of a code object with this first line. `next` returns the
-/// bytes of the table, one after the other. `None` if the instruction has no line, or the table lacks it.
+/// Returns the line of the instruction at byte `at` of a code object. `first` is the code object's first line, and `next` returns
+/// the next byte of the table. Returns `None` if the instruction has no line, or the table lacks it.
 pub fn line_of(form: Form, first: i32, at: usize, mut next: impl FnMut() -> Option<u8>) -> Option<u32> {
     let mut line = i64::from(first);
     let mut end = 0usize;
@@ -53,7 +53,7 @@ pub fn line_of(form: Form, first: i32, at: usize, mut next: impl FnMut() -> Opti
                 if end > at {
                     return known(line).filter(|_| kind != NONE);
                 }
-                // The columns.
+                // Skips the columns of the entry.
                 while following? & HEAD == 0 {
                     following = next();
                 }
@@ -63,7 +63,7 @@ pub fn line_of(form: Form, first: i32, at: usize, mut next: impl FnMut() -> Opti
     }
 }
 
-/// The bit of a byte that begins an entry.
+/// Bit that is set only in the first byte of an entry.
 const HEAD: u8 = 0x80;
 const ONE_LINE_0: u8 = 10;
 const ONE_LINE_1: u8 = 11;
@@ -72,8 +72,8 @@ const NO_COLUMNS: u8 = 13;
 const LONG: u8 = 14;
 const NONE: u8 = 15;
 
-/// Reads a signed number in groups of six bits, the lowest first. Its lowest bit is the sign. `following` is
-/// its first byte, and afterwards the byte behind it.
+/// Reads a signed number in groups of six bits, the lowest group first. The lowest bit of the number is its sign. `following` is
+/// the number's first byte before the call, and the byte after the number afterwards.
 fn signed(following: &mut Option<u8>, next: &mut impl FnMut() -> Option<u8>) -> Option<i64> {
     let (mut value, mut shift) = (0u64, 0);
     loop {

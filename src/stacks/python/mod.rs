@@ -18,29 +18,29 @@ pub use layout::Layout;
 use layout::{Innermost, Runs, Standing};
 pub use lines::{Form, line_of};
 
-/// The most threads and interpreters that are visited.
+/// Largest number of threads and interpreters that are visited.
 const MOST_THREADS: usize = 2048;
-/// The most frames that are visited per requested frame: some are not Python frames.
+/// Largest number of frames that are visited per requested frame, because some are not Python frames.
 const MOST_BETWEEN: usize = 4;
-/// The most of a file's name, and of a function's: the end of the one, the begin of the other.
+/// Largest number of characters of a file's path; the end of a longer path is kept.
 const MOST_FILE: usize = 512;
 const MOST_NAME: usize = 128;
 
-/// A frame of Python.
+/// A Python frame of a thread.
 pub struct Frame<'a> {
-    /// `None` if they were not requested.
+    /// File and name of the function; `None` if they were not requested.
     pub texts: Option<Texts<'a>>,
-    /// The first line of the function.
+    /// First line of the function.
     pub first_line: u32,
-    /// Line; 0 if unknown.
+    /// Line that the frame executes; 0 if unknown.
     pub line: u32,
     /// Key of the function: a hash of its file, its name, and its first line.
     pub key: u64,
-    /// The place in the native stack: how many calls of the interpreter's loop are within.
+    /// Number of calls of the interpreter's loop that are further in on the native stack.
     pub run: usize,
 }
 
-/// Names by which people know a function.
+/// The file and the name of a Python function.
 pub struct Texts<'a> {
     /// Path of the file, as it was compiled.
     pub file: Text<'a>,
@@ -48,11 +48,11 @@ pub struct Texts<'a> {
     pub function: Text<'a>,
 }
 
-/// A text of the interpreter's, in one of the forms that it has.
+/// A text in the interpreter's memory, in one of its three forms.
 #[derive(Clone, Copy)]
 pub struct Text<'a> {
     bytes: &'a [u8],
-    /// The bytes of a character.
+    /// Number of bytes per character.
     size: usize,
 }
 
@@ -74,24 +74,24 @@ impl fmt::Display for Text<'_> {
     }
 }
 
-/// An interpreter of a process.
+/// The Python interpreter of a process.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Interpreter {
-    /// Address of its runtime.
+    /// Address of the interpreter's runtime.
     pub runtime: usize,
     /// Layout of the interpreter's structures.
     pub layout: Layout,
-    /// The type of code.
+    /// Address of the type of code objects.
     pub code: usize,
-    /// The type of texts.
+    /// Address of the type of str objects.
     pub text: usize,
-    /// The type of bytes.
+    /// Address of the type of bytes objects.
     pub bytes: usize,
-    /// The type of frames.
+    /// Address of the type of frame objects.
     pub frame: usize,
-    /// Addresses of its loop.
+    /// Address range of the function that runs Python code, the interpreter's loop.
     pub eval: Range<usize>,
-    /// The object that has it.
+    /// Address range of the object that contains the interpreter.
     pub object: Range<usize>,
 }
 
@@ -216,13 +216,13 @@ pub trait Pieces {
     /// Copies memory that is not a piece. Returns the number of bytes that could be read.
     fn copy(&self, address: usize, place: &mut [u8]) -> usize;
 
-    /// The bytes at an address.
+    /// Returns the bytes at an address.
     fn at(&mut self, address: usize, length: usize) -> Option<&[u8]> {
         let place = self.place(address, length)?;
         Some(self.bytes(place))
     }
 
-    /// A word.
+    /// Returns the word at an address.
     fn word(&mut self, address: usize) -> Option<usize> {
         self.at(address, 8).map(|bytes| word(bytes, 0))
     }
@@ -230,17 +230,17 @@ pub trait Pieces {
     /// Drops all guesses.
     fn forget_all(&mut self) {}
 
-    /// Returns true if tables may be pieces.
+    /// Returns true if there is room for tables among the pieces.
     fn has_room_for_tables(&self) -> bool {
         true
     }
 
-    /// Returns the cached state of this thread, or of another one; 0 if there is none.
+    /// Returns the cached address of this thread's state, or of another thread's; 0 if there is none.
     fn thread(&self) -> usize {
         0
     }
 
-    /// Caches the state of this thread.
+    /// Caches the address of this thread's state.
     fn keep_thread(&self, _thread: usize) {}
 
     /// Returns the number that is cached under a hash of everything that it depends on; `None` if there is none.
@@ -286,7 +286,7 @@ impl<P: Pieces> Walk<'_, P> {
             if layout.is_object && word(bytes, layout.kind) != self.interpreter.frame {
                 break;
             }
-            // The lowest bits mark a borrowed reference.
+            // The lowest bits of the pointer mark a borrowed reference.
             if !is_none && self.tell(code & !7, at, run, &mut last_file, found)? {
                 left -= 1;
             }
@@ -299,7 +299,7 @@ impl<P: Pieces> Walk<'_, P> {
     /// Returns the innermost frame of this thread. If a thread is in several interpreters, the newest one
     /// made the call, which is the first with a frame.
     fn innermost(&mut self) -> Option<usize> {
-        // Others may take states out of the list while we follow it.
+        // Other threads may remove states from the list while this thread follows it.
         const ATTEMPTS: usize = 3;
         for _ in 0..ATTEMPTS {
             if let Some(found) = self.find_innermost() {
@@ -310,7 +310,7 @@ impl<P: Pieces> Walk<'_, P> {
         None
     }
 
-    /// Returns `None` if the list leads to unreadable memory.
+    /// Searches the list of states. Returns `None` if the list leads to unreadable memory.
     fn find_innermost(&mut self) -> Option<Option<usize>> {
         let Layout { interpreters, next_interpreter, .. } = *self.layout;
         let interpreter = self.pieces.word(self.interpreter.runtime.wrapping_add(interpreters))?;
@@ -351,7 +351,7 @@ impl<P: Pieces> Walk<'_, P> {
         self.code(code).is_some_and(|bytes| word(bytes, 0) == kind)
     }
 
-    /// The fields of a code object, from its type on.
+    /// Returns the fields of a code object, beginning with its type.
     fn code(&mut self, code: usize) -> Option<&[u8]> {
         let layout = self.layout;
         let fields = [layout.file, layout.name, layout.table, layout.first_line].map(|at| at + 8);
@@ -390,7 +390,7 @@ impl<P: Pieces> Walk<'_, P> {
         let (key, texts) = match known {
             Some(key) => (key, None),
             None => {
-                // Most frames are of the same file as the one before.
+                // Most frames have the same file as the frame before.
                 let file = match last_file {
                     Some(last) if last.0 == file => last.clone(),
                     _ => {
@@ -496,7 +496,7 @@ impl<P: Pieces> Walk<'_, P> {
     }
 }
 
-/// Returns the innermost frame of a state, if the state is this thread's and has a frame.
+/// Returns the innermost frame of a thread's state, if it is this thread's state and has a frame.
 fn frame_of(layout: &Layout, pieces: &mut impl Pieces, thread: usize, state: usize) -> Option<Option<usize>> {
     if pieces.word(state.wrapping_add(layout.thread_id))? != thread {
         return Some(None);
@@ -511,7 +511,7 @@ fn frame_of(layout: &Layout, pieces: &mut impl Pieces, thread: usize, state: usi
     Some((frame != 0).then_some(frame))
 }
 
-/// A word that is no piece.
+/// Returns the word at an address without making it a piece.
 fn copied_word(pieces: &impl Pieces, address: usize) -> Option<usize> {
     let mut bytes = [0; 8];
     (pieces.copy(address, &mut bytes) == bytes.len()).then(|| usize::from_le_bytes(bytes))
@@ -530,10 +530,10 @@ fn frame_size(layout: &Layout) -> usize {
     standing.max(runs).max(layout.previous + 8).max(layout.code + 8)
 }
 
-/// The bytes of a table that are copied at once.
+/// Number of bytes of a table that are copied at once.
 const PIECE: usize = 4096;
 
-/// Hashes a whole table; `None` if it cannot be read.
+/// Returns a hash of `before` and a whole table; `None` if the table cannot be read.
 fn hash_of(pieces: &impl Pieces, before: u64, start: usize, size: usize) -> Option<u64> {
     let mut copy = [0; PIECE];
     (0..size).step_by(PIECE).try_fold(before, |hashed, from| {
@@ -543,7 +543,7 @@ fn hash_of(pieces: &impl Pieces, before: u64, start: usize, size: usize) -> Opti
     })
 }
 
-/// Passes on the bytes of a table, as far as they can be read.
+/// Finds a line in a table, of which any part may be unreadable.
 #[cold]
 #[inline(never)]
 fn line_in(
@@ -571,7 +571,7 @@ fn hash(before: u64, bytes: &[u8]) -> u64 {
         let product = u128::from(hash ^ word) * u128::from(ODD);
         (product as u64 ^ (product >> 64) as u64).rotate_left(23)
     };
-    // Four at a time, which do not wait for one another.
+    // Four words at a time are hashed independently, which is faster.
     let (blocks, bytes_left) = bytes.as_chunks::<32>();
     let begin = mix(before, ODD ^ bytes.len() as u64);
     let mut lanes = [begin, begin.rotate_left(16), begin.rotate_left(32), begin.rotate_left(48)];

@@ -3,36 +3,34 @@
 
 use crate::memory::Memory;
 
-/// DWARF register numbers of the frame pointer and the stack pointer, and a number for the code address.
+/// DWARF number of the frame pointer.
 pub const FRAME: usize = 29;
-/// See [`FRAME`].
+/// DWARF number of the stack pointer.
 pub const STACK: usize = 31;
-/// See [`FRAME`].
+/// Number of the code address, which is not a DWARF register.
 pub const PLACE: usize = 32;
 /// Number of tracked registers.
 pub const REGISTERS: usize = 33;
-/// Register number of the return address in unwind tables, and its distance below each frame in words if it
-/// is the same for all frames.
+/// DWARF number of the register with the return address.
 pub const RETURN: usize = 30;
-/// See [`RETURN`].
+/// Distance of the saved return address below each frame, in words; `None` if frames differ.
 pub const RETURN_BELOW: Option<usize> = None;
-/// True if the frame pointer points to the end of a frame.
+/// True if the frame pointer of a function points to the end of its frame.
 pub const RECORD_IS_LAST: bool = false;
 
-/// Callee-saved registers that a rule keeps, the bits of each, and the bits of the register number by which
-/// the frame is found.
+/// DWARF numbers of the callee-saved registers that a rule keeps.
 pub const KEEPS: [usize; 2] = [FRAME, RETURN];
-/// See [`KEEPS`].
+/// Number of bits in a rule for each of [`KEEPS`].
 pub const EACH: u32 = 14;
-/// See [`KEEPS`].
+/// Number of bits in a rule for the number of the register by which the frame is found.
 pub const NUMBER: u32 = 5;
-/// Registers that a rule forgets, because compilers do not compute frames from them.
+/// DWARF numbers of registers that a rule forgets, because compilers do not compute frames from them.
 pub const FORGETS: core::ops::Range<usize> = 19..29;
 
-/// Offset, from the stack pointer, of the registers that the kernel saved on the stack, and their numbers in
-/// the kernel's order.
+/// Offset, from the stack pointer in a signal handler's trampoline, of the registers that the kernel saved,
+/// in bytes.
 pub const CONTEXT: usize = 312;
-/// See [`CONTEXT`].
+/// DWARF numbers of the registers that the kernel saved, in the kernel's order.
 pub const CONTEXT_ORDER: [usize; REGISTERS] = {
     let mut order = [0; REGISTERS];
     let mut number = 0;
@@ -43,13 +41,13 @@ pub const CONTEXT_ORDER: [usize; REGISTERS] = {
     order
 };
 
-/// The code that the kernel lets signal handlers return to: `mov x8, #139; svc #0`.
+/// Instructions to which the kernel lets signal handlers return: `mov x8, #139; svc #0`.
 pub const SIGRETURN: [u8; 8] = [0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4];
 
-/// Extensions of the unwind tables.
+/// Set of DWARF extensions in the unwind tables for this processor.
 pub const VENDOR: gimli::Vendor = gimli::Vendor::AArch64;
 
-/// Returns the address in a saved return address, without its signature if the processor adds one.
+/// Returns the address in a saved return address, without the signature that some processors add.
 #[inline(always)]
 pub fn address_of(kept: usize) -> usize {
     let address;
@@ -60,7 +58,7 @@ pub fn address_of(kept: usize) -> usize {
     address
 }
 
-/// Returns the target of the call before an address if it is a direct call.
+/// Returns the target of the call instruction before an address, if it is a direct call.
 pub fn call_target(memory: impl Memory, address: usize) -> Option<usize> {
     let mut bytes = [0; 4];
     let call = address.checked_sub(4)?;
@@ -68,7 +66,7 @@ pub fn call_target(memory: impl Memory, address: usize) -> Option<usize> {
         return None;
     }
     let instruction = u32::from_le_bytes(bytes);
-    // The distance of BL has 26 bits, in words.
+    // The distance in a BL instruction has 26 bits, in words.
     let distance = (instruction as i32) << 6 >> 4;
     (instruction >> 26 == 0b10_0101).then(|| call.wrapping_add_signed(distance as isize))
 }
@@ -80,7 +78,7 @@ pub fn is_behind_call(memory: impl Memory, address: usize) -> bool {
         return false;
     }
     let instruction = u32::from_le_bytes(bytes);
-    // BL, BLR, and BLR of a signed address.
+    // The instruction is BL, BLR, or a BLR that checks a signed address.
     instruction >> 26 == 0b10_0101
         || instruction & 0xffff_fc1f == 0xd63f_0000
         || instruction & 0xfeff_f800 == 0xd63f_0800

@@ -6,7 +6,7 @@ use super::{Registers, WINDOW};
 use crate::memory::{Memory, Window};
 use gimli::{Encoding, Evaluation, EvaluationResult, Expression, Format, Location, Piece, Reader, Value};
 
-/// Evaluates an expression, with `start` on the stack.
+/// Returns the value of an expression that begins with `start` on its stack.
 pub fn evaluate<M: Memory>(
     expression: Expression<impl Reader<Offset = usize>>,
     start: Option<usize>,

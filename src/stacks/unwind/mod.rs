@@ -19,20 +19,20 @@ use processor::{
 pub use row::Row;
 pub use tables::Tables;
 
-/// Bytes of a stack that are copied at once.
+/// Number of bytes of a stack that are copied at once.
 pub const WINDOW: usize = 512;
 
-/// The registers of a frame, by their numbers in DWARF.
+/// The registers of a frame, by their DWARF numbers.
 #[derive(Clone, Copy)]
 pub struct Registers {
     /// Values of the registers.
     pub words: [usize; REGISTERS],
-    /// A bit for each that is known.
+    /// A bit for each register whose value is known.
     pub known: u64,
 }
 
 impl Registers {
-    /// Creates a set of unknown registers.
+    /// Returns a set of registers that are all unknown.
     pub const fn none() -> Self {
         Registers { words: [0; REGISTERS], known: 0 }
     }
@@ -43,7 +43,7 @@ impl Registers {
         (self.known >> register & 1 == 1).then_some(*value)
     }
 
-    /// Sets a register, or forgets it.
+    /// Sets the value of a register, or forgets it if `value` is `None`.
     pub fn set(&mut self, register: usize, value: Option<usize>) {
         match value {
             Some(value) => (self.words[register], self.known) = (value, self.known | 1 << register),
@@ -52,13 +52,13 @@ impl Registers {
     }
 }
 
-/// A walk, at one of its frames.
+/// A walk through a stack, at one of its frames.
 pub struct Walk<M> {
     /// The registers of the frame.
     pub registers: Registers,
     /// True if a signal interrupted the frame at its address. False if the frame made a call there.
     pub is_interrupted: bool,
-    /// The stack.
+    /// Copied memory of the stack.
     pub stack: Window<WINDOW, M>,
 }
 
@@ -119,7 +119,7 @@ impl<M: Memory> Walk<M> {
             self.registers.set(register, Some(value));
         }
         if !RECORD_IS_LAST {
-            // The stack pointer is somewhere above.
+            // The stack pointer is unknown; it is above the saved frame pointer.
             self.registers.known &= !(1 << STACK);
         }
         Some(())

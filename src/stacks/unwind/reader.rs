@@ -8,10 +8,10 @@ use gimli::{Error, LittleEndian, Reader, ReaderOffsetId, Result};
 extern crate alloc;
 use alloc::borrow::Cow;
 
-/// Bytes of a table that are copied at once.
+/// Number of bytes of a table that are copied at once.
 pub const PIECE: usize = 512;
 
-/// A range of addresses. Offsets from the start of [`TableReader::all`] are addresses.
+/// A reader of a range of addresses. Offsets from the start of [`TableReader::all`] are addresses.
 #[derive(Clone)]
 pub struct TableReader<'a, M> {
     bytes: &'a RefCell<Window<PIECE, M>>,
@@ -87,7 +87,7 @@ impl<M: Memory> Reader for TableReader<'_, M> {
     }
 
     fn split(&mut self, length: usize) -> Result<Self> {
-        // No entry is longer, and a damaged length must not make anyone wait.
+        // No entry of a table is longer. A damaged length must not cause a long wait.
         const LONGEST: usize = 1 << 16;
         let mut first = self.clone();
         if length > LONGEST {

@@ -7,12 +7,12 @@ use super::{Registers, WINDOW, expression};
 use crate::memory::{Memory, Window};
 use gimli::{CfaRule, EhFrame, Register, RegisterRule, UnwindExpression, UnwindTableRow};
 
-/// A row of the table that .eh_frame describes.
+/// A row of the table that .eh_frame describes, for one address.
 #[derive(Clone)]
 pub struct Row {
-    /// Rules for the address of the frame, which is the stack pointer in the next frame, and for its registers.
+    /// Rules for the address of the frame, which is the stack pointer in the calling frame, and for the caller's registers.
     pub rules: UnwindTableRow<usize, OnStack>,
-    /// True if the next frame was interrupted, and has not called.
+    /// True if a signal interrupted the next frame; false if that frame made a call.
     pub is_signal: bool,
 }
 
@@ -22,7 +22,8 @@ impl Row {
         self.rules.register(Register(register as u16)).unwrap_or(RegisterRule::SameValue)
     }
 
-    /// Returns the register and the offset whose sum is the address of the frame. `None` if it takes an expression.
+    /// Returns the register and the offset in bytes whose sum is the address of the frame. Returns `None` if an expression gives
+    /// the address.
     pub fn base(&self) -> Option<(usize, i64)> {
         match self.rules.cfa() {
             CfaRule::RegisterAndOffset { register, offset } => Some((register.0.into(), *offset)),
@@ -30,12 +31,12 @@ impl Row {
         }
     }
 
-    /// Returns true if no function called the frame.
+    /// Returns true if the frame is the outermost one, which no function called.
     pub fn is_outermost(&self) -> bool {
         self.rule(RETURN) == RegisterRule::Undefined
     }
 
-    /// Returns the registers of the next frame. `None` if they cannot be known, or there is none.
+    /// Returns the registers of the next frame. Returns `None` if they cannot be known, or if there is no next frame.
     pub fn apply<M: Memory>(
         &self,
         registers: &Registers,

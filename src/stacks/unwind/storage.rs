@@ -5,14 +5,14 @@ use gimli::{
     EvaluationStorage, Piece, Reader, Register, RegisterRule, UnwindContextStorage, UnwindTableRow, Value,
 };
 
-/// Storage in fixed arrays.
+/// Storage for gimli's interpreters in fixed arrays on the stack.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OnStack;
 
 impl UnwindContextStorage<usize> for OnStack {
-    // Also for vector registers, which a few functions save.
+    // There is also space for vector registers, which a few functions save.
     type Rules = [(Register, RegisterRule<usize>); REGISTERS + 16];
-    // The row itself, the initial one, and two that were remembered: compilers use one.
+    // There is space for the row itself, the initial row, and two remembered rows: compilers use one.
     type Stack = [UnwindTableRow<usize, Self>; 4];
 }
 

@@ -13,7 +13,7 @@ use gimli::{BaseAddresses, EhFrame, EhFrameOffset, FrameDescriptionEntry, Unwind
 pub struct Tables<M> {
     /// Address of the sorted table.
     start: usize,
-    /// Bytes of the tables that were read last.
+    /// Copy of the bytes of the tables that were read last.
     bytes: RefCell<Window<PIECE, M>>,
 }
 
@@ -35,7 +35,7 @@ impl<M: Memory> Tables<M> {
         Some(Row { rules: rules.clone(), is_signal: function.is_signal_trampoline() })
     }
 
-    /// Returns the addresses of the function that contains an address.
+    /// Returns the address range of the function that contains an address.
     pub fn range(&self, address: usize) -> Option<Range<usize>> {
         let function = self.function(address)?;
         Some(function.initial_address() as usize..function.end_address() as usize)
@@ -77,7 +77,7 @@ impl<M: Memory> Tables<M> {
         let (mut low, mut high) = (0, u32::from_le_bytes(count) as usize);
         while high - low > 1 {
             if high - low <= PIECE / 8 {
-                // Copies the rest at once.
+                // This copies the rest of the table at once.
                 pair(low, high - low)?;
             }
             let middle = low + (high - low) / 2;

@@ -13,12 +13,15 @@ use cupeer_report::verdict::{ASKED, End, Problem, said};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// The most devices and processes of a matrix, moments of a kind, and openings of a handle.
+/// Largest number of devices, or of processes, in a matrix.
 const MOST_IN_MATRIX: usize = 128;
+/// Largest number of moments of one kind.
 const MOST_MOMENTS: usize = 500;
+/// Largest number of opens that are shown per handle.
 const MOST_OPENINGS: usize = 16;
-/// Number of similar processes from which they share a row, if there are many processes.
+/// Largest number of processes that each have a row of their own even if they are similar.
 const MANY: usize = 12;
+/// Smallest number of similar processes that share a row.
 const FEWEST_ALIKE: usize = 4;
 
 /// Data of all charts.
@@ -26,23 +29,25 @@ const FEWEST_ALIKE: usize = 4;
 pub struct Data<'a> {
     lasted_ns: u64,
     processes: Vec<Proc>,
-    /// Groups of similar processes: their name, and their indexes.
+    /// Groups of similar processes: the name of the group, and the indexes of its processes.
     groups: Vec<(String, Vec<usize>)>,
     timeline: &'a Timeline,
     moments: Vec<Moment>,
-    /// From when to when no process made progress.
+    /// Periods in which no process made progress: start and end.
     stalls: Vec<(u64, u64)>,
     devices: Vec<String>,
-    /// From device, to device, the letters of the text's matrix.
+    /// Pairs of devices: index of the accessing device, index of the accessed one, and letters of the matrix
+    /// cell in the text form.
     pairs: Vec<(usize, usize, String)>,
-    /// Exporter, opener, number of opens, number of open handles, number of failed opens.
+    /// Opens between processes: exporter, opener, number of opens, number of handles that are open, number of
+    /// failed opens.
     openings: Vec<(usize, usize, u64, u64, u64)>,
-    /// Process, device.
+    /// Processes on devices: index of the process, index of the device.
     places: Vec<(usize, usize)>,
     handles: Vec<Life>,
     unordered: Vec<Unordered>,
     memory: Vec<super::memory::Chart>,
-    /// Number of devices and processes that are missing from the matrices.
+    /// Number of devices and processes that the matrices leave out.
     left_out: usize,
 }
 
@@ -59,22 +64,22 @@ struct Proc {
 #[derive(Serialize, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[serde(rename_all = "lowercase")]
 pub enum ProcessState {
-    /// It crashed or was killed.
+    /// The process crashed or was killed.
     Died,
-    /// Others of a job that hung wait for it.
+    /// Other processes of a hanging job wait for this one.
     Stuck,
-    /// It has not returned from a call, or waits in a job that hung.
+    /// The process has not returned from a call, or waits in a job that hung.
     Hangs,
-    /// It exited with an error.
+    /// The process exited with an error.
     Failed,
-    /// It is running.
+    /// The process is running.
     Running,
-    /// It ended normally.
+    /// The process ended normally.
     Ended,
 }
 
 impl ProcessState {
-    /// The class of its row.
+    /// Returns the style class of the process's row.
     pub fn class(self) -> &'static str {
         match self {
             ProcessState::Died | ProcessState::Stuck => "error",
@@ -90,37 +95,39 @@ struct Moment {
     at_ns: u64,
     kind: &'static str,
     text: String,
-    /// Id of the element that it links to.
+    /// Id of the page element to which the mark links.
     id: String,
 }
 
-/// A handle from export to close.
+/// Life of a handle from its export to its end.
 #[derive(Serialize)]
 struct Life {
     name: String,
     exporter: Option<usize>,
     from_ns: Option<u64>,
     freed_ns: Option<u64>,
-    /// Time at which the exporter ended, if it had not freed the memory.
+    /// Time at which the exporter ended without having freed the memory; `None` if it did free it, or is
+    /// running.
     gone_ns: Option<u64>,
     state: String,
-    /// True if a finding above note names it.
+    /// True if a finding that is a warning or an error names the handle.
     is_found: bool,
     alike: u64,
-    /// Last time of the similar handles.
+    /// Last time at which something happened to one of the similar handles.
     last_ns: u64,
-    /// Opener, from, to, and whether it was closed: otherwise, it ended with its process, or is open still.
+    /// Opens of the handle: the opener, the start, the end, and whether the handle was closed. Otherwise, it
+    /// ended with its process, or is still open.
     opens: Vec<(Option<usize>, u64, Option<u64>, bool)>,
-    /// Processes that failed to open it, and the time of their last attempt.
+    /// Processes that failed to open the handle, and the time of each one's last attempt.
     failed: Vec<(Option<usize>, u64)>,
 }
 
-/// Two uses of shared memory that nothing orders: the process and the moment of each.
+/// Two uses of shared memory without an order between them: the process and the time of each.
 #[derive(Serialize)]
 struct Unordered {
     uses: Vec<(usize, u64)>,
     text: String,
-    /// The finding.
+    /// Id of the card of the finding.
     id: String,
 }
 
@@ -146,7 +153,7 @@ impl Page<'_> {
         }
     }
 
-    /// The findings about two uses of shared memory.
+    /// Returns the pairs of uses of shared memory in the findings about missing order.
     fn unordered(&self) -> Vec<Unordered> {
         let found = self.verdict.told.iter().chain(&self.verdict.noted);
         let of = found.filter(|finding| finding.accesses.len() == 2).filter_map(|finding| {
@@ -168,7 +175,7 @@ impl Page<'_> {
         moment.saturating_sub(self.report.record.began_ns)
     }
 
-    /// A hang lasts until the job made progress again, or until it was ended.
+    /// Returns the start and the end of a hang, which lasts until the job made progress again or was ended.
     fn stall(&self, hang: &Hang) -> (u64, u64) {
         let all = self.report.record.ended_ns;
         (self.since(hang.began_ns()), self.since(hang.resumed_ns.or(hang.ended_ns).unwrap_or(all).min(all)))
@@ -189,7 +196,7 @@ impl Page<'_> {
             _ if has(|hang| &hang.waiting) => ProcessState::Hangs,
             _ if process.pending.iter().any(|call| call.injected_by.is_none()) => ProcessState::Hangs,
             End::Failed(_) => ProcessState::Failed,
-            // The cause may be a fault plan, which is not a problem, but worth reading.
+            // The exit status may come from a fault plan. The end is then not a problem, but worth a mark.
             End::Unknown(_) if self.has_plan() && process.exit.code.is_some_and(|code| code > 0) => {
                 ProcessState::Failed
             }
@@ -203,8 +210,8 @@ impl Page<'_> {
         self.report.processes.iter().any(|process| process.injected > 0)
     }
 
-    /// Returns the time at which a process ended if known; otherwise the last time that the recording has of
-    /// it.
+    /// Returns the time at which a process ended if it is known; otherwise, the last time at which the
+    /// recording shows the process.
     fn until(&self, process: &Process, row: &Row) -> u64 {
         let all = self.since(self.report.record.ended_ns);
         match process.exit.kind {
@@ -228,7 +235,7 @@ impl Page<'_> {
         all.map(row).collect()
     }
 
-    /// The processes that are alike: they ended alike, and nothing was found in them.
+    /// Returns groups of similar processes, which ended in the same way and have no findings.
     fn groups(&self) -> Vec<(String, Vec<usize>)> {
         let told = self.verdict.told.iter().flat_map(|finding| &finding.procs);
         let told: HashSet<&str> = told.map(|proc| &**proc).collect();
@@ -260,7 +267,7 @@ impl Page<'_> {
             let at_ns = self.until(process, &timeline.rows[place]);
             all.push(Moment { process: place, at_ns, kind, text, id: format!("p{place}") });
         }
-        // In which call a process died, its death tells.
+        // The mark of a process's death already names its last call.
         let lives = self
             .report
             .processes
@@ -283,7 +290,8 @@ impl Page<'_> {
             }
             let who = self.brief.who_and_how_often(finding);
             let text = format!("{} {}: {who}: {}", finding.severity, finding.rule, said(finding));
-            // Other processes have no time of their own: the first one's applies if they were running then.
+            // The finding has no times for other processes. Use the time of the first process for those that
+            // were running then.
             for place in finding.procs.iter().filter_map(|proc| self.place(proc)) {
                 let process = &self.report.processes[place];
                 let lived = self.since(process.began_ns)..=self.until(process, &timeline.rows[place]);
@@ -309,7 +317,8 @@ impl Page<'_> {
         all
     }
 
-    /// The devices of the matrix, what processes did from one to another, and how many devices it lacks.
+    /// Returns the devices of the matrix, the accesses of processes from one device to another, and the
+    /// number of devices that the matrix leaves out.
     fn pairs(&self) -> (Vec<Uuid>, Vec<(usize, usize, String)>, usize) {
         let by_pair = pairs::known_pairs(self.report);
         let mut devices = pairs::devices(self.report, by_pair.keys());
@@ -344,7 +353,8 @@ impl Page<'_> {
             .collect()
     }
 
-    /// On which devices processes are: those on which they exported, opened or allocated, or the only one that they see.
+    /// Returns the devices of each process: those on which the process exported, opened, or allocated memory,
+    /// or the only device that it sees.
     fn device_places(&self, devices: &[Uuid]) -> Vec<(usize, usize)> {
         let mut used: BTreeSet<(usize, Uuid)> = BTreeSet::new();
         let mut uses = |proc: &str, device: Option<Uuid>| {

@@ -9,7 +9,7 @@ use cupeer_rules::{Rule, Tells, label};
 use maud::{Markup, html};
 
 impl Page<'_> {
-    /// The card of a finding; the worst one is larger.
+    /// Returns the card of a finding. The card of the worst finding is larger.
     pub fn finding(&self, finding: &Finding, is_lead: bool) -> Markup {
         let (mut head, sentences) = self.verdict.paragraph(finding);
         let ended = self.ended_before(finding).filter(|_| !is_lead);
@@ -26,7 +26,7 @@ impl Page<'_> {
                 h3.kicker { span.severity { (finding.severity) } " " (head) }
                 @if message > 0 { (message_of(&clean(&said(finding)))) }
                 (self.place_of(&finding.caller, "", &self.brief.who(finding)))
-                // A failure that follows from the end of a process needs no fix of its own.
+                // A failure that was caused by the end of a process needs no fix of its own.
                 @if hint > 0 { p.fix[ended.is_none()] { @if ended.is_none() { span { "Fix" } " " } (in_code(&clean(&finding.hint))) } }
                 (self.story(finding))
                 details {
@@ -39,7 +39,7 @@ impl Page<'_> {
         }
     }
 
-    /// The exporter whose bad end a finding follows from.
+    /// Returns the exporter whose abnormal end caused a finding; `None` if there is none.
     pub fn ended_before(&self, finding: &Finding) -> Option<&Process> {
         let named = finding.objects.iter().find_map(|object| object.fingerprint)?;
         let handle = self.report.handles.iter().find(|handle| handle.fingerprint == named)?;
@@ -48,7 +48,7 @@ impl Page<'_> {
         (finding.tells(Tells::ExporterEnded) && is_bad).then_some(process)
     }
 
-    /// The lines of a card with the place, the process, and the source line.
+    /// Returns the lines of a card with the place, the process, and the source line of a call.
     pub fn place_of(&self, at: &Place, before: &str, who: &str) -> Markup {
         html! {
             p.place { (before) (place(at)) ", " (who) }
@@ -78,23 +78,23 @@ impl Page<'_> {
     }
 }
 
-/// Returns true if a stack has only its caller, which the sentence names.
+/// Returns true if a stack has only one frame, the caller, which the sentence already names.
 pub fn is_short(stack: &[Place]) -> bool {
     stack.iter().flat_map(Place::lines).nth(1).is_none()
 }
 
-/// A sentence whose first clause is the message.
+/// Formats a sentence in which the first clause is highlighted as the message.
 pub fn message_of(text: &str) -> Markup {
     let (message, rest) = text.split_once("; ").unwrap_or((text, ""));
     html! { p.message { (message) } @if !rest.is_empty() { p { (rest) } } }
 }
 
-/// A text with code between backticks.
+/// Formats a text in which parts between backticks become code.
 pub fn in_code(text: &str) -> Markup {
     html! { @for (i, part) in text.split('`').enumerate() { @if i % 2 == 1 { code { (part) } } @else { (part) } } }
 }
 
-/// A place: its source line if known.
+/// Formats a place: the source line if it is known.
 pub fn place(place: &Place) -> Markup {
     match place.source() {
         Some(line) => html! { code { (line.text()) } },

@@ -3,22 +3,22 @@
 use cupeer_report::model::{Handle, State};
 use std::collections::HashMap;
 
-/// The most rows.
+/// Largest number of rows.
 pub const MOST: usize = 2000;
 
-/// The rows, in the order of the report: the worst first.
+/// Rows of the handle table in the order of the report, the worst first.
 pub struct Ledger<'a> {
     pub lines: Vec<Line<'a>>,
-    /// Handles that are in no row.
+    /// Number of handles that have no row.
     pub left_out: u64,
 }
 
-/// A handle, and the number of similar handles: of the same kind and size, with the same exporter, openers,
-/// and state.
+/// Row: a handle, and the number of similar handles, which have the same kind, size, exporter, openers, and
+/// state.
 pub struct Line<'a> {
     pub handle: &'a Handle,
     pub alike: u64,
-    /// The last moment that is known of any of them.
+    /// Last known time at which something happened to one of these handles.
     pub last_ns: u64,
 }
 

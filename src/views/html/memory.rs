@@ -8,30 +8,32 @@ use cupeer_report::moments::bytes;
 use maud::{Markup, html};
 use serde::Serialize;
 
-/// The most devices with a chart, and the most calls with a table.
+/// Largest number of devices with a chart, and of calls with a table.
 const MOST: usize = 8;
-/// Fewer charts than this have the whole width each.
+/// Number of charts from which a chart without a failed call takes only a part of the page's width.
 const FEW: usize = 3;
-/// The state of memory that needs no word.
+/// Word of the report for memory that is simply in use, which needs no label.
 const IN_USE: &str = "in use";
 
-/// Numbers of times, and the values from these on.
+/// Changes of a value: the index of a time, and the value from this time on.
 type Changes = Vec<(usize, u64)>;
 
 /// Memory of a device over time.
 #[derive(Serialize)]
 pub struct Chart {
-    /// Bytes of the device, if they are known.
+    /// Size of the device's memory in bytes; `None` if it is unknown.
     total: Option<u64>,
     times_ns: Vec<u64>,
-    /// Process, the state if it is not that of all memory, and the bytes from the times on, by number, at which they change.
+    /// Areas of the chart: process, state unless the memory is simply in use, and changes of the number of
+    /// bytes.
     series: Vec<(Option<usize>, &'static str, Changes)>,
-    /// Failed calls: their time, a description, and the link to the details.
+    /// Failed calls: the time of each, a description, and the link to its details.
     failures: Vec<(u64, String, String)>,
 }
 
 impl Page<'_> {
-    /// The devices with charts: first those on which calls failed, then those with the most memory in use.
+    /// Returns the devices with charts: first those on which calls failed, then those with the most memory in
+    /// use.
     fn charted(&self) -> Vec<&MemoryOverTime> {
         let most = |one: &MemoryOverTime| one.series.iter().flat_map(|line| &line.bytes).copied().max();
         let mut all: Vec<&MemoryOverTime> =
@@ -42,7 +44,7 @@ impl Page<'_> {
         all
     }
 
-    /// The calls that failed, with a table each.
+    /// Returns the calls that failed for lack of memory, each of which has a table, with their indexes.
     fn failed(&self) -> impl Iterator<Item = (usize, &Memory)> {
         self.report.memory.iter().filter(|memory| memory.at_ns.is_some()).take(MOST).enumerate()
     }
@@ -62,7 +64,8 @@ impl Page<'_> {
             let text = format!("{function} failed in {}", self.brief.called_process(&failure.proc));
             (self.since(failure.at_ns), text, table.map_or(String::new(), |(number, _)| format!("o{number}")))
         };
-        // The end of a process may be unknown, and then is after the end of the recording.
+        // The end of a process may be known only as later than the end of the recording: leave such times
+        // out.
         let lasted = one.times_ns.partition_point(|at| *at <= self.report.record.ended_ns);
         let series = one.series.iter().map(|line| {
             let state = if line.state == IN_USE { "" } else { line.state };
@@ -76,7 +79,7 @@ impl Page<'_> {
         }
     }
 
-    /// The bytes of a device, as a failed call was told.
+    /// Returns the size of a device's memory in bytes, as a failed call reported it.
     fn total(&self, one: &MemoryOverTime) -> Option<u64> {
         self.report.memory.iter().filter(|memory| memory.device == one.device).find_map(|memory| memory.total)
     }
@@ -103,7 +106,7 @@ impl Page<'_> {
         }
     }
 
-    /// The most memory that was in use, for pages without scripts.
+    /// Formats the largest amount of memory in use, for pages without scripts.
     fn peak(&self, one: &MemoryOverTime) -> String {
         let sum = |i: usize| one.series.iter().map(|line| line.bytes[i]).sum::<u64>();
         let most = (0..one.times_ns.len()).max_by_key(|i| sum(*i)).unwrap_or(0);
@@ -111,7 +114,8 @@ impl Page<'_> {
         format!("At most {}{of}, at {}", bytes(sum(most)), self.brief.at(one.times_ns[most]))
     }
 
-    /// A table with the owners of memory when a call failed. Its rows add up to the memory of the device.
+    /// Returns a table of the owners of a device's memory at a failed call. The rows add up to the memory of
+    /// the device.
     fn owners(&self, number: usize, memory: &Memory) -> Markup {
         let size = |amount: u64| ordered(bytes(amount), amount);
         let of_row = |one: &MemoryRow| {
@@ -149,7 +153,8 @@ impl Page<'_> {
     }
 }
 
-/// The values that differ from the ones before, with their numbers: most lines stay the same most of the time.
+/// Returns only the values that differ from the value before them, with their indexes, because most values
+/// stay the same most of the time.
 fn changes(bytes: &[u64]) -> Changes {
     let is_new = |(i, value): &(usize, u64)| *value != i.checked_sub(1).map_or(0, |before| bytes[before]);
     bytes.iter().copied().enumerate().filter(is_new).collect()

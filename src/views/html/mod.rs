@@ -30,7 +30,8 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-/// Forbids the page to fetch anything, and to run other scripts than its own. Plot needs inline styles.
+/// Content security policy: the page fetches nothing, and runs only its own scripts. Plot needs inline
+/// styles.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; script-src";
 const STYLE: &str = include_str!("page.css");
 /// Drawing libraries. Their licenses must be distributed with them. `vendor/parts.json` names their sources.
@@ -56,7 +57,7 @@ const HASHES: [&str; 8] = [
     "rV3jckwqqqviEcOpfRk+AbQtWTofvUsuD7qqqgcyLp4=",
     "8cDKlWizE3jXkMuc7AP1ibEBl55lsuSvVX6c3SiptqM=",
 ];
-/// Form `html`.
+/// Form `html` of the report.
 pub struct HtmlForm;
 
 impl Form for HtmlForm {
@@ -78,10 +79,10 @@ struct Page<'a> {
     headline: Vec<Line<'a>>,
     /// The text form with its default limits.
     brief: View<'a>,
-    /// The same view with all rows and frames.
+    /// Text form with all rows and frames.
     whole: View<'a>,
     ledger: ledger::Ledger<'a>,
-    /// The places of processes in the report.
+    /// Indexes of processes in the report.
     places: HashMap<&'a str, usize>,
 }
 
@@ -122,7 +123,7 @@ pub fn document(job: &Job, filter: &Filter, report: &Report, shown: &str) -> Res
     Ok(document.into_string() + "\n")
 }
 
-/// A value for a script: no text in it ends the script or begins a comment there.
+/// Returns a value as JSON for a script element. No text in it can end the script or begin a comment.
 fn script_data(value: &impl Serialize) -> Result<String> {
     let mut json = Vec::new();
     serde_json::to_writer(Json(&mut json), value).map_err(io::Error::from)?;
@@ -141,7 +142,7 @@ impl Page<'_> {
             ("calls", "Calls", self.calls()),
             ("more", "More", self.more()),
         ];
-        // Leave out empty sections.
+        // Leave out sections without content.
         let sections: Vec<_> = sections.into_iter().filter(|(.., section)| !section.0.is_empty()).collect();
         html! {
             a.skip href="#main" { "To the report" }
@@ -169,7 +170,7 @@ impl Page<'_> {
     }
 }
 
-/// Legend of a picture: classes of the style sheet, and their meanings.
+/// Legend of a chart: classes of the style sheet, with their meanings.
 type Keys = [(&'static str, &'static str)];
 
 const TIMELINE_KEYS: &Keys = &[
@@ -222,7 +223,7 @@ fn legend(keys: &Keys) -> Markup {
     html! { span.legend { @for (class, words) in keys { span class={ "key " (class) } { (words) } } } }
 }
 
-/// Reserves the place of a picture, with a description for screen readers.
+/// Reserves the place for a chart that a script draws, with a description for screen readers.
 fn picture(id: &str, label: &str) -> Markup {
     html! { div.picture id=(id) role="img" aria-label=(label) {} }
 }

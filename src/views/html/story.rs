@@ -13,8 +13,9 @@ use cupeer_spec::function::FnId;
 use cupeer_spec::group::Group;
 use maud::{Markup, html};
 
-/// The most lanes, and the most steps.
+/// Largest number of lanes in a story.
 const MOST_LANES: usize = 4;
+/// Largest number of steps in a story.
 const MOST_STEPS: usize = 6;
 
 /// Effect of a step on the memory or the event.
@@ -111,7 +112,7 @@ impl<'r> Page<'r> {
                         }
                         @if let Some(from) = last.filter(|from| *from != lane && step.act != Act::Close) { (arrow(from, lane, found)) }
                         div class={ "call lane" (lane) " " (found) } {
-                            // A long name is broken at its words.
+                            // Allow line breaks in a long function name before the word `Mem`.
                             b { @for part in step.what.split_inclusive("Mem") { (part) wbr; } }
                             @if let Some(known) = step.place { br; (place(known)) }
                         }
@@ -122,8 +123,8 @@ impl<'r> Page<'r> {
         }
     }
 
-    /// Returns the calls in order: the call of the finding, its objects, and the known calls about the
-    /// handle.
+    /// Returns the steps in order: the call of the finding, the calls of its objects, and other known calls
+    /// about the handle.
     fn steps(&self, finding: &'r Finding) -> Vec<Step<'r>> {
         let rule = Rule::of(&finding.rule);
         let failed = finding.result.as_deref().filter(|result| *result != "CUDA_SUCCESS");
@@ -165,7 +166,7 @@ impl<'r> Page<'r> {
         if finding.tells(Tells::ExporterEnded) {
             self.add_end(handle, finding, &mut steps);
         }
-        // After the finding, only closes by processes that had the handle open matter.
+        // After the finding, the only steps that matter are closes by processes that had the handle open.
         let (found, is_free) = (finding.time_ns, steps[0].act == Act::Free);
         steps.retain(|step| step.at_ns <= found || is_free && step.act == Act::Close);
         steps.sort_by_key(|step| (step.at_ns, step.is_found));
@@ -176,7 +177,7 @@ impl<'r> Page<'r> {
         steps
     }
 
-    /// Adds the end of the exporter, which came before the call.
+    /// Adds a step for the end of the exporter if it came before the call of the finding.
     fn add_end(&self, handle: Option<&Handle>, finding: &Finding, steps: &mut Vec<Step>) {
         let exporter = handle.and_then(|handle| self.places.get(&**handle.exporter.as_ref()?));
         let Some(process) = exporter.map(|place| &self.report.processes[*place]) else { return };
@@ -185,7 +186,7 @@ impl<'r> Page<'r> {
         steps.push(Step { act: Act::Free, who, what, place: None, at_ns, is_found: false });
     }
 
-    /// Adds the calls about a handle that no step has: its export, the opens, the closes, and the free.
+    /// Adds the calls about a handle that have no step yet: its export, the opens, the closes, and the free.
     fn add_life(&self, handle: &Handle, steps: &mut Vec<Step>) {
         let mut add = |act, proc: Option<&str>, what: &str, at_ns: Option<u64>| {
             let Some((at_ns, proc)) = at_ns.zip(proc) else { return };
@@ -218,7 +219,7 @@ fn advance(lives: &mut [Life], lane: usize, step: &Step) {
     }
 }
 
-/// An arrow from the middle of a lane to the call in another one.
+/// Draws an arrow from the middle of one lane to the call in another one.
 fn arrow(from: usize, to: usize, class: &str) -> Markup {
     let (first, over) = if from < to { (from, to - from) } else { (to + 1, from - to) };
     let way = if from < to { "right" } else { "left" };

@@ -3,61 +3,62 @@
 use cupeer_report::moments::number;
 use maud::{Markup, html};
 
-/// Cells with more bytes may be wrapped.
+/// Number of bytes from which the text of a cell may be wrapped.
 const LONG: usize = 60;
 
-/// A cell: its content, and a number to sort by if the text has another order.
+/// Table cell: its content, and a number for sorting if the text sorts in another order.
 pub struct Cell {
     pub shown: Markup,
     pub order: Option<u64>,
 }
 
-/// A cell of text.
+/// Returns a cell with text.
 pub fn text(text: impl AsRef<str>) -> Cell {
     Cell { shown: html! { (text.as_ref()) }, order: None }
 }
 
-/// A cell of markup.
+/// Returns a cell with markup.
 pub fn markup(shown: Markup) -> Cell {
     Cell { shown, order: None }
 }
 
-/// A count.
+/// Returns a cell with a count.
 pub fn count(value: u64) -> Cell {
     ordered(number(value), value)
 }
 
-/// A text that is sorted by a number.
+/// Returns a cell with text that is sorted by a number.
 pub fn ordered(shown: impl AsRef<str>, order: u64) -> Cell {
     Cell { shown: html! { (shown.as_ref()) }, order: Some(order) }
 }
 
-/// A text that is sorted by a number, or a missing value.
+/// Returns a cell with the text for a value, sorted by the value; an empty cell for a missing value.
 pub fn known(value: Option<u64>, shown: impl Fn(u64) -> String) -> Cell {
     value.map_or_else(none, |value| ordered(shown(value), value))
 }
 
-/// Cell for a missing value.
+/// Returns an empty cell for a missing value.
 pub fn none() -> Cell {
     text("-")
 }
 
-/// A row: its id, how bad it is, and its cells.
+/// Table row: its id, a style class for its severity, and its cells.
 pub struct Row {
     pub id: String,
     pub class: &'static str,
     pub cells: Vec<Cell>,
 }
 
-/// A table of at most so many rows; of more, the last line says how many, and how to see them.
+/// Table with a limited number of rows. If rows are left out, the last line says how many, and how to see
+/// them.
 pub struct Table<'a> {
     pub id: &'a str,
     /// Description of the table.
     pub label: &'a str,
-    /// The columns; those of numbers begin with `#`, which is not shown.
+    /// Titles of the columns. The title of a column with numbers begins with `#`, which is not shown.
     pub columns: &'a [&'a str],
     pub rows: Vec<Row>,
-    /// Number of rows that are not shown.
+    /// Number of rows that are left out.
     pub more: u64,
 }
 
@@ -85,7 +86,7 @@ impl<'a> Table<'a> {
             let is_long = cell.shown.0.len() > LONG && !column.starts_with('#');
             if is_long { Some("long") } else { is_number(column) }
         };
-        // Columns that say nothing in any row are left out; the first one has a row's name.
+        // Leave out columns that are empty in all rows, except the first one, which names the row.
         let is_empty = |text: &str, i: usize| matches!(text, "" | "-") || (text == "0" && i > 0);
         let says = |i: usize| self.rows.iter().any(|row| !is_empty(&row.cells[i].shown.0, i));
         let shown: Vec<usize> = (0..self.columns.len()).filter(|i| says(*i)).collect();

@@ -15,13 +15,13 @@ use cupeer_report::verdict::{severity_of, whose};
 use cupeer_rules::Severity;
 use maud::{Markup, html};
 
-/// The most rows of a table.
+/// Largest number of rows of a table.
 const MOST: usize = 2000;
-/// The most lines of a section as the text has it.
+/// Largest number of lines of a section that is taken from the text form.
 const MOST_LINES: usize = 500;
 
 impl Page<'_> {
-    /// A moment since the begin of the record.
+    /// Returns a cell with a time since the start of the recording.
     pub fn at(&self, moment: u64) -> Cell {
         ordered(self.brief.at(moment), moment)
     }
@@ -50,7 +50,7 @@ impl Page<'_> {
                 text(self.brief.devices_of(process)),
             ],
         };
-        // Processes with problems come first.
+        // List processes with problems first.
         let mut rows: Vec<(usize, &Process)> = all.iter().enumerate().collect();
         rows.sort_by_key(|(_, process)| self.state(process));
         let table = Table {
@@ -75,7 +75,7 @@ impl Page<'_> {
         html! { h2 { "Processes" } (table.show()) }
     }
 
-    /// The calls of a process that have not returned, with their stacks.
+    /// Returns a cell with the calls of a process that have not returned, and their stacks.
     fn pending(&self, process: &Process) -> Cell {
         if process.pending.is_empty() {
             return text("");
@@ -93,7 +93,7 @@ impl Page<'_> {
     }
 
     pub fn devices(&self) -> Markup {
-        // A matrix of two says no more than the tables.
+        // A matrix of two devices shows no more than the tables do.
         let is_many = self.report.devices.len() > 2;
         let has_pairs =
             is_many && self.report.peers.iter().any(|peer| peer.from.is_some() && peer.to.is_some());
@@ -231,7 +231,7 @@ impl Page<'_> {
         Table { more: table.more + self.report.marks_more, ..table }.show()
     }
 
-    /// Sections that few recordings have, as text.
+    /// Returns the sections that few recordings have, as text.
     pub fn more(&self) -> Markup {
         let leaks = if self.report.leaks.is_empty() { String::new() } else { self.brief.leaks() };
         let sections = [
@@ -250,7 +250,7 @@ impl Page<'_> {
         }
     }
 
-    /// A section of the text form, unchanged.
+    /// Returns a section of the text form, unchanged.
     pub fn lines(&self, section: &str) -> Markup {
         let section = section.trim_matches('\n');
         let (title, text) = section.split_once('\n').unwrap_or((section, ""));
@@ -267,8 +267,8 @@ impl Page<'_> {
         }
     }
 
-    /// Returns the style class for the state of a handle. It is empty if nothing is wrong, because libraries
-    /// also free memory that others have open.
+    /// Returns the style class for the state of a handle; empty if nothing is wrong. Libraries also free
+    /// memory that other processes have open, so that alone has no class.
     fn class_of(&self, handle: &Handle) -> &'static str {
         let severity = severity_of(handle.state).filter(|_| !self.headline.is_empty());
         severity.map_or("", Severity::word)

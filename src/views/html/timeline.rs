@@ -17,35 +17,40 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::mem;
 
-/// The most bins of all processes together, and of one.
+/// Largest number of bins of all processes together.
 const MOST_BINS: usize = 60_000;
+/// Largest number of bins per process.
 const FINEST: usize = 600;
+/// Smallest number of bins per process.
 const COARSEST: usize = 60;
-/// The most calls that are kept individually, of all processes together, and the most of one process.
+/// Largest number of calls of all processes together that are kept one by one.
 const MOST_CALLS: usize = 6000;
+/// Number of calls per process that are kept one by one in any case.
 const FEWEST_CALLS: usize = 8;
-/// The most failures of a process that wait for what their thread does next; more count as failed.
+/// Largest number of failures per process that wait for the next call of their thread. Failures beyond this
+/// count as unexpected.
 const MOST_WAITING: usize = 50_000;
 
 /// Calls of all processes over time.
 #[derive(Serialize)]
 pub struct Timeline {
-    /// Number of bins. All have the same width.
+    /// Number of bins. All bins have the same width.
     pub bins: usize,
     pub width_ns: u64,
-    /// The functions of single calls.
+    /// Names of the functions of the calls that are kept one by one.
     functions: Vec<String>,
-    /// In the order of the processes of the report.
+    /// Rows in the order of the report's processes.
     pub rows: Vec<Row>,
-    /// The calls in them, and how many of these are kept one by one.
+    /// Number of calls in the rows.
     pub calls: u64,
+    /// Number of these calls that are kept one by one.
     pub single: u64,
 }
 
 /// Calls of one process.
 #[derive(Serialize, Default)]
 pub struct Row {
-    /// Last time that the recording has of the process, since the start of the recording.
+    /// Last time at which the recording shows the process, in nanoseconds since the start of the recording.
     pub until_ns: u64,
     /// Number of calls that began in each bin.
     calls: Runs,
@@ -54,7 +59,7 @@ pub struct Row {
     longest: Vec<Single>,
 }
 
-/// Counts by bin, of which JSON has the bins that are not empty: `[first, count, count, ...]` for each run of them.
+/// Counts by bin. JSON has only runs of bins that are not empty: `[first, count, count, ...]` for each run.
 #[derive(Default)]
 struct Runs(Vec<u32>);
 
@@ -75,8 +80,8 @@ impl Serialize for Runs {
     }
 }
 
-/// A call: its duration, its start, its function, and 1 if it failed unexpectedly. JSON has them in this
-/// order.
+/// Call that is kept by itself: its duration, its start, its function, and 1 if it failed unexpectedly. JSON
+/// has the fields in this order.
 #[derive(Serialize, PartialEq, Eq, PartialOrd, Ord)]
 struct Single(u64, u64, usize, u8);
 
@@ -113,7 +118,7 @@ pub fn read(job: &Job, filter: &Filter, report: &Report) -> Result<Timeline> {
     Ok(Timeline { bins, width_ns: reading.width_ns, functions, rows, calls, single })
 }
 
-/// Returns true if a call failed as calls of working programs do not.
+/// Returns true if a call failed in a way in which calls of working programs do not fail.
 fn has_failed(call: &Call) -> bool {
     let is_unusual = |result| call.injected || !is_usual(call.function, result);
     matches!(call.outcome, Outcome::Returned(result) if result != 0 && is_unusual(result))
@@ -126,20 +131,20 @@ struct TimelineReader<'a> {
     bins: usize,
     most: usize,
     functions: BTreeMap<String, usize>,
-    /// True if a fault plan damaged handles: a failed open is then no answer to a probe.
+    /// True if a fault plan damaged handles. A failed open is then not an answer to a probe.
     has_damaged: bool,
 }
 
-/// Reading state of a process.
+/// State of reading the events of one process.
 struct Read<'a> {
     process: &'a Process,
     clock: Clock,
     row: Row,
     longest: BinaryHeap<Reverse<Single>>,
-    /// Failures that are expected if their thread follows up the probe. Without the follow-up, they count as
-    /// failed.
+    /// Failures that are expected if the thread makes the follow-up call of the probe. Otherwise, they count
+    /// as failed.
     waiting: HashMap<Question, Vec<Shown<'a>>>,
-    /// Number of failures that waited.
+    /// Number of failures in `waiting`, including those that were resolved.
     waited: usize,
 }
 
@@ -186,7 +191,7 @@ impl TimelineReader<'_> {
         Ok(row)
     }
 
-    /// Adds a call that returned, and whether it failed unexpectedly.
+    /// Adds a call that returned, and finds out whether it failed unexpectedly.
     fn returned<'a>(&mut self, call: &Call, read: &mut Read<'a>) {
         let mut standing = Standing::Unexpected;
         if let Some(function) = call.function {
@@ -217,7 +222,7 @@ impl TimelineReader<'_> {
     /// Returns the facts about a call to show if the filter selects it.
     fn shown<'a>(&self, call: &Call, Read { process, clock, .. }: &Read<'a>) -> Option<Shown<'a>> {
         let begun = clock.realtime(call.start);
-        // The driver's calls show the work of a runtime call.
+        // The driver calls that a runtime call makes show its work.
         if is_runtime(call.function) || !self.filter.call(call, begun) {
             return None;
         }
@@ -237,7 +242,7 @@ impl TimelineReader<'_> {
         row.failed.0[bin] = row.failed.0[bin].saturating_add(u32::from(has_failed));
         if times > 1 {
             let last = ((until / self.width_ns) as usize).clamp(bin, self.bins - 1);
-            // The times of repeated calls are unknown, so they are spread evenly.
+            // The times of repeated calls are unknown, so spread them evenly over the bins.
             let (bins, calls) = ((last - bin + 1) as u64, times - 1);
             for (i, bin) in (bin..=last).enumerate() {
                 let more = u32::try_from(calls / bins + u64::from((i as u64) < calls % bins));

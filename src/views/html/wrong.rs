@@ -11,15 +11,15 @@ use cupeer_rules::Tells;
 use maud::{Markup, html};
 use std::collections::HashMap;
 
-/// The most findings of a kind of list, and the most items of one thing.
+/// Largest number of findings in a list, and of items of one problem.
 const MOST: usize = 300;
-/// Number of findings from which the list of problems contains them.
+/// Number of findings from which the list of problems includes them.
 const MOST_LISTED: usize = 4;
-/// Number of processes of a hang that are listed with their calls.
+/// Largest number of hanging processes that are listed with their calls.
 const MOST_DOING: usize = 32;
 
 impl<'r> Page<'r> {
-    /// The worst problem, and the other lines of the headline with links.
+    /// Returns the worst problem, followed by the other lines of the headline with links.
     pub fn summary(&self) -> Markup {
         let mut lines = self.headline.iter().filter(|line| !matches!(line.about, About::More));
         html! {
@@ -30,7 +30,7 @@ impl<'r> Page<'r> {
                     (None, Some(line)) => (self.lead(line)),
                     (None, None) => (self.nothing_wrong()),
                 }
-                // The cards of findings follow; of very many, the list is shorter.
+                // The findings have cards below. If there are very many, the list is shorter.
                 @let has_card = |about| matches!(about, About::Finding(finding) if finding.severity != "note");
                 @let is_long = self.verdict.told.len() > MOST_LISTED;
                 ol.others {
@@ -54,7 +54,7 @@ impl<'r> Page<'r> {
         }
     }
 
-    /// Summary of a recording without problems.
+    /// Returns the summary of a recording without problems.
     fn nothing_wrong(&self) -> Markup {
         let has_failed = self.report.processes.iter().any(|process| self.state(process).class() != "");
         let (class, word) = match () {
@@ -75,19 +75,19 @@ impl<'r> Page<'r> {
                 }
                 @if self.report.record.events == 0 {
                     p { @if let [one] = &self.report.processes[..] { (self.link(&one.proc)) ": " } "without a recorded call, no place is known" }
-                    (next("`cupeer doctor -- PROGRAM` looks for the reason."))
+                    (next_step("`cupeer doctor -- PROGRAM` looks for the reason."))
                 }
                 @for group in injected.iter().take(MOST_LISTED) {
                     p.place {
                         (group.function) " → " (result(&group.result)) (whose(true, group.injected_by.as_deref(), false)) " at " (place(&group.caller)) ", " (self.who_failed(group))
                     }
                 }
-                @if has_failed && !injected.is_empty() { (next("Check what the program does after this call. A fault plan made the call fail, not the driver.")) }
+                @if has_failed && !injected.is_empty() { (next_step("Check what the program does after this call. A fault plan made the call fail, not the driver.")) }
             }
         }
     }
 
-    /// The processes of failures.
+    /// Names the processes in which the failures of a group happened.
     fn who_failed(&self, group: &FailureGroup) -> String {
         match &group.procs[..] {
             [one] if group.procs_more == 0 => self.brief.called_process(one),
@@ -95,7 +95,7 @@ impl<'r> Page<'r> {
         }
     }
 
-    /// The worst problem, which is not a finding.
+    /// Returns the worst problem, for a problem that is not a finding.
     fn lead(&self, line: &Line) -> Markup {
         let hung = self.verdict.hung.as_ref().filter(|hung| hung.in_short == line.text);
         let word = match line.about {
@@ -108,9 +108,9 @@ impl<'r> Page<'r> {
         let (kicker, message) = match (hang, line.about) {
             (Some(hang), _) => (self.how_long(hang), clean(&hang.answer)),
             (None, About::Death(process)) => {
-                // The line with the place says the rest.
+                // The line with the place shows the rest of the text.
                 let (message, _) = line.text.split_once("; ").unwrap_or((&line.text, ""));
-                (self.which(process), message.to_owned())
+                (self.further_names(process), message.to_owned())
             }
             (None, _) => (String::new(), line.text.clone()),
         };
@@ -127,9 +127,9 @@ impl<'r> Page<'r> {
         }
     }
 
-    /// For how long a job hung, and how that ended.
+    /// Describes how long a job hung, and how the hang ended.
     fn how_long(&self, hang: &Hang) -> String {
-        // Before its first call, a process does not record.
+        // A hang can begin before the recording does; the report has no name for such a time.
         let at = |moment| {
             let has_begun = (1..=moment).contains(&self.report.record.began_ns);
             has_begun.then(|| self.verdict.at(moment))
@@ -144,7 +144,7 @@ impl<'r> Page<'r> {
     }
 
     /// Returns further names of a process that crashed: its pid, and its host if there are several.
-    fn which(&self, process: &Process) -> String {
+    fn further_names(&self, process: &Process) -> String {
         let host =
             if self.report.record.hosts.len() > 1 { format!(" on {}", process.host) } else { String::new() };
         format!("process {}{host}", process.pid)
@@ -162,16 +162,16 @@ impl<'r> Page<'r> {
                 None if hang.roots.is_empty() => p { "The place is not known." },
                 None => p { (who) ": the line of source is not known" },
             }
-            (next(&match hang.file.is_empty() {
+            (next_step(&match hang.file.is_empty() {
                 _ if hang.roots.is_empty() => HUNG.hint.to_owned(),
                 true => format!("Look at what {who} {wait} for there."),
                 false => format!("Look at what {who} {wait} for there: {} has all stacks. Of a job that still hangs, `cupeer why` shows them.", hang.file),
             }))
-            (self.doing())
+            (self.hanging_calls())
         }
     }
 
-    /// The call in which a process died or after which.
+    /// Names the call in which a process died, or its last call.
     fn where_died(&self, process: &Process) -> Markup {
         let who = self.brief.called_process(&process.proc);
         let act = self.brief.last_act(process);
@@ -185,14 +185,14 @@ impl<'r> Page<'r> {
                 (None, None) => p { (act) },
             }
             @if process.pending.is_empty() { p { "The place of the " (if is_crash { "crash" } else { "end" }) " is not known; a debugger or a core file shows it." } }
-            (next(match is_crash {
+            (next_step(match is_crash {
                 true => "Look at the code after that call. A debugger or the core file of the process shows where it crashed.",
                 false => DIED.hint,
             }))
         }
     }
 
-    /// The call and the process of another problem, if known.
+    /// Names the call and the process of a problem that is not a finding, if known.
     fn where_failed(&self, line: &Line) -> Markup {
         let first = self.verdict.others.iter().find(|problem| problem.in_short == line.text);
         let Some(first) = first.and_then(|problem| problem.incidents.first()) else { return html! {} };
@@ -203,12 +203,12 @@ impl<'r> Page<'r> {
                 (None, Some(who)) => p { "first in " (who) "; the place is not known" },
                 (None, None) => {},
             }
-            (next(first.kind.hint))
+            (next_step(first.kind.hint))
         }
     }
 
     /// Lists the calls in which processes waited when the job hung.
-    fn doing(&self) -> Markup {
+    fn hanging_calls(&self) -> Markup {
         let Some(hang) = self.report.lasting_hangs().next() else { return html! {} };
         let doing = &hang.doing;
         html! {
@@ -233,7 +233,7 @@ impl<'r> Page<'r> {
         }
     }
 
-    /// Returns the link target of a headline.
+    /// Returns the link target of a line of the headline.
     fn target(&self, about: About) -> String {
         match about {
             About::Death(process) => self.process_id(&process.proc),
@@ -242,17 +242,18 @@ impl<'r> Page<'r> {
         }
     }
 
-    /// The id of the row of a process.
+    /// Returns the id of a process's row.
     pub fn process_id(&self, proc: &str) -> String {
         self.places.get(proc).map_or_else(|| "processes".into(), |place| format!("p{place}"))
     }
 
-    /// A process, with a link to its row.
+    /// Names a process, with a link to its row.
     pub fn link(&self, proc: &str) -> Markup {
         html! { a href={ "#" (self.process_id(proc)) } { (self.brief.called_process(proc)) } }
     }
 
-    /// All problems but the first one: a hang, processes that ended abnormally, what rules found, and other things; then notes.
+    /// Returns all problems except the first one: a hang, processes that ended abnormally, findings, and
+    /// other problems. Notes follow.
     pub fn wrong(&self) -> Markup {
         let Verdict { hung, died, told, noted, others, .. } = self.verdict;
         let lead = self.first_finding();
@@ -263,9 +264,9 @@ impl<'r> Page<'r> {
                 .collect()
         };
         let (mut told, noted) = (without_lead(told), without_lead(noted));
-        // Consequences of a process end come after other findings.
+        // List findings that follow from the end of a process after the other findings.
         told.sort_by_key(|finding| self.ended_before(finding).is_some());
-        // The headline says all of a single one.
+        // If a problem has a single item, the headline already has all of it.
         let many = hung.iter().chain(died).filter(|problem| problem.items.len() > 1);
         let is_said = |problem: &Problem| self.headline.iter().any(|line| line.text == problem.in_short);
         let others = others.iter().filter(|problem| problem.items.len() > 1 || !is_said(problem));
@@ -298,7 +299,7 @@ impl<'r> Page<'r> {
         html! {
             article class={ "card " (class) } {
                 h3 { (problem.what) }
-                // For a program without calls, the name alone is too little.
+                // The name alone says too little about a program without calls.
                 @if problem.kind.is_none() && problem.what.contains(LAUNCHED) {
                     @let commands = self.brief.commands();
                     p { (if commands.len() > 1 { "started as one of" } else { "started as" }) @for command in commands.iter().take(MOST_LISTED) { " " code { (command) } br; } }
@@ -313,27 +314,27 @@ impl<'r> Page<'r> {
         }
     }
 
-    /// The id of the card of a finding.
+    /// Returns the id of a finding's card.
     pub fn finding_id(&self, finding: &Finding) -> String {
         let place = self.report.findings.iter().position(|other| std::ptr::eq(other, finding));
         format!("f{}", place.unwrap_or(0))
     }
 
-    /// A place, with its stack folded below if there is more to show.
+    /// Returns a place, and below it the folded stack if there is more to show.
     pub fn place_in(&self, place: &Place, stack: &[Place]) -> Markup {
         html! {
             @if is_short(stack) { (place.long()) } @else { details { summary { (place.long()) } (self.stack(stack)) } }
         }
     }
 
-    /// A stack as the text has it, the caller first.
+    /// Returns a stack as in the text form, the caller first.
     pub fn stack(&self, stack: &[Place]) -> Markup {
         html! {
             ol.stack { @for place in self.brief.without_start(stack) { @for line in place.lines() { li { (line) } } } }
         }
     }
 
-    /// The stacks of single failures, by function, result and caller.
+    /// Returns the stacks of the failures that are kept one by one, by function, result, and caller.
     pub fn stacks_of_failures(&self) -> HashMap<(&str, &str, &Place), &[Place]> {
         let mut stacks: HashMap<(&str, &str, &Place), &[Place]> = HashMap::new();
         for failure in &self.report.failures {
@@ -343,8 +344,8 @@ impl<'r> Page<'r> {
     }
 }
 
-/// The step that comes next where no rule knows a fix.
-fn next(hint: &str) -> Markup {
+/// Returns the next step to take if no rule knows a fix.
+fn next_step(hint: &str) -> Markup {
     html! { p.fix { span { "Next" } " " (in_code(hint)) } }
 }
 
@@ -357,7 +358,7 @@ fn class_of(about: About) -> &'static str {
     }
 }
 
-/// A text of several lines. The lines after the first belong to it.
+/// Returns a text of several lines. The lines after the first are its details.
 fn lines(text: &str) -> Markup {
     let mut all = text.lines();
     let first = all.next().unwrap_or_default();

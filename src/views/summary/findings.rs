@@ -7,12 +7,12 @@ use cupeer_report::style::Mark;
 use cupeer_report::verdict::{Alike, Verdict, clue, times};
 use cupeer_rules::{Found, Rule, Severity, label};
 
-/// Number of other sites that are listed per finding.
+/// Largest number of other sites that are listed per finding.
 const MOST_SITES: usize = 3;
 const MOST_CLUES: usize = 3;
 
-/// Returns some lines per kind of finding, and the number of kinds, without costs. Lines printed live during
-/// the run have no hint, so it is added here.
+/// Returns the lines about each kind of finding, and the number of kinds, without costs. Adds hints, because
+/// lines that the run printed itself have none.
 pub fn lines(verdict: &Verdict) -> (Vec<Line>, usize) {
     let (report, mut groups) = (verdict.report, verdict.alike());
     let kinds = groups.len();
@@ -23,21 +23,21 @@ pub fn lines(verdict: &Verdict) -> (Vec<Line>, usize) {
         let (first, count, who) = (group.first(), times(group.count()), group.who(verdict));
         let (severity, rule, function) = (first.severity, clean(&first.rule), clean(&first.function));
         let mark = Mark::of_severity(severity);
-        // The library printed the fixes of the others when it found them.
+        // For other rules, libcupeer.so printed the fix when it found the mistake.
         let is_new = Rule::of(&first.rule).is_some_and(|rule| rule.spec().found == Found::InRecordings);
         let is_hint_due = (is_hint_due || is_new && mark != Mark::Note) && !first.hint.is_empty();
         let message = Some(format!("    {}", clean(&group.message())));
         let at = first.caller.line();
-        // More of them would be longer than the report.
+        // Show all lines only for the first group; otherwise, the summary would be longer than the report.
         let is_first = groups.first().is_some_and(|group| std::ptr::eq(group.first(), first));
         let code = report.source_line(&first.caller).filter(|_| is_first);
-        // Sites that made, freed, or closed the object.
+        // Places at which the object was created, freed, or closed.
         let mut others: Vec<String> = Vec::new();
         for object in &first.objects {
             let line = object.place().and_then(Place::line);
             let (word, elsewhere) =
                 (label(Rule::of(&first.rule), object.role), elsewhere(report, first, object));
-            // The place of the call itself is there already.
+            // The place of the call itself is already shown.
             let line = line.filter(|line| !elsewhere.is_empty() || at.as_ref() != Some(line));
             let line = line.map(|line| format!("    {word}{elsewhere} at {}", clean(&line)));
             others.extend(line.filter(|line| others.len() < MOST_SITES && !others.contains(line)));
@@ -58,14 +58,14 @@ pub fn lines(verdict: &Verdict) -> (Vec<Line>, usize) {
     (groups.iter().take(MOST_LINES).flat_map(&mut lines).collect(), kinds)
 }
 
-/// The first unusual facts, if nothing explains how processes failed.
+/// Returns the first few unusual facts if nothing explains why processes failed.
 pub fn clues(report: &Report) -> Vec<Line> {
     let all = report.clues.iter().take(MOST_CLUES);
     all.map(|one| format!("  {}", clue(one, Place::line)).into()).collect()
 }
 
-/// ` in rank 3` or ` in process 17`, if the object is of another process than the finding. Processes of two pid namespaces
-/// can have the same pid.
+/// Names the process of an object if it is not the process of the finding: ` in rank 3` or ` in process 17`.
+/// Compares more than pids, because processes of two pid namespaces can have the same pid.
 fn elsewhere(report: &Report, finding: &Finding, object: &Object) -> String {
     let has_its_pid = |process: &Process| process.proc == finding.proc && process.pid == object.pid;
     match (object.rank, object.pid) {

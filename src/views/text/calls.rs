@@ -11,11 +11,11 @@ use cupeer_report::verdict::{in_runtime, whose};
 use cupeer_spec::effect::Object;
 use std::collections::HashMap;
 
-/// The most frames of a stack, unless all are requested.
+/// Largest number of frames of a stack, unless all are requested.
 const MOST_FRAMES: usize = 4;
 
 impl View<'_> {
-    /// Lists failures that neither a finding nor a problem mentions; all of them on request.
+    /// Lists failed calls that neither a finding nor a problem mentions; all failed calls on request.
     pub fn failures(&self) -> String {
         let groups = &self.report.failure_groups;
         let usual: Vec<&FailureGroup> =
@@ -59,7 +59,7 @@ impl View<'_> {
         self.section("Marks", table, all)
     }
 
-    /// Libraries whose functions have no names here, and why.
+    /// Lists the libraries whose functions have no names in this report, with the reasons.
     pub fn unnamed(&self) -> String {
         let unnamed = &self.report.unnamed;
         if unnamed.is_empty() {
@@ -108,7 +108,7 @@ impl View<'_> {
         text
     }
 
-    /// Lists handles that were opened and not closed, by the stack that opened them.
+    /// Lists the handles that were opened and not closed, by the stacks of the opens.
     pub fn leaks(&self) -> String {
         let leaks = &self.report.leaks;
         if leaks.is_empty() {

@@ -6,19 +6,19 @@ use cupeer_report::model::{Memory, MemoryRow, OtherProcess};
 use cupeer_report::moments::{bytes, number};
 use cupeer_report::names::clean;
 
-/// The most tables, unless all are requested.
+/// Largest number of tables, unless all are requested.
 const MOST: usize = 3;
 
 impl View<'_> {
     pub fn device_memory(&self) -> String {
         let failed: Vec<&Memory> = self.report.memory.iter().filter(|one| one.at_ns.is_some()).collect();
-        // The last calls are those that the program did not survive.
+        // Show the last calls, because the program may not have survived them.
         let most = if self.all { usize::MAX } else { MOST };
         let skipped = failed.len().saturating_sub(most);
         failed[skipped..].iter().map(|one| self.memory_at(one)).collect()
     }
 
-    /// One table: all rows add up to the memory of the device.
+    /// Returns the table for one failed call. The rows add up to the memory of the device.
     fn memory_at(&self, memory: &Memory) -> String {
         let head = ["PROCESS", "SIZE", "ALLOCATIONS", "STATE", "FROM"];
         let mut table = Table::new(&head, 5, 20).with_numbers(&[1, 2]);
@@ -66,7 +66,7 @@ impl View<'_> {
     }
 }
 
-/// `4242 python, not recorded`
+/// Names a process without a recording that has memory of the device: `4242 python, not recorded`.
 pub(crate) fn other(one: &OtherProcess) -> String {
     match &*one.name {
         "" => format!("{}, not recorded", one.pid),

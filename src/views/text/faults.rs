@@ -8,11 +8,11 @@ use cupeer_report::model::{FailureGroup, Fault, FaultHit, Handle, Pending, Proce
 use cupeer_report::moments::{duration, number};
 use cupeer_report::names::{clean, counted};
 
-/// The most calls per rule, unless all are requested.
+/// Largest number of calls that are listed per rule, unless all are requested.
 const MOST_HITS: usize = 3;
 
 impl View<'_> {
-    /// All about fault plans, if there is one.
+    /// Returns the section about fault plans; empty if there was no plan.
     pub fn faults(&self) -> String {
         let did = [self.failed_on_purpose(), self.stopped(), self.handles_on_purpose()].concat();
         let table = self.rules() + &self.hits();
@@ -49,7 +49,7 @@ impl View<'_> {
         if table.is_empty() { String::new() } else { table.render(self.width) + &self.more(faults.len()) }
     }
 
-    /// The first calls at which each rule fired.
+    /// Lists the first calls at which each rule fired.
     fn hits(&self) -> String {
         let most = self.at_most(MOST_HITS);
         let (mut text, mut more) = (String::new(), 0);
@@ -66,7 +66,8 @@ impl View<'_> {
         }
     }
 
-    /// `at cuIpcOpenMemHandle_v2, 1333, at 0.002921: error, not called (call 1 of those it counts)`.
+    /// Describes a call at which a rule fired: `at cuIpcOpenMemHandle_v2, 1333, at 0.002921: error, not
+    /// called (call 1 of those it counts)`.
     fn hit(&self, fault: &Fault, hit: &FaultHit) -> String {
         let words: Vec<String> = hit.did.iter().map(|word| word.replace('-', " ")).collect();
         let waited = match hit.waited_ns {
@@ -74,10 +75,10 @@ impl View<'_> {
             waited => format!(", waited {}", duration(waited)),
         };
         let (function, process) = (clean(&hit.function), self.names.process(&hit.proc));
-        // The rule had no effect: another one came first, or the call failed.
+        // The rule had no effect, because another rule came first or the call failed by itself.
         let did = if words.is_empty() { "nothing".to_owned() } else { words.join(", ") };
         let at = self.at(hit.time_ns);
-        // Denied calls are not counted for a when=.
+        // Denied calls are not counted, so their number has no meaning for `when=`.
         let count = match &*fault.plan {
             DENY => String::new(),
             _ => format!(" (call {} of those it counts)", number(hit.count)),
@@ -85,7 +86,8 @@ impl View<'_> {
         format!("at {function}, {process}, at {at}: {did}{waited}{count}")
     }
 
-    /// Lists the calls in which a plan injected a failure, and those that failed as a consequence.
+    /// Lists the calls in which a fault plan injected a failure, and those that failed as a consequence of
+    /// it.
     fn failed_on_purpose(&self) -> String {
         let thing = |what: &str, is_one: fn(&FailureGroup) -> bool| {
             let groups: Vec<&FailureGroup> =
@@ -98,7 +100,7 @@ impl View<'_> {
             + &thing("failed because a fault plan had changed their input", |group| group.follows_fault)
     }
 
-    /// The calls that do not return because a plan said so.
+    /// Lists the calls that do not return because of a fault plan.
     fn stopped(&self) -> String {
         let all = self.report.processes.iter();
         let all = all.flat_map(|process| process.pending.iter().map(move |call| (process, call)));
@@ -119,7 +121,7 @@ impl View<'_> {
         self.things((items.len() as u64, "call"), &what, items)
     }
 
-    /// The handles that a plan damaged or kept open.
+    /// Lists the handles that a fault plan damaged or kept open.
     fn handles_on_purpose(&self) -> String {
         let things = [
             (State::OpenOnPurpose, "open, which a fault plan kept from being closed"),

@@ -45,7 +45,7 @@ impl View<'_> {
         self.title("Notes (informational)") + &text + &more
     }
 
-    /// A finding in a paragraph.
+    /// Returns the paragraph about one finding.
     pub fn finding(&self, finding: &Finding) -> String {
         let (severity, (head, sentences)) = (finding.severity, self.paragraph(finding));
         let head = self.item("- ", &format!("{severity} {head}"));

@@ -7,10 +7,10 @@ use cupeer_report::moments::{date, duration, number};
 use cupeer_report::names::{clean, counted, quiet_ones, ranks};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most programs that are named of processes that were not recorded.
+/// Largest number of program names that are listed for processes without a recording.
 const MOST_PROGRAMS: usize = 4;
 
-/// The most commands that are shown.
+/// Largest number of commands that are shown.
 const MOST_COMMANDS: usize = 4;
 
 impl View<'_> {
@@ -64,7 +64,8 @@ impl View<'_> {
         text
     }
 
-    /// Returns the commands of the runs; of an older recording, that of the process that began first.
+    /// Returns the commands of the runs. For an older recording without commands, returns that of the process
+    /// that began first.
     pub fn commands(&self) -> Vec<String> {
         let all = self.report.processes.iter().filter(|process| !process.arguments.is_empty());
         let first = || {
@@ -77,7 +78,8 @@ impl View<'_> {
         }
     }
 
-    /// `1,990 more processes shared nothing and were not recorded: python3 (1,988), sh (2)`.
+    /// Describes processes that shared nothing: `1,990 more processes shared nothing and were not recorded:
+    /// python3 (1,988), sh (2)`.
     fn quiet(&self) -> Option<String> {
         let record = &self.report.record;
         let item = |quiet: &Quiet| format!("{} ({})", clean(&quiet.program), number(quiet.processes));
@@ -90,10 +92,10 @@ impl View<'_> {
         Some(format!("{of}: {}", programs.join(", ")))
     }
 
-    /// `122 of 1,004`, where there are filters.
+    /// Formats the number of events: `122 of 1,004` if filters select only some.
     fn events(&self) -> String {
         let record = &self.report.record;
-        let all = format!("{}{}", self.report.last(), number(record.events));
+        let all = format!("{}{}", self.report.kept_prefix(), number(record.events));
         let all = match record.repeated {
             0 => all,
             more => {
@@ -107,9 +109,9 @@ impl View<'_> {
         }
     }
 
-    /// `8 on 1 host (vm): 8 have ended; ranks 0-7`.
+    /// Describes the processes: `8 on 1 host (vm): 8 have ended; ranks 0-7`.
     fn who(&self) -> String {
-        // A process that executed another program has an entry for each program.
+        // A process that executed another program has one entry per program.
         let (became, processes): (Vec<&Process>, Vec<&Process>) =
             self.report.processes.iter().partition(|process| process.exit.kind == ExitKind::Executed);
         let hosts = &self.report.record.hosts;

@@ -8,15 +8,15 @@ use crate::pairs;
 use cupeer_report::model::{Peer, Uuid};
 use std::collections::BTreeSet;
 
-/// The fewest devices for which there is a picture: of fewer, the table says it all.
+/// Smallest number of devices for which there is a matrix. For fewer, the table shows everything.
 const FEWEST: usize = 3;
-/// Title, with the legend.
+/// Title of the matrix, with the legend.
 pub const TITLE: &str = "Access between devices (e enabled, y can, n cannot; o opened over IPC, ! failed)";
-/// The columns of a cell.
+/// Width of a cell in characters.
 const CELL: usize = 4;
 
 impl View<'_> {
-    /// The picture, where it helps and fits.
+    /// Returns the matrix; empty if there are too few devices, or if it is too wide for the terminal.
     pub fn matrix(&self) -> String {
         let pairs = pairs::known_pairs(self.report);
         let is_named = |uuid: &Uuid| pairs.keys().any(|(from, to)| from == uuid || to == uuid);
@@ -49,7 +49,7 @@ impl View<'_> {
         text
     }
 
-    /// The numbers of devices, where all have one of their own.
+    /// Returns the numbers of the devices; `None` if a device has no number, or if two have the same.
     fn numbers(&self, devices: &[Uuid]) -> Option<Vec<u32>> {
         let number = |uuid: &Uuid| self.report.devices.iter().find(|device| device.uuid == *uuid)?.number;
         let numbers: Vec<u32> = devices.iter().map(number).collect::<Option<_>>()?;
@@ -58,7 +58,7 @@ impl View<'_> {
     }
 }
 
-/// Formats the access of all processes together: `eo!`.
+/// Formats a cell: the accesses of all processes from one device to another, such as `eo!`.
 pub fn cell(peers: &[&Peer]) -> String {
     let any = |what: fn(&Peer) -> bool| peers.iter().any(|peer| what(peer));
     let mut cell = String::new();
@@ -78,7 +78,8 @@ pub fn cell(peers: &[&Peer]) -> String {
     if cell.is_empty() { ".".into() } else { cell }
 }
 
-/// Returns true if a query, or enabling or disabling access, failed. Enabling access twice is no failure.
+/// Returns true if a query failed, or an attempt to enable or disable access. Enabling access that is already
+/// enabled is no failure.
 fn has_failed(peer: &Peer) -> bool {
     peer.failed.keys().any(|name| name != "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED")
 }

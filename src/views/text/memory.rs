@@ -9,8 +9,8 @@ use cupeer_report::model::{Allocation, DeviceMemory, Kept, Multicast, Proc, Wher
 use cupeer_report::moments::{bytes, duration, number};
 use cupeer_report::names::counted;
 
-/// An import that is held for a shorter time after its owner's end, and is then released by the program or at
-/// exit, is part of an orderly end.
+/// Longest time in nanoseconds for which an import may outlast its owner and still count as part of an
+/// orderly end, if the program or its exit then releases it.
 const BRIEF: u64 = 1_000_000_000;
 
 impl View<'_> {
@@ -53,7 +53,7 @@ impl View<'_> {
         }
     }
 
-    /// Lists memory that processes keep alive for others, and memory that they kept for long.
+    /// Lists memory that processes keep alive for others, and memory that they kept alive for a long time.
     fn kept(&self) -> String {
         let kept = &self.report.allocations.kept;
         let told: Vec<&Kept> = kept.iter().filter(|kept| self.all || !is_orderly(kept)).collect();
@@ -80,7 +80,7 @@ impl View<'_> {
         }
     }
 
-    /// Lists multicast objects, and the processes that wait for missing devices.
+    /// Lists multicast objects, and the processes that wait for devices to be added.
     fn multicast(&self) -> String {
         let all = &self.report.allocations.multicast;
         let table = Table::new(&["MADE BY", "SIZE", "DEVICES", "BOUND", "MAPPED BY", "HELD BY"], 6, 10);
@@ -143,7 +143,7 @@ impl View<'_> {
         if table.is_empty() { table } else { table + &more }
     }
 
-    /// The devices that have access to one of its mappings.
+    /// Names the devices that have access to a mapping of the allocation.
     fn access(&self, row: &Allocation) -> String {
         let all = row.mappings.iter().flat_map(|mapping| &mapping.access);
         let mut devices: Vec<_> = all.map(|access| access.device).collect();
@@ -154,13 +154,14 @@ impl View<'_> {
     }
 }
 
-/// Formats the number of devices added to a multicast object, and the number that it was created for.
+/// Formats the number of devices that were added to a multicast object, and the number for which it was
+/// created.
 fn joined(row: &Multicast) -> String {
     let added = number(row.devices.len() as u64);
     row.wanted_devices.map_or(added.clone(), |wanted| format!("{added} of {wanted}"))
 }
 
-/// Returns true if memory was kept only while the job ended.
+/// Returns true if memory was kept alive only while the job was ending.
 fn is_orderly(kept: &Kept) -> bool {
     let is_held = kept.until == "now" || kept.until == "exit" && kept.given_up_by == "release";
     !is_held && kept.longest_ns < BRIEF

@@ -27,13 +27,13 @@ use std::ops::Deref;
 
 pub use crate::form::Options;
 
-/// The most rows of a table, unless all are requested.
+/// Largest number of rows of a table, unless all are requested.
 const MOST_ROWS: usize = 20;
 
-/// More columns than any line has.
+/// Width in characters that no line exceeds.
 const WIDE: usize = 1 << 20;
 
-/// Form `text`.
+/// Form `text` of the report.
 pub struct TextForm;
 
 impl Form for TextForm {
@@ -52,7 +52,7 @@ impl Form for TextForm {
     }
 }
 
-/// A report that is written as text.
+/// Report that is being written as text.
 pub(crate) struct View<'a> {
     verdict: &'a Verdict<'a>,
     shown: &'a str,
@@ -119,7 +119,7 @@ impl<'a> View<'a> {
         View { verdict, shown: "", width, most, style: Style::Plain }
     }
 
-    /// The same view, without line wrapping.
+    /// Returns a view that does not wrap lines.
     pub(crate) fn wide(verdict: &'a Verdict<'a>) -> Self {
         View::new(verdict, WIDE)
     }
@@ -158,7 +158,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The lines about the first of some things, and how many are left out.
+    /// Returns the lines about the first few things, and a line with the number of things that are left out.
     fn listed<T>(&self, things: impl ExactSizeIterator<Item = T>, lines: impl Fn(T) -> String) -> String {
         let more = self.more(things.len());
         things.take(self.most).map(lines).collect::<String>() + &more

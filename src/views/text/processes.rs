@@ -9,9 +9,9 @@ use cupeer_report::names::{clean, ranks};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Prefixes of variables that are listed below the processes.
+/// Prefixes of the environment variables that are listed below the processes.
 const TOLD: [&str; 2] = ["NCCL_P2P_", "NCCL_CUMEM_"];
-/// Number of processes that have a row each, even if they are similar.
+/// Largest number of processes that each have a row, even if they are similar.
 const FEW: usize = 8;
 /// Number of similar ranks from which they share a row.
 const MANY: usize = 3;
@@ -46,8 +46,9 @@ impl View<'_> {
         self.rows("Processes", table, &self.alike(), cells) + &self.variables()
     }
 
-    /// Groups processes: ranks are in one group if they run the same program on one host, ended in the same
-    /// way, and made the same last call. No groups if all processes are requested, or if there are few.
+    /// Groups processes. Ranks are in one group if they run the same program on one host, ended in the same
+    /// way, and made the same last call. Returns no groups if all processes are requested, or if there are
+    /// few.
     fn alike(&self) -> Vec<Vec<&Process>> {
         let all = &self.report.processes;
         if self.all || all.len() <= FEW {
@@ -73,19 +74,19 @@ impl View<'_> {
                 rows.push(row);
             }
         }
-        // The few that are not like the others come first.
+        // List the few processes that differ from the others first.
         rows.sort_by_key(|row| (row.len(), row[0].rank.is_none(), row[0].rank, row[0].began_ns));
         rows
     }
 
-    /// The last calls of processes that called the same last.
+    /// Formats the last calls of processes whose last calls were of the same function.
     fn last_calls(&self, row: &[&Process]) -> String {
         let Some(last) = row[0].last_call.as_ref() else { return "-".into() };
         let times = row.iter().filter_map(|process| Some(process.last_call.as_ref()?.at_ns));
         format!("{} {}", least_and_most(times, |at| self.at(at)), clean(&last.function))
     }
 
-    /// The device that a process sees, or how many.
+    /// Names the device that a process sees; the number of devices if it sees several.
     pub fn devices_of(&self, process: &Process) -> String {
         match &process.devices[..] {
             [] => "unknown".into(),
@@ -94,7 +95,8 @@ impl View<'_> {
         }
     }
 
-    /// The variables that decide which devices there are and how they are reached: a line for each set of them.
+    /// Lists the environment variables that decide which devices exist and how they are reached: one line per
+    /// distinct set of values.
     fn variables(&self) -> String {
         let mut who: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         for process in &self.report.processes {
@@ -117,7 +119,7 @@ impl View<'_> {
     }
 }
 
-/// A program by the name of its file, and for an interpreter the script that it runs.
+/// Names a program by its file name; for an interpreter, also the script.
 pub fn program(process: &Process) -> String {
     let file = |path: &str| {
         Path::new(path).file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
@@ -130,7 +132,7 @@ pub fn program(process: &Process) -> String {
     }
 }
 
-/// Formats the common value, or the least and the greatest.
+/// Formats the common value of all processes, or the smallest and the largest value.
 fn least_and_most(values: impl Iterator<Item = u64> + Clone, shown: impl Fn(u64) -> String) -> String {
     let (Some(least), Some(most)) = (values.clone().min(), values.max()) else { return "-".into() };
     if least == most { shown(least) } else { format!("{}-{}", shown(least), shown(most)) }

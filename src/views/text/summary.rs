@@ -12,7 +12,7 @@ impl View<'_> {
         }
         let marked = |Line { text, about }: &Line| match about.mark() {
             None => self.hanging(text),
-            // The first word is a severity, or who died.
+            // The first word is the severity, or the process that died.
             Some(mark) => {
                 self.style.mark_in(mark, text.split(" in ").next().unwrap_or(text), &self.hanging(text))
             }
@@ -20,14 +20,14 @@ impl View<'_> {
         lines.iter().map(marked).chain(["\n".into()]).collect()
     }
 
-    /// A line; where it has to be wrapped, its other lines are further in.
+    /// Wraps a line. Its second and later lines are indented.
     fn hanging(&self, line: &str) -> String {
         let mut lines = wrap(line, self.width.saturating_sub(4).max(20)).into_iter();
         let first = lines.next().unwrap_or_default();
         lines.fold(first, |text, line| text + "\n    " + &line) + "\n"
     }
 
-    /// Describes recorded activity that was not checked.
+    /// Describes the calls that were checked, and those that were not, in a report without problems.
     fn seen(&self) -> String {
         let text: String = self.verdict.seen().iter().map(|text| self.item("", text)).collect();
         if text.is_empty() { text } else { text + "\n" }

@@ -38,7 +38,7 @@ pub fn unmatched(entries: &[Suppression]) -> Vec<String> {
 impl View<'_> {
     pub fn suppressed(&self) -> String {
         let mut lines = lines(self.report.findings.iter());
-        // With filters, matches outside of the selection are unknown.
+        // With filters, an entry may match a finding that is not selected.
         if self.report.record.filters.is_empty() {
             lines.extend(unmatched(&self.report.suppressions));
         }

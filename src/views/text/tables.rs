@@ -11,22 +11,23 @@ use cupeer_spec::bypass;
 use cupeer_spec::effect::Object;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Number of closed handles from which they become one line, unless all are requested.
+/// Number of closed handles from which they share one line, unless all are requested.
 const MOST_CLOSED: usize = 20;
 
-/// The columns of the table of functions, and which of them are numbers.
+/// Columns of the table of functions.
 pub const FUNCTIONS: [&str; 10] =
     ["FUNCTION", "CALLS", "FAILED", "TOTAL", "P50", "P99", "MAX", "RANKS", "INJECTED", "RESULTS"];
+/// Indexes of the columns of [`FUNCTIONS`] that contain numbers.
 pub const FUNCTION_NUMBERS: [usize; 7] = [1, 2, 3, 4, 5, 6, 8];
 
-/// The columns of the table of devices.
+/// Columns of the table of devices.
 pub const DEVICES: [&str; 5] = ["DEVICE", "PCI", "NAME", "SEEN BY", "UUID"];
-/// Number of pairs from which pairs of one device share a row if the rest is equal.
+/// Number of pairs from which pairs of one device share a row if their other cells are equal.
 const MANY_PAIRS: usize = 16;
-/// The columns of the table of pairs of devices.
+/// Columns of the table of pairs of devices.
 pub const PAIRS: [&str; 8] = ["FROM", "TO", "ASKED", "CAN", "ENABLED BY", "OPENED", "FAILED", "COPIED"];
 
-/// Folds rows of pairs: pairs of one device share a row if the rest is equal.
+/// Merges rows of pairs that have the same first device and otherwise equal cells.
 fn folded(rows: Vec<Vec<String>>) -> Vec<Vec<String>> {
     const TO: usize = 1;
     let mut folded: Vec<(Vec<String>, u64)> = Vec::new();
@@ -51,7 +52,7 @@ impl View<'_> {
         let table = Table::new(&FUNCTIONS, 7, 20).with_numbers(&FUNCTION_NUMBERS);
         let functions = &self.report.functions;
         let shown = self.rows("Functions", table, functions, |function| self.function_row(function));
-        // The column is missing if there are no ranks, or no space for it.
+        // The column RANKS is missing if there are no ranks, or no space for it.
         match shown.contains("  RANKS") {
             true => shown.replacen("Functions", "Functions (ranks: least/median/most calls)", 1),
             false => shown,
@@ -81,7 +82,7 @@ impl View<'_> {
         self.rows("Devices", table, &self.report.devices, |device| self.device_row(device))
     }
 
-    /// A device in the columns of [`DEVICES`].
+    /// Returns a device in the columns of [`DEVICES`].
     pub fn device_row(&self, device: &Device) -> [String; 5] {
         let sees = |process: &&Process| process.devices.iter().any(|d| d.uuid == device.uuid);
         let seen = self.report.processes.iter().filter(sees).map(|process| &*process.proc);
@@ -99,7 +100,7 @@ impl View<'_> {
         let rows: Vec<&Handle> =
             handles.iter().filter(|handle| is_told_of || handle.state != State::Closed).collect();
         for handle in rows.iter().take(self.most) {
-            // A damaged handle appears as its original.
+            // A damaged handle is listed as the handle that was damaged.
             let original = self.original(handle);
             let of = original.unwrap_or(handle);
             let size = match of.bytes {
@@ -152,7 +153,7 @@ impl View<'_> {
         self.report.handles.iter().filter(is_it).find(|other| other.exporter.is_some())
     }
 
-    /// The peer matrix: a row for each pair of devices, over all processes.
+    /// Returns the table of peers: a row for each pair of devices, over all processes.
     pub fn peers(&self) -> String {
         let has_copies = self.report.peers.iter().any(|peer| peer.copies > 0);
         let columns = if has_copies { 8 } else { 7 };
@@ -177,7 +178,7 @@ impl View<'_> {
                 self.names.device(*from),
                 self.names.device(*to),
                 number(peers.iter().map(|peer| peer.asked).sum()),
-                can(peers).into(),
+                access_answers(peers).into(),
                 self.enabled(peers),
                 number(peers.iter().map(|peer| peer.opened).sum()),
                 failed(peers),
@@ -224,8 +225,8 @@ impl View<'_> {
     }
 }
 
-/// Returns the answers that processes got about a pair.
-fn can(peers: &[&Peer]) -> &'static str {
+/// Formats the answers that processes got when they queried access between a pair of devices.
+fn access_answers(peers: &[&Peer]) -> &'static str {
     let answers: BTreeSet<bool> = peers.iter().filter_map(|peer| peer.can_access).collect();
     match (answers.contains(&true), answers.contains(&false)) {
         (true, true) => "both",

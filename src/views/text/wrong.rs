@@ -4,7 +4,7 @@ use super::View;
 use cupeer_report::style::Mark;
 use cupeer_report::verdict::{ABNORMAL, Problem};
 
-/// The most of one kind that are listed here.
+/// Largest number of items of one kind that are listed.
 pub const MOST: usize = 5;
 
 impl View<'_> {

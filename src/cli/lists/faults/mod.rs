@@ -8,7 +8,7 @@ use cupeer_spec::function::{ArgSpec, FnSpec, alterable};
 use cupeer_views::table::{Table, wrap};
 use serde_json::{Value, json};
 
-/// All keys, then what functions have for plans.
+/// Returns the text about all keys of fault plans, and about the outputs and undo functions of driver functions.
 pub fn list(width: usize) -> String {
     let mut text = String::from("A fault is its functions, then clauses: SET:KEY=VALUE:KEY=VALUE..\n");
     for kind in KeyKind::ALL {
@@ -26,7 +26,7 @@ pub fn list(width: usize) -> String {
     text + "\n" + &table.render(width)
 }
 
-/// The same with all that is known.
+/// Returns the contents of [`list`] as JSON, in full.
 pub fn json() -> Value {
     json!({
         "keys": keys().map(key_json).collect::<Value>(),
@@ -71,17 +71,18 @@ pub fn of_kind(kind: KeyKind) -> impl Iterator<Item = &'static KeySpec> {
     keys().filter(move |key| key.kind == kind)
 }
 
-/// The functions that have an output, or can be undone.
+/// Returns the functions with an output that a fault can change, or with a function that undoes them.
 fn concerned() -> impl Iterator<Item = &'static FnSpec> {
     alterable().filter(|function| function.undone_by().is_some() || outputs(function).next().is_some())
 }
 
-/// The outputs that `out=` can change.
+/// Returns the outputs of a function that the key `out=` can change.
 pub fn outputs(function: &FnSpec) -> impl Iterator<Item = &'static ArgSpec> {
     function.args().iter().filter(|arg| !output_values(arg).is_empty())
 }
 
-/// The outputs in words: `pdptr`, `pHandle (zero, flip/BYTE, other)`. What takes numbers is not said.
+/// Returns the outputs in words: `pdptr`, `pHandle (zero, flip/BYTE, other)`. An output that takes any number has no
+/// parentheses.
 fn outputs_of(function: &FnSpec) -> String {
     let shown = |arg: &ArgSpec| match output_values(arg) {
         values if values.starts_with("a number") => arg.name().to_owned(),

@@ -17,23 +17,24 @@ pub fn table() -> Table {
     let mut table = Table::new(&["NAME", "SEVERITY", "SCOPE", "SAYS"], 4, 20).or_below();
     for rule in RULES {
         let scope = rule.scope.words().into();
-        table.row([rule.name().into(), rule.severity.word().into(), scope, says(rule)]);
+        table.row([rule.name().into(), rule.severity.word().into(), scope, sentence_of(rule)]);
     }
     table
 }
 
-/// The rules of one function; empty where it has none.
+/// Returns the table of the rules of one function; it is empty if the function has none.
 pub fn of_function(function: &FnSpec) -> Table {
     let mut table = Table::new(&["RULE", "SEVERITY", "SAYS"], 3, 20).or_below();
     for rule in
         RULES.iter().filter(|rule| rule.functions().iter().any(|id| id.spec().name() == function.name()))
     {
-        table.row([rule.name().into(), rule.severity.word().into(), says(rule)]);
+        table.row([rule.name().into(), rule.severity.word().into(), sentence_of(rule)]);
     }
     table
 }
 
-/// The probes of one function, whose failures are expected; empty where it has none.
+/// Returns the table of the probes of one function: calls whose failure is expected. It is empty if there are
+/// none.
 pub fn probes_of(function: &FnSpec) -> Table {
     let mut table = Table::new(&["EXPECTED RESULT", "WHO ASKS WHAT"], 2, 30).or_below();
     let is_its = |probe: &&Probe| probe.functions.iter().any(|id| id.spec().name() == function.name());
@@ -47,7 +48,8 @@ fn results_of(probe: &Probe) -> String {
     probe.results.iter().map(|result| result.spec().short()).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the sentence about callers for whom such a failure is normal, and the calls that they must make next.
+/// Returns a sentence about the callers for whom the failure of a probe is normal, and about the calls that they
+/// must make next.
 fn callers_of(probe: &Probe) -> String {
     let who = match probe.callers.iter().map(|name| format!("{name}*")).collect::<Vec<_>>() {
         nobody if nobody.is_empty() => "anybody".to_owned(),
@@ -62,12 +64,12 @@ fn callers_of(probe: &Probe) -> String {
     }
 }
 
-/// The caches that a rule may be broken for by design.
+/// Returns the caches that break a rule by design.
 fn caches_of(rule: &RuleSpec) -> impl Iterator<Item = &'static Cache> {
     CACHES.iter().filter(|_| rule.tells(Tells::ClosedLate))
 }
 
-fn says(rule: &RuleSpec) -> String {
+fn sentence_of(rule: &RuleSpec) -> String {
     let unchecked = rule.unchecked().map(|reason| format!(" Not checked: {reason}."));
     rule.page().says.to_owned() + &unchecked.unwrap_or_default()
 }
@@ -110,16 +112,16 @@ pub fn explain(rule: &RuleSpec, width: usize) -> String {
     format!("{}\n\n{says}\n\n{}", rule.name(), facts.render(width).trim_start())
 }
 
-/// A fact about a rule.
+/// A fact about a rule, as one line of the text.
 struct Fact {
-    /// Label under which it is shown.
+    /// Label of the fact.
     name: &'static str,
     text: String,
-    /// Meaning of the text, which the page explains once for all rules; empty if it needs none.
+    /// Meaning of the label, explained once for all rules; empty if the label needs no explanation.
     meaning: &'static str,
 }
 
-/// Returns the facts about a rule in the order in which they are shown. A fact that is not known is left out.
+/// Returns the known facts about a rule, in the order of the text.
 fn facts_of(rule: &RuleSpec) -> Vec<Fact> {
     let results = rule.results().iter().map(|result| result.spec());
     let results: Vec<String> = results.map(|spec| format!("{} ({})", spec.name(), spec.number)).collect();
@@ -171,7 +173,7 @@ fn scope(scope: Scope) -> &'static str {
     }
 }
 
-/// Returns the source of a rule, with its sentence.
+/// Returns the source of a rule: the kind of source, and the sentence in it.
 fn basis(basis: &Basis) -> String {
     match basis {
         Basis::Documented(function, sentence) => format!("documentation of {function}: \"{sentence}\""),

@@ -5,11 +5,11 @@ use cupeer_spec::function::{FUNCTIONS, FnId, FnSpec};
 use cupeer_spec::results::{RESULTS, Result, ResultSpec};
 use cupeer_views::table::{Table, wrap};
 
-/// Why some functions return a result: for all of them, the same causes.
+/// Reasons why some functions return a result; all of these functions have the same reasons.
 pub struct Why {
     pub functions: Vec<&'static str>,
     pub is_documented: bool,
-    /// The causes, with the rules that decide them; the likelier ones first.
+    /// Causes of the result, the likelier ones first, each with the rule that detects it, if any.
     pub causes: Vec<(Option<&'static RuleSpec>, &'static str)>,
 }
 
@@ -45,7 +45,7 @@ fn causes_of(function: FnId, result: i32) -> Vec<(Option<&'static RuleSpec>, &'s
     broken.chain(causes(function, result).map(|cause| (None, cause.text))).collect()
 }
 
-/// Returns the results of a function that no broken rule explains, with their causes.
+/// Returns the table of a function's results that no broken rule explains, with their causes.
 pub fn causes_without_rule(function: &FnSpec) -> Table {
     let mut table = Table::new(&["RESULT", "CAUSE THAT NO RULE DECIDES"], 2, 30).or_below();
     for id in FnId::all().filter(|id| id.spec().name() == function.name()) {
@@ -58,8 +58,8 @@ pub fn causes_without_rule(function: &FnSpec) -> Table {
     table
 }
 
-/// Returns true if a function is known to return a result. A rule of several functions has the results of all of them, so the
-/// rule alone is no proof if the function's documentation lists the result nowhere.
+/// Returns true if a function is known to return a result: a rule with several functions lists the results of all of them, so
+/// the function's own documentation must list the result, or a real driver must have returned it.
 fn is_returned(function: FnId, result: i32) -> bool {
     let listed = |known: &Result| function.spec().results().contains(&(*known as i32));
     let is_listed = function.spec().failures().any(|known| known == result);
@@ -74,7 +74,8 @@ pub fn documented(result: &ResultSpec) -> impl Iterator<Item = &'static FnSpec> 
     FUNCTIONS.iter().filter(lists)
 }
 
-/// The functions for which real drivers were seen to return a result that their documentation does not list.
+/// Returns the functions for which real drivers were seen to return a result that the documentation of the function does not
+/// list.
 pub fn seen_from(result: &ResultSpec) -> impl Iterator<Item = &'static FnSpec> {
     let is_seen =
         |function: &&FnSpec| function.library == result.library && function.is_only_seen(result.number);
@@ -82,7 +83,7 @@ pub fn seen_from(result: &ResultSpec) -> impl Iterator<Item = &'static FnSpec> {
 }
 
 impl Why {
-    /// The functions, as the start of a sentence that the causes end.
+    /// Returns the functions as the start of a sentence that ends with the causes.
     pub fn subject(&self) -> String {
         let (last, others) = self.functions.split_last().unwrap_or((&"", &[]));
         let (names, verb) = match others {

@@ -62,7 +62,7 @@ pub fn command(args: &ExportArgs) -> Result<ExitCode> {
     let ExportFormat::Parquet = args.to;
     let directory = &home::find(&args.directory)?;
     let place = Place::prepare(&args.output, args.force)?;
-    let Opened { job, symbols, .. } = &mut Opened::whole(directory)?;
+    let Opened { job, symbols, .. } = &mut Opened::open_unreduced(directory)?;
     let redaction = pack::redaction_of(&args.redact, directory, &job.processes)?;
     let name = match &args.job {
         Some(name) => name.clone(),
@@ -100,7 +100,7 @@ pub fn command(args: &ExportArgs) -> Result<ExitCode> {
     output::print(&summary(&args.output, &exported))
 }
 
-/// The bytes of an event in a record.
+/// Size of an event in a recording, in bytes.
 const EVENT: u64 = 64;
 
 /// Returns the name of the job whose recording is in a directory.
@@ -137,7 +137,7 @@ fn summary(output: &Path, exported: &Exported) -> String {
     )
 }
 
-/// Replaces the data that `--redact` leaves out of tables.
+/// Replaces data in the tables that `--redact` leaves out.
 struct Hidden<'a>(&'a Redaction);
 
 fn text(bytes: Vec<u8>) -> String {

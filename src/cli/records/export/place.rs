@@ -11,9 +11,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// The file that says that a directory is an export, and what was left out. Engines take no notice of such names.
+/// File that marks a directory as an export, and lists what was left out. Engines ignore names that begin with an
+/// underscore.
 const ABOUT: &str = "_cupeer.json";
-/// The longest one that is read.
+/// Maximum size in bytes of such a file that is read.
 const LONGEST_ABOUT: u64 = 16 << 20;
 
 pub struct Place {
@@ -22,7 +23,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Looks at where the export is to go, and makes a directory beside it.
+    /// Checks the directory for the export, and creates a temporary directory beside it.
     pub fn prepare(output: &Path, may_replace: bool) -> Result<Place> {
         let shown = output.display();
         let output =
@@ -31,30 +32,30 @@ impl Place {
         let beside = beside(&output);
         ensure!(beside.is_dir(), "{} is no directory, so nothing can be written there", beside.display());
         let mut builder = tempfile::Builder::new();
-        // As any other directory that is made here.
+        // The directory gets the usual permissions of new directories.
         let builder = builder.prefix(".cupeer-export-").permissions(Permissions::from_mode(0o777));
         let new =
             builder.tempdir_in(beside).with_context(|| format!("failed to write to {}", beside.display()))?;
         Ok(Place { output, new })
     }
 
-    /// Returns the directory to write to.
+    /// Returns the temporary directory to which the tables are written.
     pub fn path(&self) -> &Path {
         self.new.path()
     }
 
-    /// Returns another export in the same directory whose job has this name.
+    /// Returns the path of another export in the same parent directory whose job has this name.
     pub fn namesake(&self, job: &str) -> Option<PathBuf> {
         let entries = fs::read_dir(beside(&self.output)).ok()?.flatten().map(|entry| entry.path());
         let is_other = |path: &PathBuf| path.file_name() != self.output.file_name();
         entries.filter(is_other).find(|path| about(path).is_some_and(|about| about["job"] == job))
     }
 
-    /// Gives the directory its name.
+    /// Renames the temporary directory to its final name.
     pub fn finish(self, about: &str) -> Result<()> {
         let failed = || format!("failed to write {}", self.output.display());
         fs::write(self.new.path().join(ABOUT), about).with_context(failed)?;
-        // Somebody may have been there meanwhile.
+        // Another program may have created the directory in the meantime.
         check(&self.output, true)?;
         if !self.output.is_dir() || fs::remove_dir(&self.output).is_ok() {
             return fs::rename(self.new.keep(), &self.output).with_context(failed);
@@ -65,7 +66,7 @@ impl Place {
         fs::rename(&self.output, &kept).with_context(failed)?;
         let new = self.new.keep();
         if let Err(error) = fs::rename(&new, &self.output) {
-            // If the new export cannot get its name, the old one returns to its place.
+            // If the new export cannot be renamed, the old one gets its name back.
             let _ = fs::rename(&kept, &self.output);
             let _ = fs::remove_dir_all(&new);
             return Err(error).with_context(failed);
@@ -78,15 +79,15 @@ fn beside(output: &Path) -> &Path {
     output.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Returns the description in an export; `None` if there is none.
+/// Returns the description in the directory of an export; `None` if the directory is no export.
 fn about(output: &Path) -> Option<Value> {
-    // Directories of others are also looked at.
+    // The directory may belong to another program.
     let about = plain::read(&output.join(ABOUT), Links::Refused, LONGEST_ABOUT).ok()?;
     let about: Value = serde_json::from_slice(&about).ok()?;
     about["schema"].as_str().is_some_and(|text| text.starts_with("cupeer-export/")).then_some(about)
 }
 
-/// Checks that an export may be written to a directory.
+/// Checks that an export may be written to a directory, or may replace it.
 fn check(output: &Path, may_replace: bool) -> Result<()> {
     let shown = output.display();
     let entries = match fs::read_dir(output) {
@@ -108,7 +109,7 @@ fn check(output: &Path, may_replace: bool) -> Result<()> {
     Ok(())
 }
 
-/// Something in a directory that no export has written there.
+/// Returns the path of an entry that no export has written; `None` if there is none.
 fn foreign(directory: &Path, depth: usize) -> Result<Option<PathBuf>> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;

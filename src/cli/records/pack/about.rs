@@ -10,20 +10,20 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 #[derive(Serialize)]
 pub struct About {
-    /// Version that made it.
+    /// Version of cupeer that packed the recording.
     cupeer: &'static str,
     packed_ns: u64,
     /// Number of processes.
     processes: usize,
     /// Number of hosts.
     hosts: usize,
-    /// Kinds of data that are left out.
+    /// Kinds of data that were left out.
     redacted: Vec<String>,
-    /// Files, and their problems.
+    /// Names of files, and problems with them.
     pub problems: Vec<(String, String)>,
-    /// Paths of libraries, and the reason why their functions have no names.
+    /// Paths of libraries, and reasons why functions in them have no names.
     pub unnamed: Vec<(String, String)>,
-    /// Kinds of personal data in it.
+    /// Kinds of personal data that the archive contains.
     #[serde(skip)]
     personal: Vec<String>,
 }
@@ -50,7 +50,7 @@ impl About {
         self.problems.iter().map(|(name, problem)| format!("{name} {problem}"))
     }
 
-    /// Takes down what the archive has.
+    /// Counts the processes and hosts in the archive, and lists the kinds of data that were left out.
     pub fn count(&mut self, processes: &[Process], redaction: &Redaction) {
         let mut hosts: BTreeSet<&str> = processes.iter().map(Process::host).collect();
         hosts.remove("");

@@ -11,29 +11,29 @@ use cupeer_spec::record::slot::{self, Slot, detail};
 use cupeer_spec::record::{self, BLOCK, Header, block, live};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// The most addresses of a process: programs make their calls from a few hundred places.
+/// Maximum number of addresses of a process: programs make their calls from a few hundred places.
 const MOST: usize = 1 << 20;
 
 const SLOT: usize = size_of::<Slot>();
 
-/// Places in libraries, of all processes.
+/// Places in the libraries of all processes.
 #[derive(Default)]
 pub struct Addresses {
-    /// By build id and path; the places are return addresses without the library's base.
+    /// Return addresses relative to the library's start, by the library's build id and path.
     places: BTreeMap<(Vec<u8>, String), BTreeSet<u64>>,
     libraries: HashMap<Identity, Vec<Library>>,
-    /// Those that processes tell of each other.
+    /// Addresses in other processes that the recordings of processes contain.
     told: HashSet<(Identity, u64)>,
 }
 
-/// A process: its namespace, pid, start and image.
+/// Identity of a process: pid namespace, pid, start time, and number of the program that it executed.
 type Identity = (u64, u32, u64, u32);
 
 #[derive(Default)]
 pub struct OfProcess {
     pub libraries: Vec<Library>,
     addresses: HashSet<u64>,
-    /// Those of other processes, that findings are about.
+    /// Addresses in other processes, which findings of this process mention.
     told: HashSet<(Identity, u64)>,
 }
 
@@ -43,7 +43,7 @@ impl OfProcess {
         if ![block::WINDOW, block::CHUNK, block::RING].contains(&header.kind) {
             return;
         }
-        // The last slot of a chunk is its trailer.
+        // The last slot of a chunk is its trailer, and is not read.
         let bytes = &bytes[..bytes.len().min(BLOCK - SLOT)];
         let mut at = SLOT;
         while let Some(slot) = bytes.get(at..).and_then(record::read::<Slot>) {
@@ -116,7 +116,8 @@ impl Addresses {
     }
 
     fn place(&mut self, libraries: &[Library], address: u64) {
-        // The call instruction may be the last one of a library, so its return address is behind the library.
+        // A call may be the last instruction of a library, and then the return address lies after the end of
+        // the library.
         let called = address.wrapping_sub(1);
         for library in libraries.iter().filter(|library| library.range.contains(&called)) {
             let key = (library.build_id.clone(), library.path.clone());
@@ -124,7 +125,7 @@ impl Addresses {
         }
     }
 
-    /// Adds what processes tell of each other, once all have been read.
+    /// Adds the places of addresses that processes recorded about others, after all processes have been read.
     fn told(&mut self) {
         let libraries = std::mem::take(&mut self.libraries);
         for (whose, frame) in std::mem::take(&mut self.told) {
@@ -133,11 +134,12 @@ impl Addresses {
         self.libraries = libraries;
     }
 
-    /// The names of all places, by what the libraries are called in the archive.
+    /// Returns the names of all places, by the names of the libraries in the archive.
     pub fn named(&mut self, symbols: &mut Symbols, redaction: &Redaction) -> PackedSymbols {
         self.told();
         let mut names = PackedSymbols::default();
-        // As if they lay where their files say, so that places are addresses.
+        // Each library is looked up as if it were loaded at the addresses in its file, so that places are
+        // addresses.
         let library = |(build_id, path): &(Vec<u8>, String)| {
             let (base, range) = (0, 0..u64::MAX);
             Library { base, range, since: 0, build_id: build_id.clone(), path: path.clone() }

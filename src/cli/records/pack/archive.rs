@@ -10,28 +10,29 @@ use std::path::Path;
 use tar::{EntryType, Header};
 use tempfile::NamedTempFile;
 
-/// Unit of size in an archive: files are padded to a multiple of it.
+/// Block size of an archive in bytes: files are padded to a multiple of it.
 const BLOCK: u64 = 512;
 
-/// Level of compression. Higher levels take longer, and make a recording no smaller.
+/// Compression level. Higher levels take longer and make recordings no smaller.
 const LEVEL: u32 = 2;
 
 pub struct Archive {
     out: GzEncoder<BufWriter<NamedTempFile>>,
-    /// Number of bytes that the current file still lacks.
+    /// Number of bytes of the current file that are still to be written.
     left: u64,
     padding: u64,
 }
 
 impl Archive {
-    /// Begins an archive beside the place where it is to be.
+    /// Begins an archive as a temporary file beside the output.
     pub fn create(output: &Path) -> Result<Archive> {
         let temporary = made::begin(output, ".cupeer-pack-")?;
         let out = GzEncoder::new(BufWriter::with_capacity(1 << 16, temporary), Compression::new(LEVEL));
         Ok(Archive { out, left: 0, padding: 0 })
     }
 
-    /// Begins a file of this size. The names and times of its owner are nobody's business.
+    /// Begins a file of this size in the archive. The names of the file's owner are left out, because they
+    /// are private.
     pub fn begin(&mut self, name: &str, size: u64, modified: u64) -> Result<()> {
         ensure!(self.left == 0, "the file before {name} is incomplete");
         let mut header = Header::new_gnu();
@@ -48,7 +49,7 @@ impl Archive {
         self.fill_up()
     }
 
-    /// Goes on with the file.
+    /// Writes the next bytes of the current file.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         let Some(left) = self.left.checked_sub(bytes.len() as u64) else {
             bail!("there is more than announced")
@@ -75,7 +76,7 @@ impl Archive {
         self.out.write_all(bytes).context("failed to write the archive")
     }
 
-    /// Ends the archive and gives it its name. Says how many bytes it has.
+    /// Ends the archive, and renames it to the output. Returns its size in bytes.
     pub fn finish(mut self, output: &Path, replace: bool) -> Result<u64> {
         ensure!(self.left == 0, "the last file is incomplete");
         self.put(&[0; 2 * BLOCK as usize])?;

@@ -19,22 +19,22 @@ use std::path::{Path, PathBuf};
 pub enum Kind {
     /// The job file, which all processes share.
     Job,
-    /// The list of processes that began on a host, in a large job.
+    /// The list of processes that began on a host, which a large job has.
     Begun,
     Process,
-    /// The live table of a host.
+    /// The live table of a host: its open objects.
     Table,
     /// The counts of a fault plan on a host.
     Faults,
-    /// That the job hung.
+    /// A hang of the job.
     Hang,
-    /// Memory of devices when calls failed.
+    /// Samples of the devices' memory at failed calls.
     Samples,
 }
 
 pub struct Member {
     pub path: PathBuf,
-    /// Its name in the archive, below its folder.
+    /// Name of the file in the archive, without its folder.
     pub name: String,
     pub kind: Kind,
 }
@@ -42,13 +42,13 @@ pub struct Member {
 #[derive(Default)]
 pub struct RecordFiles {
     pub files: Vec<Member>,
-    /// Files that were left out, with the reason.
+    /// Names of files that were left out, each with the reason.
     pub problems: Vec<(String, String)>,
 }
 
-/// The longest file about a hang that is read.
+/// Maximum size in bytes of a file about a hang that is read.
 const LONGEST_HANG: u64 = 64 << 20;
-/// The longest name without its suffix: the header of an archive has room for 100 bytes in all.
+/// Maximum length in bytes of a name without its suffix: an archive's header has room for 100 bytes in all.
 const LONGEST: usize = 64;
 
 pub fn kind(name: &str) -> Option<Kind> {
@@ -73,8 +73,8 @@ pub fn kind(name: &str) -> Option<Kind> {
     kinds.into_iter().find(|(word, _)| word.is_some_and(is_word)).map(|(_, kind)| kind)
 }
 
-/// The files of a record, and of those in the directories in it: records of several hosts may have been copied
-/// together. These directories have numbers for names in the archive, since theirs may be those of hosts.
+/// Returns the files of a recording, and of the recordings in its subdirectories, which may be those of several hosts. In the
+/// archive, the subdirectories are called by numbers, because their names may be those of hosts.
 pub fn list(directory: &Path) -> anyhow::Result<RecordFiles> {
     let mut found = RecordFiles::default();
     let mut folders = 0;
@@ -84,7 +84,7 @@ pub fn list(directory: &Path) -> anyhow::Result<RecordFiles> {
             let inner = match self::entries(&path) {
                 Ok(inner) => inner,
                 Err(error) => {
-                    // Without its name, which may be that of a host.
+                    // The name of the directory is left out, because it may be that of a host.
                     found.problems.push(("a directory in it".into(), format!("cannot be read: {error}")));
                     continue;
                 }
@@ -130,11 +130,11 @@ pub fn key(path: &Path) -> Option<String> {
     job::key_in(text.as_bytes()).map(|key| String::from_utf8_lossy(key).into_owned())
 }
 
-/// The contents of a file for the archive, with a problem if it is incomplete. The error says why it is left out. Both are sentences
-/// without a subject.
+/// The contents of a file for the archive, and a problem if the contents are incomplete; or the reason why the file is left out.
+/// Problems and reasons are sentences without a subject.
 type Contents = Result<(Vec<u8>, Option<String>), String>;
 
-/// Returns the redacted contents of a file that is not a process's. Data that only running processes need is left out.
+/// Returns the redacted contents of a file, other than the file of a process. Data that only running processes need is left out.
 pub fn contents(file: &Member, redaction: &Redaction, addresses: &mut Addresses) -> Contents {
     let whole = |bytes: Vec<u8>| Ok((bytes, None));
     match file.kind {
@@ -163,7 +163,7 @@ fn unreadable(error: impl Into<anyhow::Error>) -> String {
     format!("cannot be read: {:#}", error.into())
 }
 
-/// The file `job` without the key; if anything is redacted, only its first line.
+/// Returns the file `job` without its key; if anything is redacted, only its first line.
 fn job(file: &Member, redaction: &Redaction) -> Result<Vec<u8>, String> {
     let text = cupeer_recordings::job::read(&file.path).map_err(unreadable)?;
     if !text.starts_with(job::FIRST_LINE) {
@@ -175,7 +175,7 @@ fn job(file: &Member, redaction: &Redaction) -> Result<Vec<u8>, String> {
     Ok(lines.map(|line| format!("{line}\n")).collect::<String>().into_bytes())
 }
 
-/// The list of processes that began.
+/// Returns the list of processes that began.
 fn begun(file: &Member, redaction: &Redaction) -> Result<Vec<u8>, String> {
     let bytes = plain::read(&file.path, Links::Refused, quiet::LONGEST).map_err(unreadable)?;
     let line = |begun: Begun<'_>| {
@@ -186,7 +186,8 @@ fn begun(file: &Member, redaction: &Redaction) -> Result<Vec<u8>, String> {
     Ok(text.lines().filter_map(Begun::parse).map(line).collect::<String>().into_bytes())
 }
 
-/// Samples of NVML's about memory. If anything is redacted, without the names of programs: they may be other people's.
+/// Returns samples from NVML about memory. If anything is redacted, the names of programs are left out, which may be other
+/// users'.
 fn samples(file: &Member, redaction: &Redaction) -> Result<Vec<u8>, String> {
     let samples = Samples::open(&file.path)?;
     let is_named = redaction.words().is_empty();
@@ -199,8 +200,8 @@ fn samples(file: &Member, redaction: &Redaction) -> Result<Vec<u8>, String> {
     Ok(format!("{}\n{lines}", sample::FIRST_LINE).into_bytes())
 }
 
-/// The answer about a hang, without the processes and their stacks. If anything is redacted, only its first clause, because the
-/// others may name files and addresses.
+/// Returns the answer about a hang, without the processes and their stacks. If anything is redacted, only the first clause of the
+/// answer stays, because the others may contain files and addresses.
 fn hang(file: &Member, redaction: &Redaction) -> Result<Vec<u8>, String> {
     let bytes = plain::read(&file.path, Links::Refused, LONGEST_HANG).map_err(unreadable)?;
     let mut hang: Map<String, Value> = serde_json::from_slice(&bytes).map_err(unreadable)?;

@@ -8,8 +8,8 @@ use cupeer_spec::record::meta::{self, ALIGN, Head, MAGIC};
 
 const HEAD: usize = size_of::<Head>();
 
-/// Rewrites the entries of a block, and says how many there was no room for: what stands for something redacted may
-/// be longer than that was.
+/// Redacts the entries of a block. Returns the number of entries that were left out for lack of room, because the
+/// replacement for redacted data may be longer than the data.
 pub fn rewrite(
     block: &mut [u8],
     start: usize,
@@ -40,9 +40,9 @@ pub fn rewrite(
     count - kept.len()
 }
 
-/// Leaves out what there is no room for, first what matters least.
+/// Removes entries until all fit into `room` bytes, beginning with the least important kinds.
 fn fit(entries: &mut Vec<(u16, Vec<u8>)>, room: usize) {
-    // The last one needs no filling up; a block is no multiple of ALIGN where the file was cut off.
+    // The last entry needs no padding; the size of a block is no multiple of ALIGN if its file was cut off.
     let mut all: usize = entries.iter().map(|(_, bytes)| taken(bytes)).sum();
     for least in [Some(meta::VARIABLE), Some(meta::ARGUMENT), None] {
         while all > room {
@@ -59,7 +59,7 @@ fn taken(bytes: &[u8]) -> usize {
     (HEAD + bytes.len()).next_multiple_of(ALIGN)
 }
 
-/// Keeps in the second reading of a block only the entries that the first reading had.
+/// Clears all entries in the second reading of a block that the first reading did not have.
 pub fn keep_announced(first: &[u8], second: &mut [u8], start: usize) {
     if second.len() <= start {
         return;

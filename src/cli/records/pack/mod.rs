@@ -40,7 +40,7 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// The directory in the archive.
+/// Name of the directory in the archive.
 pub const FOLDER: &str = "cupeer-record";
 pub const SUFFIX: &str = ".cupeer.tar.gz";
 
@@ -75,7 +75,7 @@ pub fn command(args: &PackArgs) -> Result<ExitCode> {
     };
     made::refuse_existing(&output, args.force)?;
     if directory.is_file() {
-        // A packed recording can be packed again, to redact more of it.
+        // A packed recording can be packed again to redact more of it.
         ensure!(
             !file::is_one(directory),
             "{} is reduced, one file that can be sent as it is",
@@ -97,7 +97,7 @@ fn redaction(what: &[Redact], processes: &[Process], found: &[Member]) -> Redact
     Redaction::new(what, processes.iter().map(Process::host), keys)
 }
 
-/// The same of a record that is read where it is, or has been packed.
+/// Returns the redaction for a recording in a directory, or for one that was unpacked there.
 pub fn redaction_of(what: &[Redact], directory: &Path, processes: &[Process]) -> Result<Redaction> {
     let found = if directory.is_dir() { files::list(directory)?.files } else { Vec::new() };
     Ok(redaction(what, processes, &found))
@@ -130,14 +130,14 @@ fn pack(directory: &Path, output: &Path, args: &PackArgs) -> Result<ExitCode> {
 
     let mut archive = Archive::create(output)?;
     let mut addresses = Addresses::default();
-    // The tables come last: their frames are looked up in the libraries of the processes.
+    // The tables come last, because the addresses in them are looked up in the libraries of the processes.
     for kind in [Kind::Job, Kind::Begun, Kind::Process, Kind::Table, Kind::Faults, Kind::Hang, Kind::Samples]
     {
         for (file, process) in found.files.iter().zip(&processes).filter(|(file, _)| file.kind == kind) {
             let problems = match process {
                 Some(process) => process::add(file, process, &redaction, &mut addresses, &mut archive)
                     .with_context(|| format!("failed to pack {}", file.path.display()))?,
-                // It could not be opened, which is a problem already.
+                // The file of this process could not be opened, which is noted as a problem already.
                 None if kind == Kind::Process => continue,
                 None => match files::contents(file, &redaction, &mut addresses) {
                     Ok((bytes, problem)) => {

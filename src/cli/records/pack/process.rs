@@ -12,7 +12,7 @@ use cupeer_record::plain::{self, Links};
 use cupeer_spec::record::{BLOCK, BlockHeader, META_START, block};
 use std::time::SystemTime;
 
-/// Adds the file. Gives what went wrong: sentences without a subject.
+/// Adds the file of a process to the archive. Returns problems: sentences without a subject.
 pub fn add(
     member: &Member,
     process: &Process,
@@ -65,15 +65,15 @@ pub fn add(
     Ok(problems)
 }
 
-/// Returns where the entries about the process begin in a block that has some, and erases a block that nobody can redact.
+/// Returns the offset of the entries about the process in a block that has some. Erases a block that cannot be redacted.
 fn entries(number: u64, bytes: &mut [u8], redaction: &Redaction) -> Option<usize> {
     match reading::header(bytes).map(|header| header.kind) {
         _ if number == 0 => Some(META_START),
         Some(block::META) => Some(size_of::<BlockHeader>()),
         Some(block::WINDOW | block::CHUNK | block::RING) => None,
-        // A later version's, of which nothing is known.
+        // The block belongs to a later version of cupeer, and its meaning is unknown.
         Some(1..) if redaction.words().is_empty() => None,
-        // Not a block yet, but something may have been written to it.
+        // The block has no header yet, but may contain data already.
         _ => {
             bytes.fill(0);
             None

@@ -9,23 +9,24 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Number of attempts to read a block that its process keeps changing.
+/// Maximum number of attempts to read a block that its process keeps changing.
 const MOST_TRIES: usize = 16;
-/// The most blocks that are kept in memory: 256 MiB, the windows of more threads than programs have that call.
+/// Maximum number of blocks in memory (256 MiB): enough for the windows of more threads than programs have.
 const MOST_KEPT: usize = (256 << 20) / BLOCK;
 
-/// The most bytes of holes: records have some where they were made longer ahead, and where a ring was not needed.
+/// Maximum number of bytes in holes of a file. Recordings have holes where space was reserved in advance, or where
+/// a ring was not needed.
 const MOST_HOLES: u64 = 8 << 30;
 
 pub struct Reading {
     file: File,
-    /// True if a process may be writing to the file.
+    /// True if a process may be writing to the file while it is read.
     is_live: bool,
-    /// Windows and the blocks of a ring as they were when the file was begun. A window that was emptied after the
-    /// size of the file was taken has gone to a chunk behind its end: what it held would be in neither. And a ring
-    /// would have been around while we compress.
+    /// Windows and blocks of a ring, as they were before the rest of the file is read. If a window were emptied
+    /// later, its contents would move to a chunk beyond the known size of the file and be lost. A ring would be
+    /// overwritten while we compress the file.
     kept: HashMap<u64, Vec<u8>>,
-    /// Number of bytes to pack.
+    /// Number of bytes that are packed.
     pub size: u64,
 }
 
@@ -62,7 +63,7 @@ impl Reading {
         plain::next_data(&self.file, at) >= at.saturating_add(length as u64)
     }
 
-    /// Reads a block. `None` says that it was never the same twice.
+    /// Reads a block into `place`. Returns `None` if the block changed at each attempt.
     pub fn block(&self, number: u64, place: &mut [u8]) -> io::Result<Option<()>> {
         if let Some(kept) = self.kept.get(&number).filter(|kept| kept.len() >= place.len()) {
             place.copy_from_slice(&kept[..place.len()]);
@@ -85,7 +86,7 @@ impl Reading {
         Ok(None)
     }
 
-    /// Fills a place; what the file lacks is zero.
+    /// Reads bytes into `place`. Bytes beyond the end of the file are zero.
     fn read(&self, place: &mut [u8], at: u64) -> io::Result<()> {
         let mut had = 0;
         if self.is_hole(at, place.len()) {
@@ -105,18 +106,18 @@ impl Reading {
     }
 }
 
-/// The header of a block that is one.
+/// Returns the header of a block; `None` if the bytes are no block.
 pub fn header(bytes: &[u8]) -> Option<BlockHeader> {
     record::read(bytes).filter(|header: &BlockHeader| header.magic == BLOCK_MAGIC)
 }
 
-/// Returns the fields of a header that stay equal as long as the slots have the same meaning.
+/// Returns the fields of a header that stay equal as long as the meaning of the slots does not change.
 fn meaning(header: &Option<BlockHeader>) -> Option<(u16, u32, u64)> {
     header.as_ref().map(|header| (header.kind, header.stream, header.base))
 }
 
-/// Puts together what two readings have, so that all that counts in the second is whole: what was announced by the
-/// first had been written before the second.
+/// Merges two readings of a block into the second one, so that everything that counts there is complete:
+/// everything that the first reading announced had been written before the second reading.
 fn merge(number: u64, first: &[u8], second: &mut [u8]) {
     match header(second).map(|header| header.kind) {
         Some(block::WINDOW | block::RING) if number > 0 => {

@@ -19,14 +19,14 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::path::Path;
 
-/// Replacement for a value.
+/// Text that replaces a redacted value.
 const GONE: &str = "-";
 
-/// Variables that say nothing of a person, and explain devices and the extent of the recording. The numbers of launchers are kept,
-/// too, and so are harmless variables of cupeer.
+/// Variables without personal data that explain the devices. Variables with numbers from launchers, and harmless variables of
+/// cupeer, are kept as well.
 const HARMLESS: &[&str] = &["CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES"];
 
-/// Directories that are the same everywhere.
+/// Directories that exist on all machines, so that their names are kept.
 const COMMON: &[&str] = &[
     "",
     ".",
@@ -42,7 +42,7 @@ const COMMON: &[&str] = &[
     "/usr/local/lib",
 ];
 
-/// Extensions of file names that are kept, although a directory could have such a name.
+/// Extensions of file names that are kept. (Directories could have such names, too.)
 const FILES: &[&str] = &[".py", ".sh", ".so", ".toml", ".json", ".jsonl", ".yaml", ".yml", ".log", ".txt"];
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
@@ -61,14 +61,15 @@ pub enum Redact {
 
 pub struct Redaction {
     what: Vec<Redact>,
-    /// Names of hosts, and what stands for them; the longest first.
+    /// Names of hosts with their replacements, the longest name first.
     names: Vec<(String, String)>,
     keys: Vec<String>,
     salt: RandomState,
 }
 
 impl Redaction {
-    /// Creates a redaction of these kinds of data, for a recording of these hosts, whose fingerprints have these keys.
+    /// Creates a redaction of these kinds of data for a recording: `hosts` are its hosts, and `keys` the keys of its
+    /// fingerprints.
     pub fn new<'a>(
         what: &[Redact],
         hosts: impl Iterator<Item = &'a str>,
@@ -81,7 +82,7 @@ impl Redaction {
                 continue;
             }
             let short = host.split('.').next().unwrap_or(host);
-            // One host may be known by its short name and by its whole one.
+            // A host may appear with its short name and with its full name.
             let same = names.iter().find(|(name, _)| name == short).map(|(_, alias)| alias.clone());
             let alias = same.unwrap_or_else(|| {
                 count += 1;
@@ -97,7 +98,7 @@ impl Redaction {
         Redaction {
             what: what.to_vec(),
             names,
-            // A shorter one would be found in texts that it has nothing to do with.
+            // A shorter key could be found by chance in unrelated texts.
             keys: keys.filter(|key| key.len() >= 16).collect(),
             salt: RandomState::new(),
         }
@@ -112,7 +113,7 @@ impl Redaction {
         Redact::value_variants().iter().filter(asked).map(|one| word(*one)).collect()
     }
 
-    /// Returns an entry as it is packed; `None` if it is of an unknown kind.
+    /// Returns the redacted entry; `None` if the kind of the entry is unknown.
     pub fn entry(&self, tag: u16, bytes: &[u8]) -> Option<Vec<u8>> {
         match tag {
             meta::TEXT => {
@@ -150,7 +151,7 @@ impl Redaction {
         }
     }
 
-    /// A program's argument.
+    /// Redacts an argument of a program.
     pub fn argument(&self, bytes: &[u8]) -> Vec<u8> {
         match self.has(Redact::Arguments) {
             true => GONE.into(),
@@ -158,7 +159,7 @@ impl Redaction {
         }
     }
 
-    /// The value of a variable.
+    /// Redacts the value of a variable.
     pub fn variable(&self, name: &[u8], value: &[u8]) -> Vec<u8> {
         match meta::is_secret(name) || self.has(Redact::Environment) && !is_harmless(name) {
             true => GONE.into(),
@@ -166,12 +167,12 @@ impl Redaction {
         }
     }
 
-    /// The name of a host.
+    /// Redacts the name of a host.
     pub fn host_name(&self, name: &str) -> String {
         String::from_utf8_lossy(&self.replace(name.as_bytes(), |text| self.host(text))).into_owned()
     }
 
-    /// Returns the name of a job that is named after its directory.
+    /// Redacts the name of a job, which is often the name of its directory.
     pub fn job(&self, name: &str) -> String {
         match self.has(Redact::Paths) {
             true => self.directory(name).trim_start_matches('/').to_owned(),
@@ -179,23 +180,23 @@ impl Redaction {
         }
     }
 
-    /// A sentence in which hosts may be named.
+    /// Redacts a sentence that may name hosts.
     pub fn sentence(&self, text: &str) -> String {
         String::from_utf8_lossy(&self.replace(text.as_bytes(), str::to_owned)).into_owned()
     }
 
-    /// The same about files of a directory, without where that is.
+    /// Redacts a sentence about files in a directory, and removes the directory's path.
     pub fn without_place(&self, text: &str, directory: &Path) -> String {
         let place = directory.display().to_string();
         self.sentence(&text.replace(&format!("{place}/"), "").replace(&place, "the recording"))
     }
 
-    /// The path of a library or program, as the archive has it.
+    /// Redacts the path of a library or program.
     pub fn path(&self, path: &str) -> String {
         String::from_utf8_lossy(&self.replace(path.as_bytes(), |text| self.file(text))).into_owned()
     }
 
-    /// A rule of a fault plan, in which names of programs and hosts may stand as in an argument.
+    /// Redacts a rule of a fault plan, which may contain names of programs and hosts.
     pub fn rule(&self, text: &str) -> String {
         if self.has(Redact::Arguments) {
             return GONE.into();
@@ -203,7 +204,8 @@ impl Redaction {
         String::from_utf8_lossy(&self.replace(text.as_bytes(), |text| self.value(text))).into_owned()
     }
 
-    /// Replaces what is redacted everywhere. Bytes that are no text stay as they are where nothing is replaced.
+    /// Redacts a text by the function `by`, and then keys and names of hosts in it. Bytes that are not UTF-8 stay unchanged
+    /// if nothing is replaced.
     fn replace(&self, bytes: &[u8], by: impl Fn(&str) -> String) -> Vec<u8> {
         let text = String::from_utf8_lossy(bytes);
         let mut new = by(&text);
@@ -221,7 +223,7 @@ impl Redaction {
         known.map_or_else(|| name.to_owned(), |(_, alias)| alias.clone())
     }
 
-    /// A text in which names of hosts may stand. The rest of a name that begins as one goes with it.
+    /// Replaces the names of hosts in a text. If a longer name begins with the name of a host, all of it is replaced.
     fn without_hosts(&self, text: &str) -> String {
         let is_inner =
             |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(byte));
@@ -232,7 +234,7 @@ impl Redaction {
             let found = self.names.iter().find(|(name, alias)| {
                 let rest = &text[at..];
                 begins && rest.starts_with(name.as_str()) && !is_inner(rest.as_bytes().get(name.len()))
-                    // The name was replaced before.
+                    // This name is a replacement already.
                     && !rest.starts_with(alias.as_str())
             });
             if let Some((name, alias)) = found {
@@ -250,7 +252,7 @@ impl Redaction {
         out
     }
 
-    /// The path of a file: its name stays.
+    /// Redacts the path of a file, but keeps the name of the file.
     fn file(&self, path: &str) -> String {
         match path.rsplit_once('/') {
             Some((directory, name)) if self.has(Redact::Paths) => {
@@ -267,7 +269,7 @@ impl Redaction {
         format!("/~{:08x}", self.salt.hash_one(path) as u32)
     }
 
-    /// An argument or the value of a variable, in which paths may stand: of files or of directories.
+    /// Redacts an argument or the value of a variable, which may contain paths of files or directories.
     fn value(&self, text: &str) -> String {
         if !self.has(Redact::Paths) {
             return text.to_owned();
@@ -302,7 +304,7 @@ fn is_harmless(name: &[u8]) -> bool {
     rank::is_one(name) || known.any(|known| known.as_bytes() == name)
 }
 
-/// Returns the length of the part of a library's entry before its path.
+/// Returns the length in bytes of the part of a library's entry before the path.
 fn before_path(bytes: &[u8]) -> Option<usize> {
     let before = 33 + usize::from(*bytes.get(32)?);
     (bytes.len() >= before).then_some(before)

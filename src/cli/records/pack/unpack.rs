@@ -18,28 +18,29 @@ use std::path::{Path, PathBuf};
 use tar::{Archive, Entry, EntryType};
 use tempfile::TempDir;
 
-/// The largest ratio of unpacked to packed size, without zeros, which take no space. Recordings have less than a tenth of it.
+/// Maximum ratio of unpacked to packed size; zeros do not count, because they take no space. Recordings have less than a tenth of
+/// it.
 const MOST_FOR_ONE: u64 = 200;
-/// Unpacked size that any archive may have.
+/// Unpacked size in bytes that any archive may have, whatever its ratio is.
 const ALWAYS: u64 = 64 << 20;
 const MOST_FILES: MostFiles = MostFiles { written: 1 << 12, all: 1 << 17 };
-/// Unit of writing: a page of zeros is left out.
+/// Unit of writing in bytes: pages of zeros are not written.
 const PAGE: usize = 4096;
 
-/// Limit for the number of files in an archive.
+/// Limits for the number of files in an archive.
 #[derive(Clone, Copy)]
 struct MostFiles {
-    /// Those that are written before all are counted. An archive has no index: to count is to decompress all of it, but to
-    /// create and remove files takes far longer.
+    /// Number of files that are written before the rest of the archive is counted. An archive has no index: counting decompresses
+    /// all of it, but creating and removing files takes far longer.
     written: usize,
     all: usize,
 }
 
-/// A packed record as a directory, which goes with the value.
+/// A packed recording that was unpacked to a directory. The directory is deleted when the value is dropped.
 pub struct Unpacked {
     directory: TempDir,
     file: PathBuf,
-    /// Problems of packing: the name of a file, and a sentence without a subject.
+    /// Problems that occurred when the recording was packed: the name of a file, and a sentence without a subject.
     problems: Vec<(String, String)>,
 }
 
@@ -48,7 +49,7 @@ impl Unpacked {
         self.directory.path()
     }
 
-    /// The record. It says of itself that it lies where it was packed to.
+    /// Opens the recording. Its problems name the packed file in place of the directory.
     pub fn job(&self) -> Result<Job> {
         let mut job = Job::open(self.path()).with_context(|| self.file.display().to_string())?;
         for problem in &mut job.problems {
@@ -66,7 +67,7 @@ impl Unpacked {
     }
 }
 
-/// Returns true if a file is a packed recording, by its first bytes or its name.
+/// Returns true if a file is a packed recording, judged by its first bytes or its name.
 pub fn is_packed(path: &Path) -> bool {
     let mut magic = [0; 2];
     path.is_file()
@@ -86,13 +87,13 @@ pub fn unpacked(path: &Path) -> Result<Unpacked> {
     Ok(Unpacked { directory, file: path.to_owned(), problems: problems.collect() })
 }
 
-/// Writes the files of an archive to a directory. Returns what the last of them says about the archive.
+/// Writes the files of an archive to a directory. Returns the description of the archive, which is its last file.
 fn unpack(path: &Path, directory: &Path, most: MostFiles) -> Result<Value> {
     let mut room =
         plain::open(path, Links::Followed)?.metadata()?.len().saturating_mul(MOST_FOR_ONE).max(ALWAYS);
     let mut archive = opened(path)?;
     let mut about = None;
-    // Raw: what only extends the header of another entry can be of any size, and we make none.
+    // Raw entries: an entry that only extends the header of the next one can have any size, and cupeer writes none.
     for (count, entry) in archive.entries()?.raw(true).enumerate() {
         let mut entry = entry.map_err(damaged)?;
         ensure!(about.is_none(), "there is something after its end");
@@ -107,7 +108,7 @@ fn unpack(path: &Path, directory: &Path, most: MostFiles) -> Result<Value> {
             about = Some(fs::read(&place)?);
         }
     }
-    // Read to the end, so that the checksum is compared.
+    // The rest is read to the end, so that the checksum is compared.
     let mut rest = archive.into_inner();
     std::io::copy(&mut rest.by_ref().take(1 << 20), &mut std::io::sink()).map_err(damaged)?;
     let about = about.ok_or_else(|| anyhow!("it is incomplete"))?;
@@ -118,7 +119,7 @@ fn opened(path: &Path) -> Result<Archive<GzDecoder<BufReader<fs::File>>>> {
     Ok(Archive::new(GzDecoder::new(BufReader::new(plain::open(path, Links::Followed)?))))
 }
 
-/// Returns true if an archive has more files than so many.
+/// Returns true if an archive has more files than `most`.
 fn has_more(path: &Path, most: usize) -> Result<bool> {
     for (count, entry) in opened(path)?.entries()?.raw(true).enumerate() {
         entry.map_err(damaged)?;
@@ -133,8 +134,8 @@ fn damaged(error: impl std::fmt::Display) -> anyhow::Error {
     anyhow!("it is damaged, or not a packed recording: {error}")
 }
 
-/// Returns the path of an archive's file below its folder: a name that a recording has, possibly in a folder that is called after
-/// a number.
+/// Returns the path of an archive's file below its folder: a name that a recording can have, possibly in a folder whose name is a
+/// number.
 fn name(entry: &Entry<impl Read>) -> Result<PathBuf> {
     let path = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
     let foreign = || anyhow!("{path:?} does not belong in a packed recording");
@@ -151,7 +152,7 @@ fn name(entry: &Entry<impl Read>) -> Result<PathBuf> {
     }
 }
 
-/// Writes a file. Pages of zeros become holes.
+/// Writes a file of the archive. Pages of zeros become holes.
 fn write(entry: &mut Entry<impl Read>, place: &Path, room: &mut u64) -> Result<()> {
     let size = entry.size();
     let mut file = plain::create(place, 0o600)?;

@@ -78,7 +78,7 @@ pub struct ReportArgs {
     pub diff: Option<PathBuf>,
 }
 
-/// A form of the report, by its name; or the trace, which is one of the recording.
+/// A form of the report by its name. One of the forms is the trace, which shows the recording itself.
 #[derive(Clone, Copy)]
 pub struct ReportForm(&'static dyn Form);
 

@@ -1,4 +1,4 @@
-//! Rows about a directory, except for the records of processes.
+//! Rows about the files in a recording's directory that are not files of processes, such as hang files.
 
 use cupeer_record::{self as record, Job};
 use cupeer_report::model::{Escaped, Exit, Hang, Place, Quiet, Started};
@@ -8,9 +8,9 @@ use serde::Deserialize;
 use std::io::{BufReader, Read};
 use std::path::PathBuf;
 
-/// Process of such a file.
+/// A process in a hang file.
 #[derive(Deserialize)]
-struct Doing {
+struct HungProcess {
     #[serde(default)]
     pid: u32,
     proc: Option<String>,
@@ -34,7 +34,7 @@ struct Frame {
     library: Option<String>,
 }
 
-/// Processes that the others wait for.
+/// Processes in a hang file that all others wait for.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Root {
@@ -43,8 +43,8 @@ struct Root {
     waiting_indirectly: Vec<u32>,
 }
 
-impl Doing {
-    /// Returns the place that the activity names, from the stack that has it.
+impl HungProcess {
+    /// Returns the place that the description of the activity names, from the stack of the process.
     fn place(&self) -> Option<Place> {
         let place = |frame: &Frame| {
             let (file, line) = (frame.file.clone()?, frame.line?);
@@ -62,9 +62,9 @@ impl Doing {
     }
 }
 
-/// Reads the files that `cupeer run --on-hang` kept. One that cannot be read is named without an answer.
+/// Reads the files that `cupeer run --on-hang` wrote. A file that cannot be read has a row without details.
 pub fn hangs(paths: &[PathBuf]) -> Vec<Hang> {
-    /// The longest file that is read.
+    /// Largest size of a hang file that is read, in bytes.
     const LONGEST: u64 = 64 << 20;
     #[derive(Deserialize, Default)]
     struct KeptAnswer {
@@ -73,8 +73,8 @@ pub fn hangs(paths: &[PathBuf]) -> Vec<Hang> {
         answer: String,
         resumed_ns: Option<u64>,
         ended_ns: Option<u64>,
-        /// Those that were packed have none.
-        processes: Option<Vec<Doing>>,
+        /// The processes; `None` in a file that was packed.
+        processes: Option<Vec<HungProcess>>,
         root: Option<Root>,
     }
     let unreadable = || KeptAnswer {
@@ -115,12 +115,12 @@ pub fn hangs(paths: &[PathBuf]) -> Vec<Hang> {
     hangs
 }
 
-/// The processes that have no file.
+/// Returns the begun processes that have no recording file.
 pub fn quiet(job: &Job) -> impl Iterator<Item = Quiet> {
     job.quiet.iter().map(|one| Quiet { program: one.program.clone(), processes: 1 })
 }
 
-/// The drivers of processes without us, as runs have seen them.
+/// Returns the processes that use the driver without cupeer, as launchers saw them.
 pub fn bypassed(job: &Job) -> impl Iterator<Item = Escaped> {
     job.bypassed.iter().map(|(process, driver)| Escaped {
         proc: process.as_str().into(),
@@ -129,7 +129,7 @@ pub fn bypassed(job: &Job) -> impl Iterator<Item = Escaped> {
     })
 }
 
-/// A row.
+/// Returns the row of a process that a launcher started.
 pub fn started(one: &record::Started) -> Started {
     Started { program: one.program.clone(), exit: Exit::of(Some(false), one.end, false) }
 }

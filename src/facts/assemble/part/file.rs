@@ -1,4 +1,4 @@
-//! The reduced file: compressed JSON that any tool can read, with a name and a version at its start.
+//! The reduced file: compressed JSON that any tool can read. It begins with the name and version of its schema.
 //!
 //! The file is untrusted, and is checked before it is used: no content makes us request more memory than its text has,
 //! or look for a process that it does not contain.
@@ -15,24 +15,24 @@ use std::path::Path;
 
 /// Suffix of the name of a reduced file.
 pub const SUFFIX: &str = ".cupeer.json.gz";
-/// The form, and the oldest and newest version of it that is read.
+/// Name and version of the schema, the only version that is read.
 const SCHEMA: &str = "cupeer-reduced/1";
 /// First bytes of the text of a reduced file of any version.
-const BEGIN: &[u8; 26] = br#"{"schema":"cupeer-reduced/"#;
-/// The most bytes of text per byte of the file. Real files have some dozens.
-const MOST_FOR_ONE: u64 = 400;
-/// Number of bytes of text that any file may have.
-const ALWAYS: u64 = 16 << 20;
+const FIRST_BYTES: &[u8; 26] = br#"{"schema":"cupeer-reduced/"#;
+/// Largest number of decompressed bytes per byte of the file. Real files have some dozens.
+const MOST_RATIO: u64 = 400;
+/// Number of decompressed bytes that even a small file may have.
+const LEAST_ROOM: u64 = 16 << 20;
 
 #[derive(Serialize, Deserialize)]
 struct File<T> {
     schema: String,
-    /// The version of cupeer that made it.
+    /// The version of cupeer that wrote the file.
     made_by: String,
     part: T,
 }
 
-/// Only the head of one.
+/// The first fields of a file, which all versions have.
 #[derive(Deserialize)]
 struct Head {
     schema: String,
@@ -48,15 +48,15 @@ pub fn is_named(path: &Path) -> bool {
 /// Returns true if a file begins as a reduced file.
 pub fn is_written(path: &Path) -> bool {
     let begins = || {
-        let mut begin = [0; BEGIN.len()];
+        let mut begin = [0; FIRST_BYTES.len()];
         let mut text = GzDecoder::new(plain::open(path, Links::Followed).ok()?);
         text.read_exact(&mut begin).ok()?;
-        Some(begin == *BEGIN)
+        Some(begin == *FIRST_BYTES)
     };
     begins() == Some(true)
 }
 
-/// Returns true if a file is a reduced one, by its name or by its first bytes.
+/// Returns true if a file is a reduced file, by its name or by its first bytes.
 pub fn is_one(path: &Path) -> bool {
     path.is_file() && (is_named(path) || is_written(path))
 }
@@ -91,16 +91,16 @@ impl JobPart {
         let failed = || path.display().to_string();
         let file = plain::open(path, Links::Followed).with_context(failed)?;
         let size = file.metadata().with_context(failed)?.len();
-        let room = size.saturating_mul(MOST_FOR_ONE).max(ALWAYS);
+        let room = size.saturating_mul(MOST_RATIO).max(LEAST_ROOM);
         let mut reduced = Self::from_reader(BufReader::new(file), room).with_context(failed)?;
         reduced.record.path = path.display().to_string();
         Ok(reduced)
     }
 
-    /// From what a file has, which may have so many bytes of text.
+    /// Reads the contents of a file, which may have at most `room` decompressed bytes.
     fn from_reader(file: impl Read, room: u64) -> Result<JobPart> {
         let mut text = Vec::new();
-        // All members of it: more than one are several files, one behind the other.
+        // The decoder reads all gzip members: concatenated files are refused later as invalid JSON.
         let read = MultiGzDecoder::new(file).take(room + 1).read_to_end(&mut text);
         read.map_err(|error| anyhow!("it is damaged, cut off, or no reduced file: {error}"))?;
         ensure!(text.len() as u64 <= room, "it has far more text than a file of this size can have");
@@ -135,7 +135,7 @@ impl JobPart {
     }
 }
 
-/// Why a text is no such file: of another version, it may have another form.
+/// Returns the reason why a text is not a reduced file of this version.
 fn why_not(text: &[u8], error: &serde_json::Error) -> anyhow::Error {
     match serde_json::from_slice::<Head>(text) {
         Ok(head) if head.schema != SCHEMA => anyhow!(foreign(&head.schema, &head.made_by)),

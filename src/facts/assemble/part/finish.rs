@@ -12,7 +12,7 @@ use cupeer_spec::uuid;
 use std::collections::{BTreeMap, HashMap};
 
 impl JobPart {
-    /// The report.
+    /// Returns the report.
     pub fn report(mut self, filter: &Filter) -> Report {
         let members: Vec<Member> = self.processes.iter().map(member).collect();
         let rank_of = |(i, member): (usize, &Member)| member.rank.filter(|_| filter.process(i));
@@ -65,8 +65,8 @@ impl JobPart {
     }
 }
 
-/// Gives handles the state that findings at the calls tell: of a process that has ended since, the recording does not show until when it
-/// had something open, but the call that freed it saw that.
+/// Sets the state of handles that were freed while open, according to findings of the freeing calls. For an importer that has
+/// ended since, the recording alone does not show how long it had a handle open.
 fn freed_by_findings(report: &mut Report) {
     let told = report.findings.iter().filter(|finding| finding.tells(Tells::FreedWhileOpen));
     let freed: Vec<_> =
@@ -86,7 +86,7 @@ fn member(process: &Process) -> Member {
     Member { proc: process.proc.clone(), rank: process.rank, has_injected: process.injected > 0 }
 }
 
-/// The hosts; where two have one name, with the start of their boot ids.
+/// Returns the names of the hosts. If two hosts have the same name, the begin of the boot id is added.
 fn hosts(processes: &[Process]) -> Vec<String> {
     let mut boots: BTreeMap<&str, &str> = BTreeMap::new();
     for process in processes {
@@ -105,22 +105,22 @@ fn hosts(processes: &[Process]) -> Vec<String> {
     hosts
 }
 
-/// Each device once, with its number.
+/// Returns each device once, with its number.
 fn devices(all: Vec<Device>, processes: &[Process]) -> Vec<Device> {
     let mut by_uuid = BTreeMap::new();
     for device in all {
         by_uuid.entry(device.uuid).or_insert(device);
     }
     let mut devices: Vec<Device> = by_uuid.into_values().collect();
-    let mut numbers = numbers(processes);
+    let mut numbers = device_numbers(processes);
     devices.iter_mut().for_each(|device| device.number = numbers.remove(&device.uuid).flatten());
     devices.sort_by(|a, b| (&a.pci, a.uuid).cmp(&(&b.pci, b.uuid)));
     devices
 }
 
-/// The number of each device: what all processes that see it agree on, and no other device of their host has. A value of
-/// CUDA_VISIBLE_DEVICES that was changed or left out makes processes disagree.
-fn numbers(processes: &[Process]) -> HashMap<Uuid, Option<u32>> {
+/// Returns the number of each device; `None` if processes disagree on the number, or if another device of the host has it, too:
+/// processes with different values of CUDA_VISIBLE_DEVICES may disagree.
+fn device_numbers(processes: &[Process]) -> HashMap<Uuid, Option<u32>> {
     let mut by_device: HashMap<Uuid, Option<u32>> = HashMap::new();
     let mut by_number: HashMap<(&str, u32), Uuid> = HashMap::new();
     let mut disputed = Vec::new();

@@ -14,7 +14,7 @@ use cupeer_report::model::{
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 impl JobPart {
-    /// Adds another part. Of single failures, `most_failures` are kept. Fails where a process is in both.
+    /// Adds another part. Keeps at most `most_failures` single failures. Fails if both parts have the same process.
     pub fn add(&mut self, mut other: JobPart, most_failures: usize) -> Result<()> {
         self.refuse_twice(&other)?;
         let ended = self.record.ended_ns.max(other.record.ended_ns);
@@ -28,7 +28,7 @@ impl JobPart {
 
     fn add_rows(&mut self, other: JobPart, most_failures: usize) {
         let processes = self.processes.len();
-        // Named one by one, so that no field of a later version is forgotten.
+        // All fields are named, so that a field that is added later cannot be forgotten here.
         let JobPart {
             record,
             keys,
@@ -119,7 +119,7 @@ impl JobPart {
         problems
     }
 
-    /// Makes what has lasted until now last until the end of the whole.
+    /// Extends rows that last until the end of this part to the end of the merged data.
     fn age(&mut self, ended: u64) {
         let more = ended - self.record.ended_ns;
         if more == 0 {
@@ -141,7 +141,7 @@ impl JobPart {
 
 fn join_records(all: &mut Record, other: Record) {
     let Record {
-        // The whole has a path of its own, its hosts follow from its processes, and no part is filtered.
+        // These fields are not merged: the job has its own path, its hosts follow from the processes, and parts are not filtered.
         path: _,
         hosts: _,
         matching: _,
@@ -162,7 +162,7 @@ fn join_records(all: &mut Record, other: Record) {
         hangs,
         problems,
     } = other;
-    // One of nothing but quiet processes has no begin.
+    // A part without recorded processes has no begin: 0.
     all.began_ns = [all.began_ns, began_ns].into_iter().filter(|began| *began > 0).min().unwrap_or(0);
     all.ended_ns = all.ended_ns.max(ended_ns);
     all.running |= running;
@@ -178,7 +178,7 @@ fn join_records(all: &mut Record, other: Record) {
     all.started.extend(started);
     all.forked = all.forked.saturating_add(forked);
     all.add_quiet(quiet);
-    // Its file is not reduced, so it may be read twice.
+    // Hang files are not removed by a reduction, so both parts may contain the same hang.
     all.hangs.extend(hangs);
     all.hangs.sort_by(|a, b| (a.time_ns, &a.file).cmp(&(b.time_ns, &b.file)));
     all.hangs.dedup_by(|a, b| (a.time_ns, &a.file) == (b.time_ns, &b.file));
@@ -198,7 +198,7 @@ fn add_functions(all: &mut Vec<FunctionSum>, others: Vec<FunctionSum>, processes
     }
 }
 
-/// The rules of files come first, those that only calls name last.
+/// Adds faults. Faults from files of plans come first, and faults that only calls name last.
 fn add_faults(all: &mut Vec<Fault>, others: Vec<Fault>) {
     for fault in others {
         let key = |fault: &Fault| (fault.plan.clone(), fault.name.clone(), fault.rule.clone());
@@ -258,7 +258,7 @@ fn add_groups(all: &mut Vec<FailureGroup>, others: Vec<FailureGroup>) {
         known.last_ns = known.last_ns.max(group.last_ns);
         known.procs.extend(group.procs);
         known.procs_more = known.procs_more.saturating_add(group.procs_more);
-        cut(&mut known.procs, MOST_PROCS, &mut known.procs_more);
+        keep_first(&mut known.procs, MOST_PROCS, &mut known.procs_more);
     }
     all.sort_by_key(FailureGroup::order);
 }
@@ -277,7 +277,7 @@ fn add_up(all: &mut u64, more: u64) {
     *all = all.saturating_add(more);
 }
 
-/// Adds rows, of which the first by time are kept, and the others counted.
+/// Adds rows. Keeps the first by time, and counts the others.
 fn add_first<T>(
     (all, all_more): (&mut Vec<T>, &mut u64),
     (others, more): (Vec<T>, u64),
@@ -287,11 +287,11 @@ fn add_first<T>(
     all.extend(others);
     all.sort_by_key(time);
     add_up(all_more, more);
-    cut(all, most, all_more);
+    keep_first(all, most, all_more);
 }
 
-/// Keeps so many, and counts the others.
-fn cut<T>(all: &mut Vec<T>, most: usize, more: &mut u64) {
+/// Keeps the first `most` elements, and adds the number of the others to `more`.
+fn keep_first<T>(all: &mut Vec<T>, most: usize, more: &mut u64) {
     *more = more.saturating_add(all.len().saturating_sub(most) as u64);
     all.truncate(most);
 }

@@ -1,8 +1,8 @@
 //! Reduced data of some processes of a job, in place of their events. It can be merged with that of others, and gives
 //! the report that all their recordings would give.
 //!
-//! [`JobPart`] is the data; `merge` merges two, `finish` builds the report, and [`mod@file`] reads and writes the file. The other modules compute the data; a recording that is
-//! reported directly takes the same path, as the only part of its job.
+//! [`JobPart`] is the data; `merge` merges two, `finish` builds the report, and [`mod@file`] reads and writes the file. The
+//! other modules compute the data; a recording that is reported directly takes the same path, as the only part of its job.
 //!
 //! Its rows are those of the report, so that there is one form. Rows that are sums over processes are kept in a form
 //! that can be added again; for rows that follow from all processes together, their inputs are kept.
@@ -53,7 +53,7 @@ impl JobPart {
         &self.processes
     }
 
-    /// Sets the path that the report shows.
+    /// Sets the path of the recording that the report shows.
     pub fn call(&mut self, path: &str) {
         path.clone_into(&mut self.record.path);
     }
@@ -62,7 +62,7 @@ impl JobPart {
     pub fn note(&mut self, job: &Job) {
         self.record.started.extend(job.started.iter().map(directory::started));
         for hang in hangs(&job.hangs) {
-            // The reduced hang may lack its end.
+            // A hang in the reduced data may lack its end, which the hang file has by now.
             self.record.hangs.retain(|known| known.time_ns != hang.time_ns);
             self.record.hangs.push(hang);
         }
@@ -118,17 +118,17 @@ pub struct JobPart {
     pub(crate) unnamed: Vec<Unnamed>,
 }
 
-/// Number of these handles that are kept as examples.
-const MOST: usize = 1000;
+/// Number of properly closed handles that are kept as examples.
+const MOST_EXAMPLES: usize = 1000;
 
 impl JobPart {
-    /// Leaves out handles that were closed as they should be, but for the first ones.
+    /// Removes handles that were properly closed, except for the first ones, which are kept as examples.
     pub fn fold(&mut self) {
         let mut kept = 0;
         let (mut more, mut bytes) = (0, 0u64);
         self.handles.retain(|handle| {
-            if !is_dull(handle) || kept < MOST {
-                kept += usize::from(is_dull(handle));
+            if !is_closed_properly(handle) || kept < MOST_EXAMPLES {
+                kept += usize::from(is_closed_properly(handle));
                 return true;
             }
             more += 1;
@@ -140,8 +140,8 @@ impl JobPart {
     }
 }
 
-/// Returns true if there is nothing to report about a handle: its exporter is known, and all opens were closed.
-fn is_dull(handle: &Handle) -> bool {
+/// Returns true if a handle was properly closed: its exporter is known, and all opens were closed.
+fn is_closed_properly(handle: &Handle) -> bool {
     handle.state == State::Closed
         && handle.exporter.is_some()
         && handle.damaged_from.is_none()

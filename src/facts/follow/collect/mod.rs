@@ -1,6 +1,7 @@
 //! Collects a recording: reads the events of one process after the other, and adds the tables of what is open.
 //!
-//! [`reading`] reads one process into a [`stats`], and [`asked`] the signals from outside. Nothing here grows with the number of events.
+//! [`reader`] reads one process into a [`stats`], and [`signals`] the signals from outside. Nothing here grows with the number
+//! of events.
 
 mod reader;
 mod signals;
@@ -53,7 +54,7 @@ pub struct Collected {
     pub memories: Vec<Memory>,
     pub made_by: MadeBy,
     pub marks: Marks,
-    /// The processes, in the order of the job.
+    /// The facts from the events of each process, in the order of the job.
     pub stats: Vec<ProcessStats>,
     /// The end of each process.
     pub fates: Vec<ProcessEnd>,
@@ -61,16 +62,16 @@ pub struct Collected {
     pub domains: Vec<HandleDomain>,
     /// True if some processes have no recording.
     pub lacks_processes: bool,
-    /// The forks to which they owe their existence, where their parents had initialized the driver: place, and time.
+    /// For each process, the place and time of the fork that created it, if its parent had initialized the driver before.
     pub forks: Vec<Option<(Site, u64)>>,
-    /// The libraries that may have allocated memory.
+    /// The libraries in each process that may have allocated the shared memory.
     pub allocators: Allocators,
 }
 
-/// Reads the whole record.
+/// Reads all events of a recording.
 pub fn collect(job: &Job, filter: &Filter, keep: Keep) -> Result<Collected> {
     let mut all = Collected::new(job, keep);
-    // Before their calls are read: what has ended now has written all of them, and its end.
+    // This is read before the calls: a process that has ended by now has written all its calls and its end.
     let alive = job.alive();
     for (index, process) in job.processes.iter().enumerate() {
         let mut reading = ProcessReader::new(&mut all, filter, index, process, job.clock(process), keep);
@@ -93,17 +94,17 @@ pub fn collect(job: &Job, filter: &Filter, keep: Keep) -> Result<Collected> {
     Ok(all)
 }
 
-/// The fork to which a process owes its existence, if its parent is known to have initialized the driver.
+/// Returns the place and time of the fork that created a process, if its parent is known to have initialized the driver before.
 fn fork(job: &Job, index: usize, process: &Process, stacks: &mut Stacks) -> Option<(Site, u64)> {
     let Forked { monotonic, frames, python, .. } = process.forked.as_ref()?;
-    // Its libraries are described when its record begins, later than the fork.
+    // The process describes its libraries when its record begins, which is later than the fork.
     let stack = stacks.number(index, u64::MAX, frames, python);
     let at =
         if frames.is_empty() { began_at(job, process) } else { job.clock(process).realtime_of(*monotonic) };
     Some((Site { tid: process.header.pid, seq: 0, stack, is_judged: false }, at))
 }
 
-/// The end of a process, as far as the time that is asked for shows it.
+/// Returns the end of a process, as far as the time range of the filter shows it.
 fn fate(
     job: &Job,
     filter: &Filter,
@@ -111,13 +112,13 @@ fn fate(
     stats: &ProcessStats,
     alive: Option<bool>,
 ) -> ProcessEnd {
-    // The recorder looks at the clock from time to time, also where nothing is called.
+    // The recorder writes its clock from time to time, even if the process makes no calls.
     let [begun, later] =
         [process.header.first, process.header.last].map(|moment| job.clock(process).realtime(moment.ticks));
     // The filter may end at a time at which the process was still running.
     let goes_on = stats.goes_on || !filter.is_past(later);
     let later = filter.until().map_or(later, |until| later.min(until));
-    // Its pid may live on as that of another program.
+    // The pid may belong to another program by now.
     let (end, _) = became(process, stats.last_seen, job.clock(process));
     let alive = if end == End::Executed { Some(false) } else { alive };
     let is_ended_on_purpose = !goes_on && alive != Some(true) && stats.is_ended_on_purpose;
@@ -127,7 +128,7 @@ fn fate(
     let ended_by = Some(before).filter(|_| span.before != 0 && alive != Some(true));
     let last_seen = stats.last_seen.unwrap_or(begun).max(later);
     let ran_until = if span.after == 0 || goes_on { last_seen } else { last_seen.max(after) };
-    // The clock of the calls may be a little ahead of the launcher's, which knows until when it ran.
+    // The launcher saw the end of the process. The clock of the calls may be a little ahead of the launcher's clock.
     let is_ahead = |ended: &u64| ran_until > *ended;
     let ran_until = ended_by.filter(is_ahead).map_or(ran_until, |ended| after.max(begun).min(ended));
     let asked = signals::asked_by(job, process, exit, (ran_until, ended_by));
@@ -147,7 +148,7 @@ fn fate(
     }
 }
 
-/// Numbers for what fingerprints have in common: the boot of a host, and a key.
+/// Returns the domain of each process: a number for each pair of a host's boot and a key of fingerprints.
 fn domains(job: &Job) -> Vec<HandleDomain> {
     let mut known = HashMap::new();
     let mut number = |process: &Process| {
@@ -160,7 +161,7 @@ fn domains(job: &Job) -> Vec<HandleDomain> {
 /// The identity of a process: boot, pid namespace, pid, start time, and number of its program image.
 pub type Identity = ([u8; 16], u64, u32, u64, u32);
 
-/// The processes by their identities.
+/// Returns the index of each process by its identity.
 pub fn identities(job: &Job) -> HashMap<Identity, usize> {
     let identity = |(index, process): (usize, &Process)| {
         let header = &process.header;
@@ -170,7 +171,7 @@ pub fn identities(job: &Job) -> HashMap<Identity, usize> {
 }
 
 impl Collected {
-    /// Nothing yet, of a job.
+    /// Returns the empty facts of a job before its events are read.
     fn new(job: &Job, keep: Keep) -> Collected {
         let damage = Damage::new(job.faults.iter().flat_map(|file| &file.damaged).copied());
         Collected {
@@ -185,13 +186,13 @@ impl Collected {
         }
     }
 
-    /// Returns the handle that a process knows by a fingerprint.
+    /// Returns the handle with a fingerprint in the domain of a process.
     pub fn handle(&self, process: usize, kind: Object, fingerprint: u64) -> Option<&Entry> {
         self.ledger.handle(self.domains[process], kind, fingerprint)
     }
 
-    /// Returns true if all calls of the processes in a domain were recorded. Otherwise, a process may have exported or joined
-    /// something without a trace.
+    /// Returns true if all calls of all processes in a domain were recorded. Otherwise, a process may have exported, opened, or
+    /// added something that the recording does not show.
     pub fn knows_all(&self, domain: HandleDomain) -> bool {
         let of_domain = self.fates.iter().zip(&self.domains).filter(|(_, its)| **its == domain);
         !self.lacks_processes && of_domain.into_iter().all(|(fate, _)| fate.has_all_calls())
@@ -215,7 +216,7 @@ impl Collected {
         let processes = identities(job);
         for table in &job.tables {
             for (index, process) in job.processes.iter().enumerate() {
-                // A table that was full does not know all.
+                // A live table that was full at some time does not have all open handles.
                 if process.header.boot_id == table.boot_id && !self.fates[index].is_full && table.refused == 0
                 {
                     self.ledger.forget_open(index);

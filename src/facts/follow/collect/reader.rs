@@ -1,6 +1,6 @@
 //! Reads one process: passes each event to the modules that it concerns.
 //!
-//! It tracks which calls have ended. Only calls that have not returned are remembered, until their end comes.
+//! It tracks which calls have ended. Only pending calls are stored, until their end is read.
 
 use crate::follow::callers::OwnCallers;
 use crate::follow::collect::Collected;
@@ -31,8 +31,8 @@ use cupeer_spec::record::slot::used;
 use cupeer_spec::record::{SLOTS, mode};
 use std::collections::{HashMap, HashSet};
 
-/// The most calls of a process that record events, and are kept with their places.
-const MOST_RECORDS: usize = 4096;
+/// Largest number of calls of a process that record CUDA events and are stored with their places.
+const MOST_EVENT_RECORDS: usize = 4096;
 
 pub struct ProcessReader<'a> {
     all: &'a mut Collected,
@@ -48,15 +48,15 @@ pub struct ProcessReader<'a> {
     keeps_durations: bool,
     /// Sums by caller, if they are requested.
     callers: Option<OwnCallers>,
-    /// The functions that the table does not know, by their number in the record.
+    /// Numbers of the functions that are not in the table of functions, by their number in the record.
     others: HashMap<u16, Number>,
-    /// Calls that have not returned, by stream and number.
+    /// Calls that have not returned, by event stream and number.
     pending: HashMap<(u32, u64), Call>,
     latest: Latest,
-    /// Questions of probes without an answer so far.
+    /// Questions of possible probes that no later call has answered yet.
     asked: HashSet<Question>,
     last_tick: u64,
-    /// The number of the last call in each stream, for a recording that reached its size limit.
+    /// The number of the last call in each event stream, for a recording that reached its size limit.
     last_numbers: HashMap<u32, u64>,
     stats: ProcessStats,
 }
@@ -102,7 +102,7 @@ impl<'a> ProcessReader<'a> {
             let next = events.next();
             let Some(event) = &next else { break };
             if ends && !self.filter.is_past(self.clock.realtime(event.start())) {
-                // From here on they are only counted.
+                // Later events are only counted.
                 self.stats.goes_on = true;
                 self.stats.events += u64::from(matches!(event, Event::Call(_) | Event::Mark { .. }));
                 continue;
@@ -160,7 +160,7 @@ impl<'a> ProcessReader<'a> {
     fn end(&mut self, call: &Call) {
         self.last_tick = self.last_tick.max(call.last_end());
         if is_runtime(call.function) {
-            // The driver calls inside it show its work. It is not counted while more of them may come.
+            // Driver calls inside a runtime call are listed in its place, so it is counted only when no more of them can follow.
             if !self.latest.end(call) {
                 self.count_runtime(&Runtime { call: call.clone(), is_told: false });
             }
@@ -168,11 +168,11 @@ impl<'a> ProcessReader<'a> {
         }
         self.made(call);
         if faults::is_touched(call) {
-            self.touched(call);
+            self.note_fault(call);
         }
         let (mut follows_fault, mut standing) = (false, Standing::Unexpected);
         if let Some(function) = call.function {
-            self.answer(function, call);
+            self.answer_probes(function, call);
             if !call.succeeded() {
                 standing = Standing::of(self.process, function, call);
                 self.asked.extend(standing.question());
@@ -185,7 +185,7 @@ impl<'a> ProcessReader<'a> {
         }
     }
 
-    /// Judges a call, and changes the state of its process. Returns whether it failed because of what a fault plan had changed.
+    /// Judges a call, and applies it to the state of its process. Returns true if the call failed because of an earlier fault.
     #[inline]
     fn follow_call(&mut self, function: FnId, call: &Call, standing: Standing) -> bool {
         let is_judged = self.judge(function, call, standing);
@@ -196,7 +196,7 @@ impl<'a> ProcessReader<'a> {
         }
         let is_kept = || function.spec().is_virtual() && self.memory.keeps_reference(function, call);
         let is_followed = follow::concerns(function) && !is_kept();
-        let follows_fault = is_followed && self.follow(function, call, is_judged);
+        let follows_fault = is_followed && self.follow_handles(function, call, is_judged);
         if changes_memory {
             let made = self.call_site(function, call);
             self.memory.call(function, call, made);
@@ -208,18 +208,18 @@ impl<'a> ProcessReader<'a> {
         follows_fault
     }
 
-    /// Notes what a process closed, ended, or enabled by a call.
+    /// Notes the objects that a call closed or ended, and the access that it enabled.
     #[inline]
     fn follow_own(&mut self, function: FnId, call: &Call) {
         if self.history.concerns(function, call) {
-            // The history needs the handles that are open now.
+            // The history reads the handles that are open before this call.
             self.follower.settle(&mut self.all.ledger, call.start);
             let at = self.at(call);
             self.history.call(&self.follower, &self.all.ledger, function, call, at);
         }
     }
 
-    /// Notes the access between devices that a call asked for, changed, or used.
+    /// Notes the access between devices that a call queried, changed, or used.
     #[inline]
     fn follow_access(&mut self, function: FnId, call: &Call) {
         if peers::concerns(function) {
@@ -233,7 +233,7 @@ impl<'a> ProcessReader<'a> {
         }
     }
 
-    /// Keeps what findings about the whole process need of a call.
+    /// Stores the facts of a call for findings about the whole process.
     #[inline]
     fn keep_rest(&mut self, function: FnId, call: &Call) {
         if call.succeeded() && !call.injected {
@@ -275,17 +275,17 @@ impl<'a> ProcessReader<'a> {
         }
     }
 
-    /// Keeps which device memory a call read or wrote that succeeded.
+    /// Stores the device memory that a successful call read or wrote.
     fn use_memory(&mut self, function: FnId, call: &Call) {
         if call.succeeded() && !call.injected {
             let device = call.details.content.and_then(|it| uuid_of(self.process, Some(it.device)));
-            // One that only gave work to a stream returned later than its record says: behind its own start in any case.
+            // A call that only queued work is recorded before it returns, so its end is taken as later than its start.
             let (at, stacks) = (self.at(call), &mut self.all.stacks);
             let until = self.clock.realtime(call.end).max(at + 1);
             let mut made = || CallSite { function, site: site(stacks, self.index, call), at };
             let ProcessStats { uses, order, records, .. } = &mut self.stats;
             order.call(function, call, (at, until), uses.all.len());
-            if function.spec().records().is_some() && records.len() < MOST_RECORDS {
+            if function.spec().records().is_some() && records.len() < MOST_EVENT_RECORDS {
                 records.push(made());
             }
             order.unmaps(function, call, &mut made);
@@ -296,7 +296,7 @@ impl<'a> ProcessReader<'a> {
         }
     }
 
-    /// Keeps memory that a call made, freed, or exported.
+    /// Stores the memory that a call allocated, freed, or exported.
     fn keep_book(&mut self, function: FnId, call: &Call) {
         let uuid = |ordinal| uuid_of(self.process, ordinal);
         let location = oom_calls::location_of(function, call, &self.memory, uuid);
@@ -304,7 +304,7 @@ impl<'a> ProcessReader<'a> {
         self.memory.state.keeper.book.call(function, call, at, location);
     }
 
-    /// Keeps a call that found no memory or addresses left.
+    /// Stores a call that failed because no memory or no addresses were left.
     fn keep_oom_call(&mut self, function: FnId, call: &Call) {
         let [last, failed] = [call.last_end(), call.end].map(|ticks| self.clock.realtime(ticks));
         let made = self.call_site(function, call);
@@ -320,24 +320,24 @@ impl<'a> ProcessReader<'a> {
         oom_calls::add(&mut self.stats.oom, call, made, times, location, &self.memory, left);
     }
 
-    /// The time of a call.
+    /// Returns the time at which a call began.
     fn at(&self, call: &Call) -> u64 {
         self.clock.realtime(call.start)
     }
 
-    /// The time of the last call of a run of repeated calls.
+    /// Returns the time at which the last repetition of a call began.
     fn last(&self, call: &Call) -> u64 {
         self.clock.realtime(if call.times() > 1 { call.last_end() } else { call.start })
     }
 
-    /// A call with its place and time.
+    /// Returns a call with its place and time.
     fn call_site(&mut self, function: FnId, call: &Call) -> CallSite {
         CallSite { function, site: site(&mut self.all.stacks, self.index, call), at: self.at(call) }
     }
 
-    /// A call may show that failures before it were answers to probes.
+    /// Notes that a call may show that earlier failures were expected answers to a probe.
     #[inline]
-    fn answer(&mut self, function: FnId, call: &Call) {
+    fn answer_probes(&mut self, function: FnId, call: &Call) {
         if self.asked.is_empty() {
             return;
         }
@@ -350,7 +350,7 @@ impl<'a> ProcessReader<'a> {
         }
     }
 
-    /// Notes a call that may have been made in one of the runtime's.
+    /// Notes a call that may have been made inside a runtime call.
     #[inline]
     fn made(&mut self, call: &Call) {
         if !self.latest.is_empty() {
@@ -360,14 +360,14 @@ impl<'a> ProcessReader<'a> {
     }
 
     fn count_runtime(&mut self, Runtime { call, is_told }: &Runtime) {
-        // Calls that have not returned are counted together at the end.
+        // Pending calls are counted at the end, together.
         if call.outcome != Outcome::Pending && self.chooses(call) {
             self.count(call, false, *is_told, Standing::Unexpected);
         }
     }
 
-    /// A fault plan has done something to a call, or would have.
-    fn touched(&mut self, call: &Call) {
+    /// Notes a call at which a fault fired or, in a dry run, would have fired.
+    fn note_fault(&mut self, call: &Call) {
         self.stats.injected += u64::from(faults::has_changed(call));
         let (at, number) = (self.at(call), self.number(call));
         let is_chosen = self.chooses(call);
@@ -379,8 +379,8 @@ impl<'a> ProcessReader<'a> {
         }
     }
 
-    /// Notes what rules have found in a call, or looks for what the call by itself shows. Returns whether
-    /// there is anything.
+    /// Stores the findings that the process recorded with a call, or finds what the call by itself shows. Returns
+    /// true if there is a finding.
     #[inline]
     fn judge(&mut self, function: FnId, call: &Call, standing: Standing) -> bool {
         if !judged::concerns(function, call) {
@@ -390,9 +390,9 @@ impl<'a> ProcessReader<'a> {
         let (last, is_chosen) = (self.last(call), self.is_chosen && self.filter.call(call, at));
         let Collected { findings, stacks, ledger, .. } = &mut *self.all;
         self.follower.settle(ledger, call.start);
-        // A call that failed saw what others took before it returned.
+        // A failed call may have failed because of calls that returned before its own return.
         self.memory.settle(if call.succeeded() { call.start } else { call.end });
-        // The program is not to blame for the effects of a fault.
+        // The program did not cause the effects of a fault.
         let is_own = !self.follower.follows_fault(ledger, function, call);
         let facts = is_own.then_some(ProcessFacts {
             follower: &self.follower,
@@ -406,7 +406,7 @@ impl<'a> ProcessReader<'a> {
     }
 
     /// Adds a call to the handle table. Returns true if it failed because of an earlier fault.
-    fn follow(&mut self, function: FnId, call: &Call, is_judged: bool) -> bool {
+    fn follow_handles(&mut self, function: FnId, call: &Call, is_judged: bool) -> bool {
         let at = self.clock.realtime(call.start);
         let (bytes, uuid) = match self.memory.exported(function, call) {
             Some((bytes, location)) => (bytes, location.device()),
@@ -424,10 +424,10 @@ impl<'a> ProcessReader<'a> {
         follows_fault
     }
 
-    /// Returns true if the end of a call without an end may be missing from the recording. A call that a fault stopped did
-    /// not return.
+    /// Returns true if a call without a recorded end may have returned, because its end may be missing from the recording. A
+    /// call that a fault stopped did not return.
     fn may_have_returned(&self, call: &Call) -> bool {
-        // If handlers made this many calls inside it, its end is in a later block, which may be overwritten.
+        // If signal handlers made this many calls inside the call, its end was in a later block, which may be overwritten.
         let last = self.last_numbers.get(&call.stream);
         let is_left_behind = last.is_some_and(|last| *last > call.seq.saturating_add(SLOTS as u64));
         (self.lacks_calls() || is_left_behind) && call.stopped_by().is_none()
@@ -442,7 +442,7 @@ impl<'a> ProcessReader<'a> {
         self.is_chosen && (self.chooses_all || self.filter.call(call, self.clock.realtime(call.start)))
     }
 
-    /// Counts a call, and where it failed and that is not told of already, its failure.
+    /// Counts a call and, unless `is_told`, its failure: then another call reports the failure already.
     #[inline]
     fn count(&mut self, call: &Call, follows_fault: bool, is_told: bool, standing: Standing) {
         self.stats.chosen += 1;
@@ -470,7 +470,7 @@ impl<'a> ProcessReader<'a> {
         }
     }
 
-    /// The durations of a call and of the calls that repeated it, as far as they are requested.
+    /// Returns the durations of a call and of its repetitions, if durations are requested.
     fn times(&self, call: &Call) -> Times {
         let is_timed = self.keeps_durations && matches!(call.outcome, Outcome::Returned(_));
         let between = |ticks: u64| self.clock.between(call.start, call.start.saturating_add(ticks));
@@ -508,7 +508,7 @@ impl<'a> ProcessReader<'a> {
         }
         let mut pending: Vec<Call> = std::mem::take(&mut self.pending).into_values().collect();
         pending.sort_by_key(|call| (call.start, call.stream, call.seq));
-        pending.iter().filter(|call| faults::is_touched(call)).for_each(|call| self.touched(call));
+        pending.iter().filter(|call| faults::is_touched(call)).for_each(|call| self.note_fault(call));
         let mut stops = pending.iter().filter_map(Call::stopped_by);
         self.stats.is_ended_on_purpose = stops.any(|hit| hit.has(did::SIGNAL | did::EXIT));
         pending.retain(|call| {
@@ -526,7 +526,7 @@ impl<'a> ProcessReader<'a> {
             }
             chosen && !is_unknown
         });
-        // If it waits inside a driver call, that call is listed instead.
+        // If the runtime call waits inside a driver call, the driver call is listed instead.
         let is_told = |call: &Call| {
             let mut told = latest.iter().filter(|runtime| runtime.is_told).map(|runtime| &runtime.call);
             told.any(|told| (told.stream, told.seq) == (call.stream, call.seq))
@@ -546,12 +546,12 @@ impl<'a> ProcessReader<'a> {
     }
 }
 
-/// The place of a call in which no rule has found anything.
+/// Returns the place of a call without findings.
 fn site(stacks: &mut Stacks, process: usize, call: &Call) -> Site {
     Site::new(call, stacks.of(process, call), false)
 }
 
-/// The devices of a process, by their ordinals. Larger ordinals than any driver has are damage.
+/// Returns the devices of a process, by their ordinals. Ordinals above the limit come from a damaged file, and are ignored.
 fn devices(process: &Process) -> Vec<Option<Uuid>> {
     const MOST: i32 = 1024;
     let ordinals = process.devices.iter().map(|device| device.ordinal).filter(|ordinal| *ordinal < MOST);
@@ -559,7 +559,7 @@ fn devices(process: &Process) -> Vec<Option<Uuid>> {
     (0..count).map(|ordinal| uuid_of(process, Some(ordinal))).collect()
 }
 
-/// The device of an ordinal, as a process numbers it.
+/// Returns the device of an ordinal in a process.
 fn uuid_of(process: &Process, ordinal: Option<i32>) -> Option<Uuid> {
     process.device(ordinal?).map(|device| Uuid(device.uuid))
 }

@@ -1,17 +1,17 @@
-//! Signals from outside of a run: which of them a process ended after, as its launcher noted them.
+//! Signals that a process received from outside of its run, as its launcher recorded them.
 
 use cupeer_record::{self as record, Job, launcher};
 use cupeer_report::endings::{KILL, is_asking};
 use cupeer_report::model::{Asked, Exit, ExitKind};
 use cupeer_spec::env;
 
-/// The longest delay with which a launcher sees a signal that a process of its group received.
+/// Largest delay in nanoseconds with which a launcher sees a signal that a process of its group received.
 const LATE: u64 = 1_000_000_000;
-/// The longest time between a signal and the kill of a process that ignores it: schedulers wait for up to some minutes.
+/// Largest time in nanoseconds between a signal and the kill of a process that ignores it: schedulers wait up to some minutes.
 const GRACE: u64 = 300_000_000_000;
 
-/// Returns the signal from outside after which a process ended, which ran until a time and had ended by another one; `None` if
-/// it ended by itself.
+/// Returns the signal from outside because of which a process ended; `None` if the process ended by itself. The process still
+/// ran at the first time, and had ended by the second.
 pub fn asked_by(
     job: &Job,
     process: &record::Process,
@@ -45,6 +45,6 @@ pub fn asked_by(
             _ => false,
         }
     };
-    // A process that another signal asked before may have handled that one.
+    // The process may have handled earlier signals, so the last one counts.
     asked.rfind(follows)
 }

@@ -1,4 +1,4 @@
-//! Keeps the facts about the events of one process that the other tables do not have.
+//! Facts from the events of one process that are in no other table.
 
 use crate::follow::contexts::Contexts;
 use crate::follow::functions::Number;
@@ -20,45 +20,45 @@ pub struct ProcessStats {
     pub repeated: u64,
     /// Number of calls that the filters choose.
     pub chosen: u64,
-    /// Calls that a fault plan changed, held or ended.
+    /// Number of calls that a fault plan changed, held, or ended.
     pub injected: u64,
     pub is_ended_on_purpose: bool,
-    /// The latest moment that its events tell of.
+    /// The latest time in its events.
     pub last_seen: Option<u64>,
     /// Its last call.
     pub last_call: Option<LastCall>,
     /// The calls that have not returned, the oldest first.
     pub pending: Vec<(Number, Call)>,
-    /// The calls that may have returned, because what would say so may be missing, the oldest first.
+    /// The calls whose end may be missing from the recording, the oldest first.
     pub unknown_ends: Vec<(Number, u32)>,
-    /// The problem with its file: a sentence without a subject.
+    /// The problem with the process's file: a sentence without a subject.
     pub problem: Option<String>,
-    /// True if it has events after the end of the selected time.
+    /// True if the process has events after the selected time.
     pub goes_on: bool,
     /// Its mappings that no device could use.
     pub unused: Vec<Unused>,
-    /// The calls that found no memory or addresses left.
+    /// The calls that failed because no memory or no addresses were left.
     pub oom: Vec<OomCall>,
     /// Its file descriptors.
     pub descriptors: Descriptors,
-    /// The most devices on which it held contexts, if these were several.
+    /// The devices on which the process held contexts when these were most; `None` if it was never more than one.
     pub holding: Option<Holding>,
-    /// The contexts that it created.
+    /// The contexts that the process created.
     pub contexts: Contexts,
-    /// The memory that its copies used.
+    /// The device memory that its copies and memsets used.
     pub uses: Uses,
     /// The calls that order its work.
     pub order: Order,
-    /// The recorded calls that record events.
+    /// Its calls that record CUDA events.
     pub records: Vec<CallSite>,
-    /// Its calls and uses that give nothing back.
+    /// Its recorded calls that release nothing, and its uses of shared memory, as a clock.
     pub steps: Steps,
 }
 
-/// The devices on which a process holds a context, and the call at which it was seen to.
+/// The devices on which a process holds contexts, and the call at which that was seen.
 #[derive(Clone, Copy)]
 pub struct Holding {
-    /// A bit for each ordinal.
+    /// Bit mask of device ordinals.
     pub devices: u64,
     pub call: CallSite,
 }

@@ -76,8 +76,8 @@ pub fn sites(rule: Rule, made: &MadeCall, facts: ProcessFacts, stacks: &mut Stac
     }
 }
 
-/// The call that ended a range of virtual memory in place of the one that the process recorded with a finding: with its lines of
-/// Python, and what is to be said of the other ranges.
+/// Returns the call that ended a range of virtual memory, with its Python lines, and a clause about other ranges. It replaces the
+/// object that the process recorded with a finding.
 pub fn ended_range(
     recorded: &mut Vec<Object>,
     made: &MadeCall,
@@ -95,7 +95,7 @@ pub fn ended_range(
     Some((ended, asleep.others(range, stacks)))
 }
 
-/// The end of the context that a call needs, and the context; 0 if unknown.
+/// Returns the context that a call needed (0 if unknown), and the earlier call that ended the context.
 fn ended<'a>(related: Related, made: &MadeCall, facts: ProcessFacts<'a>) -> Option<(u64, &'a EarlierCall)> {
     let spec = made.function.spec();
     let peer = spec.enables().or(spec.disables()).and_then(|peer| made.call.number(peer.by));
@@ -103,13 +103,13 @@ fn ended<'a>(related: Related, made: &MadeCall, facts: ProcessFacts<'a>) -> Opti
     let ending = |context: Option<u64>| Some((context?, facts.history.ending(context?)?));
     let had = facts.history.ending_of_last(made.call.tid).filter(|_| own.is_none());
     let ended = [ending(own), had, ending(peer)].into_iter().flatten().next();
-    // The driver does not always name a context that is gone.
+    // The driver does not always report a destroyed context.
     let only = || facts.history.only_ending().filter(|_| related == Related::EndOfContext);
     ended.or_else(|| only().map(|(context, by)| (context.unwrap_or(0), by)))
 }
 
-/// The first mapping that a call uses or, of the addresses that it names, has or cuts. Of several that it uses, the one to which
-/// devices have least access.
+/// Returns the mapping that a call uses, or the first mapping in the addresses that it names. If a call uses several, returns the
+/// mapping with the least access.
 fn mapping<'a>(related: Related, made: &MadeCall, facts: ProcessFacts<'a>) -> Option<&'a OwnMapping> {
     let args = made.call.arguments();
     let call = judged(made.function, made.result().unwrap_or(0), &args, made.call);

@@ -1,4 +1,5 @@
-//! The findings of calls, as they are read: those that the processes made, and those that follow from what one did before.
+//! The findings about single calls, as calls are read: findings that processes recorded, and findings from earlier calls of a
+//! process.
 //!
 //! [`world`] supplies the facts that the recording has for
 //! the rules, which are in `src/rules` with their sentences and decisions. What all processes together show is in
@@ -6,8 +7,8 @@
 //!
 //! A finding that a process could only infer is judged again when the recording knows more. A certain one stays.
 //!
-//! Findings are kept by process, rule, function, result, and stack, each with its first one, however many there are. Related sites
-//! in its own process ([`earlier`]) are noted with the first one.
+//! Findings with the same process, rule, function, result, and stack are stored as one: the first, with a count. Related sites of
+//! the same process ([`earlier`]) are stored with the first.
 
 mod earlier;
 mod world;
@@ -31,9 +32,9 @@ use cupeer_spec::function::FnId;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// The most findings that were inferred and are judged again, each by itself.
+/// Largest number of inferred findings that are stored separately, so that they can be judged again.
 const MOST_INFERRED: usize = 1 << 16;
-/// The most names of rules, with 256 that this version does not know.
+/// Largest number of rule names: the rules of this version, and 256 of other versions.
 const MOST_NAMES: usize = cupeer_rules::RULES.len() + 256;
 
 #[derive(Default)]
@@ -46,17 +47,17 @@ pub struct Findings {
     pub inferred: usize,
 }
 
-/// Key of findings that are kept as one.
+/// Key of findings that are stored as one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key {
     process: usize,
-    /// A number in [`Numbered`].
+    /// Number of the rule in [`Numbered`].
     rule: u16,
     function: Number,
-    /// `None` where the call has not returned.
+    /// The result of the call; `None` if it has not returned.
     result: Option<i32>,
     stack: Stack,
-    /// The severity that the process recorded, if it did.
+    /// The severity that the process recorded, if any.
     severity: Option<Severity>,
     /// The confidence. An inference about one call never shares a row with a certainty about another.
     confidence: Confidence,
@@ -69,7 +70,7 @@ pub struct Key {
 pub enum About {
     /// A handle that could not be opened, by its fingerprint.
     Handle(u64),
-    /// A call that ended something, by its thread and number.
+    /// A call that ended an object, by its thread and number.
     Call(u32, u64),
     /// Calls that may turn out to have been probes.
     Asked(Question),
@@ -83,7 +84,7 @@ pub struct MadeCall<'a> {
     pub at: u64,
     /// When the last call of a run of repeated calls began.
     pub last: u64,
-    /// True if the filters choose it.
+    /// True if the filters choose the call.
     pub is_chosen: bool,
     /// Relation of the call to probes.
     pub standing: Standing,
@@ -108,9 +109,9 @@ impl MadeCall<'_> {
 
 /// The settings of the checks of one process.
 pub struct CheckSettings {
-    /// True if it was checked while it was running: violations that one call shows by itself were found then.
+    /// True if the process was checked while it was running: then its own calls were judged at that time.
     is_checked: bool,
-    /// True if its recording has findings.
+    /// True if the recording of the process has findings.
     has_told: bool,
     /// True if the driver did something that a fault plan reported to the process as failed. The driver's state then differs
     /// from the state that the process knows.
@@ -130,8 +131,8 @@ impl Findings {
         Findings { settings: processes.iter().map(CheckSettings::new).collect(), ..Findings::default() }
     }
 
-    /// Notes what was found in a call. Returns whether there is more than an explanation of its failure, or what
-    /// was only inferred and is judged again.
+    /// Stores the findings of a call. Returns true if one of them is certain and more than an explanation of the
+    /// call's failure.
     pub fn call(&mut self, made: &MadeCall, facts: Option<ProcessFacts>, stacks: &mut Stacks) -> bool {
         if let Standing::Expected(_) = made.standing {
             return false;
@@ -152,7 +153,7 @@ impl Findings {
                     (found.confidence, None),
                 );
             });
-            // A success is judged together with its effects on other processes.
+            // A call that succeeded is also judged later, by its effects on other processes.
             return is_found && !made.call.succeeded();
         }
         self.settings[made.index].has_told |= !recorded.is_empty();
@@ -212,7 +213,7 @@ impl Findings {
         self.kept.keys().any(|key| (key.rule, key.process) == (number, process))
     }
 
-    /// Counts a finding of a rule, and keeps it where it is the first of its kind.
+    /// Counts a finding of a rule, and stores it if it is the first of its kind.
     fn add(
         &mut self,
         made: &MadeCall,
@@ -258,7 +259,7 @@ impl Findings {
     }
 }
 
-/// The numbers of a call that may be addresses or fingerprints: those that the driver names, and then its arguments.
+/// Returns the numbers that may be addresses or fingerprints: first those in the driver's message, then the call's arguments.
 fn about_of(call: &Call) -> Vec<(u64, u64)> {
     /// Smaller numbers are sizes, flags, and devices.
     const LEAST: u64 = 1 << 32;
@@ -301,7 +302,7 @@ impl CheckSettings {
     }
 }
 
-/// Returns true if a call of a function can break a rule although it succeeds, as far as its process tells.
+/// Returns true if a call of a function can break a rule although it succeeds, and if its process alone shows that.
 #[inline]
 fn may_break(function: FnId) -> bool {
     static FUNCTIONS: LazyLock<Vec<bool>> = LazyLock::new(|| {
@@ -311,7 +312,7 @@ fn may_break(function: FnId) -> bool {
     FUNCTIONS[function as usize]
 }
 
-/// Decides about a call, by what its process did; hands over what is found.
+/// Judges a call by the earlier calls of its process. Passes on each violation.
 fn judge(
     made: &MadeCall,
     facts: ProcessFacts,
@@ -324,7 +325,7 @@ fn judge(
     let mut is_found = false;
     decide::look(&call, &AtCall { made, facts }, &mut |found| {
         let is_kept = match found.reason.rule().spec().found {
-            // The calls of others may show something else.
+            // The calls of other processes may refute the violation, so it is decided afterwards.
             Found::Afterwards => false,
             Found::InStates => !driver_knows_more,
             _ => true,
@@ -337,7 +338,7 @@ fn judge(
     is_found
 }
 
-/// A finding as a record has it; how bad it is depends on the caller, who is not known yet.
+/// Returns a violation in the form of recorded findings. It has no severity yet, because that depends on the calling library.
 fn recorded_form<O>(found: &Violation<O>) -> Finding {
     let rule = found.reason.rule().spec();
     Finding {

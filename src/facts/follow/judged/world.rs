@@ -1,7 +1,7 @@
-//! The facts that a recording has about the world around a call: its answers to [`cupeer_rules::decide`].
+//! The facts that a recording has about the state around a call: its answers to the questions of [`cupeer_rules::decide`].
 //!
-//! [`AtCall`] has what is known while the events of a process are read: its own calls. Facts that only the driver could have
-//! supplied at the call are unknown.
+//! [`AtCall`] has the facts that are known while the events of a process are read: its own calls. Facts that only the driver
+//! could have supplied at the time of the call are unknown.
 
 use super::MadeCall;
 use crate::follow::ledger::follow::Follower;
@@ -19,15 +19,15 @@ use cupeer_spec::record::{meta, mode};
 use cupeer_spec::results::Result;
 use cupeer_spec::runtime::is_library;
 
-/// The time that a process is assumed to live after its last event: a process that waits makes no calls.
+/// Time in nanoseconds that a process is assumed to live after its last event: a process that waits makes no calls.
 pub const UNSEEN: u64 = 2_000_000_000;
 
-/// The number that a process has for a device; -1 where it does not see it.
+/// Returns the ordinal of a device in a process; -1 if the process does not see the device.
 pub fn ordinal(process: &Process, uuid: [u8; 16]) -> i32 {
     process.devices.iter().find(|device| device.uuid == uuid).map_or(-1, |device| device.ordinal)
 }
 
-/// The UUID of a device, as a process numbers it; zero where it is not known.
+/// Returns the UUID of a device ordinal in a process; zeros if unknown.
 pub fn uuid(process: &Process, ordinal: i32) -> [u8; 16] {
     process.device(ordinal).map_or([0; 16], |device| device.uuid)
 }
@@ -51,7 +51,7 @@ pub struct ProcessFacts<'a> {
     pub ledger: &'a Ledger,
 }
 
-/// The world of a call that is read.
+/// The facts around a call whose process is being read.
 pub struct AtCall<'a, 'b> {
     pub made: &'a MadeCall<'b>,
     pub facts: ProcessFacts<'a>,
@@ -68,7 +68,7 @@ impl AtCall<'_, '_> {
         }
     }
 
-    /// Returns the time from an event to the call.
+    /// Returns the time from an earlier call to this call.
     fn ago(&self, at: u64) -> Option<Ago> {
         Some(Ago(self.made.at.saturating_sub(at)))
     }
@@ -133,7 +133,7 @@ impl World for AtCall<'_, '_> {
     }
 
     fn knows_all(&self) -> bool {
-        // Opens depend on calls of other processes.
+        // Whether an open is right depends on calls of other processes.
         is_whole(self.made.process) && self.made.function.spec().opens().is_none()
     }
     fn opening(&self, object: Object, address: u64) -> Option<Opening<()>> {
@@ -180,7 +180,7 @@ impl World for AtCall<'_, '_> {
     }
 }
 
-/// A call that has closed something. The CUDA runtime calls for others.
+/// Returns the library that closed an object. If the caller is the CUDA runtime, it is the library that called the runtime.
 fn closed_by(process: &Process, by: &ledger::process_history::EarlierCall) -> ClosedBy {
     let places = || by.frames.iter().map(|frame| (*frame, process.library_at(*frame, by.ticks)));
     let is_outside = |library: &Library| !is_library(library.path.as_bytes());

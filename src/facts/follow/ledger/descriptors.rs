@@ -1,8 +1,7 @@
-//! Tracks the file descriptors of one process: how many it exported and imported under which numbers, and its last
-//! export.
+//! Tracks the file descriptors of one process: their number, their file descriptor numbers, and the last export.
 //!
-//! The system gives out the lowest free number, so the number of a closed descriptor comes back. So numbers reveal
-//! descriptors that no process closes, although cupeer does not see how descriptors are closed and sent.
+//! The system assigns the lowest free number, so the number of a closed descriptor is used again. Numbers that are never used
+//! again reveal descriptors that the process does not close, although cupeer does not record `close`.
 
 use super::CallSite;
 use crate::follow::steps::Steps;
@@ -17,29 +16,30 @@ use std::collections::{BTreeMap, HashMap};
 pub struct Descriptors {
     pub exported: Numbers,
     pub imported: Numbers,
-    /// By whether they were exported, and where.
+    /// The numbers of descriptors by place. The key is true for a place that exports descriptors, and false for one that
+    /// imports them.
     pub places: BTreeMap<(bool, Stack), Numbers>,
-    /// The place that last got each number.
+    /// The place that last exported or imported a descriptor with each number.
     holders: HashMap<i32, (bool, Stack), foldhash::fast::RandomState>,
     /// The last export.
     pub last: Option<SentDescriptor>,
 }
 
-/// The numbers of descriptors that one function made or took.
+/// The numbers of the descriptors that one place exported or imported.
 #[derive(Default)]
 pub struct Numbers {
     /// Number of calls.
     pub times: u64,
-    /// The last call that returned each number, and its time.
+    /// For each number, the ordinal and the time of the last call with it.
     known: HashMap<i32, (u64, u64), foldhash::fast::RandomState>,
-    /// When all of the calls were made.
+    /// The times of all calls.
     pub calls: Steps,
-    /// The first call, and when the last one was made.
+    /// The first call.
     pub first: Option<CallSite>,
     pub last: u64,
 }
 
-/// A descriptor that was exported to be sent.
+/// An exported descriptor, which a program sends to another process.
 #[derive(Clone, Copy)]
 pub struct SentDescriptor {
     pub call: CallSite,
@@ -67,7 +67,7 @@ impl Descriptors {
         }
     }
 
-    /// A number that comes back was closed, wherever it was made or taken.
+    /// Adds a descriptor. If its number was in use, the earlier descriptor was closed, and is removed from its place.
     fn add(&mut self, fd: i32, made: CallSite, is_export: bool) {
         let place = (is_export, made.site.stack);
         if let Some(before) = self.holders.insert(fd, place) {
@@ -86,14 +86,14 @@ impl Numbers {
         self.last = made.at;
     }
 
-    /// The calls whose numbers no later call got, in order: which of all each was, and when.
+    /// Returns the calls whose numbers were not used again, in order: the ordinal of each among all calls, and its time.
     pub fn kept(&self) -> Vec<(u64, u64)> {
         let mut kept: Vec<(u64, u64)> = self.known.values().copied().collect();
         kept.sort_unstable();
         kept
     }
 
-    /// Returns true if no number was ever returned twice.
+    /// Returns true if each call had a new number.
     pub fn are_all_new(&self) -> bool {
         self.known.len() as u64 == self.times
     }

@@ -15,32 +15,32 @@ use cupeer_report::values::{self, Ending};
 use cupeer_spec::effect::{Effect, End, Object, Shared};
 use cupeer_spec::function::{FnId, Group};
 
-/// The open and the exported handles of a process while its events are read.
+/// The handles that a process has opened and exported, while its events are read.
 pub struct Follower {
     pub(super) process: usize,
     pub(super) domain: HandleDomain,
     pub(super) waiting: Returns<Taken>,
-    /// Objects that it opened, by address or event.
+    /// Objects that the process opened, by address or event.
     pub opened: Names<OwnHandle, foldhash::fast::RandomState>,
-    /// Handles that it exported, by the start of the allocation, or by event.
+    /// Handles that the process exported, by the start of the allocation, or by event.
     pub(super) exported: Names<Vec<OwnHandle>, foldhash::fast::RandomState>,
-    /// Addresses and events that a fault plan made up, or closed although the program was told otherwise.
+    /// Addresses and events that a fault plan invented, or that were really closed although a fault plan reported a failure.
     unreal: Names<()>,
 }
 
-/// Something that a process has.
+/// An object that a process opened or exported.
 #[derive(Clone, Copy)]
 pub struct OwnHandle {
     pub handle: u32,
-    /// The index of the import in the entry, if the process opened it.
+    /// The index of the import in the entry of the handle table, if the process opened the object.
     pub import: u32,
     pub context: Option<u64>,
-    /// The stack of the call that opened or exported it.
+    /// The stack of the call that opened or exported the object.
     pub stack: Stack,
     pub device: Option<i32>,
-    /// True if it belongs to that context; false if the context was only current at the export.
+    /// True if the object certainly belongs to `context`; false if the context was only current at the export.
     pub is_sure: bool,
-    /// The size of the memory; 0 where it is not known.
+    /// The size of the memory in bytes; 0 if unknown.
     pub bytes: u64,
 }
 
@@ -55,13 +55,13 @@ pub struct CallFacts {
     pub at: u64,
     /// When the last call of a run of repeated calls began.
     pub last: u64,
-    /// The duration of the call.
+    /// The duration of the call in nanoseconds.
     pub took: u64,
-    /// The device of its context.
+    /// The device of the call's context or, for an exported allocation, of the allocation.
     pub uuid: Option<Uuid>,
-    /// The size of an exported allocation. The device is then that of the allocation.
+    /// The size of an exported allocation, in bytes.
     pub bytes: Option<u64>,
-    /// Its place, if [`keeps_stack`] is true for it.
+    /// Place of the call, if [`keeps_stack`] returns true for it.
     pub site: Option<Site>,
 }
 
@@ -72,8 +72,8 @@ pub fn concerns(function: FnId) -> bool {
     (function.shares() || function.gives_back()) && !function.is_in(Group::Peer)
 }
 
-/// Returns true if the handle table stores the place of a call: one that opened, exported, closed or ended something, or
-/// failed to open.
+/// Returns true if the handle table stores the place of a call: it opened, exported, closed, or ended an object, or failed to
+/// open one.
 #[inline]
 pub fn keeps_stack(function: FnId, call: &Call) -> bool {
     let function = function.spec();
@@ -95,8 +95,7 @@ impl Follower {
 
     pub fn call(&mut self, ledger: &mut Ledger, function: FnId, call: &Call, seen: CallFacts) {
         self.settle(ledger, call.start);
-        // If a fault plan told the program something else than the driver did, the program is not to blame for the
-        // consequences.
+        // If a fault plan changed the result, the handle table follows what the driver did, not what the program was told.
         let is_done = call.succeeded() || is_done_all_the_same(call);
         let is_own = is_done && call.injected;
         let site = seen.site.map(|site| Site { is_judged: site.is_judged || is_own, ..site });
@@ -115,7 +114,7 @@ impl Follower {
             _ if !is_done => {}
             _ => {
                 if let Some((object, address)) = closed(function, call) {
-                    // Each opened event has a handle of its own.
+                    // Each open of an event returns a new event.
                     let is_counted = object == Object::Event || spec.ends().is_none_or(|end| end.is_counted);
                     self.close(ledger, object, address, (done, seen.took), !is_counted);
                 }
@@ -149,7 +148,7 @@ impl Follower {
                 .is_some_and(|(object, number)| self.unreal.bearer(object, number).is_some())
     }
 
-    /// A call that would have closed something failed because a fault plan said so.
+    /// Notes that a call closed nothing, because a fault plan made it fail.
     fn keep(&mut self, ledger: &mut Ledger, function: FnId, call: &Call, at: u64) {
         let one = closed(function, call);
         let ending = Ending::of(function, call);
@@ -164,7 +163,7 @@ impl Follower {
     fn exports(&mut self, ledger: &mut Ledger, function: FnId, shared: Shared, call: &Call, seen: CallFacts) {
         let Some(handle) = values::handle(call, shared.handle) else { return };
         if call.injected {
-            // It is not what the driver exported.
+            // The program got a changed handle, not the handle that the driver exported.
             ledger.damage.changed.insert(handle.0);
             return;
         }
@@ -186,7 +185,7 @@ impl Follower {
         let Some(handle) = values::handle(call, handle) else { return };
         match call.outcome {
             Outcome::Returned(0) => {
-                // Without the address it cannot be seen closed, and still was opened.
+                // Without the address, the later close cannot be recognized, but the open counts.
                 let address = call.number(by).unwrap_or(0);
                 if call.injected {
                     self.unreal.bearer_or(kind, address, || ());
@@ -213,7 +212,7 @@ impl Follower {
         }
     }
 
-    /// A call takes a handle with an address, by exporting or by opening it.
+    /// Adds a handle that a call exports or opens to those that wait for the return of their calls.
     fn takes(
         &mut self,
         function: FnId,
@@ -262,7 +261,7 @@ impl Follower {
                 again.closed += u64::from(kind == Object::Event);
             }
             let is_over = import.close(done, for_good);
-            // Each import of an allocation has a handle of its own, as each opened event has, and that is gone.
+            // Each import of an allocation and each opened event has its own number, which is free after the close.
             if is_over || kind.outlives_its_maker() || kind == Object::Event {
                 self.opened.take(kind, address);
             }
@@ -303,7 +302,7 @@ impl Follower {
     }
 }
 
-/// Returns the offset of an exported pointer in its allocation.
+/// Returns the offset of an exported pointer in its allocation, in bytes.
 fn inside(call: &Call) -> u64 {
     let by = call.function.and_then(|function| function.spec().exports()).map(|shared| shared.by);
     let given = by.and_then(|by| call.number(by));
@@ -316,7 +315,7 @@ fn closed(function: FnId, call: &Call) -> Option<(Object, u64)> {
     Some((closed.object, call.number(closed.by)?))
 }
 
-/// The device, as the process numbers it, of what a call exports, or of the current context.
+/// Returns the ordinal of the device of the exported object, or else of the current context.
 pub fn device_of(call: &Call) -> Option<i32> {
     let owner = call.details.owner.filter(|_| call.function.is_some_and(|it| it.spec().exports().is_some()));
     let owners = owner.map(|(_, device)| device).filter(|device| *device >= 0);

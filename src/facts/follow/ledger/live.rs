@@ -1,8 +1,8 @@
 //! Adds the live table to the handle table.
 //!
-//! A process that keeps only its last events lost most of what it exported and opened. The live table has the part
-//! that is still open, so for such a process it decides what is open. If all events were kept, they decide alone: the
-//! live table counts openers that had ended as openers at a free, and the events tell them apart.
+//! A recording that keeps only the last events lacks most exports and opens. The live table has the handles that are still
+//! open, so for such a process the live table decides what is open. If all events were kept, only the events count: at a
+//! free, the live table also counts processes that had ended as openers, and the events do not.
 
 use super::taken::Taken;
 use super::{CallSite, Current, Ended, HandleDomain, Ledger, Site};
@@ -12,13 +12,13 @@ use cupeer_spec::effect::Object;
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::live::{Entry, ended, kind};
 
-/// A UUID of which zero says that it is unknown.
+/// Returns a UUID; `None` if all bytes are zero, which means unknown.
 pub fn uuid(bytes: [u8; 16]) -> Option<Uuid> {
     (bytes != [0; 16]).then_some(Uuid(bytes))
 }
 
 impl Ledger {
-    /// Closes what a process had open as far as its events go, because the table, which follows, decides.
+    /// Closes all handles that are open according to the events of a process: the live table is added next, and decides.
     pub fn forget_open(&mut self, process: usize) {
         for entry in &mut self.handles {
             for import in entry.imports.iter_mut().filter(|import| import.process == process) {
@@ -27,8 +27,7 @@ impl Ledger {
         }
     }
 
-    /// Takes an entry of the table, which is of a process of a domain and began at a time; of one of which all events were
-    /// kept nothing but the handle.
+    /// Adds an entry of the live table. If all events of the process were kept, only the handle is added.
     pub fn live(
         &mut self,
         entry: &Entry,
@@ -43,7 +42,7 @@ impl Ledger {
             (None, Some(object)) => (object, false),
             (None, None) => return,
         };
-        // The table remembers exports that ended and that no process has open.
+        // The live table also has exports that ended and that no process has open.
         let is_memory = entry.ended & ended::ENDED != 0 && entry.ended & ended::WHILE_OPEN == 0;
         if is_export && is_memory {
             return;
@@ -70,7 +69,7 @@ impl Ledger {
                 handle.exported(process, &taken);
             }
             if let Some(export) = &mut handle.export {
-                // An object that outlives its maker is still there for each importer.
+                // An object that outlives its exporter still exists for each importer.
                 let is_freed = entry.ended & ended::WHILE_OPEN != 0 && !kind.outlives_its_maker();
                 export.freed_while_open |= is_freed;
             }
@@ -79,7 +78,7 @@ impl Ledger {
             let count = u64::from(entry.count.max(1));
             import.opened = import.opened.max(count);
             import.device = taken.uuid;
-            // Events of the time that the table knows, as far as there are any, say the same less exactly.
+            // The live table is more exact than the events of the same time, so these are removed.
             while import.times.last().is_some_and(|time| time.opened >= at) {
                 import.times.pop();
             }
@@ -88,7 +87,7 @@ impl Ledger {
     }
 }
 
-/// The function that programs call to open such a thing.
+/// Returns the function that programs usually call to open an object of a kind.
 fn opener(kind: Object) -> Option<FnId> {
     FnId::newest(|function| function.opens().is_some_and(|shared| shared.object == kind))
 }

@@ -24,7 +24,7 @@ use cupeer_spec::function::FnId;
 use std::collections::{HashMap, HashSet};
 use taken::Taken;
 
-/// The most times that are kept of one process having one handle open: the first, and the last ones.
+/// Largest number of stored times in which one process had one handle open: the first, and the latest ones.
 const MOST_TIMES: usize = 4;
 
 /// A set of processes whose fingerprints are comparable: one boot of one host, and one key.
@@ -34,11 +34,11 @@ pub type HandleDomain = u16;
 pub struct Ledger {
     numbers: HashMap<(HandleDomain, Object, u64), u32, foldhash::fast::RandomState>,
     handles: Vec<Entry>,
-    /// The handles that fault plans damaged.
+    /// The fingerprints of handles that fault plans damaged.
     pub damage: Damage,
 }
 
-/// The handles that fault plans have damaged.
+/// The fingerprints of handles that fault plans damaged.
 #[derive(Default)]
 pub struct Damage {
     /// The fingerprints that the plans list.
@@ -48,17 +48,17 @@ pub struct Damage {
 }
 
 impl Damage {
-    /// With these fingerprints, which the plans list.
+    /// Creates the set from the fingerprints in the files of fault plans.
     pub fn new(listed: impl Iterator<Item = u64>) -> Damage {
         Damage { listed: listed.collect(), changed: HashSet::new() }
     }
 
-    /// Returns true if the plans list the handle of a fingerprint.
+    /// Returns true if the files of fault plans list a fingerprint as damaged.
     pub fn has(&self, fingerprint: u64) -> bool {
         !self.listed.is_empty() && self.listed.contains(&fingerprint)
     }
 
-    /// The same of a handle that was read wholly: also where no list has it.
+    /// Returns true if a handle is damaged according to the files of fault plans, or to the events of all processes.
     pub fn is_of(&self, entry: &Entry) -> bool {
         self.has(entry.fingerprint) || entry.export.is_none() && self.changed.contains(&entry.fingerprint)
     }
@@ -77,34 +77,35 @@ pub struct Entry {
 /// The exports of a handle by one process.
 pub struct Export {
     pub process: usize,
-    /// The first call that exported it, and the last one.
+    /// The first call that exported the handle.
     pub first: CallSite,
     pub last: CallSite,
     pub times: u64,
-    /// The start of the allocation, or the event; 0 where unknown.
+    /// The start of the allocation, or the event; 0 if unknown.
     pub address: u64,
     pub bytes: Option<u64>,
     pub device: Option<Uuid>,
     pub ended: Option<Ended>,
-    /// Its ends before it was exported anew; at most [`MOST_TIMES`].
+    /// The ends of the object after which the same handle was exported again; at most [`MOST_TIMES`].
     pub ended_before: Vec<Ended>,
-    /// Its possible ends; at most [`MOST_TIMES`].
+    /// Possible ends of the object; at most [`MOST_TIMES`].
     pub perhaps_ended: Vec<Ended>,
-    /// True if the recorder saw that it was freed while others had it open. Set only if events of the exporter are missing.
+    /// True if the live table says that the object was freed while others had it open. Set only if events of the exporter are
+    /// missing.
     pub freed_while_open: bool,
-    /// The device, as the exporter numbers it.
+    /// The ordinal of the device in the exporter.
     pub ordinal: Option<i32>,
     /// Offsets of the exported pointers in the allocation, each with the time of its first export; at most [`MOST_TIMES`].
     pub inside: Vec<(u64, u64)>,
 }
 
-/// The end of an object, and the call that ended it, as far as they are known.
+/// The end of an object, and the call that ended it, as far as known.
 #[derive(Clone, Copy)]
 pub struct Ended {
     pub at: Option<u64>,
     pub by: Option<FnId>,
     pub site: Option<Site>,
-    /// When the same handle was exported anew after that.
+    /// Time at which the same handle was next exported again.
     pub anew: Option<u64>,
 }
 
@@ -113,19 +114,19 @@ pub struct Site {
     pub seq: u64,
     pub tid: u32,
     pub stack: Stack,
-    /// True if a rule has found something in the call already.
+    /// True if the call has a finding already.
     pub is_judged: bool,
 }
 
 impl Export {
-    /// Returns the offset in the allocation of the pointer that was exported last before a time.
+    /// Returns the offset in the allocation of the last pointer that was exported before a time, in bytes.
     pub fn inside(&self, at: u64) -> u64 {
         let before = self.inside.iter().rev().find(|(since, _)| *since <= at).or(self.inside.first());
         before.map_or(0, |(_, inside)| *inside)
     }
 
-    /// Adds the offset of an exported pointer in its allocation.
-    fn lies(&mut self, at: u64, inside: u64) {
+    /// Adds the offset of an exported pointer in its allocation, in bytes.
+    fn add_offset(&mut self, at: u64, inside: u64) {
         if self.inside.last().is_none_or(|(_, known)| *known != inside) {
             if self.inside.len() == MOST_TIMES {
                 self.inside.remove(0);
@@ -155,23 +156,23 @@ pub struct Import {
     pub process: usize,
     pub device: Option<Uuid>,
     pub times: Vec<Time>,
-    /// Times that are left out, between the first and the second.
+    /// Number of times that are not stored, between the first and the second stored time.
     left_out: u64,
     pub opened: u64,
-    /// Opens after it had been closed.
+    /// Opens of the handle after it had been closed.
     pub again: Reopened,
     pub failed: Vec<(i32, u64)>,
     last_failed: u64,
-    /// Number of failed opens because of a fault plan or a handle that it damaged.
+    /// Number of opens that failed because of a fault plan, or because a fault plan had damaged the handle.
     pub injected: u64,
-    /// When it failed last for another reason.
+    /// Time of the last open that failed for another reason.
     pub last_unasked: Option<u64>,
     /// The failures by result and caller; at most [`MOST_TIMES`].
     pub failing: Vec<Failing>,
 }
 
-/// Opens of a handle after its last close: their number, the longest time between, and the duration of all calls that opened and closed
-/// it.
+/// Opens of a handle after its last close: their number, the longest time between, and the duration of all calls that opened
+/// and closed it.
 #[derive(Clone, Copy, Default)]
 pub struct Reopened {
     pub times: u64,
@@ -183,14 +184,14 @@ pub struct Reopened {
 pub struct Failing {
     /// The first of these calls.
     pub call: CallSite,
-    /// When the last one began.
+    /// Time at which the last of these calls began.
     pub last: u64,
     pub result: i32,
     pub count: u64,
-    /// True if a fault plan caused it, or damaged the handle.
+    /// True if a fault plan caused the failure, or damaged the handle.
     pub is_injected: bool,
     pub message: Option<Box<[u8]>>,
-    /// The current context and its device, of the first.
+    /// The current context of the first of these calls, and its device.
     pub current: Current,
 }
 
@@ -201,57 +202,57 @@ pub struct Current {
     pub device: Option<i32>,
 }
 
-/// From where it was opened to where it had been closed as often.
+/// A time in which a process had a handle open: from its first open until it was closed as often as it was opened.
 pub struct Time {
     pub opened: u64,
     pub ended: Option<Ended>,
-    /// Since when a fault plan keeps it from being closed.
+    /// Time since which a fault plan prevents the close.
     pub kept: Option<u64>,
-    /// The function that opened it first; for an entry of the live table, the one that programs call.
+    /// The function of the first open; for an entry of the live table, the function that programs usually call.
     pub function: FnId,
     pub site: Site,
     pub times: u64,
-    /// When the last of these was.
+    /// Time of the last open.
     pub last: u64,
     /// Number of opens without a close.
     pub count: u64,
-    /// Number of closes after which it was still open, and the time of the last one.
+    /// Number of closes after which the handle was still open, and the time of the last of these closes.
     pub closes: (u64, u64),
     pub device: Option<Uuid>,
-    /// The address of the mapping.
+    /// The address at which the handle was opened.
     pub address: u64,
-    /// The context in which it was opened.
+    /// The current context at the open, and its device.
     pub current: Current,
-    /// The same opened once more from elsewhere, by place; at most [`MOST_TIMES`].
+    /// Further opens from other places than the first, by place; at most [`MOST_TIMES`].
     pub again: Vec<Again>,
 }
 
-/// Openings of what is open already, from one other place.
+/// Opens of a handle that is open already, from one other place.
 pub struct Again {
     pub site: Site,
-    /// When that was, and when the last was.
+    /// Time of the first of these opens.
     pub first: u64,
     pub last: u64,
     pub count: u64,
-    /// Number of these that were closed. Only events have a handle per open.
+    /// Number of these opens that were closed. It is known only for events, because each open of an event returns a new event.
     pub closed: u64,
-    /// Number of opens without a close at that time.
+    /// Number of opens of the handle without a close at the last of these opens.
     pub open: u64,
 }
 
 /// A call that exported a handle.
 #[derive(Clone, Copy)]
 pub struct Exported {
-    /// Index of the process.
+    /// Index of the exporting process.
     pub process: usize,
     /// Thread of the call.
     pub tid: u32,
-    /// When the call began.
+    /// Time at which the call began.
     pub at: u64,
 }
 
 impl Ledger {
-    /// None yet, of which these are damaged.
+    /// Creates an empty handle table, with the fingerprints of damaged handles.
     pub fn with(damage: Damage) -> Ledger {
         Ledger { damage, ..Ledger::default() }
     }
@@ -260,12 +261,12 @@ impl Ledger {
         &self.handles
     }
 
-    /// The handles that fault plans did not damage.
+    /// Returns the handles that fault plans did not damage.
     pub fn undamaged(&self) -> impl Iterator<Item = &Entry> {
         self.handles.iter().filter(|entry| !self.damage.is_of(entry))
     }
 
-    /// The handles that processes exported, and fault plans did not damage.
+    /// Returns the handles that processes exported and that fault plans did not damage.
     pub fn exports(&self) -> impl Iterator<Item = (&Entry, &Export)> {
         self.undamaged().filter_map(|entry| Some((entry, entry.export.as_deref()?)))
     }
@@ -274,12 +275,12 @@ impl Ledger {
         self.numbers.get(&(domain, kind, fingerprint)).map(|number| &self.handles[*number as usize])
     }
 
-    /// The handle of a fingerprint, whatever it is of.
+    /// Returns the handle with a fingerprint, for any kind of object.
     pub fn any(&self, domain: HandleDomain, fingerprint: u64) -> Option<&Entry> {
         Object::ALL.iter().find_map(|kind| self.handle(domain, *kind, fingerprint))
     }
 
-    /// The handle of two fingerprints.
+    /// Returns the number of the handle with two fingerprints, which is added if it is new.
     fn number(&mut self, domain: HandleDomain, kind: Object, (fingerprint, checked): (u64, u64)) -> u32 {
         *self.numbers.entry((domain, kind, fingerprint)).or_insert_with(|| {
             let (export, imports) = (None, Vec::new());
@@ -288,7 +289,7 @@ impl Ledger {
         })
     }
 
-    /// The call that exported a handle before it was opened at a time: the last one that is kept.
+    /// Returns the last stored call that exported a handle before a time.
     pub fn exported(
         &self,
         domain: HandleDomain,
@@ -303,23 +304,23 @@ impl Ledger {
 }
 
 impl Entry {
-    /// Returns the import of a process.
+    /// Returns the opens of the handle by a process.
     pub fn import_by(&self, process: usize) -> Option<&Import> {
         self.imports.iter().find(|import| import.process == process)
     }
 
-    /// Returns all times at which processes had it open.
+    /// Returns all times in which processes had the handle open.
     pub fn times(&self) -> impl Iterator<Item = (&Import, &Time)> {
         self.imports.iter().flat_map(|import| import.times.iter().map(move |time| (import, time)))
     }
 
-    /// The import of a process, which is added if there is none. Processes are read one after the other.
+    /// Returns the import of a process, which is added if there is none. Processes are read one after the other.
     fn import(&mut self, process: usize) -> &mut Import {
         let index = self.import_index(process);
         &mut self.imports[index]
     }
 
-    /// The index of that import. No import is ever removed.
+    /// Returns the index of the import of a process, which is added if there is none. Imports are never removed.
     fn import_index(&mut self, process: usize) -> usize {
         let known = self.imports.iter().rposition(|import| import.process == process);
         known.unwrap_or_else(|| {
@@ -331,7 +332,7 @@ impl Entry {
     }
 }
 
-/// Room for one where there is none: for the many lists that will never have a second element.
+/// Reserves memory for exactly one element in an empty list: most lists never get a second element.
 fn reserve_one<T>(list: &mut Vec<T>) {
     if list.capacity() == 0 {
         list.reserve_exact(1);
@@ -339,22 +340,23 @@ fn reserve_one<T>(list: &mut Vec<T>) {
 }
 
 impl Time {
-    /// The call that opened it first.
+    /// Returns the first call that opened the handle in this time.
     pub fn call(&self) -> CallSite {
         CallSite { function: self.function, site: self.site, at: self.opened }
     }
 
-    /// Returns the number of opens and closes before a time at which it is open; zeros if unknown.
+    /// Returns the number of opens and of closes before the time `at`; zeros if unknown.
     pub fn uses(&self, at: u64) -> (u64, u64) {
         if self.last < at && self.closes.1 < at { (self.times, self.closes.0) } else { (0, 0) }
     }
 
-    /// The openings from another place than the first.
+    /// Returns the opens from another place than the first.
     fn again_at(&mut self, stack: Stack) -> Option<&mut Again> {
         self.again.iter_mut().find(|again| again.site.stack == stack)
     }
 
-    /// The place where most of those were opened that are open: of an event, that may be another one than the first.
+    /// Returns the place with the most opens that were not closed. For events, it may be another place than that of the first
+    /// open.
     pub fn place(&self, kind: Object) -> Site {
         let left = |again: &Again| again.count - again.closed;
         let others: u64 = self.again.iter().map(left).sum();
@@ -378,7 +380,7 @@ impl Time {
 }
 
 impl Import {
-    /// It was opened, for the first time or once more.
+    /// Adds an open of the handle.
     fn open(&mut self, taken: &Taken) {
         self.opened += 1;
         self.again.spent += taken.took;
@@ -405,27 +407,27 @@ impl Import {
         }
     }
 
-    /// Returns when it was opened, each time. `None` if not all times are kept.
+    /// Returns the time of each open; `None` if not all times are stored.
     pub fn all_opened(&self) -> Option<Vec<u64>> {
         let is_known = self.left_out == 0 && self.times.iter().all(|time| time.times <= 2);
         is_known.then(|| self.times.iter().flat_map(|time| [time.opened, time.last]).collect())
     }
 
-    /// Counts another open of the same object, by another handle.
+    /// Counts an open of the same object by a damaged copy of the handle.
     fn count_in(&mut self) {
         if let Some(time) = self.times.last_mut() {
             time.count += 1;
         }
     }
 
-    /// Until when it was open, as far as is known; 0 where it never was.
+    /// Returns the last time at which the handle is known to have been open; 0 if it was never open.
     pub fn open_until(&self) -> u64 {
         self.times
             .last()
             .map_or(0, |time| time.ended.map_or(u64::MAX, |ended| ended.at.unwrap_or(time.opened)))
     }
 
-    /// It was closed once, or for good. Returns whether nothing of it is open any more.
+    /// Adds a close: of one open or, if `for_good`, of all opens. Returns true if the handle is not open any more.
     fn close(&mut self, ended: Ended, for_good: bool) -> bool {
         let Some(time) = self.times.last_mut().filter(|time| time.ended.is_none()) else { return true };
         time.count = if for_good { 0 } else { time.count.saturating_sub(1) };

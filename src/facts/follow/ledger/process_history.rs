@@ -1,5 +1,5 @@
-//! Tracks what a process has closed, which contexts it destroyed, and where it enabled access, for the rules about its
-//! next call.
+//! Tracks the mappings that a process closed, the contexts that it destroyed, and the access that it enabled, for rules about its
+//! later calls.
 
 use super::Ledger;
 use super::follow::{Follower, OwnHandle};
@@ -13,25 +13,26 @@ use cupeer_spec::record::slot::Line;
 use cupeer_spec::results::Result;
 use std::collections::{HashMap, VecDeque};
 
-/// So many closed mappings are remembered, as many as the library remembers.
+/// Number of closed mappings that are remembered, the same as in the preloaded library.
 const REMEMBERED: usize = 256;
 
 #[derive(Default)]
 pub struct ProcessHistory {
     closed: VecDeque<Closed>,
     contexts: Contexts,
-    /// The first context that it has ended, where that is known, and the call that did; whether it is the only one.
+    /// The first context that the process ended (`None` if unknown), the call that ended it, and true if no other context was
+    /// ended.
     first_ended: Option<(Option<u64>, EarlierCall, bool)>,
 }
 
-/// The contexts of a process, each by its number in a list: the driver gives their addresses out again.
+/// The contexts of a process, each with a number of its own, because the driver reuses the addresses of contexts.
 #[derive(Default)]
 struct Contexts {
     all: Vec<Context>,
     names: Names<usize>,
-    /// The last context that each thread was seen with.
+    /// The last known current context of each thread.
     current: HashMap<u32, usize>,
-    /// The calls that switched access on, by the two contexts.
+    /// The call that enabled access, by the two contexts.
     enabled: HashMap<(usize, usize), EarlierCall>,
 }
 
@@ -42,13 +43,13 @@ struct Context {
 }
 
 impl Contexts {
-    /// The context of an address, which may have ended.
+    /// Returns the last context with an address, which may have ended.
     fn known(&self, address: u64) -> Option<(usize, &Context)> {
         let number = *self.names.bearer(Object::Context, address)?;
         Some((number, &self.all[number]))
     }
 
-    /// The number of the context of an address, which may have ended.
+    /// Returns the number of the last context with an address, which may have ended.
     fn number(&mut self, address: u64) -> usize {
         match self.known(address) {
             Some((number, _)) => number,
@@ -56,7 +57,7 @@ impl Contexts {
         }
     }
 
-    /// The number of the context that has an address and is there: if the known one has ended, this is another one.
+    /// Returns the number of the existing context with an address. If the last known context there has ended, a new one is added.
     fn alive(&mut self, address: u64) -> usize {
         match self.known(address) {
             Some((number, context)) if context.ended.is_none() => number,
@@ -67,7 +68,7 @@ impl Contexts {
     fn begin(&mut self, address: u64) -> usize {
         let number = self.all.len();
         self.all.push(Context { address, ended: None });
-        // The former one has ended, and stays in the list.
+        // The former context with this address has ended, and stays in the list.
         let _ = self.names.give(Object::Context, address, number);
         number
     }
@@ -86,25 +87,25 @@ impl Contexts {
 pub struct Closed {
     pub address: u64,
     pub fingerprint: u64,
-    /// The number of the context that it was open in.
+    /// The number of the context in which the mapping was open.
     context: Option<usize>,
-    /// True if it was closed because its context ended.
+    /// True if the mapping was closed because its context ended.
     pub with_context: bool,
-    /// The call that closed it, or ended its context.
+    /// The call that closed the mapping, or ended its context.
     pub by: EarlierCall,
     pub held: OwnHandle,
 }
 
-/// A call, as it stands in the record.
+/// An earlier call of the process, with its stack.
 pub struct EarlierCall {
     pub tid: u32,
-    /// When that was.
+    /// Time of the call.
     pub at: u64,
-    /// The same on the record's clock.
+    /// The same time in ticks of the record's clock.
     pub ticks: u64,
-    /// Its return addresses, its caller's first.
+    /// Return addresses of the stack, the innermost first.
     pub frames: Box<[u64]>,
-    /// The lines of Python among them.
+    /// The Python lines of the stack.
     pub python: Box<[Line]>,
 }
 
@@ -129,7 +130,7 @@ impl ProcessHistory {
     pub fn call(&mut self, follower: &Follower, ledger: &Ledger, function: FnId, call: &Call, at: u64) {
         let spec = function.spec();
         let context = call.details.context;
-        // The context of a call that ends a context is that one.
+        // A call that ends a context is recorded with that context.
         let is_gone = call.outcome == Outcome::Returned(Result::CONTEXT_IS_DESTROYED as i32);
         if let Some(context) =
             context.filter(|context| *context != 0 && spec.ends_context().is_none() && !is_gone)
@@ -187,7 +188,7 @@ impl ProcessHistory {
         self.closed.push_back(Closed { address, fingerprint, context, with_context, by, held });
     }
 
-    /// The last time that something was closed at an address.
+    /// Returns the last closed mapping at an address.
     pub fn closed(&self, address: u64) -> Option<&Closed> {
         self.closed.iter().rev().find(|closed| closed.address == address)
     }
@@ -204,42 +205,42 @@ impl ProcessHistory {
         HadContext::Here { context: all[number].address, is_ended, has_closed }
     }
 
-    /// Returns true if a context was ended, and no other one has been seen with its address.
+    /// Returns true if the context at an address has ended, and no other context has been seen there since.
     pub fn has_ended(&self, context: u64) -> bool {
         self.ending(context).is_some()
     }
 
-    /// The call that ended a context, if no other one has been seen with its address.
+    /// Returns the call that ended the context at an address, if no other context has been seen there since.
     pub fn ending(&self, context: u64) -> Option<&EarlierCall> {
         self.contexts.known(context)?.1.ended.as_ref()
     }
 
-    /// The call that ended the context that a thread was seen with last, and its address.
+    /// Returns the address of the last known context of a thread, and the call that ended the context.
     pub fn ending_of_last(&self, tid: u32) -> Option<(u64, &EarlierCall)> {
         let context = &self.contexts.all[*self.contexts.current.get(&tid)?];
         Some((context.address, context.ended.as_ref()?))
     }
 
-    /// The call that has ended the only context that this process has ended.
+    /// Returns the context that the process ended, and the call that ended it, if the process ended exactly one.
     pub fn only_ending(&self) -> Option<(Option<u64>, &EarlierCall)> {
         self.first_ended.as_ref().filter(|(.., is_only)| *is_only).map(|(context, by, _)| (*context, by))
     }
 
-    /// The call that switched access on from a context to another one, where it is on.
+    /// Returns the call that enabled access from one context to another, if the access is enabled.
     pub fn enabling(&self, from: u64, to: u64) -> Option<&EarlierCall> {
         let number = |context| Some(self.contexts.known(context)?.0);
         self.contexts.enabled.get(&(number(from)?, number(to)?))
     }
 }
 
-/// True if a call switched access on, or found it on.
+/// Returns true if access is enabled after a call: the call enabled it, or failed because it was enabled already.
 pub fn is_enabled(function: FnId, call: &Call) -> bool {
     let is_on = call.outcome == Outcome::Returned(Result::PEER_ACCESS_ALREADY_ENABLED as i32);
     function.spec().enables().is_some() && (is_on || call.succeeded())
 }
 
 impl OwnHandle {
-    /// Returns true if the next close is the last one.
+    /// Returns true if one more close closes the handle completely.
     fn is_last(&self, ledger: &Ledger) -> bool {
         let import = &ledger.handles[self.handle as usize].imports[self.import as usize];
         import.times.last().is_none_or(|time| time.count <= 1)

@@ -12,24 +12,24 @@ use std::rc::Rc;
 /// The state of a process at the end of its recording.
 pub struct ProcessEnd {
     pub proc: Proc,
-    /// True if it is running; `None` if unknown.
+    /// True if the process is running; `None` if unknown.
     pub alive: Option<bool>,
-    /// When it was last seen at work.
+    /// Time of its last event.
     pub last_seen: u64,
-    /// Until when it is known to have run: also without a call.
+    /// Time until which the process is known to have run, even without calls.
     pub ran_until: u64,
-    /// By when it had ended; `None` if it runs, or that is not known.
+    /// Time by which the process had ended; `None` if it runs, or if unknown.
     pub ended_by: Option<u64>,
-    /// True if the recording was to keep all events.
+    /// True if the recording was configured to keep all events.
     pub is_full: bool,
-    /// True if some of its events or their results could not be recorded or read.
+    /// True if some events of the process, or their results, could not be recorded or read.
     pub has_lost: bool,
-    /// True if some events were overwritten: those of busy threads, while those of idle threads are still there.
+    /// True if some events were overwritten: old events of busy threads, but not those of idle threads.
     pub has_gaps: bool,
     pub is_ended_on_purpose: bool,
-    /// The signal from outside after which it ended.
+    /// The signal from outside because of which the process ended.
     pub asked: Option<Asked>,
-    /// True if it ended with an error or crashed: not on purpose, and not because of something outside.
+    /// True if the process ended with an error or crashed, and nothing outside caused that.
     pub has_failed: bool,
 }
 
@@ -39,14 +39,15 @@ impl ProcessEnd {
         self.is_full && !self.has_lost
     }
 
-    /// Returns true if what the process has not given up, as far as its recording shows, was left by the program itself.
+    /// Returns true if objects without a recorded release were really not released by the program.
     pub fn shows_what_is_left(&self) -> bool {
         self.alive.is_some() && self.has_all_calls() && !self.is_ended_on_purpose
     }
 }
 
 impl Ledger {
-    /// Returns the rows of the report. `accesses` has what processes did with the bytes of each handle, by its number, in their order.
+    /// Returns the rows of the report. `accesses` has the reads and writes of processes in the memory of each handle, sorted by
+    /// the number of the handle.
     pub fn rows(
         self,
         fates: &[ProcessEnd],
@@ -56,7 +57,7 @@ impl Ledger {
         let originals = self.originals();
         drop(self.numbers);
         let damage = self.damage;
-        let (mut alike, mut accesses) = (Alike::default(), accesses.into_iter().peekable());
+        let (mut alike, mut accesses) = (SharedValues::default(), accesses.into_iter().peekable());
         let row = |(number, entry)| Handle {
             allocator: allocator(&entry),
             accesses: accesses.next_if(|(of, _)| *of == number).map(|(_, its)| its).unwrap_or_default(),
@@ -85,15 +86,15 @@ impl Ledger {
     }
 }
 
-/// Values that many handles share.
+/// Values that are equal in many handles, each stored once.
 #[derive(Default)]
-struct Alike {
+struct SharedValues {
     codes: HashSet<Rc<Codes>>,
     unknown: HashSet<Rc<Unknown>>,
 }
 
-/// The value of a set that is like another; so many that sharing saves nothing are not kept.
-fn shared<T: Eq + Hash>(all: &mut HashSet<Rc<T>>, value: T) -> Rc<T> {
+/// Returns an equal value from a set, to which the value is added if it is new and the set is not too large.
+fn share_value<T: Eq + Hash>(all: &mut HashSet<Rc<T>>, value: T) -> Rc<T> {
     const MOST: usize = 1 << 12;
     if let Some(known) = all.get(&value) {
         return known.clone();
@@ -110,7 +111,7 @@ fn row(
     fates: &[ProcessEnd],
     originals: &HashMap<(HandleDomain, &'static str, u64), Fingerprint>,
     is_on_purpose: bool,
-    alike: &mut Alike,
+    alike: &mut SharedValues,
 ) -> Handle {
     let kind = entry.kind.word();
     let export = entry.export.as_deref();
@@ -123,7 +124,7 @@ fn row(
             opens.push(open(import, i, time, entry, fates));
         }
         if !import.failed.is_empty() {
-            let codes = shared(&mut alike.codes, results::named(None, &import.failed));
+            let codes = share_value(&mut alike.codes, results::named(None, &import.failed));
             let proc = fate.proc.clone();
             let injected = import.injected;
             failed.push(FailedOpen { proc, codes, injected, last_ns: import.last_failed });
@@ -160,11 +161,11 @@ fn row(
         opens,
         failed,
         accesses: Vec::new(),
-        unknown: shared(&mut alike.unknown, unknown(entry, damaged_from.is_some(), fates)),
+        unknown: share_value(&mut alike.unknown, unknown(entry, damaged_from.is_some(), fates)),
     }
 }
 
-/// Why nothing is known of an allocation.
+/// Reason why the facts about an allocation are unknown.
 const NOT_MADE: &str = "the call that made it is not in the recording";
 
 fn unknown(entry: &Entry, is_damaged: bool, fates: &[ProcessEnd]) -> Unknown {
@@ -227,7 +228,7 @@ fn state(time: &Time, entry: &Entry, opener: &ProcessEnd, fates: &[ProcessEnd]) 
     if opener.has_lost {
         return if time.is_kept(opener) { State::OpenOnPurpose } else { State::Open };
     }
-    // An ended process certainly had its handles open when it was last seen.
+    // A process that has ended certainly still had its open handles at its last event.
     let until = if opener.alive == Some(true) { u64::MAX } else { opener.last_seen };
     if freed_between(time.kept.map_or(until, |kept| kept.min(until))) {
         return State::FreedWhileOpen;
@@ -236,7 +237,7 @@ fn state(time: &Time, entry: &Entry, opener: &ProcessEnd, fates: &[ProcessEnd]) 
         return State::OpenOnPurpose;
     }
     let exporter = export.map(|export| &fates[export.process]);
-    // The exit of a process ends its contexts. Recorded on driver 580: what belongs to none can still be used, and imported.
+    // The exit of a process ends its contexts. Observed on driver 580: objects without a context can still be used and imported.
     let ends_with_exporter = entry.kind.belongs_to_context();
     let exporter = exporter.filter(|exporter| ends_with_exporter && !exporter.is_ended_on_purpose);
     match opener.alive {
@@ -247,13 +248,13 @@ fn state(time: &Time, entry: &Entry, opener: &ProcessEnd, fates: &[ProcessEnd]) 
 }
 
 impl Time {
-    /// Returns the time until which it was certainly open; `None` if it has no end, or if events of the opener were
-    /// overwritten: the recorded close may be that of a later open at the same address.
+    /// Returns the time until which the handle was certainly open; `None` if it was not closed, or if events of the opener were
+    /// overwritten: then the recorded close may belong to a later open at the same address.
     pub fn closed_at(&self, opener: &ProcessEnd) -> Option<u64> {
         self.ended?.at.filter(|_| !opener.has_gaps && !opener.has_lost)
     }
 
-    /// Returns true if a fault plan keeps it open, or ended the process that would have closed it.
+    /// Returns true if a fault plan keeps the handle open, or ended the process that would have closed it.
     pub fn is_kept(&self, opener: &ProcessEnd) -> bool {
         self.kept.is_some() || opener.is_ended_on_purpose
     }
@@ -273,8 +274,7 @@ impl Ledger {
         })
     }
 
-    /// Returns each import of memory, with the export that it came from if that is known: the pairs of devices that IPC
-    /// connects.
+    /// Returns each import of memory with its export, if known. They show the pairs of devices that IPC connects.
     pub fn each_pair(&self) -> impl Iterator<Item = (&Import, Option<&Export>)> {
         let originals = self.originals();
         let is_reached = |entry: &&Entry| entry.kind.is_memory() && !entry.kind.is_granted();

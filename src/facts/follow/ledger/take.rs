@@ -1,4 +1,4 @@
-//! Handles that calls export and mappings that they open, added when the calls have returned.
+//! Adds exported and opened handles to the handle table, when the calls have returned.
 
 use super::follow::{Follower, OwnHandle};
 use super::taken::Taken;
@@ -6,14 +6,14 @@ use super::{Current, Ended, Entry, Export, Ledger, MOST_TIMES};
 use cupeer_spec::effect::Object;
 
 impl Follower {
-    /// Takes what calls have taken that returned before a time.
+    /// Adds the waiting handles of calls that returned before a time.
     pub fn settle(&mut self, ledger: &mut Ledger, ticks: u64) {
         while let Some(taken) = self.waiting.next_until(ticks) {
             self.take(ledger, taken);
         }
     }
 
-    /// Takes what waits of a place that a call gives up, although nothing is there yet.
+    /// Adds a waiting handle early, because a call closes or ends the object at its address, and no other object is known there.
     pub(super) fn take_late(&mut self, ledger: &mut Ledger, place: (Object, u64), exported: bool) {
         let is_it = |taken: &Taken| (taken.kind, taken.address) == place && taken.exported == exported;
         if let Some(taken) = self.waiting.take(is_it) {
@@ -45,28 +45,28 @@ impl Follower {
         };
         let ended = Ended { at: Some(taken.call.at), by: None, site: None, anew: None };
         if ledger.handles[other.handle as usize].checked == taken.handle.1 {
-            // A damaged copy is the same mapping by another name: it counts under the first one.
+            // A damaged copy of the handle has the same mapping, so the open counts for the original handle.
             held.import(ledger).close(ended, true);
             other.import(ledger).count_in();
-            // That is its name, and the copy has none.
+            // The address stays assigned to the original handle.
             let _ = self.opened.give(taken.kind, taken.address, other);
         } else {
-            // The object that was there before has ended without a recorded call.
+            // The object that had this address before was closed by a call that is not recorded.
             other.import(ledger).close(ended, true);
         }
     }
 }
 
 impl Entry {
-    /// It was exported, for the first time or once more.
+    /// Adds an export of the handle.
     pub fn exported(&mut self, process: usize, taken: &Taken) {
         let call = taken.call;
         match &mut self.export {
             Some(export) if export.process == process => {
                 export.last = call;
                 export.times += 1;
-                export.lies(call.at, taken.inside);
-                // The same bytes once more after a free: the allocation is there again.
+                export.add_offset(call.at, taken.inside);
+                // The handle has the same bytes as before a free: the driver reused them for a new allocation.
                 if let Some(ended) = export.ended.take() {
                     if export.ended_before.len() == MOST_TIMES {
                         export.ended_before.remove(0);
@@ -94,7 +94,7 @@ impl Entry {
         }
     }
 
-    /// It may have ended: with a context of which it is not known whether it belonged to it.
+    /// Adds a possible end of the object: a context ended to which the object may have belonged.
     pub fn perhaps_end(&mut self, done: Ended) {
         if let Some(export) = self.export.as_mut().filter(|export| export.perhaps_ended.len() < MOST_TIMES) {
             export.perhaps_ended.push(done);

@@ -1,10 +1,10 @@
-//! A handle that a call exported, or a mapping that it opened.
+//! A handle that a call exported or opened, before its place in the handle table.
 
 use super::{CallSite, Current, Time};
 use cupeer_report::model::Uuid;
 use cupeer_spec::effect::Object;
 
-/// An exported handle, or an opened mapping, before it is in the handle table.
+/// An exported or opened handle that is not in the handle table yet, because its call had not returned.
 pub struct Taken {
     pub call: CallSite,
     /// True if a fault plan invented the address.
@@ -14,18 +14,18 @@ pub struct Taken {
     pub address: u64,
     pub exported: bool,
     pub bytes: Option<u64>,
-    /// The duration of the call.
+    /// The duration of the call in nanoseconds.
     pub took: u64,
-    /// The context and the device that it belongs to.
+    /// The context and the device of the object.
     pub current: Current,
     pub is_sure: bool,
     pub uuid: Option<Uuid>,
-    /// The offset of an exported pointer in its allocation.
+    /// The offset of an exported pointer in its allocation, in bytes.
     pub inside: u64,
 }
 
 impl Taken {
-    /// The time that begins with it, in which it is open so often.
+    /// Returns a new time that begins with this open, with `count` opens.
     pub fn time(&self, count: u64) -> Time {
         Time {
             opened: self.call.at,

@@ -5,10 +5,10 @@ use crate::follow::ledger::CallSite;
 use cupeer_model::{Entry, History, Indexed, Known, Table};
 use cupeer_report::places::Stacks;
 
-/// The most ranges that are known after their addresses were freed.
+/// Largest number of ranges that are remembered after their addresses were freed.
 const MOST_FREED: usize = 4096;
 
-/// Ranges that were unmapped, by the identities of their mappings.
+/// The unmapped ranges, by the identities of their mappings.
 #[derive(Default)]
 pub struct Asleep {
     ranges: Indexed<Range, EndCall>,
@@ -41,7 +41,7 @@ pub enum State {
     Asleep,
     /// Memory is mapped there again.
     Awake,
-    /// The addresses were freed.
+    /// The reserved addresses were freed, too.
     Freed,
 }
 
@@ -71,7 +71,7 @@ impl Asleep {
         }
     }
 
-    /// Forgets what was known of addresses that are reserved anew, or unmapped again.
+    /// Removes the ranges in addresses that are reserved again, or unmapped again.
     pub fn forget(&mut self, start: u64, bytes: u64) {
         while let Some(id) = self.ranges.touching((start, bytes)).map(|range| range.id) {
             self.ranges.remove(id);
@@ -88,7 +88,7 @@ impl Asleep {
         }
     }
 
-    /// Returns the time of the last unmapping in so many bytes from there on.
+    /// Returns the time of the last unmapping in a range: first address, and number of bytes.
     pub fn since(&self, start: u64, bytes: u64) -> Option<u64> {
         let end = start.saturating_add(bytes);
         let asleep = self.ranges.each().filter(|range| range.state.state == State::Asleep);
@@ -98,21 +98,21 @@ impl Asleep {
             .max()
     }
 
-    /// The bytes of all ranges where no memory is mapped again.
+    /// Returns the total bytes of the ranges where no memory is mapped again.
     pub fn bytes(&self) -> u64 {
         let asleep = self.ranges.each().filter(|range| range.state.state == State::Asleep);
         asleep.map(|range| range.bytes).sum()
     }
 
-    /// The range at an address.
+    /// Returns the range that contains an address.
     pub fn at(&self, address: u64) -> Option<&Known<Range, EndCall>> {
         self.ranges.touching((address, 1))
     }
 
-    /// Returns what a sentence about a range says of the others that were unmapped at its place. `None` if there are none, or if it is
-    /// not asleep.
+    /// Returns a clause about the other ranges that the same place unmapped. `None` if there are none, or if memory is mapped
+    /// in the range again.
     pub fn others(&self, range: &Known<Range, EndCall>, stacks: &Stacks) -> Option<String> {
-        // Some calls from one place carry only their return address.
+        // Some calls were recorded without a stack, only with their return address.
         let place = |by: &EndCall| {
             let (process, _, frames, python) = stacks.get(by.0?.site.stack);
             Some((*process, frames.first(), python))

@@ -1,4 +1,4 @@
-//! The device memory that one process has made, over time, by the place that made it.
+//! The device memory that one process allocated, over time, by the allocating call stack.
 //!
 //! Changes of virtual memory come from [`super::Histories`]; this module follows memory of cuMemAlloc and of pools. Its size is
 //! bounded: beyond a limit, changes of one place within a short time become one change.
@@ -13,10 +13,10 @@ use cupeer_spec::effect::{Effect, Made, Object};
 use cupeer_spec::function::FnId;
 use std::collections::{BTreeMap, HashMap};
 
-/// The most changes that are kept one by one.
+/// Largest number of changes that are stored one by one.
 const MOST_CHANGES: usize = 1 << 17;
 
-/// The offset of the largest size of a pool in a recorded CUmemPoolProps.
+/// Byte range of the field `maxSize` in a recorded CUmemPoolProps.
 const MOST_OF_POOL: std::ops::Range<usize> = 16..24;
 
 /// The kind of memory, and its state in the process that made it.
@@ -24,15 +24,15 @@ const MOST_OF_POOL: std::ops::Range<usize> = 16..24;
 pub enum Kind {
     /// Memory of cuMemAlloc and related functions.
     Memory,
-    /// An allocation of cuMemCreate that is mapped, or not mapped yet.
+    /// An allocation of cuMemCreate that is mapped, or was never mapped.
     Mapped,
-    /// An allocation of cuMemCreate that is not mapped any more.
+    /// An allocation of cuMemCreate that was mapped, and is not any more.
     Unmapped,
-    /// Memory that a pool has given out.
+    /// Memory that was allocated from a pool.
     Pool,
     /// Memory that was freed to its pool. The recording does not show when the pool returns it to the device.
     Pooled,
-    /// Small allocations, which the process only counts.
+    /// Small allocations, which the recording only counts.
     Small,
 }
 
@@ -58,11 +58,11 @@ pub struct Change {
 pub struct Sum {
     pub count: u64,
     pub bytes: u64,
-    /// Number of allocations that were created until then, if it is known.
+    /// Number of allocations that the place had created until then, if known.
     pub made: Option<u64>,
 }
 
-/// Memory at an address, with its context if that is known.
+/// An existing allocation at an address, with its context if known.
 #[derive(Clone, Copy)]
 struct Live {
     address: u64,
@@ -73,29 +73,29 @@ struct Live {
     at: u64,
 }
 
-/// The memory that a process made, and all changes of it.
+/// The memory that a process allocated, and all its changes.
 #[derive(Default)]
 pub struct Book {
     places: Vec<Place>,
     numbers: HashMap<Place, u32, foldhash::fast::RandomState>,
     changes: Vec<Change>,
-    /// Changes of one place with the same quotient of their times by this may have become one; 0 if none have.
+    /// Length of the time slots within which changes of one place are joined, in nanoseconds; 0 if no changes were joined.
     grain: u64,
     live: Names<Live>,
-    /// Memory of calls that had not returned when the last call began.
+    /// Memory from calls that had not returned when the last call began.
     waiting: Returns<Live>,
-    /// The memory that pools have received again, by its place.
+    /// Bytes that were freed to pools, by the place that allocated them.
     pooled: BTreeMap<Place, u64>,
-    /// The places of memory that the process exported, by the fingerprint of the handle.
+    /// The place of each exported memory, by the fingerprint of the handle.
     exported: HashMap<Fingerprint, Place, foldhash::fast::RandomState>,
-    /// The pools that have a largest size, with the stack that made each.
+    /// The largest size of each pool that has one, and the stack that created the pool.
     limits: Names<(u64, Stack)>,
 }
 
-/// Returns the memory that a function makes: on a device, or in a pool.
+/// Returns the effect of a function that allocates memory on a device or from a pool.
 fn made(function: FnId) -> Option<Made> {
     function.spec().effects().iter().find_map(|effect| match *effect {
-        // Managed memory, whose flags it names, is wherever it is used.
+        // Managed memory, whose function has an argument for flags, moves between devices and host.
         Effect::Makes(made @ Made { object: Object::Memory, of: None, .. })
         | Effect::Makes(made @ Made { object: Object::Pointer, .. }) => Some(made),
         _ => None,
@@ -131,7 +131,7 @@ pub fn wanted(function: FnId, call: &Call) -> Option<u64> {
     }
 }
 
-/// Returns the handle of a pool that a call made, and the largest size that it asked for.
+/// Returns the handle of a pool that a call created, and the largest size that the call set for the pool.
 fn pool_limit(function: FnId, call: &Call) -> Option<(u64, u64)> {
     let made = function.spec().makes().filter(|made| made.object == Object::Pool)?;
     let bytes = call.argument(function.spec().describes()?)?.get(MOST_OF_POOL)?;
@@ -140,7 +140,7 @@ fn pool_limit(function: FnId, call: &Call) -> Option<(u64, u64)> {
 }
 
 impl Book {
-    /// Follows a call that succeeded, with its time, its stack, and the location of the memory that it makes.
+    /// Applies a call that succeeded, with its time, its stack, and the location of the memory that it allocates.
     pub fn call(&mut self, function: FnId, call: &Call, (time, stack): (u64, Stack), location: Location) {
         self.settle(call.start);
         let spec = function.spec();
@@ -179,7 +179,8 @@ impl Book {
         }
     }
 
-    /// Returns the largest size of a pool, the bytes of it that are in use, and the stack that made it; `None` if it has no largest size.
+    /// Returns the largest size of a pool, its bytes in use, and the stack that created the pool; `None` if it has no largest
+    /// size.
     pub fn most_of_pool(&self, pool: u64) -> Option<(u64, u64, Stack)> {
         let (most, stack) = self.limits.bearer(Object::Pool, pool)?;
         let all = self.live.iter().map(|(.., live)| live).chain(self.waiting.iter());
@@ -187,12 +188,12 @@ impl Book {
         Some((*most, its.map(|live| live.bytes).sum(), *stack))
     }
 
-    /// Returns true if calls from a stack made memory.
+    /// Returns true if calls from a stack ever allocated memory.
     pub fn has_made(&self, stack: Stack) -> bool {
         self.places.iter().any(|place| place.stack == stack)
     }
 
-    /// Returns true if memory that was made in a context is there.
+    /// Returns true if memory that was allocated in a context still exists.
     pub fn has_any_in(&self, context: u64) -> bool {
         self.live.iter().any(|(.., live)| live.context == Some(context))
     }
@@ -205,12 +206,12 @@ impl Book {
         }
     }
 
-    /// Returns the place of memory that was exported as a fingerprint.
+    /// Returns the place of the memory whose exported handle has a fingerprint.
     pub fn exported(&self, fingerprint: u64) -> Option<Place> {
         self.exported.get(&Fingerprint(fingerprint)).copied()
     }
 
-    /// Takes the memory of calls that returned before a time.
+    /// Adds the waiting memory of calls that returned before a time.
     pub fn settle(&mut self, ticks: u64) {
         while let Some(new) = self.waiting.next_until(ticks) {
             if let Some(old) = self.live.give(Object::Memory, new.address, new) {
@@ -233,7 +234,7 @@ impl Book {
         }
     }
 
-    /// A pool gives out again what it has received.
+    /// Notes that an allocation from pools at a location reuses memory that was freed to them.
     fn takes_again(&mut self, location: Location, at: u64, mut bytes: u64) {
         let known: Vec<Place> =
             self.pooled.keys().copied().filter(|place| place.location == location).collect();
@@ -248,7 +249,7 @@ impl Book {
         }
     }
 
-    /// Adds a change.
+    /// Adds a change of a place: the difference of the number of allocations, and of the bytes.
     pub fn add(&mut self, place: Place, at: u64, count: i32, bytes: i64) {
         if count == 0 && bytes == 0 {
             return;
@@ -306,7 +307,7 @@ impl Book {
             *made += change.count.max(0) as u64;
         }
         let sum = |(place, (count, bytes, made)): (Place, (i64, i64, u64))| {
-            // Virtual memory changes its place, and joined changes hide some.
+            // Virtual memory moves between places when it is unmapped, and joined changes hide short-lived allocations.
             let made = (self.is_exact() && place.kind == Kind::Memory).then_some(made);
             (bytes > 0).then_some((place, Sum { count: count.max(0) as u64, bytes: bytes as u64, made }))
         };

@@ -1,4 +1,4 @@
-//! Facts of the report about entries, beside their state: places and times of calls, fingerprints, and sums.
+//! Facts about entries that are not in their state: places and times of calls, fingerprints, and sums.
 
 use super::asleep::Asleep;
 use super::book::{Book, Kind, Place};
@@ -17,30 +17,30 @@ use cupeer_report::places::Stack;
 use cupeer_spec::effect::{Effect, Object, Shared};
 use std::collections::{BTreeMap, HashMap};
 
-/// The most fingerprints of one pool.
+/// Largest number of stored fingerprints of one pool.
 const MOST_EXPORTS: usize = 8;
 
-/// The call that created an object, and the number of the object among those of the same place.
+/// The call that created an object, and the ordinal of the object among all objects that the same place created.
 #[derive(Clone, Copy)]
 pub struct Birth {
     pub ordinal: u64,
     pub call: CallSite,
 }
 
-/// The source of an allocation.
+/// How a process got an allocation.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Source {
-    /// It made it there.
+    /// The process created it at this location.
     Made(Location),
-    /// It imported it, by the handle of this fingerprint; 0 where that is not known.
+    /// The process imported it by the handle with this fingerprint; 0 if unknown.
     Imported(u64),
-    /// Its creation was not seen.
+    /// The call by which the process got it is not in the recording.
     #[default]
     Unseen,
 }
 
 impl Source {
-    /// The location of what the process made.
+    /// Returns the location, which is known if the process created the allocation.
     pub fn location(self) -> Location {
         match self {
             Source::Made(location) => location,
@@ -53,18 +53,18 @@ impl Source {
 #[derive(Default)]
 pub struct AllocationHistory {
     pub source: Source,
-    /// The device of an import, where the driver told it.
+    /// The device of an imported allocation, if the driver reported it.
     pub home: Option<Uuid>,
-    /// The call that created or imported it, or that found it.
+    /// The call that created, imported, or first retained the allocation.
     pub birth: Option<Birth>,
-    /// When the process had given it up: neither a handle nor a mapping was left.
+    /// Time at which neither a handle nor a mapping was left in the process.
     pub ended: Option<u64>,
     /// Number of times that it was retained, and released.
     pub retained: u64,
     pub retained_at: Option<CallSite>,
     pub released: u64,
     pub released_at: Option<CallSite>,
-    /// The fingerprints of what it was exported as.
+    /// The fingerprints of its exported handles.
     pub exports: Vec<u64>,
     /// Number of exports with an unknown fingerprint.
     pub unknown_exports: u64,
@@ -73,17 +73,17 @@ pub struct AllocationHistory {
 }
 
 impl AllocationHistory {
-    /// True if the call that made or imported it was seen.
+    /// Returns true if the call that created or imported the allocation was seen.
     pub fn is_seen(&self) -> bool {
         self.source != Source::Unseen
     }
 
-    /// When it was created, imported, or found.
+    /// Returns the time at which the allocation was created, imported, or first retained.
     pub fn since(&self) -> u64 {
         self.birth.map_or(0, |birth| birth.call.at)
     }
 
-    /// The stack of that call.
+    /// Returns the stack of the call that created, imported, or first retained the allocation.
     pub fn stack(&self) -> Option<Stack> {
         self.birth.map(|birth| birth.call.site.stack)
     }
@@ -100,16 +100,16 @@ impl History for AllocationHistory {
 #[derive(Default)]
 pub struct MappingHistory {
     pub birth: Option<Birth>,
-    /// The last call that gave access, or took it.
+    /// The last call that granted or removed access of devices.
     pub granted: Option<CallSite>,
-    /// The devices that have access, with the flags of that.
+    /// The devices that have access, each with its CUmemAccess_flags.
     pub access: Vec<(Uuid, i32)>,
-    /// The devices that ever got access, a bit for each ordinal; all where that is not known.
+    /// Bit mask of the ordinals of devices that ever got access; all bits are set if that is unknown.
     pub devices: u64,
 }
 
 impl MappingHistory {
-    /// The call that mapped it.
+    /// Returns the call that created the mapping.
     pub fn mapped(&self) -> Option<CallSite> {
         self.birth.map(|birth| birth.call)
     }
@@ -128,18 +128,18 @@ impl History for ReservationHistory {}
 /// Facts about a pool.
 #[derive(Default)]
 pub struct PoolHistory {
-    /// The calls that made it or imported it, each of which is undone by itself.
+    /// The calls that created or imported the pool. The process must destroy the pool once for each of them.
     pub births: Vec<Birth>,
-    /// Its handle, which another pool may have by now.
+    /// Handle of the pool, which the driver may have given to another pool since.
     pub handle: u64,
-    /// Its device, if the process knows it.
+    /// Device of the pool, if known.
     pub device: Option<Uuid>,
     pub since: u64,
     pub destroyed: Option<u64>,
     pub exports: Vec<u64>,
     pub imported_as: u64,
     pub pointers_imported: u64,
-    /// Access of devices: the flags, and the time of the last change.
+    /// Access of devices to the pool: the flags, and the time of the last change.
     pub access: BTreeMap<Uuid, (i32, u64)>,
 }
 
@@ -152,14 +152,14 @@ impl History for PoolHistory {
 /// The part of one process in a multicast object: its devices, its bound memory, and the call that waits.
 #[derive(Default)]
 pub struct TeamHistory {
-    /// The devices that this process has added, and when.
+    /// The devices that this process added, each with the time.
     pub added: Vec<(Option<Uuid>, u64)>,
-    /// The memory that it has bound and not unbound.
+    /// The memory that this process bound and did not unbind.
     pub bound: Vec<Bound>,
     /// Number of times that it bound memory, and unbound it.
     pub binds: u64,
     pub unbinds: u64,
-    /// The call that binds memory and has not returned.
+    /// A call that binds memory and has not returned.
     pub waits: Option<CallSite>,
 }
 
@@ -167,7 +167,7 @@ pub struct TeamHistory {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Bound {
     pub device: Option<Uuid>,
-    /// Offset in the object.
+    /// Offset in the multicast object, in bytes.
     pub at: u64,
     pub bytes: u64,
 }
@@ -178,7 +178,8 @@ impl TeamHistory {
         self.bound.push(bound);
     }
 
-    /// Unbinds what a device has bound at a place; where it is not known for which device that was, what is there.
+    /// Removes the memory that was bound for a device at an offset. Memory whose device is unknown is removed by its offset
+    /// alone.
     fn unbinds(&mut self, device: Option<Uuid>, at: u64) {
         self.unbinds += 1;
         let is_it = |bound: &Bound| bound.at == at && (bound.device == device || bound.device.is_none());
@@ -188,7 +189,7 @@ impl TeamHistory {
     }
 }
 
-/// A count of entries that come and go, and of their bytes.
+/// Number and bytes of entries, now and at most.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Sum {
     pub times: u64,
@@ -222,21 +223,21 @@ pub struct Histories {
     pub mapped: Sum,
     /// Access of devices to memory, by device and owner.
     pub reach: BTreeMap<(Uuid, Source), Reach>,
-    /// Mappings that were never of use.
+    /// The ended mappings that devices could not use.
     pub unmapped: Unmapped,
-    /// The number of objects that each place has made.
+    /// Number of objects that each place ever created, by kind.
     pub made: HashMap<(Object, Stack), u64>,
-    /// When the last mapping of an allocation was unmapped that has only a handle.
+    /// For each allocation that has a handle and no mapping any more, the time at which its last mapping ended.
     pub idle: HashMap<Id, u64>,
     pub asleep: Asleep,
-    /// When addresses were given back.
+    /// The times at which reserved addresses were freed.
     pub unreserved: Steps,
-    /// All memory that it made, over time.
+    /// All memory that the process allocated, over time.
     pub book: Book,
 }
 
 impl Histories {
-    /// A process that has nothing yet.
+    /// Returns the state of a process that has nothing yet.
     pub fn state(devices: Vec<Option<Uuid>>) -> Process<Histories> {
         let mut state: Process<Histories> = Process::default();
         state.keeper.devices = devices;
@@ -253,7 +254,8 @@ impl Histories {
         self.devices.get(usize::try_from(ordinal).ok()?).copied().flatten()
     }
 
-    /// An allocation that the process made changes its state: from one kind to another; `None` before it is made, and after it has ended.
+    /// Notes in the book that an allocation which the process created moved from one kind to another. `None` is the kind before
+    /// its creation and after its end.
     fn moves(&mut self, of: &OwnAllocation, from: Option<Kind>, to: Option<Kind>, at: CallSite) {
         let (Source::Made(location), Some(stack)) = (of.history.source, of.history.stack()) else { return };
         for (kind, sign) in [(from, -1), (to, 1)] {
@@ -442,8 +444,8 @@ impl Keeper for Histories {
 }
 
 impl super::Memory {
-    /// The mappings that no device, or not every device with peer access, could use, once all calls are noted; none if calls may
-    /// be missing.
+    /// Returns the mappings that no device, or not every device with peer access, could use; none if calls may be missing. Called
+    /// when all calls have been applied.
     pub fn unused(&mut self) -> Vec<Unused> {
         let state = &mut self.state;
         if state.has_lost(Family::VirtualMemory) {

@@ -1,8 +1,7 @@
 //! Turns the calls of one process into its state: virtual memory and pools.
 //!
-//! [`history`] has what the report knows of entries beside their state, [`book`] all memory over time by the place that made it,
-//! [`unused`] the mappings that no device could use, and [`asleep`] the ranges where
-//! memory was unmapped.
+//! [`history`] has the facts about entries that are not in their state, [`book`] all memory over time by the place that made it,
+//! [`unused`] the mappings that no device could use, and [`asleep`] the ranges where memory was unmapped.
 
 mod asleep;
 pub mod book;
@@ -29,19 +28,19 @@ use cupeer_spec::function::FnId;
 /// The location of physical memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Debug)]
 pub enum Location {
-    /// On a device, where its UUID is known.
+    /// On the device with this UUID.
     Device(Uuid),
     /// In the memory of the host.
     Host,
-    /// Nowhere: it is a multicast object.
+    /// Not in memory: the allocation is a multicast object.
     Multicast,
-    /// The record does not say.
+    /// The recording does not show the location.
     #[default]
     Unknown,
 }
 
 impl Location {
-    /// The device.
+    /// Returns the device, if the location is a device.
     pub fn device(self) -> Option<Uuid> {
         match self {
             Location::Device(uuid) => Some(uuid),
@@ -49,7 +48,7 @@ impl Location {
         }
     }
 
-    /// As rows of the report have it.
+    /// Returns the location in the form of the report's rows.
     pub fn place(self) -> (Where, Option<Uuid>) {
         let place = match self {
             Location::Device(_) => Where::Device,
@@ -60,13 +59,14 @@ impl Location {
         (place, self.device())
     }
 
-    /// The location that properties ask for.
+    /// Returns the location for the device ordinal of an allocation's properties.
     pub fn of_device(device: Option<i32>, uuid: impl Fn(Option<i32>) -> Option<Uuid>) -> Location {
         let on_device = |_| uuid(device).map_or(Location::Unknown, Location::Device);
         device.map_or(Location::Host, on_device)
     }
 
-    /// The location that a call which creates an allocation asks for. `None` if the call has no properties of one.
+    /// Returns the location that a call asks for when it creates an allocation. `None` if the call has no properties of an
+    /// allocation.
     pub fn wanted_by(call: &Call, uuid: impl Fn(Option<i32>) -> Option<Uuid>) -> Option<Location> {
         let wanted = AllocProps::from_bytes(call.argument(call.function?.spec().describes()?)?)?;
         Some(Location::of_device(wanted.device, uuid))
@@ -82,25 +82,25 @@ pub type OwnMapping = Known<Mapping, MappingHistory>;
 pub struct Memory {
     /// The domain in which its fingerprints are comparable.
     pub domain: HandleDomain,
-    /// Its state.
+    /// The allocations, mappings, reservations, and pools of the process.
     pub state: Process<Histories>,
-    /// Changes by calls that had not returned when the last one began.
+    /// Changes by calls that had not returned when the last call began.
     waiting: Returns<(Delta, CallSite)>,
 }
 
-/// True if a call of a function can change the memory of a process.
+/// Returns true if a call of a function can change the memory of a process.
 #[inline]
 pub fn concerns(function: FnId) -> bool {
     function.spec().is_virtual() || function.spec().changes_pools()
 }
 
 impl Memory {
-    /// A process that has nothing yet, with its devices by their ordinals.
+    /// Returns the state of a process without any memory. `devices` are its devices by their ordinals.
     pub fn new(domain: HandleDomain, devices: Vec<Option<Uuid>>) -> Self {
         Memory { domain, state: Histories::state(devices), waiting: Returns::default() }
     }
 
-    /// Notes a call that has returned.
+    /// Applies a call that has returned to the state.
     pub fn call(&mut self, function: FnId, call: &Call, at: CallSite) {
         self.settle(call.start);
         let is_done = is_done_all_the_same(call);
@@ -111,7 +111,8 @@ impl Memory {
         let args = call.arguments();
         let home = call.details.owner.map(|(_, device)| device).filter(|device| *device >= 0);
         for delta in Delta::each(&judged(function, if is_done { 0 } else { result }, &args, call), home) {
-            // Objects that a fault plan invented are not there. The process gives up objects that it was told are gone.
+            // Objects that a fault plan invented do not exist. But if a fault plan reported success, the process no longer uses
+            // the object.
             if call.injected && (delta.takes() || delta.is_of_pools()) {
                 continue;
             }
@@ -119,7 +120,8 @@ impl Memory {
                 self.waiting.push(call.end, (delta, at));
                 continue;
             }
-            // Processors do not read their counters in program order: a call that waits has taken it.
+            // A waiting call must have created the object: processors may read the clock out of order, so its end can seem too
+            // late.
             if !self.knows(&delta) {
                 self.settle(u64::MAX);
             }
@@ -136,7 +138,7 @@ impl Memory {
         }
     }
 
-    /// True if the process has what a call releases.
+    /// Returns true if the process has the object that a change releases.
     fn knows(&self, delta: &Delta) -> bool {
         let (state, name) = (&self.state, delta.name);
         match *delta.effect {
@@ -152,14 +154,14 @@ impl Memory {
         }
     }
 
-    /// Takes what calls have taken that returned before a time.
+    /// Applies the waiting changes of calls that returned before a time.
     pub fn settle(&mut self, ticks: u64) {
         while let Some((delta, at)) = self.waiting.next_until(ticks) {
             self.state.apply(&delta, at);
         }
     }
 
-    /// Notes a call that never returned: a call that binds memory waits until all devices have been added.
+    /// Notes a call that never returned, if it binds memory to a multicast object: it waits until all devices have been added.
     pub fn never_returns(&mut self, call: &Call, waits: CallSite) {
         let team = waits.function.spec().binds().and_then(|bound| call.number(bound.team));
         if let Some(known) = team.and_then(|team| self.state.allocations.named_mut(team)) {
@@ -167,21 +169,21 @@ impl Memory {
         }
     }
 
-    /// True if a call releases one of several references: the process still has what it is of.
+    /// Returns true if a call releases one of several references, so the process still has the allocation.
     pub fn keeps_reference(&self, function: FnId, call: &Call) -> bool {
         let counted = function.spec().ends().filter(|end| end.object == Object::Allocation && end.is_counted);
         let handle = counted.and_then(|end| call.number(end.by));
         handle.and_then(|handle| self.state.allocation(handle)).is_some_and(|known| known.references > 1)
     }
 
-    /// The size of the allocation that a call exports, and its location.
+    /// Returns the size in bytes and the location of the allocation that a call exports.
     pub fn exported(&self, function: FnId, call: &Call) -> Option<(Option<u64>, Location)> {
         let shared = function.spec().exports().filter(|shared| shared.object == Object::Allocation)?;
         let known = self.state.allocations.named(call.number(shared.by)?)?;
         Some((known.size(), known.history.source.location()))
     }
 
-    /// The device of the pool that a call exports.
+    /// Returns the device of the pool that a call exports.
     pub fn exported_pool(&self, function: FnId, call: &Call) -> Option<i32> {
         let shared = function.spec().exports().filter(|shared| shared.object == Object::Pool)?;
         self.state.pool(call.number(shared.by)?)?.device
@@ -198,22 +200,22 @@ impl Memory {
         self.state.keeper.own.get(&Location::Device(device)).map_or(0, |sum| sum.most)
     }
 
-    /// The allocations whose source was seen: those that the process has, and those that it shared and has given up.
+    /// Returns the allocations whose creation or import was seen: existing ones, and released ones that were shared.
     pub fn allocations(&self) -> impl Iterator<Item = &OwnAllocation> {
         self.state.allocations.each().filter(|known| known.history.is_seen())
     }
 
-    /// The mappings in a range.
+    /// Returns the mappings that overlap a range: first address, and number of bytes.
     pub fn mappings(&self, range: (u64, u64)) -> impl Iterator<Item = &OwnMapping> {
         self.state.mappings.each().filter(move |mapping| mapping.touches(range))
     }
 
-    /// Notes that access from a device to another one was switched on.
+    /// Notes that the process enabled peer access from one device to another.
     pub fn enabled(&mut self, from: i32, to: i32) {
         self.state.keeper.unmapped.enabled(from, to);
     }
 
-    /// The last call that released a handle.
+    /// Returns the last call that released a handle.
     pub fn released(&self, handle: u64) -> Option<CallSite> {
         self.state.allocations.named(handle)?.history.released_at
     }

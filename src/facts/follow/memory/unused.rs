@@ -5,39 +5,40 @@ use crate::follow::ledger::CallSite;
 use cupeer_report::places::Stack;
 use std::collections::{BTreeSet, HashMap};
 
-/// Mappings that are gone and were of no use, and the access that devices have to others.
+/// The ended mappings that devices could not use, and the pairs of devices between which the process enabled access.
 #[derive(Default)]
 pub struct Unmapped {
     all: HashMap<(Stack, Option<Apart>), Unused>,
-    /// From which devices to which the process has switched access on.
+    /// Pairs of ordinals of devices: the process enabled access from the first device to the memory of the second.
     enabled: BTreeSet<(i32, i32)>,
 }
 
-/// A device with peer access, and the device whose mapping still did not grant it access.
+/// A device `from` that has peer access to the device `home`, but has no access to a mapping of memory on `home`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Apart {
     pub from: i32,
     pub home: i32,
 }
 
-/// Mappings of one place that were never accessible to any device, or only to that of the memory.
+/// Mappings from one place that no device ever could access, or only the device of the memory.
 #[derive(Clone, Copy)]
 pub struct Unused {
-    /// The call that mapped the first one, and when the last one was mapped.
+    /// The call that created the first mapping.
     pub call: CallSite,
+    /// Time at which the last mapping was created.
     pub last: u64,
-    /// The address of the first one.
+    /// The address of the first mapping.
     pub start: u64,
     pub count: u64,
     pub bytes: u64,
-    /// True if it was still mapped when the process was last seen.
+    /// True if the first mapping still existed when the process was last seen.
     pub is_left: bool,
-    /// The device that had no access; `None` where none had.
+    /// The device that had no access, with the device of the memory; `None` if no device at all had access.
     pub apart: Option<Apart>,
 }
 
 impl Unmapped {
-    /// Notes that access from a device to another one was switched on.
+    /// Notes that the process enabled peer access from one device to another.
     pub fn enabled(&mut self, from: i32, to: i32) {
         self.enabled.insert((from, to));
     }
@@ -59,14 +60,14 @@ impl Unmapped {
         (!mapping.is_granted || apart.is_some()).then_some(unused)
     }
 
-    /// A device for which access to another one was switched on, where only that one has access to its memory.
+    /// Returns a device that has peer access to `home`, if a mapping of memory on `home` is accessible only to `home`.
     fn apart(&self, home: i32, devices: u64) -> Option<Apart> {
         let is_alone = u32::try_from(home).is_ok_and(|bit| 1u64.checked_shl(bit) == Some(devices));
         let (from, _) = self.enabled.iter().find(|(from, to)| is_alone && *to == home && *from != home)?;
         Some(Apart { from: *from, home })
     }
 
-    /// Adds one.
+    /// Adds a mapping to those of its place.
     pub fn count(&mut self, unused: Option<Unused>) {
         let Some(unused) = unused else { return };
         self.all
@@ -79,7 +80,7 @@ impl Unmapped {
             .or_insert(unused);
     }
 
-    /// Hands over all.
+    /// Removes and returns all mappings, one element per place.
     pub fn drain(&mut self) -> impl Iterator<Item = Unused> {
         std::mem::take(&mut self.all).into_values()
     }

@@ -1,7 +1,7 @@
-//! The calls of one process that put work in order, or by which it learns that work is done.
+//! The calls of one process that order GPU work, or by which the process learns that work is done.
 //!
-//! Streams and events are numbers here: the driver gives their handles out again. All contexts of a process count as one: then more is
-//! in order than really is.
+//! Streams and events have numbers here, because the driver reuses their handles. All contexts of a process count as one: so some
+//! work seems to be ordered that is not, and findings are missed rather than wrong.
 
 mod streams;
 
@@ -17,8 +17,8 @@ use cupeer_spec::record::slot::nodes;
 use cupeer_spec::waits::{self, Scope, Source, Waits, When};
 use std::sync::LazyLock;
 
-/// The most calls of a process that are kept.
-const MOST: usize = 1 << 16;
+/// Largest number of stored calls of a process.
+const MOST_CALLS: usize = 1 << 16;
 
 /// The work that a call waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,31 +39,31 @@ pub enum Orders {
         stream: usize,
         event: usize,
     },
-    /// It returned after the work was done; of some calls, that is only possible.
+    /// The call returned after the work was done; for some calls, that is only possible.
     Completes {
         work: Work,
         perhaps: bool,
     },
-    /// Work in a stream that may tell a thread, or another stream, that the earlier work there is done. `is_meant` if it exists for
-    /// that: a value that is written to memory, or a host function.
+    /// Work by which a thread or another stream may learn that the earlier work of its stream is done. `is_meant` is true if
+    /// that is its purpose: a value that is written to memory, or a host function.
     Tells {
         stream: usize,
         is_meant: bool,
     },
 }
 
-/// Such a call, and when it began and returned.
+/// A call that orders work, with the times at which it began and returned.
 pub struct Ordering {
     pub before: u64,
     pub after: u64,
     pub orders: Orders,
 }
 
-/// A call that frees an address, or unmaps it.
+/// A call that frees or unmaps memory at an address.
 pub struct Freed {
     pub function: FnId,
     pub at: u64,
-    /// `None` if it frees at once.
+    /// The stream in which the memory is freed; `None` if the call frees it immediately.
     pub stream: Option<usize>,
 }
 
@@ -80,26 +80,26 @@ impl Unmapped {
     }
 }
 
-/// All of one process, in the order of the record.
+/// All calls of one process that order work, in the order of the record.
 #[derive(Default)]
 pub struct Order {
     pub all: Vec<Ordering>,
     pub streams: Streams,
     pub freed: Vec<Freed>,
     pub unmapped: Vec<Unmapped>,
-    /// Number of events, and the fingerprints of those that have a handle.
+    /// Number of events; the next field has the fingerprints of those with an interprocess handle.
     pub events: usize,
     pub handles: Vec<(u64, usize)>,
-    /// The addresses of values for which streams wait, and that they write, each with the time of the call.
+    /// The addresses of values for which streams wait or that streams write, each with the time of the call.
     pub values: Vec<(u64, u64)>,
-    /// When calls may be missing.
+    /// Times in which calls may be missing: from, until.
     pub gaps: Vec<(u64, u64)>,
     names: Names<usize>,
-    /// The number of recorded uses before the last of all.
+    /// Number of recorded uses of memory before the last ordering call.
     uses: usize,
 }
 
-/// The work that each function waits for, and whether calls of it have anything to do with order.
+/// For each function, the work that it waits for, and true if its calls order work in any way.
 static WAITS: LazyLock<Vec<(Option<Waits>, bool)>> = LazyLock::new(|| {
     let of = |function: FnId| {
         let (spec, waits) = (function.spec(), waits::of(function.spec().name()));
@@ -108,7 +108,7 @@ static WAITS: LazyLock<Vec<(Option<Waits>, bool)>> = LazyLock::new(|| {
             Effect::Ends(end) => end.object == Object::Event,
             _ => false,
         };
-        let is_of_streams = spec.is_in(Group::Order) || spec.records().is_some() || tells(function);
+        let is_of_streams = spec.is_in(Group::Order) || spec.records().is_some() || may_tell(function);
         let is_waiting =
             waits.is_some_and(|waits| (waits.scope, waits.perhaps) != (Scope::Nothing, Scope::Nothing));
         let frees = spec.frees().is_some();
@@ -122,8 +122,8 @@ pub fn waits(function: FnId) -> Option<Waits> {
     WAITS[function as usize].0
 }
 
-/// Returns true if the work of a function may tell a thread that earlier work of its stream is done.
-fn tells(function: FnId) -> bool {
+/// Returns true if a thread may learn from the work of a function that earlier work of the same stream is done.
+fn may_tell(function: FnId) -> bool {
     let spec = function.spec();
     spec.runs().is_some()
         || spec.is_in(Group::Launch)
@@ -136,33 +136,35 @@ pub fn graph(call: &Call) -> Option<u64> {
     nodes::read(&call.details.nodes).map(|(flags, _)| flags)
 }
 
-/// Returns true if the work of a call is done when it returns; `None` if that is only possible.
+/// Returns true if the work of a call is certainly done when the call returns, and `None` if it may be done.
 pub fn is_done(function: FnId) -> Option<bool> {
     let waits = waits(function)?;
     match (waits.scope, waits.when) {
         (Scope::Nothing, _) if waits.perhaps == Scope::Nothing || waits.source == Source::Measured => {
             Some(false)
         }
-        // Nobody can rely on it.
+        // The function is not documented to wait, so programs cannot rely on it.
         (Scope::Nothing, _) => Some(false).filter(|_| function.spec().is_asynchronous()),
         (_, When::Always) => Some(true),
-        // Shared memory is of a device.
+        // The function fills host memory, and shared memory is device memory.
         (_, When::FillsHost) => Some(false),
         _ => None,
     }
 }
 
 impl Order {
-    /// From a time on, calls are missing.
+    /// Notes that calls are missing from a time on.
     pub fn is_cut(&mut self, from: u64) {
         if self.gaps.last().is_none_or(|(_, until)| *until != u64::MAX) {
             self.gaps.push((from, u64::MAX));
         }
     }
 
-    /// Up to a time, they were.
+    /// Notes that calls were missing up to a time.
     pub fn resumes(&mut self, until: u64) {
-        if let Some(gap) = self.gaps.last_mut().filter(|(_, end)| *end == u64::MAX && self.all.len() < MOST) {
+        if let Some(gap) =
+            self.gaps.last_mut().filter(|(_, end)| *end == u64::MAX && self.all.len() < MOST_CALLS)
+        {
             gap.1 = until.max(gap.0);
         }
     }
@@ -174,19 +176,20 @@ impl Order {
         Some(event)
     }
 
-    /// Adds a call that succeeded, if it ends mappings.
+    /// Adds a call that succeeded, if its function ends mappings.
     pub fn unmaps(&mut self, function: FnId, call: &Call, made: impl FnOnce() -> CallSite) {
         let ends = function.spec().effects().iter().find_map(|effect| match effect {
             Effect::Ends(end) if end.object == Object::Mapping => Some((end.by, end.size?)),
             _ => None,
         });
         let numbers = ends.and_then(|(by, size)| Some((call.number(by)?, call.number(size)?)));
-        if let Some((address, bytes)) = numbers.filter(|_| self.unmapped.len() < MOST) {
+        if let Some((address, bytes)) = numbers.filter(|_| self.unmapped.len() < MOST_CALLS) {
             self.unmapped.push(Unmapped { address, bytes, call: made() });
         }
     }
 
-    /// Adds a call that succeeded, and when it began and returned. `uses` is the number of recorded uses before it.
+    /// Adds a call that succeeded, with the times at which it began and returned. `uses` is the number of recorded uses before
+    /// the call.
     pub fn call(&mut self, function: FnId, call: &Call, (before, after): (u64, u64), uses: usize) {
         let spec = function.spec();
         if !WAITS[function as usize].1 || is_captured(call) || is_of_devices(call) {
@@ -223,7 +226,7 @@ impl Order {
                 continue;
             }
             self.uses = uses;
-            if self.all.len() >= MOST {
+            if self.all.len() >= MOST_CALLS {
                 return self.is_cut(before);
             }
             self.all.push(Ordering { before, after, orders });
@@ -249,7 +252,7 @@ impl Order {
             made[0] = event.map(|event| Orders::Follows { stream, event });
         } else if spec.signals().is_some() || spec.posts().is_some() {
             made[0] = Some(Orders::Tells { stream: self.streams.of_call(function, call), is_meant: true });
-        } else if tells(function) && graph(call) != Some(0) {
+        } else if may_tell(function) && graph(call) != Some(0) {
             let is_meant = spec.runs().is_some();
             made[0] = Some(Orders::Tells { stream: self.streams.of_call(function, call), is_meant });
         } else if let Some(waits) = waits(function).filter(|_| is_used) {
@@ -267,7 +270,7 @@ impl Order {
         }
     }
 
-    /// The work of a scope.
+    /// Returns the work that a scope of a call means.
     fn work(&mut self, scope: Scope, function: FnId, call: &Call) -> Option<Work> {
         Some(match scope {
             Scope::Nothing | Scope::Event => return None,
@@ -279,12 +282,12 @@ impl Order {
 }
 
 impl Orders {
-    /// Returns true if it concerns only work of its own process: an immediate repetition adds nothing.
+    /// Returns true if the effect concerns only work of the same process, so an immediate repetition of it adds nothing.
     fn is_of_own_work(self) -> bool {
         matches!(self, Orders::Completes { work: Work::Stream(_) | Work::Process(_), .. })
     }
 
-    /// The same with other numbers of streams, events, and the process.
+    /// Returns the effect with the numbers of streams, events, and the process replaced.
     pub fn numbered(
         self,
         stream: impl Fn(usize) -> usize,

@@ -1,29 +1,33 @@
-//! The streams of one process, by what calls name them with.
+//! The CUDA streams of one process, numbered by the handles in calls.
 
 use cupeer_record::Call;
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::detail;
 
-/// Handles that stand for the default stream of the function's variant, for the legacy one, and for that of the thread.
+/// Stream handle 0: the default stream, which depends on the variant of the function.
 const DEFAULT: u64 = 0;
+/// Stream handle CU_STREAM_LEGACY.
 const LEGACY: u64 = 1;
+/// Stream handle CU_STREAM_PER_THREAD.
 const PER_THREAD: u64 = 2;
 
-/// A stream. A handle that was given out again is the same here: then more is in order than really is.
+/// The key of a stream. Streams with the same handle, one after the other, count as one, so some work seems to be ordered that
+/// is not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Name {
     Legacy,
-    /// The default stream of a thread.
+    /// The default stream of the thread with this id.
     Thread(u32),
     Handle(u64),
 }
 
-/// Returns true if the call was only captured into a graph.
+/// Returns true if the work of a call was not run, but captured into a graph.
 pub fn is_captured(call: &Call) -> bool {
     call.details.current.is_some_and(|current| current & detail::CAPTURED != 0)
 }
 
-/// Returns true if a call that could use host memory did not: it neither waited for its work nor tells the host about it.
+/// Returns true if a call that could use host memory used only device memory: then the host neither waits for its work nor learns
+/// about it.
 pub fn is_of_devices(call: &Call) -> bool {
     call.details.current.is_some_and(|current| current & detail::OF_DEVICES != 0)
 }
@@ -32,7 +36,7 @@ pub fn is_of_devices(call: &Call) -> bool {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     Legacy,
-    /// It waits for that stream, or may do so.
+    /// The stream waits for the legacy default stream, or may do so.
     Blocking,
     NonBlocking,
 }
@@ -44,7 +48,7 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// The stream of a call: the one that it names, or the default one.
+    /// Returns the number of a call's stream: the named stream, or the default stream.
     pub fn of_call(&mut self, function: FnId, call: &Call) -> usize {
         let spec = function.spec();
         let handle = spec.stream().and_then(|by| call.number(by)).unwrap_or(DEFAULT);
@@ -62,7 +66,7 @@ impl Streams {
         number
     }
 
-    /// The legacy default stream.
+    /// Returns the number of the legacy default stream.
     pub fn legacy(&mut self) -> usize {
         self.number(Name::Legacy)
     }

@@ -7,37 +7,38 @@ use crate::follow::peers::Peers;
 use cupeer_model::Id;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// The longest chain of imports and new exports that is followed.
+/// Largest length of a chain of imports and re-exports that is followed.
 const MOST_EXPORTS: usize = 8;
 
-/// Imports, imports with what they are of.
+/// The imports of all processes, each joined with the allocation that it came from.
 pub struct ImportGraph<'a> {
     pub processes: &'a [Memory],
     exported: HashMap<(HandleDomain, u64), (usize, Id), foldhash::fast::RandomState>,
     imported: HashSet<(HandleDomain, u64), foldhash::fast::RandomState>,
-    /// Until when processes had imports of what they had made themselves.
+    /// Time until which a process had imports of its own allocation; `None` if it still has one.
     own_imports: HashMap<Origin, Option<u64>, foldhash::fast::RandomState>,
 }
 
-/// The allocation that an import came from.
+/// Identity of the allocation that an import came from.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Origin {
-    /// The allocation of a process.
+    /// An allocation of this process.
     Known(usize, Id),
-    /// Exporter not recorded: the fingerprint or, if it is unknown too, the import itself.
+    /// An allocation whose exporter was not recorded: the fingerprint of the handle or, if that is unknown too, the import
+    /// itself.
     Unknown(u64, Id),
 }
 
-/// An allocation that a process has of another one, by one import or several.
+/// An allocation of another process that a process imported, once or several times.
 pub struct ImportedAllocation<'a> {
     pub origin: Origin,
     pub location: Location,
     pub bytes: u64,
-    /// Since when, and until when.
+    /// Time of the first import.
     pub since: u64,
     pub until: Option<u64>,
     pub imports: u64,
-    /// The last import.
+    /// The latest import.
     pub last: &'a OwnAllocation,
 }
 
@@ -46,39 +47,40 @@ pub struct AllocationImport {
     /// The fingerprint of the handle.
     pub fingerprint: u64,
     pub call: CallSite,
-    /// When the process had neither a handle nor a mapping of it any more.
+    /// Time at which the process had neither a handle nor a mapping of the import any more.
     pub ended: Option<u64>,
-    /// Since when it has it by a handle alone: after it had mapped it, or because it has mapped an earlier import of the same.
+    /// Time since which the process has only a handle of the import: it unmapped the import, or uses an earlier import of the
+    /// same allocation.
     pub idle: Option<u64>,
     pub bytes: u64,
-    /// When its owner gave it up.
+    /// Time at which the owner gave the allocation up.
     pub freed: Option<u64>,
 }
 
-/// An allocation that a process kept alive.
+/// An allocation that an importer kept alive although its owner gave it up or ended.
 pub struct RetainedAllocation {
     pub owner: usize,
-    /// When the owner had given it up, and whether it did so by ending.
+    /// Time at which the owner gave it up or ended.
     pub released: u64,
     pub by_exit: bool,
-    /// Since when it was kept, and until when.
+    /// Time since which the importer kept it.
     pub since: u64,
     pub until: Until,
 }
 
-/// Until when something was kept.
+/// The end of the time in which an allocation was kept.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Until {
-    /// Nobody has given it up.
+    /// The importer still keeps it.
     Now,
-    /// The process that kept it ended then.
+    /// The importer ended at this time.
     Exit(u64),
-    /// It was given up then.
+    /// The importer gave it up at this time.
     GivenUp(u64),
 }
 
 impl ImportedAllocation<'_> {
-    /// Returns the fingerprint of the handle that was imported last. `None` if it is unknown.
+    /// Returns the fingerprint of the handle that was imported last; `None` if unknown.
     pub fn fingerprint(&self) -> Option<u64> {
         match self.last.history.source {
             Source::Imported(fingerprint) => Some(fingerprint).filter(|fingerprint| *fingerprint != 0),
@@ -88,7 +90,7 @@ impl ImportedAllocation<'_> {
 }
 
 impl ImportGraph<'_> {
-    /// Returns what a process imported of others by a handle with a known fingerprint, in no particular order.
+    /// Returns the imports of a process from other processes whose handles have known fingerprints, in no particular order.
     pub fn imports(&self, process: usize) -> impl Iterator<Item = AllocationImport> {
         let memory = &self.processes[process];
         let mapped = memory.allocations().filter(|own| own.mappings > 0 && own.is_imported());
@@ -150,7 +152,7 @@ impl<'a> ImportGraph<'a> {
         imports
     }
 
-    /// Adds the access that devices have to others' memory to the matrix.
+    /// Adds the access of devices to memory on other devices to the peer matrix.
     pub fn add_reach(&self, peers: &mut Peers) {
         for (process, memory) in self.processes.iter().enumerate() {
             for ((from, source), reach) in &memory.state.keeper.reach {
@@ -158,7 +160,7 @@ impl<'a> ImportGraph<'a> {
                     Source::Imported(fingerprint) => self.location_of(memory.domain, *fingerprint),
                     source => source.location(),
                 };
-                // Memory of the host has no peers, and a device is not its own.
+                // Host memory has no peers, and a device is not a peer of itself.
                 if to != Location::Host && to != Location::Device(*from) {
                     peers.grant(process, Some(*from), to.device(), reach);
                 }
@@ -201,7 +203,7 @@ impl<'a> ImportGraph<'a> {
         }
     }
 
-    /// The location of what a process has: as its maker knows it, or else as the driver told at the import.
+    /// Returns the location of a process's allocation: from the creating process, or else from the driver at the import.
     pub fn location_of_own(&self, process: usize, own: &OwnAllocation) -> Location {
         match self.location(self.origin(process, own.id)) {
             Location::Unknown => own.history.home.map_or(Location::Unknown, Location::Device),
@@ -214,7 +216,7 @@ impl<'a> ImportGraph<'a> {
         exported.map_or(Location::Unknown, |(process, number)| self.location(self.origin(*process, *number)))
     }
 
-    /// Returns the allocations of others that a process has or had, once each, in the order of their first imports.
+    /// Returns the allocations of other processes that a process ever imported, once each, in the order of their first imports.
     pub fn held(&self, process: usize) -> Vec<ImportedAllocation<'a>> {
         let mut held: BTreeMap<Origin, ImportedAllocation> = BTreeMap::new();
         for import in self.processes[process].allocations() {
@@ -275,7 +277,8 @@ impl<'a> ImportGraph<'a> {
         is_kept.then_some(RetainedAllocation { owner, released, by_exit: ended.is_none(), since, until })
     }
 
-    /// When the process that made an allocation had given it up, and what it had imported of it itself.
+    /// Returns the time at which the process that created an allocation had given it up, including its own imports of the
+    /// allocation.
     fn owner_ended(&self, origin: Origin) -> Option<u64> {
         let own = self.allocation(origin)?.history.ended?;
         match self.own_imports.get(&origin) {
@@ -285,7 +288,7 @@ impl<'a> ImportGraph<'a> {
     }
 }
 
-/// The most bytes that there were at one time, of what there was from when to when.
+/// Returns the largest number of bytes that existed at one time. Each span is a begin, an end (`None` if still there), and bytes.
 pub fn most(spans: impl Iterator<Item = (u64, Option<u64>, u64)>) -> u64 {
     let mut changes: Vec<(u64, bool, u64)> = Vec::new();
     for (since, until, bytes) in spans {

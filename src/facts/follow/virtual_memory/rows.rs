@@ -1,7 +1,7 @@
 //! The rows about virtual memory.
 //!
-//! It builds sums for each process and device, and selects single allocations. A job has thousands of them; those that
-//! others keep alive and large ones matter.
+//! There are sums for each process and device, and rows for single allocations. A job has thousands of allocations, so only those
+//! that importers keep alive and the largest have rows.
 
 use super::join;
 use super::join::{ImportGraph, ImportedAllocation, Origin, Until, most};
@@ -15,13 +15,13 @@ use cupeer_spec::abi::{CUmemAccess_flags, CUmemAllocationHandleType};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
 
-/// The most single allocations.
-const MOST: usize = 20;
-/// The most mappings and exports of one.
+/// Largest number of rows of single allocations.
+const MOST_SINGLE_ROWS: usize = 20;
+/// Largest number of mappings, and of exports, in the row of one allocation.
 const MOST_PARTS: usize = 4;
 
 impl ImportGraph<'_> {
-    /// The rows, as of a time.
+    /// Returns the rows of the report, for the state at the time `now`.
     pub fn rows(&self, fates: &[ProcessEnd], now: u64) -> Allocations {
         let mut rows = Allocations::default();
         let mut kept = BTreeMap::new();
@@ -50,8 +50,8 @@ impl ImportGraph<'_> {
         rows.kept = kept.into_iter().map(|(key, all)| self::kept(key, &all, fates, now)).collect();
         rows.kept.sort_by_key(place);
         singles.sort_by_key(|(kept, bytes, process, number)| (!kept, Reverse(*bytes), *process, *number));
-        rows.largest_more = singles.len().saturating_sub(MOST) as u64;
-        singles.truncate(MOST);
+        rows.largest_more = singles.len().saturating_sub(MOST_SINGLE_ROWS) as u64;
+        singles.truncate(MOST_SINGLE_ROWS);
         rows.multicast = self.teams(fates);
         rows.largest = single_rows(self, &singles, fates);
         rows
@@ -63,17 +63,18 @@ impl ImportGraph<'_> {
     }
 }
 
-/// Puts rows of several parts of a job in order, and keeps as many single allocations as of one.
+/// Sorts rows that come from several parts of a job, and drops rows of single allocations beyond the largest number.
 pub fn order(rows: &mut Allocations) {
     rows.kept.sort_by_key(place);
     // Objects without a known creator come last.
     rows.multicast.sort_by_key(|row| row.made_by.is_none());
     rows.largest.sort_by_key(|row| (!row.kept, Reverse(row.bytes.unwrap_or(0))));
-    rows.largest_more = rows.largest_more.saturating_add(rows.largest.len().saturating_sub(MOST) as u64);
-    rows.largest.truncate(MOST);
+    rows.largest_more =
+        rows.largest_more.saturating_add(rows.largest.len().saturating_sub(MOST_SINGLE_ROWS) as u64);
+    rows.largest.truncate(MOST_SINGLE_ROWS);
 }
 
-/// The place of what is kept among others.
+/// Returns the sort key of a row about kept memory.
 fn place(kept: &Kept) -> (bool, Reverse<u64>) {
     (kept.until != Until::Now.word(), Reverse(kept.bytes))
 }
@@ -235,7 +236,7 @@ fn single_rows(
     singles.iter().filter_map(row).collect()
 }
 
-/// The rows of those devices that may do anything, by what each may do.
+/// Returns the rows of the devices with access, in groups with the same flags.
 pub fn access(all: impl Iterator<Item = (Uuid, i32)>) -> Vec<Access> {
     let row = |(device, flags): (Uuid, i32)| {
         let word = CUmemAccess_flags(flags).name();
@@ -244,7 +245,7 @@ pub fn access(all: impl Iterator<Item = (Uuid, i32)>) -> Vec<Access> {
     all.filter(|(_, flags)| *flags != 0).map(row).collect()
 }
 
-/// The types of which a number is the sum.
+/// Returns the names of the handle types in a bit mask.
 pub fn handle_types(types: i32) -> Vec<&'static str> {
     let known = CUmemAllocationHandleType::VALUES.iter();
     known.filter(|(bit, _)| *bit != 0 && types & bit == *bit).map(|(_, name)| *name).collect()

@@ -39,7 +39,7 @@ impl ImportGraph<'_> {
         waiting.into_iter().filter_map(missing).collect()
     }
 
-    /// The rows about multicast objects, in the order in which they were made.
+    /// Returns the rows about multicast objects, in the order of their creation.
     pub(super) fn teams(&self, fates: &[ProcessEnd]) -> Vec<Multicast> {
         let mut rows: BTreeMap<Origin, Multicast> = BTreeMap::new();
         for (process, memory) in self.processes.iter().enumerate() {
@@ -90,7 +90,7 @@ impl ImportGraph<'_> {
     }
 }
 
-/// The number of devices that a multicast object was created for, if this process created it.
+/// Returns the number of devices that a multicast object was created for, if this process created the object.
 fn wanted(allocation: &OwnAllocation) -> Option<u32> {
     allocation.team.map(|team| team.wanted).filter(|wanted| *wanted != 0)
 }

@@ -58,8 +58,8 @@ fn fact<'a>(kind: &'static str, message: String, memory: &Touched<'a>, touches: 
     Fact(kind, message, Some(memory.entry), processes, calls)
 }
 
-/// A later write over what a call wrote, if nothing recorded read it in between, and another process read the memory at some time.
-/// That a process first fills its memory is usual.
+/// Returns a fact about a write that was overwritten without a recorded read in between, although another process read the
+/// memory at some time. A first write by which a process fills its memory does not count.
 fn overwritten<'a>(
     context: &Context<'a>,
     memory: &Touched<'a>,
@@ -80,7 +80,7 @@ fn overwritten<'a>(
     })
 }
 
-/// A read of bytes that no process had written: not these, not yet, or only others of the same memory.
+/// Returns a fact about a read of bytes that no process had written before.
 fn misread<'a>(
     context: &Context<'a>,
     memory: &Touched<'a>,
@@ -120,7 +120,7 @@ fn misread<'a>(
     Some(fact("read-elsewhere", message, memory, &[read, write]))
 }
 
-/// A part of the memory that one process read, of the first byte to the last, where no other process read more.
+/// Returns a fact about memory of which only a part was ever read, and only by one process.
 fn in_part<'a>(context: &Context<'a>, memory: &Touched<'a>) -> Option<Fact<'a>> {
     let all = memory.entry.export.as_ref()?.bytes?;
     let mut reads = memory.all.iter().filter(|touch| !touch.used.is_write && touch.process != memory.owner);
@@ -136,9 +136,9 @@ fn in_part<'a>(context: &Context<'a>, memory: &Touched<'a>) -> Option<Fact<'a>> 
     })
 }
 
-/// Memory that a process read again and again, while no recorded copy of another one wrote there.
+/// Returns a fact about memory that a process read again and again while no recorded copy of another process wrote there.
 fn polled<'a>(context: &Context<'a>, memory: &Touched<'a>) -> Option<Fact<'a>> {
-    /// So many reads are no accident.
+    /// Number of reads from which a process counts as polling.
     const MANY: usize = 8;
     let reads =
         |of: usize| memory.all.iter().filter(move |touch| !touch.used.is_write && touch.process == of);
@@ -153,8 +153,8 @@ fn polled<'a>(context: &Context<'a>, memory: &Touched<'a>) -> Option<Fact<'a>> {
     })
 }
 
-/// Memory that a process opened and that its recorded copies did not use, although they used other memory that it opened, or although it
-/// launched no kernel.
+/// Returns facts about opened memory that no recorded copy of the process used, although copies used other opened memory, or the
+/// process launched no kernel.
 fn unused<'a>(context: &Context<'a>) -> Vec<Fact<'a>> {
     let mut used: BTreeMap<usize, Vec<&Entry>> = BTreeMap::new();
     for memory in context.touched() {

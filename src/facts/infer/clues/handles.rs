@@ -11,8 +11,8 @@ use cupeer_report::results;
 use cupeer_spec::function::FnId;
 use std::collections::BTreeMap;
 
-/// The most handles that are listed as never opened.
-const MOST: usize = 64;
+/// Largest number of handles that are listed as never opened.
+const MOST_NOT_OPENED: usize = 64;
 
 /// The exported handles of one kind.
 type Exported<'a> = Vec<(&'a Entry, &'a Export)>;
@@ -56,7 +56,7 @@ pub fn found<'a>(context: &Context<'a>) -> Vec<Fact<'a>> {
     facts
 }
 
-/// The one process that did something to another extent than all others, which agree.
+/// Returns the only process whose number differs from that of all others, which are equal.
 fn deviating(
     context: &Context,
     counts: &BTreeMap<u32, u64>,
@@ -71,18 +71,18 @@ fn deviating(
     odd.exact.then_some((odd.rank as usize, message))
 }
 
-/// The processes that opened a handle, and when first.
+/// Returns the processes that opened a handle, each with the first time in which it was open.
 fn openers(entry: &Entry) -> impl Iterator<Item = (&Import, &Time)> {
     entry.imports.iter().filter_map(|import| Some((import, import.times.first()?)))
 }
 
-/// The call that exported a handle first.
+/// Returns the first call that exported a handle.
 fn made(export: &Export) -> Vec<(u64, Site)> {
     vec![(export.first.at, export.first.site)]
 }
 
-/// That a handle was exported more often than processes opened it; that its exporter ended well while a process had it open that
-/// failed later.
+/// Returns facts about one handle: it was exported more often than it was opened, or its exporter exited successfully while a
+/// process that failed later had it open.
 fn of_one<'a>(context: &Context<'a>, (entry, export): &(&'a Entry, &'a Export)) -> Vec<Fact<'a>> {
     let (owner, fates) = (export.process, &context.all.fates);
     let (whose, what, times) = (context.who(owner), named(entry), number(export.times));
@@ -119,7 +119,8 @@ fn of_one<'a>(context: &Context<'a>, (entry, export): &(&'a Entry, &'a Export)) 
     facts
 }
 
-/// Handles that no process opened, each with the handle that was opened most often, of the same exporter if possible.
+/// Returns facts about handles that no process opened, each compared with the handle that was opened most often, of the same
+/// exporter if possible.
 fn not_opened<'a>(context: &Context<'a>, all: &Exported<'a>) -> Vec<Fact<'a>> {
     let opened = |entry: &Entry| entry.imports.iter().map(|import| import.opened).sum::<u64>();
     let is_tried = |entry: &Entry| entry.imports.iter().any(|it| it.opened > 0 || !it.failed.is_empty());
@@ -136,12 +137,12 @@ fn not_opened<'a>(context: &Context<'a>, all: &Exported<'a>) -> Vec<Fact<'a>> {
         let calls = made(export).into_iter().chain([(time.opened, time.site)]).collect();
         Some(Fact("not-opened", message, Some(entry), vec![export.process], calls))
     };
-    all.iter().filter(|(entry, _)| !is_tried(entry)).take(MOST).filter_map(fact).collect()
+    all.iter().filter(|(entry, _)| !is_tried(entry)).take(MOST_NOT_OPENED).filter_map(fact).collect()
 }
 
-/// Processes that opened the handles of another one in another order than it had exported them.
+/// Returns facts about processes that opened the handles of an exporter in another order than that of the exports.
 fn reordered<'a>(context: &Context<'a>, all: &Exported<'a>) -> Vec<Fact<'a>> {
-    // In the order of their exports: when each was opened.
+    // The opens by exporter and importer, in the order of the exports.
     let mut pairs: BTreeMap<(usize, usize), Vec<(&Entry, &Time)>> = BTreeMap::new();
     for (entry, export) in all {
         let opened = openers(entry).map(|(import, time)| ((export.process, import.process), (*entry, time)));
@@ -161,7 +162,7 @@ fn reordered<'a>(context: &Context<'a>, all: &Exported<'a>) -> Vec<Fact<'a>> {
     pairs.into_iter().filter_map(fact).collect()
 }
 
-/// Calls that failed and after which their process continued.
+/// Returns facts about calls that failed and after which their process continued.
 fn ignored<'a>(context: &Context<'a>) -> Vec<Fact<'a>> {
     let all = context.all;
     let fact = |(function, (process, result, group)): (FnId, (usize, i32, &Group))| {

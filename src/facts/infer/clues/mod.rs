@@ -1,7 +1,7 @@
-//! Unusual facts about a job of which a process failed: places to look at if no finding explains the failure.
+//! Clues: unusual facts about a job in which a process failed, and no finding explains the failure.
 //!
-//! [`mod@copies`] compares the recorded copies of shared memory, and [`mod@handles`] exports, opens, and counts of calls. Each fact is
-//! true of some right programs, so the report drops them all if nothing failed, or a finding explains that.
+//! [`mod@copies`] compares the recorded copies of shared memory, and [`mod@handles`] exports, opens, and counts of calls. Each
+//! fact is true of some right programs, so the report drops them all if nothing failed, or a finding explains that.
 
 mod copies;
 mod handles;
@@ -31,7 +31,7 @@ const KINDS: [&str; 15] = [
     "differs",
 ];
 
-/// A fact whose places have no names yet: its kind, its sentence, the handle, the processes, and the calls.
+/// A clue whose places are numbers, not yet names: its kind, its sentence, the handle, the processes, and the calls.
 struct Fact<'a>(&'static str, String, Option<&'a Entry>, Vec<usize>, Vec<(u64, Site)>);
 
 /// Returns one clue per kind, the most specific first; none if no process failed.
@@ -63,7 +63,7 @@ pub fn found(context: &Context, places: &mut Places) -> Vec<Clue> {
     clues
 }
 
-/// A handle with its size: `ipc:2f04c73bc883fc02 (4MiB)`.
+/// Returns the name of a handle with its size: `ipc:2f04c73bc883fc02 (4MiB)`.
 fn named(entry: &Entry) -> String {
     let size = entry.export.as_ref().and_then(|export| export.bytes);
     format!(

@@ -1,7 +1,7 @@
 //! The history of one host: the uses of shared memory, and the calls that order them.
 //!
-//! Processes, streams, contexts, events, and memories are numbers here. Times are those of one clock: before a call was forwarded, and
-//! after it returned.
+//! Processes, streams, contexts, events, and memories are numbers here. Times are those of one clock: before a call was
+//! forwarded, and after it returned.
 
 use crate::follow::order::{Kind, Orders, Work};
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ pub struct Bytes {
     pub memory: usize,
     pub from: u64,
     pub to: u64,
-    /// The first byte and the last one are used, and perhaps not all between.
+    /// True if the first and the last byte are used, and perhaps not all bytes between them.
     pub has_gaps: bool,
 }
 
@@ -21,9 +21,9 @@ pub struct Bytes {
 pub enum How {
     Reads,
     Writes,
-    /// They are freed, for all processes.
+    /// The bytes are freed, for all processes.
     Frees,
-    /// This process has them no longer.
+    /// The bytes are unmapped in this process.
     Unmaps,
 }
 
@@ -36,11 +36,11 @@ pub struct Uses {
     pub value: Option<u64>,
     /// The address of the first byte of the memory in the process.
     pub base: u64,
-    /// `None` for a call that only the host makes.
+    /// The number of the stream; `None` for a call that does no work in a stream.
     pub stream: Option<usize>,
-    /// True if the work is done when the call returns; `None` if that is only possible.
+    /// True if the work is certainly done when the call returns; `None` if it may be done.
     pub waits: Option<bool>,
-    /// Number of the call for those who know more of it.
+    /// Index of the call in the list of the module `history`, which has more facts about it.
     pub origin: usize,
 }
 
@@ -51,7 +51,7 @@ pub enum Does {
     Orders(Orders),
 }
 
-/// A call.
+/// A call in the history.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step {
     pub process: usize,
@@ -67,11 +67,11 @@ pub struct Stream {
     pub kind: Kind,
 }
 
-/// Calls in the order in which they returned.
+/// Numbers of calls, in the order in which the calls returned.
 #[derive(Default)]
 pub struct Line {
     steps: Vec<usize>,
-    /// The duration of the longest.
+    /// The duration of the longest call.
     pub longest: u64,
 }
 
@@ -82,7 +82,8 @@ pub struct Book {
     pub streams: Vec<Stream>,
     /// Times at which calls of processes may be missing.
     pub gaps: Vec<(u64, u64)>,
-    /// The processes that launch kernels, which may wait for each other in memory, and have later work wait with them.
+    /// The processes that launch kernels. Kernels may wait for each other by values in memory, and later work of the stream
+    /// waits, too.
     pub with_kernels: Vec<usize>,
     /// True if graphs are launched. They may wait for events, and contain kernels.
     pub has_graphs: bool,
@@ -96,7 +97,7 @@ pub struct Book {
     pub polls: BTreeMap<usize, Line>,
 }
 
-/// The most bytes that a thread reads to learn whether something is done.
+/// Largest size in bytes of a flag, which a thread reads to learn if work is done.
 pub const FLAG: u64 = 64;
 
 impl Bytes {
@@ -110,7 +111,7 @@ impl Bytes {
         is_end || !self.has_gaps && (self.from..self.to).contains(&byte)
     }
 
-    /// Returns true if both certainly use a common byte. Two ranges have one if an end of one lies in the other.
+    /// Returns true if both ranges certainly use a common byte: the first or last byte of one is certainly used by the other.
     pub fn surely_overlaps(&self, other: &Bytes) -> bool {
         let ends_in =
             |one: &Bytes, other: &Bytes| [one.from, one.to - 1].iter().any(|end| other.surely_has(*end));
@@ -136,7 +137,7 @@ impl Step {
 }
 
 impl Line {
-    /// Calls that returned after one time and began before another one.
+    /// Returns the calls that returned after `from` and began before `until`.
     pub fn between<'a>(&'a self, steps: &'a [Step], from: u64, until: u64) -> impl Iterator<Item = &'a Step> {
         let first = self.steps.partition_point(|step| steps[*step].after <= from);
         let all = self.steps[first..].iter().map(|step| &steps[*step]);
@@ -145,8 +146,8 @@ impl Line {
     }
 }
 
-/// Adds to one of many.
-fn add(lines: &mut Vec<Line>, number: usize, step: usize) {
+/// Adds a step to the line with a number. Creates the line if it does not exist.
+fn add_to_line(lines: &mut Vec<Line>, number: usize, step: usize) {
     lines.resize_with(lines.len().max(number + 1), Line::default);
     lines[number].steps.push(step);
 }
@@ -169,38 +170,39 @@ impl Book {
     fn index(&mut self, step: usize) {
         match self.steps[step].does {
             Does::Uses(uses) => {
-                uses.stream.into_iter().for_each(|stream| add(&mut self.of_streams, stream, step));
+                uses.stream.into_iter().for_each(|stream| add_to_line(&mut self.of_streams, stream, step));
                 if uses.how == How::Reads && uses.bytes.len() <= FLAG {
                     self.polls.entry(uses.bytes.memory).or_default().steps.push(step);
                 }
             }
-            Does::Orders(Orders::Tells { stream, .. }) => add(&mut self.of_streams, stream, step),
-            Does::Orders(Orders::Follows { event, .. }) => add(&mut self.of_events, event, step),
+            Does::Orders(Orders::Tells { stream, .. }) => add_to_line(&mut self.of_streams, stream, step),
+            Does::Orders(Orders::Follows { event, .. }) => add_to_line(&mut self.of_events, event, step),
             Does::Orders(Orders::Records { stream, event }) => {
-                add(&mut self.of_streams, stream, step);
+                add_to_line(&mut self.of_streams, stream, step);
                 self.records.resize_with(self.records.len().max(event + 1), Vec::new);
                 self.records[event].push(step);
             }
             Does::Orders(Orders::Completes { work, .. }) => match work {
-                Work::Stream(stream) => add(&mut self.of_streams, stream, step),
-                Work::Event(event) => add(&mut self.of_events, event, step),
-                Work::Process(process) => add(&mut self.of_processes, process, step),
+                Work::Stream(stream) => add_to_line(&mut self.of_streams, stream, step),
+                Work::Event(event) => add_to_line(&mut self.of_events, event, step),
+                Work::Process(process) => add_to_line(&mut self.of_processes, process, step),
             },
         }
     }
 
-    /// The calls that wait for all work of the process of a stream, and those that have to do with the stream.
+    /// Returns the calls that wait for all work of the stream's process, and the calls in or about the stream.
     pub fn of_stream(&self, stream: usize) -> impl Iterator<Item = &Line> {
         let process = self.streams[stream].process;
         [self.of_processes.get(process), self.of_streams.get(stream)].into_iter().flatten()
     }
 
-    /// The calls that wait for an event.
+    /// Returns the calls that wait for an event.
     pub fn of_event(&self, event: usize, from: u64, until: u64) -> impl Iterator<Item = &Step> {
         self.of_events.get(event).into_iter().flat_map(move |line| line.between(&self.steps, from, until))
     }
 
-    /// The other streams that wait for the legacy default stream of the same process, and that stream; none if this one does not.
+    /// Returns the other streams of the same process that synchronize with the legacy default stream, and that stream itself;
+    /// none if the given stream does not synchronize with it.
     pub fn beside(&self, stream: usize) -> impl Iterator<Item = (usize, Kind)> {
         let Stream { process, kind } = self.streams[stream];
         let all = self.streams.iter().enumerate().filter(move |(other, it)| {

@@ -1,17 +1,17 @@
-//! Since when the work of a call is known to be done, and which streams wait for it.
+//! Computes the time from which the work of a call is known to be done, and the streams that wait for the work.
 //!
-//! Work is known to be done from the first time at which a thread of any process can have seen that. No message between processes can
-//! order a call after the work that began before that time. Times of calls that overlap are taken such that the calls are in order.
+//! Work is known to be done from the first time at which a thread of any process can have seen that. A call that began before
+//! that time cannot be ordered after the work by any message between processes. Calls that overlap in time count as ordered.
 
 use super::book::{Book, Does, FLAG, How, Step};
 use crate::follow::order::{Kind, Orders, Work};
 
-/// The certainty of an order.
+/// The certainty of an order between two uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
-    /// A call makes it, or the program has a way to tell of it: a host function, or a flag that a host reads.
+    /// A call makes the order, or the program has a means to signal it: a host function, or a flag that the host reads.
     Made,
-    /// It is possible.
+    /// The order is only possible.
     Possible,
 }
 
@@ -22,21 +22,21 @@ impl Level {
     }
 }
 
-/// The most calls that one search visits.
-const MOST: usize = 1024;
+/// Largest number of calls that one search visits.
+const MOST_VISITED: usize = 1024;
 
-/// The work that comes after a call.
+/// The work that is ordered after a call.
 pub struct Reach {
-    /// Since when its work is known to be done; `u64::MAX` if it never is.
+    /// Time from which the work of the call is known to be done; `u64::MAX` if it never is.
     pub known: u64,
-    /// The streams whose work waits for it, each from a time on.
+    /// The streams whose work waits for the call's work, each with the time from which it waits.
     pub streams: Vec<(usize, u64)>,
-    /// True if an event was recorded after it.
+    /// True if an event was recorded after the call.
     pub is_recorded: bool,
 }
 
 impl Reach {
-    /// Returns true if a call in a stream comes after it.
+    /// Returns true if a later call is ordered after the call.
     pub fn is_before(&self, later: &Step) -> bool {
         if self.known <= later.before {
             return true;
@@ -55,7 +55,7 @@ struct Search<'a> {
     looked: usize,
 }
 
-/// Returns what comes after a use of memory.
+/// Returns the work that is ordered after a use of memory.
 pub fn reach(book: &Book, first: &Step, level: Level) -> Reach {
     let known = match first.uses() {
         Some(uses) if level.holds(uses.waits) || uses.stream.is_none() => first.after,
@@ -82,7 +82,7 @@ impl Search<'_> {
         self.reach.streams.iter().find(|(reached, _)| *reached == stream).map(|(_, since)| *since)
     }
 
-    /// The work of a stream waits, from a time on.
+    /// Notes that the work of a stream waits, from a time on.
     fn follows(&mut self, stream: usize, since: u64) {
         let known = self.reach.streams.iter_mut().find(|(reached, _)| *reached == stream);
         match known {
@@ -105,8 +105,8 @@ impl Search<'_> {
                     break;
                 }
                 self.looked += 1;
-                if self.looked > MOST {
-                    // Nobody looked further: it may be known.
+                if self.looked > MOST_VISITED {
+                    // The search stops here, so from here on the work counts as known to be done.
                     return self.known(step.before);
                 }
                 self.pass(first, step);
@@ -121,7 +121,7 @@ impl Search<'_> {
         }
     }
 
-    /// The legacy default stream waits from its next work on.
+    /// Notes that the legacy default stream waits, from its next work on.
     fn follows_legacy(&mut self, legacy: usize, since: u64) {
         let book = self.book;
         let all = book.of_stream(legacy).flat_map(|line| line.between(&book.steps, since, self.reach.known));
@@ -130,11 +130,11 @@ impl Search<'_> {
             Does::Orders(Orders::Completes { work, .. }) => work == Work::Stream(legacy),
             Does::Orders(orders) => !matches!(orders, Orders::Follows { .. }),
         };
-        let next = all.filter(is_work).take(MOST).map(|step| step.before).min();
+        let next = all.filter(is_work).take(MOST_VISITED).map(|step| step.before).min();
         next.into_iter().for_each(|at| self.follows(legacy, at));
     }
 
-    /// A call in a stream that waits, or one that waits for it.
+    /// Follows a call in a waiting stream, or a call that waits for such a stream.
     fn pass(&mut self, first: &Step, step: &Step) {
         if step.before >= self.reach.known {
             return;
@@ -145,7 +145,7 @@ impl Search<'_> {
                 self.reach.is_recorded = true;
                 self.recorded(event, step);
             }
-            // A copy to the host does not tell of itself.
+            // A copy to the host is no signal of its own completion.
             Does::Orders(Orders::Tells { is_meant, .. })
                 if self.counts(!is_meant) && step.before != first.before =>
             {
@@ -167,7 +167,7 @@ impl Search<'_> {
         !perhaps || self.level == Level::Possible
     }
 
-    /// An event was recorded: each call that waits for it before it is recorded again waits for the work.
+    /// Follows the record of an event: each call that waits for the event before its next record waits for the work.
     fn recorded(&mut self, event: usize, record: &Step) {
         let (book, all) = (self.book, &self.book.records[event]);
         let mut again = u64::MAX;
@@ -191,7 +191,7 @@ impl Search<'_> {
         }
     }
 
-    /// A write that another process may have seen, with all that was before it.
+    /// Follows a write that another process may have seen: then all earlier work is known to be done, too.
     fn told(&mut self, write: &Step) {
         let Some(uses) = write.uses().filter(|uses| uses.how == How::Writes) else { return };
         let has_kernels = !self.book.with_kernels.is_empty() || self.book.has_graphs;

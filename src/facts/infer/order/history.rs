@@ -10,7 +10,7 @@ use crate::infer::touched;
 use cupeer_spec::function::{FnId, Group};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A use, with what sentences need of it.
+/// A use, with the facts that sentences need.
 #[derive(Clone, Copy)]
 pub struct Origin<'a> {
     pub process: usize,
@@ -27,22 +27,22 @@ pub struct Origin<'a> {
 pub struct History<'a> {
     pub book: Book,
     pub origins: Vec<Origin<'a>>,
-    /// The uses of each memory that have to do with each other, in the order of time.
+    /// The related uses of each memory, in the order of time.
     pub memories: Vec<Vec<usize>>,
 }
 
 /// The history while processes are added to it.
-struct Making<'a, 'c> {
+struct HistoryBuilder<'a, 'c> {
     context: &'c Context<'a>,
     steps: Vec<Step>,
     streams: Vec<Stream>,
-    /// The first stream of each process.
+    /// The number of the first stream of each process.
     firsts: BTreeMap<usize, usize>,
     origins: Vec<Origin<'a>>,
     memories: BTreeMap<(HandleDomain, u64), usize>,
-    /// Memory that is not judged.
+    /// The numbers of memories for which there are no findings.
     silent: BTreeSet<usize>,
-    /// Each event, and the same one in another process.
+    /// For each number of an event, the number of the same event in another process.
     events: Vec<usize>,
     handles: BTreeMap<(HandleDomain, u64), usize>,
 }
@@ -56,7 +56,7 @@ impl<'a> History<'a> {
         if !all.knows_all(domain) || !processes.iter().all(is_known) {
             return None;
         }
-        let mut making = Making {
+        let mut making = HistoryBuilder {
             context,
             steps: Vec::new(),
             streams: Vec::new(),
@@ -70,7 +70,7 @@ impl<'a> History<'a> {
         processes.iter().for_each(|process| making.add(*process, domain));
         making.add_frees(domain);
         making.join_events();
-        let Making { steps, streams, origins, silent, memories, .. } = making;
+        let HistoryBuilder { steps, streams, origins, silent, memories, .. } = making;
         let mut book = Book::new(steps, streams);
         book.with_kernels =
             processes.iter().copied().filter(|process| has_kernels(context, *process)).collect();
@@ -90,7 +90,7 @@ impl<'a> History<'a> {
 }
 
 impl<'a> History<'a> {
-    /// The use of a step.
+    /// Returns the use that a step is about.
     pub fn origin(&self, step: usize) -> &Origin<'a> {
         let number = self.book.steps[step].uses().map_or(0, |uses| uses.origin);
         &self.origins[number]
@@ -107,7 +107,8 @@ fn has_kernels(context: &Context, process: usize) -> bool {
     context.all.stats[process].uses.has_kernels || calls(context, process, launches)
 }
 
-/// The executable graphs that a process launches in several streams, of which each waits for the launch before: their handles, sorted.
+/// The executable graphs that a process launches in several streams, of which each waits for the launch before: their handles,
+/// sorted.
 fn graphs_apart(uses: &[Use]) -> Vec<u64> {
     let mut all: Vec<(u64, usize)> = uses.iter().filter_map(|used| Some((used.exec?, used.stream))).collect();
     all.sort_unstable();
@@ -123,7 +124,7 @@ fn waits_otherwise(function: FnId) -> bool {
     function.spec().awaits().is_some() || function.spec().posts().is_some()
 }
 
-impl<'a> Making<'a, '_> {
+impl<'a> HistoryBuilder<'a, '_> {
     fn add(&mut self, process: usize, domain: HandleDomain) {
         let stats = &self.context.all.stats[process];
         let (streams, events) = (self.streams.len(), self.events.len());
@@ -132,7 +133,7 @@ impl<'a> Making<'a, '_> {
         self.events.extend(events..events + stats.order.events);
         for (handle, event) in &stats.order.handles {
             let same = *self.handles.entry((domain, *handle)).or_insert(events + event);
-            let (one, other) = (self.root(same), self.root(events + event));
+            let (one, other) = (self.first_number(same), self.first_number(events + event));
             self.events[one.max(other)] = one.min(other);
         }
         let is_known = !calls(self.context, process, waits_otherwise);
@@ -178,7 +179,7 @@ impl<'a> Making<'a, '_> {
     }
 
     fn add_order(&mut self, process: usize, streams: usize, events: usize) {
-        // Its work ended with it.
+        // The work of a process ends with the process.
         let (stats, fate) = (&self.context.all.stats[process], &self.context.all.fates[process]);
         if fate.alive != Some(true) {
             let orders = Orders::Completes { work: Work::Process(process), perhaps: false };
@@ -199,13 +200,13 @@ impl<'a> Making<'a, '_> {
     }
 
     /// Returns the first number of an event, which may have another number in each process.
-    fn root(&self, event: usize) -> usize {
-        if self.events[event] == event { event } else { self.root(self.events[event]) }
+    fn first_number(&self, event: usize) -> usize {
+        if self.events[event] == event { event } else { self.first_number(self.events[event]) }
     }
 
     /// Replaces the numbers of each event by its first one.
     fn join_events(&mut self) {
-        let roots: Vec<usize> = (0..self.events.len()).map(|event| self.root(event)).collect();
+        let roots: Vec<usize> = (0..self.events.len()).map(|event| self.first_number(event)).collect();
         for step in &mut self.steps {
             if let Does::Orders(orders) = step.does {
                 step.does =
@@ -276,7 +277,7 @@ impl<'a> Making<'a, '_> {
     }
 }
 
-/// A stream of a process, as sentences name it.
+/// Returns the name of a stream for sentences.
 pub fn name(streams: &Streams, stream: Option<usize>) -> Option<String> {
     Some(match streams.all.get(stream?)? {
         (Name::Handle(handle), _) => format!("{handle:#x}"),

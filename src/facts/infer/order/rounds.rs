@@ -1,15 +1,15 @@
-//! The uses that nothing orders, in pairs. Pairs of the same two places are one: a loop is one finding.
+//! Pairs of uses that nothing orders. Pairs of the same two places count as one round, so a loop gives one finding.
 
 use super::book::{Book, FLAG, How, Step, Uses};
 use super::clocks::{Level, Reach, reach};
 use crate::follow::order::Kind;
 use std::collections::BTreeMap;
 
-/// The most later uses that one is compared with.
-const MOST: usize = 1024;
-/// The most pairs that are found for one.
+/// Largest number of later uses with which one use is compared.
+const MOST_COMPARED: usize = 1024;
+/// Largest number of pairs for one use.
 const MOST_PAIRS: usize = 32;
-/// The most kinds of pairs that are kept.
+/// Largest number of stored rounds.
 const MOST_ROUNDS: usize = 1024;
 
 /// The kind of violation.
@@ -21,30 +21,30 @@ pub enum Wrong {
     FreedInUse,
 }
 
-/// Two uses that nothing orders: the one that began first, and the other.
+/// Two uses that nothing orders: first the use that began earlier, then the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pair {
     pub first: usize,
     pub second: usize,
     /// True if no order is even possible.
     pub is_sure: bool,
-    /// When the first was known to be done; `u64::MAX` if it never was.
+    /// Time from which the first use is known to be done; `u64::MAX` if it never is.
     pub known: u64,
-    /// True if an event was recorded after the first.
+    /// True if an event was recorded after the first use.
     pub is_recorded: bool,
 }
 
-/// Pairs of the same two places: the first of those that are surest.
+/// The pairs of the same two places: the first of the most certain pairs, with a count.
 #[derive(Clone, Copy, Debug)]
 pub struct Round {
     pub pair: Pair,
-    /// Pairs in which neither use is one of the pair before.
+    /// Number of pairs that share no use with the pair counted before.
     pub count: u64,
-    /// The last of them.
+    /// The last counted pair.
     counted: (usize, usize),
-    /// The last time.
+    /// Time of the last pair.
     pub last: u64,
-    /// The shortest and the longest time from the beginning of the one to that of the other.
+    /// Shortest and longest time from the begin of the first use to that of the second, in nanoseconds.
     pub apart: (u64, u64),
 }
 
@@ -52,7 +52,7 @@ pub struct Round {
 pub type Rounds<K> = BTreeMap<(Wrong, K, K), Round>;
 
 /// Returns what goes wrong if nothing orders two uses.
-fn wrong(first: &Step, second: &Step) -> Option<Wrong> {
+fn violation(first: &Step, second: &Step) -> Option<Wrong> {
     let (one, other) = (first.uses()?, second.uses()?);
     let is_same = one.stream.is_some() && one.stream == other.stream;
     if is_same || !one.bytes.surely_overlaps(&other.bytes) {
@@ -61,7 +61,7 @@ fn wrong(first: &Step, second: &Step) -> Option<Wrong> {
     match (one.how, other.how) {
         (How::Writes, How::Reads) => Some(Wrong::ReadBeforeWritten),
         (How::Reads, How::Writes) => Some(Wrong::OverwrittenBeforeRead),
-        // Either order has the same result.
+        // Two memsets with the same value have the same result in either order.
         (How::Writes, How::Writes) if one.value.is_some() && one.value == other.value => None,
         (How::Writes, How::Writes) => Some(Wrong::WrittenTwice),
         (How::Reads | How::Writes, How::Unmaps) => {
@@ -81,7 +81,8 @@ fn is_memset(step: &Step) -> bool {
     step.uses().is_some_and(|uses| uses.value.is_some())
 }
 
-/// Returns true if other streams may wait for the work: a process may have waited for these without a trace.
+/// Returns true if other streams may wait for the work: a process may have waited for such streams in calls that are not
+/// recorded.
 fn is_common(book: &Book, uses: &Uses) -> bool {
     let is_legacy = |stream: &usize| book.streams[*stream].kind == Kind::Legacy && uses.waits == Some(false);
     uses.stream
@@ -91,7 +92,7 @@ fn is_common(book: &Book, uses: &Uses) -> bool {
 }
 
 /// Returns true if nothing orders two uses, at a level of certainty.
-fn is_open(book: &Book, reach: &Reach, first: &Step, second: &Step, level: Level) -> bool {
+fn is_unordered(book: &Book, reach: &Reach, first: &Step, second: &Step, level: Level) -> bool {
     if reach.is_before(second) {
         return false;
     }
@@ -115,21 +116,21 @@ pub fn find<K: Ord + Copy>(book: &Book, uses: &[usize], place: impl Fn(usize) ->
         }
         let (mut is_over, mut found) = (false, 0);
         let mut both: Option<(Reach, Option<Reach>)> = None;
-        for second in uses[number + 1..].iter().take(MOST) {
+        for second in uses[number + 1..].iter().take(MOST_COMPARED) {
             let later = &book.steps[*second];
             let is_known = both.as_ref().is_some_and(|(made, _)| made.known <= later.before);
             if is_known || is_over || found >= MOST_PAIRS {
                 break;
             }
-            // After a free, the memory is another one.
+            // After a free, the address belongs to other memory.
             is_over = later.uses().is_some_and(|uses| uses.how == How::Frees);
-            let Some(wrong) = wrong(step, later) else { continue };
+            let Some(wrong) = violation(step, later) else { continue };
             let (made, possible) = both.get_or_insert_with(|| (reach(book, step, Level::Made), None));
-            if !is_open(book, made, step, later, Level::Made) {
+            if !is_unordered(book, made, step, later, Level::Made) {
                 continue;
             }
             let possible = possible.get_or_insert_with(|| reach(book, step, Level::Possible));
-            // Nobody but a kernel waits for a flag without a trace.
+            // Only kernels wait for a flag without a recorded call.
             let has_kernels = !book.with_kernels.is_empty() || book.has_graphs;
             let is_erased = !has_kernels && [step, later].iter().all(|step| is_memset(step));
             let is_certain = |step: &&Step| {
@@ -138,28 +139,28 @@ pub fn find<K: Ord + Copy>(book: &Book, uses: &[usize], place: impl Fn(usize) ->
             };
             let is_sure = [step, later].iter().all(is_certain)
                 && !(book.has_graphs && possible.is_recorded)
-                && is_open(book, possible, step, later, Level::Possible);
-            // A process that frees its own memory may have waited for the work without a trace.
+                && is_unordered(book, possible, step, later, Level::Possible);
+            // A process that frees its own memory may have waited for the work in calls that are not recorded.
             if !is_sure && wrong == Wrong::FreedInUse && step.process == later.process {
                 continue;
             }
             let (known, is_recorded) = (made.known, made.is_recorded);
             let pair = Pair { first: *first, second: *second, is_sure, known, is_recorded };
             let (key, apart) = ((wrong, place(*first), place(*second)), later.before - step.before);
-            add(rounds, key, pair, later.before, apart);
+            add_pair(rounds, key, pair, later.before, apart);
             found += 1;
         }
     }
 }
 
-fn add<K: Ord>(rounds: &mut Rounds<K>, key: (Wrong, K, K), pair: Pair, at: u64, apart: u64) {
+fn add_pair<K: Ord>(rounds: &mut Rounds<K>, key: (Wrong, K, K), pair: Pair, at: u64, apart: u64) {
     if rounds.len() >= MOST_ROUNDS && !rounds.contains_key(&key) {
         return;
     }
     let new = Round { pair, count: 0, counted: (usize::MAX, 0), last: at, apart: (apart, apart) };
     let round = rounds.entry(key).or_insert(new);
     if pair.is_sure && !round.pair.is_sure {
-        // Only those that are as sure are counted.
+        // Less certain pairs are not counted.
         *round = new;
     }
     let is_next = round.counted.0 != pair.first && (round.count == 0 || round.counted.1 < pair.second);

@@ -1,5 +1,5 @@
-//! Writes that another process overwrote before they were read: a signal that its receiver erases, or one of several messages that one of
-//! their readers missed.
+//! Writes that were overwritten before they were read: a signal that its receiver clears, or a message that one of several
+//! readers missed.
 
 use super::book::{FLAG, How};
 use super::clocks::{Level, reach};
@@ -12,16 +12,16 @@ use cupeer_rules::reason::Reason;
 use cupeer_rules::{Confidence, Severity};
 use std::collections::BTreeMap;
 
-/// The most later uses that one is compared with.
-const MOST: usize = 256;
-/// A process that reads bytes so often waits for what they will be.
+/// Largest number of later uses with which one use is compared.
+const MOST_COMPARED: usize = 256;
+/// Number of reads of the same bytes from which a process counts as polling.
 const POLLS: usize = 8;
 
-/// A write, and the next one of the same bytes.
+/// A write, and the next write of the same bytes.
 struct Pair {
     first: usize,
     second: usize,
-    /// The reads of the second process since then, if nothing wrote in between.
+    /// Number of reads by the second process after its write, if nothing wrote in between.
     polls: usize,
     count: u64,
     last: u64,
@@ -44,7 +44,8 @@ pub fn found(context: &Context, history: &History) -> Vec<PendingFinding> {
     all
 }
 
-/// A signal that another process gave, and the next write of it: its owner clears it, although it had not read the signal.
+/// Returns a signal that a process wrote, and the next write, by which the owner of the memory cleared the signal without having
+/// read it.
 fn erased(history: &History, uses: &[usize], number: usize) -> Option<Pair> {
     let (step, origin) = (uses[number], history.origin(uses[number]));
     let owner = origin.entry.export.as_ref()?.process;
@@ -54,7 +55,7 @@ fn erased(history: &History, uses: &[usize], number: usize) -> Option<Pair> {
         return None;
     }
     let touches = |other: &&usize| history.origin(**other).bytes.overlaps(&origin.bytes);
-    let second = *uses[number + 1..].iter().take(MOST).find(touches)?;
+    let second = *uses[number + 1..].iter().take(MOST_COMPARED).find(touches)?;
     let next = history.origin(second);
     let fills = |it: &Origin| it.how == How::Writes && it.process == owner && it.bytes.has(&origin.bytes);
     let is_same = |earlier: &usize| {
@@ -100,16 +101,16 @@ fn erased_in_words(context: &Context, history: &History, pair: &Pair) -> Pending
 struct Missed {
     first: usize,
     second: usize,
-    /// The process that missed it, and its next read.
+    /// The process that missed the message.
     reader: usize,
     read: usize,
-    /// A process that missed none.
+    /// A process that missed no message.
     other: usize,
     messages: usize,
 }
 
-/// A write that was overwritten before one process had read it, which reads as often as the bytes are written, while another process reads
-/// between all writes.
+/// Returns a write that was overwritten before one process had read it. That process reads as often as the bytes are written, and
+/// another process reads between all writes.
 fn missed(history: &History, uses: &[usize]) -> Option<Missed> {
     let is_write = |step: &&usize| history.origin(**step).how == How::Writes;
     let writes: Vec<usize> = uses.iter().filter(is_write).copied().collect();

@@ -13,7 +13,7 @@ use std::ffi::{CStr, c_char, c_void};
 #[derive(Clone, Debug)]
 pub struct Device {
     pub uuid: [u8; 16],
-    /// Its address, where it is known.
+    /// PCI address of the device, if known.
     pub pci: Option<Pci>,
 }
 
@@ -28,13 +28,13 @@ impl Device {
         Identity { uuid: Some(self.uuid), pci: self.pci }
     }
 
-    /// Its UUID as people write it.
+    /// Returns the UUID of the device as text.
     pub fn text(&self) -> String {
         Name::Uuid(self.uuid).to_string()
     }
 }
 
-/// Says which devices there are: a sentence that goes on after "there".
+/// Returns the end of a sentence that begins with "there", about the devices that exist.
 pub fn shown(devices: &[Device]) -> String {
     let one = |(index, device): (usize, &Device)| {
         let address = device.pci.map_or(String::new(), |pci| {
@@ -50,11 +50,11 @@ pub fn shown(devices: &[Device]) -> String {
     }
 }
 
-/// The machine that a program will see.
+/// The machine on which a program will run.
 pub enum Machine {
     Simulated(Vec<Device>),
     Real(Vec<Device>),
-    /// One of which NVML does not tell, and why.
+    /// A machine about which NVML reports nothing, and the reason.
     Unknown(String),
 }
 
@@ -64,13 +64,13 @@ impl Machine {
             return nvml().map_or_else(Machine::Unknown, Machine::Real);
         };
         let topology = topology.clone().or_else(|| inherited(env::SIM));
-        // A bad topology is reported when the driver is chosen.
+        // An invalid topology is reported when the driver is chosen.
         let topology =
             topology.and_then(|text| Topology::parse(&text.to_string_lossy()).ok()).unwrap_or_default();
         Machine::Simulated(topology.devices.iter().map(Device::of_topology).collect())
     }
 
-    /// Its devices, or why they are not known.
+    /// Returns the devices of the machine, or the reason why they are not known.
     pub fn devices(&self) -> Result<&[Device], &str> {
         match self {
             Machine::Simulated(devices) | Machine::Real(devices) => Ok(devices),

@@ -7,9 +7,9 @@ use cupeer_spec::selector::explained;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// The most files that include each other.
+/// Maximum depth of files that include each other.
 const DEEPEST: usize = 16;
-/// The most bytes of a file, with its comments.
+/// Maximum size of a file in bytes, including comments.
 const LARGEST: u64 = 1 << 20;
 
 pub fn read(files: &[PathBuf], rules: &mut Rules) -> Result<()> {
@@ -25,14 +25,14 @@ pub fn read(files: &[PathBuf], rules: &mut Rules) -> Result<()> {
 
 struct Reader<'a> {
     rules: &'a mut Rules,
-    /// The files that were read, as they really are, with the place that named them.
+    /// Real paths of the files that were read, each with the place that named the file.
     seen: Vec<(PathBuf, String)>,
-    /// The files that are being read: the first includes the second, and so on.
+    /// Files that are being read: each one includes the next.
     chain: Vec<PathBuf>,
 }
 
 impl Reader<'_> {
-    /// Reads a file that `place` names. Says how many rules it has, with those that it includes.
+    /// Reads a file that `place` names. Returns the number of its rules, including rules of included files.
     fn file(&mut self, path: &Path, place: &str) -> Result<usize> {
         let text = contents(path).with_context(|| place.to_owned())?;
         let real = path.canonicalize().with_context(|| place.to_owned())?;
@@ -101,7 +101,7 @@ impl Reader<'_> {
 }
 
 fn contents(path: &Path) -> Result<String> {
-    // A pipe, as `<(...)` is one, can be read once, and waits for whoever writes.
+    // A pipe, such as `<(...)`, can be read only once, and reading waits for its writer.
     let bytes = plain::read(path, Links::Followed, LARGEST).map_err(|error| match error.kind() {
         ErrorKind::InvalidInput => anyhow::anyhow!("{error}; a fault plan is a regular file"),
         ErrorKind::InvalidData => anyhow::anyhow!("{error}; this is not a fault plan"),
@@ -116,13 +116,13 @@ fn contents(path: &Path) -> Result<String> {
     })
 }
 
-/// A line up to its comment: `#` at its start or after white space.
+/// Returns a line without its comment, which starts with `#` at the start of the line or after white space.
 fn without_comment(line: &str) -> &str {
     let begins = |(at, _): &(usize, &str)| line[..*at].chars().next_back().is_none_or(char::is_whitespace);
     line.match_indices('#').find(begins).map_or(line, |(at, _)| &line[..at])
 }
 
-/// The name of a plan that has none: that of its file, as far as it is one.
+/// Returns the name of a plan without a given name: the part of the file's name that is a valid name.
 fn name_of(path: &Path) -> String {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let allowed = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };

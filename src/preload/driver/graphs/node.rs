@@ -12,21 +12,22 @@ use cupeer_spec::abi::{
     CUgraphNodeType,
 };
 
-/// The work of a node of a graph.
+/// Work of a node of a graph.
 pub enum GraphNode {
     Copy(CUDA_MEMCPY3D_v2),
     Fill(CUDA_MEMSET_NODE_PARAMS),
     Kernel(CUDA_KERNEL_NODE_PARAMS),
-    /// Runs a graph of its own.
+    /// Runs a child graph, which has this handle.
     Graph(u64),
-    /// Allocates memory: its address, which is known before the graph runs, and its size.
+    /// Allocates memory: its address, which is known before the graph runs, and its size in bytes.
     Allocation(u64, u64),
     Empty,
-    /// Something else, or the driver returns an error.
+    /// Other kind of work, or the driver returns an error.
     Other,
 }
 
-/// Writes the handles of the nodes of a graph, as many as there is room for. Returns their number.
+/// Writes the handles of the nodes of a graph into `nodes`, as many as there is room for. Returns the number of written handles;
+/// `None` if the query fails.
 pub fn nodes_of(graph: u64, nodes: &mut [u64]) -> Option<usize> {
     let mut count = nodes.len();
     let is_known = count != 0 && cuGraphGetNodes(graph, nodes.as_mut_ptr(), &mut count) == Some(0);
@@ -35,7 +36,7 @@ pub fn nodes_of(graph: u64, nodes: &mut [u64]) -> Option<usize> {
 
 /// Returns the work of a node that the driver returned.
 pub fn graph_node(node: u64) -> GraphNode {
-    /// Reads the parameters of a node.
+    /// Reads the parameters of a node with the query `ask`, and converts them with `node`.
     fn read<T>(ask: impl FnOnce(*mut T) -> Option<c_int>, node: impl FnOnce(T) -> GraphNode) -> GraphNode {
         let mut place = MaybeUninit::zeroed();
         match ask(place.as_mut_ptr()) {

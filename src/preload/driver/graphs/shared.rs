@@ -1,8 +1,8 @@
-//! The shared memory that an executable graph uses, and a flag if its work may wait for other work, or announce the end of other work.
-//! Determined once per version of the shared ranges.
+//! The shared memory that an executable graph uses, and a flag that is set if the work of the graph may wait for other work, or
+//! announce the end of other work. Both are determined once per version of the shared ranges.
 
 use super::node::GraphNode;
-use super::{GRAPHS, MOST_USES, NodeUse, Part, Place, RING, Words, each_kept, oldest};
+use super::{GRAPHS, KnownGraph, MOST_USES, NodeUse, Part, RING, Words, each_kept, oldest};
 use core::sync::atomic::{
     AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed},
@@ -11,28 +11,32 @@ use cupeer_spec::effect::{Altered, Effect};
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::nodes::{self, MOST};
 
-/// The graph has nodes of other kinds than kernels, copies, and memsets; or not all nodes are known.
+/// Kind bit: the graph has nodes other than kernels, copies, and memsets, or not all of its nodes are known.
 pub(super) const OTHERS: u32 = 1 << 31;
 const KERNELS: u32 = nodes::KERNELS as u32;
 const TELLS: u32 = nodes::TELLS as u32;
-/// Bits of [`Shared::version`]: the graph uses shared memory; its copies or memsets do.
+/// Bit of [`Shared::version`]: the graph uses shared memory.
 const ANY: u64 = 1;
+/// Bit of [`Shared::version`]: copies or memsets of the graph use shared memory.
 const RANGES: u64 = 2;
 
-/// `CU_MEMORYTYPE_HOST` and `CU_MEMORYTYPE_DEVICE`.
+/// Memory type `CU_MEMORYTYPE_HOST`.
 const HOST: i32 = 1;
+/// Memory type `CU_MEMORYTYPE_DEVICE`.
 pub(super) const DEVICE: i32 = 2;
 
 /// The use of shared memory by an executable graph.
 pub(super) struct Shared {
-    /// The kinds of its nodes.
+    /// Kinds of the nodes of the graph, as bits.
     pub kinds: AtomicU32,
-    /// The version of the shared ranges, plus one, above two bits; 0 if the use must be determined.
+    /// Version of the shared ranges for which the use was determined, plus one, above the bits [`ANY`] and [`RANGES`]; 0 for
+    /// none.
     pub version: AtomicU64,
-    /// The kinds, with the flags that follow from the shared memory.
+    /// Kinds of the nodes, with the flags that follow from the shared memory.
     flags: AtomicU32,
+    /// Number of indexes in `uses`.
     count: AtomicU32,
-    /// The indexes of the uses in the ring.
+    /// Indexes in the ring of the uses of shared memory.
     uses: [AtomicU32; MOST],
 }
 
@@ -62,13 +66,13 @@ pub fn may_have_changed(id: FnId, words: &Words) {
         Some(Effect::Instantiates(exec, _) | Effect::Alters(Altered { exec, .. })) => words[*exec],
         _ => return,
     };
-    if let Some(Place { shared, .. }) = GRAPHS.find(exec) {
+    if let Some(KnownGraph { shared, .. }) = GRAPHS.find(exec) {
         shared.kinds.fetch_or(OTHERS, Relaxed);
         shared.version.store(0, Relaxed);
     }
 }
 
-/// Returns true if a node of an executable graph uses memory that is shared in a version.
+/// Returns true if a node of an executable graph uses memory that is shared in this version of the shared ranges.
 #[inline]
 pub fn uses_any(handle: u64, version: u32, is_shared: fn(u64) -> bool) -> bool {
     let Some(place) = GRAPHS.find(handle) else { return false };
@@ -79,8 +83,8 @@ pub fn uses_any(handle: u64, version: u32, is_shared: fn(u64) -> bool) -> bool {
 
 #[cold]
 #[inline(never)]
-fn scan(place: &Place, version: u64, is_shared: fn(u64) -> bool) -> u64 {
-    let Place { number, first, shared, .. } = place;
+fn scan(place: &KnownGraph, version: u64, is_shared: fn(u64) -> bool) -> u64 {
+    let KnownGraph { number, first, shared, .. } = place;
     let (mut flags, mut count, mut known) = (shared.kinds.load(Relaxed), 0, version << 2);
     if first.load(Relaxed) < oldest() {
         flags |= OTHERS;
@@ -107,10 +111,10 @@ fn scan(place: &Place, version: u64, is_shared: fn(u64) -> bool) -> u64 {
     known
 }
 
-/// Hands over the shared memory that copies and memsets use, as [`uses_any`] found it. Returns the flags of the graph; `None` if there is
-/// none, or not all is known.
+/// Hands over the shared memory that copies and memsets of an executable graph use, as [`uses_any`] found it. Returns the flags
+/// of the graph; `None` if the graph is not known, or not all of its uses are.
 pub fn each(handle: u64, work: &mut dyn FnMut(&NodeUse)) -> Option<u64> {
-    let Place { number, shared, .. } = GRAPHS.find(handle)?;
+    let KnownGraph { number, shared, .. } = GRAPHS.find(handle)?;
     let (flags, number) = (shared.flags.load(Relaxed), number.load(Relaxed));
     if flags & OTHERS != 0 || shared.version.load(Relaxed) & RANGES == 0 {
         return None;

@@ -9,7 +9,7 @@ fn uses(handle: u64) -> Vec<NodeUse> {
 #[test]
 fn a_graph_has_its_uses_until_it_ends_or_the_ring_drops_them() {
     let add = |handle: u64, count: u64| {
-        let (number, first) = (LAST.fetch_add(1, Relaxed) + 1, PUT.load(Relaxed));
+        let (number, first) = (LAST_NUMBER.fetch_add(1, Relaxed) + 1, USES_PUT.load(Relaxed));
         let all: Vec<NodeUse> = (0..count)
             .map(|at| NodeUse {
                 label: Label {
@@ -26,7 +26,7 @@ fn a_graph_has_its_uses_until_it_ends_or_the_ring_drops_them() {
             })
             .collect();
         all.iter().for_each(|it| put(number, 0x9000 + it.address, it));
-        note(handle, number, (first, PUT.load(Relaxed)), 0);
+        note(handle, number, (first, USES_PUT.load(Relaxed)), 0);
         all
     };
     assert!(uses(0x10).is_empty() && !is_to_examine(0x10, 1));
@@ -70,9 +70,9 @@ fn shared_memory_of_a_graph_is_determined_once_per_version() {
         value: None,
     };
     let make = |handle: u64, kinds: u32, all: &[NodeUse]| {
-        let (number, first) = (LAST.fetch_add(1, Relaxed) + 1, PUT.load(Relaxed));
+        let (number, first) = (LAST_NUMBER.fetch_add(1, Relaxed) + 1, USES_PUT.load(Relaxed));
         all.iter().for_each(|it| put(number, 0x9000, it));
-        note(handle, number, (first, PUT.load(Relaxed)), kinds);
+        note(handle, number, (first, USES_PUT.load(Relaxed)), kinds);
     };
     let shared = |handle| {
         let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! Reads the nodes of a graph, and the memory that each uses.
+//! Reads the nodes of a graph, and the memory that each node uses.
 
 use super::super::kernels;
 use super::super::parameters::each_parameter;
@@ -8,14 +8,15 @@ use super::shared::DEVICE;
 use super::{LEAST_ADDRESS, Label, MOST_NODES, NodeUse, Part};
 use cupeer_spec::abi::{CUDA_KERNEL_NODE_PARAMS, CUDA_MEMSET_NODE_PARAMS};
 
-/// The nodes of a graph while they are read.
+/// Nodes of a graph that is being read.
 pub(super) struct Nodes {
     pub handles: [u64; MOST_NODES],
-    /// For each node, the index of the outermost node whose child graph it is in, plus one, and its own index.
+    /// For each node, the index of the outermost node whose child graph contains the node, plus one (0 for none), and the node's
+    /// own index.
     labels: [(u16, u16); MOST_NODES],
 }
 
-/// Number of graphs that can be read at once; nothing is known of others.
+/// Storage for the graphs that are read at the same time. While all of it is taken, nothing is known about further graphs.
 static NODES: [Shelf<Nodes>; 4] =
     [const { Shelf::new(Nodes { handles: [0; MOST_NODES], labels: [(0, 0); MOST_NODES] }) }; 4];
 
@@ -23,8 +24,8 @@ pub(super) fn take() -> Option<Taken<Nodes>> {
     NODES.iter().find_map(Shelf::take)
 }
 
-/// Reads the nodes of a graph, and those of its child graphs: hands over the position of each, its handle, its label, and its work.
-/// Returns false if there are more.
+/// Reads the nodes of a graph, and those of its child graphs. Hands over the position of each node, its handle, its label, and
+/// its work. Returns false if there are more nodes than can be read.
 pub(super) fn walk(graph: u64, work: &mut dyn FnMut(usize, u64, Label, &GraphNode)) -> Option<bool> {
     let mut nodes = take()?;
     let Nodes { handles, labels } = &mut *nodes;
@@ -54,7 +55,7 @@ pub(super) fn walk(graph: u64, work: &mut dyn FnMut(usize, u64, Label, &GraphNod
     Some(is_whole && end < MOST_NODES)
 }
 
-/// Hands over the memory that a node uses.
+/// Hands over each range of memory that a node uses.
 pub(super) fn each_of_node(node: &GraphNode, label: Label, work: &mut dyn FnMut(&NodeUse)) {
     let mut hand_over = |it: NodeUse| {
         if it.address >= LEAST_ADDRESS && it.bytes != 0 {

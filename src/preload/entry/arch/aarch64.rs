@@ -4,7 +4,7 @@ use crate::sys::arch::{DEFERRED, common_asm, pthread_setcanceltype};
 #[cfg(doc)]
 use crate::sys::arch::{INTACT, asynchronous};
 
-/// Notes the caller and the function, then goes on to a traced function.
+/// Notes the caller and the function in the thread's block, then jumps to the traced function.
 macro_rules! go_to_traced {
     ($traced:literal) => {
         concat!(
@@ -13,7 +13,7 @@ macro_rules! go_to_traced {
             "mrs x17, tpidr_el0\n",
             "add x16, x16, x17\n",
             "mov w15, #{index} + 1\n",
-            // In this order: see `call::enter`.
+            // The order of these stores matters: see `call::enter`.
             "str w15, [x16, #{field}]\n",
             "str x30, [x16]\n",
             "adrp x16, {cancel_type}\n",
@@ -28,8 +28,8 @@ macro_rules! go_to_traced {
 }
 pub(crate) use go_to_traced;
 
-/// The instructions that a patcher may move away: 16 bytes, of a kind that UCX's decoder knows. They change only x9, which
-/// holds no argument.
+/// Instructions at the start of an entry that a patcher may move: 16 bytes, of a form that UCX's decoder knows. They change only
+/// x9, which holds no argument.
 macro_rules! patchable {
     () => {
         ".rept 4\nmov w9, #{mark}\n.endr"
@@ -102,9 +102,9 @@ macro_rules! export_code {
 }
 pub(crate) use export_code;
 
-/// The slow way of a linked entry, with the function's index in x17. Saves every register that can hold an argument,
-/// because a library's own function of the name may take others. The thread cannot be cancelled in there: see
-/// [`asynchronous`].
+/// Finds the route of a linked call that has none. The function's index is in x17. Saves every register that can hold an
+/// argument, because a library's own function with that name may take other arguments. The thread cannot be cancelled in there:
+/// see [`asynchronous`].
 #[unsafe(naked)]
 pub unsafe extern "C" fn resolve_linked() {
     core::arch::naked_asm!(

@@ -14,7 +14,7 @@ pub(crate) use own::{export_code, go_to_traced, go_where_patched, patchable};
 /// caller is in the route's range; otherwise it calls `resolve_linked`. The second part is the address that look-ups hand
 /// out. It jumps to the driver's function or to its traced entry. The last two parts are the traced entries of both: they
 /// store the caller and the function for `call`, then jump to the traced function with all arguments unchanged; through
-/// [`asynchronous`] if the thread can be canceled at any instruction. All parts change only registers that hold no
+/// `asynchronous` if the thread can be canceled at any instruction. All parts change only registers that hold no
 /// argument.
 ///
 /// The first two parts begin with instructions that a patcher can move. Without cupeer the two are one address, so a patch

@@ -4,13 +4,13 @@ use crate::sys::arch::{DEFERRED, common_asm, pthread_setcanceltype};
 #[cfg(doc)]
 use crate::sys::arch::{INTACT, asynchronous};
 
-/// Notes the caller and the function, then goes on to a traced function.
+/// Notes the caller and the function in the thread's block, then jumps to the traced function.
 macro_rules! go_to_traced {
     ($traced:literal) => {
         concat!(
             "mov r11, qword ptr [rsp]\n",
             "mov r10, qword ptr [rip + cupeer_thread@GOTTPOFF]\n",
-            // In this order: see `call::enter`.
+            // The order of these stores matters: see `call::enter`.
             "mov dword ptr fs:[r10 + {field}], {index} + 1\n",
             "mov qword ptr fs:[r10], r11\n",
             "mov rax, qword ptr [rip + {cancel_type}]\n",
@@ -23,8 +23,8 @@ macro_rules! go_to_traced {
 }
 pub(crate) use go_to_traced;
 
-/// The instructions that a patcher may move away: 20 bytes, of a kind that even UCX's decoder knows. They change only rax,
-/// which holds no argument.
+/// Instructions at the start of an entry that a patcher may move: 20 bytes, of a form that even UCX's decoder knows. They change
+/// only rax, which holds no argument.
 macro_rules! patchable {
     () => {
         ".rept 4\nmov eax, {mark}\n.endr"
@@ -32,7 +32,7 @@ macro_rules! patchable {
 }
 pub(crate) use patchable;
 
-/// Jumps to `$patched` if the first bytes at `$at` are not [`INTACT`]. Changes no register but the flags.
+/// Jumps to `$patched` if the first bytes at `$at` are not [`INTACT`]. Changes only the flags.
 macro_rules! go_where_patched {
     ($at:literal, $patched:literal) => {
         concat!(concat!("cmp dword ptr [rip + ", $at, "], {intact}\n"), concat!("jne ", $patched))
@@ -44,7 +44,7 @@ pub(crate) use go_where_patched;
 macro_rules! export_code {
     ($operands:tt) => {
         $crate::entry::arch::export_asm! { $operands
-            // Some patchers write the first two bytes at once.
+            // Some patchers write the first two bytes at once, which needs an aligned address.
             ".p2align 4",
             "771:",
             ".cfi_startproc",
@@ -92,8 +92,8 @@ macro_rules! export_code {
 }
 pub(crate) use export_code;
 
-/// The slow way of a linked entry. On the stack: the function's index, then the caller's return address. Saves
-/// every register that can hold an argument, because a library's own function of the name may take others. The thread
+/// Finds the route of a linked call that has none. On the stack: the function's index, then the caller's return address. Saves
+/// every register that can hold an argument, because a library's own function with that name may take other arguments. The thread
 /// cannot be cancelled in there: see [`asynchronous`].
 #[unsafe(naked)]
 pub unsafe extern "C" fn resolve_linked() {
@@ -123,8 +123,8 @@ pub unsafe extern "C" fn resolve_linked() {
         ".cfi_def_cfa rsp, 16",
         "add rsp, 8",
         ".cfi_def_cfa_offset 8",
-        // The number of vector registers, where the function takes a variable number of arguments: at most
-        // eight, and more than there are does no harm.
+        // Functions with variable arguments need the number of vector registers with arguments here. At most eight are used, and
+        // a greater number than the real one is harmless.
         "mov eax, 8",
         "jmp r11",
         ".cfi_endproc",

@@ -5,27 +5,27 @@
 use crate::sys::arch::thread;
 use crate::sys::book::Book;
 
-/// Limit of open ranges. Beyond it, the oldest range is dropped, and ends without a mark.
+/// Largest number of open ranges. Beyond it, the oldest range is dropped, and ends without a mark.
 const MOST: usize = 512;
-/// The bytes of a name that are kept.
+/// Number of bytes that are kept of a range's name.
 const MOST_NAME: usize = 240;
 
-/// Text before the name of a range in the mark at its end.
+/// Text before the name of a range, in the mark at its end.
 const END: &[u8] = b"end of ";
 
-/// Owner range it is.
+/// Owner of a range: only the same owner can end it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
     Nobody,
-    /// A thread, by the address of its block, which a forked child keeps, and a domain, because the ranges of domains
-    /// nest separately.
+    /// A thread, by the address of its block (which a forked child keeps), and a domain, because the ranges of each domain nest
+    /// separately.
     Thread(usize, usize),
-    /// The process; the range is known by its number.
+    /// The process; the program ends the range by its number.
     Process,
 }
 
 impl Owner {
-    /// Returns this thread as an owner, in a domain.
+    /// Returns this thread as the owner of ranges in a domain.
     pub fn this_thread(domain: usize) -> Owner {
         Owner::Thread(thread() as usize, domain)
     }
@@ -49,14 +49,13 @@ struct Ranges {
 
 static RANGES: Book<Ranges> = Book::new(Ranges { all: [NONE; MOST], begun: 0 });
 
-/// Adds a range. Returns its number, and how many ranges of the same owner are around it; `None` if it cannot be
-/// kept.
+/// Adds a range. Returns its number, and the number of ranges of the same owner around it; `None` if it cannot be kept.
 pub fn begin(owner: Owner, name: Option<&[u8]>) -> Option<(u64, usize)> {
     RANGES.with(|ranges| ranges.begin(owner, name.unwrap_or_default()))
 }
 
-/// Removes the innermost range, or the one with a number, and passes the name of the mark at its end to `mark`,
-/// unless the range has no name. Returns how many ranges of the same owner were around it; `None` if that is unknown.
+/// Removes the owner's innermost range, or the range with this number. Passes the text of the mark at its end to `mark`, unless
+/// the range has no name. Returns the number of ranges of the same owner around it; `None` if that is unknown.
 pub fn end(owner: Owner, number: Option<u64>, mark: impl FnOnce(&[u8])) -> Option<usize> {
     let (range, around) = RANGES.with(|ranges| ranges.end(owner, number)).flatten()?;
     if range.length > 0 {
@@ -72,7 +71,7 @@ impl Ranges {
     fn begin(&mut self, owner: Owner, name: &[u8]) -> (u64, usize) {
         let around = self.all.iter().filter(|range| range.owner == owner).count();
         self.begun += 1;
-        // A free place has the number 0, so it comes before the oldest range.
+        // A free place has the number 0, so it is chosen before the oldest range.
         let place = self.all.iter_mut().min_by_key(|range| range.number);
         if let Some(range) = place {
             let length = name.len().min(MOST_NAME);

@@ -1,4 +1,4 @@
-//! Our own queries, past ourselves, to the NVML that the program has called.
+//! Queries of this library to the NVML that the program has called. They do not run through our own entries.
 
 use crate::driver::queries::queries;
 use crate::resolve::driver;
@@ -9,7 +9,7 @@ use cupeer_spec::deny::{self, Identity};
 use cupeer_spec::function::Library;
 use cupeer_spec::uuid;
 
-/// Returns the address of a function of NVML, which is not kept: the program may unload NVML.
+/// Returns the address of a function of NVML. The address is not cached, because the program may unload NVML.
 fn find(name: &CStr, _: &AtomicUsize) -> Option<usize> {
     driver::function(Library::Nvml, name).filter(|address| *address != 0)
 }
@@ -22,7 +22,7 @@ queries! {
     nvmlDeviceGetHandleByPciBusId_v2(address: *const c_char, device: *mut u64);
 }
 
-fn nothing() -> nvmlPciInfo_t {
+fn zeroed_pci() -> nvmlPciInfo_t {
     // SAFETY: numbers and texts, for which zeros are valid.
     unsafe { core::mem::zeroed() }
 }
@@ -39,7 +39,7 @@ fn bytes(text: &[c_char]) -> &[u8] {
 
 /// Returns the identity of a device; unknown if NVML does not return it.
 pub fn identity(device: u64) -> Identity {
-    let (mut uuid, mut pci) = ([0u8; 96], nothing());
+    let (mut uuid, mut pci) = ([0u8; 96], zeroed_pci());
     let has_uuid = nvmlDeviceGetUUID(device, uuid.as_mut_ptr(), 95) == Some(0);
     let has_pci = nvmlDeviceGetPciInfo_v3(device, &mut pci) == Some(0);
     Identity {
@@ -48,19 +48,20 @@ pub fn identity(device: u64) -> Identity {
     }
 }
 
-/// Returns the address of the other end of a link; `None` if the link is missing or down.
-pub fn remote(device: u64, link: u32) -> Option<nvmlPciInfo_t> {
-    let mut pci = nothing();
+/// Returns the PCI address of the device at the other end of an NVLink; `None` if the link is missing or
+/// down.
+pub fn remote_address(device: u64, link: u32) -> Option<nvmlPciInfo_t> {
+    let mut pci = zeroed_pci();
     (nvmlDeviceGetNvLinkRemotePciInfo_v2(device, link, &mut pci) == Some(0)).then_some(pci)
 }
 
-/// Returns the device at an address; `None` if NVML has none there.
+/// Returns the NVML handle of the device at a PCI address; `None` if NVML has no device there.
 pub fn device_at(pci: &nvmlPciInfo_t) -> Option<u64> {
     let mut device = 0;
     (nvmlDeviceGetHandleByPciBusId_v2(pci.busId.as_ptr(), &mut device) == Some(0)).then_some(device)
 }
 
-/// The text in a buffer up to its NUL.
+/// Returns the text in a buffer up to its NUL; `None` if the text is empty or not UTF-8.
 pub fn text(buffer: &[u8]) -> Option<&str> {
     let text = buffer.split(|byte| *byte == 0).next()?;
     core::str::from_utf8(text).ok().filter(|text| !text.is_empty())

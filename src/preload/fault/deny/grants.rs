@@ -13,24 +13,25 @@ use cupeer_spec::deny::Identity;
 use cupeer_spec::effect::{Grant, Object};
 use cupeer_spec::results::Result;
 
-/// Returns the access that a program wishes to grant, at an index of its array; `None` if it cannot be read.
-fn wish(array: u64, index: u64) -> Option<CUmemAccessDesc> {
+/// Returns the access that a program asks for, at an index of the call's array; `None` if the array cannot be read.
+fn wanted_access(array: u64, index: u64) -> Option<CUmemAccessDesc> {
     let offset = index.checked_mul(size_of::<CUmemAccessDesc>() as u64)?;
     copy_value(array.checked_add(offset)? as *const CUmemAccessDesc)
 }
 
-/// Returns the device of the memory that is mapped at an address.
+/// Returns the identity of the device with the memory that is mapped at an address.
 fn device_at(address: u64) -> Option<Identity> {
     let (handle, device) = queries::mapped_allocation(address)?;
     if device >= 0 {
         return Some(devices::of_ordinal(device));
     }
-    // This process does not see it.
+    // This process does not see the device.
     let import = recorder::imported(Object::Allocation, handle)?;
     (import.uuid != [0; 16]).then(|| devices::of_uuid(import.uuid))
 }
 
-/// Returns the device of a pool. The driver has no query for that: the call that created the pool shows it, or the live table.
+/// Returns the identity of a pool's device. The driver has no query for that: the call that created the pool shows the device, or
+/// else the live table does.
 fn device_of_pool(pool: u64) -> Option<Identity> {
     if let Some(device) = model::pool(pool).and_then(|known| known.device) {
         return Some(devices::of_ordinal(device));
@@ -39,8 +40,9 @@ fn device_of_pool(pool: u64) -> Option<Identity> {
     (import.uuid != [0; 16]).then(|| devices::of_uuid(import.uuid))
 }
 
-/// Returns the pair that denies a device the mappings in a range. `None` for a range that the driver refuses itself: one that does not
-/// begin and end with mappings. If the range has holes, the driver uses the part before the first one.
+/// Returns the denied pair because of which a device gets no access to the mappings in a range; `Some(None)` if no pair denies
+/// it. `None` for a range that the driver itself refuses: a range that does not begin and end with mappings. If the range has
+/// holes, the driver uses the part before the first hole.
 fn denied_in(from: &Identity, start: u64, size: u64) -> Option<Option<usize>> {
     let (pairs, end) = (pairs()?, start.checked_add(size)?);
     let (mut denied, mut address) = (None, start);
@@ -54,7 +56,8 @@ fn denied_in(from: &Identity, start: u64, size: u64) -> Option<Option<usize>> {
     Some(denied)
 }
 
-/// Denies a grant of access. A grant with unknown access flags goes to the driver, which refuses it; so does read-only access to a pool.
+/// Denies a grant of access, if a pair is denied. A grant with unknown access flags goes to the driver, which refuses the grant;
+/// so does a grant of read-only access to a pool.
 pub fn before(call: &Forward, grant: Grant) -> Option<Denied> {
     let (pairs, function) = (pairs()?, call.id.spec());
     let (by, array) = (call.words[grant.by], call.words[grant.to]);
@@ -63,7 +66,7 @@ pub fn before(call: &Forward, grant: Grant) -> Option<Denied> {
     let may_only_read = size.is_some();
     let mut denied = None;
     for index in 0..count {
-        let CUmemAccessDesc { location, flags } = wish(array, index).filter(|_| array != 0)?;
+        let CUmemAccessDesc { location, flags } = wanted_access(array, index).filter(|_| array != 0)?;
         let is_known = matches!(flags.0, 0 | 3) || flags.0 == 1 && may_only_read;
         if !is_known {
             return None;
@@ -83,8 +86,8 @@ pub fn before(call: &Forward, grant: Grant) -> Option<Denied> {
     denied.map(|which| refused(Result::INVALID_DEVICE, which))
 }
 
-/// Remembers the device of a pool that a call created.
-pub fn made(call: &Forward, by: usize, of: usize) {
+/// Remembers the device of a pool that a call created. `by` and `of` are the arguments with the pool and with its properties.
+pub fn note_pool(call: &Forward, by: usize, of: usize) {
     let mut bytes = [0; 16];
     if let Some(handle) = copy_value(call.words[by] as *const u64)
         && copy(call.words[of] as usize, &mut bytes) == bytes.len()

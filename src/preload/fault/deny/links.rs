@@ -7,22 +7,22 @@
 use super::{ask, devices, pairs};
 use cupeer_spec::abi::nvmlFieldValue_t;
 
-/// More links than any device has.
+/// Number of links that is larger than the number of links of any device.
 const MOST_LINKS: u32 = 64;
 
-/// Returns the pair that hides a link of a device; `None` if no pair does, or the link is missing.
+/// Returns the denied pair because of which a link of a device is hidden; `None` if the link is not hidden, or is missing.
 pub fn hidden(device: u64, link: u32) -> Option<usize> {
     let pairs = pairs()?;
     let own = devices::of_handle(device);
     let touched = pairs.touches(&own)?;
-    let remote = ask::remote(device, link)?;
+    let remote = ask::remote_address(device, link)?;
     match ask::device_at(&remote).map(devices::of_handle) {
         Some(other) => pairs.denies(&own, &other).or_else(|| pairs.denies(&other, &own)),
         None => Some(touched),
     }
 }
 
-/// The links that a field value describes.
+/// Links that an NVML field describes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum LinkValue {
     Link(u32),
@@ -30,8 +30,8 @@ enum LinkValue {
     Count,
 }
 
-/// Returns the links that an NVML field describes; `None` if it is about something else.
-fn about(field: u32, scope: u32) -> Option<LinkValue> {
+/// Returns the links that an NVML field describes; `None` if the field is not about links.
+fn described_links(field: u32, scope: u32) -> Option<LinkValue> {
     // For each kind of counter, a run of fields: the first six links and their sum, then the next six links.
     const FIRST: [u32; 6] = [32, 39, 46, 53, 60, 67];
     const NEXT: [u32; 6] = [96, 102, 108, 114, 120, 126];
@@ -60,12 +60,12 @@ fn about(field: u32, scope: u32) -> Option<LinkValue> {
     }
 }
 
-/// Returns the number of links of a device that are not hidden, and a pair that hides another one.
-fn visible(device: u64) -> (u32, Option<usize>) {
+/// Returns the number of links of a device that are visible, and a denied pair because of which another link is hidden.
+fn visible_links(device: u64) -> (u32, Option<usize>) {
     let mut which = None;
     let mut count = 0;
     for link in 0..MOST_LINKS {
-        if ask::remote(device, link).is_some() {
+        if ask::remote_address(device, link).is_some() {
             match hidden(device, link) {
                 Some(pair) => which = which.or(Some(pair)),
                 None => count += 1,
@@ -89,18 +89,18 @@ pub unsafe fn hide_fields(device: u64, values: *mut nvmlFieldValue_t, count: i32
         let value = unsafe { values.add(i) };
         // SAFETY: the caller promises that NVML wrote that many values there.
         let mut field = unsafe { value.read_unaligned() };
-        let Some(about) = about(field.fieldId, field.scopeId) else { continue };
+        let Some(about) = described_links(field.fieldId, field.scopeId) else { continue };
         if field.bits() == 0 {
             continue;
         }
         let (which, left) = match about {
             LinkValue::Link(link) => (hidden(device, link), 0),
-            LinkValue::AllLinks => match visible(device) {
+            LinkValue::AllLinks => match visible_links(device) {
                 (0, which) => (which, 0),
                 _ => (None, 0),
             },
             LinkValue::Count => {
-                let (count, which) = visible(device);
+                let (count, which) = visible_links(device);
                 (which, u64::from(count))
             }
         };
@@ -143,7 +143,7 @@ mod tests {
             (170, 0, None),
             (202, 3, Some(LinkValue::Link(3))),
         ] {
-            assert_eq!(about(field, scope), wanted, "{field} {scope}");
+            assert_eq!(described_links(field, scope), wanted, "{field} {scope}");
         }
     }
 }

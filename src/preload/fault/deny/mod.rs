@@ -26,12 +26,12 @@ use cupeer_spec::effect::{Effect, End, Made, Named, Object, Query};
 use cupeer_spec::function::{FnId, Library};
 use cupeer_spec::results::Result;
 
-/// An attempt that was denied.
+/// Denied attempt of the program to use a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Denied {
     /// The result that the program gets in place of the call.
     pub result: i32,
-    /// The denied pair, or the limit: an index into [`names`].
+    /// Index in [`names`] of the denied pair, or of the limit.
     pub which: usize,
 }
 
@@ -47,7 +47,7 @@ fn pairs() -> Option<&'static Pairs> {
     settings()?.pairs.as_ref()
 }
 
-/// The most peers of a context, and its index in [`names`].
+/// Returns the maximum number of peers of a context, and the index of this limit in [`names`].
 fn limit() -> Option<(u32, usize)> {
     let deny = settings()?;
     let before = match &deny.pairs {
@@ -58,12 +58,12 @@ fn limit() -> Option<(u32, usize)> {
     Some((deny.limit?, before))
 }
 
-/// True if calls of a function must be examined.
+/// Returns true if calls of a function must be examined for denial.
 pub fn concerns(id: FnId) -> bool {
     settings().is_some_and(|deny| deny.concerns(id))
 }
 
-/// Returns a text for each counter: each pair of the setting, `all`, the limit of peers.
+/// Returns the text for each counter, in their order: each denied pair in the settings, `all`, and the limit of peers.
 pub fn names() -> Vec<String> {
     let mut names = pairs().map_or(Vec::new(), Pairs::names);
     if let Some((limit, _)) = limit() {
@@ -72,20 +72,21 @@ pub fn names() -> Vec<String> {
     names
 }
 
-/// Examines a call before it is forwarded. The result replaces the call.
+/// Examines a call before it is forwarded. Returns the denial, whose result replaces the call; `None` if the call must be
+/// forwarded.
 pub fn before(call: &Forward) -> Option<Denied> {
     let function = call.id.spec();
     if let Some(access) = function.enables() {
-        return enable(call, access);
+        return deny_enabling(call, access);
     }
     if let Some(grant) = function.grants() {
         return grants::before(call, grant);
     }
     if let Some(joined) = function.joins() {
-        return multicast::join(call, joined);
+        return multicast::deny_join(call, joined);
     }
     if function.gathers().is_some() {
-        return multicast::gather(call);
+        return multicast::deny_creation(call);
     }
     match function.opens() {
         Some(shared) => opens::before(call, shared),
@@ -94,7 +95,8 @@ pub fn before(call: &Forward) -> Option<Denied> {
     }
 }
 
-/// Examines a call that the driver completed with success, and changes its outputs. Returns the denied pair if it changed any.
+/// Examines a call that the driver completed with success, and changes its outputs. Returns the denied pair if any output
+/// changed.
 pub fn after(call: &Forward) -> Option<usize> {
     let function = call.id.spec();
     if function.library == Library::Nvml {
@@ -103,15 +105,15 @@ pub fn after(call: &Forward) -> Option<usize> {
     for effect in function.effects() {
         match *effect {
             Effect::Asks(Query { subject, .. }) if subject.is_own() => {}
-            Effect::Asks(question) => return answer(call, question),
+            Effect::Asks(question) => return clear_answer(call, question),
             Effect::Enables(Named { by, .. }, _) => {
                 let peer = devices::of_ordinal(queries::device_of(call.words[by]));
-                peers::add(queries::context(), queries::device(), &peer);
+                peers::count_peer(queries::context(), queries::device(), &peer);
             }
             Effect::Disables(Named { by, .. }) => {
-                peers::remove(queries::context(), queries::device_of(call.words[by]));
+                peers::remove_peer(queries::context(), queries::device_of(call.words[by]));
             }
-            // A context that has other references stays current.
+            // A context with other references stays current.
             Effect::Ends(End { object: Object::Context, by, is_counted, .. })
                 if !is_counted || queries::context() != call.words[by] =>
             {
@@ -123,23 +125,25 @@ pub fn after(call: &Forward) -> Option<usize> {
                 peers::forget_device(call.words[by] as i32);
             }
             Effect::Opens(shared) => opens::after(call, shared),
-            Effect::Makes(Made { object: Object::Pool, by, of: Some(of), .. }) => grants::made(call, by, of),
+            Effect::Makes(Made { object: Object::Pool, by, of: Some(of), .. }) => {
+                grants::note_pool(call, by, of)
+            }
             _ => {}
         }
     }
     None
 }
 
-/// Replaces the answer of a query about a denied pair with zeros.
-fn answer(call: &Forward, question: Query) -> Option<usize> {
+/// Replaces the answer of a query about a denied pair with zeros. Returns the pair if the answer changed.
+fn clear_answer(call: &Forward, question: Query) -> Option<usize> {
     let function = call.id.spec();
     let word = |argument: usize| call.words[argument];
     let which = match (question.peer, question.choice) {
-        // An attribute of a newer driver may mean anything.
+        // An attribute that only a newer driver knows may mean anything.
         (Some(_), Some((choice, _))) if !(function.args()[choice].of().is_named)(word(choice)) => {
             return None;
         }
-        (Some(peer), _) => pair(word(question.device), word(peer))?,
+        (Some(peer), _) => denying_pair(word(question.device), word(peer))?,
         (None, Some((choice, reach))) if word(choice) as i32 == reach => {
             pairs()?.touches(&devices::of_ordinal(word(question.device) as i32))?
         }
@@ -158,13 +162,13 @@ fn answer(call: &Forward, question: Query) -> Option<usize> {
     is_changed.then_some(which)
 }
 
-/// Returns the pair that denies one device of this process access to another one.
-fn pair(from: u64, to: u64) -> Option<usize> {
+/// Returns the denied pair because of which a device of this process, `from`, has no access to another device, `to`.
+fn denying_pair(from: u64, to: u64) -> Option<usize> {
     pairs()?.denies(&devices::of_ordinal(from as i32), &devices::of_ordinal(to as i32))
 }
 
-/// Denies an attempt to enable access. An attempt that the driver refuses or ignores goes to the driver.
-fn enable(call: &Forward, access: Named) -> Option<Denied> {
+/// Denies an attempt to enable access to a peer. An attempt that the driver refuses or ignores goes to the driver.
+fn deny_enabling(call: &Forward, access: Named) -> Option<Denied> {
     let (peer, context) = (call.words[access.by], queries::context());
     // All other arguments are reserved.
     let is_odd = (0..call.id.spec().args().len()).any(|index| index != access.by && call.words[index] != 0);
@@ -175,8 +179,8 @@ fn enable(call: &Forward, access: Named) -> Option<Denied> {
     if from < 0 || to < 0 {
         return None;
     }
-    if let Some(which) = pair(from as u64, to as u64) {
+    if let Some(which) = denying_pair(from as u64, to as u64) {
         return Some(refused(Result::PEER_ACCESS_UNSUPPORTED, which));
     }
-    peers::refuse(context, from, &devices::of_ordinal(to))
+    peers::deny_beyond_limit(context, from, &devices::of_ordinal(to))
 }

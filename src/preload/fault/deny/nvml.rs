@@ -7,7 +7,7 @@ use cupeer_spec::abi::*;
 use cupeer_spec::function::FnId;
 use cupeer_spec::results::nvml::Result;
 
-/// Denies a query about the other end of a hidden link.
+/// Denies a query about the device at the other end of a hidden link.
 pub fn before(call: &Forward) -> Option<Denied> {
     let [device, link, place, ..] = *call.words;
     let is_about_remote = matches!(
@@ -24,31 +24,31 @@ pub fn before(call: &Forward) -> Option<Denied> {
     Some(Denied { result: Result::NOT_SUPPORTED as i32, which })
 }
 
-/// Changes the outputs of a call that succeeded. Returns the denied pair if it changed any.
+/// Changes the outputs of a call that succeeded. Returns the denied pair if any output changed.
 pub fn after(call: &Forward) -> Option<usize> {
     let [first, second, third, fourth, ..] = *call.words;
     let pair = || pairs()?.denies(&devices::of_handle(first), &devices::of_handle(second));
     let touched = || pairs()?.touches(&devices::of_handle(first));
     let hidden = || links::hidden(first, second as u32);
-    /// NVML_P2P_STATUS_NOT_SUPPORTED.
+    /// Peer status `NVML_P2P_STATUS_NOT_SUPPORTED`.
     const NO_PEERS: nvmlGpuP2PStatus_t = nvmlGpuP2PStatus_t(5);
-    /// NVML_TOPOLOGY_SYSTEM.
+    /// Topology level `NVML_TOPOLOGY_SYSTEM`.
     const FAR_APART: nvmlGpuTopologyLevel_t = nvmlGpuTopologyLevel_t(50);
     // SAFETY: NVML wrote to the outputs, which have these types: numbers, for which zeros are valid.
     unsafe {
         match call.id {
-            FnId::nvmlDeviceGetP2PStatus => change(pair, fourth as *mut nvmlGpuP2PStatus_t, NO_PEERS),
+            FnId::nvmlDeviceGetP2PStatus => replace_output(pair, fourth as *mut nvmlGpuP2PStatus_t, NO_PEERS),
             FnId::nvmlDeviceGetTopologyCommonAncestor => {
-                change(pair, third as *mut nvmlGpuTopologyLevel_t, FAR_APART)
+                replace_output(pair, third as *mut nvmlGpuTopologyLevel_t, FAR_APART)
             }
             FnId::nvmlDeviceGetNvLinkState => {
-                change(hidden, third as *mut nvmlEnableState_t, nvmlEnableState_t(0))
+                replace_output(hidden, third as *mut nvmlEnableState_t, nvmlEnableState_t(0))
             }
-            FnId::nvmlDeviceGetNvLinkCapability => change(hidden, fourth as *mut u32, 0),
+            FnId::nvmlDeviceGetNvLinkCapability => replace_output(hidden, fourth as *mut u32, 0),
             FnId::nvmlDeviceGetGpuFabricInfo => {
-                change(touched, second as *mut nvmlGpuFabricInfo_t, core::mem::zeroed())
+                replace_output(touched, second as *mut nvmlGpuFabricInfo_t, core::mem::zeroed())
             }
-            FnId::nvmlDeviceGetGpuFabricInfoV => leave_fabric_v(touched, second as *mut nvmlGpuFabricInfoV_t),
+            FnId::nvmlDeviceGetGpuFabricInfoV => hide_fabric(touched, second as *mut nvmlGpuFabricInfoV_t),
             FnId::nvmlDeviceGetFieldValues => {
                 links::hide_fields(first, third as *mut nvmlFieldValue_t, second as i32)
             }
@@ -57,12 +57,12 @@ pub fn after(call: &Forward) -> Option<usize> {
     }
 }
 
-/// Replaces the value of an output. Returns the denied pair if the value differs.
+/// Replaces the value of an output, if a pair is denied. Returns the denied pair if the value changed.
 ///
 /// # Safety
 ///
 /// `place` is null, or points to a value that NVML wrote.
-unsafe fn change<T: Copy + PartialEq>(
+unsafe fn replace_output<T: Copy + PartialEq>(
     which: impl FnOnce() -> Option<usize>,
     place: *mut T,
     value: T,
@@ -82,8 +82,8 @@ unsafe fn change<T: Copy + PartialEq>(
 ///
 /// # Safety
 ///
-/// As of [`change`].
-unsafe fn leave_fabric_v(
+/// As of [`replace_output`].
+unsafe fn hide_fabric(
     which: impl FnOnce() -> Option<usize>,
     place: *mut nvmlGpuFabricInfoV_t,
 ) -> Option<usize> {
@@ -99,7 +99,7 @@ unsafe fn leave_fabric_v(
     // SAFETY: as of this function; it is numbers, and from the third version on a byte with a health summary follows.
     unsafe {
         let nowhere = nvmlGpuFabricInfoV_t { version, ..core::mem::zeroed() };
-        let changed = change(which, place, nowhere)?;
+        let changed = replace_output(which, place, nowhere)?;
         if version >> 24 >= 3 {
             place.cast::<u8>().add(size_of::<nvmlGpuFabricInfoV_t>()).write(0);
         }
@@ -117,9 +117,9 @@ mod tests {
         // SAFETY: null, or a variable.
         let changed = unsafe {
             [
-                change(which, core::ptr::null_mut(), 0),
-                change(which, &mut value, 0),
-                change(which, &mut value, 0),
+                replace_output(which, core::ptr::null_mut(), 0),
+                replace_output(which, &mut value, 0),
+                replace_output(which, &mut value, 0),
             ]
         };
         assert_eq!((changed, value), ([None, Some(7), None], 0));

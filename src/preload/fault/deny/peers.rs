@@ -13,13 +13,13 @@ use cupeer_spec::deny::Identity;
 use cupeer_spec::fault::fnv;
 use cupeer_spec::results::Result;
 
-/// One peer of one context.
+/// Peer device of a context, as an entry of the table.
 struct Peer {
-    /// The context; 0 for none, [`CLAIMED`] while the rest is written.
+    /// Context with access to the peer; 0 for none, [`CLAIMED`] while a thread writes the other fields.
     context: AtomicU64,
-    /// The device of the context, as this process numbers it.
+    /// Ordinal of the context's device in this process.
     device: AtomicI32,
-    /// The [`key`] of the peer device.
+    /// Number of the peer device: see [`key`].
     peer: AtomicU64,
 }
 
@@ -28,7 +28,7 @@ const CLAIMED: u64 = u64::MAX;
 static PEERS: [Peer; 256] =
     [const { Peer { context: AtomicU64::new(0), device: AtomicI32::new(0), peer: AtomicU64::new(0) } }; 256];
 
-/// Returns a number for a device that is never 0; 0 if the device is unknown.
+/// Returns the number of a device in this table; 0 if the device is unknown.
 fn key(device: &Identity) -> u64 {
     device.uuid.map_or(0, |uuid| fnv(&uuid).max(1))
 }
@@ -37,8 +37,8 @@ fn peers_of(context: u64) -> impl Iterator<Item = &'static Peer> {
     PEERS.iter().filter(move |peer| context != 0 && peer.context.load(Acquire) == context)
 }
 
-/// Refuses a peer beyond the limit of a context on `device`.
-pub fn refuse(context: u64, device: i32, peer: &Identity) -> Option<Denied> {
+/// Denies access to a peer that exceeds the limit of peers of a context. The context is on `device`.
+pub fn deny_beyond_limit(context: u64, device: i32, peer: &Identity) -> Option<Denied> {
     let (limit, which) = limit()?;
     let is_other = devices::of_ordinal(device).is(peer) == Some(false);
     let is_new = peers_of(context).all(|known| known.peer.load(Relaxed) != key(peer));
@@ -46,8 +46,8 @@ pub fn refuse(context: u64, device: i32, peer: &Identity) -> Option<Denied> {
     (is_other && is_new && is_full).then(|| refused(Result::TOO_MANY_PEERS, which))
 }
 
-/// Counts a peer device, of any process, for a context on `device`.
-pub fn add(context: u64, device: i32, peer: &Identity) {
+/// Counts a device as a peer of a context. The context is on `device`; the peer may be a device of any process.
+pub fn count_peer(context: u64, device: i32, peer: &Identity) {
     let is_other = devices::of_ordinal(device).is(peer) == Some(false);
     let key = key(peer);
     let is_known = || peers_of(context).any(|known| known.peer.load(Relaxed) == key);
@@ -62,8 +62,8 @@ pub fn add(context: u64, device: i32, peer: &Identity) {
     }
 }
 
-/// Removes a peer device, to which access was disabled.
-pub fn remove(context: u64, peer: i32) {
+/// Removes a device from the peers of a context, after access to the device was disabled.
+pub fn remove_peer(context: u64, peer: i32) {
     let key = key(&devices::of_ordinal(peer));
     forget(|known| known.context.load(Acquire) == context && known.peer.load(Relaxed) == key);
 }
@@ -72,7 +72,8 @@ pub fn forget_context(context: u64) {
     forget(|known| known.context.load(Acquire) == context);
 }
 
-/// Forgets a device whose primary context ended, with other contexts that the program created on it.
+/// Removes the peers of all contexts on a device, and the device as a peer of other contexts, after the primary context of the
+/// device ended. The contexts that the program created on the device lose their peers as well.
 pub fn forget_device(device: i32) {
     let key = key(&devices::of_ordinal(device));
     forget(|known| known.device.load(Relaxed) == device || known.peer.load(Relaxed) == key);

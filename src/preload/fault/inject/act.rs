@@ -14,7 +14,7 @@ use cupeer_spec::function::{Direction, FnId};
 use cupeer_spec::record::slot::hit::did;
 
 impl Fault<'_> {
-    /// Applies the faults before the call. `tell` puts their actions into the record, because the call may not return.
+    /// Applies the actions of faults before the call. `tell` puts the actions into the record, because the call may not return.
     pub fn before(&mut self, cancelling: Cancelling, tell: &dyn Fn(&Fault)) {
         let needs_outputs = self.acting().any(|fired| fired.rule.spec.action.stage == Stage::Undo);
         if needs_outputs && self.call.id.spec().undone_by().is_some() {
@@ -73,21 +73,22 @@ impl Fault<'_> {
         self.fired.iter_mut().flatten().filter(|fired| fired.is_acting())
     }
 
-    /// Marks the fault whose result the program gets.
+    /// Marks the fault whose result the program gets with `bits` of its effects.
     fn mark_error(&mut self, bits: u16) {
         if let Some(fired) = self.acting_mut().find(|fired| fired.rule.spec.action.error.is_some()) {
             fired.did |= bits;
         }
     }
 
-    /// Applies the faults after the call, which returned `result`, or was not forwarded. Returns the result that the program gets.
+    /// Applies the actions of faults after the call, which returned `result`, or was not forwarded. Returns the result that the
+    /// program gets.
     pub fn after(&mut self, cancelling: Cancelling, result: i32) -> i32 {
         let mut given = result;
         if let Some(instead) = self.instead {
             self.is_altered = true;
             if self.denied.is_none() {
                 self.mark_error(did::ERROR | did::NOT_CALLED);
-                excuses::failed(self.call.id, instead, false);
+                excuses::note_failure(self.call.id, instead, false);
             }
         } else {
             self.driver_result = Some(result);
@@ -129,7 +130,7 @@ impl Fault<'_> {
                 bits |= did::UNDONE;
             }
             self.mark_error(bits);
-            excuses::failed(self.call.id, code, !self.is_undone);
+            excuses::note_failure(self.call.id, code, !self.is_undone);
             return code;
         }
         let (call, mut is_changed) = (self.call, false);
@@ -148,7 +149,7 @@ impl Fault<'_> {
 }
 
 impl Fired {
-    /// Delays the call, and adds the time to `waited`.
+    /// Delays the call, and adds the delay to `waited`, in nanoseconds.
     fn wait(&mut self, id: FnId, rank: u32, delay: Delay, purpose: u64, cancelling: Cancelling) {
         let mut time = delay.time;
         if delay.jitter > 0 {
@@ -160,7 +161,7 @@ impl Fired {
     }
 }
 
-/// Sleeps; signals do not end it.
+/// Sleeps for a time; signals do not end the sleep.
 fn sleep(nanoseconds: u64, cancelling: Cancelling) {
     const SECOND: u64 = 1_000_000_000;
     let until = clock::now().saturating_add(nanoseconds);
@@ -180,7 +181,7 @@ fn sleep(nanoseconds: u64, cancelling: Cancelling) {
     }
 }
 
-/// Waits until a label is released, by this process or from outside, or the plan is disarmed.
+/// Waits until a label is released, by this process or from outside, or until the plan is disarmed.
 fn hang(Fired { plan, rule, .. }: &Fired, label: &str, cancelling: Cancelling) {
     /// Interval of polling, in nanoseconds.
     const INTERVAL: u64 = 10_000_000;

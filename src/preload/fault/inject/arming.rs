@@ -22,15 +22,15 @@ use cupeer_shared::users::{self, Users};
 use cupeer_spec::fault::{Key, Plan};
 use cupeer_spec::function::FnId;
 
-/// The armed plans, which stay mapped until this is dropped.
+/// Use of the armed plans by a thread. The plans stay mapped until this is dropped.
 pub struct Using(&'static Armed);
 
 impl Using {
-    /// The plans that are armed now; `None` if there are none.
+    /// Returns the plans that are armed at present, and marks them as used; `None` if no plans are armed.
     pub fn now() -> Option<Using> {
         loop {
             let pointer = EVERY_CALL.armed.load(Acquire);
-            let armed = published(pointer)?;
+            let armed = plans_at(pointer)?;
             if users::begin(&EVERY_CALL.armed, pointer, armed.users()) {
                 return Some(Using(armed));
             }
@@ -57,13 +57,14 @@ impl Armed {
     }
 }
 
-/// Returns the plans that were published under a pointer.
-fn published(pointer: *mut c_void) -> Option<&'static Armed> {
+/// Returns the plans that were published as `pointer`; `None` for null and [`UNREAD`].
+fn plans_at(pointer: *mut c_void) -> Option<&'static Armed> {
     // SAFETY: null, or a value that is never freed.
     (pointer != UNREAD).then(|| unsafe { pointer.cast::<Armed>().as_ref() }).flatten()
 }
 
-/// Arms the plan and the denied pairs of the settings. Not inlined, because it needs more stack than most processes touched at start.
+/// Arms the plan and the denied pairs in the settings. Not inlined, because this needs more stack than most processes touched at
+/// their start.
 #[cold]
 #[inline(never)]
 pub fn arm_at_start(settings: &'static Settings) {
@@ -80,7 +81,7 @@ pub fn arm_at_start(settings: &'static Settings) {
     }
 }
 
-/// Runs `work` with memory reserved for the armed plans and one more. `None` if there is no memory.
+/// Runs `work` after reserving memory for the armed plans and for `plan`. `None` if there is no memory.
 fn armed_with<T>(plan: Option<&'static Plan>, work: &dyn Fn(Option<&'static Plan>) -> T) -> Option<T> {
     let using = Using::now();
     let armed =
@@ -91,11 +92,11 @@ fn armed_with<T>(plan: Option<&'static Plan>, work: &dyn Fn(Option<&'static Plan
     memory::within(bytes, || (work(plan), true))
 }
 
-/// Replaces the armed plans by those that `change` returns. Returns false if it returns none.
+/// Replaces the armed plans by the plans that `change` returns. Returns false, and changes nothing, if `change` returns `None`.
 fn replace(change: impl Fn(&[&'static LoadedPlan]) -> Option<Vec<&'static LoadedPlan>>) -> bool {
     loop {
         let old = EVERY_CALL.armed.load(Acquire);
-        let plans = published(old).map_or(&[][..], |armed| &armed.plans);
+        let plans = plans_at(old).map_or(&[][..], |armed| &armed.plans);
         let Some(plans) = change(plans) else { return false };
         let armed = Armed::new(plans, deny::concerns);
         let is_any = follows_plans() || FnId::all().any(|id| armed.index(id).is_some());
@@ -110,7 +111,7 @@ fn replace(change: impl Fn(&[&'static LoadedPlan]) -> Option<Vec<&'static Loaded
     }
 }
 
-/// Arms a plan that has a number. `None` without memory.
+/// Arms a plan that has the number `id`. `None` if there is no memory.
 pub fn arm_loaded(id: u32, plan: &'static Plan, file: Option<PlanFile>, is_dry: bool) -> Option<()> {
     let file = Cell::new(file);
     let armed = armed_with(Some(plan), &|plan| {
@@ -121,11 +122,11 @@ pub fn arm_loaded(id: u32, plan: &'static Plan, file: Option<PlanFile>, is_dry: 
         replace(|plans| Some(plans.iter().copied().chain([loaded]).collect()));
         Some(loaded)
     });
-    traced::add(&armed.flatten()?.functions);
+    traced::add_plan(&armed.flatten()?.functions);
     Some(())
 }
 
-/// Publishes the armed plans once more, so that calls come here even if no plan is armed.
+/// Publishes the armed plans again, so that calls are examined even if no plan is armed.
 pub fn publish_anew() {
     let done = armed_with(None, &|_| replace(|plans| Some(plans.to_vec())));
     if done.is_none() {
@@ -135,39 +136,39 @@ pub fn publish_anew() {
     }
 }
 
-/// Returns a plan that is armed in this process, by its number.
+/// Returns the plan with a number, if it is armed in this process.
 pub fn loaded(id: u32) -> Option<&'static LoadedPlan> {
     with_loaded(id, |plan| plan)
 }
 
-/// Runs `work` on a plan that is armed in this process, whose counts stay mapped meanwhile.
+/// Runs `work` on the plan with a number, if it is armed in this process. The plan's counts stay mapped while `work` runs.
 pub fn with_loaded<T>(id: u32, work: impl FnOnce(&'static LoadedPlan) -> T) -> Option<T> {
     let using = Using::now()?;
     let is_it = |plan: &&LoadedPlan| id != 0 && plan.id == id && !plan.is_over.load(Relaxed);
     using.plans.iter().copied().find(is_it).map(work)
 }
 
-/// Disarms a plan in this process, and releases the calls that hang because of it. Returns false if it was not armed.
-/// [`LoadedPlan::unmap`] frees its counts.
-pub fn take_out(plan: &'static LoadedPlan) -> bool {
+/// Disarms a plan in this process, and releases the calls that hang because of the plan. Returns false if the plan was not armed.
+/// [`LoadedPlan::unmap`] frees the plan's counts.
+pub fn disarm_here(plan: &'static LoadedPlan) -> bool {
     let id = plan.id;
     let is_other = |other: &&&'static LoadedPlan| other.id != id;
     let without = |plans: &[&'static LoadedPlan]| {
         plans.iter().any(|plan| plan.id == id).then(|| plans.iter().filter(is_other).copied().collect())
     };
     match armed_with(None, &|_| replace(without)) {
-        Some(true) => traced::remove(&plan.functions),
+        Some(true) => traced::remove_plan(&plan.functions),
         Some(false) => return false,
-        // It stays in the list, and is skipped.
+        // The plan stays in the list, and is skipped.
         None if plan.is_over.swap(true, SeqCst) => return false,
         None => {}
     }
-    // Releases the calls that hang because of it.
+    // Releases the calls that hang because of the plan.
     plan.is_over.store(true, SeqCst);
     true
 }
 
-/// Notes a mark that the program set.
+/// Notes that the program set a mark, for the faults that wait for this mark.
 pub fn marked(text: &[u8]) {
     let Some(using) = Using::now() else { return };
     for rule in using.plans.iter().flat_map(|plan| &plan.rules) {
@@ -177,7 +178,8 @@ pub fn marked(text: &[u8]) {
     }
 }
 
-/// Releases the calls that hang under a label in this process, now and later. Returns how many hang now.
+/// Releases the calls that hang under a label in this process, and all later ones. Returns the number of calls that hang at
+/// present.
 pub fn release(label: &str) -> u32 {
     let Some(using) = Using::now() else { return 0 };
     let rules = using.plans.iter().flat_map(|plan| &plan.rules);

@@ -18,19 +18,20 @@ use core::sync::atomic::{
 };
 use cupeer_spec::record::armed::{Board, BoardFile, MAGIC, PROCESSES, Seen, VERSION};
 
-/// The board, which is never unmapped; null before it is found.
+/// Mapped board, which is never unmapped; null before the board is found.
 static BOARD: AtomicPtr<Board> = AtomicPtr::new(ptr::null_mut());
-/// The pid of the process that has [`PLACE`], and the index of its place on the board, plus one.
-static OWNER: AtomicU32 = AtomicU32::new(0);
+/// Pid of the process to which [`PLACE`] belongs.
+static PLACE_OWNER: AtomicU32 = AtomicU32::new(0);
+/// Index of this process's place on the board, plus one; 0 if it has no place.
 static PLACE: AtomicU32 = AtomicU32::new(0);
 
-/// The board, if it was found.
+/// Returns the board, if it was found.
 pub fn known() -> Option<&'static Board> {
     // SAFETY: mapped with its size and never unmapped; its fields that change are atomics.
     unsafe { BOARD.load(Acquire).as_ref() }
 }
 
-/// Finds the board. If there is none and `is_made`, creates it.
+/// Finds the board. If there is no board and `is_made` is true, creates the board.
 pub fn find(is_made: bool) -> Result<&'static Board, c_int> {
     if let Some(board) = known() {
         return Ok(board);
@@ -85,7 +86,8 @@ fn open(directory: &Directory, path: &Path, boot_id: &[u8; 16]) -> Result<*mut B
     Err(libc::EPROTO)
 }
 
-/// Returns the directory in which processes count together. If the directory of the recording is missing and `is_made`, creates it.
+/// Returns the directory in which processes count together. If the directory of the recording is missing and `is_made` is true,
+/// creates the directory.
 pub fn directory(settings: &Settings, is_made: bool) -> Result<Directory, c_int> {
     match &settings.faults {
         Some(name) => {
@@ -100,7 +102,7 @@ pub fn directory(settings: &Settings, is_made: bool) -> Result<Directory, c_int>
     }
 }
 
-/// Opens a file, if it belongs to this user and no other user can write to it, not even one that takes part in the job.
+/// Opens a file, if it belongs to this user and no other user can write to it, not even another user who takes part in the job.
 pub fn trusted(directory: &Directory, path: &Path) -> Result<Opened, c_int> {
     let file = Opened::open(c_path(path), libc::O_RDWR)?;
     let about = file.about().ownership;
@@ -112,9 +114,9 @@ pub fn trusted(directory: &Directory, path: &Path) -> Result<Opened, c_int> {
 pub fn note(board: &'static Board, generation: u64, is_open: bool) {
     // SAFETY: getpid has no preconditions.
     let pid = unsafe { libc::getpid() } as u32;
-    if OWNER.load(Acquire) != pid {
+    if PLACE_OWNER.load(Acquire) != pid {
         PLACE.store(take(board, is_open).map_or(0, |place| place as u32 + 1), Release);
-        OWNER.store(pid, Release);
+        PLACE_OWNER.store(pid, Release);
     }
     let place = (PLACE.load(Acquire) as usize).checked_sub(1).and_then(|place| board.processes.get(place));
     if let Some(place) = place {
@@ -122,7 +124,8 @@ pub fn note(board: &'static Board, generation: u64, is_open: bool) {
     }
 }
 
-/// Takes a place on the board: a free one, or that of a process that ended.
+/// Takes a place on the board for this process: a free place, or the place of a process that ended. Returns the index of the
+/// place.
 fn take(board: &'static Board, is_open: bool) -> Option<usize> {
     let Identity { pid, pid_ns, started, .. } = Identity::of_owner();
     let has_ended = |place: &Seen| {

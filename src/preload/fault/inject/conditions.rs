@@ -4,7 +4,7 @@ use cupeer_spec::fault::{Condition, Key, Values};
 use cupeer_spec::function::FnSpec;
 use cupeer_spec::names::matches;
 
-/// Returns the argument that decides a condition; `None` if the condition needs other facts.
+/// Returns the index of the one argument that decides a condition; `None` if the condition needs other facts.
 pub fn argument_of(function: &FnSpec, condition: &Condition) -> Option<usize> {
     let is_device = |index: usize| {
         let devices = || function.args().iter().enumerate().filter(|(_, arg)| arg.type_word() == "CUdevice");
@@ -24,13 +24,13 @@ pub fn argument_of(function: &FnSpec, condition: &Condition) -> Option<usize> {
     }
 }
 
-/// Returns true if a number meets a condition.
+/// Returns true if a number meets a condition: the number is among its values, or is not for a negated condition.
 pub fn holds(condition: &Condition, number: u64) -> bool {
     let Values::Numbers(ranges) = &condition.values else { return false };
     ranges.iter().any(|(from, to)| (*from..=*to).contains(&number)) != condition.not
 }
 
-/// Returns true if a text meets a condition.
+/// Returns true if a text meets a condition: the text matches one of its patterns, or matches none for a negated condition.
 pub fn is_like(condition: &Condition, text: &[u8]) -> bool {
     let Values::Patterns(patterns) = &condition.values else { return false };
     patterns.iter().any(|pattern| matches(pattern.as_bytes(), text)) != condition.not

@@ -1,4 +1,4 @@
-//! Counts the calls that match a fault, and decides whether the fault fires at one.
+//! Counts the calls that match a fault, and decides whether the fault fires at a call.
 
 use super::loaded::{LoadedPlan, LoadedRule};
 use super::scopes::claim;
@@ -9,26 +9,27 @@ use cupeer_spec::fault::{Per, Rule, happens, purpose};
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::faults::{Counter, Scope, scope_key};
 
-/// The caller that a call is counted for.
-pub struct Whose {
+/// Properties of a call that decide together with which other calls it is counted.
+pub struct CountedCall {
     pub id: FnId,
-    /// The rank of the process; `u32::MAX` for none.
+    /// Rank of the process; `u32::MAX` if it is not known.
     pub rank: u32,
-    /// The current context, for a fault that counts by it.
+    /// Current context, for a fault that counts the calls of each context separately; 0 for other faults.
     pub context: u64,
 }
 
-/// A fault that fires at a call.
+/// Firing of a fault at a call.
 #[derive(Clone, Copy)]
 pub struct Firing<'a> {
-    /// The number of the call among those that the fault counts together, from 1.
+    /// Number of the call, from 1, among the calls that the fault counts together.
     pub count: u64,
     scope: &'a Scope,
     totals: Option<&'a Counter>,
 }
 
 impl Firing<'_> {
-    /// Decrements the counts. The fault had nothing to do, and a test must not appear to have tested something.
+    /// Decrements the counts of fired faults, because the fault had nothing to do at the call: a test must not appear to have
+    /// tested something.
     pub fn take_back(&self) {
         self.scope.fired.fetch_sub(1, Relaxed);
         if let Some(totals) = self.totals {
@@ -37,13 +38,17 @@ impl Firing<'_> {
     }
 }
 
-/// Counts a call that meets the conditions of a fault. `None` if the fault does not fire at it.
-pub fn fires<'a>(plan: &'a LoadedPlan, rule: &LoadedRule, whose: &Whose) -> Option<Firing<'a>> {
+/// Counts a call that meets the conditions of a fault. Returns the firing; `None` if the fault does not fire at the call.
+pub fn count_and_decide<'a>(
+    plan: &'a LoadedPlan,
+    rule: &LoadedRule,
+    whose: &CountedCall,
+) -> Option<Firing<'a>> {
     let totals = plan.totals(rule);
     if let Some(totals) = totals {
         totals.matched.fetch_add(1, Relaxed);
     }
-    let Some(scope) = scope(plan, rule, whose) else {
+    let Some(scope) = scope_of(plan, rule, whose) else {
         message::once(format_args!("no room to count for the fault {}: it does not fire", rule.spec.name));
         return None;
     };
@@ -61,8 +66,8 @@ pub fn fires<'a>(plan: &'a LoadedPlan, rule: &LoadedRule, whose: &Whose) -> Opti
     Some(Firing { count, scope, totals })
 }
 
-/// The scope in which a fault counts a call.
-fn scope<'a>(plan: &'a LoadedPlan, rule: &LoadedRule, whose: &Whose) -> Option<&'a Scope> {
+/// Returns the scope in which a fault counts a call.
+fn scope_of<'a>(plan: &'a LoadedPlan, rule: &LoadedRule, whose: &CountedCall) -> Option<&'a Scope> {
     let function = if rule.spec.together { u32::MAX } else { whose.id as u32 };
     let key = |whose: u64| scope_key(rule.number, function, whose);
     let joint = |key| {

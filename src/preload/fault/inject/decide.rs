@@ -1,7 +1,7 @@
 //! Decides about one call: which faults fire at it, whether a pair of devices is denied, and what replaces the call.
 
 use super::arming::Using;
-use super::counts::{self, Firing, Whose};
+use super::counts::{self, CountedCall, Firing};
 use super::facts::{self, Facts};
 use super::index::Member;
 use super::loaded::{LoadedPlan, LoadedRule};
@@ -13,70 +13,70 @@ use cupeer_spec::fault::{Error, Per, Stage, purpose};
 use cupeer_spec::function::{Direction, FnId};
 use cupeer_spec::record::slot::hit::did;
 
-/// Number of faults that can act at one call.
+/// Maximum number of faults that can act at one call.
 pub const MOST: usize = 8;
 
 /// A value that is no combination of the bits of [`did`].
 const NEVER: u16 = u16::MAX;
 
-/// A fault that fired.
+/// Fault that fired at a call.
 #[derive(Clone, Copy)]
 pub struct Fired {
     pub plan: &'static LoadedPlan,
     pub rule: &'static LoadedRule,
     pub firing: Firing<'static>,
-    /// Bits of [`did`].
+    /// Effects of the fault on the call, as bits of [`did`].
     pub did: u16,
-    /// Time that it delayed the call, in nanoseconds.
+    /// Time by which the fault delayed the call, in nanoseconds.
     pub waited: u64,
 }
 
-/// The faults that fire at one call, the denial of it, and their effects.
+/// Faults that fire at one call, the denial of the call, and their effects.
 pub struct Fault<'a> {
     pub(super) call: &'a Forward<'a>,
     pub(super) fired: [Option<Fired>; MOST],
-    /// The pair, or the limit, that denies it.
+    /// Index of the denied pair, or of the limit of peers, because of which the call is denied.
     pub(super) denied: Option<usize>,
-    /// A denied pair may change its outputs.
+    /// True if a denied pair may change the outputs of the call.
     pub(super) may_be_denied: bool,
-    /// The number of the process in the job.
+    /// Number of the process in the job.
     pub(super) process: u16,
     pub(super) stack: u64,
     pub(super) rank: u32,
-    /// The result in place of the call.
+    /// Result in place of the driver's, for a call that is not forwarded.
     pub instead: Option<i32>,
-    /// The result of the driver, if the call was forwarded.
+    /// Result of the driver, if the call was forwarded.
     pub(super) driver_result: Option<i32>,
-    /// The program gets a result or an output that is not the driver's.
+    /// True if the program gets a result or an output that is not the driver's.
     pub is_altered: bool,
-    /// The program gets a failure in place of the driver's success.
+    /// True if the program gets a failure in place of the driver's success.
     pub(super) has_other_result: bool,
-    /// An output is not the driver's, so that the live table must not store it.
+    /// True if an output is not the driver's, so that the live table must not store it.
     pub has_other_output: bool,
-    /// The effect of the driver's call was undone.
+    /// True if the effect of the driver's call was undone.
     pub(super) is_undone: bool,
-    /// The previous values of the outputs, for a call that may be undone.
+    /// Values of the outputs before the call, for a call that may be undone.
     pub(super) outputs: [Option<u64>; 2],
-    /// The bits of the denial, and of each fault, that are in the record already; [`NEVER`] if none are.
+    /// Bits of [`did`] that are in the record already, for the denial and then for each fault; [`NEVER`] if none are.
     pub(super) recorded: Cell<[u16; 1 + MOST]>,
-    /// Keeps the plans from being unmapped.
+    /// Use of the plans, which keeps them from being unmapped.
     _using: Using,
 }
 
 impl Fired {
-    /// Returns true unless it is a dry run.
+    /// Returns true if the fault acts on the call; false in a dry run.
     pub fn is_acting(&self) -> bool {
         self.did & did::DRY == 0
     }
 
-    /// Returns a pseudorandom number, which depends on the fault, the call, and the purpose alone.
+    /// Returns a pseudorandom number, which depends only on the fault, the call, and the purpose.
     pub fn random(&self, id: FnId, rank: u32, purpose: u64) -> u64 {
         self.rule.spec.thrown(rank, id.spec().name(), self.firing.count, purpose)
     }
 }
 
 impl<'a> Fault<'a> {
-    /// Decides about a call. `None` if no fault fires at it, and none tracks it.
+    /// Decides about a call. `None` if no fault fires at the call, no denied pair may concern it, and no plan tracks it.
     pub fn decide(call: &'a Forward<'a>) -> Option<Fault<'a>> {
         live::poll();
         let using = Using::now()?;
@@ -93,8 +93,8 @@ impl<'a> Fault<'a> {
                 continue;
             }
             let context = if rule.spec.per == Per::Ctx { facts.context() } else { 0 };
-            let whose = Whose { id: call.id, rank, context };
-            if let Some(firing) = counts::fires(plan, rule, &whose)
+            let whose = CountedCall { id: call.id, rank, context };
+            if let Some(firing) = counts::count_and_decide(plan, rule, &whose)
                 && let Some(place) = free.next()
             {
                 let did = if plan.is_dry { did::DRY } else { 0 };
@@ -137,12 +137,12 @@ impl<'a> Fault<'a> {
         Some(fault)
     }
 
-    /// The first fault that has a result.
+    /// Returns the first fault that fired and that has a result, and the result.
     pub(super) fn first_error(&self) -> Option<(Fired, Error)> {
         self.acting().find_map(|fired| Some((*fired, fired.rule.spec.action.error?)))
     }
 
-    /// The faults that fired, without those of a dry run.
+    /// Returns the faults that fired, without those of a dry run.
     pub(super) fn acting(&self) -> impl Iterator<Item = &Fired> {
         self.fired.iter().flatten().filter(|fired| fired.is_acting())
     }
@@ -152,7 +152,7 @@ impl<'a> Fault<'a> {
         fired.random(self.call.id, self.rank, purpose)
     }
 
-    /// Returns the result that a fault replaces the driver's with.
+    /// Returns the result code with which a fault replaces the driver's result.
     pub(super) fn code(&self, fired: &Fired, error: Error) -> i32 {
         match error {
             Error::Code(code) => code,
@@ -165,8 +165,8 @@ impl<'a> Fault<'a> {
         }
     }
 
-    /// Returns true if a fault fired, or a pair denied the call.
-    pub fn is_hit(&self) -> bool {
+    /// Returns true if a fault fired at the call, even in a dry run, or a denied pair denied the call.
+    pub fn is_hit_or_denied(&self) -> bool {
         self.denied.is_some() || self.fired[0].is_some()
     }
 }

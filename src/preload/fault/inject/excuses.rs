@@ -11,34 +11,34 @@ use cupeer_spec::function::{FnId, Group};
 use cupeer_spec::record::slot::MOST_ARGS;
 use cupeer_spec::results::Result;
 
-/// The last numbers that faults put into outputs. The program may pass them on.
-static GIVEN: [AtomicU64; 32] = [const { AtomicU64::new(0) }; 32];
+/// Last numbers that faults wrote into outputs. The program may pass them to later calls.
+static GIVEN_NUMBERS: [AtomicU64; 32] = [const { AtomicU64::new(0) }; 32];
 static NEXT: AtomicU64 = AtomicU64::new(0);
-/// The effects of faults in this process: the bits below.
+/// Effects of faults in this process, as the bits below.
 static EFFECTS: AtomicU32 = AtomicU32::new(0);
-/// A fault gave the program a number that is not the driver's.
+/// Bit: a fault gave the program a number that is not the driver's.
 const GIVEN_NUMBER: u32 = 1;
-/// A fault gave the program a null pointer.
+/// Bit: a fault gave the program a null pointer.
 const GIVEN_NULL: u32 = 2;
-/// A fault gave a wrong answer about peers.
+/// Bit: a fault gave the program a wrong answer about access to peers.
 const WRONG_PEERS: u32 = 4;
-/// A fault made a release fail.
+/// Bit: a fault made a release fail.
 const FAILED_RELEASE: u32 = 8;
 
-/// Remembers a number that a fault put into an output of a call.
-pub fn gave(id: FnId, number: u64) {
+/// Remembers a number that a fault wrote into an output of a call.
+pub fn note_given(id: FnId, number: u64) {
     if number != 0 {
-        GIVEN[NEXT.fetch_add(1, Relaxed) as usize % GIVEN.len()].store(number, Release);
+        GIVEN_NUMBERS[NEXT.fetch_add(1, Relaxed) as usize % GIVEN_NUMBERS.len()].store(number, Release);
     }
     let peers = if id.spec().is_in(Group::Peer) { WRONG_PEERS } else { 0 };
     EFFECTS.fetch_or(peers | if number == 0 { GIVEN_NULL } else { GIVEN_NUMBER }, Release);
 }
 
-/// Remembers that a fault made a call fail, with this code. `is_done` is true if the driver did its work nevertheless.
-pub fn failed(id: FnId, code: i32, is_done: bool) {
+/// Remembers that a fault made a call fail with a result code. `is_done` is true if the driver did the call's work nevertheless.
+pub fn note_failure(id: FnId, code: i32, is_done: bool) {
     let function = id.spec();
     let is_release = function.is_in(Group::Release);
-    // The program is wrong about the access: it enables it again, or disables it although it is not enabled.
+    // The program then knows the wrong state of the access: it enables access again, or disables access that is not enabled.
     let is_told_enabled = code == Result::PEER_ACCESS_ALREADY_ENABLED as i32;
     let is_wrong = is_release || function.is_in(Group::Enable) && (is_done || is_told_enabled);
     let peers = if is_wrong && function.is_in(Group::Peer) { WRONG_PEERS } else { 0 };
@@ -48,7 +48,8 @@ pub fn failed(id: FnId, code: i32, is_done: bool) {
 /// Returns true if an earlier fault may be the cause of an error in a call.
 pub fn is_excused(id: FnId, args: &[u8; MOST_ARGS]) -> bool {
     if settings::get().damages_handles || follows_plans() {
-        // The file lists handles that faults damaged in other processes. No fault may have concerned this process yet.
+        // The file lists handles that faults damaged in other processes. It may not be mapped yet, if no fault has concerned this
+        // process.
         shared::attach();
     }
     let effects = EFFECTS.load(Acquire);
@@ -72,7 +73,7 @@ pub fn is_excused(id: FnId, args: &[u8; MOST_ARGS]) -> bool {
         let is_pointer = matches!(arg.type_word(), "CUdeviceptr" | "CUevent");
         number == 0 && is_pointer && effects & GIVEN_NULL != 0
             || number != 0
-                && (GIVEN.iter().any(|given| given.load(Acquire) == number)
+                && (GIVEN_NUMBERS.iter().any(|given| given.load(Acquire) == number)
                     || arg.is_handle() && shared::is_damaged(number))
     })
 }

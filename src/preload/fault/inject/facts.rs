@@ -28,13 +28,13 @@ use cupeer_spec::record::live::mix;
 use cupeer_spec::record::slot::detail::MOST_FRAMES;
 use cupeer_spec::value::MOST_TEXT;
 
-/// Returns the number of this process in the job.
+/// Returns the number of this process in the job; 0 if there is no memory for it.
 pub fn process_number() -> u64 {
     private::process().map_or(0, |process| process.number.load(Relaxed))
 }
 
-/// Chooses the faults that may concern this process, once, and again in a forked child. The faults of plans that are armed later all count
-/// as concerning it.
+/// Chooses the armed faults that may concern this process, once per process, and again in a forked child. Each fault of a plan
+/// that is armed later counts as a fault that concerns the process.
 pub fn prepare(armed: &Using) {
     if private::is_prepared() {
         return;
@@ -47,12 +47,13 @@ pub fn prepare(armed: &Using) {
         let _ = process.number.compare_exchange(0, number, Relaxed, Relaxed);
     }
     environment::find_ranks();
-    armed.choose(|rule| rule.spec.conditions.iter().all(|condition| of_process(condition).unwrap_or(true)));
+    armed
+        .choose(|rule| rule.spec.conditions.iter().all(|condition| process_meets(condition).unwrap_or(true)));
     process.prepare();
 }
 
-/// Returns true if the process meets a condition; `None` for a condition about the call.
-fn of_process(condition: &Condition) -> Option<bool> {
+/// Returns true if the process meets a condition; `None` for a condition that is about the call.
+fn process_meets(condition: &Condition) -> Option<bool> {
     let number = |number: u32| number != u32::MAX && holds(condition, u64::from(number));
     Some(match condition.key {
         Key::Rank => number(environment::rank()),
@@ -60,24 +61,24 @@ fn of_process(condition: &Condition) -> Option<bool> {
         // SAFETY: getpid has no preconditions.
         Key::Pid => number(unsafe { libc::getpid() } as u32),
         Key::Process => holds(condition, process_number()),
-        Key::Program => is_like(condition, file_name(caller::program())),
+        Key::Program => is_like(condition, file_name(caller::program_path())),
         _ => return None,
     })
 }
 
-/// The last part of a path.
+/// Returns the part of a path after its last slash.
 fn file_name(path: &[u8]) -> &[u8] {
     path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
 }
 
-/// The facts about a call that were looked up so far.
+/// Facts about a call, each of which is looked up at its first use.
 pub struct Facts<'a> {
     call: &'a Forward<'a>,
     context: OnceCell<u64>,
     device: OnceCell<i32>,
     peer: OnceCell<i32>,
     stack: OnceCell<u64>,
-    /// The result of the previous call of this thread, with bit 32; 0 if there was none.
+    /// Result of the previous call of this thread, with bit 32 set; 0 if there was no call.
     previous: u64,
 }
 
@@ -89,12 +90,12 @@ impl<'a> Facts<'a> {
         Facts { call, context, device: OnceCell::new(), peer: OnceCell::new(), stack, previous }
     }
 
-    /// The current context.
+    /// Returns the current context.
     pub fn context(&self) -> u64 {
         *self.context.get_or_init(queries::context)
     }
 
-    /// A hash of the call stack; 0 if it is not known.
+    /// Returns a hash of the call stack; 0 if the stack is not known.
     pub fn stack(&self) -> u64 {
         *self.stack.get_or_init(|| {
             let mut frames = [0; MOST_FRAMES];
@@ -114,7 +115,7 @@ impl<'a> Facts<'a> {
         })
     }
 
-    /// The word of the first argument that `is_it` accepts.
+    /// Returns the word of the first argument that `is_it` accepts.
     fn argument(&self, is_it: impl Fn(&ArgSpec) -> bool) -> Option<u64> {
         let args = self.call.id.spec().args();
         args.iter().position(is_it).and_then(|index| self.call.words.get(index).copied())
@@ -130,7 +131,7 @@ impl<'a> Facts<'a> {
     }
 
     /// Tests a condition on the devices in a structure among the arguments; `None` if the function takes no such structure.
-    fn names_device(&self, condition: &Condition) -> Option<bool> {
+    fn structure_meets(&self, condition: &Condition) -> Option<bool> {
         let function = self.call.id.spec();
         let mut args = function.args().iter().zip(self.call.words);
         let (arg, word, offset) = args.find_map(|(arg, word)| Some((arg, *word, location_in(arg)?)))?;
@@ -145,7 +146,8 @@ impl<'a> Facts<'a> {
         Some(devices().next().is_some() && has_one != condition.not)
     }
 
-    /// The device of a peer context, of the memory that access is granted to, or of the object to open; -1 if it is not known.
+    /// Returns the ordinal of the device of a peer context, of the memory that the call grants access to, or of the object to
+    /// open; -1 if the device is not known.
     fn peer_device(&self) -> i32 {
         if let Some(grant) = self.call.id.spec().grants() {
             let address = self.call.words[grant.by];
@@ -165,7 +167,7 @@ impl<'a> Facts<'a> {
         queries::ordinal(export.uuid).unwrap_or(-1)
     }
 
-    /// The size of the allocation that an argument points into, or of the object to open.
+    /// Returns the size in bytes of the allocation that an argument points into, or of the object to open.
     fn size(&self) -> Option<u64> {
         let is_address =
             |arg: &ArgSpec| arg.type_word() == "CUdeviceptr" && matches!(arg.direction, Direction::In);
@@ -180,12 +182,12 @@ impl<'a> Facts<'a> {
         if let Some(argument) = argument_of(function, condition) {
             return self.call.words.get(argument).is_some_and(|word| holds(condition, *word));
         }
-        if let Some(is_met) = of_process(condition) {
+        if let Some(is_met) = process_meets(condition) {
             return is_met;
         }
         let device = |device: i32| device >= 0 && holds(condition, device as u64);
         match &condition.key {
-            Key::Dev => match self.names_device(condition) {
+            Key::Dev => match self.structure_meets(condition) {
                 Some(is_met) => is_met,
                 None => device(*self.device.get_or_init(queries::device)),
             },
@@ -203,18 +205,18 @@ impl<'a> Facts<'a> {
             }
             Key::Stack => holds(condition, self.stack()),
             Key::Prev => self.previous != 0 && holds(condition, self.previous & 0xffff_ffff),
-            Key::Argument(name) => self.has_text(name, condition),
+            Key::Argument(name) => self.argument_meets(name, condition),
             Key::Time => holds(condition, clock::now().saturating_sub(settings::get().began.load(Relaxed))),
             Key::Mark => rule.has_mark.load(Acquire),
             Key::NewSite => plan.scopes.is_new(rule.number, self.stack()),
-            // The values are a range from 0: its share of all hashes is chosen.
+            // The condition has a range from 0 as its value: the hashes in the range are the chosen share of all hashes.
             Key::SomeSites => holds(condition, mix(self.stack() ^ mix(rule.spec.seed)) % 1_000_000),
             Key::Rank | Key::LocalRank | Key::Pid | Key::Process | Key::Program => false,
         }
     }
 
     /// Tests a condition on a text or a handle among the arguments.
-    fn has_text(&self, name: &str, condition: &Condition) -> bool {
+    fn argument_meets(&self, name: &str, condition: &Condition) -> bool {
         let Some((index, arg)) = self.call.id.spec().argument(name) else { return false };
         let word = self.call.words.get(index).copied().unwrap_or(0);
         match arg.direction {
@@ -233,7 +235,7 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// Returns the offset of the `CUmemLocation` in the structure that an argument points to; `None` if it has none.
+/// Returns the offset of the `CUmemLocation` in the structure that an argument points to; `None` if the structure has none.
 fn location_in(arg: &ArgSpec) -> Option<usize> {
     match arg.type_word() {
         _ if !matches!(arg.direction, Direction::In) => None,
@@ -245,7 +247,7 @@ fn location_in(arg: &ArgSpec) -> Option<usize> {
     }
 }
 
-/// The fingerprint of the handle at an address.
+/// Returns the fingerprint of the handle at an address.
 ///
 /// # Safety
 ///

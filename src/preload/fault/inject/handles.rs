@@ -9,19 +9,19 @@ use core::sync::atomic::{
 };
 use cupeer_spec::function::{ArgSpec, Direction};
 
-/// The last handles of one kind. Each is written word by word. If two threads write one at once, the result is a damaged handle, which
-/// serves the fault as well.
+/// Last handles of one kind. Each handle is written word by word. If two threads write a handle at the same time, the result is a
+/// damaged handle, which serves the fault as well.
 struct LastHandles {
     handles: [[AtomicU64; 8]; 16],
     next: AtomicUsize,
 }
 
-/// The handles of memory, and those of events.
+/// Last handles of memory, and then of events.
 static KEPT: [LastHandles; 2] = [const {
     LastHandles { handles: [const { [const { AtomicU64::new(0) }; 8] }; 16], next: AtomicUsize::new(0) }
 }; 2];
 
-/// The handles of the kind of an argument.
+/// Returns the last handles of the same kind as an argument.
 fn of_kind(arg: &ArgSpec) -> &'static LastHandles {
     &KEPT[usize::from(arg.type_word() == "CUipcEventHandle")]
 }
@@ -48,7 +48,7 @@ fn read(kept: &[AtomicU64; 8]) -> [u8; 64] {
     bytes
 }
 
-/// Remembers the handles that a call takes (`In`), or that it returned (`Out`).
+/// Remembers the handles that a call takes (`Direction::In`), or that it returned (`Direction::Out`).
 pub fn remember(call: &Forward, direction: Direction) {
     let args = call.id.spec().args().iter().zip(call.words);
     for (arg, word) in args.filter(|(arg, word)| arg.is_handle() && arg.direction == direction && **word != 0)
@@ -58,8 +58,8 @@ pub fn remember(call: &Forward, direction: Direction) {
     }
 }
 
-/// Returns another handle than this one, of the kind of an argument.
-pub fn other(arg: &ArgSpec, than: &[u8]) -> Option<[u8; 64]> {
+/// Returns a remembered handle of the same kind as an argument, and with other bytes than `than`; `None` if there is none.
+pub fn other_handle(arg: &ArgSpec, than: &[u8]) -> Option<[u8; 64]> {
     let all = of_kind(arg).handles.iter().map(read);
     all.into_iter().find(|kept| kept[..] != *than && kept.iter().any(|byte| *byte != 0))
 }

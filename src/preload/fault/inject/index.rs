@@ -11,33 +11,36 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use cupeer_spec::fault::{Condition, Rule};
 use cupeer_spec::function::{FUNCTION_COUNT, FnId};
 
-/// All armed faults, by function. Never freed once it is published: a thread may be reading it.
+/// Index of all armed faults by function. Never freed once it is published, because a thread may be reading
+/// it.
 pub struct Armed {
     functions: Box<[Option<Index>; FUNCTION_COUNT]>,
-    /// The plans, in the order in which their faults are tested.
+    /// Armed plans, in the order in which their faults are tested.
     pub plans: Vec<&'static LoadedPlan>,
 }
 
-/// The faults of one function.
+/// Armed faults of one function.
 pub struct Index {
-    /// In the order in which they are tested.
+    /// Faults, in the order in which they are tested.
     pub members: Vec<Member>,
-    /// Every call is examined, whatever its arguments: a denied pair may concern it, or a plan tracks it.
+    /// True if every call is examined, whatever its arguments: a denied pair may concern the call, or a plan
+    /// tracks it.
     is_always: bool,
 }
 
-/// A fault of one function.
+/// Armed fault, as a fault of one function.
 pub struct Member {
     pub plan: &'static LoadedPlan,
     pub rule: &'static LoadedRule,
-    /// The fault can concern this process: [`Armed::choose`].
+    /// True if the fault can concern this process: see [`Armed::choose`].
     is_of_process: AtomicBool,
-    /// The conditions that one argument decides, with this argument.
+    /// Conditions that one argument decides, each with the index of this argument.
     conditions: Box<[(usize, &'static Condition)]>,
 }
 
 impl Armed {
-    /// The faults of some plans. `is_always` is true for a function of which every call is examined.
+    /// Returns the index of the faults of some plans. `is_always` returns true for a function of which every
+    /// call is examined.
     pub fn new(plans: Vec<&'static LoadedPlan>, is_always: impl Fn(FnId) -> bool) -> Armed {
         let follows = plans.iter().any(|plan| plan.follows);
         let keeps = plans.iter().any(|plan| plan.keeps_handles);
@@ -58,9 +61,9 @@ impl Armed {
         Armed { functions, plans }
     }
 
-    /// Returns the memory that arming some faults takes, as plans and by function.
+    /// Returns the memory in bytes that arming some faults takes, for their plans and for the index.
     pub fn memory_of<'a>(rules: impl Iterator<Item = &'a Rule>) -> usize {
-        // The fixed part of each function with faults.
+        // Number of bytes for the fixed part of each function with faults.
         const LISTS: usize = 2048;
         const MEMBER: usize = 2 * size_of::<Member>();
         let (mut bytes, mut is_named) = (0, [false; FUNCTION_COUNT]);
@@ -77,13 +80,13 @@ impl Armed {
         bytes + 4 * (size_of::<Armed>() + size_of::<[Option<Index>; FUNCTION_COUNT]>())
     }
 
-    /// The faults of a function; `None` if its calls need not be examined.
+    /// Returns the armed faults of a function; `None` if its calls need not be examined.
     #[inline(always)]
     pub fn index(&self, id: FnId) -> Option<&Index> {
         self.functions[id as usize].as_ref()
     }
 
-    /// Leaves out the faults that can never concern this process.
+    /// Marks the faults that can concern this process, so that all others are skipped.
     pub fn choose(&self, is_of_process: impl Fn(&LoadedRule) -> bool) {
         for member in self.functions.iter().flatten().flat_map(|index| &index.members) {
             member.is_of_process.store(is_of_process(member.rule), Relaxed);
@@ -126,7 +129,7 @@ mod tests {
     use cupeer_spec::fault::{Key, Plan};
     use cupeer_spec::record::live::mix;
 
-    /// Pseudorandom numbers.
+    /// Generator of pseudorandom numbers.
     struct Chance(u64);
 
     impl Chance {

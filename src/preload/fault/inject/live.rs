@@ -26,13 +26,14 @@ use cupeer_spec::fault::Plan;
 use cupeer_spec::record::armed::{Board, PLANS};
 use cupeer_spec::record::faults;
 
-/// The reason if there is no memory for a plan.
+/// Message for a plan that is not armed because there is no memory for it.
 pub const NO_MEMORY: &str = "out of memory";
 
-/// For each place of the board, the number of the last plan that was read there, whether it is for this process or not.
-static DEALT_WITH: [AtomicU64; PLANS] = [const { AtomicU64::new(0) }; PLANS];
+/// For each place of the board, the number of the last plan that was read from the place, even if the plan is not for this
+/// process.
+static LAST_READ: [AtomicU64; PLANS] = [const { AtomicU64::new(0) }; PLANS];
 
-/// Arms the plan of the environment, once: in our constructor, or at an earlier first call.
+/// Arms the plan of the environment, once: in our constructor, or in a call before the constructor.
 #[unsafe(link_section = ".text.startup")]
 pub fn load() {
     #[unsafe(link_section = ".data.start")]
@@ -48,16 +49,16 @@ pub fn load() {
         // The first call looks for the board. Most processes make no calls.
         EVERY_CALL.seen.store(UNSEEN, Release);
     } else {
-        has_read();
+        note_plans_known();
     }
 }
 
-/// Notes that the armed plans are known.
-fn has_read() {
+/// Notes that the armed plans of this process are known.
+fn note_plans_known() {
     let _ = EVERY_CALL.armed.compare_exchange(UNREAD, ptr::null_mut(), SeqCst, Acquire);
 }
 
-/// Follows the plans that were armed or disarmed in the job since the last poll.
+/// Arms and disarms the plans that were armed or disarmed in the job since the last poll.
 pub fn poll() {
     static LOCK: Lock = Lock::new();
     if EVERY_CALL.armed.load(Acquire) == UNREAD {
@@ -97,7 +98,7 @@ fn catch_up() {
             EVERY_CALL.seen.store(0, Release);
         }
     }
-    has_read();
+    note_plans_known();
 }
 
 fn complain(what: fmt::Arguments, error: c_int) {
@@ -117,19 +118,19 @@ fn complain(what: fmt::Arguments, error: c_int) {
 fn follow(board: &'static Board, is_open: bool) {
     let generation = board.generation.load(Acquire);
     let mut is_concerned = is_open || follows_plans();
-    for (place, dealt_with) in board.plans.iter().zip(&DEALT_WITH) {
+    for (place, dealt_with) in board.plans.iter().zip(&LAST_READ) {
         let (number, before) = (place.load(Acquire), dealt_with.load(Relaxed));
         if number == before {
             continue;
         }
         dealt_with.store(number, Relaxed);
         if let Some(plan) = u32::try_from(before).ok().and_then(arming::loaded)
-            && arming::take_out(plan)
+            && arming::disarm_here(plan)
         {
             plan.unmap();
         }
         if number != 0 {
-            is_concerned |= take_over(number, is_open);
+            is_concerned |= arm_from_board(number, is_open);
         }
     }
     if !is_concerned {
@@ -145,15 +146,15 @@ fn follow(board: &'static Board, is_open: bool) {
     board::note(board, generation, is_open);
 }
 
-/// Arms a plan of the board, if it is for this process. Returns false if it is not.
-fn take_over(number: u64, is_open: bool) -> bool {
+/// Arms a plan that the board lists, if the plan is for this process. Returns false if it is not.
+fn arm_from_board(number: u64, is_open: bool) -> bool {
     let Ok(id) = u32::try_from(number) else { return false };
     if arming::loaded(id).is_some() {
         return true;
     }
     let file = match PlanFile::open(number) {
         Ok(file) => file,
-        // It was disarmed since.
+        // The plan was disarmed since the board was read.
         Err(libc::ENOENT) => return false,
         Err(error) => {
             complain(format_args!("plan {number}, which was armed while the job is running,"), error);
@@ -165,7 +166,7 @@ fn take_over(number: u64, is_open: bool) -> bool {
     }
     let mut file = Some(file);
     let bytes = file.as_ref().map_or(0, PlanFile::length);
-    // Beside the parsed plan, its text is there twice: as lines, and as a plan.
+    // Apart from the parsed plan, two copies of the text are in memory: the lines of the file, and the text of the plan.
     let armed = memory::within(memory_of(bytes) + 4 * bytes, || {
         let text = file.as_ref().map(PlanFile::text).unwrap_or_default();
         let plan = faults::plan_of(&text).and_then(|text| Plan::parse("armed", &text).ok());
@@ -180,7 +181,7 @@ fn take_over(number: u64, is_open: bool) -> bool {
     true
 }
 
-/// Arms a plan of the board in this process.
+/// Arms a plan that the board lists in this process.
 fn arm(id: u32, plan: Plan, file: &mut Option<PlanFile>) -> Option<()> {
     let is_whole = file.as_ref().is_some_and(|file| file.counters().len() == plan.rules.len());
     let (file, plan) = (file.take().filter(|_| is_whole)?, Box::leak(Box::new(plan)));
@@ -188,12 +189,13 @@ fn arm(id: u32, plan: Plan, file: &mut Option<PlanFile>) -> Option<()> {
     arming::arm_loaded(id, plan, Some(file), settings::get().is_dry)
 }
 
-/// Arms a plan of this process for itself and its descendants. Returns its number; `None` if processes share no directory.
+/// Arms a plan of this process for the process itself and its descendants. Returns the number of the plan, or an error; `None` if
+/// processes share no directory.
 pub fn arm_for_descendants(plan: &'static Plan) -> Option<Result<u32, String>> {
     if !settings::get().has_directory() {
         return None;
     }
-    // Checked first: plans that are counted in the memory of the process have other numbers.
+    // The board is found first, because a plan that is counted in the memory of the process has another number.
     let board = board::find(true).ok()?;
     Some(publish(board, plan))
 }
@@ -214,19 +216,19 @@ fn publish(board: &'static Board, plan: &'static Plan) -> Result<u32, String> {
     Err(format!("{PLANS} plans are armed in this job, and no more can be"))
 }
 
-/// Disarms a plan of this process, here and in its descendants. Returns how many calls its faults matched, and at how many they fired;
-/// `None` if it was disarmed already.
+/// Disarms a plan of this process, here and in its descendants. Returns the number of calls that faults of the plan matched, and
+/// the number of calls at which they fired; `None` if the plan was disarmed already.
 pub fn disarm(plan: &'static LoadedPlan) -> Option<(u64, u64)> {
     // A forked child disarms its parent's plan for itself only.
     if let Some(file) = plan.file.as_ref().filter(|file| file.is_own()) {
-        // First, so that a call that sees the plan disarmed also finds the board changed.
+        // The plan leaves the board first, so that a call that sees the plan disarmed also finds the board changed.
         if let Some(board) = board::known() {
             board.remove(u64::from(plan.id));
         }
         file.disarm();
         file.remove();
     }
-    if !arming::take_out(plan) {
+    if !arming::disarm_here(plan) {
         return None;
     }
     let done = plan.sum();

@@ -3,7 +3,7 @@
 use super::plan_file::PlanFile;
 use super::scopes::Scopes;
 use super::{private, shared};
-use crate::settings::inject::functions;
+use crate::settings::inject::examined_functions;
 use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::{
@@ -15,45 +15,45 @@ use cupeer_spec::fault::{Plan, Rule};
 use cupeer_spec::record::faults::Counter;
 use cupeer_spec::selector::FunctionSet;
 
-/// A plan that is or was armed.
+/// Plan that is armed, or was armed before.
 pub struct LoadedPlan {
-    /// 0 for the plan of the environment.
+    /// Number of the plan; 0 for the plan of the environment.
     pub id: u32,
-    /// Its file, if other processes have the plan, too.
+    /// File of the plan, if other processes have the plan as well.
     pub file: Option<PlanFile>,
     pub rules: Vec<LoadedRule>,
-    /// A dry run: its faults are reported, and change nothing.
+    /// True for a dry run: the faults of the plan are reported, and change nothing.
     pub is_dry: bool,
-    /// A condition is about the previous call, or about the order of processes: all calls are examined.
+    /// True if a condition is about the previous call, or about the order of processes, so that all calls are examined.
     pub follows: bool,
-    /// A fault replaces one handle with another.
+    /// True if a fault replaces a handle with another handle.
     pub keeps_handles: bool,
     /// The functions whose calls are examined.
     pub functions: FunctionSet,
     pub scopes: Scopes,
-    /// The counts of a plan of the program, which forked children share.
+    /// Counts of the faults of a plan that the program armed, which forked children share; null before their first use.
     pub totals: AtomicPtr<Counter>,
-    /// The threads that use it.
+    /// Threads that use the plan.
     pub users: Users,
-    /// It was disarmed here, but may still be among the armed plans.
+    /// True if the plan was disarmed in this process. It may still be among the armed plans.
     pub is_over: AtomicBool,
 }
 
-/// A fault of a plan.
+/// Fault of a plan in this process.
 pub struct LoadedRule {
-    /// Its definition in the plan.
+    /// Definition of the fault in the plan.
     pub spec: &'static Rule,
     pub number: u32,
-    /// The program set the mark that the fault waits for.
+    /// True if the program set the mark that the fault waits for.
     pub has_mark: AtomicBool,
-    /// The calls that hang because of it may continue.
+    /// True if the calls that hang because of the fault may continue.
     pub is_released: AtomicBool,
-    /// Number of calls that hang because of it.
+    /// Number of calls that hang because of the fault.
     pub hanging: AtomicU32,
 }
 
 impl LoadedPlan {
-    /// A plan without counts.
+    /// Returns a plan whose counts are not mapped yet.
     pub fn new(id: u32, plan: &'static Plan, is_dry: bool) -> LoadedPlan {
         let rules = plan.rules.iter().zip(0..).map(|(rule, number)| LoadedRule {
             spec: rule,
@@ -69,7 +69,7 @@ impl LoadedPlan {
             is_dry,
             follows: plan.follows(),
             keeps_handles: plan.keeps_handles(),
-            functions: functions(plan),
+            functions: examined_functions(plan),
             scopes: Scopes::new(),
             totals: AtomicPtr::new(ptr::null_mut()),
             users: Users::new(),
@@ -77,17 +77,17 @@ impl LoadedPlan {
         }
     }
 
-    /// Returns true if its faults can fire.
+    /// Returns true if the faults of the plan can fire.
     pub fn is_armed(&self) -> bool {
         !self.is_over.load(Relaxed) && self.file.as_ref().is_none_or(PlanFile::is_armed)
     }
 
-    /// Returns true if the program armed it, or one of its ancestors did.
+    /// Returns true if the program or one of its ancestors armed the plan.
     pub fn is_of_program(&self) -> bool {
         self.file.as_ref().is_none_or(PlanFile::has_root)
     }
 
-    /// The counts of a fault. `None` if there is no memory.
+    /// Returns the counts of a fault of the plan. `None` if there is no memory for them.
     pub fn totals(&self, rule: &LoadedRule) -> Option<&Counter> {
         if self.id == 0 {
             return shared::counter(rule.number);
@@ -104,7 +104,7 @@ impl LoadedPlan {
         (!totals.is_null()).then(|| unsafe { &*totals.add(rule.number as usize) })
     }
 
-    /// Number of calls that its faults matched, and number of those at which they fired.
+    /// Returns the number of calls that faults of the plan matched, and the number of calls at which they fired.
     pub fn sum(&self) -> (u64, u64) {
         let totals = self.rules.iter().filter_map(|rule| self.totals(rule));
         totals.fold((0, 0), |(matched, fired), totals| {
@@ -116,7 +116,7 @@ impl LoadedPlan {
         self.rules.len() * size_of::<Counter>()
     }
 
-    /// Unmaps the counts, unless a thread still uses the plan. Must run after the plan was removed from the armed ones.
+    /// Unmaps the counts, unless a thread still uses the plan. Must run after the plan was removed from the armed plans.
     pub fn unmap(&self) {
         if !self.users.are_gone() {
             return;

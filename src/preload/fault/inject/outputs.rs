@@ -9,7 +9,7 @@ use cupeer_spec::fault::{Out, OutValue};
 use cupeer_spec::function::{ArgSpec, Direction, FnId};
 use cupeer_spec::value::Shareable;
 
-/// Writes the value of a fault into an output. Returns false if there is no such output.
+/// Writes the value that a fault sets into an output of a call. Returns false if the call has no such output.
 pub fn put(call: &Forward, out: &Out) -> bool {
     let Some((arg, address, size)) = place(call, out.argument) else { return false };
     let (step, is_handle) = (arg.size(), arg.is_handle());
@@ -28,7 +28,7 @@ pub fn put(call: &Forward, out: &Out) -> bool {
             Some(byte) => *byte = !*byte,
             None => return false,
         },
-        OutValue::Other => match handles::other(arg, bytes) {
+        OutValue::Other => match handles::other_handle(arg, bytes) {
             Some(other) => bytes.copy_from_slice(&other),
             None => return false,
         },
@@ -42,12 +42,12 @@ pub fn put(call: &Forward, out: &Out) -> bool {
         let mut word = [0; 8];
         let length = bytes.len().min(8);
         word[..length].copy_from_slice(&bytes[..length]);
-        excuses::gave(call.id, u64::from_le_bytes(word));
+        excuses::note_given(call.id, u64::from_le_bytes(word));
     }
     true
 }
 
-/// Returns an output, its address, and its size in bytes: see [`Out`].
+/// Returns the specification of an output, its address, and its size in bytes: see [`Out`].
 fn place(call: &Forward, argument: &str) -> Option<(&'static ArgSpec, usize, usize)> {
     let (index, arg) = call.id.spec().argument(argument)?;
     let address = *call.words.get(index)? as usize;
@@ -62,7 +62,7 @@ fn place(call: &Forward, argument: &str) -> Option<(&'static ArgSpec, usize, usi
 }
 
 impl Fault<'_> {
-    /// Saves the previous values of the outputs. The program may have passed any addresses.
+    /// Saves the values of the outputs before the call. The program may have passed any addresses.
     pub(super) fn save_outputs(&mut self) {
         for (place, (address, size)) in self.outputs.iter_mut().zip(outputs(self.call)) {
             let mut word = [0; 8];
@@ -113,7 +113,7 @@ fn outputs(call: &Forward) -> impl Iterator<Item = (usize, usize)> {
     outputs.map(|(arg, word)| (*word as usize, arg.size().min(8)))
 }
 
-/// Calls the driver's function that undoes something.
+/// Calls a function of the driver that undoes an earlier call. Returns true if the function succeeds.
 fn call_driver(id: FnId, value: u64, size: Option<u64>) -> bool {
     let address = driver::real(id);
     if address == 0 {

@@ -23,21 +23,21 @@ use cupeer_spec::record::faults::{
 };
 use cupeer_spec::record::read;
 
-/// The file of a plan, mapped until no thread uses the plan any more.
+/// Mapped file of a plan. It stays mapped until no thread uses the plan any more.
 pub struct PlanFile {
     base: AtomicPtr<u8>,
     size: usize,
-    /// The fixed fields, as they were when the file was checked.
+    /// Fixed fields of the file, as they were when the file was checked.
     header: Header,
 }
 
 impl PlanFile {
-    /// A file that is mapped with its size, and whose header was checked.
+    /// Returns a file that is mapped at `base` with `size` bytes, and whose header was checked.
     pub fn new(base: *mut u8, size: usize, header: Header) -> PlanFile {
         PlanFile { base: AtomicPtr::new(base), size, header }
     }
 
-    /// Opens the file of a plan of the board.
+    /// Opens the file of a plan that the board lists, by the number of the plan.
     pub fn open(number: u64) -> Result<PlanFile, c_int> {
         let directory = directory(settings::get(), false)?;
         let boot_id = boot_id();
@@ -57,7 +57,7 @@ impl PlanFile {
         if header.is_some() { Ok(file) } else { Err(libc::EPROTO) }
     }
 
-    /// Creates the file of a plan of this process. Returns its number.
+    /// Creates the file of a plan that this process arms. Returns the number of the plan.
     pub fn publish(board: &Board, plan: &Plan) -> Result<u64, c_int> {
         let Identity { boot_id, pid, pid_ns, started, .. } = Identity::of_owner();
         let directory = directory(settings::get(), true)?;
@@ -72,7 +72,7 @@ impl PlanFile {
         let (root_pid, root_pid_ns, root_started) = (pid, pid_ns, started);
         let armed = clock::realtime();
         let header = Header { number, armed, root_pid, root_pid_ns, root_started, ..layout.header() };
-        // Other users may read the counts, but cannot write to the file: no user arms plans for another one.
+        // Other users may read the counts, but cannot write to the file, because no user arms plans for another user.
         let own = Directory { path: directory.path, mode: directory.mode & 0o640 };
         let path = path(&own, boot_id, number)?;
         // SAFETY: mapped with this size, all zero.
@@ -94,56 +94,57 @@ impl PlanFile {
         Some(self.base.load(Acquire)).filter(|base| !base.is_null())
     }
 
-    /// A number of the header that processes change: see [`Header`].
-    fn number(&self, field: impl FnOnce(*mut Header) -> *mut u64) -> Option<&AtomicU64> {
+    /// Returns a field of the mapped header that processes change: see [`Header`]. `None` if the file is not mapped any more.
+    fn changing_field(&self, field: impl FnOnce(*mut Header) -> *mut u64) -> Option<&AtomicU64> {
         // SAFETY: an aligned number of the mapped header, which is changed only in this way.
         self.base().map(|base| unsafe { AtomicU64::from_ptr(field(base.cast())) })
     }
 
-    /// The time when it was disarmed; 0 while it is armed.
+    /// Returns the time at which the plan was disarmed, in nanoseconds; 0 while the plan is armed.
     fn disarmed(&self) -> Option<&AtomicU64> {
         // SAFETY: a field of the header, of which only the address is taken.
-        self.number(|header| unsafe { &raw mut (*header).disarmed })
+        self.changing_field(|header| unsafe { &raw mut (*header).disarmed })
     }
 
-    /// Returns true until a process disarms it.
+    /// Returns true while the plan is armed: until any process disarms it.
     pub fn is_armed(&self) -> bool {
         self.disarmed().is_some_and(|disarmed| disarmed.load(Acquire) == 0)
     }
 
-    /// Disarms it in all processes.
+    /// Disarms the plan in all processes.
     pub fn disarm(&self) {
         if let Some(disarmed) = self.disarmed() {
             disarmed.store(clock::realtime(), Release);
         }
     }
 
-    /// Returns true if this process must arm it: this process or an ancestor armed it, or it is from outside and `is_open`.
+    /// Returns true if this process must arm the plan: this process or an ancestor armed it, or `cupeer fault` armed it and
+    /// `is_open`, so that this process allows plans from outside.
     pub fn is_for_us(&self, is_open: bool) -> bool {
         let Some((root, root_ns, root_started)) = self.header.root() else { return is_open };
         let Identity { pid, pid_ns, .. } = Identity::of_owner();
         if root_ns != pid_ns {
             return false;
         }
-        /// A process has fewer ancestors.
+        /// Maximum number of ancestors that are examined. A process has fewer.
         const MOST: usize = 64;
         let parent = |pid: &u32| life::read_state(*pid).map(|seen| seen.parent).filter(|parent| *parent != 0);
         let mut line = core::iter::successors(Some(pid), parent).take(MOST);
         line.any(|pid| pid == root && life::read_state(pid).is_some_and(|seen| seen.started == root_started))
     }
 
-    /// Returns true if a process armed it, and not `cupeer fault`.
+    /// Returns true if a process armed the plan for itself; false if `cupeer fault` did.
     pub fn has_root(&self) -> bool {
         self.header.root().is_some()
     }
 
-    /// Returns true if this process armed it, perhaps before an exec.
+    /// Returns true if this process armed the plan, perhaps before an exec.
     pub fn is_own(&self) -> bool {
         // SAFETY: getpid has no preconditions.
         self.header.root_pid == unsafe { libc::getpid() } as u32
     }
 
-    /// Copies its text, because other processes may change that in the file.
+    /// Returns a copy of the text of the plan, because other processes may change the text in the file.
     pub fn text(&self) -> Vec<u8> {
         let Some(base) = self.base() else { return Vec::new() };
         let mut text = vec![0; self.header.text as usize];
@@ -152,12 +153,12 @@ impl PlanFile {
         text
     }
 
-    /// Length of its text in bytes.
+    /// Returns the length of the plan's text in bytes.
     pub fn length(&self) -> usize {
         self.header.text as usize
     }
 
-    /// The counts of its faults.
+    /// Returns the counts of each fault of the plan.
     pub fn counters(&self) -> &[Counter] {
         let Some(base) = self.base() else { return &[] };
         let (at, count) = (self.header.counters as usize, self.header.rules as usize);
@@ -165,7 +166,7 @@ impl PlanFile {
         unsafe { slice::from_raw_parts(base.add(at).cast(), count) }
     }
 
-    /// The scopes in which processes count together.
+    /// Returns the scopes in which processes count together.
     pub fn scopes(&self) -> &[Scope] {
         let Some(base) = self.base() else { return &[] };
         let (at, count) = (self.header.scopes as usize, self.header.scope_count as usize);
@@ -173,29 +174,29 @@ impl PlanFile {
         unsafe { slice::from_raw_parts(base.add(at).cast(), count) }
     }
 
-    /// Counts one more process that has the plan. Returns their number.
+    /// Counts one more process that has the plan. Returns the number of these processes.
     pub fn count_process(&self) -> u64 {
         // SAFETY: a field of the header, of which only the address is taken.
-        let processes = self.number(|header| unsafe { &raw mut (*header).processes });
+        let processes = self.changing_field(|header| unsafe { &raw mut (*header).processes });
         processes.map_or(1, |processes| processes.fetch_add(1, AcqRel) + 1)
     }
 
-    /// The fingerprints of the handles that faults damaged; 0 is none.
+    /// Returns the fingerprints of the handles that faults damaged; 0 in free places.
     pub fn damaged(&self) -> &[AtomicU64] {
         let Some(base) = self.base() else { return &[] };
         // SAFETY: within the first page of the mapping, aligned, and used only in this way.
         unsafe { slice::from_raw_parts(base.add(DAMAGED).cast(), DAMAGED_COUNT) }
     }
 
-    /// Counts one more damaged handle whose fingerprint has no room.
+    /// Counts one more damaged handle for whose fingerprint there is no free place.
     pub fn count_unlisted(&self) {
         // SAFETY: a field of the header, of which only the address is taken.
-        if let Some(more) = self.number(|header| unsafe { &raw mut (*header).damaged_more }) {
+        if let Some(more) = self.changing_field(|header| unsafe { &raw mut (*header).damaged_more }) {
             more.fetch_add(1, AcqRel);
         }
     }
 
-    /// Unmaps it. No thread may use the plan any more.
+    /// Unmaps the file. No thread may use the plan any more.
     pub fn unmap(&self) {
         let base = self.base.swap(ptr::null_mut(), AcqRel);
         if !base.is_null() {
@@ -211,13 +212,13 @@ impl Drop for PlanFile {
     }
 }
 
-/// The path of the file of a plan of the board.
+/// Returns the path of the file of a plan that the board lists.
 fn path(directory: &Directory, boot_id: [u8; 16], number: u64) -> Result<Path, c_int> {
     let name = faults::PlanFile { boot_id, number };
     directory.file(Short::<48>::new(format_args!("{name}")).text())
 }
 
-/// The layout of a file.
+/// Contents of a new file of a plan, which determine its layout.
 pub struct Layout<'a> {
     pub text: &'a str,
     pub rules: u32,
@@ -238,7 +239,7 @@ impl Layout<'_> {
         (self.scopes_at() + self.scopes * size_of::<Scope>()).next_multiple_of(4096)
     }
 
-    /// The name of the file of the environment's plan.
+    /// Returns the name of the file for the plan of the environment.
     pub fn name(&self) -> Short<32> {
         let boot = u32::from_be_bytes([0, 1, 2, 3].map(|i| self.boot_id[i]));
         let hash = fnv(self.text.as_bytes());

@@ -8,30 +8,30 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
-/// State of this process.
+/// State of this process for fault injection.
 pub struct Process {
-    /// 1 once the faults that concern it are chosen.
+    /// 1 once the faults that concern the process are chosen; 0 before.
     prepared: AtomicU32,
-    /// Its number in the job, from 1, in the order in which the processes came here.
+    /// Number of the process in the job, from 1, in the order in which the processes got their numbers; 0 before.
     pub number: AtomicU64,
-    /// Number of its threads that came here.
+    /// Number of threads of the process that got a number.
     threads: AtomicU64,
 }
 
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
 
-/// Maps memory in which a forked child sees zeros. Null if there is none.
+/// Maps memory that a forked child sees as zeros. Null if there is no memory.
 pub fn map(size: usize) -> *mut c_void {
     let mapped = map_with(size, libc::MAP_PRIVATE);
     if !mapped.is_null() {
-        // Kernels before 4.14 lack it: there a child continues with the counts of its parent.
+        // Kernels before 4.14 lack this advice: there, a child continues with the counts of its parent.
         // SAFETY: mapped above.
         unsafe { libc::madvise(mapped, size, libc::MADV_WIPEONFORK) };
     }
     mapped
 }
 
-/// Maps memory that forked children share. Null if there is none.
+/// Maps memory that forked children share. Null if there is no memory.
 pub fn map_shared(size: usize) -> *mut c_void {
     map_with(size, libc::MAP_SHARED)
 }
@@ -41,7 +41,8 @@ fn map_with(size: usize, kind: i32) -> *mut c_void {
         .map_or(ptr::null_mut(), <*mut u8>::cast)
 }
 
-/// Maps memory for `place`, once: several threads may come at the same time. Null if there is none.
+/// Maps memory once, and stores its address in `place`: several threads may call this at the same time. Null if there is no
+/// memory.
 pub fn map_once<T>(place: &AtomicPtr<T>, size: usize, map: fn(usize) -> *mut c_void) -> *mut T {
     let there = place.load(Acquire);
     if !there.is_null() {
@@ -61,7 +62,7 @@ pub fn map_once<T>(place: &AtomicPtr<T>, size: usize, map: fn(usize) -> *mut c_v
     }
 }
 
-/// Returns true if this process is prepared: not so in a child that was just forked.
+/// Returns true if the faults that concern this process are chosen. False in a child that was just forked.
 #[inline(always)]
 pub fn is_prepared() -> bool {
     // SAFETY: never unmapped.
@@ -76,7 +77,7 @@ pub fn process() -> Option<&'static Process> {
 }
 
 impl Process {
-    /// Notes that the faults are chosen.
+    /// Notes that the faults that concern this process are chosen.
     pub fn prepare(&self) {
         self.prepared.store(1, Release);
     }

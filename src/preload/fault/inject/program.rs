@@ -1,4 +1,4 @@
-//! Arms and disarms the plans of the program itself, whose texts and numbers come through `cupeer.h`.
+//! Arms and disarms the plans that the program itself passes through `cupeer.h`.
 
 use super::arming::{arm_loaded, loaded, with_loaded};
 use super::live::{self, NO_MEMORY};
@@ -8,8 +8,8 @@ use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use cupeer_spec::fault::{Per, Plan};
 
-/// Arms a plan of the program, for its descendants as well if processes share a directory. Returns its number, or the reason why it was not
-/// armed.
+/// Arms a plan of the program, and also in the program's descendants if processes share a directory. Returns the number of the
+/// plan, or the reason why the plan was not armed.
 fn arm(text: &str) -> Result<u32, String> {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     let plan = Plan::parse("armed", text).map_err(|error| {
@@ -32,18 +32,18 @@ fn arm(text: &str) -> Result<u32, String> {
     Ok(id)
 }
 
-/// Disarms a plan of the program, and releases the calls that hang because of it. Returns how many calls its faults matched, and at how
-/// many they fired; `None` if no such plan is armed.
+/// Disarms a plan of the program, and releases the calls that hang because of the plan. Returns the number of calls that faults
+/// of the plan matched, and the number of calls at which they fired; `None` if no such plan is armed.
 pub fn disarm(id: u32) -> Option<(u64, u64)> {
     loaded(id).filter(|plan| plan.is_of_program()).and_then(live::disarm)
 }
 
-/// Returns how many calls the faults of a plan of the program matched, and at how many they fired.
+/// Returns the number of calls that faults of a plan of the program matched, and the number of calls at which they fired.
 pub fn counts(id: u32) -> Option<(u64, u64)> {
     with_loaded(id, |plan| plan.is_of_program().then(|| plan.sum())).flatten()
 }
 
-/// See `cupeer_arm`.
+/// Implements `cupeer_arm`.
 ///
 /// # Safety
 ///
@@ -74,7 +74,7 @@ pub unsafe fn arm_c(plan: *const c_char, message: *mut c_char, size: usize) -> c
     armed.unwrap_or_else(|| refuse(NO_MEMORY))
 }
 
-/// Writes the counts of a plan to the program's places. Returns 0 if there is no such plan.
+/// Writes the counts of a plan, `done`, to the program's variables. Returns 1, or 0 if there is no such plan.
 ///
 /// # Safety
 ///

@@ -21,9 +21,9 @@ impl fmt::Display for Fault<'_> {
 }
 
 impl Fault<'_> {
-    /// Returns the result that decides which objects are open now: the driver's. A call that was undone counts as failed; so does one that
-    /// opened or exported an object, if the program does not know that. A call that releases an object and was made to fail counts as a
-    /// success: the program did its part.
+    /// Returns the result that decides which objects are open after the call: the driver's. A call that was undone counts as
+    /// failed; so does a call that opened or exported an object, if the program got a failure. A call that releases an object and
+    /// was made to fail counts as a success: the program did its part.
     pub fn result_for_ledger(&self) -> i32 {
         let function = self.call.id.spec();
         let gives = function.opens().or(function.exports()).is_some();
@@ -35,14 +35,15 @@ impl Fault<'_> {
         }
     }
 
-    /// Returns the result that decides which driver queries are allowed: the driver's.
+    /// Returns the result that decides which driver queries are allowed after the call: the driver's result; -1 if the call was
+    /// undone, or was not forwarded.
     pub fn result_for_driver(&self) -> i32 {
         if self.is_undone { -1 } else { self.driver_result.unwrap_or(-1) }
     }
 
-    /// Hands over the hits that are not in the record yet, each with the name of its fault. The hit of a call that hangs is recorded
-    /// before it hangs, and again if the fault did more.
-    pub fn each_news(&self, mut found: impl FnMut(&Hit, &str)) {
+    /// Hands over the hits (effects of faults and of the denial) that are not in the record yet, each with the name of its fault.
+    /// The hit of a call that hangs is recorded before the call hangs, and again if the fault did more.
+    pub fn each_unrecorded(&self, mut found: impl FnMut(&Hit, &str)) {
         self.each(|place, hit, name| {
             let mut recorded = self.recorded.get();
             if recorded[place] != hit.did {
@@ -53,7 +54,7 @@ impl Fault<'_> {
         });
     }
 
-    /// Hands over all hits. The number is 0 for the denial, and starts at 1 for the faults.
+    /// Hands over all hits. The first argument of `found` is 0 for the denial, and starts at 1 for the faults.
     fn each(&self, mut found: impl FnMut(usize, &Hit, &str)) {
         let common = Hit {
             process: self.process,
@@ -62,7 +63,7 @@ impl Fault<'_> {
             ..Hit::default()
         };
         if let Some(which) = self.denied {
-            // An attempt is refused instead of the call; an answer is changed after it.
+            // A denied attempt is refused and not forwarded; a denied query is forwarded, and its answer is changed.
             let effect = if self.instead.is_some() { did::ERROR | did::NOT_CALLED } else { did::OUT };
             let hit = Hit { did: did::DENIED | effect, count: 1, ..common };
             found(0, &hit, shared::deny_name(which).text());
@@ -73,15 +74,15 @@ impl Fault<'_> {
         }
     }
 
-    /// Counts the denial. Once for a call.
+    /// Counts the denial of the call, if it was denied. For use once per call.
     pub fn count_denied(&self) {
         if let Some(which) = self.denied {
             shared::denied(which);
         }
     }
 
-    /// Describes the effect in a word, as strace does.
-    pub fn deed(&self) -> &'static str {
+    /// Returns a word for the effect on the call, as strace does.
+    pub fn verb(&self) -> &'static str {
         let did = self.acting().fold(0, |did, fired| did | fired.did);
         if self.is_altered {
             "INJECTED by"

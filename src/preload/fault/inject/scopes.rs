@@ -1,4 +1,4 @@
-//! The memory in which a plan counts: one scope per fault and counted unit, such as a thread.
+//! The memory in which a plan counts calls: one scope per fault and counted unit, such as a thread.
 
 use super::private;
 use core::ptr;
@@ -8,23 +8,23 @@ use core::sync::atomic::{
 };
 use cupeer_spec::record::faults::{Scope, scope_key};
 
-/// The scopes of a plan in this process, in hash tables: another one if those before have no room.
+/// Scopes of a plan in this process, in hash tables. Another table is mapped if those before it have no room.
 pub struct Scopes([AtomicPtr<Scope>; TABLES]);
 
-/// Number of scopes of the first hash table; each table has four times as many as the one before.
+/// Number of scopes in the first hash table. Each further table has four times as many scopes as the table before.
 const FIRST: usize = 4096;
-/// More tables than memory holds: the last one has 67 million scopes.
+/// Number of tables, more than memory has room for: the last table has 67 million scopes.
 const TABLES: usize = 8;
-/// Number of scopes that a key may be in. None is ever freed, so that a key stays in its scope.
+/// Number of scopes of a table in which a key may be. No scope is ever freed, so that a key stays in its scope.
 const PROBES: usize = 64;
 
 impl Scopes {
-    /// Maps nothing before the first call.
+    /// Returns tables without memory. A table is mapped at its first use.
     pub const fn new() -> Scopes {
         Scopes([const { AtomicPtr::new(ptr::null_mut()) }; TABLES])
     }
 
-    /// The hash tables, each with its number of scopes.
+    /// Returns the hash tables, each with its number of scopes.
     fn tables(&self) -> impl Iterator<Item = (&AtomicPtr<Scope>, usize)> {
         self.0.iter().zip(0..).map(|(memory, number)| (memory, FIRST << (2 * number)))
     }
@@ -40,7 +40,7 @@ impl Scopes {
         None
     }
 
-    /// Returns true if a fault sees a call stack for the first time; false if there is no memory for it.
+    /// Returns true if a fault sees a call stack for the first time; false also if there is no memory for the stack.
     pub fn is_new(&self, rule: u32, stack: u64) -> bool {
         self.claim(scope_key(rule, u32::MAX - 1, stack)).is_some_and(|(_, is_new)| is_new)
     }
@@ -57,7 +57,7 @@ impl Scopes {
     }
 }
 
-/// Returns a table of the process, and maps it first if needed.
+/// Returns a hash table of this process, and maps it first if needed. `None` if there is no memory.
 fn table(memory: &AtomicPtr<Scope>, count: usize) -> Option<&[Scope]> {
     let memory = private::map_once(memory, count * size_of::<Scope>(), private::map);
     // SAFETY: mapped with this size, all zero, which are scopes; unmapped when no thread uses the plan.
@@ -69,7 +69,7 @@ pub fn claim(table: &[Scope], key: u64, probes: usize) -> Option<(&Scope, bool)>
     let first = key as usize % table.len().max(1);
     let (after, before) = (table.get(first..)?, &table[..first]);
     for scope in after.iter().chain(before).take(probes) {
-        // Most are taken, and stay taken: reading them is enough.
+        // Most scopes are taken, and stay taken: reading their keys is enough.
         let taken = match scope.key.load(Acquire) {
             0 => scope.key.compare_exchange(0, key, AcqRel, Acquire),
             taken => Err(taken),

@@ -23,27 +23,28 @@ use cupeer_spec::fault::{Key, Per, Plan, Rule};
 use cupeer_spec::record::bytes;
 use cupeer_spec::record::faults::{Counter, Header, RELEASE, SCOPES, Scope, TEXT};
 
-/// The file, mapped, or the memory in its place; null before [`attach`]. Never unmapped.
+/// Mapped file, or memory in place of a file; null before [`attach`]. Never unmapped.
 static FILE: AtomicPtr<PlanFile> = AtomicPtr::new(ptr::null_mut());
 
-/// The directory, if there is one: a file there releases hanging calls.
+/// Directory of the shared counts; null if there is none. A file in this directory releases hanging calls.
 static DIRECTORY: AtomicPtr<Directory> = AtomicPtr::new(ptr::null_mut());
 
-/// Number of bytes of a header that do not change. Other processes change the numbers behind these at any time, so no reference to a
-/// whole header is made.
+/// Number of bytes at the start of a header that do not change. Other processes change the numbers after these bytes at any time,
+/// so no reference to a whole header is made.
 const FIXED: usize = offset_of!(Header, processes);
 
-/// The text of the file, known when the settings are read; null if the environment has no plan.
+/// Contents of the file, composed when the settings are read; null if the environment has no plan.
 static RULES: AtomicPtr<Rules> = AtomicPtr::new(ptr::null_mut());
 
-/// A line for each fault of the environment, then one for each denied pair, and the number of lines.
+/// Text with a line for each fault in the environment, and then a line for each denied pair.
 #[derive(Default)]
 struct Rules {
     text: String,
+    /// Number of lines.
     count: u32,
 }
 
-/// Composes the text of the file.
+/// Composes the text of the file from the settings.
 pub fn describe(settings: &Settings) {
     let mut rules = Rules::default();
     for rule in settings.inject.iter().flat_map(|plan| &plan.rules) {
@@ -57,7 +58,7 @@ pub fn describe(settings: &Settings) {
     RULES.store(Box::into_raw(Box::new(rules)), Release);
 }
 
-/// Maps the file, unless that was done. For the slow path of a call.
+/// Maps the file, unless it is mapped already. For use on the slow path of a call.
 pub fn attach() {
     if FILE.load(Acquire).is_null() {
         // Paths are long, and stacks may be small.
@@ -115,10 +116,10 @@ fn layout() -> Layout<'static> {
     Layout { text, rules, boot_id: process::boot_id(), scopes: SCOPES }
 }
 
-/// Remembers the directory, once.
+/// Remembers the directory of the shared counts, once.
 fn keep(directory: &Directory) {
     let kept = private::map_once(&DIRECTORY, size_of::<Directory>(), |size| {
-        // Forked children share it.
+        // Forked children share the memory.
         private::map_shared(size)
     });
     if !kept.is_null() {
@@ -127,11 +128,12 @@ fn keep(directory: &Directory) {
     }
 }
 
-/// The path of a file that releases the calls which hang under a label, once it is there. It is not on the stack, which may be small.
+/// Path of a file that releases the calls which hang under a label, once the file exists. The path is not on the stack, which may
+/// be small.
 pub struct Gate(*mut Path);
 
 impl Gate {
-    /// `None` if there is no directory for it.
+    /// Returns the gate of a label. `None` if there is no directory for the file.
     pub fn new(label: &str) -> Option<Gate> {
         // SAFETY: never unmapped, and written before anything hangs.
         let directory = unsafe { DIRECTORY.load(Acquire).as_ref() }?;
@@ -150,7 +152,7 @@ impl Gate {
         is_made.then_some(gate)
     }
 
-    /// Returns true once the file is there.
+    /// Returns true once the file exists.
     pub fn is_open(&self) -> bool {
         // SAFETY: a path that ends in NUL, or is empty.
         unsafe { libc::access(self.0.cast(), libc::F_OK) == 0 }
@@ -164,7 +166,7 @@ impl Drop for Gate {
     }
 }
 
-/// The name of a denied pair, or of the limit, in the text of the file.
+/// Returns the name of a denied pair, or of the limit of peers, in the text of the file. `number` starts at 0, and the name at 1.
 pub fn deny_name(number: usize) -> Short<32> {
     Short::new(format_args!("deny-peer/{}", number + 1))
 }
@@ -197,12 +199,13 @@ fn open(directory: &Directory, path: &Path, layout: &Layout) -> Result<*mut u8, 
     Ok(base)
 }
 
-/// The counts of a fault of the environment's plan, or of a denied pair, whose numbers follow those of the faults.
+/// Returns the counts of a fault of the environment's plan, or of a denied pair. The numbers of denied pairs follow those of the
+/// faults.
 pub fn counter(number: u32) -> Option<&'static Counter> {
     file()?.counters().get(number as usize)
 }
 
-/// Counts a denied call.
+/// Counts a denied call, for the denied pair (or the limit of peers) with an index.
 pub fn denied(which: usize) {
     let rules = settings::get().inject.as_ref().map_or(0, |plan| plan.rules.len());
     if let Some(counter) = counter((rules + which) as u32) {
@@ -211,12 +214,12 @@ pub fn denied(which: usize) {
     }
 }
 
-/// The scopes in which the processes of the job count together.
+/// Returns the scopes in which the processes of the job count together.
 pub fn scopes() -> Option<&'static [Scope]> {
     Some(file()?.scopes())
 }
 
-/// Returns the next number of a process.
+/// Counts this process among the processes of the job, and returns its number.
 pub fn next_process() -> u64 {
     file().map_or(1, PlanFile::count_process)
 }
@@ -236,7 +239,7 @@ pub fn add_damaged(fingerprint: u64) {
     }
 }
 
-/// Returns true if a fault damaged any handle.
+/// Returns true if a fault damaged any handle, in any process.
 pub fn has_damaged() -> bool {
     damaged().first().is_some_and(|first| first.load(Acquire) != 0)
 }

@@ -8,23 +8,23 @@ use super::{
 use core::arch::asm;
 use core::ffi::{CStr, c_ulong, c_void};
 
-/// The version of the symbols that the first C library for this processor had.
+/// Version of the symbols in the first C library for this processor.
 pub const FIRST_VERSION: &CStr = c"GLIBC_2.17";
 /// Name by which the kernel knows the clock that [`ticks`] reads.
 pub const COUNTER: &[u8] = b"arch_sys_counter";
-/// The largest page that a kernel for this processor has.
+/// Largest page size of a kernel for this processor, in bytes.
 pub const LARGEST_PAGE: usize = 65536;
-/// Greatest distance of the end of a thread's stack from libc's description of the thread: the thread-local words of
-/// the libraries of the start are between them.
+/// Greatest distance of the end of a thread's stack from libc's description of the thread, in bytes: the thread-local words of
+/// the libraries that are loaded at the start are between them.
 pub const BEHIND_DESCRIPTION: usize = 1 << 20;
 
-/// The size of a page, which is the kernel's choice.
+/// Returns the size of a page in bytes, which is the kernel's choice.
 pub fn page_size() -> usize {
     // SAFETY: reads what the kernel has told libc.
     unsafe { libc::getauxval(libc::AT_PAGESZ) as usize }
 }
 
-/// Returns this thread's block. Valid for as long as the thread runs.
+/// Returns the address of this thread's block, which is valid for as long as the thread runs.
 #[inline(always)]
 pub fn thread() -> *mut Thread {
     let block: *mut Thread;
@@ -51,7 +51,7 @@ pub fn thread_description() -> usize {
     unsafe { libc::pthread_self() as usize }
 }
 
-/// The thread pointer.
+/// Returns the thread pointer.
 pub fn thread_pointer() -> usize {
     let pointer: usize;
     // SAFETY: reads a register.
@@ -68,14 +68,15 @@ pub fn stack_height() -> usize {
     height
 }
 
-/// Adds to a word and returns its value before. It starts again if a signal handler of the thread interrupts it,
-/// because the return from a handler clears the exclusive monitor. Other threads can interfere.
+/// Adds to a word of this thread and returns its old value, as one step for signal handlers of the thread: the addition starts
+/// again if a handler interrupts it, because the return from a handler clears the exclusive monitor. It is not atomic for other
+/// threads.
 ///
 /// # Safety
 ///
 /// The word is this thread's.
 #[inline(always)]
-pub unsafe fn add(place: *mut usize, more: usize) -> usize {
+pub unsafe fn add_uninterrupted(place: *mut usize, more: usize) -> usize {
     let before;
     // SAFETY: as promised.
     unsafe {
@@ -105,7 +106,7 @@ pub fn ticks() -> u64 {
     ticks
 }
 
-/// Returns the meaning of a kind of relocation if it does nothing else.
+/// Returns the meaning of a kind of relocation; `None` if it means more than an address or a copy.
 pub fn relocation_of(kind: u32) -> Option<Relocation> {
     match kind {
         // R_AARCH64_ABS64, R_AARCH64_GLOB_DAT and R_AARCH64_JUMP_SLOT; R_AARCH64_COPY.
@@ -115,13 +116,13 @@ pub fn relocation_of(kind: u32) -> Option<Relocation> {
     }
 }
 
-/// Calls a function that chooses another one, and returns that function's address.
+/// Calls the resolver of an indirect function, and returns the address of the function that it chooses.
 ///
 /// # Safety
 ///
 /// It is the resolver of an indirect function of a loaded object, whose own relocations are done.
 pub unsafe fn resolve_indirect(resolver: usize) -> usize {
-    /// Argument that glibc's loader passes: its size, and the capabilities of the processor.
+    /// Argument that glibc's loader passes to resolvers: its size, and the capabilities of the processor.
     #[repr(C)]
     struct Processor {
         size: c_ulong,
@@ -137,20 +138,20 @@ pub unsafe fn resolve_indirect(resolver: usize) -> usize {
     }
 }
 
-/// The number that the patchable instructions of our entries load: "cu".
+/// Number that the patchable instructions of our entries load into a register: "cu".
 pub const MARK: u32 = u16::from_le_bytes(*b"cu") as u32;
 /// The first instruction of an unpatched entry: `movz w9, #MARK`.
 pub const INTACT: u32 = 0x5280_0009 | MARK << 5;
 
-/// Returns where the code at an address jumps to, in the forms that patchers write: `b`, and `ldr` of a literal, `adrp` with
-/// `add`, or `movz` with `movk`, followed by `br`. `word` reads eight bytes of memory. Returns `None` for other code, such as a
-/// breakpoint.
+/// Returns the target of a jump at the start of `code`, which is at address `at`, in the forms that patchers write: `b`, and
+/// `ldr` of a literal, `adrp` with `add`, or `movz` with `movk`, followed by `br`. `word` reads eight bytes of memory. Returns
+/// `None` for other code, such as a breakpoint.
 pub fn jump_target(code: &[u8; 16], at: usize, word: impl Fn(usize) -> Option<usize>) -> Option<usize> {
     let [first, second, third, fourth] = core::array::from_fn(|index| {
         code[4 * index..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
     });
     let is_jump = |instruction: u32| instruction & 0xffff_fc1f == 0xd61f_0000;
-    // A field of `bits` bits from bit `from` on, as a signed number.
+    // Returns the field of `bits` bits from bit `from` on, as a signed number.
     let signed = |instruction: u32, from: u32, bits: u32| {
         ((instruction << (32 - from - bits)) as i32 >> (32 - bits)) as isize
     };
@@ -173,7 +174,7 @@ pub fn jump_target(code: &[u8; 16], at: usize, word: impl Fn(usize) -> Option<us
     None
 }
 
-/// Returns the answer of valgrind to a request; 0 without valgrind. The request is a sequence of instructions that do
+/// Returns valgrind's answer to a request of six words; 0 without valgrind. The request is a sequence of instructions that do
 /// nothing, and that valgrind recognizes.
 pub fn valgrind(words: &[usize; 6]) -> usize {
     let mut answer = 0;
@@ -193,7 +194,7 @@ pub fn valgrind(words: &[usize; 6]) -> usize {
     answer
 }
 
-/// Common parts of several entries, as text for the assembler.
+/// Instructions that several entries contain, as text for the assembler.
 macro_rules! common_asm {
     (begin_frame) => {
         concat!(
@@ -205,7 +206,7 @@ macro_rules! common_asm {
             ".cfi_def_cfa_register x29",
         )
     };
-    // Leaves the frame.
+    // Leaves the stack frame.
     (leave_frame) => {
         concat!(
             "mov sp, x29\n",
@@ -219,8 +220,8 @@ macro_rules! common_asm {
     (end_frame) => {
         concat!($crate::sys::arch::common_asm!(leave_frame), "\nret\n.cfi_endproc")
     };
-    // The argument registers and the one that says where a large result goes: from x29 - 16 down to x29 - 80, with a free
-    // word at x29 - 72.
+    // Pushes the argument registers and the register with the address of a large result, from x29 - 16 down to x29 - 80, with a
+    // free word at x29 - 72.
     (push_arguments) => {
         concat!(
             "sub sp, sp, #80\n",
@@ -240,7 +241,7 @@ macro_rules! common_asm {
             "ldr x8, [x29, #-80]",
         )
     };
-    // This thread's block goes to x9.
+    // Loads the address of this thread's block into x9.
     (find_thread) => {
         concat!(
             "adrp x9, :gottprel:cupeer_thread\n",
@@ -249,7 +250,7 @@ macro_rules! common_asm {
             "add x9, x9, x10",
         )
     };
-    // Calls the function in the free word with the arguments of the caller, including those on the stack.
+    // Calls the function whose address is in the free word, with the arguments of the caller, including those on the stack.
     (call_kept) => {
         concat!(
             "add x9, x29, #16\n",
@@ -274,7 +275,7 @@ macro_rules! common_asm {
             "blr x16",
         )
     };
-    // Sets it to deferred, and stores the type before where x1 points.
+    // Sets the cancellation type to deferred, and stores the previous type at the address in x1.
     (swap_cancel_type) => {
         concat!(
             "mov w0, #{deferred}\n",
@@ -286,8 +287,8 @@ macro_rules! common_asm {
 }
 pub(crate) use common_asm;
 
-/// A function of the unwinder, as a jump to what `$found` has by its number. Where that is 0, `$find` is asked. It is visible in
-/// this library alone.
+/// Defines a function of the unwinder as a jump to the function at index `$found`. While that address is 0, it is found by
+/// `$find`. The function is visible in this library only.
 macro_rules! unwinder_function {
     ($number:literal, $name:ident, $found:ident, $find:ident) => {
         core::arch::global_asm!(
@@ -298,7 +299,7 @@ macro_rules! unwinder_function {
             "ldr x16, [x16, #8 * {number}]",
             "cbz x16, 2f",
             "br x16",
-            // None has more arguments.
+            // No function of the unwinder has more arguments.
             "2:",
             "stp x29, x30, [sp, #-48]!",
             "mov x29, sp",
@@ -320,7 +321,7 @@ macro_rules! unwinder_function {
 }
 pub(crate) use unwinder_function;
 
-/// Calls `work(argument)` on another stack, whose end is `top`, a multiple of 16.
+/// Calls `work(argument)` on another stack. `top` is the end of that stack, a multiple of 16.
 ///
 /// # Safety
 ///
@@ -337,11 +338,12 @@ pub unsafe extern "C" fn on_stack(top: usize, work: extern "C" fn(*mut c_void), 
     )
 }
 
-/// The registers that tell where a function's frame is, and the numbers that `unwind` gives them.
+/// The registers from which the place of a function's frame can be computed.
 pub type Saved = [usize; 13];
+/// Numbers that `unwind` gives to the registers in [`Saved`].
 pub const SAVED_NUMBERS: [usize; 13] = [19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 31, 32];
 
-/// Saves the registers as they are in the caller after this returns.
+/// Saves the registers with the values that they have in the caller after this function returns.
 ///
 /// # Safety
 ///
@@ -361,8 +363,8 @@ pub unsafe extern "C" fn saved_registers(place: *mut Saved) {
     )
 }
 
-/// Goes on to the traced function in x16, of a thread that can be cancelled at any instruction: not in there, where an
-/// unwinder finds calls alone that it can go through. No frame here has anything to be cleaned up.
+/// Jumps to the traced function in x16, in a thread that can be cancelled at any instruction. Cancellation is deferred in the
+/// traced function, because an unwinder could only pass through it at a call. No frame here needs cleanup.
 #[unsafe(naked)]
 pub unsafe extern "C" fn asynchronous() {
     core::arch::naked_asm!(
@@ -374,10 +376,10 @@ pub unsafe extern "C" fn asynchronous() {
         "sub x1, x29, #88",
         common_asm!(swap_cancel_type),
         common_asm!(find_thread),
-        // The code that a signal handler has interrupted may be about to forward.
+        // A signal handler may have interrupted code that is about to forward.
         "ldr x10, [x9, #{target}]",
         "str x10, [x29, #-96]",
-        // Begun anew where a signal handler comes in between: see `add`.
+        // The addition starts again if a signal handler interrupts it: see `add_uninterrupted`.
         "add x10, x9, #{field}",
         "3:",
         "ldxr w11, [x10]",
@@ -402,8 +404,8 @@ pub unsafe extern "C" fn asynchronous() {
     )
 }
 
-/// Calls [`Thread::target`] with the arguments that it is called with, while this thread can be cancelled at any instruction
-/// as the program wants it.
+/// Calls [`Thread::target`] with the arguments that this function was called with. During that call, this thread can be cancelled
+/// at any instruction if the program has set so.
 #[unsafe(naked)]
 pub unsafe extern "C" fn forward_asynchronously() {
     core::arch::naked_asm!(
@@ -430,8 +432,8 @@ pub unsafe extern "C" fn forward_asynchronously() {
     )
 }
 
-/// Calls `note(first argument, second argument)`, then jumps to the address that it gives, with all arguments as they were: those
-/// of functions with variable arguments as well.
+/// Calls `note(first argument, second argument)`, then jumps to the address that `note` returns, with all arguments unchanged,
+/// including variable ones.
 macro_rules! noting_entry {
     ($note:path) => {
         core::arch::naked_asm!(
@@ -450,9 +452,9 @@ macro_rules! noting_entry {
 }
 pub(crate) use noting_entry;
 
-/// Calls `decide(handle, name, return address, third argument)`. If the first word of its result is not null, jumps
-/// there with everything as the caller left it, so that the real function sees the real caller; otherwise returns the
-/// second word. The thread cannot be cancelled in there: see [`asynchronous`].
+/// Calls `decide(handle, name, return address, third argument)`. If the first word of its result is not null, jumps to that
+/// address with everything as the caller left it, so that the real function sees the real caller; otherwise returns the second
+/// word. The thread cannot be cancelled in `decide`: see [`asynchronous`].
 macro_rules! deciding_entry {
     ($decide:path) => {
         core::arch::naked_asm!(

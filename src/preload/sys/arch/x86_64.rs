@@ -7,23 +7,23 @@ use super::{
 use core::arch::asm;
 use core::ffi::{CStr, c_void};
 
-/// The version of the symbols that the first C library for this processor had.
+/// Version of the symbols in the first C library for this processor.
 pub const FIRST_VERSION: &CStr = c"GLIBC_2.2.5";
 /// Name by which the kernel knows the clock that [`ticks`] reads.
 pub const COUNTER: &[u8] = b"tsc";
-/// The largest page that a kernel for this processor has.
+/// Largest page size of a kernel for this processor, in bytes.
 pub const LARGEST_PAGE: usize = 4096;
-/// Greatest distance of the end of a thread's stack from libc's description of the thread: the description itself,
-/// and its alignment.
+/// Greatest distance of the end of a thread's stack from libc's description of the thread, in bytes: the description itself, and
+/// its alignment.
 pub const BEHIND_DESCRIPTION: usize = 16 * 1024;
 
-/// The size of a page.
+/// Returns the size of a page in bytes.
 #[inline(always)]
 pub fn page_size() -> usize {
     LARGEST_PAGE
 }
 
-/// Returns this thread's block. Valid for as long as the thread runs.
+/// Returns the address of this thread's block, which is valid for as long as the thread runs.
 #[inline(always)]
 pub fn thread() -> *mut Thread {
     let block: *mut Thread;
@@ -45,7 +45,7 @@ pub fn thread_description() -> usize {
     thread_pointer()
 }
 
-/// The thread pointer.
+/// Returns the thread pointer.
 pub fn thread_pointer() -> usize {
     let pointer: usize;
     // SAFETY: the word there is its own address.
@@ -62,14 +62,14 @@ pub fn stack_height() -> usize {
     height
 }
 
-/// Adds to a word and returns its value before. A single instruction, which no signal handler of the thread can
-/// interrupt. Other threads can interfere.
+/// Adds to a word of this thread and returns its old value. This is a single instruction, which no signal handler of the thread
+/// can interrupt. It is not atomic for other threads.
 ///
 /// # Safety
 ///
 /// The word is this thread's.
 #[inline(always)]
-pub unsafe fn add(place: *mut usize, more: usize) -> usize {
+pub unsafe fn add_uninterrupted(place: *mut usize, more: usize) -> usize {
     let mut before = more;
     // SAFETY: as promised.
     unsafe { asm!("xadd qword ptr [{}], {}", in(reg) place, inout(reg) before, options(nostack)) };
@@ -83,7 +83,7 @@ pub fn ticks() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// Returns the meaning of a kind of relocation if it does nothing else.
+/// Returns the meaning of a kind of relocation; `None` if it means more than an address or a copy.
 pub fn relocation_of(kind: u32) -> Option<Relocation> {
     match kind {
         // R_X86_64_64, R_X86_64_GLOB_DAT and R_X86_64_JUMP_SLOT; R_X86_64_COPY.
@@ -93,7 +93,7 @@ pub fn relocation_of(kind: u32) -> Option<Relocation> {
     }
 }
 
-/// Calls a function that chooses another one, and returns that function's address.
+/// Calls the resolver of an indirect function, and returns the address of the function that it chooses.
 ///
 /// # Safety
 ///
@@ -103,14 +103,14 @@ pub unsafe fn resolve_indirect(resolver: usize) -> usize {
     unsafe { core::mem::transmute::<usize, unsafe extern "C" fn() -> usize>(resolver)() }
 }
 
-/// The number that the patchable instructions of our entries load: "cupe".
+/// Number that the patchable instructions of our entries load into a register: "cupe".
 pub const MARK: u32 = u32::from_le_bytes(*b"cupe");
 /// The first four bytes of an unpatched entry: the opcode of `mov eax`, and three bytes of [`MARK`].
 pub const INTACT: u32 = MARK << 8 | 0xb8;
 
-/// Returns where the code at an address jumps to, in the forms that patchers write: `jmp rel32`, `jmp rel8`, `jmp *disp32(%rip)`,
-/// `mov $imm64, %reg` with `jmp *%reg`, and `push` with `ret`. `word` reads eight bytes of memory. Returns `None` for other
-/// code, such as a breakpoint.
+/// Returns the target of a jump at the start of `code`, which is at address `at`, in the forms that patchers write: `jmp rel32`,
+/// `jmp rel8`, `jmp *disp32(%rip)`, `mov $imm64, %reg` with `jmp *%reg`, and `push` with `ret`. `word` reads eight bytes of
+/// memory. Returns `None` for other code, such as a breakpoint.
 pub fn jump_target(code: &[u8; 16], at: usize, word: impl Fn(usize) -> Option<usize>) -> Option<usize> {
     let four = |from: usize| code[from..].first_chunk().map_or(0, |bytes| i32::from_le_bytes(*bytes));
     let eight = |from: usize| code[from..].first_chunk().map_or(0, |bytes| usize::from_le_bytes(*bytes));
@@ -128,7 +128,7 @@ pub fn jump_target(code: &[u8; 16], at: usize, word: impl Fn(usize) -> Option<us
     }
 }
 
-/// Returns the answer of valgrind to a request; 0 without valgrind. The request is a sequence of instructions that do
+/// Returns valgrind's answer to a request of six words; 0 without valgrind. The request is a sequence of instructions that do
 /// nothing, and that valgrind recognizes.
 pub fn valgrind(words: &[usize; 6]) -> usize {
     let mut answer = 0;
@@ -149,7 +149,7 @@ pub fn valgrind(words: &[usize; 6]) -> usize {
     answer
 }
 
-/// Common parts of several entries, as text for the assembler.
+/// Instructions that several entries contain, as text for the assembler.
 macro_rules! common_asm {
     (begin_frame) => {
         concat!(
@@ -163,7 +163,7 @@ macro_rules! common_asm {
     (end_frame) => {
         "leave\n.cfi_def_cfa rsp, 8\nret\n.cfi_endproc"
     };
-    // The argument registers, from rbp - 8 down to rbp - 48.
+    // Pushes the argument registers, from rbp - 8 down to rbp - 48.
     (push_arguments) => {
         ".irp register, rdi, rsi, rdx, rcx, r8, r9\npush \\register\n.endr"
     };
@@ -192,15 +192,15 @@ macro_rules! common_asm {
     (set_cancel_type) => {
         "xor esi, esi\ncall qword ptr [rip + {set_type}@GOTPCREL]"
     };
-    // Sets it to deferred, and stores the type before where rsi points.
+    // Sets the cancellation type to deferred, and stores the previous type at the address in rsi.
     (swap_cancel_type) => {
         "mov edi, {deferred}\ncall qword ptr [rip + {set_type}@GOTPCREL]"
     };
 }
 pub(crate) use common_asm;
 
-/// A function of the unwinder, as a jump to what `$found` has by its number. Where that is 0, `$find` is asked. It is visible in
-/// this library alone.
+/// Defines a function of the unwinder as a jump to the function at index `$found`. While that address is 0, it is found by
+/// `$find`. The function is visible in this library only.
 macro_rules! unwinder_function {
     ($number:literal, $name:ident, $found:ident, $find:ident) => {
         core::arch::global_asm!(
@@ -210,7 +210,8 @@ macro_rules! unwinder_function {
             "test rax, rax",
             "jz 2f",
             "jmp rax",
-            // Three words and the return address: the stack is aligned for a call. None has more arguments.
+            // Three words and the return address are pushed, so the stack is aligned for a call. No function of the unwinder has
+            // more arguments.
             "2:",
             "push rdi",
             "push rsi",
@@ -230,7 +231,7 @@ macro_rules! unwinder_function {
 }
 pub(crate) use unwinder_function;
 
-/// Calls `work(argument)` on another stack, whose end is `top`, a multiple of 16.
+/// Calls `work(argument)` on another stack. `top` is the end of that stack, a multiple of 16.
 ///
 /// # Safety
 ///
@@ -247,11 +248,12 @@ pub unsafe extern "C" fn on_stack(top: usize, work: extern "C" fn(*mut c_void), 
     )
 }
 
-/// The registers that tell where a function's frame is, and the numbers that DWARF gives them.
+/// The registers from which the place of a function's frame can be computed.
 pub type Saved = [usize; 8];
+/// Numbers that DWARF gives to the registers in [`Saved`].
 pub const SAVED_NUMBERS: [usize; 8] = [3, 6, 12, 13, 14, 15, 7, 16];
 
-/// Saves the registers as they are in the caller after this returns.
+/// Saves the registers with the values that they have in the caller after this function returns.
 ///
 /// # Safety
 ///
@@ -273,8 +275,8 @@ pub unsafe extern "C" fn saved_registers(place: *mut Saved) {
     )
 }
 
-/// Goes on to the traced function in rax, of a thread that can be cancelled at any instruction: not in there, where an
-/// unwinder finds calls alone that it can go through. No frame here has anything to be cleaned up.
+/// Jumps to the traced function in rax, in a thread that can be cancelled at any instruction. Cancellation is deferred in the
+/// traced function, because an unwinder could only pass through it at a call. No frame here needs cleanup.
 #[unsafe(naked)]
 pub unsafe extern "C" fn asynchronous() {
     core::arch::naked_asm!(
@@ -286,7 +288,7 @@ pub unsafe extern "C" fn asynchronous() {
         "lea rsi, [rbp - 64]",
         common_asm!(swap_cancel_type),
         "mov r10, qword ptr [rip + cupeer_thread@GOTTPOFF]",
-        // The code that a signal handler has interrupted may be about to forward.
+        // A signal handler may have interrupted code that is about to forward.
         "mov rax, qword ptr fs:[r10 + {target}]",
         "mov qword ptr [rbp - 72], rax",
         "or dword ptr fs:[r10 + {field}], {asynchronous}",
@@ -308,8 +310,8 @@ pub unsafe extern "C" fn asynchronous() {
     )
 }
 
-/// Calls [`Thread::target`] with the arguments that it is called with, while this thread can be cancelled at any instruction
-/// as the program wants it.
+/// Calls [`Thread::target`] with the arguments that this function was called with. During that call, this thread can be cancelled
+/// at any instruction if the program has set so.
 #[unsafe(naked)]
 pub unsafe extern "C" fn forward_asynchronously() {
     core::arch::naked_asm!(
@@ -335,8 +337,8 @@ pub unsafe extern "C" fn forward_asynchronously() {
     )
 }
 
-/// Calls `note(first argument, second argument)`, then jumps to the address that it gives, with all arguments as they were: those
-/// of functions with variable arguments as well.
+/// Calls `note(first argument, second argument)`, then jumps to the address that `note` returns, with all arguments unchanged,
+/// including variable ones.
 macro_rules! noting_entry {
     ($note:path) => {
         core::arch::naked_asm!(
@@ -358,9 +360,9 @@ macro_rules! noting_entry {
 }
 pub(crate) use noting_entry;
 
-/// Calls `decide(handle, name, return address, third argument)`. If the first word of its result is not null, jumps
-/// there with everything as the caller left it, so that the real function sees the real caller; otherwise returns the
-/// second word. The thread cannot be cancelled in there: see [`asynchronous`].
+/// Calls `decide(handle, name, return address, third argument)`. If the first word of its result is not null, jumps to that
+/// address with everything as the caller left it, so that the real function sees the real caller; otherwise returns the second
+/// word. The thread cannot be cancelled in `decide`: see [`asynchronous`].
 macro_rules! deciding_entry {
     ($decide:path) => {
         core::arch::naked_asm!(

@@ -14,10 +14,10 @@ use cupeer_stacks::python::Interpreter;
 /// The interpreter that was found last; null if there is none.
 static FOUND: AtomicPtr<Interpreter> = AtomicPtr::new(ptr::null_mut());
 
-/// Returns the interpreter if there is one. Objects of the start are searched at the first call.
+/// Returns the Python interpreter of this process; `None` if there is none. The first call searches the objects of the start.
 pub fn get() -> Option<&'static Interpreter> {
     static HAS_LOOKED: AtomicBool = AtomicBool::new(false);
-    // Several threads may search at once; each finds the result.
+    // Several threads may search at once, and all find the same.
     if !HAS_LOOKED.load(Acquire) {
         elf::find_of_start(|object| note_interpreter(object).then_some(()));
         HAS_LOOKED.store(true, Release);
@@ -26,7 +26,7 @@ pub fn get() -> Option<&'static Interpreter> {
     unsafe { FOUND.load(Acquire).as_ref() }
 }
 
-/// Notes an object if it is an interpreter. Returns true if it is.
+/// Remembers an object if it is a Python interpreter. Returns true if it is.
 pub fn note_interpreter(object: &Object) -> bool {
     let Some(new) = read(object) else { return false };
     // SAFETY: what is published stays.

@@ -15,24 +15,24 @@ use crate::sys::arch::thread_description;
 use cupeer_stacks::python::Interpreter;
 use pieces::Pieces;
 
-/// The interpreter of this process, for the place of its frames in a native stack.
+/// The interpreter of this process, which tells the positions of Python frames in a native stack.
 pub struct Native(&'static Interpreter);
 
-/// Returns the interpreter if this process has one.
+/// Returns the interpreter of this process; `None` if there is none.
 pub fn native() -> Option<Native> {
     interpreter::get().map(Native)
 }
 
 impl Native {
-    /// Returns the index, among the return addresses of a call, of the frame that executes a run of Python frames;
-    /// their number if it is beyond them.
+    /// Returns the index in `frames` (the return addresses of a call) of the native frame that executes a run of Python frames;
+    /// the number of frames if the native frame is beyond them.
     pub fn place(&self, frames: &[u64], run: usize) -> u8 {
         self.0.place(frames, run) as u8
     }
 }
 
-/// Calls `found` with the Python frames of this thread, innermost first, at most `most`, until it returns false. It
-/// skips no frame. It may leave out the texts of a function if `is_known` returns true for its key.
+/// Calls `found` with the Python frames of this thread, innermost first, at most `most`, until it returns false. Skips no frame.
+/// May leave out the file and the name of a function if `is_known` returns true for its key.
 pub fn each_frame(most: usize, is_known: fn(u64) -> bool, mut found: impl FnMut(&Frame) -> bool) {
     if let Some(interpreter) = interpreter::get() {
         let thread = thread_description();

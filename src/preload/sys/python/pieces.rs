@@ -13,16 +13,17 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use cupeer_stacks::python;
 
-/// The most pieces of a walk: eight of a frame, where no two are alike.
+/// Largest number of pieces in a walk: eight for each frame if no two frames are similar.
 const MOST: usize = 208;
-/// Limit of guessed pieces that were not requested.
+/// Largest number of guessed pieces that the last walk did not request.
 const SPARE: usize = 24;
-/// Bytes of all pieces.
+/// Size of the buffer for all pieces, in bytes.
 const ROOM: usize = 16 * 1024;
-/// Number of threads whose guesses are kept at once.
+/// Number of threads whose guesses are remembered at once.
 const THREADS: usize = 32;
 
-/// Addresses and lengths that a thread requested. Two threads may write to one at once: then the guesses are worse.
+/// Addresses and lengths of the pieces that a thread will probably request. Two threads may write to one list at once: then the
+/// guesses are worse.
 struct Guesses {
     count: AtomicUsize,
     pieces: [(AtomicUsize, AtomicUsize); MOST],
@@ -35,10 +36,10 @@ static GUESSES: [Guesses; THREADS] = [const {
     }
 }; THREADS];
 
-/// Cached addresses of thread states of the interpreter, for this many threads at once.
+/// Cached addresses of thread states of the interpreter, indexed by a hash of the thread.
 static KNOWN: [AtomicUsize; 1024] = [const { AtomicUsize::new(0) }; 1024];
 
-/// A piece: its address, and the start of its copy.
+/// A piece of memory: its address, its length, and the offset of its copy in the buffer.
 #[derive(Clone, Copy, Default)]
 struct Piece {
     address: usize,
@@ -50,7 +51,7 @@ struct Piece {
 const _: () = assert!(ROOM <= u16::MAX as usize && size_of::<Piece>() == 16);
 
 impl Piece {
-    /// Creates a piece that fits into the buffer.
+    /// Returns a piece that fits into the buffer.
     fn new(address: usize, length: usize, at: usize) -> Piece {
         Piece { address, length: length as u16, at: at as u16, is_asked: false }
     }
@@ -65,16 +66,16 @@ pub struct Pieces {
     known: &'static AtomicUsize,
     pieces: [Piece; MOST],
     count: usize,
-    /// The piece behind the one that was asked for last.
+    /// Index of the piece after the one that was requested last.
     next: usize,
-    /// True if something was requested that was not guessed.
+    /// True if a piece was requested that had not been guessed.
     has_missed: bool,
     bytes: [MaybeUninit<u8>; ROOM],
     filled: usize,
 }
 
 impl Pieces {
-    /// Begins a walk of this thread, and passes it to `walk` if memory can be read.
+    /// Begins a walk through the Python frames of this thread, and passes it to `walk`. Returns `None` if memory cannot be read.
     pub fn with<T>(walk: impl FnOnce(&mut Pieces) -> T) -> Option<T> {
         let key = thread() as usize / 64;
         let spread = (key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
@@ -110,14 +111,14 @@ impl Pieces {
         }
         let had = program_memory::gather(&asked[..self.count], &mut self.bytes[..length])?;
         let whole = self.pieces[..self.count].iter().take_while(|piece| piece.end() <= had).count();
-        // A piece that no longer exists is not guessed again.
+        // Pieces that no longer exist are not guessed again.
         (self.has_missed, self.count) = (whole < self.count, whole);
         self.filled = self.pieces[..whole].last().map_or(0, Piece::end);
         Some(())
     }
 
-    /// Keeps the requested pieces, and behind them some others, for the next walk of this thread: its call may have
-    /// come from elsewhere, and come from there again.
+    /// Remembers the requested pieces for the next walk of this thread, and after them some others: the call of this walk may
+    /// have come from elsewhere, and the next call may come from the earlier place again.
     fn keep(&self) {
         if !self.has_missed {
             return;
@@ -132,7 +133,7 @@ impl Pieces {
         self.guesses.count.store(count, Relaxed);
     }
 
-    /// Copies a piece that was not guessed.
+    /// Copies a piece that was requested but not guessed.
     #[cold]
     #[inline(never)]
     fn fetch(&mut self, address: usize, length: usize) -> Option<usize> {
@@ -155,7 +156,7 @@ impl Pieces {
         Some(self.count - 1)
     }
 
-    /// Drops the last guessed piece that was not requested. Returns true if there was one.
+    /// Drops the last guessed piece that was not requested. Returns false if there is no such piece.
     fn forget(&mut self) -> bool {
         let Some(index) = self.pieces.iter().rposition(|piece| !piece.is_asked) else { return false };
         self.pieces.copy_within(index + 1.., index);

@@ -20,20 +20,20 @@ use cupeer_stacks::unwind::processor::{FRAME, PLACE, RETURN, RETURN_BELOW, STACK
 use cupeer_stacks::unwind::{self, Registers};
 use rule::{Kind, Rule};
 
-/// Limit of frames before that of the caller: our own, and a few more.
+/// Largest number of frames before that of the caller, which are our own frames and a few more.
 const MOST_OF_OURS: usize = 64;
 
 type Tables = unwind::Tables<OwnMemory>;
 
-/// Returns the tables of the object that contains an address.
+/// Returns the unwind tables of the object that contains an address.
 fn tables(address: usize) -> Option<Tables> {
     Some(Tables::at(elf::unwind_table(address)?, OwnMemory))
 }
 
 type Walk = unwind::Walk<OwnMemory>;
 
-/// Calls `found` with the return addresses of at most `most` frames, from the one that returns to `caller` on, until
-/// it returns false. The first is `caller`, even if the stack cannot be read.
+/// Calls `found` with the return addresses of at most `most` frames, beginning with the frame that returns to `caller`, until it
+/// returns false. The first address is `caller`, even if the stack cannot be read.
 #[inline(never)]
 pub fn each_frame(caller: usize, most: usize, mut found: impl FnMut(usize) -> bool) {
     if caller == 0 || most == 0 {
@@ -55,15 +55,15 @@ pub fn each_frame(caller: usize, most: usize, mut found: impl FnMut(usize) -> bo
     }
 }
 
-/// Calls `found` with all return addresses on this thread's stack, from that of the calling function on, until it
-/// returns false.
+/// Calls `found` with all return addresses on this thread's stack, beginning with that of the calling function, until it returns
+/// false.
 #[inline(never)]
 pub fn each_frame_from_here(mut found: impl FnMut(usize) -> bool) {
     let mut walk = walk_from_here();
     while step(&mut walk) && found(walk.address()) {}
 }
 
-/// Returns true if both addresses belong to one function, by the unwind information of their object.
+/// Returns true if both addresses are in one function, according to the unwind tables of their object.
 pub fn is_same_function(one: usize, other: usize) -> bool {
     elf::unwind_table(one).filter(|table| elf::unwind_table(other) == Some(*table)).is_some_and(|table| {
         let tables = Tables::at(table, OwnMemory);
@@ -72,7 +72,7 @@ pub fn is_same_function(one: usize, other: usize) -> bool {
     })
 }
 
-/// Begins a walk in the frame of the function that this is inlined into.
+/// Begins a walk in the frame of the function into which this one is inlined.
 #[inline(always)]
 fn walk_from_here() -> Walk {
     let mut saved = MaybeUninit::uninit();
@@ -81,10 +81,10 @@ fn walk_from_here() -> Walk {
         arch::saved_registers(saved.as_mut_ptr());
         saved.assume_init()
     };
-    walk_from(&saved, stack::above(arch::stack_height()))
+    walk_from(&saved, stack::range_above(arch::stack_height()))
 }
 
-/// Begins a walk in the frame that saved its registers.
+/// Begins a walk in the frame that saved these registers. `there` is a range of the stack that can be read in place.
 fn walk_from(saved: &arch::Saved, there: Range<usize>) -> Walk {
     let mut registers = Registers::none();
     for (register, value) in arch::SAVED_NUMBERS.iter().zip(saved) {
@@ -95,14 +95,14 @@ fn walk_from(saved: &arch::Saved, there: Range<usize>) -> Walk {
     Walk { registers, is_interrupted: false, stack }
 }
 
-/// Goes to the next frame. Returns true if there is one.
+/// Goes to the next frame. Returns false if there is none.
 fn step(walk: &mut Walk) -> bool {
     let (address, height) = (walk.address(), walk.height());
-    let is_there = next(walk).is_some() && walk.address() != 0;
+    let is_there = try_step(walk).is_some() && walk.address() != 0;
     is_there && (walk.address(), walk.height()) != (address, height)
 }
 
-fn next(walk: &mut Walk) -> Option<()> {
+fn try_step(walk: &mut Walk) -> Option<()> {
     let address = walk.lookup_address()?;
     let rule = Rule::at(address);
     walk.is_interrupted = false;
@@ -115,7 +115,7 @@ fn next(walk: &mut Walk) -> Option<()> {
     }
 }
 
-/// Goes to the next frame by a rule of the kind that almost all code has.
+/// Goes to the next frame by a rule of kind [`Kind::Frame`], which almost all code has.
 #[inline]
 fn by_rule(Walk { registers, stack, .. }: &mut Walk, rule: Rule) -> Option<()> {
     let frame = match registers.get(rule.register()) {
@@ -132,7 +132,7 @@ fn by_rule(Walk { registers, stack, .. }: &mut Walk, rule: Rule) -> Option<()> {
     for (register, words) in saved {
         registers.words[register] = below(words);
         if RETURN_BELOW.is_none() {
-            // Unlike the others, it is not known from the start.
+            // This register is not among those that are always known.
             registers.known |= 1 << register;
         }
     }
@@ -141,13 +141,13 @@ fn by_rule(Walk { registers, stack, .. }: &mut Walk, rule: Rule) -> Option<()> {
         Some(words) => below(words),
         None => address_of(registers.get(RETURN)?),
     };
-    // A function may change the others.
+    // A function may change the other registers.
     registers.known = registers.known & rule::KEPT | 1 << STACK | 1 << PLACE;
     Some(())
 }
 
-/// Returns the address of a frame if the stack pointer is unknown: in functions with a frame pointer, it points to
-/// the place where its old value is saved.
+/// Returns the address of a frame if the stack pointer is unknown. In functions with a frame pointer, that register points to the
+/// place where its previous value is saved.
 #[cold]
 fn by_record(registers: &Registers, rule: Rule) -> Option<usize> {
     let (mut saved, _) = rule.saved();

@@ -21,19 +21,21 @@ pub enum Kind {
     Unknown = 0,
     /// The frame is at an offset from a register, and the return address and some registers are saved below it.
     Frame,
-    /// The kernel saved the registers on the stack.
+    /// The frame is that of a signal handler: the kernel saved the registers on the stack.
     Signal,
-    /// Anything else: the tables are read each time.
+    /// The rule has any other form, so the tables are read each time.
     Complex,
     Outermost,
 }
 
-/// From the lowest bit: three for the kind, [`NUMBER`] for the register that leads to the frame, [`EACH`] for each of
-/// [`KEEPS`], which are its distance below the frame in words, and the offset of the frame in words.
+/// A rule in one word. From the lowest bit: three bits for the kind; [`NUMBER`] bits for the register that leads to the frame;
+/// [`EACH`] bits for each of [`KEEPS`], with its distance below the frame in words; and the offset of the frame from the register
+/// in words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rule(u64);
 
-/// A bit for each register that stays known after such a frame if it was before. Two others are always known.
+/// A bit for each register that stays known after a frame of kind [`Kind::Frame`] if it was known before. Two other registers are
+/// always known.
 pub const KEPT: u64 = {
     let (mut kept, mut index) = (0, 0);
     while index < KEEPS.len() {
@@ -53,7 +55,7 @@ impl Rule {
         known(address).unwrap_or_else(|| read_tables(address))
     }
 
-    /// Returns the rule of a row.
+    /// Returns the rule for a row of the unwind table.
     fn from_row(row: &Row) -> Rule {
         if row.is_outermost() {
             return Rule(Kind::Outermost as u64);
@@ -81,7 +83,7 @@ impl Rule {
             }
         }
         let rule = Rule(rule);
-        // The stack is read in one piece.
+        // The saved registers must fit in one piece of the stack, because it is read at once.
         if 8 * rule.saved().1.len() > WINDOW { complex } else { rule }
     }
 
@@ -95,18 +97,18 @@ impl Rule {
         }
     }
 
-    /// Returns the register whose value leads to the frame.
+    /// Returns the number of the register whose value leads to the frame.
     pub fn register(self) -> usize {
         (self.0 >> REGISTER & ((1 << NUMBER) - 1)) as usize
     }
 
-    /// Returns the distance of the frame from the value of that register.
+    /// Returns the distance of the frame from the value of that register, in bytes.
     pub fn offset(self) -> isize {
         (self.0 as i64 >> OFFSET) as isize * 8
     }
 
-    /// Returns the registers that are saved below the frame, each with its distance in words, and the range of all of
-    /// them, including the return address.
+    /// Returns the registers that are saved below the frame, each with its distance in words, and the range of all these
+    /// distances, including that of the return address.
     pub fn saved(self) -> (impl Iterator<Item = (usize, usize)>, Range<usize>) {
         let words =
             move |index: usize| (self.0 >> (SAVED + EACH * index as u32) & ((1 << EACH) - 1)) as usize;
@@ -121,11 +123,11 @@ impl Rule {
     }
 }
 
-/// Number of bits of the number of entries, which are 64 KiB. Untouched pages cost nothing.
+/// Number of bits of an index in the table of rules, which has 64 KiB. Untouched pages cost nothing.
 const BITS: u32 = 12;
 
 struct Entry {
-    /// Key of the entry, mixed with the rule.
+    /// Key of the entry, mixed with the rule; it matches no key while two threads write the entry.
     check: AtomicU64,
     rule: AtomicU64,
 }
@@ -146,7 +148,7 @@ impl Entry {
     }
 }
 
-/// Returns the key of an entry.
+/// Returns the key of an address in the table of rules.
 #[inline]
 fn key(address: usize) -> u64 {
     address as u64 ^ u64::from(libraries_generation()) << 47
@@ -165,12 +167,12 @@ fn known(address: usize) -> Option<Rule> {
     first.read(key).or_else(|| second.read(key))
 }
 
-/// Reads the tables of the object that contains an address.
+/// Reads the rule for an address from the unwind tables of the object that contains it, and remembers the rule.
 #[cold]
 #[inline(never)]
 fn read_tables(address: usize) -> Rule {
     let key = key(address);
-    // Code that was generated at run time changes unnoticed, so its rules are not remembered.
+    // Code that was generated at run time can change without notice, so its rules are not remembered.
     let Some(table) = elf::unwind_table(address) else { return Rule(Kind::Unknown as u64) };
     let row = Tables::at(table, OwnMemory).row(address);
     let rule = match row {
@@ -184,7 +186,7 @@ fn read_tables(address: usize) -> Rule {
 
 fn remember(key: u64, rule: Rule) {
     let [first, second] = places(key);
-    // The last rule stays in the second entry.
+    // The rule that was in the first entry moves to the second entry.
     let (check, before) = (first.check.load(Relaxed), first.rule.load(Relaxed));
     second.check.store(check, Relaxed);
     second.rule.store(before, Relaxed);

@@ -7,7 +7,7 @@ use crate::verdict::Verdict;
 use cupeer_rules::Severity;
 use std::collections::BTreeSet;
 
-/// Contents of a file without entries.
+/// Contents of a suppression file without entries.
 const NOTHING: &str = "# No finding is more than a note: there is nothing to suppress.\n";
 
 /// Returns the text of a file with suppressions: an entry for each place with findings above note that no entry
@@ -48,7 +48,7 @@ fn narrow(report: &Report, finding: &Finding) -> String {
     })
 }
 
-/// Returns true if an entry also matches notes.
+/// Returns true if an entry would also match notes.
 fn means_others(report: &Report, entry: &str) -> bool {
     let mut one = Suppressions::default();
     if one.add("", entry).is_err() {
@@ -64,7 +64,7 @@ fn means_others(report: &Report, entry: &str) -> bool {
     })
 }
 
-/// A string of TOML: JSON's are, but for a character that TOML wants to be escaped.
+/// Returns a text as a TOML string: its JSON string, in which one more character must be escaped.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }

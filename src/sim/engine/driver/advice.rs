@@ -13,15 +13,17 @@ const PREFERRED_LOCATION_TYPE: i32 = 5;
 const PREFERRED_LOCATION_ID: i32 = 6;
 const LAST_PREFETCH_LOCATION_TYPE: i32 = 7;
 const LAST_PREFETCH_LOCATION_ID: i32 = 8;
-/// CU_DEVICE_CPU and CU_DEVICE_INVALID.
+/// CU_DEVICE_CPU.
 const CPU: i32 = -1;
+/// CU_DEVICE_INVALID.
 const NOWHERE: i32 = -2;
 
-/// CU_MEM_LOCATION_TYPE_DEVICE and CU_MEM_LOCATION_TYPE_HOST.
+/// CU_MEM_LOCATION_TYPE_DEVICE.
 const DEVICE: CUmemLocationType = CUmemLocationType(CUmemLocation::DEVICE);
+/// CU_MEM_LOCATION_TYPE_HOST.
 const HOST: CUmemLocationType = CUmemLocationType(2);
 
-/// Returns the location of a device's ordinal, or of the host for -1.
+/// Returns the location for an ordinal of a device, or for -1, which stands for the host.
 pub(crate) fn place_of(device: i32) -> CUmemLocation {
     match device {
         CPU => CUmemLocation { kind: HOST, id: 0 },
@@ -29,12 +31,12 @@ pub(crate) fn place_of(device: i32) -> CUmemLocation {
     }
 }
 
-/// Returns the ordinal of a location's device, or -1 for the host.
+/// Returns the ordinal of the device of a location; -1 for the host.
 pub(crate) fn device_of(place: CUmemLocation) -> i32 {
     if place.kind == DEVICE { place.id } else { CPU }
 }
 
-/// The advice about an allocation.
+/// The advice that the program gave about an allocation of managed memory.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Advice {
     pub(in crate::engine) read_mostly: bool,

@@ -18,7 +18,8 @@ pub(crate) struct Descriptor {
 }
 
 impl Descriptor {
-    /// Bytes of one element: `CU_AD_FORMAT_*` of integers and floating-point numbers.
+    /// Returns the number of bytes of an element; `None` unless the format is `CU_AD_FORMAT_*` of integers or
+    /// floating-point numbers.
     fn element(&self) -> Option<u64> {
         let channel = match self.format {
             1 | 8 => 1,
@@ -29,7 +30,8 @@ impl Descriptor {
         matches!(self.channels, 1 | 2 | 4).then(|| channel * u64::from(self.channels))
     }
 
-    /// Returns the bytes per row, the rows per slice, and the number of slices.
+    /// Returns the bytes per row, the rows per slice, and the number of slices; `None` if the format is
+    /// unknown.
     pub(crate) fn shape(&self) -> Option<(u64, u64, u64)> {
         let row = self.width.checked_mul(self.element()?)?;
         Some((row, self.height.max(1), self.depth.max(1)))
@@ -41,11 +43,11 @@ impl Descriptor {
 pub(crate) struct Array {
     pub descriptor: Descriptor,
     pub stored: Stored,
-    /// Bytes of device memory that it takes.
+    /// Number of bytes of device memory that the array takes.
     pub(in crate::engine) taken: u64,
     pub(in crate::engine) context: u64,
     pub(in crate::engine) device: usize,
-    /// It is a level of a mipmapped array, and ends with that.
+    /// True for a level of a mipmapped array, which ends together with the mipmapped array.
     pub(in crate::engine) is_level: bool,
 }
 
@@ -57,7 +59,7 @@ pub(crate) struct Arrays {
 }
 
 impl Arrays {
-    /// The array behind a handle.
+    /// Returns the array with a handle.
     pub(crate) fn get(&self, handle: u64) -> Answer<&Array> {
         self.map.get(&handle).ok_or_else(|| Code::INVALID_HANDLE.into())
     }

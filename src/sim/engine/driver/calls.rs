@@ -4,12 +4,12 @@ use core::ffi::c_void;
 use cupeer_spec::results::Result as Code;
 use std::cell::Cell;
 
-/// A function of the program, with its argument. It may unwind, if it ends its thread.
+/// A function of the program, with its argument. The function may unwind when it ends its thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Call {
-    /// A function for `cuLaunchHostFunc`.
+    /// A function that was passed to `cuLaunchHostFunc`.
     Host(unsafe extern "C-unwind" fn(*mut c_void), u64),
-    /// A function for `cuStreamAddCallback`, with the stream's handle.
+    /// A function that was passed to `cuStreamAddCallback`, with the handle of the stream.
     Stream(unsafe extern "C-unwind" fn(*mut c_void, i32, *mut c_void), u64, u64),
 }
 
@@ -31,7 +31,8 @@ thread_local! {
     pub(crate) static IN_CALL: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns true if the driver called a function of the program on this thread: it must not call the driver.
+/// Returns true if the calling thread is in a function of the program that the driver called. Such a function
+/// must not call the driver.
 pub(crate) fn in_call() -> bool {
     IN_CALL.get()
 }

@@ -5,9 +5,9 @@ use cupeer_spec::results::Result as Code;
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 
-/// The limits of a context, from CU_LIMIT_STACK_SIZE on; `None` for limits that the device lacks.
+/// The values of a context's limits, in the order of `CU_LIMIT_*`; `None` for limits that the device lacks.
 type Limits = [Option<u64>; 10];
-/// The limits of a new context.
+/// The values of the limits of a new context.
 const LIMITS: Limits = [
     Some(1024),
     Some(8_650_752),
@@ -26,28 +26,31 @@ const FOUR_BYTE_BANKS: u32 = 1;
 /// CU_CTX_MAP_HOST, which primary contexts always have.
 const MAP_HOST: u32 = 8;
 
-/// A context.
+/// The state of a context.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Context {
-    /// The ordinal of its device.
+    /// The ordinal of the device of the context.
     pub device: usize,
     /// Flags from its creation.
     pub flags: u32,
-    /// Its number, unique in the process.
+    /// Number of the context, unique in the process.
     pub id: u64,
     pub primary: bool,
-    /// It was not destroyed: the handle of a destroyed context stays known.
+    /// False after the context was destroyed. The entry of a destroyed context stays, so its handle is still
+    /// known.
     pub alive: bool,
-    /// Contexts whose memory it may access, by `cuCtxEnablePeerAccess`.
+    /// Contexts whose memory this context can access, by `cuCtxEnablePeerAccess`.
     pub peers: HashSet<u64>,
-    /// Number of calls of `cuCtxAttach`, and 1 for its creation.
+    /// Number of calls of `cuCtxDetach` after which the context ends: 1, and 1 for each call of
+    /// `cuCtxAttach`.
     pub attached: u32,
     pub limits: Limits,
     pub cache_config: u32,
     pub shared_config: u32,
-    /// Failure of its work: from then on, each use of the context fails with it.
+    /// Result code of the first failure of work in the context. Each later use of the context fails with the
+    /// same code.
     pub failed: Option<Code>,
-    /// A call has returned that failure: only later calls log that the error is sticky.
+    /// True after a call has returned that failure. Later calls also log that the error is sticky.
     pub has_told: Cell<bool>,
 }
 
@@ -75,9 +78,9 @@ impl Context {
 /// State of a device's primary context.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Primary {
-    /// Handle; 0 until the context was first retained.
+    /// Handle of the context; 0 until the context is first retained.
     pub handle: u64,
-    /// Number of retains without a release.
+    /// Number of retains that were not released.
     pub retained: u32,
     /// The flags for its next creation.
     pub flags: u32,
@@ -96,17 +99,17 @@ impl Contexts {
         Contexts { map: HashMap::new(), primaries: vec![Primary::default(); devices], next_id: 1 }
     }
 
-    /// Returns the number of peers to which contexts have access.
+    /// Returns the number of pairs of contexts with peer access.
     pub(crate) fn peers(&self) -> usize {
         self.map.values().filter(|context| context.alive).map(|context| context.peers.len()).sum()
     }
 
-    /// The primary context of a device.
+    /// Returns the state of the primary context of a device.
     pub(crate) fn primary(&mut self, device: usize) -> &mut Primary {
         &mut self.primaries[device]
     }
 
-    /// The contexts of a device that exist.
+    /// Returns the contexts of a device, without destroyed contexts.
     pub(crate) fn of_device(&self, device: usize) -> impl Iterator<Item = &Context> {
         self.map.values().filter(move |context| context.alive && context.device == device)
     }
@@ -125,7 +128,7 @@ impl Contexts {
     }
 }
 
-/// Checks the flags of a context: one way of waiting, and no bit that is unknown.
+/// Fails if the flags of a context have an unknown bit, or name more than one way of waiting.
 pub(crate) fn check_flags(flags: u32) -> Answer {
     const SCHEDULING: u32 = 7;
     const KNOWN: u32 = 0xff;

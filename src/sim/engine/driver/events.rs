@@ -8,34 +8,34 @@ use std::time::Instant;
 /// CU_EVENT_INTERPROCESS.
 pub(crate) const INTERPROCESS: u32 = 4;
 
-/// An event.
+/// The state of an event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Event {
     pub context: u64,
     pub flags: u32,
-    /// Time of the last record.
+    /// Time of the last record; `None` if the event was never recorded.
     pub recorded: Option<Instant>,
-    /// Number of the task that completes the last record.
+    /// Number of the task after which the last record is complete.
     pub after: u64,
-    /// It is an event of another process.
+    /// True if the event was imported from another process.
     pub imported: bool,
-    /// Slot of its export.
+    /// Slot in the channel, if the event was exported.
     pub export: Option<u16>,
 }
 
 impl Event {
-    /// Returns true if other processes can open it.
+    /// Returns true if the event was created with CU_EVENT_INTERPROCESS, so that other processes can open it.
     pub(crate) fn is_interprocess(&self) -> bool {
         self.flags & INTERPROCESS != 0
     }
 }
 
-/// The events of a process.
+/// The events of a process, by their handles.
 #[derive(Default, Debug)]
 pub(crate) struct Events(pub(in crate::engine) HashMap<u64, Event>);
 
 impl Events {
-    /// Returns the number of open events of other processes.
+    /// Returns the number of imported events that were not destroyed.
     pub(crate) fn imported(&self) -> usize {
         self.0.values().filter(|event| event.imported).count()
     }

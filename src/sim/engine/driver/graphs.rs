@@ -11,37 +11,40 @@ use cupeer_spec::results::Result as Code;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// `CU_STREAM_CAPTURE_STATUS_*`.
+/// CU_STREAM_CAPTURE_STATUS_ACTIVE.
 const ACTIVE: i32 = 1;
+/// CU_STREAM_CAPTURE_STATUS_INVALIDATED.
 const INVALIDATED: i32 = 2;
 
-/// One end of a copy of one row.
+/// The source or the destination of a copy of one row.
 #[derive(Clone, Copy)]
 pub(crate) enum End {
     At(u64, Role),
-    /// Memory as a context sees it: the address and the context.
+    /// Memory for the access of a context: the address, and the context.
     In(u64, u64),
+    /// Memory of an array: the handle, and the offset in bytes.
     Array(u64, u64),
 }
 
-/// Parameters of a copy or a memset, as the program passed them. Each launch looks up the memory again, because it may be freed
-/// by then.
+/// Parameters of a copy or a memset, as the program passed them. Each launch looks up the memory again,
+/// because the program may free it before the launch.
 #[derive(Clone, Copy)]
 pub(crate) enum Parameters {
-    /// Bytes in one row: to where, from where, and how many.
+    /// A copy of one row: the destination, the source, and the number of bytes.
     Row(End, End, u64),
     Copy(CUDA_MEMCPY3D_v2),
     Fill(CUDA_MEMSET_NODE_PARAMS),
 }
 
-/// A launch of a kernel, with a copy of its parameters.
+/// A node for the launch of a kernel, with a copy of the parameters of the kernel.
 #[derive(Clone)]
 pub(crate) struct Kernel {
     pub function: u64,
     pub grid: [u32; 3],
     pub block: [u32; 3],
-    /// The words of each parameter, and their addresses.
+    /// The 64-bit words of each parameter.
     values: Arc<Vec<Box<[u64]>>>,
+    /// The addresses of the words of each parameter.
     places: Arc<Vec<usize>>,
 }
 
@@ -51,12 +54,13 @@ impl Kernel {
         Kernel { function, grid, block, values: Arc::new(values), places: Arc::new(places) }
     }
 
-    /// The first word of each parameter.
+    /// Returns the first word of each parameter.
     pub(crate) fn arguments(&self) -> Vec<u64> {
         self.values.iter().map(|words| words.first().copied().unwrap_or(0)).collect()
     }
 
-    /// Returns the address of the pointers to the parameters, which is valid as long as the node.
+    /// Returns the address of the array of pointers to the parameters. The address is valid as long as the
+    /// node exists.
     pub(crate) fn parameters(&self) -> usize {
         self.places.as_ptr() as usize
     }
@@ -68,14 +72,14 @@ pub(crate) enum Node {
     Transfer(Parameters),
     Kernel(Kernel),
     Call(Call),
-    /// A graph of its own.
+    /// A child graph, by its handle.
     Graph(u64),
-    /// An address and a number of bytes that are allocated while the graph runs.
+    /// An allocation while the graph runs: the address, and the number of bytes.
     Allocation(u64, u64),
 }
 
 impl Node {
-    /// Returns its type in cuda.h.
+    /// Returns the type of the node in cuda.h.
     pub(crate) fn kind(&self) -> CUgraphNodeType {
         match self {
             Node::Transfer(Parameters::Row(..) | Parameters::Copy(_)) => CUgraphNodeType::MEMCPY,
@@ -88,9 +92,9 @@ impl Node {
     }
 }
 
-/// An unfinished capture.
+/// A capture that has not ended.
 pub(crate) struct Capture {
-    /// The stream that began it, and must end it.
+    /// The context and the number of the stream that began the capture, and that must end it.
     origin: (u64, u64),
     status: i32,
     nodes: Vec<Node>,
@@ -100,33 +104,39 @@ pub(crate) struct Capture {
 #[derive(Default)]
 pub(crate) struct Graphs {
     captures: HashMap<u64, Capture>,
-    /// The capture of each stream, by its context and number; and the capture in which each event was recorded.
+    /// The number of the capture of each stream, by the context and the number of the stream.
     streams: HashMap<(u64, u64), u64>,
+    /// The number of the capture in which each event was recorded, by the handle of the event.
     events: HashMap<u64, u64>,
-    /// The nodes of each graph, in their order; and all nodes by their handles.
+    /// The handles of the nodes of each graph, in their order.
     pub(in crate::engine) graphs: HashMap<u64, Vec<u64>>,
+    /// All nodes, by their handles.
     pub(in crate::engine) nodes: HashMap<u64, Node>,
-    /// Executable graphs: each node with the handle of its original.
+    /// The nodes of each executable graph, each with the handle of the node from which it was copied.
     pub(in crate::engine) executables: HashMap<u64, Vec<(u64, Node)>>,
-    /// Nodes of executable graphs that are disabled.
+    /// Disabled nodes: the handles of the executable graph and of the original node.
     disabled: HashSet<(u64, u64)>,
     last: u64,
 }
 
-fn key(stream: &Stream) -> (u64, u64) {
+/// Returns the context and the number of a stream.
+fn stream_key(stream: &Stream) -> (u64, u64) {
     (stream.context, stream.id)
 }
 
 impl Graphs {
-    /// Returns the status and number of a stream's capture.
+    /// Returns the status and the number of the capture of a stream; `None` if the stream is not being
+    /// captured.
     pub(crate) fn of(&self, stream: &Stream) -> Option<(i32, u64)> {
-        let id = *self.streams.get(&key(stream))?;
+        let id = *self.streams.get(&stream_key(stream))?;
         Some((self.captures.get(&id)?.status, id))
     }
 
-    /// Adds a node to a stream's capture. Returns false if the stream does not capture; fails if its capture is invalid.
+    /// Adds a node to the capture of a stream. Returns false if the stream is not being captured. Fails if
+    /// the capture is invalid.
     pub(crate) fn take(&mut self, stream: &Stream, node: impl FnOnce() -> Node) -> Answer<bool> {
-        let Some(capture) = self.streams.get(&key(stream)).and_then(|id| self.captures.get_mut(id)) else {
+        let Some(capture) = self.streams.get(&stream_key(stream)).and_then(|id| self.captures.get_mut(id))
+        else {
             return Ok(false);
         };
         fail_if(capture.status == INVALIDATED, Code::STREAM_CAPTURE_INVALIDATED)?;
@@ -134,9 +144,10 @@ impl Graphs {
         Ok(true)
     }
 
-    /// Fails if a stream captures, and invalidates the capture: calls must not query such a stream, nor wait for it.
+    /// Fails if a stream is being captured, and invalidates the capture. Calls that query a stream, or wait
+    /// for it, use this check.
     pub(crate) fn check_stream(&mut self, stream: &Stream) -> Answer {
-        let id = self.streams.get(&key(stream)).copied();
+        let id = self.streams.get(&stream_key(stream)).copied();
         self.refuse_capture(id, Code::STREAM_CAPTURE_UNSUPPORTED)
     }
 
@@ -146,31 +157,34 @@ impl Graphs {
         self.refuse_capture(id, Code::CAPTURED_EVENT)
     }
 
+    /// Fails with a code if there is a capture, and invalidates the capture.
     fn refuse_capture(&mut self, id: Option<u64>, code: Code) -> Answer {
         let Some(capture) = id.and_then(|id| self.captures.get_mut(&id)) else { return Ok(()) };
         capture.status = INVALIDATED;
         fail(code)
     }
 
-    /// Records an event in a stream's capture. Returns false if the stream does not capture.
-    pub(crate) fn record(&mut self, event: u64, stream: &Stream) -> bool {
+    /// Notes that an event was recorded in the capture of a stream. Returns false if the stream is not being
+    /// captured.
+    pub(crate) fn record_event(&mut self, event: u64, stream: &Stream) -> bool {
         self.events.remove(&event);
         let Some((_, id)) = self.of(stream) else { return false };
         self.events.insert(event, id);
         true
     }
 
-    /// Forgets a destroyed event.
+    /// Removes a destroyed event from the captures in which it was recorded.
     pub(crate) fn forget_event(&mut self, event: u64) {
         self.events.remove(&event);
     }
 
-    /// Adds a stream to the capture in which an event was recorded. Returns false if there is none.
+    /// Adds a stream to the capture in which an event was recorded. Returns false if the event was recorded
+    /// in no capture.
     pub(crate) fn join(&mut self, stream: &Stream, event: u64) -> bool {
         let Some(id) = self.events.get(&event).copied().filter(|id| self.captures.contains_key(id)) else {
             return false;
         };
-        self.streams.insert(key(stream), id);
+        self.streams.insert(stream_key(stream), id);
         true
     }
 
@@ -180,17 +194,17 @@ impl Graphs {
         fail_if(stream.id == LEGACY, Code::STREAM_CAPTURE_UNSUPPORTED)?;
         fail_if(self.of(stream).is_some(), Code::ILLEGAL_STATE)?;
         self.last += 1;
-        let capture = Capture { origin: key(stream), status: ACTIVE, nodes: Vec::new() };
+        let capture = Capture { origin: stream_key(stream), status: ACTIVE, nodes: Vec::new() };
         self.captures.insert(self.last, capture);
-        self.streams.insert(key(stream), self.last);
+        self.streams.insert(stream_key(stream), self.last);
         Ok(())
     }
 
-    /// `cuStreamEndCapture`: returns the captured nodes.
+    /// `cuStreamEndCapture`: returns the nodes that were captured.
     pub(crate) fn end(&mut self, stream: &Stream) -> Answer<Vec<Node>> {
         let (status, id) = self.of(stream).ok_or(Code::ILLEGAL_STATE)?;
         fail_if(
-            self.captures.get(&id).is_some_and(|capture| capture.origin != key(stream)),
+            self.captures.get(&id).is_some_and(|capture| capture.origin != stream_key(stream)),
             Code::STREAM_CAPTURE_UNMATCHED,
         )?;
         self.streams.retain(|_, of| *of != id);
@@ -201,13 +215,13 @@ impl Graphs {
         }
     }
 
-    /// Ends the captures of a context's streams.
-    pub(crate) fn remove_of(&mut self, context: u64) {
+    /// Ends the captures of the streams of a context.
+    pub(crate) fn remove_captures_of(&mut self, context: u64) {
         self.streams.retain(|(of, _), _| *of != context);
         self.captures.retain(|_, capture| capture.origin.0 != context);
     }
 
-    /// The nodes of a graph.
+    /// Returns the handles of the nodes of a graph.
     pub(crate) fn nodes_of(&self, graph: u64) -> Answer<&[u64]> {
         self.graphs.get(&graph).map(Vec::as_slice).ok_or_else(|| Code::INVALID_VALUE.into())
     }
@@ -217,13 +231,13 @@ impl Graphs {
         self.nodes.get(&node).ok_or_else(|| Code::INVALID_VALUE.into())
     }
 
-    /// Returns true for an address in memory that a graph allocates when it runs.
+    /// Returns true if an address is in memory that a node of any graph allocates when the graph runs.
     pub(crate) fn allocates(&self, address: u64) -> bool {
         let is_in = |node: &Node| matches!(node, Node::Allocation(at, bytes) if (*at..*at + *bytes).contains(&address));
         self.nodes.values().any(is_in)
     }
 
-    /// Returns the nodes of a graph, with those of its child graphs in their place.
+    /// Returns the nodes of a graph with their handles. A child graph is replaced by its nodes.
     pub(crate) fn all_of(&self, graph: u64) -> Answer<Vec<(u64, Node)>> {
         let mut all = Vec::new();
         for handle in self.nodes_of(graph)? {
@@ -235,7 +249,7 @@ impl Graphs {
         Ok(all)
     }
 
-    /// Returns the enabled nodes of an executable graph.
+    /// Returns the nodes of an executable graph that are not disabled.
     pub(crate) fn executable(&self, exec: u64) -> Answer<Vec<Node>> {
         let nodes = self.executables.get(&exec).ok_or(Code::INVALID_VALUE)?;
         let is_enabled = |(handle, _): &&(u64, Node)| !self.disabled.contains(&(exec, *handle));
@@ -258,7 +272,7 @@ impl Graphs {
         self.executables.remove(&exec).map(drop).ok_or_else(|| Code::INVALID_VALUE.into())
     }
 
-    /// `cuGraphNodeSetEnabled`, for nodes that can be disabled.
+    /// `cuGraphNodeSetEnabled`. It fails for nodes that cannot be disabled.
     pub(crate) fn enable(&mut self, exec: u64, handle: u64, enabled: bool) -> Answer {
         let nodes = self.executables.get(&exec).ok_or(Code::INVALID_VALUE)?;
         let is_it = |(known, node): &&(u64, Node)| {
@@ -273,7 +287,7 @@ impl Graphs {
         Ok(())
     }
 
-    /// `cuGraphExecChildGraphNodeSetParams`: a graph of the same nodes.
+    /// `cuGraphExecChildGraphNodeSetParams`, for a graph with nodes of the same types.
     pub(crate) fn alter_child(&mut self, exec: u64, node: u64, graph: u64) -> Answer {
         let Node::Graph(child) = *self.node(node)? else { return fail(Code::INVALID_VALUE) };
         let (old, new) = (self.all_of(child)?, self.all_of(graph)?);
@@ -281,20 +295,20 @@ impl Graphs {
         old.into_iter().zip(new).try_for_each(|((handle, _), (_, new))| self.alter(exec, handle, new))
     }
 
-    /// `cuGraphExecUpdate`: returns false if the nodes have other types.
+    /// `cuGraphExecUpdate`. Returns false if the nodes have other types than those of the executable graph.
     pub(crate) fn update(&mut self, exec: u64, graph: u64) -> Answer<bool> {
         let new = self.all_of(graph)?;
         let old = self.executables.get_mut(&exec).ok_or(Code::INVALID_VALUE)?;
         let kinds = |nodes: &[(u64, Node)]| nodes.iter().map(|(_, node)| node.kind()).collect::<Vec<_>>();
         let fits = kinds(old) == kinds(&new);
         if fits {
-            // They keep the handles of the original nodes.
+            // The changed nodes keep the handles of the original nodes.
             old.iter_mut().zip(new).for_each(|(old, new)| old.1 = new.1);
         }
         Ok(fits)
     }
 
-    /// `cuGraphExecMemcpyNodeSetParams` and the others.
+    /// Replaces a node of an executable graph, for `cuGraphExecMemcpyNodeSetParams` and similar functions.
     pub(crate) fn alter(&mut self, exec: u64, node: u64, new: Node) -> Answer {
         let nodes = self.executables.get_mut(&exec).ok_or(Code::INVALID_VALUE)?;
         let kind = new.kind();

@@ -2,7 +2,7 @@
 
 use super::super::answer::{Answer, fail};
 use super::super::backing::Backing;
-use super::super::channel::{Channel, MEMORY_NAME, SLOTS, Slot, State};
+use super::super::channel::{Channel, Export, MEMORY_NAME, MOST_EXPORTS, State};
 use super::super::handle::Locator;
 use super::super::limits::random;
 use super::super::namespaces;
@@ -10,17 +10,18 @@ use cupeer_spec::results::Result as Code;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// The exports of a process. Its channel exists from the first one on.
+/// The exports of this process. The channel is created for the first export.
 #[derive(Default, Debug)]
 pub(crate) struct Exports {
     channel: Option<Channel>,
     nonce: u16,
     serial: u16,
-    /// Slots that are free again.
+    /// Slots of withdrawn exports, which can be used again.
     free: Vec<u16>,
-    /// The first slot that was never used.
+    /// The lowest slot that was never used.
     fresh: u32,
-    /// Slots of destroyed events. As recorded, their handles work until a slot is needed.
+    /// Slots of destroyed events. As recorded, the handles of these events work until another export needs
+    /// the slot.
     retired: VecDeque<u16>,
 }
 
@@ -33,12 +34,12 @@ impl Exports {
         self.channel.as_ref().ok_or_else(|| Code::MAP_FAILED.into())
     }
 
-    /// Publishes an export. Returns its slot and its token.
-    pub(crate) fn publish(&mut self, mut content: Slot) -> Answer<(u16, u32)> {
+    /// Publishes an export in a slot. Returns the slot, and the token of the export.
+    pub(crate) fn publish(&mut self, mut content: Export) -> Answer<(u16, u32)> {
         self.channel()?;
         let slot = match self.free.pop() {
             Some(slot) => slot,
-            None if self.fresh < SLOTS => {
+            None if self.fresh < MOST_EXPORTS => {
                 self.fresh += 1;
                 (self.fresh - 1) as u16
             }
@@ -50,9 +51,9 @@ impl Exports {
         Ok((slot, content.token))
     }
 
-    /// Returns the file and offset of the page of an event's slot.
-    pub(crate) fn page(&self, slot: u16) -> Option<(Backing, u64)> {
-        self.channel.as_ref()?.page(slot)
+    /// Returns the channel's file, and the offset of the page for the event in a slot.
+    pub(crate) fn event_page(&self, slot: u16) -> Option<(Backing, u64)> {
+        self.channel.as_ref()?.event_page(slot)
     }
 
     pub(crate) fn locator(&mut self, slot: u16) -> Answer<Locator> {
@@ -62,11 +63,12 @@ impl Exports {
         Ok(Locator { pid: std::process::id(), channel: descriptor, slot, token })
     }
 
-    /// Withdraws an export and sets its state. Returns true if another process still uses it.
+    /// Withdraws an export, and sets the state of its slot. Returns true if another process still uses the
+    /// export.
     pub(crate) fn withdraw(&mut self, slot: u16, state: State) -> bool {
         let Some(channel) = &self.channel else { return false };
         let gone = match channel.read(slot) {
-            Ok(content) => channel.write(slot, &Slot { state, ..content }).is_ok(),
+            Ok(content) => channel.write(slot, &Export { state, ..content }).is_ok(),
             Err(_) => false,
         };
         !gone || self.is_held(slot)
@@ -77,40 +79,40 @@ impl Exports {
         self.channel.as_ref().is_some_and(|channel| channel.is_held(slot))
     }
 
-    /// Keeps the slot of a destroyed event until it is needed.
+    /// Keeps the slot of a destroyed event, so that its handle works until another export needs the slot.
     pub(crate) fn retire(&mut self, slot: u16) {
         self.retired.push_back(slot);
     }
 
-    /// Makes the slot of a withdrawn export free for another.
+    /// Makes the slot of a withdrawn export available for another export.
     pub(crate) fn recycle(&mut self, slot: u16) {
         self.free.push(slot);
     }
 }
 
-/// Returns a random number, because an earlier process may have had the same pid.
+/// Returns a random number, which distinguishes this process from an earlier process with the same pid.
 fn nonce() -> u16 {
     u16::from_le_bytes(random())
 }
 
-/// A process with an open export.
+/// Another process whose exports this process has open.
 #[derive(Debug)]
 pub(crate) struct Exporter {
-    /// Its pid in this process's /proc.
+    /// The pid of the exporter in this process's /proc.
     number: u32,
     pub(in crate::engine) channel: Channel,
-    /// Files of its devices' memory that are in use.
+    /// Files of the exporter's device memory that this process uses.
     memory: Vec<Arc<Backing>>,
-    /// Slots that are held, with the number of holds.
+    /// Slots of the exporter that this process holds, each with the number of holds.
     held: Vec<(u16, u32)>,
 }
 
-/// All processes with open exports.
+/// All processes whose exports this process has open.
 #[derive(Default, Debug)]
 pub(crate) struct Imports(pub(in crate::engine) Vec<Exporter>);
 
 impl Imports {
-    /// The exporter of a handle: one that is known, or a new one.
+    /// Returns the index of the exporter of a handle. Adds the exporter if it is new.
     pub(crate) fn find(&mut self, locator: &Locator) -> Option<usize> {
         let nonce = (locator.token >> 16) as u16;
         let open = |number| Some((number, Channel::open(number, locator.channel, nonce)?));
@@ -123,12 +125,13 @@ impl Imports {
         Some(self.0.len() - 1)
     }
 
-    /// Returns the number of open handles.
+    /// Returns the number of imports that are open.
     pub(crate) fn held(&self) -> usize {
         self.0.iter().flat_map(|exporter| &exporter.held).map(|(_, count)| *count as usize).sum()
     }
 
-    /// Releases one hold on a slot, and the exporter with its last hold.
+    /// Ends one hold on a slot of an exporter. After its last hold, the exporter is forgotten. `channel` is
+    /// the inode of its channel.
     pub(crate) fn let_go(&mut self, channel: u64, slot: u16) {
         let Some(at) = self.0.iter().position(|e| e.channel.inode() == channel) else { return };
         let exporter = &mut self.0[at];
@@ -151,8 +154,8 @@ impl Imports {
 }
 
 impl Exporter {
-    /// Holds a slot and reads it.
-    pub(crate) fn hold(&mut self, slot: u16) -> Answer<Slot> {
+    /// Holds a slot, and returns the export in it.
+    pub(crate) fn hold(&mut self, slot: u16) -> Answer<Export> {
         match self.held.iter_mut().find(|(held, _)| *held == slot) {
             Some((_, count)) => *count += 1,
             None if self.channel.hold(slot) => self.held.push((slot, 1)),
@@ -161,8 +164,8 @@ impl Exporter {
         self.channel.read(slot)
     }
 
-    /// The memory behind a slot.
-    pub(crate) fn memory(&mut self, slot: &Slot) -> Option<Arc<Backing>> {
+    /// Returns the file with the memory of an export.
+    pub(crate) fn memory(&mut self, slot: &Export) -> Option<Arc<Backing>> {
         if let Some(known) = self.memory.iter().find(|memory| memory.inode() == slot.inode) {
             return Some(known.clone());
         }

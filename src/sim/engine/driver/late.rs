@@ -8,118 +8,131 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The most pieces that wait; with one more, the oldest is done.
-pub(crate) const MOST: usize = 1024;
-/// The most queries that a piece answers with "not done"; the seed chooses the number.
+/// The most pieces that wait. If there are more, the oldest pieces are done.
+pub(crate) const MOST_PIECES: usize = 1024;
+/// The most queries that are answered with "not done" before a piece is done. The seed chooses the number for
+/// each piece.
 const MOST_ASKED: u64 = 3;
-/// The seed makes an exception of one in this many pieces.
+/// Average number of pieces of which the seed makes one an exception.
 const EXCEPTIONS: u64 = 4;
 
-/// Number of durations from which the seed chooses, from 0 to 32 milliseconds; and number of waits after which it chooses rarely.
-const TIMES: u64 = 7;
-const WAITS: u64 = 64;
+/// Number of durations from which the seed chooses: 0, 1, 2, 4, and so on up to 32 milliseconds.
+const DURATIONS: u64 = 7;
+/// Number of waits after which the seed chooses a duration other than 0 less often.
+const FREQUENT_WAITS: u64 = 64;
 
-/// Work that receives the driver.
+/// Work that receives the driver, under its lock. The argument is a `Driver`, which this module cannot name.
 pub(crate) type Locked = Box<dyn FnOnce(&mut dyn Any) + Send>;
 
 /// Work in a stream.
 pub(crate) enum Work {
-    /// Work of the driver that needs its lock.
+    /// Work of the driver that runs under the driver's lock.
     Locked(Locked),
-    /// Work of the driver that must not have its lock: it may wait for other work.
+    /// Work of the driver that runs without the driver's lock, because it may wait for other work.
     Unlocked(Box<dyn FnOnce() + Send>),
-    /// A function of the program.
+    /// A call of a function of the program.
     Call(Call),
-    /// A wait until a condition is true, which is polled.
+    /// A wait until a condition is true. The condition is polled.
     Until(Box<dyn Fn() -> bool + Send>),
 }
 
 impl Work {
-    /// Returns true unless it waits for a condition that is not true yet.
+    /// Returns true unless the work is a wait whose condition is still false.
     pub(crate) fn is_ready(&self) -> bool {
         if let Work::Until(is_true) = self { is_true() } else { true }
     }
 }
 
-/// Processes that can see the results of work without calling this process's driver. The value is the time, in milliseconds, after which
-/// the work is done without a call: a program that polls memory in its own way must not wait forever.
+/// Processes that can see the results of work without a call of this process's driver. The value is the
+/// number of milliseconds after which the work is done although no call requests it: a program that polls
+/// memory must not wait forever.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Visibility {
+    /// The host code of this process, and possibly other processes, can see the results.
     Host = 100,
+    /// Other processes can see the results.
     Others = 1_000,
+    /// No process can see the results without a call.
     Nobody = 10_000,
 }
 
-/// A record of an event by another process.
+/// A record of an event by another process: the page of the event, and the number of the record.
 pub(crate) type Remote = (Arc<Page>, u64);
 
-/// Bytes that a piece uses.
+/// A range of bytes that a piece reads or writes.
 pub(crate) struct Use {
     pub from: u64,
     pub to: u64,
     pub is_write: bool,
-    /// File and offset of the first byte, which other processes may use, too.
+    /// File and offset of the first byte, if other processes may use the bytes, too.
     pub file: Option<(Arc<Backing>, u64)>,
 }
 
 impl Use {
-    /// Returns true if the order of both uses matters.
-    fn disagrees(&self, other: &Use) -> bool {
+    /// Returns true if the result depends on the order of both uses: they overlap, and one of them is a
+    /// write.
+    fn conflicts(&self, other: &Use) -> bool {
         (self.is_write || other.is_write) && self.overlaps(other)
     }
 
+    /// Returns true if both uses have a byte in common.
     fn overlaps(&self, other: &Use) -> bool {
         self.from < other.to && other.from < self.to
     }
 
-    /// Marks the bytes for other processes, or clears the mark. Returns false if one of them will use the bytes, too.
+    /// Marks the bytes as in use for other processes; with `is_over`, clears the mark. Returns false if
+    /// another process marked the same bytes, and one of the two uses is a write.
     fn mark(&self, is_over: bool) -> bool {
         let is_write = Some(self.is_write).filter(|_| !is_over);
         self.file.as_ref().is_none_or(|(file, at)| file.mark(*at, self.to - self.from, is_write))
     }
 }
 
-/// A piece of work in a stream.
+/// A piece of work in a stream of a late device.
 pub(crate) struct Piece {
-    /// Pieces that come before it.
+    /// Numbers of the pieces that must be done first.
     pub after: Vec<u64>,
     pub remote: Option<Remote>,
-    /// `None` while it is being done.
+    /// The work; `None` while a thread does it.
     pub work: Option<Work>,
     pub seen: Visibility,
     pub uses: Vec<Use>,
 }
 
-/// A piece that is not done, with its followers.
+/// A piece that is not done, with the pieces that follow it.
 struct Pending {
     piece: Piece,
     due: u64,
     followers: Vec<u64>,
-    /// Number of pieces before it that are not done.
+    /// Number of pieces that must be done first, and are not done.
     left: usize,
 }
 
-/// The work of late devices.
+/// All pieces of work of late devices that are not done.
 #[derive(Default)]
 pub(crate) struct Late {
     seed: u64,
     pieces: BTreeMap<u64, Pending>,
+    /// Requested pieces.
     wanted: BTreeSet<u64>,
-    /// Needed pieces whose predecessors are done.
+    /// Requested pieces that follow no piece that is not done.
     ready: BTreeSet<u64>,
-    /// Times at which pieces are done without a call.
+    /// The time at which each piece is done without a request, and the number of the piece.
     due: BTreeSet<(u64, u64)>,
+    /// Number of queries for each piece.
     asked: HashMap<u64, u64>,
-    /// Number of running pieces that may wait for others.
+    /// Number of running pieces that have a thread of their own, and may wait for other pieces.
     alone: usize,
+    /// Current time: the number of milliseconds for which the watching thread has run.
     now: u64,
-    /// Number of waits so far.
+    /// Number of waits of threads so far.
     waits: u64,
-    pub has_minder: bool,
+    /// True if the thread that watches late work is running.
+    pub has_watcher: bool,
 }
 
-/// Mixes two numbers.
-fn mixed(a: u64, b: u64) -> u64 {
+/// Returns a hash of two numbers.
+fn hash(a: u64, b: u64) -> u64 {
     let step = |x: u64| {
         let x = (x ^ (x >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (x ^ (x >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
@@ -147,7 +160,7 @@ impl Late {
         self.pieces.insert(number, Pending { piece, due, followers: Vec::new(), left });
     }
 
-    /// Requests a piece, and the pieces that it follows.
+    /// Requests a piece, and the pieces that must be done before it.
     pub(crate) fn want(&mut self, number: u64) {
         let mut open = vec![number];
         while let Some(number) = open.pop() {
@@ -162,21 +175,21 @@ impl Late {
         }
     }
 
-    /// Requests all pieces. Returns true if there was any.
+    /// Requests all pieces. Returns true if there was a piece.
     pub(crate) fn want_all(&mut self) -> bool {
         let all: Vec<u64> = self.pieces.keys().copied().collect();
         all.iter().for_each(|number| self.want(*number));
         !all.is_empty()
     }
 
-    /// Requests the oldest of too many pieces.
+    /// Requests the oldest pieces, so that at most [`MOST_PIECES`] remain.
     pub(crate) fn want_oldest(&mut self) {
-        let over = self.pieces.len().saturating_sub(MOST);
+        let over = self.pieces.len().saturating_sub(MOST_PIECES);
         let oldest: Vec<u64> = self.pieces.keys().take(over).copied().collect();
         oldest.into_iter().for_each(|number| self.want(number));
     }
 
-    /// Requests all pieces if a running piece may wait for them.
+    /// Requests all pieces if a running piece may be waiting for one of them.
     pub(crate) fn want_awaited(&mut self) {
         let waits = |number: &u64| matches!(self.pieces[number].piece.work, Some(Work::Until(_)));
         if self.alone > 0 || self.wanted.iter().any(waits) {
@@ -184,19 +197,21 @@ impl Late {
         }
     }
 
-    /// Counts a query for pieces. Returns true once the pieces must not answer "not done" any more.
-    pub(crate) fn is_last_answer(&mut self, key: u64) -> bool {
+    /// Counts a query for the piece `key`. Returns true if the answer "not done" was given often enough, and
+    /// the piece must now be done.
+    pub(crate) fn count_query(&mut self, key: u64) -> bool {
         let asked = self.asked.entry(key).or_default();
         *asked += 1;
-        *asked > 1 + mixed(self.seed, key) % MOST_ASKED
+        *asked > 1 + hash(self.seed, key) % MOST_ASKED
     }
 
-    /// Returns true if the seed makes an exception of a piece.
+    /// Returns true if the seed makes this piece an exception to the order of pieces.
     fn is_exception(&self, number: u64) -> bool {
-        self.seed > 0 && mixed(self.seed, number).is_multiple_of(EXCEPTIONS)
+        self.seed > 0 && hash(self.seed, number).is_multiple_of(EXCEPTIONS)
     }
 
-    /// Sets the memory that a piece uses. Returns true if it can be done before an earlier piece that uses the same memory.
+    /// Sets the memory that a piece uses. Returns true if the rules allow the piece to be done before an
+    /// earlier piece that uses the same memory.
     pub(crate) fn overtakes(&mut self, number: u64, uses: Vec<Use>) -> bool {
         let (mut before, mut is_told) = (BTreeSet::new(), false);
         let mut open = vec![number];
@@ -205,14 +220,15 @@ impl Late {
                 && before.insert(number)
             {
                 open.extend(&pending.piece.after);
-                // Such a piece may follow work that is not known here.
+                // The piece may wait for a value or another process, and so follow work that is not known
+                // here.
                 is_told |=
                     pending.piece.remote.is_some() || matches!(pending.piece.work, Some(Work::Until(_)));
             }
         }
-        let disagrees = |other: &Use| uses.iter().any(|it| it.disagrees(other));
+        let conflicts = |other: &Use| uses.iter().any(|it| it.conflicts(other));
         let mut others = self.pieces.iter().filter(|(other, _)| !before.contains(other));
-        let mut overtakes = others.any(|(_, other)| other.piece.uses.iter().any(disagrees));
+        let mut overtakes = others.any(|(_, other)| other.piece.uses.iter().any(conflicts));
         if self.is_pending(number) {
             overtakes |= uses.iter().filter(|it| !it.mark(false)).count() > 0;
             self.mark_again(&uses);
@@ -221,7 +237,8 @@ impl Late {
         overtakes && !is_told
     }
 
-    /// Marks the uses of bytes again whose marks changed. The mark of a write has precedence.
+    /// Marks the uses of all pieces again that overlap a changed use. The mark of a write replaces the mark
+    /// of a read.
     fn mark_again(&self, changed: &[Use]) {
         let all = || self.pieces.values().flat_map(|pending| &pending.piece.uses);
         for is_write in [false, true] {
@@ -232,16 +249,17 @@ impl Late {
         }
     }
 
-    /// Chooses the duration of work for which a thread waits. Other threads and processes continue.
-    pub(crate) fn lingers(&mut self) -> Duration {
+    /// Chooses how long a waiting thread sleeps before its work is done, so that other threads and processes
+    /// get ahead.
+    pub(crate) fn choose_pause(&mut self) -> Duration {
         self.waits += 1;
-        let chosen = mixed(self.seed, self.waits);
-        let is_chosen = self.seed > 0 && (chosen / TIMES).is_multiple_of(1 + self.waits / WAITS);
-        Duration::from_millis(if is_chosen { (1 << (chosen % TIMES)) >> 1 } else { 0 })
+        let chosen = hash(self.seed, self.waits);
+        let is_chosen = self.seed > 0 && (chosen / DURATIONS).is_multiple_of(1 + self.waits / FREQUENT_WAITS);
+        Duration::from_millis(if is_chosen { (1 << (chosen % DURATIONS)) >> 1 } else { 0 })
     }
 
-    /// Returns the next needed piece that is ready. Between streams, the newest goes first, which is as far from the order of the
-    /// calls as possible, with exceptions that the seed makes.
+    /// Removes the work of the next piece that is requested and ready. Of several pieces, the newest is next,
+    /// which is as far from the order of the calls as possible, with exceptions that the seed makes.
     pub(crate) fn next(&mut self) -> Option<(u64, Work)> {
         let is_there = |number: &u64| {
             let piece = &self.pieces[number].piece;
@@ -256,7 +274,7 @@ impl Late {
         Some((number, work))
     }
 
-    /// Ends a piece.
+    /// Removes a piece that is done. `was_alone` is true if the piece had a thread of its own.
     pub(crate) fn finish(&mut self, number: u64, was_alone: bool) {
         self.alone -= usize::from(was_alone);
         let Some(done) = self.pieces.remove(&number) else { return };
@@ -276,8 +294,8 @@ impl Late {
         self.asked.remove(&number);
     }
 
-    /// Advances the time by a millisecond. Requests pieces that are due, and those that other processes need. Returns true if any
-    /// pieces remain.
+    /// Advances the time by a millisecond. Requests the pieces that are due, and the pieces for which other
+    /// processes wait. Returns true if any pieces remain.
     pub(crate) fn tick(&mut self, asked: impl Iterator<Item = u64>) -> bool {
         self.now += 1;
         let due = self.due.range(..(self.now + 1, 0)).map(|(_, number)| *number);

@@ -10,17 +10,17 @@ use cupeer_spec::effect::Object;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The flags of `cuMemHostAlloc`, and of `cuMemHostRegister`, that concern us.
+/// CU_MEMHOSTALLOC_PORTABLE and CU_MEMHOSTREGISTER_PORTABLE.
 pub(crate) const HOST_PORTABLE: u32 = 1;
-/// See [`HOST_PORTABLE`].
+/// CU_MEMHOSTALLOC_DEVICEMAP and CU_MEMHOSTREGISTER_DEVICEMAP.
 pub(crate) const HOST_DEVICE_MAP: u32 = 2;
 
 /// Kind of an allocation.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
-    /// Device memory of `cuMemAlloc`. `low` says that its address has 32 bits.
+    /// Device memory of `cuMemAlloc`. With `low`, its address has 32 bits.
     Device { low: bool, export: Option<u16> },
-    /// Device memory of a pool: of `cuMemAllocAsync`, or of another process.
+    /// Device memory of a pool: allocated by `cuMemAllocAsync`, or imported by `cuMemPoolImportPointer`.
     Pool { pool: usize, shared: Shared },
     /// Host memory of `cuMemHostAlloc`.
     Host { flags: u32 },
@@ -28,20 +28,20 @@ pub(crate) enum Kind {
     Registered { flags: u32 },
     /// Memory of `cuMemAllocManaged`.
     Managed(Advice),
-    /// An allocation that has a handle, mapped at addresses that were reserved.
+    /// Memory of an allocation with a handle, mapped by `cuMemMap`.
     Mapped(Mapping),
-    /// Memory of another process.
+    /// Memory of another process, opened by `cuIpcOpenMemHandle`.
     Import {
         locator: Locator,
         channel: u64,
         references: u32,
-        /// Index in the machine of the device with the memory.
+        /// Index in the machine of the device that has the memory.
         home: usize,
     },
 }
 
 impl Kind {
-    /// Returns true if it ends with the context that was current when it was made.
+    /// Returns true if the memory is freed together with the context in which it was allocated.
     pub(crate) fn belongs_to_context(&self) -> bool {
         match self {
             Kind::Device { .. } | Kind::Import { .. } => Object::Memory.belongs_to_context(),
@@ -53,15 +53,15 @@ impl Kind {
     }
 }
 
-/// Sharing of a pool's allocation with other processes.
+/// State of sharing of memory of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Shared {
     No,
-    /// Other processes may open it: its slot in the pool's table.
+    /// The memory was exported, so other processes can open it. `slot` is its slot in the table of the pool.
     Exported {
         slot: u16,
     },
-    /// It belongs to another process, which gave it this token.
+    /// The memory was imported. `token` is the token that the exporter gave it.
     Imported {
         token: u64,
     },
@@ -70,16 +70,17 @@ pub(crate) enum Shared {
 /// An allocation.
 #[derive(Clone, Debug)]
 pub(crate) struct Allocation {
-    /// Size that the program asked for.
+    /// Number of bytes that the program asked for.
     pub size: u64,
     pub kind: Kind,
-    /// Place of its bytes, if host code cannot touch them.
+    /// Place of the bytes of device memory; `None` if the bytes are at the address itself, so that host code
+    /// can access them.
     pub stored: Option<Stored>,
-    /// The context to which it belongs.
+    /// The context to which the allocation belongs.
     pub context: u64,
-    /// The ordinal of that context's device.
+    /// The ordinal of the device of this context.
     pub device: usize,
-    /// A number that no other allocation of the process has.
+    /// Number of the allocation, unique in the process.
     pub id: u64,
     /// CU_POINTER_ATTRIBUTE_SYNC_MEMOPS.
     pub sync_memops: bool,
@@ -91,12 +92,12 @@ impl Allocation {
         Allocation { size, kind, stored: None, context, device, id: 0, sync_memops }
     }
 
-    /// Sets the place of its bytes in a device's memory.
+    /// Sets the place of the bytes of device memory.
     pub(crate) fn stored(self, stored: Stored) -> Allocation {
         Allocation { stored: Some(stored), ..self }
     }
 
-    /// Changes the number of references to an import. Returns the new number.
+    /// Adds `by` to the number of times that an import is open. Returns the new number.
     pub(crate) fn import_references(&mut self, by: i32) -> u32 {
         match &mut self.kind {
             Kind::Import { references, .. } => {
@@ -107,12 +108,13 @@ impl Allocation {
         }
     }
 
-    /// Returns true if no process can use its bytes once it is freed. As recorded, exported bytes stay for their importers.
+    /// Returns true for device memory that was not exported, so that no process can use it after it is freed.
+    /// As recorded, importers can still use exported memory.
     pub(crate) fn is_private(&self) -> bool {
         matches!(self.kind, Kind::Device { export: None, .. } | Kind::Pool { shared: Shared::No, .. })
     }
 
-    /// Returns true if host code can touch it.
+    /// Returns true if host code can access the memory.
     pub(crate) fn is_host(&self) -> bool {
         self.stored.is_none()
     }
@@ -122,7 +124,7 @@ impl Allocation {
 #[derive(Debug)]
 pub(crate) struct Memory {
     pub(in crate::engine) by_address: BTreeMap<u64, Allocation>,
-    /// Bytes of pinned and managed memory.
+    /// Number of bytes of pinned and managed memory.
     pub(in crate::engine) mapped: u64,
     pub pools: Pools,
     next_id: u64,
@@ -133,49 +135,49 @@ impl Memory {
         Memory { by_address: BTreeMap::new(), mapped: 0, pools: Pools::new(devices), next_id: 1 }
     }
 
-    /// Returns the allocation with an address, and its base.
+    /// Returns the allocation that contains an address, and its base address.
     pub(crate) fn containing(&self, address: u64) -> Option<(u64, &Allocation)> {
         let (base, allocation) = self.by_address.range(..=address).next_back()?;
         (address - base < allocation.size).then_some((*base, allocation))
     }
 
-    /// Returns the allocation with an address, to change it.
+    /// Returns the allocation that contains an address, for changes, and its base address.
     pub(crate) fn containing_mut(&mut self, address: u64) -> Option<(u64, &mut Allocation)> {
         let (base, allocation) = self.by_address.range_mut(..=address).next_back()?;
         (address - base < allocation.size).then_some((*base, allocation))
     }
 
-    /// The allocation at a base.
+    /// Returns the allocation with this base address.
     pub(crate) fn get_mut(&mut self, base: u64) -> Option<&mut Allocation> {
         self.by_address.get_mut(&base)
     }
 
-    /// Returns the allocations with a part in a range, with their bases.
+    /// Returns the allocations that overlap a range, each with its base address.
     pub(crate) fn touching(&self, start: u64, size: u64) -> impl Iterator<Item = (u64, &Allocation)> {
         let first = self.containing(start).map_or(start, |(base, _)| base);
         let end = start.saturating_add(size).max(first);
         self.by_address.range(first..end).map(|(base, allocation)| (*base, allocation))
     }
 
-    /// Returns true if an allocation has a part in a range.
+    /// Returns true if an allocation overlaps a range.
     pub(crate) fn touches(&self, start: u64, size: u64) -> bool {
         self.touching(start, size).next().is_some()
     }
 
-    /// Adds an allocation.
+    /// Adds an allocation, and gives it its number.
     pub(crate) fn insert(&mut self, base: u64, mut allocation: Allocation) {
         allocation.id = self.next_id;
         self.next_id += 1;
         self.by_address.insert(base, allocation);
     }
 
-    /// Returns the number of pointers that are imported into pools.
+    /// Returns the number of pointers that were imported by `cuMemPoolImportPointer`.
     pub(crate) fn pool_imports(&self) -> usize {
         let is = |a: &&Allocation| matches!(a.kind, Kind::Pool { shared: Shared::Imported { .. }, .. });
         self.by_address.values().filter(is).count()
     }
 
-    /// Returns true if a pointer to this place in a file is imported.
+    /// Returns true if a pointer to this offset of a file was imported.
     pub(crate) fn is_imported(&self, file: &Arc<Backing>, offset: u64) -> bool {
         self.by_address.values().any(|a| {
             let there = |s: &Stored| Arc::ptr_eq(&s.backing, file) && s.offset == offset;
@@ -184,13 +186,13 @@ impl Memory {
         })
     }
 
-    /// Returns the address of a pool's allocation that is shared in this way.
+    /// Returns the address of the memory of a pool that has this state of sharing.
     pub(crate) fn shared_as(&self, pool: usize, as_what: Shared) -> Option<u64> {
         let is = |a: &Allocation| matches!(a.kind, Kind::Pool { pool: of, shared } if (of, shared) == (pool, as_what));
         self.by_address.iter().find(|(_, a)| is(a)).map(|(base, _)| *base)
     }
 
-    /// Returns the import of an export on a device, with its address.
+    /// Returns the memory that a device imported from this export, and its address.
     pub(crate) fn import_of(&mut self, wanted: &Locator, device: usize) -> Option<(u64, &mut Allocation)> {
         let open = |a: &Allocation| {
             a.device == device && matches!(&a.kind, Kind::Import { locator, .. } if locator == wanted)
@@ -198,7 +200,7 @@ impl Memory {
         self.by_address.iter_mut().find(|(_, a)| open(a)).map(|(base, a)| (*base, a))
     }
 
-    /// Returns the devices of the machine whose memory a device has imported.
+    /// Returns the devices whose memory a device has imported, by their indices in the machine.
     pub(crate) fn homes_of_imports(&self, device: usize) -> impl Iterator<Item = usize> {
         self.by_address.values().filter(move |a| a.device == device).filter_map(|a| match a.kind {
             Kind::Import { home, .. } => Some(home),

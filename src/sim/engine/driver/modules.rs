@@ -13,11 +13,11 @@ use std::sync::Arc;
 /// Owner of a module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Owner {
-    /// A context, after `cuModuleLoad`.
+    /// A context, for a module of `cuModuleLoad`.
     Context(u64),
-    /// None: it is a library, after `cuLibraryLoad`.
+    /// No owner: the module is a library of `cuLibraryLoad`.
     Library,
-    /// A library, for a context.
+    /// A library, for the module that `cuLibraryGetModule` returns for a context.
     Part { library: u64, context: u64 },
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct Module {
     pub(in crate::engine) owner: Owner,
     pub(in crate::engine) image: Arc<Image>,
     pub(in crate::engine) functions: HashMap<String, u64>,
-    /// Variables that the program looked up, with their contexts.
+    /// Address and size of each variable that the program looked up, by its name and its context.
     pub(in crate::engine) globals: HashMap<(String, u64), (u64, u64)>,
 }
 
@@ -36,12 +36,12 @@ pub(crate) struct Module {
 pub(crate) struct Function {
     pub module: u64,
     pub name: CString,
-    /// The kernel of `super::super::kernels`, if it is one.
+    /// The kernel of `cupeer doctor --p2p` that the function is; `None` for any other function.
     pub own: Option<Kernel>,
     attributes: [i32; 16],
 }
 
-/// `CU_FUNC_ATTRIBUTE_*` that can be set, each with the values that it takes.
+/// Numbers of the `CU_FUNC_ATTRIBUTE_*` that a program can set, each with the values that it can have.
 const SETTABLE: [(i32, std::ops::RangeInclusive<i32>); 8] = [
     (8, 0..=232_448),
     (9, -1..=100),
@@ -71,7 +71,7 @@ impl Function {
     }
 }
 
-/// Inputs and output of a linker.
+/// The inputs and the output of a linker of `cuLinkCreate`.
 #[derive(Debug, Default)]
 pub(crate) struct Link {
     pub inputs: Vec<Vec<u8>>,
@@ -92,19 +92,20 @@ impl Modules {
         self.map.get(&handle).ok_or_else(|| Code::INVALID_HANDLE.into())
     }
 
-    /// The image of a module or library.
+    /// Returns the image of a module or a library.
     pub(crate) fn image(&self, handle: u64) -> Answer<&Image> {
         Ok(&self.get(handle)?.image)
     }
 
-    /// The function behind a handle.
+    /// Returns the function or the kernel with a handle.
     pub(crate) fn function(&self, handle: u64) -> Answer<&Function> {
         self.functions.get(&handle).ok_or_else(|| Code::INVALID_HANDLE.into())
     }
 
-    /// Returns the function of a handle for a call that takes only one kind. It ends the program for another handle: a real driver
-    /// may follow it as a pointer, so the result is unknown.
-    pub(crate) fn of_kind(&self, handle: u64, kind: Launchable) -> &Function {
+    /// Returns the function with a handle, for a call that takes only functions, or only kernels. Ends the
+    /// program for a handle of the other kind: a real driver may follow it as a pointer, so the result is
+    /// unknown.
+    pub(crate) fn function_of_kind(&self, handle: u64, kind: Launchable) -> &Function {
         let of = |function: &&Function| {
             let is_kernel =
                 self.map.get(&function.module).is_some_and(|module| module.owner == Owner::Library);
@@ -128,14 +129,14 @@ impl Modules {
         Ok(())
     }
 
-    /// Ends modules, with their functions.
+    /// Unloads the modules that `ends` chooses, with their functions.
     pub(crate) fn remove(&mut self, ends: impl Fn(u64, Owner) -> bool) {
         self.map.retain(|handle, module| !ends(*handle, module.owner));
         let (map, functions) = (&self.map, &mut self.functions);
         functions.retain(|_, function| map.contains_key(&function.module));
     }
 
-    /// Ends what belongs to a context.
+    /// Unloads the modules of a context.
     pub(crate) fn remove_of(&mut self, context: u64) {
         self.remove(|_, owner| match owner {
             Owner::Context(of) | Owner::Part { context: of, .. } => of == context,

@@ -5,10 +5,10 @@ use super::stores::Block;
 use super::table::Table;
 use cupeer_spec::results::Result as Code;
 
-/// First handle of default pools: an address in the first page, which no other object has.
+/// Handle of the default pool of the first device: an address in the first page, which no other object has.
 const DEFAULT: u64 = 0x100;
 
-/// Origin of a pool.
+/// The way in which a pool came to this process.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) enum Origin {
     #[default]
@@ -17,29 +17,29 @@ pub(crate) enum Origin {
     Imported,
 }
 
-/// A pool.
+/// The state of a memory pool.
 #[derive(Default, Debug)]
 pub(crate) struct Pool {
     pub(in crate::engine) handle: u64,
-    /// It was destroyed; its allocations may remain.
+    /// True if the pool was destroyed. Allocations from it may still exist.
     pub(in crate::engine) is_destroyed: bool,
     pub(in crate::engine) origin: Origin,
-    /// Number of destroy calls that end it.
+    /// Number of destroy calls after which the pool is destroyed.
     pub(in crate::engine) references: usize,
     pub(in crate::engine) device: usize,
-    /// It is on a device that the process does not see; `device` has no meaning.
+    /// True if the pool is on a device that this process does not see. Then `device` has no meaning.
     pub(in crate::engine) is_hidden: bool,
-    /// Handle types with which it can leave the process: bits of `CUmemAllocationHandleType`.
+    /// Handle types by which the pool can be exported: bits of `CUmemAllocationHandleType`.
     pub(in crate::engine) types: i32,
-    /// Capacity in bytes.
+    /// The most bytes that can be allocated from the pool at a time.
     pub(in crate::engine) most: u64,
     pub(in crate::engine) reuse: [u32; 3],
     pub(in crate::engine) release_threshold: u64,
     pub(in crate::engine) used: u64,
     pub(in crate::engine) high: u64,
-    /// Ordinals of other devices with access.
+    /// Ordinals of the other devices that have access to the pool.
     pub(in crate::engine) shared: Vec<usize>,
-    /// Table of its exported pointers, from its first export on, or of an imported pool.
+    /// Table of exported pointers: of a pool of this process since its first export, or of an imported pool.
     pub(in crate::engine) table: Option<Table>,
 }
 
@@ -48,22 +48,22 @@ impl Pool {
         Pool { handle, origin, references: 1, device, most: u64::MAX, reuse: [1; 3], ..Pool::default() }
     }
 
-    /// Returns true if it is on this device.
-    pub(crate) fn is_of(&self, device: usize) -> bool {
+    /// Returns true if the pool is on this device. `device` is an ordinal.
+    pub(crate) fn is_on(&self, device: usize) -> bool {
         self.device == device && !self.is_hidden
     }
 
-    /// Returns true if it was destroyed and has no allocations.
+    /// Returns true if the pool was destroyed and none of its allocations is left.
     pub(crate) fn is_gone(&self) -> bool {
         self.is_destroyed && self.used == 0
     }
 }
 
-/// All pools of a process: the default ones first, in the order of their devices.
+/// All pools of a process. The default pools come first, in the order of their devices.
 #[derive(Debug)]
 pub(crate) struct Pools {
     pub(in crate::engine) pools: Vec<Pool>,
-    /// The pool that each device allocates from.
+    /// The index of the pool from which each device allocates.
     pub(in crate::engine) current: Vec<usize>,
 }
 
@@ -73,13 +73,14 @@ impl Pools {
         Pools { pools: (0..devices).map(default).collect(), current: (0..devices).collect() }
     }
 
-    /// The pool behind a handle.
+    /// Returns the index of the pool with a handle. Fails for a destroyed pool.
     pub(crate) fn find(&self, handle: u64) -> Answer<usize> {
         let pool = self.find_any(handle).filter(|pool| !self.pools[*pool].is_destroyed);
         pool.ok_or_else(|| Code::INVALID_VALUE.into())
     }
 
-    /// Finds a pool by its handle, even a destroyed one, as long as no other pool has its index or its handle.
+    /// Returns the index of the pool with a handle, also of a destroyed pool, unless another pool has taken
+    /// its index or its handle.
     pub(crate) fn find_any(&self, handle: u64) -> Option<usize> {
         let position = |is_destroyed: bool| {
             self.pools.iter().position(|pool| pool.handle == handle && pool.is_destroyed == is_destroyed)
@@ -92,27 +93,27 @@ impl Pools {
         if self.pools[pool].is_destroyed { 0 } else { self.pools[pool].handle }
     }
 
-    /// The handle of the pool that a device allocates from.
+    /// Returns the handle of the pool from which a device allocates.
     pub(crate) fn current_handle(&self, device: usize) -> u64 {
         self.handle(self.current(device))
     }
 
-    /// The device whose memory it is.
+    /// Returns the ordinal of the device that has the memory of a pool.
     pub(crate) fn device(&self, pool: usize) -> usize {
         self.pools[pool].device
     }
 
-    /// Returns the handle types of a pool.
+    /// Returns the handle types by which a pool can be exported.
     pub(crate) fn types(&self, pool: usize) -> i32 {
         self.pools[pool].types
     }
 
-    /// The pool that a device allocates from.
+    /// Returns the index of the pool from which a device allocates.
     pub(crate) fn current(&self, device: usize) -> usize {
         self.current[device]
     }
 
-    /// `cuDeviceSetMemPool`, which refuses an imported pool, because no memory can be allocated from it.
+    /// `cuDeviceSetMemPool`, which fails for an imported pool, because no memory can be allocated from it.
     pub(crate) fn set_current(&mut self, device: usize, pool: usize) -> Answer {
         let wanted = &self.pools[pool];
         fail_if(wanted.device != device || wanted.origin == Origin::Imported, Code::INVALID_VALUE)?;
@@ -120,7 +121,7 @@ impl Pools {
         Ok(())
     }
 
-    /// Adds a pool, at the index of a pool that is gone if there is one.
+    /// Adds a pool. It takes the index of a pool that is gone, if there is one.
     pub(crate) fn add(&mut self, pool: Pool) {
         match self.pools.iter_mut().find(|known| known.is_gone()) {
             Some(place) => *place = pool,
@@ -128,31 +129,31 @@ impl Pools {
         }
     }
 
-    /// Returns the number of destroy calls that pools still need.
-    pub(crate) fn count(&self) -> usize {
+    /// Returns the number of calls of `cuMemPoolDestroy` after which all pools are destroyed.
+    pub(crate) fn destroys_left(&self) -> usize {
         let alive = self.pools.iter().filter(|pool| pool.origin != Origin::Default && !pool.is_destroyed);
         alive.map(|pool| pool.references).sum()
     }
 
-    /// Returns the memory of the pools' tables.
+    /// Returns the memory of the tables of exported pointers.
     pub(crate) fn tables(&self) -> impl Iterator<Item = &Block> {
         self.pools.iter().filter_map(|pool| Some(&pool.table.as_ref()?.block))
     }
 
-    /// Returns true if this process imported pointers of its own pools.
+    /// Returns true if this process imported pointers that it had itself exported.
     pub(crate) fn has_own_imports(&self) -> bool {
         let is_own = |pool: &Pool| pool.table.as_ref().is_some_and(|table| table.block.is_own());
         self.pools.iter().any(|pool| pool.origin == Origin::Imported && pool.used > 0 && is_own(pool))
     }
 
-    /// Removes an entry from the table of a pool.
+    /// Removes an entry from the table of exported pointers of a pool.
     pub(crate) fn withdraw(&mut self, pool: usize, slot: u16) {
         if let Some(table) = &mut self.pools[pool].table {
             table.take(slot);
         }
     }
 
-    /// Fails if a pool cannot allocate this size.
+    /// Fails if a pool is imported, or has less than `size` bytes left.
     pub(crate) fn check_room(&self, pool: usize, size: u64) -> Answer {
         let pool = &self.pools[pool];
         fail_if(pool.origin == Origin::Imported, Code::INVALID_VALUE)?;
@@ -160,8 +161,8 @@ impl Pools {
         if fits { Ok(()) } else { fail(Code::OUT_OF_MEMORY) }
     }
 
-    /// Counts an allocation or an import.
-    pub(crate) fn take(&mut self, pool: usize, size: u64) {
+    /// Adds the bytes of a new allocation or an imported pointer to the use of a pool.
+    pub(crate) fn add_use(&mut self, pool: usize, size: u64) {
         let pool = &mut self.pools[pool];
         pool.used += size;
         pool.high = pool.high.max(pool.used);

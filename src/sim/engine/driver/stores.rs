@@ -8,11 +8,12 @@ use super::super::job_memory::JobMemory;
 use super::super::space::{GRANULE, LARGE};
 use std::sync::Arc;
 
-/// Content of freed memory, and the number of bytes that are filled with it; the rest becomes zeros.
+/// Bytes that are written over freed memory.
 static SPOIL: [u8; 1 << 16] = [0xa5; 1 << 16];
+/// Number of bytes at the start of freed memory that are overwritten with [`SPOIL`]; the rest becomes zeros.
 const SPOILED: u64 = 1 << 20;
 
-/// A place in a device's memory, in the file of this process or of the exporter.
+/// The place of bytes in the file with a device's memory, of this process or of an exporter.
 #[derive(Clone, Debug)]
 pub(crate) struct Stored {
     pub backing: Arc<Backing>,
@@ -20,7 +21,7 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    /// Overwrites bytes, so that reads after a free are noticed.
+    /// Overwrites freed memory, so that a program that reads it gets wrong data.
     pub(crate) fn spoil(&self, size: u64) {
         let at = |done| self.offset + done;
         for done in (0..size.min(SPOILED)).step_by(SPOIL.len()) {
@@ -33,13 +34,15 @@ impl Stored {
     }
 }
 
-/// A part of a device's memory, of this process or another one, that handles or the table of a shared pool use.
+/// A part of a device's memory that handles of `cuMemCreate`, or the table of a shared pool, use. The memory
+/// is of this process or imported.
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
     pub backing: Arc<Backing>,
-    /// The part, with its device.
+    /// The device, the offset, and the size of the part.
     pub part: MemoryPart,
-    /// The ordinal of the device whose memory it is, if this process created it.
+    /// The ordinal of the device that has the memory, if this process created the memory; `None` for imported
+    /// memory.
     pub(in crate::engine) own: Option<usize>,
 }
 
@@ -49,44 +52,47 @@ impl Block {
         self.own.is_some()
     }
 
+    /// Returns true if both are the same part of the same file.
     pub(crate) fn is(&self, other: &Block) -> bool {
         Arc::ptr_eq(&self.backing, &other.backing) && self.part == other.part
     }
 }
 
+/// The file with a device's memory, and its free parts.
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(in crate::engine) backing: Arc<Backing>,
     pub(in crate::engine) holes: Holes,
 }
 
-/// Freed device memory that another process has open.
+/// Freed device memory that stays, because another process has it open.
 #[derive(Debug)]
 pub(crate) struct Retained {
     pub device: usize,
     pub offset: u64,
     pub size: u64,
-    /// Entry by which others can still open it. An importer by descriptor holds its first byte.
+    /// Table entry by which other processes can still open the memory. While a process has the memory open by
+    /// a descriptor, it locks the first byte of the memory.
     pub name: Option<Name>,
 }
 
 /// An entry of a table by which other processes find an export.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Name {
-    /// Slot of an export by handle.
+    /// Slot of an export by `cuIpcGetMemHandle`.
     Handle(u16),
-    /// Slot of a pointer into a pool.
+    /// Slot of an export by `cuMemPoolExportPointer`, in the table of this pool.
     Pointer { pool: usize, slot: u16 },
 }
 
-/// The memory of all devices that this process sees.
+/// The memory of all devices that this process sees, with the freed memory that must stay.
 #[derive(Debug)]
 pub(crate) struct Stores {
     pub(in crate::engine) files: Vec<Option<Store>>,
-    /// Bytes in use, by device.
+    /// Number of bytes in use on each device, by its ordinal.
     pub(in crate::engine) used: Vec<u64>,
     pub(in crate::engine) retained: Vec<Retained>,
-    /// Memory that all processes of the job use.
+    /// The memory of each device that all processes of the job use; `None` outside a job.
     pub(in crate::engine) job: Option<JobMemory>,
 }
 
@@ -100,17 +106,18 @@ impl Stores {
         }
     }
 
-    /// Returns true if another open file holds a byte of a device's memory.
+    /// Returns true if another open file has locked a byte of a device's memory.
     pub(crate) fn is_held(&self, device: usize, offset: u64) -> bool {
         self.files[device].as_ref().is_some_and(|store| store.backing.is_held(offset))
     }
 
-    /// Keeps memory until other processes close it.
+    /// Adds freed memory that must stay until other processes close it.
     pub(crate) fn keep(&mut self, retained: Retained) {
         self.retained.push(retained);
     }
 
-    /// Withdraws the entries of freed memory from the table of a pool that ends.
+    /// Withdraws the entries of freed memory from the table of a pool that ends. `gone` is the index of the
+    /// pool.
     pub(crate) fn forget_pointers(&mut self, gone: usize, mut withdraw: impl FnMut(u16)) {
         for retained in &mut self.retained {
             if let Some(Name::Pointer { pool, slot }) = retained.name
@@ -123,7 +130,7 @@ impl Stores {
     }
 }
 
-/// Returns the bytes of device memory that an allocation takes.
+/// Returns the number of bytes of device memory that an allocation of `size` bytes takes; `None` on overflow.
 pub(crate) fn padded(size: u64) -> Option<u64> {
     size.checked_next_multiple_of(if size < LARGE { GRANULE } else { 4096 })
 }

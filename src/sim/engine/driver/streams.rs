@@ -6,28 +6,31 @@ use super::late::{Late, Work};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Condvar;
 
-/// The lowest and the highest priority; lower numbers go first.
+/// The least and the greatest priority of a stream, as `cuCtxGetStreamPriorityRange` returns them. Lower
+/// numbers have precedence.
 pub(crate) const PRIORITIES: (i32, i32) = (0, -5);
-/// CU_STREAM_LEGACY and CU_STREAM_PER_THREAD.
+/// CU_STREAM_LEGACY.
 pub(crate) const LEGACY: u64 = 1;
+/// CU_STREAM_PER_THREAD.
 pub(crate) const PER_THREAD: u64 = 2;
 /// CU_STREAM_NON_BLOCKING.
 pub(crate) const NON_BLOCKING: u32 = 1;
-/// A stream.
+/// A stream, or a default stream of a context.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Stream {
     pub context: u64,
     pub flags: u32,
     pub priority: i32,
-    /// Unique in the process.
+    /// Number of the stream, unique in the process.
     pub id: u64,
 }
 
-/// Value of a stream attribute, as bytes. It has no effect here.
+/// Bytes of the value of a stream attribute. Attributes have no effect here.
 pub(crate) type Attribute = [u8; 64];
 
 impl Stream {
-    /// Returns true if it synchronizes with the default stream: it was not created with CU_STREAM_NON_BLOCKING.
+    /// Returns true unless the stream was created with CU_STREAM_NON_BLOCKING: it synchronizes with the
+    /// default stream.
     pub(crate) fn is_blocking(&self) -> bool {
         self.flags & NON_BLOCKING == 0
     }
@@ -37,56 +40,59 @@ impl Stream {
 #[derive(Default, Debug)]
 pub(crate) struct Streams {
     pub(in crate::engine) map: HashMap<u64, Stream>,
-    /// By context and number of the stream, and attribute.
+    /// Values of attributes, by the context of the stream, the number of the stream, and the attribute.
     pub(in crate::engine) attributes: HashMap<(u64, u64, i32), Attribute>,
     pub(in crate::engine) created: u64,
 }
 
-/// A task, its number, and the numbers of the tasks that it follows.
+/// A task that has not begun, with its number, and the numbers of the tasks that it follows.
 pub(crate) struct Waiting {
     pub number: u64,
     after: Vec<u64>,
     pub work: Work,
 }
 
-/// An ordered sequence of work: a stream, or the default stream of a context.
+/// A sequence of ordered work: a stream that the program created, or a default stream of a context.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Lane {
     pub(in crate::engine) context: u64,
     pub(in crate::engine) stream: u64,
-    /// The thread, for CU_STREAM_PER_THREAD.
+    /// Thread id of the calling thread for CU_STREAM_PER_THREAD; 0 for other streams.
     thread: i32,
 }
 
-/// The tasks after which a lane is complete.
+/// The last tasks of a lane: the lane is complete when they are done.
 #[derive(Clone, Debug)]
 pub(crate) struct Tail {
     pub(in crate::engine) numbers: Vec<u64>,
-    /// It synchronizes with the default stream of its context.
+    /// True if the lane synchronizes with the default stream of its context.
     pub(in crate::engine) blocking: bool,
 }
 
-/// Tasks that wait.
+/// The tasks that are not done.
 #[derive(Default)]
 pub(crate) struct Queue {
     pub(in crate::engine) tasks: VecDeque<Waiting>,
     pub(in crate::engine) tails: HashMap<Lane, Tail>,
-    /// The number of the last task that came in, and those of all tasks that are not done.
+    /// The number of the last task that was added.
     pub(in crate::engine) last: u64,
+    /// The numbers of all tasks that are not done.
     pub(in crate::engine) undone: HashSet<u64>,
     pub(in crate::engine) has_thread: bool,
     pub(in crate::engine) records: Records,
-    /// The work of late devices, if the machine has them.
+    /// The work of late devices; `None` if devices are not late.
     pub(in crate::engine) late: Option<Late>,
 }
 
-/// Signal that a task was added, that a task is done, and that the watching thread has work.
+/// Signal that a task was added.
 pub(crate) static TASK_ADDED: Condvar = Condvar::new();
+/// Signal that a task is done.
 pub(crate) static TASK_DONE: Condvar = Condvar::new();
+/// Signal that the thread that watches late work has something to do.
 pub(crate) static LATE_CHANGED: Condvar = Condvar::new();
 
 impl Queue {
-    /// Adds a task behind others.
+    /// Adds a task that follows other tasks. Returns its number.
     pub(crate) fn push(&mut self, after: Vec<u64>, work: Work) -> u64 {
         self.last += 1;
         self.undone.insert(self.last);
@@ -94,13 +100,13 @@ impl Queue {
         self.last
     }
 
-    /// Hands a task to the thread.
+    /// Gives a task to the thread that runs queued tasks.
     pub(crate) fn hand_over(&mut self, number: u64, after: Vec<u64>, work: Work) {
         self.tasks.push_back(Waiting { number, after, work });
         TASK_ADDED.notify_one();
     }
 
-    /// The number of the next task.
+    /// Returns the number that the next task will get.
     pub(crate) fn upcoming(&self) -> u64 {
         self.last + 1
     }
@@ -110,7 +116,8 @@ impl Queue {
         self.late.as_ref().map_or_else(|| self.undone.contains(&number), |late| late.is_pending(number))
     }
 
-    /// Returns the tasks after which all work of these lanes is done.
+    /// Returns the numbers of the tasks after which all work of certain lanes is done. `of` chooses the
+    /// lanes.
     pub(crate) fn pending(&self, of: impl Fn(&Lane, &Tail) -> bool) -> Vec<u64> {
         let tails = self.tails.iter().filter(|(lane, tail)| of(lane, tail));
         let mut numbers: Vec<u64> = tails.flat_map(|(_, tail)| tail.numbers.iter().copied()).collect();
@@ -120,7 +127,8 @@ impl Queue {
         numbers
     }
 
-    /// Takes the first task that is ready. Without one, the error is true if a task must be polled.
+    /// Removes the first task that is ready, and returns it. If none is ready, the error is true if a task
+    /// waits for a condition that must be polled.
     pub(crate) fn take(&mut self) -> Result<Waiting, bool> {
         let mut is_asked = false;
         for index in 0..self.tasks.len() {
@@ -136,7 +144,7 @@ impl Queue {
         Err(is_asked)
     }
 
-    /// Ends a task.
+    /// Marks a task as done.
     pub(crate) fn finish(&mut self, number: u64) {
         self.undone.remove(&number);
         self.records.finish(number);

@@ -10,30 +10,32 @@ use super::super::descriptors::GRANULARITY;
 use super::stores::Block;
 use cupeer_spec::results::Result as Code;
 
-/// Words of an entry in the file.
+/// The 64-bit words of an entry in the file.
 type Words = [u64; 4];
+/// Number of bytes of an entry in the file.
 const ENTRY: u64 = size_of::<Words>() as u64;
-/// The most exported pointers at a time.
+/// Number of entries: the most exported pointers of a pool at a time.
 const MOST: u16 = u16::MAX;
 const _: () = assert!(MOST as u64 * ENTRY <= GRANULARITY);
 
-/// An allocation of a pool that is exported.
+/// An entry of the table: an exported pointer of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
-    /// Token that valid export data carries; 0 for a free entry.
+    /// Number that the export data of this pointer contains; 0 if the entry is free.
     pub token: u64,
-    /// Offset and size in the file.
+    /// Offset of the allocation in the file with the device's memory.
     pub offset: u64,
+    /// Size of the allocation in bytes.
     pub size: u64,
 }
 
-/// The table of a pool of this process or of another one.
+/// The table of exported pointers of a pool, of this process or imported.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub block: Block,
-    /// Slots that are free again.
+    /// Slots of withdrawn entries, which can be used again.
     free: Vec<u16>,
-    /// The first slot that was never used.
+    /// The lowest slot that was never used.
     fresh: u16,
 }
 
@@ -54,15 +56,15 @@ impl Table {
         Ok(slot)
     }
 
-    /// Removes an entry.
+    /// Withdraws the entry in a slot.
     pub(crate) fn take(&mut self, slot: u16) {
-        // If the write fails, the program closed the file, and no process can read it.
+        // If the write fails, the program closed the file, so no process can read the entry.
         if self.write(slot, Entry { token: 0, offset: 0, size: 0 }).is_ok() {
             self.free.push(slot);
         }
     }
 
-    /// Reads an entry.
+    /// Reads the entry in a slot.
     pub(crate) fn read(&self, slot: u16) -> Answer<Entry> {
         self.block.backing.check()?;
         let [token, offset, size, _]: Words = self.block.backing.words(self.place(slot))?;

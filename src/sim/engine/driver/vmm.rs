@@ -7,67 +7,74 @@ use cupeer_spec::abi::{CUmemAccess_flags, CUmemAllocationFlags, CUmemLocation};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// `CU_MEM_LOCATION_TYPE_*`.
+/// CU_MEM_LOCATION_TYPE_DEVICE.
 pub(crate) const DEVICE: i32 = CUmemLocation::DEVICE;
+/// CU_MEM_LOCATION_TYPE_HOST.
 pub(crate) const HOST: i32 = 2;
+/// CU_MEM_LOCATION_TYPE_HOST_NUMA.
 pub(crate) const HOST_NUMA: i32 = 3;
 /// From CU_MEM_LOCATION_TYPE_HOST to CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT.
 pub(crate) const ALL_HOSTS: std::ops::RangeInclusive<i32> = 2..=4;
 /// CU_MEM_ALLOCATION_TYPE_PINNED.
 pub(crate) const PINNED: i32 = 1;
-/// `CU_MEM_HANDLE_TYPE_*`.
+/// CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR.
 pub(crate) const DESCRIPTOR: i32 = 1;
+/// CU_MEM_HANDLE_TYPE_WIN32.
 pub(crate) const WINDOWS: i32 = 2;
+/// CU_MEM_HANDLE_TYPE_WIN32_KMT.
 pub(crate) const WINDOWS_KMT: i32 = 4;
+/// All handle types of Windows.
 pub(crate) const ALL_WINDOWS: i32 = WINDOWS | WINDOWS_KMT;
+/// CU_MEM_HANDLE_TYPE_FABRIC.
 pub(crate) const FABRIC: i32 = 8;
-/// Those of Linux.
+/// The handle types of Linux.
 pub(crate) const DEVICE_TYPES: i32 = DESCRIPTOR | FABRIC;
 
-/// The memory of a handle or a mapping.
+/// The memory for which a handle or a mapping stands.
 #[derive(Clone, Debug)]
 pub(crate) enum Behind {
     Memory(Block),
-    /// A multicast object.
+    /// A multicast object, which has no bytes of its own.
     Multicast(Arc<Multicast>),
 }
 
 /// Memory that this process has bound to a multicast object.
 #[derive(Debug)]
 pub(crate) struct Bound {
-    /// Index among the object's bindings.
+    /// Index of the binding among all bindings of the object.
     pub index: u64,
     pub binding: Binding,
     pub block: Block,
 }
 
-/// An allocation as the program knows it.
+/// A handle of an allocation or a multicast object.
 #[derive(Debug)]
 pub(crate) struct Handle {
     pub behind: Behind,
-    /// Handle types with which it can leave the process; none for an import.
+    /// Handle types by which the memory can be exported: bits of `CUmemAllocationHandleType`; 0 for imported
+    /// memory.
     pub types: i32,
     pub is_imported: bool,
     pub(in crate::engine) flags: CUmemAllocationFlags,
     pub(in crate::engine) references: u32,
-    /// Number of its mappings.
+    /// Number of mappings of the memory through this handle.
     pub mappings: u32,
-    /// Memory that this process bound to it, if it is a multicast object.
+    /// Memory that this process bound through this handle, if the handle is of a multicast object.
     pub bound: Vec<Bound>,
 }
 
 impl Handle {
-    /// Returns a handle with one reference.
+    /// Returns a handle that must be released once.
     pub(crate) fn new(behind: Behind, types: i32, flags: CUmemAllocationFlags) -> Handle {
         Handle { behind, types, is_imported: false, flags, references: 1, mappings: 0, bound: Vec::new() }
     }
 
-    /// Returns a handle of another process's allocation.
+    /// Returns a handle of memory that was imported.
     pub(crate) fn imported(behind: Behind) -> Handle {
         Handle { is_imported: true, ..Handle::new(behind, 0, CUmemAllocationFlags::default()) }
     }
 
-    /// Returns true if it keeps this memory alive.
+    /// Returns true if the handle is of this memory, and so keeps it alive.
     pub(crate) fn keeps(&self, block: &Block) -> bool {
         matches!(&self.behind, Behind::Memory(own) if own.is(block))
             || self.bound.iter().any(|bound| bound.block.is(block))
@@ -75,12 +82,12 @@ impl Handle {
 }
 
 impl Vmm {
-    /// Returns the number of releases that handles still need.
+    /// Returns the number of calls of `cuMemRelease` after which all handles are released.
     pub(crate) fn allocations(&self) -> usize {
         self.handles.values().map(|handle| handle.references as usize).sum()
     }
 
-    /// Returns the number of mappings.
+    /// Returns the number of mappings through all handles.
     pub(crate) fn mappings(&self) -> usize {
         self.handles.values().map(|handle| handle.mappings as usize).sum()
     }
@@ -89,15 +96,16 @@ impl Vmm {
 /// A mapping of memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Mapping {
-    /// The handle that it was mapped with.
+    /// The handle that was passed to `cuMemMap`.
     pub handle: u64,
     pub behind: Behind,
-    /// Rights of devices, by their ordinals; other devices have none.
+    /// Rights of each device, by its ordinal. A device that is not in the list has none.
     pub rights: Vec<(usize, Rights)>,
 }
 
 impl Mapping {
-    /// Returns the device with the memory, by its index in the machine; `None` for a multicast object, which is on several.
+    /// Returns the device that has the memory, by its index in the machine; `None` for a multicast object,
+    /// whose memory is on several devices.
     pub(crate) fn home(&self) -> Option<usize> {
         match &self.behind {
             Behind::Memory(block) => Some(block.part.device),
@@ -106,7 +114,7 @@ impl Mapping {
     }
 }
 
-/// Rights of a device.
+/// Access of a device to mapped memory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Rights {
     Nothing = 0,
@@ -122,18 +130,18 @@ impl Rights {
     }
 }
 
-/// Returns the rights of a device for a mapping.
+/// Returns the rights of a device, by its ordinal, for a mapping.
 pub(crate) fn may_access(mapping: &Mapping, device: usize) -> Rights {
     let granted = mapping.rights.iter().find(|(known, _)| *known == device);
     granted.map_or(Rights::Nothing, |(_, rights)| *rights)
 }
 
-/// Handles and reservations of a process.
+/// The handles and the address reservations of this process.
 #[derive(Default, Debug)]
 pub(crate) struct Vmm {
     pub(in crate::engine) handles: BTreeMap<u64, Handle>,
-    /// The sizes of the reservations, by their start.
+    /// The sizes of the reservations, by their start addresses.
     pub(in crate::engine) reservations: BTreeMap<u64, u64>,
-    /// Files of other processes' device memory that are in use.
+    /// Files of other processes' device memory that this process uses.
     pub(in crate::engine) foreign: Vec<Arc<Backing>>,
 }

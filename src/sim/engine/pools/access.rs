@@ -1,4 +1,4 @@
-//! Access of devices to pools: all or nothing.
+//! Access of devices to pools. A device has access to a whole pool, or none.
 
 use super::super::answer::{Answer, fail, invalid, refuse, refuse_if};
 use super::super::driver::{ALL_HOSTS, DEVICE, Driver, Origin, Pools, Rights};
@@ -9,12 +9,12 @@ impl Pools {
     /// Returns the rights of a device for a pool.
     pub(crate) fn rights(&self, pool: usize, device: usize) -> Rights {
         let pool = &self.pools[pool];
-        if pool.is_of(device) || pool.shared.contains(&device) { Rights::ReadWrite } else { Rights::Nothing }
+        if pool.is_on(device) || pool.shared.contains(&device) { Rights::ReadWrite } else { Rights::Nothing }
     }
 }
 
 impl Driver {
-    /// `cuMemPoolSetAccess`, after its null check. Nothing changes where one of the wishes is wrong.
+    /// `cuMemPoolSetAccess`, after its null check. If one of the requests is wrong, nothing changes.
     pub(crate) fn set_pool_access(&mut self, handle: u64, wishes: &[CUmemAccessDesc]) -> Answer {
         let at = self.memory.pools.find(handle)?;
         let mut granted = Vec::new();
@@ -35,7 +35,7 @@ impl Driver {
             };
             // The driver has no message about the ordinal.
             let device = self.ordinal(wish.location.id).or(fail(Code::INVALID_DEVICE))?;
-            if self.memory.pools.pools[at].is_of(device) {
+            if self.memory.pools.pools[at].is_on(device) {
                 refuse_if(
                     rights == Rights::Nothing,
                     Code::INVALID_DEVICE,
@@ -79,7 +79,7 @@ impl Driver {
     fn reaches_pool(&self, device: usize, pool: usize) -> bool {
         let pool = &self.memory.pools.pools[pool];
         let home = match &pool.table {
-            // The process need not see the device of an import.
+            // This process may not see the device of an imported pool.
             Some(table) if pool.origin == Origin::Imported => table.block.part.device,
             _ => self.visible[pool.device],
         };

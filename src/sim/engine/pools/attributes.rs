@@ -6,11 +6,15 @@ use cupeer_spec::results::Result as Code;
 
 /// CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES to CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES.
 const REUSE: std::ops::RangeInclusive<i32> = 1..=3;
+/// CU_MEMPOOL_ATTR_RELEASE_THRESHOLD.
 const RELEASE_THRESHOLD: i32 = 4;
-/// The current and highest sizes of what is reserved and what is used.
+/// CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT.
 const RESERVED: i32 = 5;
+/// CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH.
 const RESERVED_HIGH: i32 = 6;
+/// CU_MEMPOOL_ATTR_USED_MEM_CURRENT.
 const USED: i32 = 7;
+/// CU_MEMPOOL_ATTR_USED_MEM_HIGH.
 const USED_HIGH: i32 = 8;
 
 impl Pools {
@@ -26,7 +30,7 @@ impl Pools {
         })
     }
 
-    /// `cuMemPoolSetAttribute`: the high marks can only be set to zero.
+    /// `cuMemPoolSetAttribute`. The highest sizes can only be set to zero.
     pub(crate) fn set_attribute(
         &mut self,
         pool: usize,

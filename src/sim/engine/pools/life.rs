@@ -7,7 +7,8 @@ use cupeer_spec::abi::CUmemLocation;
 use cupeer_spec::results::Result as Code;
 
 impl Driver {
-    /// `cuMemPoolCreate`, after its null checks: a pool that gives out no more than so many bytes, where that is not 0.
+    /// `cuMemPoolCreate`, after its null checks: creates a pool with a capacity in bytes; 0 stands for no
+    /// limit.
     pub(crate) fn create_pool(
         &mut self,
         kind: i32,
@@ -32,7 +33,8 @@ impl Driver {
         if kind != PINNED {
             return invalid(format!("poolProps: Invalid allocation type ({kind:#x})"));
         }
-        // The export of FABRIC fails later, for want of an IMEX channel.
+        // A pool with the handle type FABRIC can be created, but its export fails, because the machine has no
+        // IMEX channel.
         if types & !DEVICE_TYPES != 0 {
             let text = format!(
                 "poolProps: Invalid handle type specified for the mempool (specified: {types:#x}, supported: {DEVICE_TYPES:#x})"
@@ -45,8 +47,8 @@ impl Driver {
         Ok(handle)
     }
 
-    /// `cuMemPoolDestroy`: what is allocated of it stays until it is freed; but what is imported must be freed first.
-    /// As recorded, a pool that is imported twice can be destroyed twice.
+    /// `cuMemPoolDestroy`: allocations of the pool stay until they are freed; but imported pointers must be
+    /// freed first. As recorded, a pool that was imported twice can be destroyed twice.
     pub(crate) fn destroy_pool(&mut self, handle: u64) -> Answer {
         let pools = &mut self.memory.pools;
         let at = pools.find_any(handle).ok_or(Code::INVALID_VALUE)?;
@@ -70,13 +72,13 @@ impl Driver {
         Ok(())
     }
 
-    /// Counts what is freed.
-    pub(crate) fn give_to_pool(&mut self, pool: usize, size: u64) {
+    /// Subtracts the bytes of a freed allocation from the use of a pool.
+    pub(crate) fn subtract_use(&mut self, pool: usize, size: u64) {
         self.memory.pools.pools[pool].used -= size;
         self.drop_table(pool);
     }
 
-    /// Gives the table of a pool back, once nothing of the pool is left.
+    /// Releases the table of a pool that was destroyed and has no allocations left.
     fn drop_table(&mut self, at: usize) {
         let pool = &mut self.memory.pools.pools[at];
         if pool.is_gone()

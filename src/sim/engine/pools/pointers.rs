@@ -10,16 +10,17 @@ use super::super::limits::random;
 use super::super::space::Region;
 use cupeer_spec::results::Result as Code;
 
-/// The driver's message for export data without a valid pointer.
+/// The driver's message for export data that names no exported pointer.
 const NOTHING: &str = "Failed to import allocation based on export data";
 /// The driver's message for memory that is not from a pool of this process.
 const NO_POOL: &str = "Can't export a pointer that doesn't belong to CUmemoryPool based allocation";
 
-/// Content of export data.
+/// Content of the export data of a pointer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Locator {
-    /// Inode of the file with the pool's table, and the table's offset.
+    /// Inode of the file that contains the pool's table.
     inode: u64,
+    /// Offset of the pool's table in the file.
     table: u64,
     token: u64,
     slot: u16,
@@ -35,7 +36,7 @@ impl Locator {
         bytes
     }
 
-    /// `None` where the bytes are none of ours.
+    /// Decodes export data; `None` if this driver did not write the bytes.
     fn of(bytes: &[u8; 64]) -> Option<Locator> {
         let mut words =
             bytes.chunks_exact(8).map(|word| word.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b)));
@@ -45,13 +46,13 @@ impl Locator {
     }
 }
 
-/// A number that no other export has.
+/// Returns a random number that no other export has.
 fn token() -> u64 {
     u64::from_ne_bytes(random()).max(1)
 }
 
 impl Driver {
-    /// `cuMemPoolExportPointer`, after its null check: the same bytes each time.
+    /// `cuMemPoolExportPointer`, after its null check. Each call for an allocation returns the same bytes.
     pub(crate) fn export_pool_pointer(&mut self, address: u64) -> Answer<[u8; 64]> {
         let Some((base, allocation)) = self.memory.containing(address) else {
             return invalid("Could not find a valid allocation for this pointer");
@@ -70,7 +71,7 @@ impl Driver {
             "Can't export a pointer that doesn't belong to IPC-capable CUmemoryPool",
         )?;
         invalid_if(base != address, "Passed pointer needs to be base address of a previous allocation")?;
-        // As recorded, the pool has to be exported first, and may be destroyed.
+        // As recorded, the pool must have been exported before, but may already be destroyed.
         let table = pool.table.as_mut().ok_or(Code::INVALID_VALUE)?;
         let (slot, token) = match shared {
             Shared::Exported { slot } => (slot, table.read(slot)?.token),
@@ -92,7 +93,7 @@ impl Driver {
             return invalid(NOTHING);
         };
         let block = &table.block;
-        // Nothing that another pool exports.
+        // The pointer must be of the pool that this process imported.
         invalid_if((locator.inode, locator.table) != (block.backing.inode(), block.part.offset), NOTHING)?;
         let token = locator.token;
         if let Some(known) = self.memory.shared_as(at, Shared::Imported { token }) {
@@ -101,9 +102,9 @@ impl Driver {
         let wanted = table.read(locator.slot)?;
         invalid_if(wanted.token != token || wanted.size == 0, NOTHING)?;
         let (backing, is_own) = (block.backing.clone(), block.is_own());
-        // One's own memory needs no lock: see `Driver::is_open`.
+        // Memory of this process needs no lock: see `Driver::is_open`.
         fail_if(!is_own && !backing.hold(wanted.offset), Code::OPERATING_SYSTEM)?;
-        // Now it stays; unless it was given back before we held it.
+        // With the lock, the memory stays, unless its owner released it before the lock.
         let let_go = |backing: &Backing| {
             if !is_own {
                 backing.let_go(wanted.offset)
@@ -119,12 +120,12 @@ impl Driver {
             let_go(&backing);
             return fail(Code::OUT_OF_MEMORY);
         };
-        // It belongs to no context.
+        // The imported memory belongs to no context.
         let kind = Kind::Pool { pool: at, shared: Shared::Imported { token } };
         let allocation = Allocation { sync_memops: false, ..Allocation::new(size, kind, 0, device) };
         let allocation = allocation.stored(Stored { backing, offset });
         self.memory.insert(address, allocation);
-        self.memory.pools.take(at, taken);
+        self.memory.pools.add_use(at, taken);
         Ok(address)
     }
 
@@ -139,7 +140,7 @@ impl Driver {
     ) {
         let table = self.memory.pools.pools[pool].table.as_ref();
         match (shared, table) {
-            // As recorded, it can still be imported; here, until its memory is wanted for something else.
+            // As recorded, freed memory can still be imported; here, until the memory is needed again.
             (Shared::Exported { slot }, Some(_)) => {
                 let name = Some(Name::Pointer { pool, slot });
                 self.stores.keep(Retained { device, offset, size: taken, name });
@@ -148,7 +149,7 @@ impl Driver {
             (Shared::Imported { .. }, Some(table)) => table.block.backing.let_go(offset),
             _ => self.give_store(device, offset, taken),
         }
-        self.give_to_pool(pool, taken);
+        self.subtract_use(pool, taken);
     }
 }
 

@@ -10,7 +10,7 @@ use cupeer_spec::results::Result as Code;
 const NOT_A_TYPE: &str = "Invalid handletype requested";
 
 impl Driver {
-    /// `cuMemPoolExportToShareableHandle`, after its null checks: a descriptor.
+    /// `cuMemPoolExportToShareableHandle`, after its null checks. Returns a descriptor.
     pub(crate) fn export_pool(&mut self, handle: u64, kind: i32, flags: u64) -> Answer<i32> {
         invalid_if(flags != 0, "Parameter flags must be 0")?;
         invalid_if(!matches!(kind, DESCRIPTOR | WINDOWS | WINDOWS_KMT | FABRIC), NOT_A_TYPE)?;

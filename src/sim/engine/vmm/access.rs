@@ -7,7 +7,8 @@ use super::mappings::check_start;
 use cupeer_spec::abi::{CUmemAccessDesc, CUmemLocation};
 use cupeer_spec::results::Result as Code;
 
-/// CU_MEM_LOCATION_TYPE_HOST to CU_MEM_LOCATION_TYPE_HOST_NUMA.
+/// The types of locations of the host that `cuMemSetAccess` accepts: CU_MEM_LOCATION_TYPE_HOST and
+/// CU_MEM_LOCATION_TYPE_HOST_NUMA.
 const HOSTS: std::ops::RangeInclusive<i32> = 2..=3;
 
 impl Driver {
@@ -54,8 +55,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Returns the mappings in a range that begins and ends with a mapping. As recorded, the range may have holes: then only the
-    /// mappings before the first hole count.
+    /// Returns the bases of the mappings in a range. Fails unless the range begins and ends at the borders of
+    /// mappings. As recorded, the range may have holes: then only the mappings before the first hole count.
     fn whole_mappings(&self, start: u64, size: u64) -> Answer<Vec<u64>> {
         if let Some((_, allocation)) = self.memory.containing(start)
             && !matches!(allocation.kind, Kind::Mapped(_))
@@ -86,7 +87,8 @@ impl Driver {
         })
     }
 
-    /// `cuMemGetAccess`, for a place that [`Driver::check_place`] knows; `None` where nothing is.
+    /// `cuMemGetAccess`, for a place that [`Driver::check_place`] knows: 0 for memory that was not mapped by
+    /// `cuMemMap`; `None` if the address is in no allocation.
     pub(crate) fn access(&self, place: &CUmemLocation, address: u64) -> Option<u64> {
         let (_, allocation) = self.memory.containing(address)?;
         let Kind::Mapped(mapping) = &allocation.kind else { return Some(0) };
@@ -94,7 +96,7 @@ impl Driver {
         Some(ordinal.map_or(Rights::Nothing, |ordinal| may_access(mapping, ordinal)) as u64)
     }
 
-    /// Checks the place of `cuMemGetAccess`.
+    /// Fails if a location cannot be queried by `cuMemGetAccess`.
     pub(crate) fn check_place(&self, place: &CUmemLocation) -> Answer {
         match place.kind.0 {
             DEVICE => self.ordinal(place.id).map(|_| ()).or(fail(Code::INVALID_DEVICE)),

@@ -22,7 +22,7 @@ const COMPRESSED: u8 = 1;
 /// CU_DEVICE_INVALID.
 const NOWHERE: i32 = -2;
 
-/// The failure for a number that is not a handle.
+/// Returns the failure for a number that is not a handle.
 pub(super) fn unknown() -> Failure {
     Failure {
         code: Code::INVALID_VALUE,
@@ -30,7 +30,7 @@ pub(super) fn unknown() -> Failure {
     }
 }
 
-/// Checks what does not depend on a device.
+/// Checks the properties of a new allocation that do not depend on a device.
 fn check(wanted: &CUmemAllocationProp) -> Answer {
     let types = wanted.requestedHandleTypes.0;
     match wanted.location.kind.0 {
@@ -79,7 +79,7 @@ impl Driver {
         self.add_handle(Handle::new(Behind::Memory(block), types, flags))
     }
 
-    /// Gives a handle its number.
+    /// Adds a handle to the table. Returns its number.
     pub(super) fn add_handle(&mut self, handle: Handle) -> Answer<u64> {
         let number = self.space.handle(HandleOf::Allocation);
         match &number {
@@ -100,7 +100,7 @@ impl Driver {
         self.vmm.handles.get_mut(&number).ok_or_else(unknown)
     }
 
-    /// The handles of multicast objects.
+    /// Returns the handles of multicast objects, each with its object.
     pub(super) fn multicasts_mut(&mut self) -> impl Iterator<Item = (Arc<Multicast>, &mut Handle)> {
         self.vmm.handles.values_mut().filter_map(|handle| match &handle.behind {
             Behind::Multicast(object) => Some((object.clone(), handle)),
@@ -123,7 +123,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Gives a released handle that is still mapped another number, so that its own can be given out again.
+    /// Gives another number to a released handle that is still mapped, so that its old number can be given
+    /// out again.
     fn hide_handle(&mut self, number: u64) {
         let Ok(hidden) = self.space.handle(HandleOf::Other) else { return };
         let Some(handle) = self.vmm.handles.remove(&number) else { return };
@@ -138,7 +139,7 @@ impl Driver {
         self.space.end(HandleOf::Allocation, number);
     }
 
-    /// Counts one more or one fewer mapping of a handle.
+    /// Adds `by` to the number of mappings of a handle.
     pub(super) fn count_mapping(&mut self, number: u64, by: i32) {
         if let Some(handle) = self.vmm.handles.get_mut(&number) {
             handle.mappings = handle.mappings.saturating_add_signed(by);

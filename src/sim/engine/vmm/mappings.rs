@@ -6,7 +6,7 @@ use super::super::driver::{Allocation, Behind, Driver, Kind, Mapping, Stored};
 use cupeer_spec::results::Result as Code;
 
 impl Driver {
-    /// `cuMemMap`: always the whole allocation, as recorded.
+    /// `cuMemMap`. As recorded, only a whole allocation can be mapped.
     pub(crate) fn map(&mut self, start: u64, size: u64, offset: u64, handle: u64) -> Answer {
         invalid_if(start == 0, "Parameter ptr cannot be NULL")?;
         invalid_if(size == 0, "Parameter size cannot be 0")?;
@@ -32,7 +32,7 @@ impl Driver {
                 let stored = Stored { backing: block.backing.clone(), offset: block.part.offset };
                 (self.ordinal_of(block.part.device).unwrap_or(0), stored)
             }
-            // It has no bytes of its own.
+            // A multicast object has no bytes of its own.
             Behind::Multicast(object) => (0, Stored { backing: object.file.clone(), offset: 0 }),
         };
         let mapping = Mapping { handle, behind, rights: Vec::new() };
@@ -44,7 +44,7 @@ impl Driver {
         Ok(())
     }
 
-    /// `cuMemUnmap`: all mappings in a range, which may have none.
+    /// `cuMemUnmap`: removes all mappings in a range; there may be none.
     pub(crate) fn unmap(&mut self, start: u64, size: u64) -> Answer {
         invalid_if(start == 0, "Parameter ptr cannot be NULL")?;
         invalid_if(size == 0, "Parameter size cannot be 0")?;
@@ -68,7 +68,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Returns the mapping with an address, and its start.
+    /// Returns the mapping that contains an address, and its start.
     pub(crate) fn mapping_at(&self, address: u64) -> Option<(u64, &Mapping)> {
         match self.memory.containing(address) {
             Some((base, Allocation { kind: Kind::Mapped(mapping), .. })) => Some((base, mapping)),
@@ -76,26 +76,27 @@ impl Driver {
         }
     }
 
-    /// Returns the starts and sizes of mappings with a part in a range.
+    /// Returns the starts and sizes of the mappings that overlap a range.
     pub(super) fn mappings_in(&self, start: u64, size: u64) -> impl Iterator<Item = (u64, u64)> {
         let all = self.memory.touching(start, size);
         all.filter(|(_, allocation)| matches!(allocation.kind, Kind::Mapped(_)))
             .map(|(base, a)| (base, a.size))
     }
 
-    /// Returns true if a range is in one reservation. A real driver was seen to map beyond the end of one, to addresses that the
-    /// program must not use.
+    /// Returns true if a range is within one reservation. A real driver was seen to map beyond the end of a
+    /// reservation, to addresses that the program must not use.
     fn is_reserved(&self, start: u64, size: u64) -> bool {
         self.reservation_of(start).is_some_and(|(from, length)| size <= length - (start - from))
     }
 
-    /// Returns the handle types with which a mapping's memory can be exported: bits of `CUmemAllocationHandleType`.
+    /// Returns the handle types by which the memory of a mapping can be exported: bits of
+    /// `CUmemAllocationHandleType`.
     pub(crate) fn mapped_types(&self, mapping: &Mapping) -> u64 {
         self.handle(mapping.handle).map_or(0, |handle| handle.types as u64)
     }
 }
 
-/// Checks the alignment of an address.
+/// Fails if an address is not a multiple of [`GRANULARITY`].
 pub(super) fn check_start(start: u64) -> Answer {
     if start.is_multiple_of(GRANULARITY) {
         return Ok(());

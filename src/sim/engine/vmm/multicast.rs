@@ -15,7 +15,8 @@ use cupeer_spec::abi::{CUmemAllocationFlags, CUmulticastObjectProp};
 use cupeer_spec::results::Result as Code;
 use std::sync::Arc;
 
-/// A part of a multicast object, and its device; `None` if the memory determines the device.
+/// A part of a multicast object, and the device whose memory is bound there; the device is `None` if the
+/// memory determines it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     pub device: Option<i32>,
@@ -24,7 +25,7 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Fails if it cannot be a part of an object of this size.
+    /// Fails unless this can be a part of an object of `whole` bytes.
     fn check(&self, whole: u64) -> Answer {
         let is_even = self.at.is_multiple_of(GRANULARITY) && self.size.is_multiple_of(GRANULARITY);
         let is_inside = self.at.checked_add(self.size).is_some_and(|end| end <= whole);
@@ -32,12 +33,12 @@ impl Part {
     }
 }
 
-/// Memory to bind.
+/// The memory that a program binds to a multicast object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Memory {
-    /// An allocation by its handle, from an offset on.
+    /// An allocation, by its handle, and the offset in it.
     Handle(u64, u64),
-    /// The memory of the mapping at an address.
+    /// The mapped memory at an address.
     Address(u64),
 }
 
@@ -74,7 +75,8 @@ impl Driver {
         }
     }
 
-    /// Returns true if all devices joined a multicast object, or for the handle of another allocation.
+    /// Returns true if all devices joined the multicast object with a handle, or if the handle is of an
+    /// allocation.
     pub(crate) fn is_gathered(&self, number: u64) -> Answer<bool> {
         match &self.handle(number)?.behind {
             Behind::Multicast(object) => object.is_whole(),
@@ -105,7 +107,7 @@ impl Driver {
         let block = block.clone();
         let is_inside = offset.checked_add(part.size).is_some_and(|end| end <= block.part.size);
         fail_if(!offset.is_multiple_of(GRANULARITY) || !is_inside, Code::INVALID_VALUE)?;
-        // An object that can leave the process takes only memory that can.
+        // To an object that can be exported, a program can bind only memory that can be exported, too.
         let leaves = object.shape.types != 0 || object.is_imported;
         fail_if(leaves && handle.types == 0 && !handle.is_imported, Code::INVALID_VALUE)?;
         let device = block.part.device;
@@ -127,7 +129,7 @@ impl Driver {
         Ok(())
     }
 
-    /// `cuMulticastUnbind`: what this process has bound just there.
+    /// `cuMulticastUnbind`: removes the binding of this process to exactly this part.
     pub(crate) fn unbind(&mut self, number: u64, part: Part) -> Answer {
         let object = self.object(number)?.clone();
         part.check(object.shape.size)?;
@@ -148,7 +150,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Ends what this process has bound by a handle that is gone.
+    /// Removes the bindings that this process made through a handle that was released.
     pub(super) fn unbind_all(&mut self, object: &Multicast, all: Vec<Bound>) {
         for bound in all {
             object.unbind(bound.index);
@@ -156,8 +158,8 @@ impl Driver {
         }
     }
 
-    /// Looks up a range that begins in the mapping of a multicast object: memory of each device. The range can only be written,
-    /// and all devices must have bound memory there.
+    /// Returns the place of a range that begins in the mapping of a multicast object: memory of each device,
+    /// which can only be written. Fails unless all devices have bound memory to the whole range.
     pub(super) fn multicast_place(
         &self,
         (base, mapping, object): (u64, &Mapping, &Multicast),
@@ -181,7 +183,7 @@ impl Driver {
     }
 }
 
-/// The memory that a device has bound in a range, without a hole.
+/// Returns the memory that a device has bound to a range. Fails if a part of the range has no memory.
 fn pieces<'a>(bound: impl Iterator<Item = &'a Binding>, at: u64, extent: u64) -> Answer<Pieces> {
     let mut pieces = Vec::new();
     let mut done = 0;

@@ -6,7 +6,8 @@ use super::super::places::{Messages, Piece, Pieces, Place, inaccessible};
 use std::sync::Arc;
 
 impl Driver {
-    /// Looks up a range that begins in a mapping. All of it must be mapped, and accessible to the context.
+    /// Returns the place of a range that begins in a mapping. Fails unless the whole range is mapped, and
+    /// accessible to the context.
     pub(crate) fn mapped_place(
         &self,
         start: u64,

@@ -1,6 +1,6 @@
-//! Addresses that are reserved, for mappings.
+//! Ranges of addresses that `cuMemAddressReserve` reserves for mappings.
 //!
-//! They are pages that may not be touched, as all addresses of device memory are.
+//! Their pages are not accessible, like all addresses of device memory.
 
 use super::super::answer::{Answer, fail_if, invalid, invalid_if};
 use super::super::descriptors::GRANULARITY;
@@ -22,7 +22,7 @@ impl Driver {
             "Parameter alignment must be a power of two",
         )?;
         if !wish.is_multiple_of(GRANULARITY) {
-            // The second bracket is the driver's.
+            // The text is the text of the driver, including the second closing parenthesis.
             let text = format!(
                 "Requested address, addr, not aligned to minimum granularity ({GRANULARITY:#x} bytes))"
             );
@@ -53,7 +53,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Returns the reservation with an address: its start and size.
+    /// Returns the start and the size of the reservation that contains an address.
     pub(crate) fn reservation_of(&self, address: u64) -> Option<(u64, u64)> {
         let (start, size) = self.vmm.reservations.range(..=address).next_back()?;
         (address - start < *size).then_some((*start, *size))

@@ -1,4 +1,4 @@
-//! Exports and imports allocations.
+//! Exports allocations to other processes, and imports their allocations.
 
 use super::super::answer::{Answer, Failure, fail, fail_if, invalid, invalid_if};
 use super::super::descriptors::{self, Shareable};
@@ -10,7 +10,7 @@ use cupeer_spec::results::Result as Code;
 pub(crate) const NO_HANDLE: &str = "Parameter shareableHandle cannot be NULL";
 
 impl Driver {
-    /// `cuMemExportToShareableHandle`, after its null checks: a descriptor.
+    /// `cuMemExportToShareableHandle`, after its null checks. Returns a descriptor.
     pub(crate) fn export_allocation(&mut self, number: u64, kind: i32, flags: u64) -> Answer<i32> {
         let handle = self.handle(number)?;
         invalid_if(flags != 0, "Parameter flags must be 0")?;
@@ -18,7 +18,7 @@ impl Driver {
             !matches!(kind, DESCRIPTOR | WINDOWS | WINDOWS_KMT | FABRIC),
             "Invalid export handleType",
         )?;
-        // Only descriptors can be asked for at creation.
+        // At creation, descriptors are the only handle type that a program can request here.
         invalid_if(
             handle.types & kind == 0,
             "Allocation not configured for sharing with requested handleType",

@@ -20,7 +20,7 @@ pub fn error<'a>(draft: &mut Draft<'a>, value: Span<'a>) -> Result<()> {
     Ok(())
 }
 
-/// A time, or one `~` another.
+/// Parses a delay: a time, or a time followed by `~` and its variation.
 pub fn wait(value: Span) -> Result<Delay> {
     let Some((time, jitter)) = value.split_once("~") else {
         return Ok(Delay { time: duration(value)?, jitter: 0 });
@@ -37,7 +37,7 @@ pub fn wait(value: Span) -> Result<Delay> {
     Ok(delay)
 }
 
-/// `hang`, `hang=LABEL`
+/// Parses `hang` or `hang=LABEL`.
 pub fn hang(draft: &mut Draft, value: Option<Span>) -> Result<()> {
     let is_label = |text: &str| {
         (1..=64).contains(&text.len())
@@ -54,7 +54,7 @@ pub fn hang(draft: &mut Draft, value: Option<Span>) -> Result<()> {
     Ok(())
 }
 
-/// `stage=after`
+/// Parses a clause such as `stage=after`.
 pub fn stage<'a>(draft: &mut Draft<'a>, value: Span<'a>) -> Result<()> {
     let stages = [(Stage::Instead, "instead"), (Stage::After, "after"), (Stage::Undo, "undo")];
     draft.rule.action.stage = one_of(value, "stage", &stages)?;
@@ -62,7 +62,7 @@ pub fn stage<'a>(draft: &mut Draft<'a>, value: Span<'a>) -> Result<()> {
     Ok(())
 }
 
-/// `out=ARGUMENT=VALUE,..`
+/// Parses a clause `out=ARGUMENT=VALUE,..`.
 pub fn out(draft: &mut Draft, value: Span) -> Result<()> {
     for item in value.split(',') {
         let Some((name, value)) = item.split_once("=") else {
@@ -131,7 +131,7 @@ pub fn output_values(arg: &ArgSpec) -> &'static str {
     }
 }
 
-/// Returns true if an output is larger than a number.
+/// Returns true if an output does not fit in a 64-bit number.
 fn is_structure(arg: &ArgSpec) -> bool {
     !arg.is_handle() && arg.size() > 8
 }

@@ -11,8 +11,8 @@ use crate::selector::FunctionSet;
 
 type Result<T> = core::result::Result<T, PlanError>;
 
-/// Parses the `number`-th rule of a plan. Also returns the position of its name; of its start if it has no
-/// name.
+/// Parses the `number`-th rule of a plan. Also returns the position of its name; for a rule without a name,
+/// the start of the rule.
 pub fn rule<'a>(plan: &str, number: usize, text: Span<'a>) -> Result<(Rule, Span<'a>)> {
     if let Some((at, c)) = text.text.char_indices().find(|(_, c)| c.is_whitespace() || c.is_control()) {
         let what = if c == ' ' { "a space" } else { "white space or a control character" };
@@ -23,7 +23,7 @@ pub fn rule<'a>(plan: &str, number: usize, text: Span<'a>) -> Result<(Rule, Span
     let set = clauses.next().unwrap_or(text);
     let mut functions = FunctionSet::parse(set.text)
         .map_err(|error| set.error_at(error.column.min(set.text.len() + 1), hinted(set, &error.message)))?;
-    // A runtime name stands for driver functions.
+    // A name of the runtime stands for driver functions, which are parsed instead.
     for id in FnId::all().filter(|id| !id.spec().is_alterable()) {
         functions.set(id as usize, false);
     }
@@ -58,7 +58,8 @@ pub fn rule<'a>(plan: &str, number: usize, text: Span<'a>) -> Result<(Rule, Span
     Ok((draft.rule, place))
 }
 
-/// A rule that begins with a clause has no functions.
+/// Returns the message for a set of functions that cannot be parsed. If the set looks like a clause, the
+/// message says that the rule names no functions.
 fn hinted(set: Span, message: &str) -> String {
     if set.text.contains('=') {
         return format!(
@@ -70,7 +71,7 @@ fn hinted(set: Span, message: &str) -> String {
     message.into()
 }
 
-/// Reads one clause, and gives its key.
+/// Parses one clause, and returns its key.
 fn clause<'a>(draft: &mut Draft<'a>, clause: Span<'a>) -> Result<String> {
     if clause.text.is_empty() {
         return Err(clause.error("a clause is missing here, such as error=MAP_FAILED"));

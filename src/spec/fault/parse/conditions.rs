@@ -16,32 +16,32 @@ pub fn add(draft: &mut Draft, key: Key, (not, values): (bool, Values)) -> Result
     Ok(())
 }
 
-/// Devices.
+/// Parses the numbers of devices.
 pub fn devices(value: Span) -> Result<(bool, Values)> {
     ranges(value, &|text| word(text, 4, "0"))
 }
 
-/// Ranks.
+/// Parses ranks.
 pub fn ranks(value: Span) -> Result<(bool, Values)> {
     ranges(value, &|text| number(text, 0, u32::MAX.into(), "0"))
 }
 
-/// Pids and tids.
+/// Parses pids or thread ids.
 pub fn pids(value: Span) -> Result<(bool, Values)> {
     ranges(value, &|text| number(text, 1, i32::MAX as u64, "4711"))
 }
 
-/// `peer=1`
+/// Parses a clause such as `peer=1`.
 pub fn peer(draft: &mut Draft, value: Span) -> Result<()> {
-    some_can(draft, value, "peer=", "is about two devices", |function| {
+    require_function(draft, value, "peer=", "is about two devices", |function| {
         function.is_in(Group::Peer) || function.is_in(Group::Open) || function.grants().is_some()
     })?;
     add(draft, Key::Peer, ranges(value, &|text| word(text, 4, "1"))?)
 }
 
-/// `size=1M..`
+/// Parses a clause such as `size=1M..`.
 pub fn size(draft: &mut Draft, value: Span) -> Result<()> {
-    some_can(draft, value, "size=", "is about an allocation", |function| {
+    require_function(draft, value, "size=", "is about an allocation", |function| {
         let is_address =
             |arg: &ArgSpec| arg.type_word() == "CUdeviceptr" && matches!(arg.direction, Direction::In);
         let opens_memory = function.is_in(Group::IpcMem) && function.is_in(Group::Open);
@@ -50,32 +50,32 @@ pub fn size(draft: &mut Draft, value: Span) -> Result<()> {
     add(draft, Key::Size, ranges(value, &values::size)?)
 }
 
-/// `handle=FINGERPRINT`
+/// Parses a clause `handle=FINGERPRINT`.
 pub fn handle(draft: &mut Draft, value: Span) -> Result<()> {
     let takes = |function: &FnSpec| {
         function.args().iter().any(|arg| arg.is_handle() && matches!(arg.direction, Direction::In))
     };
     let named =
         |function: &&'static FnSpec| Some(function.argument("handle")?.1).filter(|arg| is_comparable(arg));
-    // In virtual memory it is an argument of this name: a number.
+    // Functions of virtual memory have an argument with this name, whose value is a number.
     if !draft.functions.iter().any(|function| takes(function))
         && let Some(arg) = draft.functions.iter().find_map(named)
     {
         let values = ranges(value, &|text| argument_value(text, &[arg]))?;
         return add(draft, Key::Argument(arg.name()), values);
     }
-    some_can(draft, value, "handle=", "takes a handle", takes)?;
+    require_function(draft, value, "handle=", "takes a handle", takes)?;
     add(draft, Key::Handle, fingerprints(value)?)
 }
 
-/// Fingerprints and hashes: no ranges, because they have no order that means anything.
+/// Parses fingerprints or hashes. Ranges are not allowed, because the order of such values means nothing.
 pub fn fingerprints(value: Span) -> Result<(bool, Values)> {
     let (not, items) = values::list(value)?;
     let numbers = items.into_iter().map(|item| fingerprint(item).map(|number| (number, number)));
     Ok((not, Values::Numbers(numbers.collect::<Result<_>>()?)))
 }
 
-/// Patterns of names of files.
+/// Parses patterns of file names.
 pub fn file_names(value: Span) -> Result<(bool, Values)> {
     let (_, items) = values::list(value)?;
     if let Some(path) = items.iter().find(|item| item.text.contains('/')) {
@@ -88,7 +88,7 @@ pub fn file_names(value: Span) -> Result<(bool, Values)> {
     patterns(value)
 }
 
-/// `thread=main`
+/// Parses a clause such as `thread=main`.
 pub fn thread(draft: &mut Draft, value: Span) -> Result<()> {
     let (_, items) = values::list(value)?;
     let is_end = |text: &str| match text.strip_prefix("0x") {
@@ -109,7 +109,7 @@ pub fn thread(draft: &mut Draft, value: Span) -> Result<()> {
     add(draft, Key::Thread, patterns(value)?)
 }
 
-/// `prev=RESULT`
+/// Parses a clause `prev=RESULT`.
 pub fn prev(draft: &mut Draft, value: Span) -> Result<()> {
     let (not, items) = values::list(value)?;
     let mut numbers = Vec::new();
@@ -119,7 +119,8 @@ pub fn prev(draft: &mut Draft, value: Span) -> Result<()> {
             numbers.extend(range);
             continue;
         }
-        // Libraries may have one name for different numbers: the functions of the rule say which library is meant.
+        // Several libraries may have a result with the same name. The functions of the rule determine the
+        // library.
         let selected = draft.functions.iter().copied();
         let Some(code) = selected.chain(FUNCTIONS).find_map(|function| function.parse_result(item.text))
         else {
@@ -130,20 +131,20 @@ pub fn prev(draft: &mut Draft, value: Span) -> Result<()> {
     add(draft, Key::Prev, (not, Values::Numbers(numbers)))
 }
 
-/// `after=2s`
+/// Parses a clause such as `after=2s`.
 pub fn after(draft: &mut Draft, value: Span) -> Result<()> {
     let time = values::duration(value)?;
     add(draft, Key::Time, (false, Values::Numbers(vec![(time, u64::MAX)])))
 }
 
-/// `until=1m`
+/// Parses a clause such as `until=1m`.
 pub fn until<'a>(draft: &mut Draft<'a>, value: Span<'a>) -> Result<()> {
     let time = values::duration(value)?;
     draft.until = Some(value);
     add(draft, Key::Time, (false, Values::Numbers(vec![(0, time)])))
 }
 
-/// `site=new`, `site=25%`
+/// Parses `site=new`, or a share such as `site=25%`.
 pub fn site(draft: &mut Draft, value: Span) -> Result<()> {
     if value.text == "new" {
         return add(draft, Key::NewSite, (false, Values::Numbers(Vec::new())));
@@ -160,7 +161,7 @@ pub fn site(draft: &mut Draft, value: Span) -> Result<()> {
     add(draft, Key::SomeSites, (false, Values::Numbers(vec![(0, last)])))
 }
 
-/// An argument by its name.
+/// Parses a condition on an argument, by the name of the argument. Returns the name.
 pub fn argument(draft: &mut Draft, key: Span, value: Span) -> Result<String> {
     let found: Vec<(&FnSpec, &'static ArgSpec)> = draft
         .functions
@@ -195,7 +196,7 @@ fn not_comparable(function: &FnSpec, arg: &ArgSpec) -> String {
 
 /// Parses a value of an argument, which may have different types in different functions.
 pub fn argument_value(text: Span, args: &[&'static ArgSpec]) -> Result<u64> {
-    // Versions of a function share them.
+    // Versions of one function have the same names.
     let mut names: Vec<(u64, &str)> = Vec::new();
     for name in args.iter().flat_map(|arg| (arg.of().names)()) {
         if !names.contains(&name) {
@@ -254,10 +255,10 @@ fn common_prefix(names: &[(u64, &'static str)]) -> usize {
     first[..common].rfind('_').map_or(0, |at| at + 1)
 }
 
-/// Returns true if an argument can be compared before the call, with its name as the key.
+/// Returns true if the value of an argument is known before the call, so that a condition can compare it.
 pub fn is_comparable(arg: &ArgSpec) -> bool {
     match arg.direction {
-        // For a descriptor, a number is passed as a pointer: compare it.
+        // A descriptor is a number that is passed as a pointer: it can be compared.
         Direction::In => {
             let is_number = !arg.of().name.starts_with('*') || arg.kind().is_some();
             arg.count().is_none() && !arg.is_handle() && is_number
@@ -277,12 +278,18 @@ pub fn arguments_of(function: &FnSpec) -> String {
     format!("{} has {}", function.name(), names.join(", "))
 }
 
-/// Refuses a key that no function of the rule can have.
-fn some_can(draft: &Draft, value: Span, key: &str, what: &str, can: impl Fn(&FnSpec) -> bool) -> Result<()> {
+/// Returns an error if no function of the rule can have the key.
+fn require_function(
+    draft: &Draft,
+    value: Span,
+    key: &str,
+    what: &str,
+    can: impl Fn(&FnSpec) -> bool,
+) -> Result<()> {
     if draft.functions.iter().any(|function| can(function)) {
         return Ok(());
     }
-    /// Number of values that are listed, unless there are only a few more.
+    /// Number of values that are listed in a message. A few more than this are listed, too.
     const NAMED: usize = 8;
     let all: Vec<&str> =
         FUNCTIONS.iter().filter(|function| can(function)).map(|function| function.name()).collect();

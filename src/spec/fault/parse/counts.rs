@@ -8,7 +8,7 @@ use crate::fault::{Per, When};
 
 type Result<T> = core::result::Result<T, PlanError>;
 
-/// `when=F[..L][+[S]]`
+/// Parses a clause `when=F[..L][+[S]]`.
 pub fn when(draft: &mut Draft, value: Span) -> Result<()> {
     let nth = |text: Span| number(text, 1, u64::MAX, "3");
     if value.text.is_empty() {
@@ -42,7 +42,7 @@ pub fn when(draft: &mut Draft, value: Span) -> Result<()> {
     Ok(())
 }
 
-/// `per=job/rule`
+/// Parses a clause such as `per=job/rule`.
 pub fn per(draft: &mut Draft, value: Span) -> Result<()> {
     let (whose, together) = match value.split_once("/") {
         Some((whose, rule)) if rule.text == "rule" => (whose, true),

@@ -5,15 +5,15 @@ use crate::fault::{Action, Per, Rule, When};
 use crate::function::{FUNCTIONS, FnSpec};
 use crate::selector::FunctionSet;
 
-/// A rule with some of its clauses parsed.
+/// Rule of which some clauses were parsed.
 pub struct Draft<'a> {
-    /// The rule so far.
+    /// Rule with the values of the clauses that were parsed.
     pub rule: Rule,
-    /// The functions that it selects.
+    /// Functions that the rule selects.
     pub functions: Vec<&'static FnSpec>,
-    /// Value of `error`, which is parsed last.
+    /// Value of `error`, which is parsed after all other clauses.
     pub error: Option<Span<'a>>,
-    /// The value of `stage`.
+    /// Value of `stage`, as written.
     pub stage: Option<Span<'a>>,
     /// Positions of the clauses with actions.
     pub actions: Vec<(&'static str, Span<'a>)>,
@@ -21,12 +21,12 @@ pub struct Draft<'a> {
     pub until: Option<Span<'a>>,
     /// True if the rule may do something dangerous.
     pub force: bool,
-    /// The value of `name`.
+    /// Value of `name`, as written.
     pub name: Option<Span<'a>>,
 }
 
 impl Draft<'_> {
-    /// A rule of this text, before its clauses are read.
+    /// Creates the draft of a rule, before its clauses are parsed.
     pub fn new(text: &str, functions: FunctionSet) -> Self {
         let selected = FUNCTIONS.iter().enumerate().filter(|(index, _)| functions.contains(*index));
         Draft {

@@ -23,51 +23,52 @@ named! {
         /// Action.
         Happens = "effect",
     }
-    /// The words for it.
+    /// Returns the words for the subject.
     pub fn words;
 }
 
-/// Parser of a key's value.
+/// Parser for the value of a key.
 pub(super) enum Reads {
-    /// There must be one.
+    /// The value is required, and this function parses it.
     Value(for<'a> fn(&mut Draft<'a>, Span<'a>) -> Result<()>),
-    /// The value is required, and is a condition.
+    /// The value is required, and is compared in a condition.
     Compared(Key, fn(Span) -> Result<(bool, Values)>),
-    /// The value is optional.
+    /// The value is optional, and this function parses it.
     Optional(fn(&mut Draft<'_>, Option<Span>) -> Result<()>),
-    /// There is none.
+    /// The key has no value.
     Flag(fn(&mut Draft<'_>)),
     /// The key is the name of an argument, which determines the parser.
     Argument,
 }
 
-/// A key.
+/// Key of a clause.
 pub struct KeySpec {
     /// Text before the `=`.
     pub name: &'static str,
-    /// Subject.
+    /// Subject of the key.
     pub kind: KeyKind,
-    /// Form of the value after the `=`; empty if there is none, in brackets if it is optional.
+    /// Form of the value after the `=`; empty if the key has no value, and in brackets if the value is
+    /// optional.
     pub value: &'static str,
     /// Sentence with the meaning.
     pub doc: &'static str,
-    /// A whole rule that has the key.
+    /// Example: a whole rule that contains the key.
     pub rule: &'static str,
     /// True if the key is an action by itself.
     pub acts: bool,
-    /// Parser of the value.
+    /// Parser for the value.
     pub(super) reads: Reads,
 }
 
 impl KeySpec {
-    /// Returns a valid clause: that of its example.
+    /// Returns a valid clause with the key, from its example.
     pub fn example(&self) -> &'static str {
         let mut clauses = self.rule.split(':').skip(1);
         let is_argument = matches!(self.reads, Reads::Argument);
         clauses.find(|clause| is_argument || clause.split('=').next() == Some(self.name)).unwrap_or(self.name)
     }
 
-    /// The form of the clause: `dev=NUMBERS`, `hang[=LABEL]`, `force`.
+    /// Returns the form of a clause with the key: `dev=NUMBERS`, `hang[=LABEL]`, `force`.
     pub fn form(&self) -> String {
         match self.value.strip_prefix('[') {
             Some(optional) => format!("{}[={optional}", self.name),
@@ -217,7 +218,7 @@ keys! {
 /// The key that stands for the names of all arguments.
 pub static ARGUMENT: &KeySpec = &ALL[ALL.len() - 1];
 
-/// All other keys.
+/// All keys except [`ARGUMENT`].
 pub static KEYS: &[KeySpec] = ALL.split_at(ALL.len() - 1).0;
 
 /// Returns all keys, sorted by kind.

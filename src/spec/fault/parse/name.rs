@@ -4,7 +4,7 @@ use super::draft::Draft;
 use super::span::Span;
 use super::{LONGEST_NAME, PlanError};
 
-/// `name=NAME`
+/// Parses a clause `name=NAME`.
 pub fn name<'a>(draft: &mut Draft<'a>, value: Span<'a>) -> Result<(), PlanError> {
     if !is_name(value.text) {
         return Err(value.error(format!(

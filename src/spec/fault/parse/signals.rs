@@ -6,7 +6,7 @@ use super::values::number;
 use crate::names::nearest;
 use crate::signals::NAMES;
 
-/// A signal by its name, with or without SIG, or its number.
+/// Parses a signal: its name, with or without SIG, or its number.
 pub fn parse(text: Span) -> Result<i32, PlanError> {
     if text.text.is_empty() {
         return Err(text.error("a signal is missing here, such as SEGV or 11"));

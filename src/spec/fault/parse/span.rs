@@ -2,32 +2,32 @@
 
 use super::PlanError;
 
-/// The most characters of the text that a message repeats.
+/// Largest number of characters of the plan's text that a message repeats.
 const MOST_SHOWN: usize = 60;
 
-/// A piece of a line.
+/// Part of a line of a plan, with its position.
 #[derive(Clone, Copy, Debug)]
 pub struct Span<'a> {
-    /// The text.
+    /// Text of the part.
     pub text: &'a str,
-    /// The line, from 1.
+    /// Number of the line, from 1.
     line: usize,
-    /// The column of its first byte, from 1.
+    /// Column of the part's first byte, from 1.
     column: usize,
 }
 
 impl<'a> Span<'a> {
-    /// A line.
+    /// Creates the span of a whole line.
     pub fn line(text: &'a str, line: usize) -> Self {
         Span { text, line, column: 1 }
     }
 
-    /// An error at its start.
+    /// Returns an error whose position is the start of the span.
     pub fn error(&self, message: impl AsRef<str>) -> PlanError {
         self.error_at(1, message)
     }
 
-    /// An error at a column of it, from 1.
+    /// Returns an error whose position is a column of the span, from 1.
     pub fn error_at(&self, column: usize, message: impl AsRef<str>) -> PlanError {
         let message = message.as_ref().chars().map(harmless).collect();
         PlanError { line: self.line, column: self.column + column - 1, message }
@@ -54,38 +54,38 @@ impl<'a> Span<'a> {
         self.text.starts_with(prefix).then(|| self.skip(prefix.len()))
     }
 
-    /// Without white space around it.
+    /// Returns the span without white space around it.
     pub fn trim(self) -> Span<'a> {
         let text = self.text.trim_start();
         Span { text: text.trim_end(), column: self.column + self.text.len() - text.len(), ..self }
     }
 
-    /// Returns the empty span at its end.
+    /// Returns the empty span at the end of this span.
     pub fn end(self) -> Span<'a> {
         self.skip(self.text.len())
     }
 
-    /// Without its first bytes: as many as a part of it has.
+    /// Returns the span without this many bytes at its start.
     fn skip(self, bytes: usize) -> Span<'a> {
         Span { text: &self.text[bytes..], column: self.column + bytes, ..self }
     }
 
-    /// The text in quotes, as a message repeats it.
+    /// Returns the text in quotes, shortened for a message.
     pub fn shown(&self) -> String {
         let dots = if self.text.chars().nth(MOST_SHOWN).is_some() { "..." } else { "" };
         format!("'{}{dots}'", self.text.chars().take(MOST_SHOWN).collect::<String>())
     }
 }
 
-/// Replaces a character that a terminal would obey: controls, and characters that change the direction of
-/// writing.
+/// Returns a character, or a replacement for one that a terminal would obey: control characters, and
+/// characters that change the direction of writing.
 fn harmless(c: char) -> char {
     let obeyed = c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
     if obeyed { char::REPLACEMENT_CHARACTER } else { c }
 }
 
-/// `a, b or c`.
+/// Joins words for a message: `a, b or c`.
 pub fn either<T: AsRef<str>>(words: impl IntoIterator<Item = T>) -> String {
     let mut words: Vec<T> = words.into_iter().collect();
     let Some(last) = words.pop() else { return String::new() };

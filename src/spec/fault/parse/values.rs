@@ -10,7 +10,7 @@ use crate::{duration, env};
 
 type Result<T> = core::result::Result<T, PlanError>;
 
-/// Returns true if a list is negated, and its items.
+/// Parses a list that may be negated. Returns true if it is, and its items.
 pub fn list(value: Span<'_>) -> Result<(bool, Vec<Span<'_>>)> {
     let (not, value) = match value.strip_prefix("^") {
         Some(value) => (true, value),
@@ -28,13 +28,13 @@ pub fn list(value: Span<'_>) -> Result<(bool, Vec<Span<'_>>)> {
     Ok((not, items))
 }
 
-/// Patterns.
+/// Parses a list of patterns.
 pub fn patterns(value: Span) -> Result<(bool, Values)> {
     let (not, items) = list(value)?;
     Ok((not, Values::Patterns(items.into_iter().map(|item| item.text.into()).collect())))
 }
 
-/// Numbers and ranges, each number as `read` reads it.
+/// Parses a list of numbers and ranges. `read` parses each number.
 pub fn ranges(value: Span, read: &dyn Fn(Span) -> Result<u64>) -> Result<(bool, Values)> {
     let (not, items) = list(value)?;
     let ranges = items.into_iter().map(|item| range(item, read)).collect::<Result<_>>()?;
@@ -64,12 +64,13 @@ fn range(item: Span, read: &dyn Fn(Span) -> Result<u64>) -> Result<(u64, u64)> {
     Ok((from, to))
 }
 
-/// Parses a number from `least` to `most`, decimal or hexadecimal. The error suggests `such`.
+/// Parses a number from `least` to `most`, decimal or hexadecimal. The error message suggests `such`, an
+/// example.
 pub fn number(text: Span, least: u64, most: u64, such: &str) -> Result<u64> {
     bounded(text, digits(text, such)?, least, most)
 }
 
-/// A number of bytes.
+/// Parses a size in bytes.
 pub fn size(text: Span) -> Result<u64> {
     if !text.text.is_empty() && text.text.bytes().all(|byte| byte.is_ascii_digit()) || is_hex(text) {
         return number(text, 0, u64::MAX, "1M");
@@ -82,7 +83,7 @@ pub fn size(text: Span) -> Result<u64> {
     })
 }
 
-/// Parses a number of this many bytes. A negative number is converted to its bytes.
+/// Parses a number that fits in this many bytes. Returns the bytes of a negative number without its sign.
 pub fn word(text: Span, bytes: usize, such: &str) -> Result<u64> {
     let most = if bytes >= 8 { u64::MAX } else { (1 << (8 * bytes)) - 1 };
     let Some(positive) = text.strip_prefix("-") else { return number(text, 0, most, such) };
@@ -90,7 +91,7 @@ pub fn word(text: Span, bytes: usize, such: &str) -> Result<u64> {
     Ok(number.wrapping_neg() & most)
 }
 
-/// The digits of a fingerprint.
+/// Parses a fingerprint, which consists of hexadecimal digits.
 pub fn fingerprint(text: Span) -> Result<u64> {
     let digits = text.text.strip_prefix("0x").unwrap_or(text.text);
     let number = u64::from_str_radix(digits, 16)
@@ -121,7 +122,7 @@ fn digits(text: Span, such: &str) -> Result<u128> {
     if digits.is_empty() || !digits.bytes().all(|byte| (byte as char).is_digit(radix)) {
         return Err(wrong());
     }
-    // A number with too many digits is too large for all uses.
+    // A number with too many digits is too large wherever it is used.
     Ok(u128::from_str_radix(digits, radix).unwrap_or(u128::MAX))
 }
 
@@ -135,7 +136,7 @@ fn bounded(text: Span, number: u128, least: u64, most: u64) -> Result<u64> {
     }
 }
 
-/// A time in nanoseconds.
+/// Parses a duration, and returns it in nanoseconds.
 pub fn duration(text: Span) -> Result<u64> {
     if text.text.is_empty() {
         return Err(text.error("a time is missing here, such as 5ms"));
@@ -143,7 +144,7 @@ pub fn duration(text: Span) -> Result<u64> {
     duration::parse(text.text).map_err(|what| text.error(format!("{} {what}", text.shown())))
 }
 
-/// A share or probability, above 0 and up to 1.
+/// Parses a share or a probability: above 0, and at most 1.
 pub fn share(text: Span) -> Result<f64> {
     let (number, percent) = match text.text.strip_suffix('%') {
         Some(number) => (number, true),
@@ -168,7 +169,8 @@ pub fn share(text: Span) -> Result<f64> {
     Ok(share)
 }
 
-/// Parses one of some words, and returns its meaning.
+/// Parses one of several words, and returns the value that the word stands for. `what` names the value in
+/// messages.
 pub fn one_of<T: Copy>(text: Span, what: &str, words: &[(T, &str)]) -> Result<T> {
     if let Some((value, _)) = words.iter().find(|(_, word)| *word == text.text) {
         return Ok(*value);
@@ -181,7 +183,7 @@ pub fn one_of<T: Copy>(text: Span, what: &str, words: &[(T, &str)]) -> Result<T>
     Err(text.error(format!("{} is not a {what}; {hint}", text.shown())))
 }
 
-/// Returns an error: no function has a result of this name.
+/// Returns the error message that no function has a result with this name.
 pub fn no_result<'a>(text: Span, functions: impl Iterator<Item = &'a FnSpec>) -> String {
     let typed = text.text.to_ascii_uppercase();
     let bare = ["CUDA_", "NVML_", "ERROR_"]

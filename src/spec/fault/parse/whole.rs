@@ -18,23 +18,23 @@ pub fn check(draft: &mut Draft, text: Span) -> Result<()> {
         let message = format!("the fault selects calls, but has no effect on them; add {}", either(words));
         return Err(text.end().error(message));
     }
-    together(draft)?;
+    check_exclusive(draft)?;
     if let Some(value) = draft.error {
         draft.rule.action.error = Some(result(draft, value)?);
-        releases(draft, value)?;
+        check_release(draft, value)?;
     }
     if let (Some(stage), Stage::Undo) = (draft.stage, draft.rule.action.stage) {
         undone(draft, stage)?;
     }
-    time(draft)
+    check_time(draft)
 }
 
 fn place<'a>(draft: &Draft<'a>, action: &str) -> Option<Span<'a>> {
     draft.actions.iter().find(|(name, _)| *name == action).map(|(_, clause)| *clause)
 }
 
-/// Checks for clauses that exclude each other.
-fn together(draft: &Draft) -> Result<()> {
+/// Returns an error if clauses of the rule exclude each other.
+fn check_exclusive(draft: &Draft) -> Result<()> {
     if let (Some(stage), None) = (draft.stage, draft.error) {
         return Err(
             stage.error("stage= belongs to error=: it says what becomes of the real call; add error=")
@@ -58,7 +58,7 @@ fn together(draft: &Draft) -> Result<()> {
     Ok(())
 }
 
-/// The result that the calls get.
+/// Parses the value of `error`: the result that the matching calls return.
 fn result(draft: &Draft, value: Span) -> Result<Error> {
     let fails = |function: &&&FnSpec| function.failures().next().is_some();
     if value.text == "any" {
@@ -140,8 +140,9 @@ fn code(draft: &Draft, value: Span) -> Result<i32> {
     Ok(found.map_or(0, |(code, _)| code))
 }
 
-/// Programs rarely check the result of a release: requires `force`.
-fn releases(draft: &Draft, value: Span) -> Result<()> {
+/// Returns an error for a rule that makes a release fail without `force`, because programs rarely check the
+/// result of a release.
+fn check_release(draft: &Draft, value: Span) -> Result<()> {
     match draft.functions.iter().find(|function| function.gives_back()) {
         Some(function) if !draft.force => Err(value.error(format!(
             "error= would fail {name}, which is a release function: nothing would be released, and few programs check the result; add force, or leave it out with ^{name}",
@@ -160,8 +161,8 @@ fn undone(draft: &Draft, stage: Span) -> Result<()> {
     Err(stage.error(format!("nothing undoes {}; stage=undo is for {}", function.name(), either(can))))
 }
 
-/// A time in which no call is.
-fn time(draft: &Draft) -> Result<()> {
+/// Returns an error if `after` and `until` leave no time in which a call could match.
+fn check_time(draft: &Draft) -> Result<()> {
     let Some(until) = draft.until else { return Ok(()) };
     let ranges = draft.rule.conditions.iter().filter(|condition| condition.key == Key::Time);
     let (mut from, mut to) = (0, u64::MAX);

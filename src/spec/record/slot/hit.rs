@@ -1,20 +1,20 @@
 //! The bytes of a [`detail::HIT`](super::detail::HIT): a [`Hit`], and the name of the rule.
 
-/// Actions that were taken, as bits of [`Hit::did`].
+/// Effects of a fault on a call, as bits of [`Hit::did`].
 pub mod did {
-    /// The result is not the driver's.
+    /// The program received another result than the driver's.
     pub const ERROR: u16 = 1;
-    /// An output is not the driver's.
+    /// The program received an output with another value than the driver's.
     pub const OUT: u16 = 2;
-    /// A wait before the call.
+    /// The call was delayed before it was made.
     pub const DELAY: u16 = 4;
-    /// A wait after it.
+    /// The call was delayed after it was made.
     pub const DELAY_AFTER: u16 = 8;
-    /// A wait until a user releases the call.
+    /// The call waited until a user released it.
     pub const HANG: u16 = 16;
-    /// A signal.
+    /// The thread received a signal.
     pub const SIGNAL: u16 = 32;
-    /// The end of the process.
+    /// The process was ended.
     pub const EXIT: u16 = 64;
     /// The pair of devices is denied.
     pub const DENIED: u16 = 128;
@@ -25,7 +25,7 @@ pub mod did {
     /// No action was taken, because the plan is in a dry run.
     pub const DRY: u16 = 1024;
 
-    /// The words for them, by their bits from the lowest.
+    /// Words for the effects, by their bits from the lowest.
     pub const WORDS: [&str; 11] = [
         "error",
         "out",
@@ -41,13 +41,13 @@ pub mod did {
     ];
 }
 
-/// A rule that fired at a call.
+/// Fault that fired at a call: its effects and circumstances.
 #[repr(C)]
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Hit {
-    /// [`did`].
+    /// Effects of the fault: bits of [`did`].
     pub did: u16,
-    /// The number of the process in the job, from 1: the order in which they reached the driver.
+    /// Position of the process in the order in which the job's processes reached the driver, from 1.
     pub process: u16,
     /// Result of the real call, if it was made.
     pub driver_result: i32,
@@ -55,7 +55,7 @@ pub struct Hit {
     pub count: u64,
     /// [`crate::fault::stack_hash`] of the call's frames; 0 if they are unknown.
     pub stack: u64,
-    /// Delay in nanoseconds.
+    /// Time in nanoseconds by which the fault delayed the call.
     pub waited: u64,
 }
 

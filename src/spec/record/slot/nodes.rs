@@ -1,37 +1,37 @@
 //! The bytes of a [`detail::NODES`](super::detail::NODES): flags of the graph, 8 bytes, and the ranges that its copies and memsets use.
 
-/// It launches kernels.
+/// Flag: the graph launches kernels.
 pub const KERNELS: u64 = 1;
-/// It may copy to memory of the host: then a thread may learn of its work without a call.
+/// Flag: the graph may copy to host memory, so that a thread may learn of the end of its work without a call.
 pub const TELLS: u64 = 2;
-/// The most ranges.
+/// Largest number of ranges that are recorded.
 pub const MOST: usize = 32;
 
-/// Bytes of shared memory.
+/// Range of shared memory that a graph uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Range {
     /// Address of the first byte.
     pub address: u64,
     /// Number of bytes.
     pub bytes: u64,
-    /// They are written.
+    /// True if the graph writes the range, false if it reads it.
     pub is_write: bool,
     /// The value that a memset writes.
     pub value: Option<u32>,
 }
 
 impl Range {
-    /// The bytes that it has in a record.
+    /// Number of bytes of a range in a recording.
     pub const SIZE: usize = 24;
 
-    /// As it stands in a record.
+    /// Returns the range in the form of a recording.
     pub fn words(self) -> [u64; 3] {
         let about = u64::from(self.is_write) << 32 | u64::from(self.value.is_some()) << 33;
         [self.address, self.bytes, about | u64::from(self.value.unwrap_or(0))]
     }
 }
 
-/// The flags, and the ranges.
+/// Parses the flags and the ranges.
 pub fn read(bytes: &[u8]) -> Option<(u64, impl Iterator<Item = Range>)> {
     let (words, _) = bytes.as_chunks();
     let (flags, ranges) = words.split_first()?;
