@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| match Topology::parse_file("machine.toml", bytes) {
     Ok(machine) => {
-        let devices = machine.devices();
+        let devices = &machine.devices;
         assert!(!devices.is_empty() && devices.len() <= cupeer_topology::MOST_DEVICES);
         for (i, device) in devices.iter().enumerate() {
             assert_eq!(machine.index_of(&device.uuid), Some(i));

@@ -2,7 +2,7 @@
 
 use crate::table::{Entry, Id};
 
-/// How a process got an object.
+/// Origin of an object in a process.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum Origin {
     /// The process created it.
@@ -23,7 +23,7 @@ pub struct Allocation {
     pub types: Option<i32>,
     /// The device that it is on, as the process numbers it; `None` if unknown, or it is on none.
     pub device: Option<i32>,
-    /// How the process got the allocation.
+    /// Origin of the allocation in the process.
     pub origin: Origin,
     /// Number of references that the process holds on the handle: creations, imports, and retains, minus releases.
     pub references: u32,
@@ -113,7 +113,7 @@ impl Entry for Reservation {
 /// A memory pool.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Pool {
-    /// How the process got the pool.
+    /// Origin of the pool in the process.
     pub origin: Origin,
     /// Handle types that it was created with, if known.
     pub types: Option<i32>,

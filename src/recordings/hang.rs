@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Function that reads what processes wait for. Arguments: their pids, their recording, and the time without any progress.
 pub type ReadWaits = fn(&[u32], Option<PathBuf>, Option<Duration>) -> Box<dyn Waits>;
 
-/// What the processes of a job wait for, as read at one moment.
+/// Waits of the processes of a job, as read at one moment.
 pub trait Waits {
     /// Returns true if all processes had ended before they were read.
     fn is_empty(&self) -> bool;

@@ -75,7 +75,7 @@ pub struct OfProcess {
     pub is_complete: bool,
     /// The calls that have not returned: function, thread, and nanoseconds since the begin of the call, if known.
     pub unreturned: Vec<(String, u32, Option<u64>)>,
-    /// What the process did when its job was found to hang; `None` if the job does not hang.
+    /// Activity of the process when its job was found to hang; `None` if the job does not hang.
     pub hung: Option<String>,
 }
 

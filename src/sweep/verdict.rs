@@ -73,8 +73,7 @@ fn judge_run(
     if left.is_empty() {
         left = more(&counted.held, &usual.held);
     }
-    // If a failing program just ends, the system releases its objects; a program that cleans up must release all of
-    // them.
+    // When a failing program ends, the system releases its objects. A program that cleans up must release all of them.
     let is_over = |what: &&String| is_alike || counted.forgotten.contains(*what);
     let forgotten: Vec<&str> = left.iter().copied().filter(is_over).map(String::as_str).collect();
     if !forgotten.is_empty() {

@@ -43,7 +43,7 @@ pub struct View {
     pub first: usize,
 }
 
-/// What the caller must do after a key.
+/// Action of the caller after a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request {
     Nothing,

@@ -198,7 +198,7 @@ fn threads(
     for thread in &seen.threads {
         let mut shown = self::thread(seen, thread, libraries, named);
         shown.call = call(thread);
-        // Of several threads that do the same, the first one becomes the entry.
+        // If several threads do the same, the first one becomes the entry.
         let is_same = |known: &&mut Thread| {
             known.frames == shown.frames
                 && known.syscall == shown.syscall

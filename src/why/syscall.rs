@@ -19,7 +19,7 @@ pub struct Call {
     pub limit: Option<u64>,
 }
 
-/// What a system call waits for.
+/// Event that a system call waits for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum About {
     /// The call waits until one of these descriptors can be read, written, or accepted. The flag is true if it waits to read.

@@ -257,7 +257,7 @@ struct Row {
     plan: String,
     name: String,
     rule: String,
-    /// Who armed the plan: `cupeer run`, `cupeer fault`, or `process PID`.
+    /// Command that armed the plan: `cupeer run`, `cupeer fault`, or `process PID`.
     origin: String,
     /// Time at which the plan was armed, in nanoseconds since 1970; null for the plan of `cupeer run`, which is armed from the
     /// start.

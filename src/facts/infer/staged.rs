@@ -144,7 +144,7 @@ fn detour_of<'a>(
         };
         let held = ranges.get(&other.process)?.iter().find(is_same).copied();
         let held = held.filter(|_| owner.process != other.process)?;
-        // Of exporter and importer, the importer is the holder.
+        // The importer, not the exporter, is the holder.
         Some(if held.open.is_some() { (other.process, held) } else { (owner.process, range) })
     };
     let (holder, range) = held(written, target, source).or_else(|| held(read, source, target))?;

@@ -25,7 +25,8 @@ impl<T> Shelf<T> {
     pub fn take(&'static self) -> Option<Taken<T>> {
         let is_free = !self.is_taken.load(Relaxed)
             && self.is_taken.compare_exchange(false, true, Acquire, Relaxed).is_ok();
-        is_free.then_some(Taken(self))
+        // Not `then_some`: a `Taken` that is dropped makes the value free.
+        is_free.then(|| Taken(self))
     }
 }
 
@@ -58,5 +59,19 @@ impl<T> Drop for Taken<T> {
     #[inline(always)]
     fn drop(&mut self) {
         self.0.is_taken.store(false, Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_at_a_time_has_the_value() {
+        static SHELF: Shelf<u32> = Shelf::new(1);
+        let taken = SHELF.take();
+        assert!(taken.is_some() && SHELF.take().is_none() && SHELF.take().is_none());
+        drop(taken);
+        assert!(SHELF.take().is_some());
     }
 }

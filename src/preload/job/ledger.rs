@@ -253,6 +253,9 @@ impl Returned<'_> {
             Effect::Opens(shared) => {
                 if let Some(fingerprints) = self.fingerprints(shared.handle) {
                     self.enter_opened(shared, fingerprints);
+                    // Last: another thread may still note the end of what was at this address.
+                    let bytes = self.origin.about.memory.map_or(1, |(_, size)| size);
+                    tombstones::note_back(self.number(shared.by), bytes);
                 }
             }
             Effect::Enables(access, _) => self.enter_access(access),
@@ -335,8 +338,6 @@ impl Returned<'_> {
     /// Enters an object of another process that this process has opened, or counts another open of it.
     fn enter_opened(&self, Shared { object, by, .. }: Shared, (fingerprint, checked): (u64, u64)) {
         let (kind, address) = (kind::opened(object), self.number(by));
-        let bytes = self.origin.about.memory.map(|(_, size)| size);
-        tombstones::note_back(address, bytes.unwrap_or(1));
         if is_checked() && (object.is_memory() || object == Object::Allocation) {
             // The owner may free the memory, and a use may go beyond its end.
             traced::wake(Needs::Gone);
@@ -355,7 +356,7 @@ impl Returned<'_> {
         {
             give_up(&place, false, None);
         }
-        let bytes = bytes.unwrap_or(0);
+        let bytes = self.origin.about.memory.map_or(0, |(_, size)| size);
         if object.is_memory() {
             uses::watch(address, bytes);
         }

@@ -103,7 +103,7 @@ pub struct Verdict<'a> {
 pub struct Problem<'a> {
     /// Number and kind of the things, and what happened to them, such as `2 processes ended abnormally`.
     pub what: String,
-    /// One sentence for each thing. Further lines of a sentence are its details.
+    /// Sentences, one for each thing. Further lines of a sentence are its details.
     pub items: Vec<String>,
     /// Line of the headline for the problem; empty if other lines of the headline cover it.
     pub in_short: String,

@@ -17,7 +17,7 @@ pub struct OfRule<'a> {
     pub suppressed: Vec<&'a Finding>,
     /// All other findings.
     pub others: Vec<&'a Finding>,
-    /// Why the absence of findings proves nothing; `None` if it proves that no recorded call broke the rule.
+    /// Reason why the absence of findings proves nothing; `None` if it proves that no recorded call broke the rule.
     pub unknown: Option<String>,
 }
 

@@ -133,7 +133,7 @@ impl World for AtCall<'_, '_> {
     }
 
     fn knows_all(&self) -> bool {
-        // Whether an open is right depends on calls of other processes.
+        // Calls of other processes decide if an open is right.
         is_whole(self.made.process) && self.made.function.spec().opens().is_none()
     }
     fn opening(&self, object: Object, address: u64) -> Option<Opening<()>> {

@@ -27,7 +27,7 @@ pub struct Birth {
     pub call: CallSite,
 }
 
-/// How a process got an allocation.
+/// Origin of an allocation in a process.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Source {
     /// The process created it at this location.
