@@ -70,7 +70,7 @@ def check(condition, *shown):
 
 def main():
     program = os.path.abspath(sys.argv[1])
-    reports = {"report.html", "report.sarif", "report.junit.xml", "recording.cupeer.tar.gz"}
+    reports = {"summary.md", "report.html", "report.sarif", "report.junit.xml", "recording.cupeer.tar.gz"}
 
     status, ends, log, summary = run(run=program, version="path")
     check(status == 0 and ends["status"] == "0", status, ends, log)
@@ -90,6 +90,8 @@ def main():
 
     status, ends, log, _ = run(run="false\necho not reached", version="path")
     check(status == 1 and "not reached" not in log, status, log)
+    # An upload fails if there is no file.
+    check({file.name for file in pathlib.Path(ends["reports"]).iterdir()} == {"summary.md"}, ends)
     print("action: a command that fails ends the step")
 
     status, ends, log, summary = run(run=program, mode="sweep", version="path", options="--calls=cuIpcOpenMemHandle_v2\n--codes=one")
