@@ -163,16 +163,23 @@ fn unreadable(error: impl Into<anyhow::Error>) -> String {
     format!("cannot be read: {:#}", error.into())
 }
 
-/// Returns the file `job` without its key; if anything is redacted, only its first line.
+/// Returns the file `job` without its key. If anything is redacted, only commands, programs, and counts remain.
 fn job(file: &Member, redaction: &Redaction) -> Result<Vec<u8>, String> {
     let text = cupeer_recordings::job::read(&file.path).map_err(unreadable)?;
     if !text.starts_with(job::FIRST_LINE) {
         return Err("is not part of a recording, and is left out".into());
     }
-    let is_key = |line: &&str| job::key_in(line.as_bytes()).is_some();
-    let most = if redaction.words().is_empty() { usize::MAX } else { 1 };
-    let lines = text.lines().filter(|line| !is_key(line)).take(most);
-    Ok(lines.map(|line| format!("{line}\n")).collect::<String>().into_bytes())
+    let redacted = |line: &str| match line.split_once('=') {
+        _ if job::key_in(line.as_bytes()).is_some() => None,
+        _ if redaction.words().is_empty() => Some(line.to_owned()),
+        Some((job::COMMAND, command)) => {
+            redaction.command(command).map(|new| format!("{}={new}", job::COMMAND))
+        }
+        Some((job::STARTED, program)) => Some(format!("{}={}", job::STARTED, redaction.path(program))),
+        Some((job::LOST | job::MISSING, _)) | None => Some(line.to_owned()),
+        Some(_) => None,
+    };
+    Ok(text.lines().filter_map(redacted).map(|line| format!("{line}\n")).collect::<String>().into_bytes())
 }
 
 /// Returns the list of processes that began.

@@ -159,6 +159,13 @@ impl Redaction {
         }
     }
 
+    /// Redacts the command of a run; `None` if arguments are redacted.
+    pub fn command(&self, command: &str) -> Option<String> {
+        let words = command.split(' ').map(|word| self.replace(word.as_bytes(), |text| self.value(text)));
+        let words = words.map(|word| String::from_utf8_lossy(&word).into_owned());
+        (!self.has(Redact::Arguments)).then(|| words.collect::<Vec<_>>().join(" "))
+    }
+
     /// Redacts the value of a variable.
     pub fn variable(&self, name: &[u8], value: &[u8]) -> Vec<u8> {
         match meta::is_secret(name) || self.has(Redact::Environment) && !is_harmless(name) {
