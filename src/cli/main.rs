@@ -66,8 +66,6 @@ macro_rules! commands {
     };
 }
 commands! {
-    /// Show cupeer at work on simulated devices: two processes, one bug, and its page
-    Demo(args: demo::DemoArgs) => demo::command(&args);
     /// Run a program under cupeer
     Run(args: cupeer_run::args::RunArgs) => cupeer_run::command(args, cupeer_why::of_hang);
     /// Print the environment of 'cupeer run', for launchers that cannot wrap the program
@@ -100,6 +98,8 @@ commands! {
     Sweep(args: cupeer_sweep::args::SweepArgs) => cupeer_sweep::command(&args);
     /// Check the driver, the libraries, the machine, a program, or the links between devices
     Doctor(args: cupeer_doctor::args::DoctorArgs) => cupeer_doctor::command(&args, cupeer_run::with_options);
+    /// Show cupeer at work on simulated devices: two processes, one bug, and its page
+    Demo(args: demo::DemoArgs) => demo::command(&args);
     /// Print the script with which a shell completes commands, options, recordings, rules, and functions
     Completions(args: complete::CompletionsArgs) => complete::print(&args);
     /// Share memory between two processes, for `demo`
