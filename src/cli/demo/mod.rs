@@ -24,38 +24,31 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-/// A sentence about each step, its command, and the meaning of its exit status if that is not 0.
-const STEPS: &[(&str, &str, &str)] = &[
+/// A sentence about each step, and its command.
+const STEPS: &[(&str, &str)] = &[
     (
-        "Two processes share memory on two simulated devices. cupeer logs each of their calls:",
+        "Two processes share memory on two simulated devices. cupeer logs the calls that set up the sharing:",
         "run --sim=nvlink:2 --log text -- cupeer demo-share",
-        PROGRAMS,
     ),
-    ("The report of that run:", "report", ""),
+    ("The report of that run:", "report"),
     (
-        "The same program on two devices that cannot reach each other, with a log of failed calls:",
+        "The same program on two devices that cannot reach each other. cupeer logs failed calls, and exits as the program does:",
         "run --sim=none:2 --log text --failed --record off -- cupeer demo-share",
-        PROGRAMS,
     ),
-    ("The meaning of that result:", "explain PEER_ACCESS_UNSUPPORTED", ""),
+    ("The meaning of that result:", "explain PEER_ACCESS_UNSUPPORTED"),
     (
-        "On devices that can reach each other, one call is made to fail:",
+        "On devices that can reach each other, cupeer makes one call fail:",
         "run --sim=nvlink:2 --record off --inject cuIpcOpenMemHandle*:error=MAP_FAILED -- cupeer demo-share",
-        PROGRAMS,
     ),
     (
-        "A sweep makes a different call fail in each run:",
+        "A sweep makes a different call fail in each run, and judges how the program handles it:",
         "sweep --sim=nvlink:2 --codes one -- cupeer demo-share",
-        "there are findings",
     ),
     (
-        "The program with a bug that no call reports. Its output is correct, but the exporter frees the memory while the importer \
-         has it open:",
+        "The program with a bug: its output is correct and no call fails, but the exporter frees memory that the importer has open:",
         "run --sim=nvlink:2 -- cupeer demo-share early",
-        PROGRAMS,
     ),
 ];
-const PROGRAMS: &str = "the program's own";
 /// The name of the page, without `--output`.
 const PAGE: &str = "cupeer-demo.html";
 
@@ -78,11 +71,11 @@ pub struct DemoArgs {
 
 pub fn command(args: &DemoArgs) -> Result<ExitCode> {
     let page = page_path(args.output.as_deref())?;
-    for (about, words, meaning) in STEPS {
+    for (about, words) in STEPS {
         let end = step(about, words, "")?.status()?;
         match end.code() {
             Some(0) => {}
-            Some(status @ 1..125) => drop(output::print(&format!("(exit status {status}: {meaning})\n"))?),
+            Some(status @ 1..125) => drop(output::print(&format!("(exit status {status})\n"))?),
             _ => bail!("the demo stops, because its last command failed: {end}"),
         }
     }
