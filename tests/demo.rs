@@ -64,7 +64,7 @@ fn the_page_opens_only_on_a_display_that_has_a_browser() {
     let folder = temp_dir();
     let opened = done(&mut demo(folder.path(), &["-o", "a page.html"])).stdout;
     let page = format!("{}\n", folder.path().join("a page.html").display());
-    assert!(opened.contains(&format!("\nThe browser opens {page}")), "{opened}");
+    assert!(opened.contains(&format!("\nOpening in the browser: {page}")), "{opened}");
     assert!(opened.contains(" report --format html >'a page.html'\n"), "{opened}");
     let note = folder.path().join("opened");
     wait_for("the opener", || note.exists());

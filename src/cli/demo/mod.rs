@@ -84,7 +84,7 @@ pub fn command(args: &DemoArgs) -> Result<ExitCode> {
     let is_opened = !args.no_open && open(&page);
     output::print(&format!(
         "\n{} {}\nThe recordings are in {}; 'cupeer ls' lists them. Now record your own program: cupeer run -- PROGRAM\n",
-        if is_opened { "The browser opens" } else { "Open this page in a browser:" },
+        if is_opened { "Opening in the browser:" } else { "Open this page in a browser:" },
         page.display(),
         home::path()?.display()
     ))
