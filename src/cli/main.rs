@@ -12,7 +12,9 @@
 //! - `env`: the environment of `run` for other launchers.
 //! - `lists`: `list` and `explain`, for which cupeer needs no recording.
 //! - `records`: `ls`, `report`, `pack`, `reduce`, `export`, `clean`, `fault`, `release`.
+//! - `demo`: the commands at work, on a program of its own.
 
+mod demo;
 mod env;
 mod lists;
 #[cfg(test)]
@@ -96,8 +98,13 @@ commands! {
     Sweep(args: cupeer_sweep::args::SweepArgs) => cupeer_sweep::command(&args);
     /// Check the driver, the libraries, the machine, a program, or the links between devices
     Doctor(args: cupeer_doctor::args::DoctorArgs) => cupeer_doctor::command(&args, cupeer_run::with_options);
+    /// Show cupeer at work on simulated devices: two processes, one bug, and its page
+    Demo(args: demo::DemoArgs) => demo::command(&args);
     /// Print the script with which a shell completes commands, options, recordings, rules, and functions
     Completions(args: complete::CompletionsArgs) => complete::print(&args);
+    /// Share memory between two processes, for `demo`
+    #[command(hide = true)]
+    DemoShare(args: demo::share::DemoShareArgs) => demo::share::command(&args);
     /// Examine the driver in this process, for `doctor`
     #[command(hide = true)]
     ProbeDriver(_none: NoArgs) => cupeer_doctor::probe_driver();

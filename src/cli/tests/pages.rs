@@ -39,6 +39,7 @@ const SHOWN_IN: &[(&str, &[&str])] = &[
     ("release", &["start/tutorial", "reference/plans"]),
     ("sweep", &["guides/fallbacks"]),
     ("doctor", &["guides/machine", "help/troubleshooting"]),
+    ("demo", &["start/tutorial", "start/install"]),
     ("completions", &["start/install"]),
 ];
 
