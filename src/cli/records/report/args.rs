@@ -27,7 +27,7 @@ pub struct ReportArgs {
     pub dir: Vec<PathBuf>,
     /// Form of the report
     #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub format: ReportForm,
+    pub format: FormChoice,
     /// Write to FILE instead of stdout
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
@@ -80,12 +80,12 @@ pub struct ReportArgs {
 
 /// A form of the report by its name. One of the forms is the trace, which shows the recording itself.
 #[derive(Clone, Copy)]
-pub struct ReportForm(&'static dyn ReportForm);
+pub struct FormChoice(&'static dyn ReportForm);
 
-impl ValueEnum for ReportForm {
+impl ValueEnum for FormChoice {
     fn value_variants<'a>() -> &'a [Self] {
-        static ALL: LazyLock<Vec<ReportForm>> = LazyLock::new(|| {
-            FORMS.iter().copied().chain([&TraceForm as &dyn ReportForm]).map(ReportForm).collect()
+        static ALL: LazyLock<Vec<FormChoice>> = LazyLock::new(|| {
+            FORMS.iter().copied().chain([&TraceForm as &dyn ReportForm]).map(FormChoice).collect()
         });
         &ALL
     }
@@ -96,7 +96,7 @@ impl ValueEnum for ReportForm {
     }
 }
 
-impl Deref for ReportForm {
+impl Deref for FormChoice {
     type Target = dyn ReportForm;
 
     fn deref(&self) -> &Self::Target {

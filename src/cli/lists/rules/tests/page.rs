@@ -1,7 +1,7 @@
 //! `docs/reference/rules.md` and the pages in the folder beside it: the rules by family, and why calls fail. `scripts/docs`
 //! writes them, and a test here fails if one is stale.
 
-use super::super::{RuleFact, describe_scope, describe_severity, facts_of, why};
+use super::super::{RuleFact, describe_scope, describe_severity, facts_of, reasons_for_result};
 use super::{scenes, threads};
 use crate::markdown::escape_markdown;
 use cupeer_rules::{FAMILIES, RULES, RuleFamily, RuleSpec, Scope, Severity};
