@@ -4,7 +4,7 @@ use crate::support::{
     assert_lines, compile_text, cupeer, done, install, plain, preload_library, refused, sim_dir, stdout,
     temp_dir, with,
 };
-use cupeer_spec::function::{FUNCTIONS, Library, alterable};
+use cupeer_spec::function::{FUNCTIONS, Library, alterable_functions};
 use cupeer_spec::results::RESULTS;
 use serde_json::Value;
 use std::fs;
@@ -681,7 +681,7 @@ CODE  SEEN, NOT DOCUMENTED        MEANING
                                   cuInit() or that initialization has failed.
 ",
     );
-    for function in alterable() {
+    for function in alterable_functions() {
         let text = stdout(&mut with(&["explain", function.name()]));
         assert!(
             text.contains(&*function.doc()) || text.replace('\n', " ").contains(&*function.doc()),

@@ -60,7 +60,7 @@ impl Pair<'_> {
         // The driver was asked.
         let bytes = match self.object {
             object if object.is_memory() => json!(1 << 20),
-            object if object.is_virtual() => json!(2 << 20),
+            object if object.is_virtual_memory() => json!(2 << 20),
             _ => Value::Null,
         };
         assert_eq!((&handle["bytes"], open["device"].is_string()), (&bytes, true), "{what}: {handle:#}");
@@ -72,7 +72,7 @@ impl Pair<'_> {
         assert_eq!(points, [openings; 3], "{what}: an arrow for each opening");
 
         // Access to virtual memory and pools is denied, not their import.
-        if !self.object.is_granted() {
+        if !self.object.needs_granted_access() {
             let denied = self.run(cupeer(), &["-o", &path("denied"), "--deny-peer", "all"], &[]);
             assert_eq!(denied, "217\n", "{what}: CUDA_ERROR_PEER_ACCESS_UNSUPPORTED");
         }

@@ -1,7 +1,7 @@
 //! Exports of the two libraries: the table and the functions of cupeer.h, and nothing else.
 
 use crate::support;
-use cupeer_spec::function::{FUNCTIONS, Library, alterable};
+use cupeer_spec::function::{FUNCTIONS, Library, alterable_functions};
 use object::elf::DT_NEEDED;
 use object::read::elf::{Dyn, ElfFile64};
 use object::{Object, ObjectSymbol};
@@ -38,7 +38,7 @@ fn declared() -> BTreeSet<String> {
 fn the_preload_library_exports_the_table_and_its_header_alone() {
     let mut wanted = declared();
     assert!(wanted.contains("cupeer_mark"), "{wanted:?}");
-    wanted.extend(alterable().map(|f| f.name().to_owned()));
+    wanted.extend(alterable_functions().map(|f| f.name().to_owned()));
     wanted.extend(["dlsym", "dlvsym", "dlclose", "dlerror", "_exit", "_Exit"].map(String::from));
     let executing = "execve execv execvp execvpe execl execlp execle fexecve execveat";
     wanted.extend(executing.split(' ').chain("wait waitpid wait3 wait4 waitid".split(' ')).map(String::from));

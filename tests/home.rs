@@ -261,13 +261,13 @@ fn the_last_twenty_are_kept_and_what_is_not_a_record() {
     for number in 2..=20 {
         let record = home.join(format!("old-{number}"));
         fs::create_dir(&record).unwrap();
-        cupeer_record::writer::job(&record).unwrap();
+        cupeer_record::writer::write_job_file(&record).unwrap();
     }
     let foreign = home.join("thesis-0");
     fs::create_dir(&foreign).unwrap();
     fs::write(foreign.join("thesis.tex"), "").unwrap();
     fs::create_dir(folder.path().join("elsewhere")).unwrap();
-    cupeer_record::writer::job(&folder.path().join("elsewhere")).unwrap();
+    cupeer_record::writer::write_job_file(&folder.path().join("elsewhere")).unwrap();
     symlink(folder.path().join("elsewhere"), home.join("link-0")).unwrap();
     let ended = run_well(folder.path());
     let says = format!(
@@ -303,7 +303,7 @@ fn a_run_with_a_death_outlasts_those_without() {
     for number in 2..=21 {
         let record = home.join(format!("old-{number}"));
         fs::create_dir(&record).unwrap();
-        cupeer_record::writer::job(&record).unwrap();
+        cupeer_record::writer::write_job_file(&record).unwrap();
     }
     let ended = run_well(folder.path());
     assert!(ended.stderr.contains("cupeer: deleted old-2: the last 20 are kept, "), "{}", ended.stderr);

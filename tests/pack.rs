@@ -3,7 +3,7 @@
 use crate::support::{compile_text, cupeer, done, plain, stdout, temp_dir};
 use cupeer_record::event::Outcome;
 use cupeer_record::writer::{self, About, Writer, call};
-use cupeer_record::{Event, FaultRule, Finding, Job, Library};
+use cupeer_record::{Event, FaultCounts, Finding, Job, Library};
 use cupeer_rules::Severity;
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::finding;
@@ -75,7 +75,7 @@ fn record(at: &Path, flags: &[&str]) -> (PathBuf, BTreeMap<String, u64>) {
     }
     let directory = at.join("record");
     fs::create_dir(&directory).unwrap();
-    writer::job(&directory).unwrap();
+    writer::write_job_file(&directory).unwrap();
     let joined = fs::read_to_string(directory.join("job")).unwrap()
         + "joined=node17.example:1\ncommand=python3 '/home/alice/looking-glass/a b.py' --token=cheshire node17:29500\n";
     fs::write(directory.join("job"), joined).unwrap();
@@ -92,18 +92,18 @@ fn record(at: &Path, flags: &[&str]) -> (PathBuf, BTreeMap<String, u64>) {
         frame_count: 1,
         // A place that no call of the record has.
         frames: std::array::from_fn(|i| if i == 0 { functions["plain"] + 4 } else { 0 }),
-        ..cupeer_spec::record::read(&[0; size_of::<live::Entry>()]).unwrap()
+        ..cupeer_spec::record::read_plain(&[0; size_of::<live::Entry>()]).unwrap()
     };
     let boot = About::default().boot_id;
-    writer::live_table(&directory, boot, &[entry], 0).unwrap();
-    let rule = FaultRule {
+    writer::write_live_table(&directory, boot, &[entry], 0).unwrap();
+    let rule = FaultCounts {
         name: "inject/1".into(),
         text: "cuInit:program=cheshire*:thread=node17:caller=/home/alice/wonderland/libx.so:error=999".into(),
         matched: 7,
         fired: 3,
         processes: 0,
     };
-    writer::faults(&directory, (boot, 0xab), &[rule], 2, &[0x5a]).unwrap();
+    writer::write_fault_counts(&directory, (boot, 0xab), &[rule], 2, &[0x5a]).unwrap();
     (directory, functions)
 }
 
@@ -155,8 +155,13 @@ fn process(directory: &Path, about: About, host: &str, library: &Library, functi
 /// Returns a finding of a rule, about a place of which the first process has no entry.
 fn finding(frame: u64) -> Finding {
     let About { pid_ns, started, .. } = About::default();
-    let what =
-        finding::Object { pid: 1000, pid_ns, started, role: finding::role::EXPORT, ..Default::default() };
+    let what = finding::FindingObject {
+        pid: 1000,
+        pid_ns,
+        started,
+        role: finding::role::EXPORT,
+        ..Default::default()
+    };
     Finding {
         confidence: finding::Confidence::Certain,
         severity: Severity::Error,
@@ -164,7 +169,7 @@ fn finding(frame: u64) -> Finding {
         rule: "device-out-of-range".into(),
         message: "dev is 7".into(),
         hint: "Look.".into(),
-        objects: vec![cupeer_record::Object { what, frames: vec![frame] }],
+        objects: vec![cupeer_record::FindingObject { what, frames: vec![frame] }],
     }
 }
 

@@ -61,7 +61,7 @@ fn recorded(record: &Path, function: &str) -> Vec<Vec<Frame>> {
             if process.function_name(call.number) != function {
                 continue;
             }
-            let frame = |line: &cupeer_spec::record::slot::Line| {
+            let frame = |line: &cupeer_spec::record::slot::PythonLine| {
                 let function = &process.python[&line.function];
                 (function.file.clone(), line.line, function.name.clone())
             };

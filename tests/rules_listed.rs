@@ -25,7 +25,7 @@ fn the_list_has_all_rules_and_says_which_are_not_checked() {
             let line = line.unwrap_or_else(|| panic!("{}", rule.name()));
             assert!(flat(line).starts_with(&format!("{} {}", rule.name(), rule.severity.word())), "{line}");
             assert!(words.contains(&flat(rule.page().says)), "{}", rule.name());
-            if let Some(reason) = rule.unchecked() {
+            if let Some(reason) = rule.reason_unchecked() {
                 assert!(words.contains(&flat(&format!("Not checked: {reason}."))), "{}", rule.name());
             }
         }

@@ -116,8 +116,8 @@ fn its_calls_are_parents_of_the_drivers() {
 
 /// The runtime's name of a result of the driver's.
 fn runtimes_name(result: &Value) -> &'static str {
-    let known = cupeer_spec::results::parse(result.as_str().unwrap()).unwrap();
-    cupeer_spec::runtime::result_name(known).unwrap()
+    let known = cupeer_spec::results::parse_result_code(result.as_str().unwrap()).unwrap();
+    cupeer_spec::runtime::runtime_result_name(known).unwrap()
 }
 
 #[test]

@@ -351,14 +351,14 @@ fn without_a_name_it_looks_at_what_runs_at_home() {
 
 #[test]
 fn unseen_processes_are_named() {
-    use cupeer_record::writer::{About, Writer, live_table};
+    use cupeer_record::writer::{About, Writer, write_live_table};
     let folder = temp_dir();
     let record = folder.path().join("r");
     let mut crew = Crew::start(folder.path(), &[], &["2", "1"]);
     // Somebody else's file, a process of another host, its table, and a full table of this one.
     fs::write(record.join("junk.cupeer"), "cupeer\0R").unwrap();
     Writer::create(&record, About::default()).unwrap().finish().unwrap();
-    live_table(&record, About::default().boot_id, &[], 0).unwrap();
+    write_live_table(&record, About::default().boot_id, &[], 0).unwrap();
     let own = names(&record)
         .into_iter()
         .find(|name| name.starts_with("live-") && !name.contains("live-6120"))

@@ -12,7 +12,7 @@ use crate::programs::{
 };
 use crate::support;
 use cupeer_spec::env;
-use cupeer_spec::function::{FUNCTIONS, FnSpec, Group, Library, alterable};
+use cupeer_spec::function::{FUNCTIONS, FnSpec, Group, Library, alterable_functions};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -52,7 +52,8 @@ fn the_c_programs_know_the_whole_table() {
     let rows =
         header.lines().filter_map(|l| l.trim_start().strip_prefix("X(")).filter(|l| !l.starts_with("name"));
     let known: BTreeSet<&str> = rows.map(|l| l.split(',').next().unwrap()).collect();
-    let table: BTreeSet<&str> = alterable().filter(|f| !f.args().is_empty()).map(|f| f.name()).collect();
+    let table: BTreeSet<&str> =
+        alterable_functions().filter(|f| !f.args().is_empty()).map(|f| f.name()).collect();
     assert_eq!(known, table, "tests/programs/table.h (left) differs from src/spec/functions.rs");
 }
 
@@ -391,7 +392,7 @@ fn look_ups_ends_and_questions_are_not_logged_unless_asked_for() {
             && !name.starts_with("cuStream")
             && words.iter().any(|word| name.contains(word))
     };
-    let is_virtual = |name: &str| FUNCTIONS.iter().any(|f| f.name() == name && f.is_virtual());
+    let is_virtual = |name: &str| FUNCTIONS.iter().any(|f| f.name() == name && f.is_virtual_memory_call());
     let asks = |name: &str| FUNCTIONS.iter().any(|f| f.name() == name && f.is_in(Group::Query));
     let allocates = |name: &str| FUNCTIONS.iter().any(|f| f.name() == name && f.is_in(Group::Alloc));
     let works = |name: &str| {

@@ -3,18 +3,18 @@
 
 use super::system::{Fact, Process};
 use anyhow::{Context, Result, bail, ensure};
-use cupeer_console::output::{self, Failure};
+use cupeer_console::output::{self, CommandFailure};
 use cupeer_console::status;
-use cupeer_record::plain::{self, Links};
+use cupeer_record::plain::{self, SymbolicLinks};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::Path;
 
-/// Value of [`Document::schema`]. Fields may be added without a new number.
+/// Value of [`Document::schema`]. The number stays the same when fields are added.
 pub const SCHEMA: &str = "cupeer-doctor/1";
-/// The most bytes of a report that is read.
-const LONGEST: u64 = 16 << 20;
+/// Maximum size of a report in bytes; a larger file is refused.
+const LONGEST_REPORT: u64 = 16 << 20;
 
 /// Results of `cupeer doctor`. Names of fields are stable; fields may be added. Example: `cupeer doctor --format json | jq -r
 /// '.wrong[]'`
@@ -73,7 +73,7 @@ impl Document {
     }
 
     /// Adds a component.
-    pub fn part(&mut self, name: &str, value: String) {
+    pub fn add_part(&mut self, name: &str, value: String) {
         self.parts.push(Part { name: name.to_owned(), value });
     }
 }
@@ -87,10 +87,10 @@ pub fn write(document: &Document, path: &Path) -> Result<()> {
 
 /// Reads a document from a file.
 pub fn read(path: &Path) -> Result<Document> {
-    let open = || parse(&plain::read(path, Links::Followed, LONGEST)?);
+    let open = || parse(&plain::read(path, SymbolicLinks::Followed, LONGEST_REPORT)?);
     open().map_err(|error| {
         let sentence = format!("--between '{}': {error:#}", path.display());
-        Failure { sentence, excerpt: None, status: status::OURS }.into()
+        CommandFailure { sentence, excerpt: None, status: status::CUPEER_FAILED }.into()
     })
 }
 
@@ -119,15 +119,16 @@ pub fn parse(bytes: &[u8]) -> Result<Document> {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::system::{System, Verdict};
+    use crate::system::{ExaminedSystem, Verdict};
     use proptest::prelude::*;
 
     pub fn document() -> Document {
-        let mut document = Document { process: System::without_devices().process(), ..Document::new() };
-        document.part("cupeer", "0.1.0".to_owned());
+        let mut document =
+            Document { process: ExaminedSystem::without_devices().process(), ..Document::new() };
+        document.add_part("cupeer", "0.1.0".to_owned());
         document.functions.push(Function { name: "cuInit".into(), exported: true, lookup: "SUCCESS".into() });
         document.wrong.push("no driver".into());
-        document.facts.push(Fact::bad("iommu", "on", "writes", "off").about(&["0000:01:00.0"]));
+        document.facts.push(Fact::bad("iommu", "on", "writes", "off").with_devices(&["0000:01:00.0"]));
         document
     }
 

@@ -1,11 +1,11 @@
 //! Hints for bad verdicts: sentences that name a setting.
 
-use super::plan::Tested;
-use super::verdict::{Check, Method, Verdict};
+use super::plan::MethodResult;
+use super::verdict::{Check, SharingMethod, Verdict};
 
 /// Returns the hints for a method that failed checks. `is_nvlink` is true if the link is NVLink, so no PCI
 /// Express is involved.
-pub fn of(tested: &Tested, is_nvlink: bool) -> Vec<String> {
+pub fn hints_for(tested: &MethodResult, is_nvlink: bool) -> Vec<String> {
     let is_bad =
         |check: Check| tested.checks.iter().any(|(known, verdict)| *known == check && verdict.is_bad());
     let mut hints = Vec::new();
@@ -41,7 +41,7 @@ pub fn of(tested: &Tested, is_nvlink: bool) -> Vec<String> {
             .to_owned());
         }
         Verdict::Refused { call, result, .. } => hints.push(match tested.way {
-            Method::Ipc if call.starts_with("cuIpc") => {
+            SharingMethod::Ipc if call.starts_with("cuIpc") => {
                 "where legacy handles cannot work (WSL, vGPU, other \
                  namespaces), memory of PyTorch's expandable segments and NCCL_CUMEM_ENABLE=1 take descriptors"
                     .to_owned()
@@ -63,7 +63,11 @@ mod tests {
         let hint = |kernels: Verdict, is_nvlink| {
             let stalls = Verdict::Stalls { reason: "made".to_owned() };
             let checks = vec![(Check::CopyWrite, stalls.clone()), (Check::KernelWrite, kernels)];
-            of(&Tested { way: Method::Peer, checks, verdict: stalls, measured: None }, is_nvlink).concat()
+            hints_for(
+                &MethodResult { way: SharingMethod::Peer, checks, verdict: stalls, measured: None },
+                is_nvlink,
+            )
+            .concat()
         };
         let untested = Verdict::NotTested { reason: "made".to_owned() };
         assert!(hint(Verdict::Good, true).contains("what kernels write arrives"));

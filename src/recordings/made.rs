@@ -25,14 +25,14 @@ pub fn refuse_existing(output: &Path, replace: bool) -> Result<()> {
 }
 
 /// Creates a temporary file in the directory of the output file.
-pub fn begin(output: &Path, prefix: &str) -> Result<NamedTempFile> {
+pub fn create_temporary(output: &Path, prefix: &str) -> Result<NamedTempFile> {
     let directory = output.parent().filter(|parent| *parent != "").unwrap_or(Path::new("."));
     let temporary = tempfile::Builder::new().prefix(prefix).tempfile_in(directory);
     temporary.with_context(|| format!("failed to write to {}", directory.display()))
 }
 
 /// Renames a complete temporary file to its final name. Returns its size in bytes.
-pub fn finish(file: NamedTempFile, output: &Path, replace: bool) -> Result<u64> {
+pub fn rename_temporary(file: NamedTempFile, output: &Path, replace: bool) -> Result<u64> {
     let failed = || format!("failed to write {}", output.display());
     let size = file.as_file().metadata().with_context(failed)?.len();
     let named = if replace { file.persist(output) } else { file.persist_noclobber(output) };

@@ -246,7 +246,7 @@ macro_rules! derive_others {
 driver_functions_beyond!(derive_others);
 
 /// Returns the list sorted by name, without regard to case.
-pub fn by_name() -> Vec<OtherFn> {
+pub fn sorted_by_name() -> Vec<OtherFn> {
     let mut others = OTHERS.to_vec();
     others.sort_by_key(|f| f.symbol.to_ascii_lowercase());
     others

@@ -54,7 +54,7 @@ impl Stat {
 
 /// Returns the pids of a process from the text of its `status` file: that in the namespace of /proc first,
 /// and that in the process's own namespace last.
-pub fn pids(status: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
+pub fn parse_pids(status: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     let line = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"NSpid:"));
     line.unwrap_or_default().split(|byte| byte.is_ascii_whitespace()).filter(|pid| !pid.is_empty())
 }
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_process_below_the_namespace_of_proc_has_several_pids() {
-        let numbers = |text: &'static str| pids(text.as_bytes()).collect::<Vec<_>>();
+        let numbers = |text: &'static str| parse_pids(text.as_bytes()).collect::<Vec<_>>();
         assert_eq!(numbers("Name:\ta\nNSpid:\t12\nVmPeak:\t 3 kB\n"), [b"12"]);
         assert!(numbers("Name:\ta\n").is_empty());
         assert_eq!(numbers("Name:\ta\nNSpid:\t4711\t12\n"), [&b"4711"[..], b"12"]);

@@ -8,6 +8,6 @@ pub const NAMES: [&str; 31] = [
 ];
 
 /// Returns the name of a signal without SIG; `None` for a signal without a name, such as a real-time signal.
-pub fn name(signal: i32) -> Option<&'static str> {
+pub fn signal_name(signal: i32) -> Option<&'static str> {
     NAMES.get(usize::try_from(signal).ok()?.checked_sub(1)?).copied()
 }

@@ -1,6 +1,6 @@
 //! The name of an address, and its lines of source.
 
-use super::short::short;
+use super::short::shorten_name;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -41,7 +41,7 @@ impl SourceLine {
     pub fn text(&self) -> String {
         let file = self.file.rsplit('/').next().unwrap_or(&self.file);
         let line = if self.line > 0 { format!(":{}", self.line) } else { String::new() };
-        let function = self.function.as_ref().map(|name| format!(" in {}", short(name, LONGEST_NAME)));
+        let function = self.function.as_ref().map(|name| format!(" in {}", shorten_name(name, LONGEST_NAME)));
         format!("{file}{line}{}", function.unwrap_or_default())
     }
 }

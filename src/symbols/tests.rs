@@ -225,12 +225,12 @@ fn packed_lines_are_read_again() {
     let read = PackedSymbols::of_record(directory.path()).unwrap().expect("it is packed");
     let (base, range) = (0, 0..u64::MAX);
     let library = Library { base, range, since: 0, build_id: vec![1, 2], path: "/lib/a.so".into() };
-    assert_eq!(read.get(&library, 0x10), Some(&symbol));
-    assert!(read.get(&library, 0x20).is_some_and(|symbol| symbol.lines.is_empty()));
+    assert_eq!(read.find(&library, 0x10), Some(&symbol));
+    assert!(read.find(&library, 0x20).is_some_and(|symbol| symbol.lines.is_empty()));
 }
 
 /// `f+0x2`.
 fn name_of(symbols: &mut Symbols, library: &Library, address: u64) -> Option<String> {
-    let symbol = symbols.name(library, address)?;
+    let symbol = symbols.find_symbol(library, address)?;
     Some(format!("{}+{:#x}", symbol.function, symbol.offset))
 }

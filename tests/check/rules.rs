@@ -121,7 +121,7 @@ fn wrong_about_bad(scene: &Scene, checked: &Checked) -> Vec<String> {
 /// True for a note about a cost: a right program may have it, except the right one of its scene.
 fn is_waste(scene: &Scene, finding: &Value) -> bool {
     let rule = finding["rule"].as_str().and_then(Rule::of);
-    let is_other = |rule: Rule| rule != scene.rule && rule.spec().tells(Tells::Waste);
+    let is_other = |rule: Rule| rule != scene.rule && rule.spec().states_fact(Tells::Waste);
     finding["severity"] == "note" && rule.is_some_and(is_other)
 }
 

@@ -34,7 +34,7 @@ fn play(options: &str, seed: u32, kind: &str, times: u32, threads: u32) -> (Uses
         let text = |key: &str| row[key].as_str().expect("a text").to_owned();
         // The same handles are opened all the time, which is wasteful, but not wrong.
         let rule = Rule::of(&text("rule")).expect("a rule");
-        if rule.spec().tells(Tells::Waste) {
+        if rule.spec().states_fact(Tells::Waste) {
             continue;
         }
         // The use of an address by a kernel is unknown, and so is the memory at the launch of a graph.

@@ -171,7 +171,7 @@ fn an_empty_record_has_all_tables_without_rows() {
     let out = folder.path().join("out");
     let said = export(&scene.dir(), &out, &[]).stdout;
     assert!(said.contains("has 1 process, 0 calls, 0 openings and 0 findings: "), "{said}");
-    for table in cupeer_export::page::names() {
+    for table in cupeer_export::page::table_names() {
         assert_eq!(files(&out, table).len(), 1, "{table}");
         let expected = match table {
             "process" => 1,
@@ -232,7 +232,7 @@ fn a_packed_record_exports_the_same() {
     let [plain, from_pack] = ["plain", "packed"].map(|name| folder.path().join(name));
     export(&scene.dir(), &plain, &["--job", "same"]);
     export(&packed, &from_pack, &["--job", "same"]);
-    for table in cupeer_export::page::names() {
+    for table in cupeer_export::page::table_names() {
         assert_eq!(rows(&plain, table), rows(&from_pack, table), "{table}");
     }
     let named = folder.path().join("named");
@@ -251,7 +251,7 @@ fn redacted_words_are_in_no_table() {
     actor.ask(100, 1);
     actor.ends();
     let all = |out: &Path| {
-        let tables = cupeer_export::page::names().into_iter().flat_map(|table| rows(out, table));
+        let tables = cupeer_export::page::table_names().into_iter().flat_map(|table| rows(out, table));
         let rows: String = tables.map(|row| serde_json::to_string(&row).unwrap()).collect();
         rows + &fs::read_to_string(out.join("_cupeer.json")).unwrap()
             + &support::names(&out.join("call")).concat()

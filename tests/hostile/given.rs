@@ -63,7 +63,7 @@ fn a_job_that_is_none_is_refused_at_once() {
 #[test]
 fn a_job_of_somebody_else_is_for_those_who_share() {
     let folder = temp_dir();
-    writer::job(folder.path()).unwrap();
+    writer::write_job_file(folder.path()).unwrap();
     if !is_given_away(&folder.path().join("job")) {
         return;
     }

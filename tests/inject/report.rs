@@ -230,13 +230,13 @@ fn labels_that_cannot_be_released_are_one_sentence() {
     );
     // A record in a directory in it is not its own.
     fs::create_dir(folder.path().join("inner")).unwrap();
-    cupeer_record::writer::job(&folder.path().join("inner")).unwrap();
+    cupeer_record::writer::write_job_file(&folder.path().join("inner")).unwrap();
     refused(
         &["release", &path, "gate"],
         &format!("'{path}' holds no recording; name the directory that the run records to"),
     );
     refused(&["release", &path], "the following required arguments were not provided: <LABEL>; see --help");
-    cupeer_record::writer::job(folder.path()).unwrap();
+    cupeer_record::writer::write_job_file(folder.path()).unwrap();
     for wrong in ["", "a/b", "a b", "ä", &"x".repeat(65)] {
         refused(
             &["release", &path, wrong],

@@ -2,7 +2,7 @@
 
 use crate::support::{self, Done, assert_lines, cupeer, done, refused, temp_dir, wait_for, with};
 use cupeer_spec::env;
-use cupeer_spec::record::armed::{Board, PLANS};
+use cupeer_spec::record::armed::{ArmedPlansBoard, PLANS};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -394,7 +394,7 @@ fn damaged_plans_harm_no_process() {
     assert!(whole.exists());
     let mut seed = 7u64;
     let mut chance = |end: usize| {
-        seed = cupeer_spec::record::live::mix(seed + 1);
+        seed = cupeer_spec::record::live::mix_bits(seed + 1);
         (seed % end as u64) as usize
     };
     for number in 2..2 + u64::from(support::rounds(60)) {
@@ -412,10 +412,10 @@ fn damaged_plans_harm_no_process() {
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
         put(
             &board,
-            offset_of!(Board, plans) + 8 * (number as usize % (PLANS - 1) + 1),
+            offset_of!(ArmedPlansBoard, plans) + 8 * (number as usize % (PLANS - 1) + 1),
             &number.to_ne_bytes(),
         );
-        put(&board, offset_of!(Board, generation), &(number + 1000).to_ne_bytes());
+        put(&board, offset_of!(ArmedPlansBoard, generation), &(number + 1000).to_ne_bytes());
         // The first plan goes on, whatever the others are.
         assert_eq!(job.ask(&["c"]), ["101"], "{number}");
     }

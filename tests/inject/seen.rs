@@ -3,7 +3,7 @@
 use super::client;
 use crate::support::{cupeer, done, stdout, temp_dir, with};
 use cupeer_rules::causes;
-use cupeer_spec::fault::Plan;
+use cupeer_spec::fault::FaultPlan;
 use cupeer_spec::function::{FUNCTIONS, FnId};
 use cupeer_spec::results::RESULTS;
 use serde_json::Value;
@@ -54,12 +54,12 @@ fn recorded_answers_need_no_force() {
         for result in
             recorded.get(spec.name()).into_iter().flatten().filter(|result| *result != "CUDA_SUCCESS")
         {
-            let force = if spec.gives_back() { ":force" } else { "" };
+            let force = if spec.is_release() { ":force" } else { "" };
             let rule = format!("{}{others}:error={result}{force}", spec.name());
-            Plan::parse("plan", &rule).unwrap_or_else(|error| panic!("{rule}: {error}"));
+            FaultPlan::parse("plan", &rule).unwrap_or_else(|error| panic!("{rule}: {error}"));
             let code = RESULTS.iter().find(|known| known.name() == result).expect(result).number;
             assert!(spec.failures().any(|known| known == code), "{} {result}", spec.name());
-            only_seen += usize::from(spec.is_only_seen(code));
+            only_seen += usize::from(spec.is_undocumented_result(code));
         }
     }
     assert!(only_seen >= 8, "{only_seen}");
@@ -70,7 +70,7 @@ fn seen_results_have_a_source_and_known_causes() {
     let recorded = recorded();
     for id in FnId::all() {
         let spec = id.spec();
-        for code in spec.seen() {
+        for code in spec.undocumented_results() {
             let name = spec.result_name(*code).expect("a name");
             let was_recorded = recorded.get(spec.name()).is_some_and(|results| results.contains(name));
             let is_explained = cupeer_rules::RULES.iter().any(|rule| rule.explains(id, *code));

@@ -26,7 +26,7 @@ fn a_record_that_grows_is_packed_without_a_gap() {
     let at = temp_dir();
     let directory = at.path().join("record");
     fs::create_dir(&directory).unwrap();
-    writer::job(&directory).unwrap();
+    writer::write_job_file(&directory).unwrap();
     let is_over = AtomicBool::new(false);
     /// Ends the writer, also where an assertion fails.
     struct End<'a>(&'a AtomicBool);

@@ -313,28 +313,31 @@ pub fn recorded(process: &Process) -> Vec<cupeer_record::Call> {
             }
             Event::LateEnd { stream, seq, .. } => {
                 let call = pending.get(&(stream, seq)).map(|place| &mut calls[*place]);
-                assert!(call.is_some_and(|call| call.finish(&event)), "the end of no call: {event:?}");
+                assert!(
+                    call.is_some_and(|call| call.apply_late_end(&event)),
+                    "the end of no call: {event:?}"
+                );
             }
             Event::Mark { .. } | Event::Use(_) => {}
         }
     }
-    assert!(events.error().is_none(), "{:?}", events.error());
+    assert!(events.first_error().is_none(), "{:?}", events.first_error());
     calls
 }
 
 /// The argument that carries the mark of a call.
 pub fn mark_of(call: &cupeer_record::Call) -> Option<u64> {
     // That of a multicast object is in what it is to be: its size.
-    let in_structure = || Some(u64::from_le_bytes(*call.argument_called("prop")?.get(4..)?.first_chunk()?));
+    let in_structure = || Some(u64::from_le_bytes(*call.argument_by_name("prop")?.get(4..)?.first_chunk()?));
     // That of a copy of rows is where it copies from.
-    let in_rows = || Some(u64::from_le_bytes(*call.argument_called("pCopy")?.get(16..)?.first_chunk()?));
+    let in_rows = || Some(u64::from_le_bytes(*call.argument_by_name("pCopy")?.get(16..)?.first_chunk()?));
     let in_stream = || ["hStream", "stream"].iter().find_map(|name| number_of(call, name));
     let marked = MARKED.iter().find_map(|name| number_of(call, name));
     marked.or_else(in_structure).or_else(in_rows).or_else(in_stream)
 }
 
 fn number_of(call: &cupeer_record::Call, name: &str) -> Option<u64> {
-    let bytes = call.argument_called(name)?;
+    let bytes = call.argument_by_name(name)?;
     Some(bytes.iter().rev().fold(0u64, |number, byte| number << 8 | u64::from(*byte)))
 }
 
@@ -529,7 +532,7 @@ impl Call {
         let is_rare = |id: FnId| {
             let does_not_work = [Group::Lifetime, Group::Alloc, Group::Init];
             let is_in = |group: &Group| id.spec().is_in(*group);
-            id.spec().is_work() || does_not_work.iter().any(is_in)
+            id.spec().is_device_work() || does_not_work.iter().any(is_in)
         };
         FnId::all().any(|id| id.spec().name() == self.function && is_rare(id))
     }

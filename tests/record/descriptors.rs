@@ -72,14 +72,14 @@ fn all_arguments_of_long_calls_are_kept() {
     for process in &open_job(&folder.path().join("record")).processes {
         for call in recorded(process) {
             let number = |name: &str| {
-                let bytes = call.argument_called(name).unwrap_or_else(|| panic!("{name} of {call:?}"));
+                let bytes = call.argument_by_name(name).unwrap_or_else(|| panic!("{name} of {call:?}"));
                 bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
             };
             match call.function.filter(|_| call.succeeded()) {
                 Some(FnId::cuMemCreate) => {
                     assert_eq!((number("flags"), number("size") % (2 << 20)), (0, 0));
                     let prop: Vec<i32> = call
-                        .argument_called("prop")
+                        .argument_by_name("prop")
                         .expect("its properties")
                         .chunks_exact(4)
                         .map(|bytes| i32::from_le_bytes(bytes.try_into().expect("four")))

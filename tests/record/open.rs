@@ -285,5 +285,5 @@ fn record_of(record: &Path, byte: u8) -> u64 {
         (0..16).map(|i| u8::from_str_radix(&digits[2 * i..2 * i + 2], 16).expect("a digit")).collect();
     let key: [u8; 16] = key.try_into().expect("16 bytes");
     // A hash may look like the fingerprint of something else.
-    Shareable::of_ipc(siphasher::sip::SipHasher24::new_with_key(&key).hash(&[byte; 64]))
+    Shareable::ipc_fingerprint(siphasher::sip::SipHasher24::new_with_key(&key).hash(&[byte; 64]))
 }

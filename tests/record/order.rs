@@ -70,7 +70,7 @@ fn uses_of_shared_memory_and_their_order_are_recorded() {
     // Arguments that do not fit into the slot are recorded anyway.
     let copy = owner.iter().find(|call| call.function == Some(FnId::cuMemcpyHtoDAsync_v2)).expect("it");
     let wait = owner.iter().find(|call| call.function == Some(FnId::cuLaunchHostFunc)).expect("it");
-    assert_eq!(copy.number(3), wait.number(0), "the stream");
+    assert_eq!(copy.argument_number(3), wait.argument_number(0), "the stream");
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn launches_of_graphs_have_the_shared_memory_that_these_use() {
         calls.iter().filter(|call| call.function == Some(FnId::cuGraphLaunch)).collect();
     let [fills, takes, calls, captured] = launches[..] else { panic!("{calls:?}") };
     let of = |call: &Call| {
-        let (flags, ranges) = nodes::read(&call.details.nodes)?;
+        let (flags, ranges) = nodes::read_nodes(&call.details.nodes)?;
         Some((flags, ranges.map(|it| (it.bytes, it.is_write, it.value)).collect::<Vec<_>>()))
     };
     assert_eq!(of(fills), Some((0, vec![(64, true, Some(7))])));

@@ -6,7 +6,7 @@ use crate::support::{self, rounds, stdout};
 use cupeer_record::{Call, Event, Follower, Job, Outcome, Process};
 use cupeer_spec::env;
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::{BLOCK, SLOTS, first_in_ring};
+use cupeer_spec::record::{BLOCK, SLOTS, first_ring_number};
 use std::collections::{BTreeMap, HashSet};
 use std::process::Stdio;
 use std::time::Duration;
@@ -68,7 +68,7 @@ fn at_its_limit_a_record_keeps_the_first_calls_and_the_last() {
         assert_eq!(stdout(recording(&scene, &record).env(env::RECORD, "full:4M")), "done\n");
         let job = open_job(&record);
         let process = &job.processes[0];
-        assert_eq!((process.has_dropped(), process.header.lost), (!is_full, 0));
+        assert_eq!((process.has_overwritten(), process.header.lost), (!is_full, 0));
         assert_eq!(process.reached_limit(), (!is_full).then_some(LIMIT));
         assert_eq!(process.header.ring_blocks, LIMIT / BLOCK as u64);
         let size = process.path.metadata().expect("it is there").len();
@@ -159,7 +159,7 @@ fn seen(process: &Process) -> (Vec<Call>, bool) {
     let mut events = process.events().expect("it can be read");
     let calls =
         events.by_ref().filter_map(|event| if let Event::Call(call) = event { Some(call) } else { None });
-    (calls.collect(), events.error().is_some())
+    (calls.collect(), events.first_error().is_some())
 }
 
 /// A follower of such a recording counts each call once.
@@ -189,7 +189,7 @@ fn at_its_limit_a_record_is_followed() {
             let marks: Vec<u64> = calls.iter().filter(|call| call.stream == 0).filter_map(mark_of).collect();
             assert!(marks.windows(2).all(|pair| pair[0] < pair[1]), "{marks:?}");
             let has_gap = marks.windows(2).any(|pair| pair[0] + 1 < pair[1]);
-            assert!(!has_gap || process.has_dropped() || has_problem, "{}", marks.len());
+            assert!(!has_gap || process.has_overwritten() || has_problem, "{}", marks.len());
         }
     }
     follower.look(usize::MAX).expect("it can be read");
@@ -229,7 +229,7 @@ fn interrupting(calls: &[Call]) -> usize {
 
 /// Returns true if the details of a call may have been in a block that was overwritten before the block of the call.
 fn ends_block(call: &Call) -> bool {
-    (call.seq - first_in_ring(call.stream)) % SLOTS as u64 >= SLOTS as u64 - 16
+    (call.seq - first_ring_number(call.stream)) % SLOTS as u64 >= SLOTS as u64 - 16
 }
 
 /// Runs whirl.c, reads its record meanwhile and at its end, and compares.

@@ -5,7 +5,7 @@ use crate::support;
 use cupeer_record::Outcome;
 use cupeer_rules::Severity;
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::end::End;
+use cupeer_spec::record::end::RecordedEnd;
 use cupeer_spec::results::Result;
 
 /// The lines of a report, where a runner of GitHub Actions reads them.
@@ -33,7 +33,7 @@ fn scene(errors: u64, warnings: u64) -> Scene {
     let mut call = actor.makes(FnId::cuIpcGetMemHandle, 90_000);
     call.details.findings = vec![found("ipc-interior-pointer", Severity::Note, "a note")];
     actor.add(&call);
-    actor.writer().header(|header| header.end = End::Signal(11).word()).unwrap();
+    actor.writer().change_header(|header| header.end = RecordedEnd::Signal(11).to_word()).unwrap();
     actor.ends();
     scene
 }

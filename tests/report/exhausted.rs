@@ -4,10 +4,10 @@ use super::json_of;
 use super::memory::{FD, GIB, VirtualMemory};
 use super::scene::{Actor, Scene};
 use crate::support::{self, cupeer, done, temp_dir};
-use cupeer_record::sample::{FIRST_LINE, Holder, Sample};
-use cupeer_record::{Call, Job, Library, MemoryLeft, Outcome, writer};
+use cupeer_record::sample::{FIRST_LINE, MemoryHolder, MemorySample};
+use cupeer_record::{Call, DeviceMemoryState, Job, Library, Outcome, writer};
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::job::SAMPLES;
+use cupeer_spec::record::job::MEMORY_SAMPLES;
 use serde_json::{Value, json};
 
 /// The handle of a pool.
@@ -205,7 +205,8 @@ fn allocates(actor: &mut Actor, at: u64, address: u64, size: u64, caller: u64) {
 fn allocation_fails(actor: &mut Actor, at: u64, size: u64, free: u64) {
     let mut call = allocation(actor, at, size);
     call.outcome = Outcome::Returned(2);
-    call.details.left = Some(MemoryLeft { device: 0, free, total: 16 * GIB, counted_bytes: 0, counted: 0 });
+    call.details.device_memory =
+        Some(DeviceMemoryState { device: 0, free, total: 16 * GIB, counted_bytes: 0, counted: 0 });
     actor.add(&call);
 }
 
@@ -287,13 +288,13 @@ fn a_process_outside_of_the_job_is_named_from_the_sample() {
         .replace(['-', 'G', 'P', 'U'], "");
     let job = Job::open(&scene.dir()).expect("a recording");
     let (boot_id, origin) = (job.processes[0].header.boot_id, job.clock(&job.processes[0]).origin.monotonic);
-    let holder = |pid: u32, gib: u64, name: &str| Holder {
+    let holder = |pid: u32, gib: u64, name: &str| MemoryHolder {
         pid,
         process: Some((pid, 77)),
         bytes: Some(gib * GIB),
         name: name.into(),
     };
-    let sample = Sample {
+    let sample = MemorySample {
         boot_id,
         at: origin + 1_000_000_000,
         device: u128::from_str_radix(&device, 16).expect("a UUID").to_be_bytes(),
@@ -302,8 +303,8 @@ fn a_process_outside_of_the_job_is_named_from_the_sample() {
         free: 3 * GIB,
         holders: Some(vec![holder(4242, 11, "python3"), holder(9, 1, "Xorg")]),
     };
-    let text = format!("{FIRST_LINE}\n{}\n", sample.line());
-    std::fs::write(scene.dir().join(format!("{SAMPLES}x-1")), text).expect("a file");
+    let text = format!("{FIRST_LINE}\n{}\n", sample.to_line());
+    std::fs::write(scene.dir().join(format!("{MEMORY_SAMPLES}x-1")), text).expect("a file");
     let report = json_of(&scene, &[]);
     let message = exhausted(&report)["message"].as_str().expect("a text");
     assert!(

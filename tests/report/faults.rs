@@ -5,7 +5,7 @@ use super::{json_of, of};
 use cupeer_record::writer;
 use cupeer_record::{Call, Outcome};
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::end::End;
+use cupeer_spec::record::end::RecordedEnd;
 use cupeer_spec::record::slot::hit::did;
 use cupeer_spec::record::slot::shape;
 use serde_json::{Value, json};
@@ -531,7 +531,11 @@ fn a_failure_that_a_plan_may_have_caused_is_told_with_what_is_well() {
     let scene = Scene::new();
     let mut actor = scene.gone(0);
     let call = failed(actor.makes(FnId::cuIpcGetMemHandle, 100), 1, "inject/1");
-    actor.add(&call).writer().header(|header| header.end = End::Returned(1).word()).unwrap();
+    actor
+        .add(&call)
+        .writer()
+        .change_header(|header| header.end = RecordedEnd::Returned(1).to_word())
+        .unwrap();
     actor.ends();
     let text = of(&scene, &[]);
     let first = text.split_once("\n\n").expect("a digest").0.replace('\n', " ");

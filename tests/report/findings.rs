@@ -4,7 +4,7 @@ use super::scene::{Actor, CODE, Scene, at, checked, found, us};
 use super::{json_of, of};
 use crate::support;
 use cupeer_record::writer::{self, About};
-use cupeer_record::{Call, Library, Object, Outcome};
+use cupeer_record::{Call, FindingObject, Library, Outcome};
 use cupeer_rules::Severity;
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::finding::{self, role};
@@ -32,9 +32,9 @@ fn found_in(scene: &Scene, options: &[&str]) -> Vec<String> {
 }
 
 /// An exporter's allocation as the exporter itself has recorded it, in another process's finding.
-fn object(owner: &Actor, role: u32, address: u64) -> Object {
+fn object(owner: &Actor, role: u32, address: u64) -> FindingObject {
     let about = &owner.about;
-    let mut what = finding::Object {
+    let mut what = finding::FindingObject {
         role,
         device: 1,
         pid: about.pid,
@@ -49,17 +49,17 @@ fn object(owner: &Actor, role: u32, address: u64) -> Object {
         // The exporter notes the export when the call has returned.
         monotonic: us(110),
         offset: 0x222,
-        ..finding::Object::default()
+        ..finding::FindingObject::default()
     };
     what.library[..5].copy_from_slice(b"train");
-    Object { what, frames: vec![CODE + 0x222, CODE + 0x333] }
+    FindingObject { what, frames: vec![CODE + 0x222, CODE + 0x333] }
 }
 
 #[test]
 fn findings_of_one_rule_and_place_are_one_row_over_all_processes() {
     let scene = Scene::new();
     let (mut exporter, mut first, mut second) = (scene.gone(0), scene.gone(1), scene.gone(3));
-    let flags = |actor: &Actor, at, message: &str, objects: Vec<Object>| {
+    let flags = |actor: &Actor, at, message: &str, objects: Vec<FindingObject>| {
         let mut call = failing(actor, FnId::cuIpcOpenMemHandle_v2, at, Result::INVALID_VALUE);
         call.details.message = Some(b"invalid flags".to_vec());
         let mut finding = found("ipc-flags", Severity::Error, message);
@@ -298,7 +298,7 @@ fn why_a_handle_could_not_be_opened() {
         exporter.ask(100, 1);
     };
     assert_eq!(explained(Result::INVALID_VALUE, memory, nothing), unknown);
-    let lost = |exporter: &mut Actor| exporter.writer().header(|header| header.lost = 1).unwrap();
+    let lost = |exporter: &mut Actor| exporter.writer().change_header(|header| header.lost = 1).unwrap();
     assert_eq!(explained(Result::INVALID_VALUE, memory, lost), [""; 0], "its export may be lost");
 }
 

@@ -7,7 +7,7 @@ use super::{of, support};
 use cupeer_record::{Job, Outcome, writer};
 use cupeer_report::filter::Filter;
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::end::End;
+use cupeer_spec::record::end::RecordedEnd;
 use cupeer_spec::record::slot::shape;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -108,12 +108,12 @@ fn ring(ranks: u32, rounds: u64) -> Scene {
             }
         }
         let end = match rank {
-            rank if rank == killed => End::Signal(9),
-            rank if rank == failing => End::Returned(1),
-            rank if rank == hanging => End::Unseen,
-            _ => End::Returned(0),
+            rank if rank == killed => RecordedEnd::Signal(9),
+            rank if rank == failing => RecordedEnd::Returned(1),
+            rank if rank == hanging => RecordedEnd::Unseen,
+            _ => RecordedEnd::Returned(0),
         };
-        actor.writer().header(|header| header.end = end.word()).unwrap();
+        actor.writer().change_header(|header| header.end = end.to_word()).unwrap();
         actor.ends();
     }
     scene
@@ -346,7 +346,7 @@ fn document(record: &Path) -> Option<String> {
     let filter = Filter::all(&job);
     let keep = cupeer_report::Keep { failures: 10, durations: true, callers: false, few_names: false };
     let report = cupeer_facts::read(&job, &filter, keep, None).ok()?;
-    Some(cupeer_views::html::document(&job, &filter, &report, "r").expect("a page"))
+    Some(cupeer_views::html::render_page(&job, &filter, &report, "r").expect("a page"))
 }
 
 proptest! {

@@ -206,7 +206,7 @@ fn nothing_passes_that_was_not_looked_at() {
     type Spoil = fn(&mut scene::Actor);
     let spoils: [(Spoil, &str); 3] = [
         (
-            |actor| actor.writer().header(|header| header.lost = 7).unwrap(),
+            |actor| actor.writer().change_header(|header| header.lost = 7).unwrap(),
             "the recording is incomplete: 7 events could not be kept",
         ),
         (
@@ -214,7 +214,7 @@ fn nothing_passes_that_was_not_looked_at() {
             "the calls of /opt/deep.so escape cupeer",
         ),
         (
-            |actor| actor.writer().header(|header| header.ended_by = 28).unwrap(),
+            |actor| actor.writer().change_header(|header| header.ended_by = 28).unwrap(),
             "the recording is incomplete: ",
         ),
     ];
@@ -248,15 +248,15 @@ fn nothing_passes_that_was_not_looked_at() {
 #[test]
 fn a_process_fails_where_it_died_or_returned_a_failure() {
     let scene = Scene::new();
-    let ends = |rank, end: end::End| {
+    let ends = |rank, end: end::RecordedEnd| {
         let mut actor = scene.gone(rank);
-        actor.writer().header(|header| header.end = end.word()).unwrap();
+        actor.writer().change_header(|header| header.end = end.to_word()).unwrap();
         actor.ends();
     };
-    ends(0, end::End::Returned(0));
-    ends(1, end::End::Returned(3));
-    ends(2, end::End::Signal(11));
-    ends(3, end::End::Untold);
+    ends(0, end::RecordedEnd::Returned(0));
+    ends(1, end::RecordedEnd::Returned(3));
+    ends(2, end::RecordedEnd::Signal(11));
+    ends(3, end::RecordedEnd::Untold);
     scene.running(4).ends();
     let suite = suite(&scene, &[]);
     assert_eq!(outcome(&suite, "rank 0"), "passed");

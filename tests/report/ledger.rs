@@ -298,7 +298,7 @@ fn the_table_knows_the_open_objects_of_a_ring() {
         exporter.entry(kind::EXPORTED_MEMORY, 120, 0x14, 0xf000),
         importer.entry(kind::OPENED_MEMORY, 200, 0x11, 0x9000),
         importer.entry(kind::PEER, 150, 0, 0xc0),
-        exporter.entry(kind::exported(Object::Allocation), 130, 0x15, 0x51),
+        exporter.entry(kind::exported_kind(Object::Allocation), 130, 0x15, 0x51),
     ];
     entries[1].ended = ended::ENDED | ended::WHILE_OPEN;
     // An importer holds it as well, so its release by the exporter does no harm.
@@ -375,7 +375,7 @@ fn hosts_that_were_copied_together_stay_apart() {
         let mut importer = scene.process_in(&dir, About { pid: 1001, ..about }).on(host);
         importer.open(200, 0x11, 0x9000);
         for process in [&mut exporter, &mut importer] {
-            process.writer().header(|header| header.end = end::UNSEEN).unwrap();
+            process.writer().change_header(|header| header.end = end::UNSEEN).unwrap();
             process.ends();
         }
     }

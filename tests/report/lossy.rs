@@ -12,8 +12,10 @@ type Lose = fn(&mut Actor);
 
 /// Ways in which a recording loses calls.
 const LOSSES: [(&str, Lose); 2] = [
-    ("counted", |actor| actor.writer().header(|header| header.lost = 1).unwrap()),
-    ("full disk", |actor| actor.writer().header(|header| header.ended_by = libc::ENOSPC as u32).unwrap()),
+    ("counted", |actor| actor.writer().change_header(|header| header.lost = 1).unwrap()),
+    ("full disk", |actor| {
+        actor.writer().change_header(|header| header.ended_by = libc::ENOSPC as u32).unwrap()
+    }),
 ];
 
 /// The findings that are worse than a note, or certain.
@@ -149,7 +151,7 @@ fn losses_known_to_a_run_are_in_the_recording() {
         let mut actor = scene.gone(0);
         actor.export(100, 0x11, 0x7000);
         if told != "lost=1\n" {
-            actor.writer().header(|header| header.lost = 1).unwrap();
+            actor.writer().change_header(|header| header.lost = 1).unwrap();
         }
         actor.fail_to_open(200, (0x55, 0x55), Result::INVALID_VALUE as i32);
         actor.ends();

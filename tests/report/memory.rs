@@ -47,8 +47,13 @@ impl VirtualMemory for Actor {
     fn call(&mut self, at: u64, function: FnId, arguments: &[(&str, u64)]) -> &mut Self {
         let mut call = self.makes(function, at);
         for (name, value) in arguments {
-            let stored =
-                function.spec().args().iter().find(|argument| argument.name() == *name).unwrap().stored();
+            let stored = function
+                .spec()
+                .args()
+                .iter()
+                .find(|argument| argument.name() == *name)
+                .unwrap()
+                .stored_size();
             writer::set(&mut call, name, &value.to_le_bytes()[..stored]);
         }
         self.add(&call)
@@ -73,7 +78,7 @@ impl VirtualMemory for Actor {
     ) -> &mut Self {
         let mut call = self.makes(function, at);
         let stored =
-            function.spec().args().iter().find(|argument| argument.name() == shared).unwrap().stored();
+            function.spec().args().iter().find(|argument| argument.name() == shared).unwrap().stored_size();
         let mut bytes = handle(fingerprint, fingerprint).to_vec();
         bytes.resize(stored, 0);
         writer::set(&mut call, shared, &bytes);

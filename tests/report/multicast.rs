@@ -16,7 +16,7 @@ fn call(actor: &Actor, at: u64, function: FnId, arguments: &[(&str, u64)]) -> cu
     let mut call = actor.makes(function, at);
     for (name, value) in arguments {
         let stored =
-            function.spec().args().iter().find(|argument| argument.name() == *name).unwrap().stored();
+            function.spec().args().iter().find(|argument| argument.name() == *name).unwrap().stored_size();
         let bytes = match stored {
             20 => [handle(*value, *value).to_vec(), vec![0; 4]].concat(),
             _ => value.to_le_bytes()[..stored].to_vec(),

@@ -240,10 +240,13 @@ fn incidents_without_a_rule_are_results_too() {
     let scene = Scene::new();
     let mut dead = scene.gone(0);
     let hung = dead.opening(300, (0x11, scene::checked(0x11)), 0);
-    dead.hang(&hung).writer().header(|header| header.end = end::End::Signal(9).word()).unwrap();
+    dead.hang(&hung)
+        .writer()
+        .change_header(|header| header.end = end::RecordedEnd::Signal(9).to_word())
+        .unwrap();
     dead.ends();
     let mut failed = scene.gone(1);
-    failed.writer().header(|header| header.end = end::End::Returned(4).word()).unwrap();
+    failed.writer().change_header(|header| header.end = end::RecordedEnd::Returned(4).to_word()).unwrap();
     let mut call = failed.makes(FnId::cuIpcCloseMemHandle, 100);
     call.outcome = Outcome::Returned(Result::UNKNOWN as i32);
     failed.add(&call).ends();
@@ -301,7 +304,7 @@ fn incidents_without_a_rule_are_results_too() {
 fn deliberate_faults_are_no_incidents() {
     let scene = Scene::new();
     let mut actor = scene.gone(0);
-    actor.writer().header(|header| header.end = end::End::Returned(4).word()).unwrap();
+    actor.writer().change_header(|header| header.end = end::RecordedEnd::Returned(4).to_word()).unwrap();
     let mut call = actor.makes(FnId::cuIpcCloseMemHandle, 100);
     (call.outcome, call.injected) = (Outcome::Returned(Result::UNKNOWN as i32), true);
     actor.add(&call).enable(200, Result::PEER_ACCESS_ALREADY_ENABLED as i32).ends();

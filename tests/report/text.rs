@@ -37,7 +37,7 @@ pub fn wrong() -> Scene {
     let hung = ranks[3].makes(FnId::cuIpcOpenEventHandle, 2600);
     ranks[3].hang(&hung);
     ranks[3].writer().escaped("RTLD_DEEPBIND", "/opt/lib/deep.so").unwrap();
-    ranks[3].writer().header(|header| header.end = end::UNSEEN).unwrap();
+    ranks[3].writer().change_header(|header| header.end = end::UNSEEN).unwrap();
     ranks.iter_mut().for_each(|rank| rank.ends());
     scene
 }

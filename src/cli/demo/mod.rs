@@ -11,13 +11,13 @@ pub mod share;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use cupeer_console::args::quoted;
+use cupeer_console::args::shell_quoted;
 use cupeer_console::output;
 use cupeer_console::startup::effective_user;
-use cupeer_console::variables::inherited;
+use cupeer_console::variables::nonempty_variable;
 use cupeer_launch::settings::check_access;
 use cupeer_recordings::home;
-use cupeer_report::style::Mark;
+use cupeer_report::style::Emphasis;
 use share::child;
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
@@ -86,7 +86,7 @@ pub fn command(args: &DemoArgs) -> Result<ExitCode> {
         "\n{} {}\nThe recordings are in {}; 'cupeer ls' lists them. Now record your own program: cupeer run -- PROGRAM\n",
         if is_opened { "Opening in the browser:" } else { "Open this page in a browser:" },
         page.display(),
-        home::path()?.display()
+        home::default_directory()?.display()
     ))
 }
 
@@ -95,13 +95,13 @@ fn step(about: &str, words: &str, redirected: &str) -> Result<Command> {
     let typed = std::env::args().next().unwrap_or_default();
     let mut command = child()?;
     let own = command.get_program().to_owned();
-    let mut line = quoted(&typed);
+    let mut line = shell_quoted(&typed);
     for word in words.split(' ') {
         let is_own = word == "cupeer";
         command.arg(if is_own { &own } else { OsStr::new(word) });
-        line += &format!(" {}", quoted(if is_own { &typed } else { word }));
+        line += &format!(" {}", shell_quoted(if is_own { &typed } else { word }));
     }
-    let line = output::stdout_style().mark(Mark::Heading, &format!("$ {line}{redirected}"));
+    let line = output::stdout_style().emphasize(Emphasis::Heading, &format!("$ {line}{redirected}"));
     output::print_marked(&format!("\n{about}\n{line}\n"))?;
     Ok(command)
 }
@@ -122,7 +122,7 @@ fn page_path(output: Option<&Path>) -> Result<PathBuf> {
 
 /// Writes the page of the newest recording.
 fn write_page(path: &Path) -> Result<()> {
-    let redirected = format!(" >{}", quoted(&path.to_string_lossy()));
+    let redirected = format!(" >{}", shell_quoted(&path.to_string_lossy()));
     let mut report = step("The page of that run:", "report --format html", &redirected)?;
     let written = report.stderr(Stdio::inherit()).output()?;
     ensure!(written.status.success(), "the demo stops, because its last command failed: {}", written.status);
@@ -131,7 +131,8 @@ fn write_page(path: &Path) -> Result<()> {
 
 /// Starts a browser if there is a display and an opener. Returns true if the opener was started.
 fn open(page: &Path) -> bool {
-    let has_display = ["DISPLAY", "WAYLAND_DISPLAY"].into_iter().any(|name| inherited(name).is_some());
+    let has_display =
+        ["DISPLAY", "WAYLAND_DISPLAY"].into_iter().any(|name| nonempty_variable(name).is_some());
     let mut opener = Command::new("xdg-open");
     opener.arg(page).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     // Ctrl-C must not end the browser.

@@ -7,7 +7,7 @@
 
 use anyhow::{Context, Error, Result, anyhow, ensure};
 use clap::{Args, ValueEnum};
-use cupeer_console::args::word;
+use cupeer_console::args::value_word;
 use cupeer_console::output;
 use cupeer_nvidia::{Handle, call, load};
 use cupeer_spec::abi::{CUcontext, CUdeviceptr, CUevent, CUipcEventHandle, CUipcMemHandle, CUstream};
@@ -58,7 +58,8 @@ macro_rules! cuda {
 /// Adds the name of a result to a failure that ends in its number.
 fn named(failure: String) -> Error {
     let number = failure.rsplit(' ').next().and_then(|word| word.parse().ok());
-    let name = number.and_then(results::spec).map_or(String::new(), |spec| format!(" ({})", spec.name()));
+    let name =
+        number.and_then(results::find_spec).map_or(String::new(), |spec| format!(" ({})", spec.name()));
     anyhow!("{failure}{name}")
 }
 
@@ -74,7 +75,7 @@ pub fn command(args: &DemoShareArgs) -> Result<ExitCode> {
     Ok(match ran {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{}: {error}", word(role));
+            eprintln!("{}: {error}", value_word(role));
             ExitCode::FAILURE
         }
     })
@@ -97,9 +98,9 @@ pub fn child() -> Result<Command> {
 fn start(is_early: bool) -> Result<ExitCode> {
     let (left, right) = UnixStream::pair()?;
     let start = |role, end| {
-        let bug = is_early.then(|| word(Bug::Early));
+        let bug = is_early.then(|| value_word(Bug::Early));
         let mut command = child()?;
-        command.args(["demo-share", "--role", &word(role)]).args(bug).stdin(OwnedFd::from(end));
+        command.args(["demo-share", "--role", &value_word(role)]).args(bug).stdin(OwnedFd::from(end));
         command.spawn().context("failed to start a process")
     };
     let mut children = [start(Role::Exporter, left)?, start(Role::Importer, right)?];

@@ -2,7 +2,7 @@
 //! `scripts/docs` writes them, and a test here fails if one is stale.
 
 use crate::Cli;
-use crate::markdown::{check_page, escaped};
+use crate::markdown::{check_page, escape_markdown};
 use clap::builder::{PossibleValue, StyledStr};
 use clap::{Arg, Command, CommandFactory};
 use std::collections::BTreeSet;
@@ -50,7 +50,7 @@ fn index(commands: &[Command]) -> String {
          | command | purpose |\n| --- | --- |\n"
     );
     for command in commands {
-        let (name, about) = (command.get_name(), escaped(&plain(command.get_about())));
+        let (name, about) = (command.get_name(), escape_markdown(&plain(command.get_about())));
         text += &format!("| [cupeer {name}](commands/{name}.md) | {about} |\n");
     }
     text
@@ -58,8 +58,11 @@ fn index(commands: &[Command]) -> String {
 
 /// The page of one command.
 fn page(command: &Command) -> String {
-    let mut text =
-        format!("{HEAD}# cupeer {}\n\n{}.\n", command.get_name(), escaped(&plain(command.get_about())));
+    let mut text = format!(
+        "{HEAD}# cupeer {}\n\n{}.\n",
+        command.get_name(),
+        escape_markdown(&plain(command.get_about()))
+    );
     let usage = command.clone().bin_name(format!("cupeer {}", command.get_name())).render_usage().to_string();
     text += &format!("\n```text\n{}\n```\n", usage.trim_start_matches("Usage: "));
     let shown = || command.get_arguments().filter(|arg| !arg.is_hide_set() && arg.get_id() != "help");
@@ -106,12 +109,12 @@ fn plain(text: Option<&StyledStr>) -> String {
 /// One row of a table: `--check[=<LEVEL>]`, and what the help says of it.
 fn row(arg: &Arg) -> String {
     let short = arg.get_short().map(|short| format!("`-{short}`, ")).unwrap_or_default();
-    let mut meaning = escaped(&plain(arg.get_help()));
+    let mut meaning = escape_markdown(&plain(arg.get_help()));
     // A flag has values and a default, too, which nobody writes.
     if arg.get_action().takes_values() {
         let defaults: Vec<_> = arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
         if !defaults.is_empty() {
-            meaning += &format!(" [default: {}]", escaped(&defaults.join(" ")));
+            meaning += &format!(" [default: {}]", escape_markdown(&defaults.join(" ")));
         }
         let values = arg.get_possible_values();
         meaning.extend(values.iter().filter(|value| !value.is_hide_set()).map(of_value));
@@ -121,7 +124,8 @@ fn row(arg: &Arg) -> String {
 
 /// `. `errors`: What makes a call fail`
 fn of_value(value: &PossibleValue) -> String {
-    let help = value.get_help().map(|help| format!(": {}", escaped(&help.to_string()))).unwrap_or_default();
+    let help =
+        value.get_help().map(|help| format!(": {}", escape_markdown(&help.to_string()))).unwrap_or_default();
     format!(". `{}`{help}", value.get_name())
 }
 
@@ -135,7 +139,7 @@ fn after(help: &str) -> String {
             text += if is_code { "```\n" } else { "\n```sh\n" };
             is_code = !is_code;
         }
-        text += &code.map_or_else(|| format!("\n{}\n", escaped(line)), |code| format!("{code}\n"));
+        text += &code.map_or_else(|| format!("\n{}\n", escape_markdown(line)), |code| format!("{code}\n"));
     }
     if is_code { text + "```\n" } else { text }
 }

@@ -7,7 +7,7 @@ use crate::{Cli, Command};
 use book::{Block, book};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
-use cupeer_spec::fault::Plan;
+use cupeer_spec::fault::FaultPlan;
 use cupeer_spec::selector::FunctionSet;
 
 /// The words of each command of ours in a line of a shell, also of one behind a launcher or in `$(...)`.
@@ -57,7 +57,7 @@ fn every_command_that_a_page_shows_is_taken() {
                         Cli::try_parse_from(&words).unwrap_or_else(|error| panic!("{place}\n{error}"));
                     let Command::Run(args) = taken.command else { continue };
                     for plan in args.options.inject.inject {
-                        assert_eq!(Plan::parse("inject", &plan).is_err(), is_refused, "{place}");
+                        assert_eq!(FaultPlan::parse("inject", &plan).is_err(), is_refused, "{place}");
                         plans_seen += 1;
                     }
                     if let Some(set) = args.options.trace {
@@ -113,8 +113,8 @@ fn every_plan_that_a_sentence_names_is_read() {
         for span in page.spans().1.iter().filter(is_plan) {
             count += 1;
             // Some only say which calls, and not what happens.
-            let read = Plan::parse("plan", span);
-            let whole = || Plan::parse("plan", &format!("{span}:delay=1ms"));
+            let read = FaultPlan::parse("plan", span);
+            let whole = || FaultPlan::parse("plan", &format!("{span}:delay=1ms"));
             assert!(
                 read.is_ok() || whole().is_ok(),
                 "{}: {span}: {}",

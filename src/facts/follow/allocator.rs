@@ -6,10 +6,10 @@
 //! A name is certain if the library that exported has no other memory of that kind to export, and probable if other
 //! code may have passed it the memory. Otherwise, there is no name.
 
-use crate::follow::ledger::Entry;
+use crate::follow::ledger::HandleEntry;
 use cupeer_record::{Library, Process};
 use cupeer_report::model::{Allocator, Certainty};
-use cupeer_report::places::{Stack, Stacks};
+use cupeer_report::places::{StackNumber, StackTable};
 use cupeer_spec::effect::Object;
 
 /// A library that is known to export only memory that its own allocator made.
@@ -83,7 +83,7 @@ impl Allocators {
     }
 
     /// Returns true if PyTorch's caching allocator made a call: this allocator keeps memory that programs free.
-    pub fn is_of_pytorch(processes: &[Process], stacks: &Stacks, stack: Stack) -> bool {
+    pub fn is_from_pytorch_allocator(processes: &[Process], stacks: &StackTable, stack: StackNumber) -> bool {
         let (process, ticks, frames, _) = stacks.get(stack);
         let process = &processes[*process as usize];
         frames.iter().any(|frame| {
@@ -92,7 +92,12 @@ impl Allocators {
     }
 
     /// Returns the allocator of the memory of an exported handle; `None` if unknown.
-    pub fn allocator_of(&self, entry: &Entry, processes: &[Process], stacks: &Stacks) -> Option<Allocator> {
+    pub fn allocator_of(
+        &self,
+        entry: &HandleEntry,
+        processes: &[Process],
+        stacks: &StackTable,
+    ) -> Option<Allocator> {
         let export = entry.export.as_deref()?;
         let process = processes.get(export.process)?;
         let (_, ticks, frames, _) = stacks.get(export.last.site.stack);

@@ -1,7 +1,7 @@
 //! Finds the function of the table that a program looks up by its name.
 
 use super::entries::{HASHES, is_exported, name};
-use crate::sys::object::{GNU_HASH_OF_NOTHING, gnu_hash_on, is_text};
+use crate::sys::object::{GNU_HASH_OF_NOTHING, equals_text, gnu_hash_on};
 use core::ffi::{CStr, c_char};
 use cupeer_spec::function::FUNCTION_COUNT;
 
@@ -44,7 +44,7 @@ pub fn index_of(wanted: *const c_char) -> Option<usize> {
         return None;
     }
     // SAFETY: the name ends in NUL.
-    (0..FUNCTION_COUNT).find(|index| HASHES[*index] == hash && unsafe { is_text(wanted, name(*index)) })
+    (0..FUNCTION_COUNT).find(|index| HASHES[*index] == hash && unsafe { equals_text(wanted, name(*index)) })
 }
 
 /// Returns the index in the table of the function with this name, if we export it.

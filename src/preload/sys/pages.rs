@@ -23,6 +23,6 @@ pub fn map(
 }
 
 /// Maps new memory of this process, which is all zeros.
-pub fn new(size: usize, flags: c_int) -> Result<*mut u8, c_int> {
+pub fn map_zeroed(size: usize, flags: c_int) -> Result<*mut u8, c_int> {
     map(ptr::null_mut(), size, flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
 }

@@ -32,7 +32,7 @@ fn main() -> io::Result<()> {
         let place = if hosts == 1 { dir.to_owned() } else { dir.join(&name) };
         if !place.exists() {
             fs::create_dir_all(&place)?;
-            writer::job(&place)?;
+            writer::write_job_file(&place)?;
         }
         let mut about =
             About { pid: 1000 + process as u32, clock: clock::COUNTER, speed: 0.4, ..About::default() };

@@ -11,11 +11,11 @@ use cupeer_spec::selector::FunctionSet;
 impl Verdict<'_> {
     /// Returns a sentence about handles that processes opened although no recorded process exported them.
     /// `None` if there is no such handle, or if the recording may only lack the exports.
-    pub fn outside(&self) -> Option<String> {
+    pub fn describe_foreign_handles(&self) -> Option<String> {
         let record = &self.report.record;
         let is_whole =
             record.mode == "full" && record.lost == 0 && !record.dropped && record.matching.is_none();
-        if !is_whole || self.report.past().next().is_some() || !self.has_exports() {
+        if !is_whole || self.report.bypassing_libraries().next().is_some() || !self.has_all_exports() {
             return None;
         }
         let is_of_ipc =
@@ -34,7 +34,7 @@ impl Verdict<'_> {
     }
 
     /// Returns true if exports were recorded in all processes.
-    fn has_exports(&self) -> bool {
+    fn has_all_exports(&self) -> bool {
         let has_all = |set: &FunctionSet| {
             FnId::all().filter(|id| id.spec().exports().is_some()).all(|id| set.contains(id as usize))
         };

@@ -9,10 +9,10 @@ use cupeer_spec::function::FnId;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl<'a> Verdict<'a> {
-    pub(super) fn unmapped(&self) -> Option<Problem<'a>> {
+    pub(super) fn find_unmapped_pairs(&self) -> Option<Problem<'a>> {
         let is_found = |proc: &Proc| {
             // A finding about the failed open already reports such a pair.
-            let is_open = |name: &str| FnId::named(name).is_some_and(|id| id.spec().opens().is_some());
+            let is_open = |name: &str| FnId::by_name(name).is_some_and(|id| id.spec().opens().is_some());
             let is_it = |finding: &Finding| {
                 *finding.rule == *Rule::IpcFallback.spec().name()
                     || finding.result.as_deref().is_some_and(|result| result != "CUDA_SUCCESS")
@@ -39,7 +39,7 @@ impl<'a> Verdict<'a> {
         Some(Problem { in_short: String::new(), ..problem })
     }
 
-    pub(super) fn deviating(&self) -> Option<Problem<'a>> {
+    pub(super) fn find_deviating_ranks(&self) -> Option<Problem<'a>> {
         // A recording of failures only does not show how often a rank called a function.
         if self.report.record.filters.iter().any(|filter| filter == "--failed") {
             return None;

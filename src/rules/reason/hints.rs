@@ -20,9 +20,11 @@ impl Reason<'_> {
             Reason::IpcUnknownHandle { flaw: HandleFlaw::Zero, .. } => {
                 "Check the exporter: its export failed or was skipped, and nobody checked the result; or the bytes never arrived."
             }
-            Reason::IpcUnknownHandle { flaw: HandleFlaw::Cut(_) | HandleFlaw::Shifted { .. }, .. }
+            Reason::IpcUnknownHandle {
+                flaw: HandleFlaw::Truncated(_) | HandleFlaw::Shifted { .. }, ..
+            }
             | Reason::IpcDamagedHandle { cut: Some(_), .. } => Rule::IpcDamagedHandle.spec().hint(),
-            Reason::IpcUnknownHandle { flaw: HandleFlaw::Elsewhere(_), .. } => {
+            Reason::IpcUnknownHandle { flaw: HandleFlaw::RecordedElsewhere(_), .. } => {
                 "Start all processes that share memory with the same --out directory."
             }
             Reason::IpcDevicesApart { is_asked: false, to: Device { ordinal: ..0, .. }, .. } => {

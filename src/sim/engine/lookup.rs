@@ -20,8 +20,9 @@ const NO_SUCH_NAME: Status = Status(1);
 /// CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT.
 const TOO_OLD: Status = Status(2);
 
-/// Finds the newest of `all` functions with a name that `version` knows, in the form that was asked for; null where there is none.
-pub(crate) fn find<A: Iterator<Item = (OtherFn, *mut c_void)>>(
+/// Finds the newest function with a name that exists in this version of CUDA, in the requested form. Returns a null
+/// pointer if there is none.
+pub(crate) fn find_function<A: Iterator<Item = (OtherFn, *mut c_void)>>(
     all: impl Fn() -> A,
     name: &[u8],
     version: i32,

@@ -65,7 +65,7 @@ fn fabric([state, status, clique]: [u32; 3], out: &mut dyn Write, format: Format
 
 impl nvmlFieldValue_t {
     /// Returns the bits of the value; 0 if there is none.
-    pub fn bits(&self) -> u64 {
+    pub fn value_bits(&self) -> u64 {
         // The types NVML_VALUE_TYPE_ UNSIGNED_INT, SIGNED_INT and UNSIGNED_SHORT have fewer bits than the
         // others.
         match self.valueType {
@@ -85,7 +85,7 @@ impl Value for nvmlFieldValue_t {
     fn print(self, out: &mut dyn Write, format: Format) -> fmt::Result {
         let result = self.nvmlReturn.0 as u32;
         let known = [("fieldId", self.fieldId.into()), ("scopeId", self.scopeId.into())];
-        let answer = if result == 0 { ("value", self.bits()) } else { ("nvmlReturn", result.into()) };
+        let answer = if result == 0 { ("value", self.value_bits()) } else { ("nvmlReturn", result.into()) };
         print_numbers([known[0], known[1], answer], out, format)
     }
     fn print_stored(bytes: &[u8], out: &mut dyn Write, _: Format) -> fmt::Result {
@@ -142,7 +142,7 @@ mod tests {
         };
         assert_eq!(print(field, TEXT), ("{fieldId=165, scopeId=17, value=1}".into(), "165".into()));
         field.valueType = 3;
-        assert_eq!(field.bits(), 0xdead_beef_0000_0001);
+        assert_eq!(field.value_bits(), 0xdead_beef_0000_0001);
         field.nvmlReturn = nvmlReturn_t(2);
         assert_eq!(print(field, TEXT).0, "{fieldId=165, scopeId=17, nvmlReturn=2}");
     }

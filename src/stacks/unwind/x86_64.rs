@@ -39,7 +39,7 @@ pub const VENDOR: gimli::Vendor = gimli::Vendor::Default;
 
 /// Returns the code address in a saved return address.
 #[inline(always)]
-pub fn address_of(kept: usize) -> usize {
+pub fn plain_code_address(kept: usize) -> usize {
     kept
 }
 
@@ -54,7 +54,7 @@ pub fn call_target(memory: impl Memory, address: usize) -> Option<usize> {
 }
 
 /// Returns true if the instruction before an address is a call.
-pub fn is_behind_call(memory: impl Memory, address: usize) -> bool {
+pub fn is_after_call(memory: impl Memory, address: usize) -> bool {
     const BEFORE: usize = 7;
     let mut bytes = [0; BEFORE];
     if memory.copy(address.wrapping_sub(BEFORE), &mut bytes) < BEFORE {

@@ -88,7 +88,7 @@ fn assert_named(test: &str, sections: &str, flags: &[&str]) {
     let directory = tempfile::tempdir().unwrap();
     let (library, functions) = assembled(directory.path(), sections, flags);
     let mut symbols = symbols(directory.path());
-    let symbol = symbols.name(&library, functions["plain"] + 1).expect("a name");
+    let symbol = symbols.find_symbol(&library, functions["plain"] + 1).expect("a name");
     assert_eq!((&*symbol.function, symbol.lines.len()), ("plain", 0));
 }
 
@@ -220,12 +220,12 @@ fn damage(bytes: &mut Vec<u8>, part: &Range<usize>, random: &mut Random) {
 /// All names and lines of every place in a library: they are limited, whatever was damaged.
 fn look_at_all(directory: &Path, library: &Library, functions: &HashMap<String, u64>) -> Option<String> {
     let mut symbols = symbols(directory);
-    symbols.files.most = 1 << 20;
+    symbols.files.most_debug_bytes = 1 << 20;
     for place in functions["plain"]..functions["plain"] + 64 {
-        let Some(symbol) = symbols.name(library, place) else { continue };
+        let Some(symbol) = symbols.find_symbol(library, place) else { continue };
         assert!(symbol.lines.len() <= 32 && symbol.function.len() <= 64 << 10, "{symbol:?}");
     }
-    Some(symbols.name(library, functions["plain"] + 1)?.function)
+    Some(symbols.find_symbol(library, functions["plain"] + 1)?.function)
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! Suppressed findings: how many, by which file, and which entries match nothing.
 
-use super::View;
+use super::TextView;
 use cupeer_report::model::{Finding, Suppression};
 use cupeer_report::names::{clean, counted};
 use std::collections::BTreeMap;
 
 /// Returns a line per file with the number of findings that it suppresses.
-pub fn lines<'a>(findings: impl Iterator<Item = &'a Finding>) -> Vec<String> {
+pub fn suppression_lines<'a>(findings: impl Iterator<Item = &'a Finding>) -> Vec<String> {
     let mut by_file: BTreeMap<&str, u64> = BTreeMap::new();
     for finding in findings {
         if let Some(by) = &finding.suppressed_by {
@@ -19,7 +19,7 @@ pub fn lines<'a>(findings: impl Iterator<Item = &'a Finding>) -> Vec<String> {
 }
 
 /// Returns a line per entry that no finding matches.
-pub fn unmatched(entries: &[Suppression]) -> Vec<String> {
+pub fn unmatched_lines(entries: &[Suppression]) -> Vec<String> {
     let line = |entry: &Suppression| {
         let choices = [("rule", Some(&entry.rule)), ("library", entry.library.as_ref())].into_iter();
         let choices = choices.chain([("caller", entry.caller.as_ref()), ("program", entry.program.as_ref())]);
@@ -35,14 +35,14 @@ pub fn unmatched(entries: &[Suppression]) -> Vec<String> {
     entries.iter().filter(|entry| entry.findings == 0).map(line).collect()
 }
 
-impl View<'_> {
+impl TextView<'_> {
     pub fn suppressed(&self) -> String {
-        let mut lines = lines(self.report.findings.iter());
+        let mut lines = suppression_lines(self.report.findings.iter());
         // With filters, an entry may match a finding that is not selected.
         if self.report.record.filters.is_empty() {
-            lines.extend(unmatched(&self.report.suppressions));
+            lines.extend(unmatched_lines(&self.report.suppressions));
         }
-        let text: String = lines.iter().map(|line| self.item("- ", line)).collect();
+        let text: String = lines.iter().map(|line| self.wrap_item("- ", line)).collect();
         if text.is_empty() { text } else { self.title("Suppressed") + &text }
     }
 }

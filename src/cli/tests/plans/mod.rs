@@ -2,10 +2,10 @@
 
 mod recipes;
 
-use crate::lists::faults::{of_kind, outputs};
-use crate::markdown::{check_page, escaped};
-use cupeer_spec::fault::{KeyKind, is_comparable, output_values};
-use cupeer_spec::function::{FnSpec, alterable};
+use crate::lists::faults::{changeable_outputs, keys_of_kind};
+use crate::markdown::{check_page, escape_markdown};
+use cupeer_spec::fault::{KeyKind, describe_output_values, is_comparable};
+use cupeer_spec::function::{FnSpec, alterable_functions};
 use recipes::RECIPES;
 
 /// The part of the page that no table contains.
@@ -19,7 +19,7 @@ fn page() -> String {
 fn recipes() -> String {
     let mut text = String::from("\n## Recipes\n");
     for (title, command, meaning) in RECIPES {
-        text += &format!("\n### {title}\n\n```sh\n{command}\n```\n\n{}\n", escaped(meaning));
+        text += &format!("\n### {title}\n\n```sh\n{command}\n```\n\n{}\n", escape_markdown(meaning));
     }
     text
 }
@@ -30,8 +30,9 @@ fn keys() -> String {
         let words = kind.words();
         let title = words[..1].to_uppercase() + &words[1..];
         text += &format!("\n### {title}\n\n| key | meaning | example |\n| --- | --- | --- |\n");
-        for key in of_kind(kind) {
-            let cells = [&format!("`{}`", key.form()), key.doc, &format!("`{}`", key.rule)].map(escaped);
+        for key in keys_of_kind(kind) {
+            let cells = [&format!("`{}`", key.clause_form()), key.doc, &format!("`{}`", key.rule)]
+                .map(escape_markdown);
             text += &format!("| {} |\n", cells.join(" | "));
         }
     }
@@ -45,10 +46,11 @@ fn functions() -> String {
          were seen to return.\n\n\
          | function | arguments | outputs | undone by |\n| --- | --- | --- | --- |\n",
     );
-    for function in alterable() {
+    for function in alterable_functions() {
         let code = |name: &str| format!("`{name}`");
         let args = function.args().iter().filter(|arg| is_comparable(arg)).map(|arg| code(arg.name()));
-        let outputs = outputs(function).map(|arg| format!("`{}`: {}", arg.name(), output_values(arg)));
+        let outputs = changeable_outputs(function)
+            .map(|arg| format!("`{}`: {}", arg.name(), describe_output_values(arg)));
         let undone = function.undone_by().map_or(String::new(), |(inverse, _)| code(inverse.spec().name()));
         text += &row(function, &args.collect::<Vec<_>>(), &outputs.collect::<Vec<_>>(), &undone);
     }

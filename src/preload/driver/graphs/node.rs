@@ -35,7 +35,7 @@ pub fn nodes_of(graph: u64, nodes: &mut [u64]) -> Option<usize> {
 }
 
 /// Returns the work of a node that the driver returned.
-pub fn graph_node(node: u64) -> GraphNode {
+pub fn query_node_work(node: u64) -> GraphNode {
     /// Reads the parameters of a node with the query `ask`, and converts them with `node`.
     fn read<T>(ask: impl FnOnce(*mut T) -> Option<c_int>, node: impl FnOnce(T) -> GraphNode) -> GraphNode {
         let mut place = MaybeUninit::zeroed();

@@ -10,7 +10,7 @@ macro_rules! go_to_traced {
         concat!(
             "mov r11, qword ptr [rsp]\n",
             "mov r10, qword ptr [rip + cupeer_thread@GOTTPOFF]\n",
-            // The order of these stores matters: see `call::enter`.
+            // The order of these stores matters: see `call::resolve_target`.
             "mov dword ptr fs:[r10 + {field}], {index} + 1\n",
             "mov qword ptr fs:[r10], r11\n",
             "mov rax, qword ptr [rip + {cancel_type}]\n",

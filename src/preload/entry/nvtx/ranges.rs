@@ -3,7 +3,7 @@
 //! A thread leaves its innermost range, or the program ends a range by its number.
 
 use crate::sys::arch::thread;
-use crate::sys::book::Book;
+use crate::sys::book::LockedFacts;
 
 /// Largest number of open ranges. Beyond it, the oldest range is dropped, and ends without a mark.
 const MOST: usize = 512;
@@ -47,7 +47,7 @@ struct Ranges {
     begun: u64,
 }
 
-static RANGES: Book<Ranges> = Book::new(Ranges { all: [NONE; MOST], begun: 0 });
+static RANGES: LockedFacts<Ranges> = LockedFacts::new(Ranges { all: [NONE; MOST], begun: 0 });
 
 /// Adds a range. Returns its number, and the number of ranges of the same owner around it; `None` if it cannot be kept.
 pub fn begin(owner: Owner, name: Option<&[u8]>) -> Option<(u64, usize)> {

@@ -58,9 +58,9 @@ pub struct Thread {
     pub turn: usize,
     /// Value of `libraries_generation` when `known` was set.
     pub known_generation: u32,
-    /// Number of lines that this thread has written.
+    /// Number of lines of this thread that were written to the log.
     pub written: u64,
-    /// Number of lines that this thread has logged.
+    /// Number of lines that this thread has logged, written or not.
     pub logged: AtomicU64,
     /// Result of the last call that was tested for a fault, below a bit that is set if there was such a call; and the number of
     /// the thread: see `fault::inject`.

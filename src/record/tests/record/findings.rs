@@ -1,18 +1,19 @@
 //! Findings belong to their calls, and objects to their findings.
 
 use super::{all_calls, call, one_stream};
-use cupeer_record::{Details, Finding, Object, writer};
+use cupeer_record::{Details, Finding, FindingObject, writer};
 use cupeer_spec::record;
 use cupeer_spec::record::slot::finding::Severity;
 use cupeer_spec::record::slot::{self, detail, finding::Confidence};
 
-fn object(address: u64) -> Object {
-    let mut what = slot::finding::Object { role: slot::finding::role::EXPORT, address, ..Default::default() };
+fn object(address: u64) -> FindingObject {
+    let mut what =
+        slot::finding::FindingObject { role: slot::finding::role::EXPORT, address, ..Default::default() };
     what.library[..7].copy_from_slice(b"libx.so");
-    Object { what, frames: vec![address, 2] }
+    FindingObject { what, frames: vec![address, 2] }
 }
 
-fn finding(message: &str, objects: Vec<Object>) -> Finding {
+fn finding(message: &str, objects: Vec<FindingObject>) -> Finding {
     Finding {
         confidence: Confidence::Inferred,
         severity: Severity::Warning,
@@ -29,7 +30,7 @@ fn read_back(details: &[&[(u8, Vec<u8>)]]) -> Vec<Finding> {
     let (mut writer, stream) = one_stream();
     let number = writer.call(stream, &call(10, 1)).unwrap();
     for list in details {
-        let items: Vec<u8> = list.iter().flat_map(|(tag, body)| writer::item(*tag, 0, body)).collect();
+        let items: Vec<u8> = list.iter().flat_map(|(tag, body)| writer::item_bytes(*tag, 0, body)).collect();
         writer.items(stream, slot::DETAIL, number, &items).unwrap();
     }
     writer.call(stream, &call(20, 2)).unwrap();
@@ -45,7 +46,7 @@ fn finding_item(message: &str) -> (u8, Vec<u8>) {
 fn object_item(address: u64) -> (u8, Vec<u8>) {
     let object = object(address);
     let frames: Vec<u8> = object.frames.iter().flat_map(|frame| frame.to_le_bytes()).collect();
-    (detail::OBJECT, [record::bytes(&object.what), &frames].concat())
+    (detail::OBJECT, [record::plain_bytes(&object.what), &frames].concat())
 }
 
 #[test]
@@ -56,7 +57,7 @@ fn objects_belong_to_the_finding_before_them_also_in_the_next_detail() {
     ]);
     let expected = [finding("a", vec![object(1)]), finding("", vec![object(2), object(3)])];
     assert_eq!(found, expected);
-    assert_eq!(found[0].objects[0].library(), "libx.so");
+    assert_eq!(found[0].objects[0].library_name(), "libx.so");
 }
 
 #[test]

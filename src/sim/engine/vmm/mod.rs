@@ -11,7 +11,7 @@ mod places;
 mod reservations;
 mod sharing;
 
-pub(crate) use multicast::{Memory, Part};
+pub(crate) use multicast::{MemoryToBind, MulticastPart};
 pub(crate) use sharing::NO_HANDLE;
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! `docs/reference/rules.md` and the pages in the folder beside it: the rules by family, and why calls fail. `scripts/docs`
 //! writes them, and a test here fails if one is stale.
 
-use super::super::{Fact, facts_of, scope, severity, why};
+use super::super::{RuleFact, describe_scope, describe_severity, facts_of, reasons_for_result};
 use super::{scenes, threads};
-use crate::markdown::escaped;
-use cupeer_rules::{FAMILIES, Family, RULES, RuleSpec, Scope, Severity};
+use crate::markdown::escape_markdown;
+use cupeer_rules::{FAMILIES, RULES, RuleFamily, RuleSpec, Scope, Severity};
 use cupeer_spec::results::RESULTS;
 use std::fs;
 use std::path::Path;
@@ -27,11 +27,11 @@ fn index() -> String {
          | severity | meaning |\n| --- | --- |\n"
     );
     for known in Severity::ALL.iter().rev() {
-        text += &format!("| {} | {} |\n", known.word(), severity(*known));
+        text += &format!("| {} | {} |\n", known.word(), describe_severity(*known));
     }
     text += "\n| scope | meaning |\n| --- | --- |\n";
     for known in [Scope::Call, Scope::Process, Scope::Processes] {
-        text += &format!("| {} | {} |\n", known.words(), scope(known));
+        text += &format!("| {} | {} |\n", known.words(), describe_scope(known));
     }
     text += "\n**Source** is where a rule comes from: the driver's documentation (cuda.h of CUDA 13), the observed behavior of a \
              driver, or practice: problems that users reported. **Effect** is what happens to a program that breaks the rule. \
@@ -46,18 +46,18 @@ fn index() -> String {
             text += &format!(
                 "| {} | {severity} | {scope} | {}{unchecked} |\n",
                 link(rule, "rules/"),
-                escaped(rule.page().says)
+                escape_markdown(rule.page().says)
             );
         }
     }
     text
 }
 
-fn of(family: &'static Family) -> impl Iterator<Item = &'static RuleSpec> {
+fn of(family: &'static RuleFamily) -> impl Iterator<Item = &'static RuleSpec> {
     RULES.iter().filter(move |rule| rule.family() == family)
 }
 
-fn page(family: &'static Family) -> String {
+fn page(family: &'static RuleFamily) -> String {
     let mut text =
         format!("{HEAD}# {}\n\n[Rules](../rules.md) explains severity, scope, and the code.\n", family.title);
     of(family).for_each(|rule| text += &section(rule));
@@ -65,9 +65,9 @@ fn page(family: &'static Family) -> String {
 }
 
 fn section(rule: &RuleSpec) -> String {
-    let mut text = format!("\n## {}\n\n{}\n\n", rule.name(), escaped(rule.page().says));
-    for Fact { name, text: fact, .. } in facts_of(rule) {
-        let fact = if name == "Seen in" { linked(&fact) } else { escaped(&fact) };
+    let mut text = format!("\n## {}\n\n{}\n\n", rule.name(), escape_markdown(rule.page().says));
+    for RuleFact { name, text: fact, .. } in facts_of(rule) {
+        let fact = if name == "Seen in" { linked(&fact) } else { escape_markdown(&fact) };
         text += &format!("- **{name}**: {fact}\n");
     }
     match scenes::difference(rule.name()) {
@@ -77,7 +77,8 @@ fn section(rule: &RuleSpec) -> String {
 }
 
 fn linked(seen: &str) -> String {
-    let link = |thread| threads::url(thread).map_or(escaped(thread), |url| format!("[{thread}]({url})"));
+    let link =
+        |thread| threads::url(thread).map_or(escape_markdown(thread), |url| format!("[{thread}]({url})"));
     seen.split(", ").map(link).collect::<Vec<_>>().join(", ")
 }
 
@@ -85,15 +86,15 @@ fn causes() -> String {
     let mut text =
         format!("{HEAD}# Why calls fail\n\n`cupeer explain RESULT` prints the causes of one result.\n");
     for result in RESULTS {
-        let all = why(result);
+        let all = reasons_for_result(result);
         if !all.is_empty() {
             text += &format!("\n## {}\n", result.name());
         }
         for why in all {
-            text += &format!("\n{}\n\n", why.subject());
+            text += &format!("\n{}\n\n", why.sentence_start());
             for (rule, cause) in &why.causes {
                 let rule = rule.map(|rule| format!(" ({})", link(rule, ""))).unwrap_or_default();
-                text += &format!("- {}{rule}\n", escaped(cause));
+                text += &format!("- {}{rule}\n", escape_markdown(cause));
             }
         }
     }

@@ -3,13 +3,13 @@
 
 use super::generated::{canonical, proven, same};
 use crate::fault::parse::keys::KEYS;
-use crate::fault::{Plan, Rule};
-use crate::record::live::mix;
+use crate::fault::{FaultPlan, PlannedFault};
+use crate::record::live::mix_bits;
 use std::collections::HashSet;
 
 /// Returns true if a text is refused. An accepted text must pass [`proven`].
 pub fn refused_or_proven(text: &str) -> bool {
-    let error = match Plan::parse("plan", text) {
+    let error = match FaultPlan::parse("plan", text) {
         Err(error) => error,
         Ok(plan) => {
             plan.rules
@@ -32,7 +32,7 @@ pub fn refused_or_proven(text: &str) -> bool {
     true
 }
 
-fn without_name(rule: &Rule) -> String {
+fn without_name(rule: &PlannedFault) -> String {
     let clauses = rule.text.split(':').filter(|clause| !clause.starts_with("name="));
     clauses.collect::<Vec<_>>().join(":")
 }
@@ -61,7 +61,7 @@ fn right() -> Vec<String> {
             _ if key.acts => "",
             _ => ":hang",
         };
-        rules.push(format!("cuIpcOpenMemHandle*:Flags=0:{}{rest}", key.example()));
+        rules.push(format!("cuIpcOpenMemHandle*:Flags=0:{}{rest}", key.example_clause()));
     }
     rules
 }
@@ -124,7 +124,7 @@ fn thousands_of_broken_rules_are_refused_with_place_and_reason() {
     let mut state = 1u64;
     let mut chance = |below: usize| {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        (mix(state) % below as u64) as usize
+        (mix_bits(state) % below as u64) as usize
     };
     let rules = right();
     let (mut refused, mut read) = (HashSet::new(), 0);
