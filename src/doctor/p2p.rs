@@ -21,7 +21,13 @@ pub fn command(args: &DoctorArgs) -> Result<ExitCode> {
         measures: !args.p2p.quick,
         is_simulated: args.driver.sim.is_some(),
     };
-    let mut findings = cupeer_p2p::test(&Environment { child: &|| child(chosen.as_ref()) }, &options)?;
+    let mut findings = match cupeer_p2p::test(&Environment { child: &|| child(chosen.as_ref()) }, &options) {
+        Err(error) if args.format == DoctorFormat::Json => {
+            output::print_json(&cupeer_p2p::failed(&error))?;
+            return Err(error);
+        }
+        tested => tested?,
+    };
     // Links of the simulated driver do not depend on the machine.
     if findings.is_bad() && !options.is_simulated {
         findings.system = System::here(chosen.as_ref())?.facts();

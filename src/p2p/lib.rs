@@ -85,6 +85,11 @@ pub fn document(findings: &Findings) -> impl Serialize {
     document::Document::of(findings)
 }
 
+/// Returns the error of [`test`] in the same form, for tools that read it.
+pub fn failed(error: &anyhow::Error) -> impl Serialize + use<> {
+    document::Document::failed(error)
+}
+
 /// Returns the findings as a text for a terminal of this width.
 pub fn text(findings: &Findings, style: Style, width: usize) -> String {
     text::show(findings, style, width) + "\n" + &text::devices(&findings.devices, width)
