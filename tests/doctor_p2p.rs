@@ -58,14 +58,18 @@ fn doctor(machine: &str) -> Command {
 fn json(command: &mut Command) -> (Value, Option<i32>) {
     let ended = done(command.args(["--format", "json"]));
     assert_eq!(ended.stderr, "");
-    let document: Value = serde_json::from_str(&ended.stdout).expect("it is JSON");
+    (valid(&ended.stdout), ended.status.code())
+}
+
+fn valid(text: &str) -> Value {
+    let document: Value = serde_json::from_str(text).expect("it is JSON");
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/doctor-p2p.schema.json");
     let schema: Value = serde_json::from_str(&fs::read_to_string(path).expect("a schema")).expect("JSON");
     assert!(jsonschema::meta::is_valid(&schema));
     let validator = jsonschema::validator_for(&schema).expect("it is a schema");
     let errors: Vec<String> = validator.iter_errors(&document).map(|error| error.to_string()).collect();
     assert!(errors.is_empty(), "{errors:?}\n{document:#}");
-    (document, ended.status.code())
+    document
 }
 
 fn pairs(document: &Value) -> impl Iterator<Item = ((u64, u64), &Value)> {
@@ -316,6 +320,19 @@ fn a_driver_that_crashes_costs_a_process_and_not_the_run() {
     let library = driver("return 46;");
     let said = done(with(&["doctor", "--p2p", "--driver"]).arg(&library)).stdout;
     assert!(said.contains("cuDevicePrimaryCtxRetain: CUDA_ERROR_DEVICE_UNAVAILABLE (2 times)\n"), "{said}");
+}
+
+/// Tools that read the JSON of a node without a usable driver find the reason in it.
+#[test]
+fn json_has_the_reason_why_no_link_was_tested() {
+    let library =
+        compile_text("fake_driver", "int cuInit(unsigned flags) { return 100; }", &["-shared", "-fPIC"]);
+    let ended = done(with(&["doctor", "--p2p", "--format", "json", "--driver"]).arg(&library));
+    let document = valid(&ended.stdout);
+    let reason = document["error"].as_str().expect("a reason");
+    assert!(reason.starts_with("no link was tested: cuInit: CUDA_ERROR_NO_DEVICE"), "{reason}");
+    assert!(ended.stderr.contains(reason), "{}", ended.stderr);
+    assert_eq!(ended.status.code(), Some(125));
 }
 
 /// A simulated driver in which one function is refused, and which writes a line for all that is given and taken.

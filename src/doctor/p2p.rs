@@ -22,7 +22,14 @@ pub fn command(args: &DoctorArgs) -> Result<ExitCode> {
         is_simulated: args.driver.sim.is_some(),
     };
     let mut findings =
-        cupeer_p2p::test_links(&ProcessCommand { child: &|| child_command(chosen.as_ref()) }, &options)?;
+        match cupeer_p2p::test_links(&ProcessCommand { child: &|| child_command(chosen.as_ref()) }, &options)
+        {
+            Err(error) if args.format == DoctorFormat::Json => {
+                output::print_json(&cupeer_p2p::failed(&error))?;
+                return Err(error);
+            }
+            tested => tested?,
+        };
     // Links of the simulated driver do not depend on the machine.
     if findings.is_bad() && !options.is_simulated {
         findings.system = ExaminedSystem::examine_machine(chosen.as_ref())?.facts();

@@ -31,6 +31,8 @@ pub struct Document {
     pub good: usize,
     /// Number of directions with a check that was not run, and none that failed.
     pub untested: usize,
+    /// Reason why no link was tested, for example that the machine has no driver; null if the driver started.
+    pub error: Option<String>,
     /// Devices that the driver shows, by their ordinals.
     pub devices: Vec<Device>,
     /// Directions between two devices.
@@ -104,6 +106,20 @@ pub struct Checked {
 }
 
 impl Document {
+    /// Returns the document of a test that failed before the first link.
+    pub fn failed(error: &anyhow::Error) -> Document {
+        Document {
+            schema: SCHEMA,
+            cupeer: env!("CARGO_PKG_VERSION"),
+            bad: 0,
+            good: 0,
+            untested: 0,
+            error: Some(format!("{error:#}")),
+            devices: Vec::new(),
+            pairs: Vec::new(),
+        }
+    }
+
     pub fn from_findings(findings: &Findings) -> Document {
         let plan::DirectionCounts { bad, good, untested } = plan::DirectionCounts::count(&findings.pairs);
         let devices = findings.devices.iter().map(|device| Device {
@@ -119,6 +135,7 @@ impl Document {
             bad,
             good,
             untested,
+            error: None,
             devices: devices.collect(),
             pairs: findings.pairs.iter().map(|direction| describe_direction(findings, direction)).collect(),
         }

@@ -85,6 +85,11 @@ pub fn json_document(findings: &Findings) -> impl Serialize {
     document::Document::from_findings(findings)
 }
 
+/// Returns the error of [`test`] in the same form, for tools that read it.
+pub fn failed(error: &anyhow::Error) -> impl Serialize + use<> {
+    document::Document::failed(error)
+}
+
 /// Returns the findings as a text for a terminal of this width.
 pub fn format_findings(findings: &Findings, style: Style, width: usize) -> String {
     text::format_findings(findings, style, width) + "\n" + &text::devices_table(&findings.devices, width)

@@ -241,9 +241,10 @@ impl<'a> Facts<'a> {
                     is_met_by_text(condition, &bytes[..length])
                 })
             }
-            // SAFETY: the word of a handle by value is the address of its bytes.
             Direction::In if arg.is_ipc_handle() => {
-                is_met_by_number(condition, unsafe { fingerprint_at(word) })
+                // SAFETY: the word of a handle by value is the address of its bytes.
+                let fingerprint = unsafe { fingerprint_at(word) };
+                is_met_by_number(condition, fingerprint)
             }
             _ => false,
         }
