@@ -554,7 +554,7 @@ fn a_function_that_is_set_at_run_time_is_found() {
 }
 
 /// The maps of whoever follows processes whose keys are numbers, each with what these numbers are. A number of the driver (a handle,
-/// an address, a context) is given out again, so that it is no key: `cupeer_model` has identities, and `Names` for their bearers.
+/// an address, a context) is given out again, so that it is no key: `cupeer_model` has identities, and `NumberHolders` for their bearers.
 const KEYED_BY_NUMBERS: [(&str, &str); 3] = [
     ("src/facts/follow/ledger/mod.rs", "fingerprints of handles"),
     ("src/facts/infer/staged.rs", "hashes of what was copied"),

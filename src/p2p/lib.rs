@@ -2,7 +2,7 @@
 //!
 //! The path of a test: `plan` (the order of the pairs) → `link` (opens a link between two devices) → `checks` (sends data
 //! over it, and compares) → `process`, `wire` → [`agent`] in another process → `cuda`. The result is a `verdict`, which
-//! [`text()`] formats. The command owns its arguments, and prints.
+//! [`format_findings()`] formats. The command owns its arguments, and prints.
 //!
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!

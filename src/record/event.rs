@@ -229,7 +229,7 @@ pub struct Details {
 /// Calls that failed in the same way as the call before them. Times are in ticks of the record's clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RepeatedCalls {
-    /// Number of calls, at most [`slot::Run::MOST`].
+    /// Number of calls, at most [`slot::RepeatedCalls::MOST`].
     pub calls: u64,
     /// Time when the last of the calls returned.
     pub end: u64,

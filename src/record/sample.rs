@@ -1,5 +1,5 @@
 //! Memory of devices and processes, as NVML reported it to a launcher after a call failed for lack of memory: a file
-//! [`SAMPLES`] for each launcher, with a line for each device and sample.
+//! [`MEMORY_SAMPLES`] for each launcher, with a line for each device and sample.
 
 use crate::clock::monotonic_now;
 use crate::host;

@@ -4,7 +4,7 @@
 //! Nothing hangs before a process has met a driver. Then, progress is:
 //!
 //! - a process that meets a driver, begins to record, or ends its recording
-//! - a recorded call that brings something new ([`cupeer_record::Follower::fruitful`])
+//! - a recorded call that brings something new ([`cupeer_record::Follower::productive_calls`])
 //! - a process that computes, or reads and writes files ([`super::processors`])
 //!
 //! Time that a process spends waiting for the device, as CUDA does in a loop, is no progress: if there is no recorded call, the

@@ -10,10 +10,10 @@
 //! | --- | --- | --- |
 //! | Copies, memsets, and functions that order them | [`early::run_examined`] | Before the first export: keeps the last ones. |
 //! | `allocates`, `frees` | [`memory`] | No steps while the memory is small and not shared: it is only counted. |
-//! | `may_go_straight_on` (copies, launches), groups `order` and `event` | [`untracked::fast_path`] | No steps while their addresses cannot matter. Records failures, uses of shared memory, and calls that order these uses. |
+//! | `can_skip_most_calls` (copies, launches), groups `order` and `event` | [`untracked::fast_path`] | No steps while their addresses cannot matter. Records failures, uses of shared memory, and calls that order these uses. |
 //! | Group `event`, beside the fast path | [`untracked::run_event_record_call`] | Forwarded first. Steps only after a failure. |
 //! | `changes_kernels`, `changes_graphs`, if rules are checked | [`run_and_track_handles`] | Notes kernels and graphs before and after. |
-//! | `creates_context` | [`resolve_and_run_steps`] | Notes the context after. |
+//! | `created_context` | [`resolve_and_run_steps`] | Notes the context after. |
 //! | Large copies to or from the host | [`through_host::run_large_host_copy`] | Records a hash of the content. |
 //! | `is_quick` | [`run_quick_function`] | Has its own copy of the steps. |
 //! | All others | [`run_in_shared_code`] | Share one copy of the steps. |

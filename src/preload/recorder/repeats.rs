@@ -9,13 +9,13 @@
 //!   tell calls apart either. Findings name the Python line, so there each success with a stack and each failure that a
 //!   rule may explain has its own.
 //! - The calls of a *run*: those that fail in the same way. From [`FAILURES_BEFORE_RUN`] on, they are only counted, in one slot
-//!   ([`cupeer_spec::record::slot::Run`]) behind the last one that was recorded and judged, its *example*. A call that
+//!   ([`cupeer_spec::record::slot::RepeatedCalls`]) behind the last one that was recorded and judged, its *example*. A call that
 //!   turns out to differ from the run gets its own slot.
 //!
 //! **A run hides nothing.** A call is counted in a run only if nothing that a rule tests can differ from the example:
 //!
 //! - It has the same thread, function, result, return address, stack height, arguments, and NULL pointers. If more
-//!   than its arguments may explain the example (`depends_on_more`), addresses must be the same as well; otherwise
+//!   than its arguments may explain the example (`has_varying_explanation`), addresses must be the same as well; otherwise
 //!   they may differ.
 //! - For functions that share or release, the current context is the same.
 //! - If more than its arguments may explain it, the process has shared and released nothing since the example, and the
@@ -57,7 +57,7 @@ const MOST_BETWEEN_EXAMPLES: u64 = 1 << 30;
 struct KeyParts {
     /// Number of words of the arguments that are compared.
     words: usize,
-    /// A bit for each byte of the arguments that is part of an address: see [`cupeer_spec::function::FnSpec::addresses`].
+    /// A bit for each byte of the arguments that is part of an address: see [`cupeer_spec::function::FnSpec::address_byte_mask`].
     addresses: u64,
     /// True if calls in different contexts belong to different runs.
     has_context: bool,

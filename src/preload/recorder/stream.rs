@@ -83,13 +83,13 @@ pub fn window(thread: *mut Thread) -> Window<OwnWord, SLOTS> {
     }
 }
 
-/// Marks the window as being written to: see [`Window::fill`].
+/// Marks the window as being written to: see [`Window::begin_writing`].
 #[inline(always)]
 pub fn mark_filling(thread: *mut Thread) -> usize {
     window(thread).begin_writing(stack_height()).0
 }
 
-/// Restores the mark of [`mark_filling`]: see [`Window::filled`].
+/// Restores the mark of [`mark_filling`]: see [`Window::end_writing`].
 #[inline(always)]
 pub fn restore_filling(thread: *mut Thread, before: usize) {
     window(thread).end_writing(before);

@@ -104,7 +104,7 @@ impl NotedUse {
         NotedUse { args: [0; MOST_ARGS], shape: 0 }
     }
 
-    /// Stores the arguments, some time before [`append`](Use::append) copies them: a processor is slow to copy bytes that it has
+    /// Stores the arguments, some time before [`append`](NotedUse::append) copies them: a processor is slow to copy bytes that it has
     /// just stored in smaller parts.
     #[inline(always)]
     pub fn store_arguments(&mut self, store: &dyn Store, has_returned: bool) {

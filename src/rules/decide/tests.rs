@@ -117,7 +117,7 @@ fn a_rule_about_arguments_asks_nothing_of_the_world() {
     }
 }
 
-/// `in_table` fails if the effects of a function lack an argument that a rule needs.
+/// `expect_in_table` fails if the effects of a function lack an argument that a rule needs.
 #[test]
 fn functions_of_a_rule_have_the_arguments_that_it_needs() {
     for (byte, knows) in [(0, false), (0, true), (1, false), (1, true)] {

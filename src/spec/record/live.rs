@@ -266,7 +266,7 @@ pub struct Entry {
     pub monotonic: u64,
     /// Number of opens without a close.
     pub count: u32,
-    /// For an export: [`ended`]. For an open handle: [`opened_kind`]. An export that ended and that no process has
+    /// For an export: [`ended`]. For an open handle: [`kind::opened_kind`]. An export that ended and that no process has
     /// open is a tombstone. In the file, the lap is in bits 16 to 29; in an entry that was read, they are 0.
     pub ended: u32,
     /// Thread id of the caller.

@@ -52,7 +52,7 @@ pub struct CallFindings {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FindingKey {
     process: usize,
-    /// Number of the rule in [`Numbered`].
+    /// Number of the rule in [`NumberedNames`].
     rule: u16,
     function: Number,
     /// The result of the call; `None` if it has not returned.

@@ -47,7 +47,7 @@ pub fn write_output(call: &ForwardedCall, out: &OutputChange) -> bool {
     true
 }
 
-/// Returns the specification of an output, its address, and its size in bytes: see [`Out`].
+/// Returns the specification of an output, its address, and its size in bytes: see [`OutputChange`].
 fn locate_output(call: &ForwardedCall, argument: &str) -> Option<(&'static ArgSpec, usize, usize)> {
     let (index, arg) = call.id.spec().find_argument(argument)?;
     let address = *call.words.get(index)? as usize;
