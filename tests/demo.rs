@@ -51,12 +51,8 @@ fn each_step_shows_a_command_that_can_be_copied_and_what_it_prints() {
     let commands: Vec<&str> = ended.stdout.lines().filter_map(|line| line.strip_prefix("$ ")).collect();
     assert_eq!(commands.len(), 8, "{commands:?}");
     let wrong = commands[6];
-    let copied =
-        done(plain("sh").args(["-c", wrong]).env_remove(env::RECORD).env("XDG_STATE_HOME", folder.path()));
-    assert!(
-        wrong.ends_with(" early") && copied.stderr.contains("error ipc-freed-while-open: "),
-        "{copied:?}"
-    );
+    let copied = done(plain("sh").args(["-c", wrong]).env_remove(env::RECORD).env("XDG_STATE_HOME", folder.path()));
+    assert!(wrong.ends_with(" early") && copied.stderr.contains("error ipc-freed-while-open: "), "{copied:?}");
 }
 
 #[test]
@@ -73,10 +69,7 @@ fn the_page_opens_only_on_a_display_that_has_a_browser() {
     let without_display = done(demo(folder.path(), &[]).env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY"));
     let without_opener = done(demo(folder.path(), &[]).env("PATH", "/nonexistent"));
     for ended in [without_display, without_opener] {
-        assert!(
-            ended.status.success() && ended.stdout.contains("\nOpen this page in a browser: /"),
-            "{ended:?}"
-        );
+        assert!(ended.status.success() && ended.stdout.contains("\nOpen this page in a browser: /"), "{ended:?}");
     }
     assert!(!note.exists());
 }

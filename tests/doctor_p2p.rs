@@ -97,10 +97,7 @@ fn each_broken_link_gets_its_verdict_and_no_good_one_does() {
         seen.insert(ends);
         let broken = BROKEN.iter().find(|broken| broken.ends == ends);
         let ways = pair["ways"].as_array().unwrap();
-        assert_eq!(
-            ways.iter().map(|way| way["way"].as_str().unwrap()).collect::<Vec<_>>(),
-            ["peer", "ipc", "vmm"]
-        );
+        assert_eq!(ways.iter().map(|way| way["way"].as_str().unwrap()).collect::<Vec<_>>(), ["peer", "ipc", "vmm"]);
         for way in ways {
             assert_eq!(way["verdict"], broken.map_or("good", |broken| broken.verdict), "{pair:#}");
             for check in way["checks"].as_array().unwrap() {
@@ -161,10 +158,7 @@ fn people_see_a_sentence_a_matrix_and_what_is_bad() {
     let said = done(&mut doctor(topology(folder.path(), lost).to_str().unwrap())).stdout;
     assert!(said.contains("    hint: an IOMMU or PCIe ACS ") && !said.contains("NVLink"), "{said}");
     let measured = stdout(&mut with(&["doctor", "--p2p", "--sim=pcie:2"]));
-    assert!(
-        measured.starts_with("All 2 directions between 2 devices are good in all 3 ways.\n"),
-        "{measured}"
-    );
+    assert!(measured.starts_with("All 2 directions between 2 devices are good in all 3 ways.\n"), "{measured}");
     assert!(measured.contains("\nMeasured\n"), "{measured}");
     assert!(measured.contains("- atomics of both sides: the driver claims no native atomics"), "{measured}");
 }
@@ -260,10 +254,7 @@ fn impossible_options_are_refused_before_any_test() {
     let untested = untested.to_str().unwrap();
     let nowhere = folder.path().join("no/machine.toml");
     let nowhere = nowhere.to_str().unwrap();
-    refused(
-        &["doctor", "--p2p", "--sim", "-o", nowhere],
-        &format!("-o '{nowhere}': no file can be written there"),
-    );
+    refused(&["doctor", "--p2p", "--sim", "-o", nowhere], &format!("-o '{nowhere}': no file can be written there"));
     refused(
         &["doctor", "--p2p", "--limit", "0"],
         "invalid value '0' for '--limit <SECONDS>': 0 is not in 1..=3600; see --help",
@@ -325,8 +316,7 @@ fn a_driver_that_crashes_costs_a_process_and_not_the_run() {
 /// Tools that read the JSON of a node without a usable driver find the reason in it.
 #[test]
 fn json_has_the_reason_why_no_link_was_tested() {
-    let library =
-        compile_text("fake_driver", "int cuInit(unsigned flags) { return 100; }", &["-shared", "-fPIC"]);
+    let library = compile_text("fake_driver", "int cuInit(unsigned flags) { return 100; }", &["-shared", "-fPIC"]);
     let ended = done(with(&["doctor", "--p2p", "--format", "json", "--driver"]).arg(&library));
     let document = valid(&ended.stdout);
     let reason = document["error"].as_str().expect("a reason");

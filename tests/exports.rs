@@ -24,8 +24,7 @@ fn declared() -> BTreeSet<String> {
         .expect("it is committed");
     // Without its comments and directives, of which the first parts of the others have neither.
     let code: String = header.split("/*").filter_map(|part| part.split("*/").last()).collect();
-    let code: String =
-        code.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line} ")).collect();
+    let code: String = code.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line} ")).collect();
     let functions = code.split([';', '{']).filter(|part| part.contains('(') && !part.contains("typedef"));
     let before_parenthesis = functions.map(|function| {
         let name = function.split('(').next().unwrap_or_default();

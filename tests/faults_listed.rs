@@ -40,19 +40,13 @@ fn the_list_says_what_can_be_undone() {
     for function in alterable_functions() {
         let line = list.lines().find(|line| line.split(' ').next() == Some(function.name()));
         let undone = line.and_then(|line| line.split_whitespace().nth(1)).filter(|word| *word != "-");
-        assert_eq!(
-            undone,
-            function.undone_by().map(|(inverse, _)| inverse.spec().name()),
-            "{}",
-            function.name()
-        );
+        assert_eq!(undone, function.undone_by().map(|(inverse, _)| inverse.spec().name()), "{}", function.name());
     }
 }
 
 #[test]
 fn the_list_as_json_has_all_that_is_known() {
-    let list: Value =
-        serde_json::from_str(&stdout(&mut with(&["list", "faults", "--format", "json"]))).unwrap();
+    let list: Value = serde_json::from_str(&stdout(&mut with(&["list", "faults", "--format", "json"]))).unwrap();
     let listed = list["keys"].as_array().unwrap();
     assert_eq!(listed.len(), keys().count());
     for (json, key) in listed.iter().zip(keys()) {
@@ -117,14 +111,12 @@ fn every_command_of_the_page_has_a_plan_that_is_read() {
 #[test]
 fn the_file_on_the_page_is_read_with_what_it_includes() {
     let page = page("docs/reference/plans.md").text;
-    let files: Vec<&str> =
-        blocks(&page, "text").into_iter().filter(|block| block.contains("\nplan ")).collect();
+    let files: Vec<&str> = blocks(&page, "text").into_iter().filter(|block| block.contains("\nplan ")).collect();
     assert_eq!(files.len(), 1);
     let directory = temp_dir();
     fs::write(directory.path().join("slow.plan"), files[0]).unwrap();
     fs::write(directory.path().join("common.plan"), "@open:delay=1ms").unwrap();
-    let mut command =
-        with(&["run", "--inject-file", "slow.plan", "sh", "-c", "printf %s \"$CUPEER_INJECT\""]);
+    let mut command = with(&["run", "--inject-file", "slow.plan", "sh", "-c", "printf %s \"$CUPEER_INJECT\""]);
     let plan = FaultPlan::parse("x", &done(command.current_dir(&directory)).stdout).unwrap();
     let names: Vec<&str> = plan.rules.iter().map(|rule| rule.name.as_str()).collect();
     assert_eq!(names, ["common/1", "slow/1", "slow/third"]);

@@ -19,11 +19,7 @@ fn run(scene: &str, mode: &str, check: impl FnOnce(&Job)) {
     let mut with = cupeer();
     with.args(["run", "-q", "--sim=nvlink:2", &format!("--record={mode}"), "--out"]).arg(&record);
     let (without, with) = (done(&mut without), done(with.arg("--").arg(&program).arg(scene)));
-    assert_eq!(
-        (with.status.code(), &with.stdout),
-        (without.status.code(), &without.stdout),
-        "{scene}: {with:?}"
-    );
+    assert_eq!((with.status.code(), &with.stdout), (without.status.code(), &without.stdout), "{scene}: {with:?}");
     check(&open_job(&record));
 }
 
@@ -53,9 +49,8 @@ fn only(job: &Job) -> &Process {
 /// The names of the recorded calls about memory.
 fn calls(process: &Process) -> Vec<Call> {
     let is_of_memory = |call: &Call| {
-        call.function.is_some_and(|id| {
-            id.spec().allocated_memory().is_some() || id.spec().freed_memory_argument().is_some()
-        })
+        call.function
+            .is_some_and(|id| id.spec().allocated_memory().is_some() || id.spec().freed_memory_argument().is_some())
     };
     recorded(process).into_iter().filter(is_of_memory).collect()
 }

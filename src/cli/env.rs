@@ -40,8 +40,7 @@ pub struct EnvArgs {
 fn examples() -> String {
     let examples = EnvFormat::value_variants().iter().filter_map(|format| format.0.example);
     let lines: String = examples.map(|example| format!("  {example}\n")).collect();
-    let pod =
-        "k8s prints the env list, volumes, and volumeMounts of a pod; the libraries must be on the node.";
+    let pod = "k8s prints the env list, volumes, and volumeMounts of a pod; the libraries must be on the node.";
     format!("Examples:\n{lines}\n{pod}")
 }
 
@@ -81,11 +80,7 @@ pub fn command(args: &EnvArgs) -> Result<ExitCode> {
     }
     let mut settings = LaunchSettings::new(&args.options, None)?;
     settings.verdicts.iter_mut().for_each(VllmCache::keep_directory);
-    settings
-        .verdicts
-        .iter()
-        .filter_map(VllmCache::chosen_cache_warning)
-        .for_each(|line| output::print_problem(&line));
+    settings.verdicts.iter().filter_map(VllmCache::chosen_cache_warning).for_each(|line| output::print_problem(&line));
     let mut pairs = Vec::new();
     for (name, value) in &settings.variables {
         let value = value.to_str().with_context(|| format!("{name}: the value is not UTF-8"))?;
@@ -106,22 +101,14 @@ pub fn command(args: &EnvArgs) -> Result<ExitCode> {
         for (name, value) in settings.loader_variables(before)? {
             pairs.push((name, utf8_path(Path::new(&value))?.to_owned()));
         }
-        format_environment(
-            notation,
-            &pairs,
-            &if has_mounts { container_mounts(&settings)? } else { Vec::new() },
-        )?
+        format_environment(notation, &pairs, &if has_mounts { container_mounts(&settings)? } else { Vec::new() })?
     };
     settings.drawn_seed_note().iter().for_each(|line| output::print_problem(line));
     output::print_as_is(&printed)
 }
 
 /// Returns variables in a notation and, for a container, its mounts.
-fn format_environment(
-    notation: VariableNotation,
-    pairs: &[VariablePair],
-    mounts: &[ContainerMount],
-) -> Result<String> {
+fn format_environment(notation: VariableNotation, pairs: &[VariablePair], mounts: &[ContainerMount]) -> Result<String> {
     Ok(match notation {
         VariableNotation::Exports => {
             pairs.iter().map(|(name, value)| format!("export {name}={}\n", shell_quoted(value))).collect()
@@ -151,21 +138,16 @@ fn container_mounts(settings: &LaunchSettings) -> Result<Vec<ContainerMount>> {
     let log = log.map(|(_, path)| log_directory(Path::new(path))).transpose()?.flatten();
     let written = settings.job.iter().map(|job| &*job.directory).chain(log);
     let mut all: BTreeMap<&str, bool> = BTreeMap::new();
-    for (path, is_written) in
-        paths.into_iter().map(|path| (path, false)).chain(written.map(|path| (path, true)))
-    {
+    for (path, is_written) in paths.into_iter().map(|path| (path, false)).chain(written.map(|path| (path, true))) {
         *all.entry(utf8_path(path)?).or_default() |= is_written;
     }
     // A path below another mounted path needs no mount of its own.
     let within = |path: &str, is_written: bool| {
-        all.iter().any(|(other, writes)| {
-            path != *other && Path::new(path).starts_with(other) && *writes >= is_written
-        })
+        all.iter().any(|(other, writes)| path != *other && Path::new(path).starts_with(other) && *writes >= is_written)
     };
     let mounts = all.iter().filter(|(path, is_written)| !within(path, **is_written));
-    let mut mounts: Vec<ContainerMount> = mounts
-        .map(|(path, is_written)| ContainerMount { path: (*path).to_owned(), is_written: *is_written })
-        .collect();
+    let mut mounts: Vec<ContainerMount> =
+        mounts.map(|(path, is_written)| ContainerMount { path: (*path).to_owned(), is_written: *is_written }).collect();
     mounts.sort_by_key(|mount| mount.is_written);
     Ok(mounts)
 }
@@ -239,10 +221,7 @@ fn format_kubernetes(pairs: &[VariablePair], mounts: &[ContainerMount]) -> Strin
 
 /// Returns the variables as NAME=VALUE, each after an option.
 fn format_assignments(option: &str, pairs: &[VariablePair]) -> Vec<String> {
-    pairs
-        .iter()
-        .map(|(name, value)| format!("{option}{}", shell_quoted(&format!("{name}={value}"))))
-        .collect()
+    pairs.iter().map(|(name, value)| format!("{option}{}", shell_quoted(&format!("{name}={value}")))).collect()
 }
 
 /// Writes the variables for srun. Slurm separates them by commas, and removes quotes only around a whole element.
@@ -257,8 +236,7 @@ fn format_srun(pairs: &[VariablePair]) -> Result<String> {
 }
 
 fn format_ray(pairs: &[VariablePair]) -> String {
-    let variables: serde_json::Map<_, _> =
-        pairs.iter().map(|(name, value)| ((*name).into(), json!(value))).collect();
+    let variables: serde_json::Map<_, _> = pairs.iter().map(|(name, value)| ((*name).into(), json!(value))).collect();
     format!("{}\n", json!({ "env_vars": variables }))
 }
 

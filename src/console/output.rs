@@ -218,8 +218,7 @@ impl Write for PrefixedStderr {
 /// logs. Returns true if the path is a symbolic link.
 pub fn check_output_owner(path: &Path) -> Result<bool> {
     let Ok(there) = path.symlink_metadata() else { return Ok(false) };
-    let found =
-        |about: &Metadata| FileOwnership { owner: about.uid(), mode: about.mode(), names: about.nlink() };
+    let found = |about: &Metadata| FileOwnership { owner: about.uid(), mode: about.mode(), names: about.nlink() };
     let directory = path.parent().filter(|parent| *parent != "").unwrap_or(Path::new(".")).metadata()?;
     let (may_use, what): (fn(_, _, _) -> _, _) = match there.is_symlink() {
         true => (trust::can_follow_link, "a link"),

@@ -34,8 +34,8 @@ pub fn print_json_line(result: &impl Serialize) -> Result<ExitCode> {
 /// Returns LD_PRELOAD without cupeer's library, which would change what the driver does.
 fn without_preload_library(value: Option<OsString>) -> Option<OsString> {
     let value = value?;
-    let others = libraries::preload_elements(&value)
-        .filter(|path| path.file_name() != Some(OsStr::new(libraries::PRELOAD)));
+    let others =
+        libraries::preload_elements(&value).filter(|path| path.file_name() != Some(OsStr::new(libraries::PRELOAD)));
     let others: Vec<&OsStr> = others.map(Path::as_os_str).collect();
     (!others.is_empty()).then(|| others.join(OsStr::new(":")))
 }

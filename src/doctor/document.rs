@@ -65,11 +65,7 @@ pub struct Function {
 impl Document {
     /// Returns a document without facts.
     pub fn new() -> Document {
-        Document {
-            schema: SCHEMA.to_owned(),
-            cupeer: env!("CARGO_PKG_VERSION").to_owned(),
-            ..Document::default()
-        }
+        Document { schema: SCHEMA.to_owned(), cupeer: env!("CARGO_PKG_VERSION").to_owned(), ..Document::default() }
     }
 
     /// Adds a component.
@@ -80,8 +76,7 @@ impl Document {
 
 /// Writes a document to a file.
 pub fn write(document: &Document, path: &Path) -> Result<()> {
-    let written =
-        || output::write_file(path, format!("{}\n", serde_json::to_string_pretty(document)?).as_bytes());
+    let written = || output::write_file(path, format!("{}\n", serde_json::to_string_pretty(document)?).as_bytes());
     written().with_context(|| format!("--output '{}'", path.display()))
 }
 
@@ -106,14 +101,11 @@ pub fn parse(bytes: &[u8]) -> Result<Document> {
     match value.get("schema").and_then(Value::as_str) {
         Some(SCHEMA) => {}
         Some(other) if other.starts_with("cupeer-doctor/") => {
-            bail!(
-                "it is of the form {other:?}, and this cupeer reads {SCHEMA}: use one version of cupeer for both"
-            )
+            bail!("it is of the form {other:?}, and this cupeer reads {SCHEMA}: use one version of cupeer for both")
         }
         _ => bail!("it is no report of 'cupeer doctor'; {ADVICE}"),
     }
-    serde_json::from_value(value)
-        .map_err(|error| anyhow::anyhow!("it is no whole report of 'cupeer doctor': {error}"))
+    serde_json::from_value(value).map_err(|error| anyhow::anyhow!("it is no whole report of 'cupeer doctor': {error}"))
 }
 
 #[cfg(test)]
@@ -123,8 +115,7 @@ pub mod tests {
     use proptest::prelude::*;
 
     pub fn document() -> Document {
-        let mut document =
-            Document { process: ExaminedSystem::without_devices().process(), ..Document::new() };
+        let mut document = Document { process: ExaminedSystem::without_devices().process(), ..Document::new() };
         document.add_part("cupeer", "0.1.0".to_owned());
         document.functions.push(Function { name: "cuInit".into(), exported: true, lookup: "SUCCESS".into() });
         document.wrong.push("no driver".into());
@@ -149,19 +140,13 @@ pub mod tests {
             ("", "it is empty; 'cupeer doctor -o FILE' writes one"),
             ("{\"schema\":", "it ends early, in line 1: it was cut, or is still being written"),
             (&whole[..whole.len() - 9], "it ends early, in line 1: it was cut, or is still being written"),
-            (
-                "\u{7f}ELF",
-                "it is not JSON: expected value at line 1 column 1; 'cupeer doctor -o FILE' writes one",
-            ),
+            ("\u{7f}ELF", "it is not JSON: expected value at line 1 column 1; 'cupeer doctor -o FILE' writes one"),
             ("[1]", "it is no report of 'cupeer doctor'; 'cupeer doctor -o FILE' writes one"),
             (
                 &whole.replace(SCHEMA, "cupeer-doctor/7"),
                 "it is of the form \"cupeer-doctor/7\", and this cupeer reads cupeer-doctor/1: use one version of cupeer for both",
             ),
-            (
-                "{\"schema\":\"cupeer-doctor/1\"}",
-                "it is no whole report of 'cupeer doctor': missing field `cupeer`",
-            ),
+            ("{\"schema\":\"cupeer-doctor/1\"}", "it is no whole report of 'cupeer doctor': missing field `cupeer`"),
         ] {
             assert_eq!(parse(text.as_bytes()).unwrap_err().to_string(), expected);
         }

@@ -15,29 +15,23 @@ use std::path::Path;
 
 pub fn examine_driver(document: &mut Document, chosen: Option<&ChosenDriver>) -> Result<()> {
     let mut command = child_command(chosen)?;
-    let found = command
-        .arg("probe-driver")
-        .output()
-        .context("failed to start the process that examines the driver")?;
+    let found = command.arg("probe-driver").output().context("failed to start the process that examines the driver")?;
     let (mut known, mut present) = (0, 0);
     for line in found.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
         match serde_json::from_slice(line).context("the process that examines the driver")? {
             ProbeResult::NotLoaded(reason) => report_missing_driver(document, &reason),
             ProbeResult::Path(path) => add_driver_path(document, Path::new(&path)),
             ProbeResult::Version(0, number) => {
-                document.add_part(
-                    "version",
-                    u32::try_from(number).map_or(number.to_string(), format_cuda_version),
-                );
+                document.add_part("version", u32::try_from(number).map_or(number.to_string(), format_cuda_version));
             }
             ProbeResult::Version(result, _) => {
                 document.add_part("version", "unknown".to_owned());
                 let returned = result_name(result);
                 document.wrong.push(format!("the driver's cuDriverGetVersion returned {returned}"));
             }
-            ProbeResult::NoVersion => document
-                .wrong
-                .push("the library has no cuDriverGetVersion: it is not a CUDA driver".to_owned()),
+            ProbeResult::NoVersion => {
+                document.wrong.push("the library has no cuDriverGetVersion: it is not a CUDA driver".to_owned())
+            }
             ProbeResult::Function { name, exported, lookup } => {
                 known += 1;
                 present += usize::from(exported);
@@ -85,7 +79,5 @@ fn describe_lookup((result, status): (i32, i32)) -> String {
         return result_name(result);
     }
     let status = CUdriverProcAddressQueryResult(status);
-    status
-        .name()
-        .map_or(status.0.to_string(), |name| name.trim_start_matches("CU_GET_PROC_ADDRESS_").to_owned())
+    status.name().map_or(status.0.to_string(), |name| name.trim_start_matches("CU_GET_PROC_ADDRESS_").to_owned())
 }

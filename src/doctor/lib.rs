@@ -100,11 +100,8 @@ fn format_document(document: &Document, width: usize, style: Style) -> String {
     let bad: Vec<&Fact> = alike.iter().map(|(fact, _)| *fact).filter(|f| f.verdict == Verdict::Bad).collect();
     if !bad.is_empty() {
         let lines = bad.iter().map(|fact| format!("- {}\n", describe_bad_fact(fact)));
-        text += &format!(
-            "\n{}\n{}",
-            style.emphasize(Emphasis::Heading, "What would break:"),
-            lines.collect::<String>()
-        );
+        text +=
+            &format!("\n{}\n{}", style.emphasize(Emphasis::Heading, "What would break:"), lines.collect::<String>());
     }
     for (title, sentences) in [("Wrong", &document.wrong), ("Unclear", &document.unclear)] {
         let lines: String = sentences.iter().map(|sentence| format!("- {sentence}\n")).collect();

@@ -8,10 +8,9 @@ use std::ffi::CStr;
 /// Adds facts about cupeer's own libraries, the C library, and the dynamic loader's variables.
 pub fn examine_cupeer_files(document: &mut Document) {
     document.add_part("cupeer", env!("CARGO_PKG_VERSION").to_owned());
-    for (name, found) in [
-        (libraries::PRELOAD, libraries::find_preload()),
-        (libraries::SIM, libraries::find_library(libraries::SIM)),
-    ] {
+    for (name, found) in
+        [(libraries::PRELOAD, libraries::find_preload()), (libraries::SIM, libraries::find_library(libraries::SIM))]
+    {
         match found {
             Ok(path) => document.add_part(name, path.display().to_string()),
             Err(error) => {

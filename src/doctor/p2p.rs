@@ -22,8 +22,7 @@ pub fn command(args: &DoctorArgs) -> Result<ExitCode> {
         is_simulated: args.driver.sim.is_some(),
     };
     let mut findings =
-        match cupeer_p2p::test_links(&ProcessCommand { child: &|| child_command(chosen.as_ref()) }, &options)
-        {
+        match cupeer_p2p::test_links(&ProcessCommand { child: &|| child_command(chosen.as_ref()) }, &options) {
             Err(error) if args.format == DoctorFormat::Json => {
                 output::print_json(&cupeer_p2p::failed(&error))?;
                 return Err(error);
@@ -41,11 +40,7 @@ pub fn command(args: &DoctorArgs) -> Result<ExitCode> {
         output::print_json(&cupeer_p2p::json_document(&findings))?;
         return written.map(|()| status);
     }
-    output::print_marked(&cupeer_p2p::format_findings(
-        &findings,
-        output::stdout_style(),
-        output::terminal_width(),
-    ))?;
+    output::print_marked(&cupeer_p2p::format_findings(&findings, output::stdout_style(), output::terminal_width()))?;
     written.map(|()| status)
 }
 

@@ -20,8 +20,8 @@ pub fn examine_program(
     program: &[OsString],
     run: RunProgram,
 ) -> Result<()> {
-    let folder = create_temporary_directory("cupeer-doctor-")
-        .context("failed to make a private directory for a recording")?;
+    let folder =
+        create_temporary_directory("cupeer-doctor-").context("failed to make a private directory for a recording")?;
     let log = folder.path().join("log");
     let options = Options {
         // Without a recording, it would be unknown whether the program made any watched call.
@@ -52,9 +52,7 @@ pub fn examine_program(
         document.add_part("patched by", format!("{library}: {functions}; its calls are still seen"));
     }
     let sentence = match document.wrong.is_empty() {
-        true => {
-            "libcuda was loaded, but cupeer saw no call that it records: there was none, or it escaped cupeer"
-        }
+        true => "libcuda was loaded, but cupeer saw no call that it records: there was none, or it escaped cupeer",
         false => "libcuda was loaded, but cupeer saw no call that it records",
     };
     document.unclear.extend(run.is_unseen.then(|| sentence.to_owned()));
@@ -97,8 +95,7 @@ mod tests {
     #[test]
     fn escapes_are_counted_by_library_and_way() {
         let line = r#"{"ts_ns":1,"pid":2,"tid":2,"escaped":{"library":"/x.so","way":"RTLD_DEEPBIND"}}"#;
-        let found =
-            count_bypassing_libraries(&format!("{line}\nnot json\n{{\"function\":\"cuInit\"}}\n{line}\n"));
+        let found = count_bypassing_libraries(&format!("{line}\nnot json\n{{\"function\":\"cuInit\"}}\n{line}\n"));
         assert_eq!(found, BTreeMap::from([(("/x.so".to_owned(), "RTLD_DEEPBIND".to_owned()), 2)]));
     }
 

@@ -53,17 +53,10 @@ pub fn read_process(
         process,
         clock,
         arguments: (0..process.functions.len().max(1)).map(|_| None).collect(),
-        read: ReadResults {
-            calls: 0,
-            marks: 0,
-            problem: None,
-            stacks: StackTable::default(),
-            without_stack: 0,
-        },
+        read: ReadResults { calls: 0, marks: 0, problem: None, stacks: StackTable::default(), without_stack: 0 },
     };
     let mut pending = PendingCalls::default();
-    let mut events =
-        process.events().with_context(|| format!("failed to read {}", process.path.display()))?;
+    let mut events = process.events().with_context(|| format!("failed to read {}", process.path.display()))?;
     let mut since = 0;
     // Take the event by reference, because moving an event costs as much as counting it.
     while let Some(event) = &events.next() {

@@ -64,12 +64,7 @@ pub struct ExportResults {
 }
 
 /// Writes the tables of a record into a directory, which is there and is empty.
-pub fn export(
-    job: &Job,
-    symbols: &mut Symbols,
-    options: &Options,
-    directory: &Path,
-) -> Result<ExportResults> {
+pub fn export(job: &Job, symbols: &mut Symbols, options: &Options, directory: &Path) -> Result<ExportResults> {
     let of = |process| ProcessKeys::of(job, options.job, process, options.redact);
     let keys: Arc<Vec<ProcessKeys>> = Arc::new(job.processes.iter().map(of).collect());
     let plan = ExportPlan::new(job, &keys, options.threads);
@@ -89,14 +84,7 @@ pub fn export(
     });
     let (read, mut tables) = work.into_results()?;
     let report = report.context("failed to read the recording")?;
-    let rows = rows::ReportRows {
-        job,
-        report: &report,
-        read: &read,
-        keys: &keys,
-        plan: &plan,
-        redact: options.redact,
-    };
+    let rows = rows::ReportRows { job, report: &report, read: &read, keys: &keys, plan: &plan, redact: options.redact };
     rows.write_tables(symbols, directory, &mut tables)?;
     let mut problems = report.record.problems.clone();
     let left_out = |what: String, count: u64| (count > 0).then(|| format!("{count} {what}"));

@@ -2,9 +2,7 @@
 
 use crate::keys::Column;
 use crate::table::{Spec, Table, VERSION};
-use crate::tables::{
-    Calls, Devices, Faults, Findings, Frames, Marks, Objects, Openings, Pairs, Processes, Stacks,
-};
+use crate::tables::{Calls, Devices, Faults, Findings, Frames, Marks, Objects, Openings, Pairs, Processes, Stacks};
 use parquet::basic::Type;
 
 fn all_tables() -> [Spec; 11] {

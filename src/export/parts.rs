@@ -33,9 +33,7 @@ struct PlannedPart {
 impl ExportPlan {
     pub fn new(job: &Job, keys: &[ProcessKeys], threads: usize) -> ExportPlan {
         let mut by_node: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-        keys.iter()
-            .enumerate()
-            .for_each(|(i, keys)| by_node.entry(node_directory(&keys.host)).or_default().push(i));
+        keys.iter().enumerate().for_each(|(i, keys)| by_node.entry(node_directory(&keys.host)).or_default().push(i));
         let nodes: Vec<(String, Vec<usize>)> = by_node.into_iter().collect();
         let size = |process: &usize| job.processes[*process].source.size();
         let mut parts = Vec::new();

@@ -75,9 +75,10 @@ impl<'a> StackNumbering<'a> {
         let next = self.frames.len() as i64;
         let number = *self.frames.entry((node, place.clone())).or_insert(next);
         if number == next {
-            let library = place.library.as_ref().map(|path| {
-                self.paths.entry(path.clone()).or_insert_with(|| self.redact.redact_path(path)).clone()
-            });
+            let library = place
+                .library
+                .as_ref()
+                .map(|path| self.paths.entry(path.clone()).or_insert_with(|| self.redact.redact_path(path)).clone());
             let line = place.lines.last();
             let file = line.map(|line| self.redact.redact_path(&line.file));
             let python = place.python.as_deref();

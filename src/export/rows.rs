@@ -9,8 +9,8 @@ use crate::parts::ExportPlan;
 use crate::places::StackNumbering;
 use crate::table::{NOBODY, Table, TablePart, Tables};
 use crate::tables::{
-    Device, Devices, Fault, Faults, Finding, Findings, Frames, Object, Objects, Opening, Openings, Pair,
-    Pairs, Process, Processes, Stacks,
+    Device, Devices, Fault, Faults, Finding, Findings, Frames, Object, Objects, Opening, Openings, Pair, Pairs,
+    Process, Processes, Stacks,
 };
 use anyhow::Result;
 use cupeer_record::{self as record, Job};
@@ -69,17 +69,12 @@ impl ReportRows<'_> {
         let node_of = self.plan.nodes_of_processes();
         let index = |proc: &model::Proc| indexes.get(&**proc).copied();
         let report = self.report;
-        let processes =
-            self.rows_by_node(&report.processes, &node_of, |row| index(&row.proc).into_iter().collect());
+        let processes = self.rows_by_node(&report.processes, &node_of, |row| index(&row.proc).into_iter().collect());
         let handles = self.rows_by_node(&report.handles, &node_of, |row| owners(row, &index));
-        let opens: Vec<(&model::Handle, &model::Open)> = report
-            .handles
-            .iter()
-            .flat_map(|handle| handle.opens.iter().map(move |open| (handle, open)))
-            .collect();
+        let opens: Vec<(&model::Handle, &model::Open)> =
+            report.handles.iter().flat_map(|handle| handle.opens.iter().map(move |open| (handle, open))).collect();
         let opens = self.rows_by_node(&opens, &node_of, |(_, open)| index(&open.proc).into_iter().collect());
-        let findings =
-            self.rows_by_node(&report.findings, &node_of, |row| index(&row.proc).into_iter().collect());
+        let findings = self.rows_by_node(&report.findings, &node_of, |row| index(&row.proc).into_iter().collect());
         let peers = self.rows_by_node(&report.peers, &node_of, |row| index(&row.proc).into_iter().collect());
         let mut numbered = StackNumbering::new(self.redact);
         let mut places = PlaceTable::new(&self.job.processes, symbols);
@@ -115,9 +110,7 @@ impl ReportRows<'_> {
             })?;
             to.write_table(members, |process, part| self.add_devices(*process, part))?;
             // Faults belong to the whole job, so only the first host has their rows.
-            to.write_table(report.faults.iter().filter(|_| node == 0), |row, part| {
-                self.add_fault(row, part)
-            })?;
+            to.write_table(report.faults.iter().filter(|_| node == 0), |row, part| self.add_fault(row, part))?;
         }
         Ok(())
     }
@@ -143,17 +136,15 @@ impl ReportRows<'_> {
         let (keys, read) = (&self.keys[index as usize], &self.read[index as usize]);
         let process = &self.job.processes[index as usize];
         let problem = describe_problem(process, read).map(|problem| self.redact.redact_problem(&problem));
-        let arguments: Vec<String> =
-            row.arguments.iter().map(|text| self.redact.redact_argument(text)).collect();
+        let arguments: Vec<String> = row.arguments.iter().map(|text| self.redact.redact_argument(text)).collect();
         let variables: BTreeMap<&str, String> = row
             .variables
             .iter()
             .map(|(name, value)| (name.as_str(), self.redact.redact_variable(name, value)))
             .collect();
         let past = self.report.escaped.iter().filter(|escaped| escaped.proc == row.proc);
-        let past: Vec<String> = past
-            .map(|escaped| format!("{}: {}", self.redact.redact_path(&escaped.library), escaped.way))
-            .collect();
+        let past: Vec<String> =
+            past.map(|escaped| format!("{}: {}", self.redact.redact_path(&escaped.library), escaped.way)).collect();
         part.push_row(
             index,
             &Process {
@@ -323,11 +314,10 @@ fn add_pair(process: u32, row: &model::Peer, began_ns: i64, part: &mut TablePart
 /// Describes the problem with the file of a process.
 fn describe_problem(process: &record::Process, read: &ReadResults) -> Option<String> {
     let missing = process.text(meta::MISSING).map(str::to_owned);
-    let all: Vec<String> =
-        [process.problem.clone(), read.problem.clone(), missing, process.reason_for_early_end()]
-            .into_iter()
-            .flatten()
-            .collect();
+    let all: Vec<String> = [process.problem.clone(), read.problem.clone(), missing, process.reason_for_early_end()]
+        .into_iter()
+        .flatten()
+        .collect();
     (!all.is_empty()).then(|| all.join("; "))
 }
 

@@ -159,12 +159,7 @@ pub type Tables = BTreeMap<&'static str, WrittenSize>;
 
 impl<T: Table> TablePart<T> {
     /// Creates part `number` of a table in the directory `node`.
-    pub fn create(
-        directory: &Path,
-        node: &str,
-        number: usize,
-        keys: &Arc<Vec<ProcessKeys>>,
-    ) -> Result<TablePart<T>> {
+    pub fn create(directory: &Path, node: &str, number: usize, keys: &Arc<Vec<ProcessKeys>>) -> Result<TablePart<T>> {
         let spec = T::spec();
         let folder = directory.join(spec.name).join(format!("node={node}"));
         let path = folder.join(format!("part-{number}.parquet"));
@@ -210,11 +205,8 @@ impl<T: Table> TablePart<T> {
     }
 
     fn write_group(&mut self) -> parquet::errors::Result<()> {
-        let order = if let Buffer::Long(moments) = &self.buffers[self.sorted_by] {
-            ascending_order(moments)
-        } else {
-            None
-        };
+        let order =
+            if let Buffer::Long(moments) = &self.buffers[self.sorted_by] { ascending_order(moments) } else { None };
         let processes = in_order(&self.processes, order.as_deref());
         let (keys, own) = self.spec.columns.split_at(keys::COUNT);
         let mut group = self.writer.next_row_group()?;

@@ -7,9 +7,7 @@ use cupeer_record::host;
 use cupeer_record::plain::{self, SymbolicLinks};
 use cupeer_spec::fault::{CounterScope, PlannedFault};
 use cupeer_spec::record::armed::{ArmedPlansBoard, BoardFileName, MAGIC, PREFIX, VERSION};
-use cupeer_spec::record::faults::{
-    self, FaultCounter, Header, LONGEST, PlanFileName, SCOPES, ScopeCounter, TEXT,
-};
+use cupeer_spec::record::faults::{self, FaultCounter, Header, LONGEST, PlanFileName, SCOPES, ScopeCounter, TEXT};
 use cupeer_spec::record::{self, read_plain};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -92,8 +90,7 @@ impl PlanBoard {
             "'{shown}' cannot be used: it belongs to another user, or others can write to it"
         );
         let mut head = [0; 32];
-        let is_whole =
-            about.len() >= size_of::<ArmedPlansBoard>() as u64 && file.read_exact_at(&mut head, 0).is_ok();
+        let is_whole = about.len() >= size_of::<ArmedPlansBoard>() as u64 && file.read_exact_at(&mut head, 0).is_ok();
         ensure!(is_whole, "'{shown}' is damaged: it is cut off");
         let board = map_board(&file).with_context(|| format!("'{shown}' cannot be mapped"))?;
         let plans = PlanBoard { directory: directory.to_owned(), boot_id, user, board };
@@ -118,8 +115,7 @@ impl PlanBoard {
 
     /// Arms a plan in all processes that allow plans from outside, including processes that start later.
     pub fn arm(&self, number: u64, rules: &[PlannedFault], seed: u64) -> Result<()> {
-        let text =
-            faults::format_plan_lines(rules.iter().map(|rule| (&*rule.name, rule.self_contained_text(seed))));
+        let text = faults::format_plan_lines(rules.iter().map(|rule| (&*rule.name, rule.self_contained_text(seed))));
         ensure!(text.len() <= LONGEST, "the plan is longer than {} KiB", LONGEST >> 10);
         let is_joint = rules.iter().any(|rule| matches!(rule.per, CounterScope::Job | CounterScope::Rank));
         let scope_count = if is_joint { SCOPES } else { 0 };
@@ -203,9 +199,8 @@ impl Drop for PlanBoard {
 fn map_board(file: &File) -> io::Result<NonNull<ArmedPlansBoard>> {
     let (protection, place) = (libc::PROT_READ | libc::PROT_WRITE, std::ptr::null_mut());
     // SAFETY: a new shared mapping of a file that has this size, at an address of the kernel's choice.
-    let memory = unsafe {
-        libc::mmap(place, size_of::<ArmedPlansBoard>(), protection, libc::MAP_SHARED, file.as_raw_fd(), 0)
-    };
+    let memory =
+        unsafe { libc::mmap(place, size_of::<ArmedPlansBoard>(), protection, libc::MAP_SHARED, file.as_raw_fd(), 0) };
     NonNull::new(memory.cast()).filter(|_| memory != libc::MAP_FAILED).ok_or_else(io::Error::last_os_error)
 }
 

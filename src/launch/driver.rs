@@ -36,10 +36,7 @@ pub fn no_driver_note(chosen: Option<&ChosenDriver>, program: &[OsString]) -> St
         }
         None => "; where the machine has no driver, --sim simulates one".to_owned(),
     };
-    format!(
-        "no process loaded the CUDA driver ({}), so there is nothing to report{hint}",
-        Library::Cuda.soname()
-    )
+    format!("no process loaded the CUDA driver ({}), so there is nothing to report{hint}", Library::Cuda.soname())
 }
 
 pub struct ChosenDriver {
@@ -110,8 +107,8 @@ pub fn is_driver(element: &Path) -> bool {
 /// Returns true if a library is the preload library, under any path.
 pub fn is_preload_library(library: &Path, elf: &ElfFile) -> bool {
     let id = |path: &Path| path.metadata().map(|m| (m.dev(), m.ino())).ok();
-    let same = libraries::find_library(libraries::PRELOAD)
-        .is_ok_and(|own| id(&own).is_some() && id(&own) == id(library));
+    let same =
+        libraries::find_library(libraries::PRELOAD).is_ok_and(|own| id(&own).is_some() && id(&own) == id(library));
     same || elf.soname().is_ok_and(|name| name.as_deref() == Some(libraries::PRELOAD))
 }
 
@@ -142,8 +139,7 @@ fn make_link_directory(library: &Path) -> Result<PathBuf> {
     library.as_os_str().as_bytes().hash(&mut hasher);
     let directory = libraries::private_directory()?.join(format!("driver-{:016x}", hasher.finish()));
     libraries::make_private(&directory)?;
-    make_links(&directory, library)
-        .with_context(|| format!("failed to link a driver in {}", directory.display()))?;
+    make_links(&directory, library).with_context(|| format!("failed to link a driver in {}", directory.display()))?;
     Ok(directory)
 }
 

@@ -46,8 +46,7 @@ impl ElfFile {
 
     /// Returns the name of the file's machine architecture, for a file of another architecture than this build.
     pub fn describe_architecture(&self) -> String {
-        self.machine
-            .map_or("not a 64-bit program".into(), |machine| format!("a program for machine {}", machine.0))
+        self.machine.map_or("not a 64-bit program".into(), |machine| format!("a program for machine {}", machine.0))
     }
 
     /// Returns the path of the dynamic loader that the program requests.
@@ -176,8 +175,7 @@ mod tests {
         let own = ElfFile::open(&std::env::current_exe().unwrap()).unwrap().unwrap();
         assert!(own.is_native() && own.interpreter().unwrap().unwrap().contains("/ld-linux"));
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-        let libc =
-            maps.lines().filter_map(|l| l.find('/').map(|at| &l[at..])).find(|p| p.contains("/libc.so.6"));
+        let libc = maps.lines().filter_map(|l| l.find('/').map(|at| &l[at..])).find(|p| p.contains("/libc.so.6"));
         let libc = ElfFile::open(Path::new(libc.unwrap())).unwrap().unwrap();
         assert!(
             libc.is_shared_object()
@@ -198,12 +196,7 @@ mod tests {
             bytes[at] = !bytes[at];
             std::fs::write(&path, &bytes).unwrap();
             if let Ok(Some(elf)) = ElfFile::open(&path) {
-                let _ = (
-                    elf.interpreter(),
-                    elf.soname(),
-                    elf.exports_symbol("cuInit"),
-                    elf.find_note(b"GNU\0", 3),
-                );
+                let _ = (elf.interpreter(), elf.soname(), elf.exports_symbol("cuInit"), elf.find_note(b"GNU\0", 3));
             }
         }
         std::fs::remove_file(&path).unwrap();

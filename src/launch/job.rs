@@ -76,8 +76,8 @@ impl Job {
             }
         }
         let kept = kept.filter(|kept| kept != OFF).unwrap_or_else(|| DEFAULT.into());
-        let shared = options.share == Some(Share::Group)
-            || nonempty_variable(env::SHARE).is_some_and(|share| share == "group");
+        let shared =
+            options.share == Some(Share::Group) || nonempty_variable(env::SHARE).is_some_and(|share| share == "group");
         let named = match (&options.out, nonempty_variable(env::OUT), program) {
             (Some(pattern), _, Some(_)) => expand_placeholders(pattern)?,
             (Some(pattern), _, None) => {
@@ -106,8 +106,7 @@ impl Job {
             }
             (None, None, None) => return Ok(None),
         };
-        let directory =
-            std::path::absolute(&named).with_context(|| format!("--out '{}'", named.display()))?;
+        let directory = std::path::absolute(&named).with_context(|| format!("--out '{}'", named.display()))?;
         let parents = directory.parent().map_or(Ok(()), fs::create_dir_all);
         let is_new = parents
             .and_then(|()| create_directory(&directory, shared))
@@ -122,12 +121,7 @@ impl Job {
     /// Notes in the job file that another run records to the job, so that no run believes that it is the only one.
     fn note_joined_run(&self) {
         let run = launcher::own_line().map(|line| line + "\n").unwrap_or_default();
-        self.append_lines(&format!(
-            "{}={}:{}\n{run}",
-            job::JOINED,
-            host_name().display(),
-            std::process::id()
-        ));
+        self.append_lines(&format!("{}={}:{}\n{run}", job::JOINED, host_name().display(), std::process::id()));
     }
 
     /// Adds lines to the job file, which all runs share.
@@ -221,8 +215,7 @@ impl Job {
     /// Notes in the recording the number of processes of a run that could not record everything, and how many of these have no
     /// recording at all.
     pub fn note_losses(&self, lost: u32, missing: u32) {
-        let line =
-            |name, processes| if processes > 0 { format!("{name}={processes}\n") } else { String::new() };
+        let line = |name, processes| if processes > 0 { format!("{name}={processes}\n") } else { String::new() };
         let lines = line(job::LOST, lost) + &line(job::MISSING, missing);
         if let Err(error) = self.try_to_append(&lines) {
             let which = counted(lost.into(), "process");
@@ -322,16 +315,14 @@ fn create_in_default_directory(program: &OsStr, kept: &OsStr) -> Option<Job> {
         let job = Job::open_directory(directory.clone(), kept.to_owned(), false, true);
         job.inspect_err(|_| drop(fs::remove_dir(&directory)))
     };
-    let why =
-        match home::create_numbered_directory("", program, |directory| create_directory(directory, false))
-            .and_then(begin)
-        {
-            Ok(job) => return Some(Job { is_in_default_directory: true, ..job }),
-            Err(why) => why,
-        };
-    let prefix = format!("cupeer-{}-", home::plain_program_name(program));
-    match create_temporary_directory(&prefix).map_err(anyhow::Error::from).and_then(|made| begin(made.keep()))
+    let why = match home::create_numbered_directory("", program, |directory| create_directory(directory, false))
+        .and_then(begin)
     {
+        Ok(job) => return Some(Job { is_in_default_directory: true, ..job }),
+        Err(why) => why,
+    };
+    let prefix = format!("cupeer-{}-", home::plain_program_name(program));
+    match create_temporary_directory(&prefix).map_err(anyhow::Error::from).and_then(|made| begin(made.keep())) {
         Ok(job) => {
             let shown = job.directory.display();
             let displaced = Some(format!("the recording is in {shown}, because {why:#}"));
@@ -393,10 +384,7 @@ fn write_end(path: &Path, end: Option<RecordedEnd>, span: EndSpan) -> io::Result
         return Ok(());
     };
     let span = header.ended.combine(span);
-    file.write_all_at(
-        &[span.after, span.before].map(u64::to_le_bytes).concat(),
-        offset_of!(Header, ended) as u64,
-    )?;
+    file.write_all_at(&[span.after, span.before].map(u64::to_le_bytes).concat(), offset_of!(Header, ended) as u64)?;
     let Some(end) = end else { return Ok(()) };
     let word = end.combine_with_recorded(RecordedEnd::from_word(header.end)).to_word();
     file.write_all_at(&word.to_le_bytes(), offset_of!(Header, end) as u64)
@@ -420,9 +408,8 @@ fn expand_placeholders(pattern: &Path) -> Result<PathBuf> {
             FileNamePart::Host => out.extend(host_name().as_bytes()),
             FileNamePart::Variable(name) => {
                 let name = OsStr::from_bytes(name);
-                let value = std::env::var_os(name).with_context(|| {
-                    format!("--out '{shown}': the variable {} is not set", name.display())
-                })?;
+                let value = std::env::var_os(name)
+                    .with_context(|| format!("--out '{shown}': the variable {} is not set", name.display()))?;
                 out.extend(value.as_bytes());
             }
             FileNamePart::Stray => bail!("--out '{shown}': {AFTER}"),

@@ -64,9 +64,8 @@ pub fn find_library(name: &str) -> Result<PathBuf> {
         return Ok(library);
     }
     if let Some((library, version)) = mismatch {
-        let version = version.map_or("does not say of which version it is".to_owned(), |version| {
-            format!("is of cupeer {version}")
-        });
+        let version = version
+            .map_or("does not say of which version it is".to_owned(), |version| format!("is of cupeer {version}"));
         let library = library.display();
         bail!("'{library}' {version}, and this command is of {OWN_VERSION}; install both from one package");
     }
@@ -139,8 +138,7 @@ pub fn find_preload() -> Result<PathBuf> {
     if !library.as_os_str().as_bytes().iter().any(|byte| ENDS_A_PATH.contains(byte)) {
         return Ok(library);
     }
-    let copy =
-        std::fs::read(&library).map_err(Into::into).and_then(|bytes| carried::store_library(PRELOAD, &bytes));
+    let copy = std::fs::read(&library).map_err(Into::into).and_then(|bytes| carried::store_library(PRELOAD, &bytes));
     copy.with_context(|| {
         let shown = library.display();
         format!("failed to copy '{shown}', whose space or colon ends a path in LD_PRELOAD")
@@ -152,7 +150,6 @@ const ENDS_A_PATH: &[u8] = b" :";
 
 /// Returns the elements of a value of LD_PRELOAD.
 pub fn preload_elements(value: &OsStr) -> impl Iterator<Item = &Path> {
-    let elements =
-        value.as_bytes().split(|byte| ENDS_A_PATH.contains(byte)).filter(|element| !element.is_empty());
+    let elements = value.as_bytes().split(|byte| ENDS_A_PATH.contains(byte)).filter(|element| !element.is_empty());
     elements.map(|element| Path::new(OsStr::from_bytes(element)))
 }

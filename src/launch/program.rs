@@ -168,9 +168,7 @@ fn loading_obstacle(binary: &Path) -> Option<String> {
     let library = libraries::PRELOAD;
     let found = binary.metadata().ok().filter(|found| found.is_file())?;
     if let Some(privilege) = gained_privilege(binary, &found) {
-        return Some(format!(
-            "{privilege}, so the dynamic loader ignores LD_PRELOAD and {library} is not loaded"
-        ));
+        return Some(format!("{privilege}, so the dynamic loader ignores LD_PRELOAD and {library} is not loaded"));
     }
     let elf = ElfFile::open(binary).ok()??;
     if !elf.is_native() {
@@ -204,8 +202,7 @@ fn gained_privilege(binary: &Path, found: &std::fs::Metadata) -> Option<&'static
     if found.mode() & libc::S_ISUID != 0 && found.uid() != user {
         return Some("is a set-uid program");
     }
-    if found.mode() & (libc::S_ISGID | libc::S_IXGRP) == libc::S_ISGID | libc::S_IXGRP && found.gid() != group
-    {
+    if found.mode() & (libc::S_ISGID | libc::S_IXGRP) == libc::S_ISGID | libc::S_IXGRP && found.gid() != group {
         return Some("is a set-gid program");
     }
     // Root gains no privilege from the capabilities of a file.

@@ -116,10 +116,7 @@ impl LaunchSettings {
     }
 
     /// Returns the variables of the dynamic loader, with their old contents included.
-    pub fn loader_variables(
-        &self,
-        old: impl Fn(&str) -> Option<OsString>,
-    ) -> Result<Vec<(&'static str, OsString)>> {
+    pub fn loader_variables(&self, old: impl Fn(&str) -> Option<OsString>) -> Result<Vec<(&'static str, OsString)>> {
         let mut variables = vec![(LD_PRELOAD, add_to_ld_preload(old(LD_PRELOAD).as_ref(), &self.preload)?)];
         if let Some(chosen) = &self.driver {
             let old = old(LD_LIBRARY_PATH).filter(|old| !old.is_empty());
@@ -177,14 +174,12 @@ fn add_to_ld_preload(old: Option<&OsString>, library: &Path) -> Result<OsString>
                 libraries::PRELOAD
             );
         } else if !is_there && before_driver.is_none() && driver::is_driver(element) {
-            before_driver =
-                Some(element.as_os_str().as_bytes().as_ptr() as usize - old.as_bytes().as_ptr() as usize);
+            before_driver = Some(element.as_os_str().as_bytes().as_ptr() as usize - old.as_bytes().as_ptr() as usize);
         }
     }
     if let Some(at) = before_driver {
         let (before, behind) = old.as_bytes().split_at(at);
-        let others =
-            libraries::preload_elements(OsStr::from_bytes(behind)).filter(|element| !is_own(element));
+        let others = libraries::preload_elements(OsStr::from_bytes(behind)).filter(|element| !is_own(element));
         let behind: Vec<&OsStr> = [library].into_iter().chain(others).map(Path::as_os_str).collect();
         return Ok(OsString::from_vec([before, behind.join(OsStr::new(":")).as_bytes()].concat()));
     }
@@ -205,9 +200,7 @@ pub fn prepend_library_path(old: Option<&OsString>, directory: &Path) -> OsStrin
     let directory = directory.as_os_str();
     match old {
         None => directory.to_owned(),
-        Some(old) if old.as_bytes().split(|byte| *byte == b':').next() == Some(directory.as_bytes()) => {
-            old.clone()
-        }
+        Some(old) if old.as_bytes().split(|byte| *byte == b':').next() == Some(directory.as_bytes()) => old.clone(),
         Some(old) => [directory, old].join(OsStr::new(":")),
     }
 }
@@ -226,12 +219,10 @@ fn check_log_file(path: &Path) -> Result<PathBuf> {
         check_access(folder, libc::W_OK | libc::X_OK)
             .with_context(|| format!("failed to write into the directory of the log file '{shown}'"))?;
     }
-    output::check_output_owner(&absolute)
-        .with_context(|| format!("failed to open the log file '{shown}'"))?;
+    output::check_output_owner(&absolute).with_context(|| format!("failed to open the log file '{shown}'"))?;
     if absolute.metadata().is_ok_and(|about| about.file_type().is_fifo()) {
         // The reader of a pipe would see the end of the log if this process opened and closed the pipe.
-        check_access(&absolute, libc::W_OK)
-            .with_context(|| format!("failed to write to the log file '{shown}'"))?;
+        check_access(&absolute, libc::W_OK).with_context(|| format!("failed to write to the log file '{shown}'"))?;
     } else if !bytes.contains(&b'%') {
         // Without O_NONBLOCK, opening a device might block.
         let mut options = OpenOptions::new();
@@ -263,8 +254,7 @@ mod tests {
     #[test]
     fn the_preload_is_appended_once() {
         let library = Path::new("/x/libcupeer.so");
-        let with =
-            |old: &str| add_to_ld_preload(Some(&old.into()), library).map(|new| new.into_string().unwrap());
+        let with = |old: &str| add_to_ld_preload(Some(&old.into()), library).map(|new| new.into_string().unwrap());
         assert_eq!(add_to_ld_preload(None, library).unwrap(), "/x/libcupeer.so");
         assert_eq!(with("").unwrap(), "/x/libcupeer.so");
         assert_eq!(with("/a.so").unwrap(), "/a.so:/x/libcupeer.so");

@@ -99,10 +99,7 @@ impl Call<'_> {
 
     /// Returns the address range that the call is about: first address, and number of bytes. Zeros if there is none.
     pub fn address_range(&self) -> (u64, u64) {
-        self.function
-            .spec()
-            .address_range()
-            .map_or((0, 0), |(by, size)| (self.number_at(by), self.number_at(size)))
+        self.function.spec().address_range().map_or((0, 0), |(by, size)| (self.number_at(by), self.number_at(size)))
     }
 
     /// Returns true if the array argument has exactly `count` elements, so that the recording has all of them.
@@ -123,9 +120,7 @@ impl Call<'_> {
                     [range(to), range(from)]
                 }
                 Effect::Uses(used) => self.ranges_of_use(used),
-                Effect::Ends(End { object: Object::Pointer, by, .. }) => {
-                    [(by, self.number_at(by), 1), (0, 0, 0)]
-                }
+                Effect::Ends(End { object: Object::Pointer, by, .. }) => [(by, self.number_at(by), 1), (0, 0, 0)],
                 _ => [(0, 0, 0); 2],
             })
             .filter(|(_, start, bytes)| *start != 0 && *bytes != 0)

@@ -37,8 +37,7 @@ pub struct Delta {
 }
 
 /// The effect of a call that creates a pool.
-static MAKES_POOL: Effect =
-    Effect::Makes(Made { object: Object::Pool, by: 0, size: None, of: None, at: None });
+static MAKES_POOL: Effect = Effect::Makes(Made { object: Object::Pool, by: 0, size: None, of: None, at: None });
 
 impl Delta {
     const fn new(effect: &'static Effect) -> Delta {
@@ -72,10 +71,7 @@ impl Delta {
             _ => delta,
         };
         let effects = call.function.spec().effects().iter();
-        effects
-            .filter_map(|effect| Delta::read_effect(effect, call))
-            .filter(Delta::has_known_name)
-            .map(device)
+        effects.filter_map(|effect| Delta::read_effect(effect, call)).filter(Delta::has_known_name).map(device)
     }
 
     /// Returns false if the change adds an object whose number is unknown.
@@ -114,9 +110,7 @@ impl Delta {
                 let address = args.iter().position(|argument| argument.direction == Direction::In);
                 Delta { name: at(by), other: or_none(address), ..new }
             }
-            Effect::Ends(End { object, by, size, .. })
-                if object.is_virtual_memory() || object == Object::Pool =>
-            {
+            Effect::Ends(End { object, by, size, .. }) if object.is_virtual_memory() || object == Object::Pool => {
                 Delta { name: at(by), bytes: size.map_or(1, at), ..new }
             }
             Effect::Closes(Named { object: Object::Pointer, by }) => Delta { name: at(by), ..new },
@@ -125,14 +119,7 @@ impl Delta {
             }
             Effect::Binds(Bound { by, size, device, team, at: place, .. }) => {
                 let device = device.map(|device| at(device) as i32);
-                Delta {
-                    name: at(team),
-                    other: at(by),
-                    device,
-                    bind_offset: at(place),
-                    bytes: at(size),
-                    ..new
-                }
+                Delta { name: at(team), other: at(by), device, bind_offset: at(place), bytes: at(size), ..new }
             }
             Effect::Unbinds(Unbound { team, device, at: place, .. }) => {
                 Delta { name: at(team), device: Some(at(device) as i32), bind_offset: at(place), ..new }
@@ -166,11 +153,7 @@ impl Delta {
         let is_of_device = || call.allocation_props().is_some_and(|wanted| wanted.device.is_some());
         // A query about a pool may return something else, such as an attribute.
         if subject == Subject::Pool && call.function.spec().args()[answer].is_pool() {
-            return Some(Delta {
-                name: call.number_at(answer),
-                device: Some(call.number_at(device) as i32),
-                ..self
-            });
+            return Some(Delta { name: call.number_at(answer), device: Some(call.number_at(device) as i32), ..self });
         }
         let (option, least) = choice?;
         // Only the minimum granularity of device memory and of multicast objects counts: host memory has another granularity.

@@ -41,13 +41,7 @@ pub trait Keeper: Sized {
     ) {
     }
     /// Called when a call changed or used an allocation: an export, a retain, a release, an added device, or a binding.
-    fn on_changed(
-        &mut self,
-        _known: &mut TableEntry<Allocation, Self::OfAllocation>,
-        _by: &Delta,
-        _at: Self::At,
-    ) {
-    }
+    fn on_changed(&mut self, _known: &mut TableEntry<Allocation, Self::OfAllocation>, _by: &Delta, _at: Self::At) {}
     /// Called when neither a handle nor a mapping of an allocation is left.
     fn on_ended(&mut self, _known: &mut TableEntry<Allocation, Self::OfAllocation>, _at: Self::At) {}
     /// Called when an allocation was mapped. `_of` is the allocation, if known.
@@ -80,13 +74,7 @@ pub trait Keeper: Sized {
     /// Called when a reservation ended.
     fn on_unreserved(&mut self, _old: &TableEntry<Reservation, Self::OfReservation>, _at: Self::At) {}
     /// Called when a pool was created, imported, found, or changed.
-    fn on_pool_changed(
-        &mut self,
-        _known: &mut TableEntry<Pool, Self::OfPool>,
-        _delta: &Delta,
-        _at: Self::At,
-    ) {
-    }
+    fn on_pool_changed(&mut self, _known: &mut TableEntry<Pool, Self::OfPool>, _delta: &Delta, _at: Self::At) {}
 }
 
 /// A family of objects, for which the process knows whether calls are missing.
@@ -129,17 +117,7 @@ impl<K: Keeper> ProcessObjects<K> {
         keeper: K,
     ) -> Self {
         let (granularity, has_lost, last) = ([None; 2], [false; 2], Id::NONE);
-        ProcessObjects {
-            allocations,
-            mappings,
-            reservations,
-            pools,
-            pointers,
-            keeper,
-            granularity,
-            has_lost,
-            last,
-        }
+        ProcessObjects { allocations, mappings, reservations, pools, pointers, keeper, granularity, has_lost, last }
     }
 
     /// Stores that calls about a family of objects were missed.
@@ -194,16 +172,12 @@ impl<K: Keeper> ProcessObjects<K> {
                 let device = delta.device.or(home);
                 self.change_allocation(&Delta { device, ..*delta }, at);
             }
-            Effect::Exports(Shared { object: Object::Allocation, .. })
-            | Effect::Joins(_)
-            | Effect::Unbinds(_) => self.change_allocation(delta, at),
+            Effect::Exports(Shared { object: Object::Allocation, .. }) | Effect::Joins(_) | Effect::Unbinds(_) => {
+                self.change_allocation(delta, at)
+            }
             Effect::Makes(Made { object: Object::Pool, .. }) => self.add_pool(delta, ObjectOrigin::Made, at),
-            Effect::Opens(Shared { object: Object::Pool, .. }) => {
-                self.add_pool(delta, ObjectOrigin::Imported, at)
-            }
-            Effect::Asks(Query { subject: Subject::Pool, .. }) => {
-                self.add_pool(delta, ObjectOrigin::Found, at)
-            }
+            Effect::Opens(Shared { object: Object::Pool, .. }) => self.add_pool(delta, ObjectOrigin::Imported, at),
+            Effect::Asks(Query { subject: Subject::Pool, .. }) => self.add_pool(delta, ObjectOrigin::Found, at),
             Effect::Asks(Query { subject, .. }) => {
                 self.granularity[usize::from(subject == Subject::Team)] =
                     Some(bytes).filter(|bytes| bytes.is_power_of_two());
@@ -262,16 +236,7 @@ impl<K: Keeper> ProcessObjects<K> {
         }
         let &Delta { name, bytes, types, device, multicast: team, .. } = delta;
         let is_counted = origin != ObjectOrigin::Found;
-        let new = Allocation {
-            bytes,
-            types,
-            device,
-            origin,
-            references: 1,
-            is_counted,
-            mappings: 0,
-            multicast: team,
-        };
+        let new = Allocation { bytes, types, device, origin, references: 1, is_counted, mappings: 0, multicast: team };
         let mut new = self.new_entry(name, new);
         self.keeper.on_allocated(&mut new, delta.fingerprint, at);
         self.has_lost[ObjectFamily::VirtualMemory as usize] |= !self.allocations.insert(new);
@@ -290,8 +255,7 @@ impl<K: Keeper> ProcessObjects<K> {
         let Some(known) = known.filter(|id| self.allocations.get(*id).is_some()) else {
             self.add_allocation(delta, ObjectOrigin::Found, at);
             // The mapping at the address is now known to be of this allocation.
-            if let Some((mapping, id)) =
-                mapped.zip(self.allocations.find_by_name(handle).map(|known| known.id))
+            if let Some((mapping, id)) = mapped.zip(self.allocations.find_by_name(handle).map(|known| known.id))
                 && let Some(mapping) = self.mappings.get(mapping.0)
                 && let Some(known) = self.allocations.get(id)
             {
@@ -367,8 +331,7 @@ impl<K: Keeper> ProcessObjects<K> {
 
     fn grant_access(&mut self, delta: &Delta, at: K::At) {
         let (mut from, end) = (delta.name, delta.name.saturating_add(delta.bytes));
-        while let Some(id) =
-            self.mappings.first_overlapping((from, end.saturating_sub(from))).map(|mapping| mapping.id)
+        while let Some(id) = self.mappings.first_overlapping((from, end.saturating_sub(from))).map(|mapping| mapping.id)
             && let Some(mapping) = self.mappings.get(id)
         {
             mapping.is_granted = true;
@@ -435,10 +398,7 @@ impl<K: Keeper> View for ProcessObjects<K> {
     }
 
     fn each_mapping(&self, range: (u64, u64), work: &mut dyn FnMut(&BareEntry<Mapping>)) {
-        self.mappings
-            .each()
-            .filter(|known| known.overlaps(range))
-            .for_each(|known| work(&known.without_history()));
+        self.mappings.each().filter(|known| known.overlaps(range)).for_each(|known| work(&known.without_history()));
     }
 
     fn reservation(&self, range: (u64, u64)) -> Option<BareEntry<Reservation>> {

@@ -70,8 +70,7 @@ pub struct MulticastDevices {
 impl MulticastDevices {
     /// Returns true if this process added the device.
     pub fn has_device(&self, device: i32) -> bool {
-        u32::try_from(device)
-            .is_ok_and(|device| self.added.checked_shr(device).is_some_and(|bits| bits & 1 != 0))
+        u32::try_from(device).is_ok_and(|device| self.added.checked_shr(device).is_some_and(|bits| bits & 1 != 0))
     }
 
     /// Returns true if this process alone added as many devices as the multicast object was created for.

@@ -85,10 +85,7 @@ impl<T: Entry, H> TableEntry<T, H> {
     /// Returns true if its addresses overlap a range.
     pub fn overlaps(&self, (start, bytes): (u64, u64)) -> bool {
         let own = self.state.bytes();
-        own != 0
-            && bytes != 0
-            && self.name < start.saturating_add(bytes)
-            && start < self.name.saturating_add(own)
+        own != 0 && bytes != 0 && self.name < start.saturating_add(bytes) && start < self.name.saturating_add(own)
     }
 
     /// Returns true if all of its addresses are in a range.

@@ -115,9 +115,8 @@ fn a_pool_is_known_by_its_source() {
     see(&mut process, FnId::cuDeviceGetDefaultMemPool, &[("pool_out", 2), ("dev", 1)]);
     let import = |process: &mut _| see(process, FnId::cuMemPoolImportFromShareableHandle, &[("pool_out", 3)]);
     import(&mut process);
-    let known = |process: &ProcessObjects<Small>, handle| {
-        process.pool(handle).map(|it| (it.origin, it.types, it.device))
-    };
+    let known =
+        |process: &ProcessObjects<Small>, handle| process.pool(handle).map(|it| (it.origin, it.types, it.device));
     assert_eq!(known(&process, 1), Some((ObjectOrigin::Made, Some(1), None)));
     assert_eq!(known(&process, 2), Some((ObjectOrigin::Found, None, Some(1))));
     assert_eq!(known(&process, 3), Some((ObjectOrigin::Imported, None, None)));
@@ -160,10 +159,7 @@ fn the_granularity_is_the_least_that_the_driver_told() {
         let values = [("granularity", granularity), ("option", option)];
         see(&mut process, FnId::cuMulticastGetGranularity, &values);
     }
-    assert_eq!(
-        (process.granularity(Subject::Team), process.granularity(Subject::Memory)),
-        (Some(GRANULE), None)
-    );
+    assert_eq!((process.granularity(Subject::Team), process.granularity(Subject::Memory)), (Some(GRANULE), None));
 }
 
 #[test]
@@ -198,10 +194,7 @@ fn both_tables_give_the_same_answers_in_500_random_lives_of_numbers_that_come_ba
                 view.each_mapping((0, 64 * GRANULE), &mut |it| mapped.push((*it, view.allocation_of(it))));
                 mapped.sort_by_key(|(it, _)| it.name);
                 // A mapping keeps its allocation as long as it exists.
-                assert!(
-                    mapped.iter().all(|(it, of)| (it.allocation == Id::NONE) == of.is_none()),
-                    "seed {seed}"
-                );
+                assert!(mapped.iter().all(|(it, of)| (it.allocation == Id::NONE) == of.is_none()), "seed {seed}");
                 let named = (1..5).map(|name| (view.allocation(name), view.pool(name)));
                 (mapped, named.collect::<Vec<_>>())
             });

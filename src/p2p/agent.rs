@@ -5,9 +5,7 @@
 
 use super::cuda::{Answer, Cuda};
 use super::nvml::Nvml;
-use super::request::{
-    Comparison, Device, HostMemory, IpcHandleBytes, Pair, Refusal, Reply, Request, StreamWork,
-};
+use super::request::{Comparison, Device, HostMemory, IpcHandleBytes, Pair, Refusal, Reply, Request, StreamWork};
 use super::wire::MessageSocket;
 use anyhow::{Context, Result};
 use cupeer_spec::abi::{
@@ -95,21 +93,15 @@ impl DriverAgent {
     /// Makes the context of a device current. Returns the driver, and the device. Fails if the device is not
     /// ready.
     fn make_current(&self, device: i32) -> Answer<(&Cuda, &OpenDevice)> {
-        let open = self
-            .open_devices
-            .get(&device)
-            .ok_or_else(|| own_refusal("cuDevicePrimaryCtxRetain", "was not called"))?;
+        let open =
+            self.open_devices.get(&device).ok_or_else(|| own_refusal("cuDevicePrimaryCtxRetain", "was not called"))?;
         let cuda = self.loaded_driver()?;
         cuda.cuCtxSetCurrent(open.context)?;
         Ok((cuda, open))
     }
 
     /// Does the work of a request. Requests and replies about shared memory have a descriptor beside them.
-    fn answer_request(
-        &mut self,
-        request: Request,
-        descriptor: Option<OwnedFd>,
-    ) -> Answer<(Reply, Option<OwnedFd>)> {
+    fn answer_request(&mut self, request: Request, descriptor: Option<OwnedFd>) -> Answer<(Reply, Option<OwnedFd>)> {
         let reply = match request {
             Request::Start => Reply::Devices(self.start_driver()?),
             Request::Device { device } => Reply::Device(Box::new(self.describe_device(device)?)),
@@ -136,8 +128,8 @@ impl DriverAgent {
                 return Ok((Reply::Address(address), Some(descriptor)));
             }
             Request::Map { device, bytes } => {
-                let descriptor = descriptor
-                    .ok_or_else(|| own_refusal("cuMemImportFromShareableHandle", "no descriptor came"))?;
+                let descriptor =
+                    descriptor.ok_or_else(|| own_refusal("cuMemImportFromShareableHandle", "no descriptor came"))?;
                 let handle = self.make_current(device)?.0.import_descriptor(descriptor.as_fd())?;
                 Reply::Address(self.map_allocation(device, handle, bytes)?)
             }
@@ -147,15 +139,11 @@ impl DriverAgent {
             }
             Request::Import { device, handle } => Reply::Address(self.import_memory(device, handle)?),
             Request::Free { device, address } => self.free_memory(device, address)?,
-            Request::Fill { device, address, words, seed } => {
-                self.fill_memory(device, address, words, seed)?
-            }
+            Request::Fill { device, address, words, seed } => self.fill_memory(device, address, words, seed)?,
             Request::Compare { device, address, words, seed, before } => {
                 Reply::Compared(compare_words(&self.read_words(device, address, words)?, seed, &before))
             }
-            Request::Words { device, address, words } => {
-                Reply::Words(self.read_words(device, address, words)?)
-            }
+            Request::Words { device, address, words } => Reply::Words(self.read_words(device, address, words)?),
             Request::Do { device, work } => Reply::Took(self.measure_work(device, work)?),
             Request::Begin { device, work } => self.begin_work(device, work)?,
             Request::Finish { device } => {
@@ -163,9 +151,7 @@ impl DriverAgent {
                 cuda.cuStreamSynchronize(open.stream)?;
                 Reply::Done
             }
-            Request::Results { device, mark, limit } => {
-                Reply::Words(self.wait_for_results(device, mark, limit)?)
-            }
+            Request::Results { device, mark, limit } => Reply::Words(self.wait_for_results(device, mark, limit)?),
             Request::Stop { device, mark } => {
                 let (_, open) = self.make_current(device)?;
                 // SAFETY: within the host memory that the driver gave us, which kernels only read here.
@@ -194,8 +180,7 @@ impl DriverAgent {
     }
 
     fn import_memory(&mut self, device: i32, handle: IpcHandleBytes) -> Answer<u64> {
-        let reserved =
-            handle.0.try_into().map_err(|_| own_refusal("cuIpcOpenMemHandle", "no handle came"))?;
+        let reserved = handle.0.try_into().map_err(|_| own_refusal("cuIpcOpenMemHandle", "no handle came"))?;
         // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS.
         let address = self.make_current(device)?.0.cuIpcOpenMemHandle_v2(CUipcMemHandle { reserved }, 1)?;
         self.memory.insert(address.0, MemoryOrigin::Imported);
@@ -267,8 +252,8 @@ impl DriverAgent {
 
     fn prepare_device(cuda: &Cuda, device: CUdevice, context: CUcontext) -> Answer<OpenDevice> {
         cuda.cuCtxSetCurrent(context)?;
-        let text = CStr::from_bytes_with_nul(PTX.as_bytes())
-            .map_err(|_| own_refusal("cuModuleLoadDataEx", "no text"))?;
+        let text =
+            CStr::from_bytes_with_nul(PTX.as_bytes()).map_err(|_| own_refusal("cuModuleLoadDataEx", "no text"))?;
         let function = |module, kernel: Kernel| {
             let name = CString::new(kernel.name()).unwrap_or_default();
             cuda.find_kernel(module, &name)
@@ -296,12 +281,7 @@ impl DriverAgent {
 
     /// Maps an allocation at a free address, for reads and writes by a device. If that fails, releases the
     /// allocation.
-    fn map_allocation(
-        &mut self,
-        device: i32,
-        handle: CUmemGenericAllocationHandle,
-        bytes: u64,
-    ) -> Answer<u64> {
+    fn map_allocation(&mut self, device: i32, handle: CUmemGenericAllocationHandle, bytes: u64) -> Answer<u64> {
         let (cuda, open) = self.make_current(device)?;
         let size = bytes as usize;
         let mapped = || {

@@ -73,11 +73,8 @@ fn kernel_work(kernel: Kernel, arguments: Vec<u64>, (blocks, threads): (u32, u32
 
 /// Returns the request for a copy by the writer's copy engine: to the memory of the owner if `writes`, else from it.
 fn copy_work(link: &OpenLink, writes: bool) -> StreamWork {
-    let (from, to) = if writes {
-        (link.local_address, link.remote_address)
-    } else {
-        (link.remote_address, link.local_address)
-    };
+    let (from, to) =
+        if writes { (link.local_address, link.remote_address) } else { (link.remote_address, link.local_address) };
     let (here, there) = (link.writer.device, link.owner.device);
     let (from_device, to_device) = if writes { (here, there) } else { (there, here) };
     let bytes = 8 * CHECK_WORDS;
@@ -91,13 +88,7 @@ fn request_fill(side: &LinkSide, address: u64, seed: Option<u64>) -> StepResult<
     side.ask(&Request::Fill { device: side.device, address, words: CHECK_WORDS, seed }).map(drop)
 }
 
-fn request_compare(
-    side: &LinkSide,
-    address: u64,
-    words: u64,
-    seed: u64,
-    before: &[u64],
-) -> StepResult<Comparison> {
+fn request_compare(side: &LinkSide, address: u64, words: u64, seed: u64, before: &[u64]) -> StepResult<Comparison> {
     let before = before.to_vec();
     match side.ask(&Request::Compare { device: side.device, address, words, seed, before })? {
         Reply::Compared(compared) => Ok(compared),
@@ -130,25 +121,18 @@ fn check_writes(link: &OpenLink, send: impl Fn(&OpenLink, u64) -> StepResult<()>
 
 /// Returns the verdict on one write: compares the memory of the owner with the words of `seed`.
 fn judge_write(link: &OpenLink, seed: u64, sent: &[u64], own: u64) -> StepResult {
-    let owner_compares =
-        |before: &[u64]| request_compare(&link.owner, link.owner_address, CHECK_WORDS, seed, before);
+    let owner_compares = |before: &[u64]| request_compare(&link.owner, link.owner_address, CHECK_WORDS, seed, before);
     let compared = owner_compares(sent)?;
     if compared.wrong == 0 {
         return Ok(Verdict::Good);
     }
     if compared.stale > 0 {
-        return stale_verdict(format!(
-            "{} of {CHECK_WORDS} words are still those of the write before",
-            compared.stale
-        ));
+        return stale_verdict(format!("{} of {CHECK_WORDS} words are still those of the write before", compared.stale));
     }
     std::thread::sleep(LATE_ARRIVAL);
     let later = owner_compares(&[own])?;
     if later.wrong == 0 {
-        return stale_verdict(format!(
-            "it was there only {} ms after the call had returned",
-            LATE_ARRIVAL.as_millis()
-        ));
+        return stale_verdict(format!("it was there only {} ms after the call had returned", LATE_ARRIVAL.as_millis()));
     }
     let mut reason = match later.stale {
         0 => "something else is there".to_owned(),
@@ -185,10 +169,7 @@ fn check_reads(link: &OpenLink, fetch: impl Fn(&OpenLink) -> StepResult<()>) -> 
         fetch(link)?;
         let compared = request_compare(&link.writer, link.local_address, CHECK_WORDS, seed, &before)?;
         if compared.stale > 0 {
-            return stale_verdict(format!(
-                "{} of {CHECK_WORDS} words are those of an earlier read",
-                compared.stale
-            ));
+            return stale_verdict(format!("{} of {CHECK_WORDS} words are those of an earlier read", compared.stale));
         }
         if compared.wrong > 0 {
             return Ok(wrong_verdict(compared, CHECK_WORDS, "something else was read".to_owned()));
@@ -199,8 +180,7 @@ fn check_reads(link: &OpenLink, fetch: impl Fn(&OpenLink) -> StepResult<()>) -> 
 }
 
 fn begin_kernel(side: &LinkSide, kernel_: Kernel, arguments: Vec<u64>, shape: (u32, u32)) -> StepResult<()> {
-    side.ask(&Request::Begin { device: side.device, work: kernel_work(kernel_, arguments, shape, 1) })
-        .map(drop)
+    side.ask(&Request::Begin { device: side.device, work: kernel_work(kernel_, arguments, shape, 1) }).map(drop)
 }
 
 /// Returns the results of a kernel; `None` if the kernel does not end in time.
@@ -244,17 +224,8 @@ fn check_resident_kernel(link: &OpenLink) -> StepResult {
         ];
         begin_kernel(owner, Kernel::Receive, receive, shape)?;
         let (flags, stop) = (link.remote_address + FLAGS_OFFSET, writer.host + HostMemory::STOP_OFFSET);
-        let send = vec![
-            link.remote_address,
-            flags,
-            SLOT_WORDS,
-            RESIDENT_SLOTS,
-            seed,
-            mark,
-            stop,
-            2 * limit,
-            writer.host,
-        ];
+        let send =
+            vec![link.remote_address, flags, SLOT_WORDS, RESIDENT_SLOTS, seed, mark, stop, 2 * limit, writer.host];
         begin_kernel(writer, Kernel::Send, send, shape)?;
         let Some(received) = wait_for_results(owner, mark)? else {
             return stall_verdict("the owner's kernel does not end");
@@ -277,17 +248,14 @@ fn check_resident_kernel(link: &OpenLink) -> StepResult {
 /// Returns the verdict for the results of [`Kernel::Receive`].
 fn judge_received(link: &OpenLink, received: &[u64], mark: u64) -> StepResult {
     let total = RESIDENT_SLOTS * SLOT_WORDS;
-    let (came, compared) =
-        (received[0], Comparison { wrong: received[1], stale: received[2], first: received[3] });
+    let (came, compared) = (received[0], Comparison { wrong: received[1], stale: received[2], first: received[3] });
     if came == RESIDENT_SLOTS && compared.wrong == 0 {
         return Ok(Verdict::Good);
     }
     if came == RESIDENT_SLOTS {
         return match compared.stale {
             0 => Ok(wrong_verdict(compared, total, "its flag came, and something else is there".to_owned())),
-            late => {
-                stale_verdict(format!("{late} of {} wrong words came later than their flag", compared.wrong))
-            }
+            late => stale_verdict(format!("{late} of {} wrong words came later than their flag", compared.wrong)),
         };
     }
     let now = request_words(&link.owner, link.owner_address + FLAGS_OFFSET, RESIDENT_SLOTS)?;
@@ -324,9 +292,7 @@ fn check_atomics(link: &OpenLink) -> StepResult {
         wrong: bad.len() as u64,
         words: p2p::SUMS,
         first_byte: 8 * *first as u64,
-        reason: format!(
-            "of {wanted} additions each, {low} of the writer's and {high} of the owner's have counted"
-        ),
+        reason: format!("of {wanted} additions each, {low} of the writer's and {high} of the owner's have counted"),
     })
 }
 
@@ -351,18 +317,15 @@ const MOST_MEASURED_BYTES: u64 = FLAGS_OFFSET / 2;
 /// check that should have failed, and the verdict for it.
 pub fn measure_rates(link: &OpenLink, blocks: u32) -> StepResult<Result<Measured, (Check, Verdict)>> {
     let seed = random_nonzero();
-    let write = |to, seed, bytes, times| {
-        kernel_work(Kernel::Write, vec![to, bytes / 8, seed], (blocks, BLOCK_THREADS), times)
-    };
-    let (kernel_mb_s, bytes) =
-        measure_rate(link, |bytes, times| write(link.remote_address, seed, bytes, times))?;
+    let write =
+        |to, seed, bytes, times| kernel_work(Kernel::Write, vec![to, bytes / 8, seed], (blocks, BLOCK_THREADS), times);
+    let (kernel_mb_s, bytes) = measure_rate(link, |bytes, times| write(link.remote_address, seed, bytes, times))?;
     if let Some(verdict) = compare_measured(link, bytes, seed)? {
         return Ok(Err((Check::KernelWrite, verdict)));
     }
     let (seed, most) = (random_nonzero(), bytes);
     link.writer.do_work(write(link.local_address, seed, most, 1))?;
-    let copy =
-        |bytes, times| StreamWork::Copy { from: link.local_address, to: link.remote_address, bytes, times };
+    let copy = |bytes, times| StreamWork::Copy { from: link.local_address, to: link.remote_address, bytes, times };
     let (copy_mb_s, bytes) = measure_rate(link, copy)?;
     if let Some(verdict) = compare_measured(link, bytes.min(most), seed)? {
         return Ok(Err((Check::CopyWrite, verdict)));

@@ -138,16 +138,14 @@ impl Cuda {
 
     /// Calls `cuDeviceGetP2PAtomicCapabilities`, a function of CUDA 13, for all operations that cuda.h knows.
     pub fn atomic_capabilities(&self, from: CUdevice, to: CUdevice) -> Answer<Vec<u32>> {
-        type Get =
-            unsafe extern "C" fn(*mut u32, *const CUatomicOperation, u32, CUdevice, CUdevice) -> CUresult;
+        type Get = unsafe extern "C" fn(*mut u32, *const CUatomicOperation, u32, CUdevice, CUdevice) -> CUresult;
         let name = "cuDeviceGetP2PAtomicCapabilities";
         let function: Get = self.find(name)?;
         let operations: Vec<_> =
             CUatomicOperation::VALUES.iter().map(|(number, _)| CUatomicOperation(*number)).collect();
         let mut out = vec![0; operations.len()];
         // SAFETY: cuda.h declares it so; both lists have the length that is said.
-        let result =
-            unsafe { function(out.as_mut_ptr(), operations.as_ptr(), operations.len() as u32, from, to) };
+        let result = unsafe { function(out.as_mut_ptr(), operations.as_ptr(), operations.len() as u32, from, to) };
         check(name, result)?;
         Ok(out)
     }
@@ -174,13 +172,8 @@ impl Cuda {
     pub fn load_module(&self, text: &CStr) -> Answer<*mut c_void> {
         /// CU_JIT_ERROR_LOG_BUFFER and CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES.
         const OPTIONS: [i32; 2] = [5, 6];
-        type Load = unsafe extern "C" fn(
-            *mut *mut c_void,
-            *const c_char,
-            u32,
-            *const i32,
-            *mut *mut c_void,
-        ) -> CUresult;
+        type Load =
+            unsafe extern "C" fn(*mut *mut c_void, *const c_char, u32, *const i32, *mut *mut c_void) -> CUresult;
         let name = "cuModuleLoadDataEx";
         let function: Load = self.find(name)?;
         let mut log = [0u8; 2048];
@@ -188,8 +181,7 @@ impl Cuda {
         let mut module = std::ptr::null_mut();
         // SAFETY: cuda.h declares it so. The text ends in a NUL; the values are those of the two options, a place and how many
         // bytes it has, and all of it lives through the call.
-        let result =
-            unsafe { function(&mut module, text.as_ptr(), 2, OPTIONS.as_ptr(), values.as_mut_ptr()) };
+        let result = unsafe { function(&mut module, text.as_ptr(), 2, OPTIONS.as_ptr(), values.as_mut_ptr()) };
         check(name, result).map_err(|refusal| {
             let log = CStr::from_bytes_until_nul(&log).unwrap_or_default().to_string_lossy();
             Refusal { message: Some(log.trim().to_owned()).filter(|log| !log.is_empty()), ..refusal }

@@ -104,10 +104,7 @@ fn progress_bar(steps: usize) -> ProgressBar {
 }
 
 /// Asks the driver about the devices and the directions between them.
-fn query_devices_and_pairs(
-    environment: &ProcessCommand,
-    is_simulated: bool,
-) -> Result<(Vec<Device>, Vec<Direction>)> {
+fn query_devices_and_pairs(environment: &ProcessCommand, is_simulated: bool) -> Result<(Vec<Device>, Vec<Direction>)> {
     let process = environment.start_process()?;
     let ask = |request: Request| ask_process(&process, &request);
     let Reply::Devices(count) = ask(Request::Start)? else { bail!(WRONG_REPLY) };
@@ -117,8 +114,7 @@ fn query_devices_and_pairs(
         devices.push(*device);
     }
     let mut pairs = Vec::new();
-    for (from, to) in (0..count).flat_map(|from| (0..count).map(move |to| (from, to))).filter(|(a, b)| a != b)
-    {
+    for (from, to) in (0..count).flat_map(|from| (0..count).map(move |to| (from, to))).filter(|(a, b)| a != b) {
         let Reply::Pair(about) = ask(Request::Pair { from, to })? else { bail!(WRONG_REPLY) };
         let (from, to) = (from as usize, to as usize);
         let pci = |device: usize| devices[device].pci.clone();
@@ -145,9 +141,7 @@ fn ask_process(process: &DeviceProcess, request: &Request) -> Result<Reply> {
             bail!("no link was tested: {}", Verdict::from(refusal).explanation())
         }
         Err(RequestFailure::Stalled) => bail!("no link was tested: the driver does not start"),
-        Err(RequestFailure::Died(how)) => {
-            Err(anyhow::anyhow!(how)).context("the process that examines the driver")
-        }
+        Err(RequestFailure::Died(how)) => Err(anyhow::anyhow!(how)).context("the process that examines the driver"),
     }
 }
 
@@ -193,8 +187,7 @@ mod tests {
             ],
         };
         let text = text::format_findings(&findings, cupeer_report::style::Style::default(), 100);
-        let said: Vec<&str> =
-            text.lines().filter(|line| line.contains("the system:")).map(str::trim).collect();
+        let said: Vec<&str> = text.lines().filter(|line| line.contains("the system:")).map(str::trim).collect();
         let acs = "the system: acs of 0000:1b:00.0, bad: redirected; switch it off";
         assert_eq!(said, [acs, "the system: iommu, unknown: withheld"], "{text}");
         let json = serde_json::to_value(document::Document::from_findings(&findings)).unwrap();

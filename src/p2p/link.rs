@@ -45,17 +45,14 @@ impl DeviceHolder {
     pub fn open_device(&mut self, run: &TestContext, device: i32) -> Result<(), Verdict> {
         if self.process.as_ref().is_none_or(DeviceProcess::is_lost) {
             self.end_process();
-            let process =
-                run.starter.start_process().map_err(|error| untested_because(&format!("{error:#}")))?;
+            let process = run.starter.start_process().map_err(|error| untested_because(&format!("{error:#}")))?;
             let started = process.ask(&Request::Start, None, READY_TIMEOUT);
             self.process = Some(process);
             started.map_err(|broken| self.untested_verdict(broken))?;
         }
         if !self.open.contains_key(&device) {
-            let opened = self
-                .process
-                .as_ref()
-                .map(|process| process.ask(&Request::Open { device }, None, READY_TIMEOUT));
+            let opened =
+                self.process.as_ref().map(|process| process.ask(&Request::Open { device }, None, READY_TIMEOUT));
             match opened {
                 Some(Ok((Reply::Address(host), _))) => drop(self.open.insert(device, host)),
                 Some(Err(broken)) => return Err(self.untested_verdict(broken)),
@@ -120,8 +117,7 @@ const ALLOCATING_CALLS: &[&str] = &["cuMemCreate", "cuMemAddressReserve"];
 /// Returns true if the failure of a call has nothing to do with the link.
 pub fn is_unrelated_to_links(refusal: &Refusal) -> bool {
     let call = refusal.call.as_str();
-    UNRELATED_CALLS.contains(&call)
-        || ALLOCATING_CALLS.contains(&call) && refusal.result == "CUDA_ERROR_OUT_OF_MEMORY"
+    UNRELATED_CALLS.contains(&call) || ALLOCATING_CALLS.contains(&call) && refusal.result == "CUDA_ERROR_OUT_OF_MEMORY"
 }
 
 /// Returns the verdict on a step that had no reply. `ended` says how a process ended by itself.

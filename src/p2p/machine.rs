@@ -129,16 +129,15 @@ fn simulated_damage(pair: &Direction) -> Option<(&'static str, Option<&'static s
         return None;
     }
     let is_bad = |check: Check| {
-        open.iter()
-            .flat_map(|tested| &tested.checks)
-            .any(|(known, verdict)| *known == check && verdict.is_bad())
+        open.iter().flat_map(|tested| &tested.checks).any(|(known, verdict)| *known == check && verdict.is_bad())
     };
     let copies = is_bad(Check::CopyWrite) || is_bad(Check::CopyRead);
     // A check that was not run because an earlier check stalls does not count as good.
     let untested = |tested: &&MethodResult| {
-        tested.checks.iter().any(|(check, verdict)| {
-            *check == Check::KernelWrite && matches!(verdict, Verdict::NotTested { .. })
-        })
+        tested
+            .checks
+            .iter()
+            .any(|(check, verdict)| *check == Check::KernelWrite && matches!(verdict, Verdict::NotTested { .. }))
     };
     let kernels = [Check::KernelWrite, Check::KernelRead, Check::Resident].into_iter().any(is_bad)
         || open.iter().copied().all(|tested| untested(&tested));

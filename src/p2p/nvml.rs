@@ -51,7 +51,8 @@ impl Nvml {
     fn device_handle(&self, pci: &str) -> Option<Device> {
         let pci = CString::new(pci).ok()?;
         let mut device = Device::NONE;
-        call!(&self.0, "nvmlDeviceGetHandleByPciBusId_v2", (pci.as_ptr() => *const c_char, &mut device => *mut Device)).ok()?;
+        call!(&self.0, "nvmlDeviceGetHandleByPciBusId_v2", (pci.as_ptr() => *const c_char, &mut device => *mut Device))
+            .ok()?;
         Some(device)
     }
 
@@ -72,7 +73,8 @@ impl Nvml {
         call!(&self.0, "nvmlDeviceGetPciInfo_v3", (to => Device, &mut end => *mut nvmlPciInfo_t)).ok()?;
         let is_active = |link: u32| {
             let mut active = 0;
-            let asked = call!(&self.0, "nvmlDeviceGetNvLinkState", (from => Device, link => u32, &mut active => *mut i32));
+            let asked =
+                call!(&self.0, "nvmlDeviceGetNvLinkState", (from => Device, link => u32, &mut active => *mut i32));
             asked.is_ok() && active == 1
         };
         let leads_there = |link: u32| {
@@ -112,8 +114,7 @@ impl Nvml {
     /// the highest generation, because an idle link uses a lower generation.
     fn pcie_rate(&self, device: Device) -> Option<u64> {
         let (mut generation, mut width): (u32, u32) = (0, 0);
-        call!(&self.0, "nvmlDeviceGetMaxPcieLinkGeneration", (device => Device, &mut generation => *mut u32))
-            .ok()?;
+        call!(&self.0, "nvmlDeviceGetMaxPcieLinkGeneration", (device => Device, &mut generation => *mut u32)).ok()?;
         call!(&self.0, "nvmlDeviceGetCurrPcieLinkWidth", (device => Device, &mut width => *mut u32)).ok()?;
         let lane = LANE_MB_S.get((generation as usize).checked_sub(1)?)?;
         Some(lane * u64::from(width))

@@ -3,9 +3,7 @@
 //! Pairs that share no device are tested at the same time. During a measurement, no other link is in use.
 
 use super::checks::{Measured, measure_rates, run_check};
-use super::link::{
-    DeviceHolder, OpenLink, TestContext, is_unrelated_to_links, untested_because, verdict_for_failure,
-};
+use super::link::{DeviceHolder, OpenLink, TestContext, is_unrelated_to_links, untested_because, verdict_for_failure};
 use super::nvml::{Kind, Promise};
 use super::process::{ProcessCommand, ProcessStarter, RequestFailure, serve_starts};
 use super::request::{Device, Pair};
@@ -85,17 +83,11 @@ impl TestPlan<'_> {
     }
 
     /// Tests all directions. Calls `done` after each method.
-    pub fn test_directions(
-        self,
-        environment: &ProcessCommand,
-        done: impl Fn(&Verdict) + Sync,
-    ) -> Vec<Direction> {
+    pub fn test_directions(self, environment: &ProcessCommand, done: impl Fn(&Verdict) + Sync) -> Vec<Direction> {
         let (starter, asked) = ProcessStarter::new();
         let count = self.devices.len();
-        let queue = DirectionQueue {
-            todo: Mutex::new(QueueState::from_pairs(self.pairs, count)),
-            freed: Condvar::new(),
-        };
+        let queue =
+            DirectionQueue { todo: Mutex::new(QueueState::from_pairs(self.pairs, count)), freed: Condvar::new() };
         let holders: Vec<Mutex<DeviceHolder>> = (0..count).map(|_| Mutex::default()).collect();
         let quiet = RwLock::new(());
         let (queue, holders, quiet, done, devices) = (&queue, &holders, &quiet, &done, self.devices);
@@ -105,8 +97,7 @@ impl TestPlan<'_> {
                 let run = TestContext { starter: starter.clone(), limit: self.limit };
                 scope.spawn(move || {
                     while let Some(mut pair) = queue.take_direction() {
-                        let lock =
-                            |device: usize| holders[device].lock().unwrap_or_else(PoisonError::into_inner);
+                        let lock = |device: usize| holders[device].lock().unwrap_or_else(PoisonError::into_inner);
                         let (mut a, mut b) = (lock(pair.from), lock(pair.to));
                         let blocks = 2 * devices[pair.from].multiprocessors.max(1) as u32;
                         let test = DirectionTest {
@@ -192,10 +183,7 @@ impl DirectionQueue {
 /// does not claim.
 fn combine_verdicts(checks: &[(Check, Verdict)]) -> Verdict {
     let of = |is_sum: bool| {
-        checks
-            .iter()
-            .filter(move |(check, _)| (*check == Check::Atomics) == is_sum)
-            .map(|(_, verdict)| verdict)
+        checks.iter().filter(move |(check, _)| (*check == Check::Atomics) == is_sum).map(|(_, verdict)| verdict)
     };
     let data = Verdict::worst(of(false));
     let untested = of(false).find(|verdict| matches!(verdict, Verdict::NotTested { .. }));
@@ -245,8 +233,7 @@ impl DirectionTest<'_> {
             let Err((broken, step)) = self.run_checks(way, about, a, b, &mut tested) else { continue };
             // If a process has ended by itself, `end` returns how.
             let ended = [a.end_process(), b.end_process()].into_iter().flatten().next();
-            let verdict =
-                verdict_for_failure(broken, step.map_or("opening the way", Check::description), ended);
+            let verdict = verdict_for_failure(broken, step.map_or("opening the way", Check::description), ended);
             match step {
                 Some(check) if tested.checks.iter().all(|(known, _)| *known != check) => {
                     tested.checks.push((check, verdict.clone()));
@@ -276,12 +263,10 @@ impl DirectionTest<'_> {
         b: &DeviceHolder,
         tested: &mut MethodResult,
     ) -> Result<(), (RequestFailure, Option<Check>)> {
-        let link =
-            OpenLink::open(self.run, way, (self.from, a), (self.to, b)).map_err(|broken| (broken, None))?;
+        let link = OpenLink::open(self.run, way, (self.from, a), (self.to, b)).map_err(|broken| (broken, None))?;
         for check in &Check::ALL[tested.checks.len()..] {
             if *check == Check::Atomics && !about.has_native_atomics() {
-                let reason =
-                    "the driver claims no native atomics (CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED)";
+                let reason = "the driver claims no native atomics (CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED)";
                 tested.checks.push((*check, untested_because(reason)));
                 continue;
             }
@@ -302,10 +287,8 @@ impl DirectionTest<'_> {
             }
         }
         let is_bad = tested.checks.iter().any(|(_, verdict)| verdict.is_bad());
-        let has_kernels = tested
-            .checks
-            .iter()
-            .any(|(check, verdict)| *check == Check::KernelWrite && *verdict == Verdict::Good);
+        let has_kernels =
+            tested.checks.iter().any(|(check, verdict)| *check == Check::KernelWrite && *verdict == Verdict::Good);
         if self.measures && has_kernels && !is_bad {
             let last = |broken| (broken, Check::ALL.last().copied());
             let _alone = self.quiet.write().unwrap_or_else(PoisonError::into_inner);
@@ -331,11 +314,7 @@ mod tests {
         let stale = || Verdict::Stale { reason: "late".to_owned() };
         let wrong = || Verdict::Wrong { wrong: 1, words: 2, first_byte: 0, reason: String::new() };
         let with = |copy: Verdict, kernel: Verdict, sums: Verdict| {
-            combine_verdicts(&[
-                (Check::CopyWrite, copy),
-                (Check::KernelWrite, kernel),
-                (Check::Atomics, sums),
-            ])
+            combine_verdicts(&[(Check::CopyWrite, copy), (Check::KernelWrite, kernel), (Check::Atomics, sums)])
         };
         assert_eq!(with(Verdict::Good, Verdict::Good, untested_because("no claim")), Verdict::Good);
         assert_eq!(

@@ -73,8 +73,7 @@ impl DeviceProcess {
 
     /// Ends the process. If it had already ended by itself, returns how.
     pub fn end(mut self) -> Option<String> {
-        let own =
-            if self.has_left.get() { self.wait_for_exit() } else { self.child.try_wait().ok().flatten() };
+        let own = if self.has_left.get() { self.wait_for_exit() } else { self.child.try_wait().ok().flatten() };
         let own = own.map(|status| match status.signal() {
             Some(signal) => format!("signal {signal} ended it"),
             None => format!("it ended with status {}", status.code().unwrap_or(-1)),

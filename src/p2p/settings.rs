@@ -64,8 +64,7 @@ fn settings_for_links(links: &[&Link]) -> Vec<ProgramSetting> {
     let has = |way: SharingMethod, is: &dyn Fn(MethodVerdict) -> bool| {
         links.iter().filter_map(|link| link.verdict(way)).any(is)
     };
-    let strays =
-        |verdict| matches!(verdict, MethodVerdict::Wrong | MethodVerdict::Stale | MethodVerdict::Stalls);
+    let strays = |verdict| matches!(verdict, MethodVerdict::Wrong | MethodVerdict::Stale | MethodVerdict::Stalls);
     let data = SharingMethod::ALL.into_iter().any(|way| has(way, &strays));
     let bad = |way| data || has(way, &MethodVerdict::is_bad);
     let (peer, ipc, vmm) = (bad(SharingMethod::Peer), bad(SharingMethod::Ipc), bad(SharingMethod::Vmm));
@@ -91,19 +90,9 @@ fn settings_for_links(links: &[&Link]) -> Vec<ProgramSetting> {
             ),
         }
     } else if ipc {
-        add(
-            "NCCL",
-            SettingKind::Variable("NCCL_CUMEM_ENABLE", "1"),
-            "descriptors rather than legacy handles",
-            NCCL,
-        );
+        add("NCCL", SettingKind::Variable("NCCL_CUMEM_ENABLE", "1"), "descriptors rather than legacy handles", NCCL);
     } else if vmm {
-        add(
-            "NCCL",
-            SettingKind::Variable("NCCL_CUMEM_ENABLE", "0"),
-            "legacy handles rather than descriptors",
-            NCCL,
-        );
+        add("NCCL", SettingKind::Variable("NCCL_CUMEM_ENABLE", "0"), "legacy handles rather than descriptors", NCCL);
     }
     if ipc {
         let why = "its own all-reduce opens legacy handles, and writes to peers from kernels";
@@ -112,8 +101,7 @@ fn settings_for_links(links: &[&Link]) -> Vec<ProgramSetting> {
         add("vLLM", SettingKind::Variable("VLLM_SKIP_P2P_CHECK", "0"), why, VLLM);
     }
     if peer {
-        let why =
-            "it enables peer access where this is set, whatever to; without it, copies go through the host";
+        let why = "it enables peer access where this is set, whatever to; without it, copies go through the host";
         add("llama.cpp", SettingKind::Unset("GGML_CUDA_P2P"), why, LLAMA);
     }
     if ipc || vmm {
@@ -121,8 +109,7 @@ fn settings_for_links(links: &[&Link]) -> Vec<ProgramSetting> {
         add("UCX", SettingKind::Variable("UCX_TLS", "^cuda_ipc"), why, UCX);
     }
     if ipc {
-        let why =
-            "its own transport for shared memory opens legacy handles; with the UCX one, UCX_TLS counts";
+        let why = "its own transport for shared memory opens legacy handles; with the UCX one, UCX_TLS counts";
         add("Open MPI", SettingKind::Variable("OMPI_MCA_btl_smcuda_use_cuda_ipc", "0"), why, OMPI);
     }
     settings
@@ -156,9 +143,7 @@ mod tests {
         settings_for_links(&links)
             .iter()
             .map(|setting| match setting.what {
-                SettingKind::Variable(name, _) | SettingKind::Unset(name) | SettingKind::Argument(name) => {
-                    name
-                }
+                SettingKind::Variable(name, _) | SettingKind::Unset(name) | SettingKind::Argument(name) => name,
             })
             .collect()
     }

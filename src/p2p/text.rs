@@ -33,9 +33,7 @@ fn summary_sentence(findings: &Findings) -> String {
         return match count {
             0 => "There is no device.".to_owned(),
             1 => "There is one device, and so no pair to test.".to_owned(),
-            _ => format!(
-                "None of the {count} devices reaches another one, the driver says: there is nothing to test."
-            ),
+            _ => format!("None of the {count} devices reaches another one, the driver says: there is nothing to test."),
         };
     }
     let (all, ways) = (reachable, SharingMethod::ALL.len());
@@ -110,14 +108,11 @@ fn bad_directions(findings: &Findings, style: Style) -> String {
     let mut text = String::new();
     for pair in &findings.pairs {
         let bad = pair.ways.iter().filter(|tested| tested.verdict.is_bad());
-        for (about, ways) in
-            group_by_text(bad.map(|tested| (results_and_hints(tested, pair.is_nvlink()), tested)))
-        {
+        for (about, ways) in group_by_text(bad.map(|tested| (results_and_hints(tested, pair.is_nvlink()), tested))) {
             let verdict = &ways[0].verdict;
             let name = style.emphasize(verdict_mark(verdict).unwrap_or(Emphasis::Note), verdict.name());
             let names: Vec<&str> = ways.iter().map(|tested| tested.way.description()).collect();
-            let names =
-                if ways.len() == SharingMethod::ALL.len() { "all ways".to_owned() } else { names.join(", ") };
+            let names = if ways.len() == SharingMethod::ALL.len() { "all ways".to_owned() } else { names.join(", ") };
             let _ = write!(text, "- {} -> {}, {names}: {name}\n{about}", pair.from, pair.to);
         }
         for Fact { name, about, verdict, value, hint, .. } in findings.explaining_facts(pair) {
@@ -205,8 +200,7 @@ fn rates_table(findings: &Findings, style: Style, width: usize) -> String {
     }
     let mut text = format!("\n{}\n{}", style.emphasize(Emphasis::Heading, "Measured"), table.render(width));
     for pair in &findings.pairs {
-        let best =
-            pair.ways.iter().filter_map(|tested| tested.measured).map(|measured| measured.copy_mb_s).max();
+        let best = pair.ways.iter().filter_map(|tested| tested.measured).map(|measured| measured.copy_mb_s).max();
         let promised = pair.promise.and_then(|promise| promise.mb_s);
         if let (Some(best), Some(promised)) = (best, promised)
             && best * 100 < promised * SLOW_PERCENT

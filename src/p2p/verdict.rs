@@ -130,9 +130,7 @@ impl Verdict {
             Verdict::Wrong { wrong, words, first_byte, reason } => {
                 format!("{wrong} of {words} words are wrong, the first at byte {first_byte:#x}: {reason}")
             }
-            Verdict::Stale { reason } | Verdict::Stalls { reason } | Verdict::NotTested { reason } => {
-                reason.clone()
-            }
+            Verdict::Stale { reason } | Verdict::Stalls { reason } | Verdict::NotTested { reason } => reason.clone(),
             Verdict::Refused { call, result, message } => {
                 let message = message.as_ref().map_or(String::new(), |message| format!(" ({message})"));
                 format!("{call}: {result}{message}")

@@ -51,8 +51,7 @@ impl HostState {
         let boot_id = host::boot_id();
         let pid_ns = host::pid_ns();
         let is_ours = is_proc_of_own_namespace();
-        let elsewhere =
-            |who: ProcessIdentity| Some(who.boot_id) == boot_id && (Some(who.pid_ns) != pid_ns || !is_ours);
+        let elsewhere = |who: ProcessIdentity| Some(who.boot_id) == boot_id && (Some(who.pid_ns) != pid_ns || !is_ours);
         HostState {
             boot_id,
             pid_ns,
@@ -87,8 +86,7 @@ impl HostState {
 
 /// Returns true if /proc belongs to the pid namespace of cupeer: /proc shows its pid, and no second pid.
 fn is_proc_of_own_namespace() -> bool {
-    let own =
-        fs::read_link("/proc/self").is_ok_and(|name| name.to_str() == Some(&std::process::id().to_string()));
+    let own = fs::read_link("/proc/self").is_ok_and(|name| name.to_str() == Some(&std::process::id().to_string()));
     let status = fs::read("/proc/self/status").unwrap_or_default();
     own && proc::parse_pids(&status).count() <= 1
 }
@@ -123,8 +121,7 @@ pub fn running_states(headers: &[&Header]) -> Vec<(Option<bool>, bool)> {
 pub fn running_on_this_host(processes: &[(u64, u32, u64)]) -> Vec<Option<bool>> {
     let boot_id = host::boot_id().unwrap_or_default();
     let uid = fs::metadata("/proc/self").map_or(u32::MAX, |file| file.uid());
-    let who =
-        |&(pid_ns, pid, started): &(u64, u32, u64)| ProcessIdentity { boot_id, pid_ns, pid, started, uid };
+    let who = |&(pid_ns, pid, started): &(u64, u32, u64)| ProcessIdentity { boot_id, pid_ns, pid, started, uid };
     let host = HostState::read(processes.iter().map(who));
     processes.iter().map(|process| host.is_running(who(process))).collect()
 }
@@ -141,16 +138,11 @@ pub fn process_of_driver_pid(pid: u32) -> Option<((u32, u64), String)> {
         let has = |text: &str| maps.windows(text.len()).any(|bytes| bytes == text.as_bytes());
         ["nvidia", "/libcuda.so", "/libcupeer"].into_iter().any(has)
     };
-    let started = read_start_time(&proc::StatPath(pid).to_string())
-        .ok()
-        .flatten()
-        .filter(|_| is_host || uses_driver())?;
+    let started =
+        read_start_time(&proc::StatPath(pid).to_string()).ok().flatten().filter(|_| is_host || uses_driver())?;
     let status = read("status")?;
     let own = proc::parse_pids(&status).next_back().and_then(|pid| str::from_utf8(pid).ok()?.parse().ok());
-    Some((
-        (own.unwrap_or(pid), started),
-        String::from_utf8_lossy(read("comm")?.trim_ascii_end()).into_owned(),
-    ))
+    Some(((own.unwrap_or(pid), started), String::from_utf8_lossy(read("comm")?.trim_ascii_end()).into_owned()))
 }
 
 /// Returns for each process whether it executed a program that is another one of these processes.

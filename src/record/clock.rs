@@ -106,8 +106,7 @@ impl Clock {
         offsets.sort_unstable_by(f64::total_cmp);
         let middle = offsets[offsets.len() / 2];
         let span = |moment: &ClockMoment| (moment.ticks - moments[0].ticks) as f64 * rough;
-        let is_right =
-            |moment: &&ClockMoment| (at(moment) - middle).abs() <= TOLERANCE.0 * span(moment) + TOLERANCE.1;
+        let is_right = |moment: &&ClockMoment| (at(moment) - middle).abs() <= TOLERANCE.0 * span(moment) + TOLERANCE.1;
         let right: Vec<&ClockMoment> = moments.iter().filter(is_right).collect();
         let (Some(first), Some(last)) = (right.first(), right.last()) else {
             return Clock { origin: last, speed: rough };

@@ -22,9 +22,7 @@ impl Details {
                     let frames = item.bytes.chunks_exact(8).take(detail::MOST_FRAMES);
                     self.frames = frames.filter_map(read_number).collect();
                 }
-                detail::PYTHON => {
-                    self.python = PythonLine::parse_all(item.bytes).take(detail::MOST_PYTHON).collect()
-                }
+                detail::PYTHON => self.python = PythonLine::parse_all(item.bytes).take(detail::MOST_PYTHON).collect(),
                 detail::ELEMENTS if self.elements.len() < MOST_ITEMS => {
                     self.elements.push((item.argument, item.bytes.to_vec()));
                 }

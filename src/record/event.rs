@@ -83,17 +83,14 @@ impl Call {
     /// if no fault did, or if the recording lacks the name.
     pub fn injecting_fault(&self) -> Option<&str> {
         let mut hits = self.details.hits.iter().filter(|_| self.injected);
-        hits.find(|hit| hit.has_effect(did::ERROR | did::OUT | did::DENIED))
-            .map(|hit| hit.fault_name.as_str())
+        hits.find(|hit| hit.has_effect(did::ERROR | did::OUT | did::DENIED)).map(|hit| hit.fault_name.as_str())
     }
 
     /// Returns the fault that keeps the call from returning, because it holds the call or ended the process
     /// or thread; `None` if there is none.
     pub fn stopping_fault(&self) -> Option<&FiredFault> {
         let mut hits = self.details.hits.iter().filter(|hit| !hit.has_effect(did::DRY));
-        hits.find(|hit| {
-            self.outcome == Outcome::Pending && hit.has_effect(did::HANG | did::SIGNAL | did::EXIT)
-        })
+        hits.find(|hit| self.outcome == Outcome::Pending && hit.has_effect(did::HANG | did::SIGNAL | did::EXIT))
     }
 
     /// Returns the number of calls that this event represents: this call, and later calls of the thread that

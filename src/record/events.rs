@@ -44,8 +44,7 @@ impl Events {
         // A file that was opened while its process began may lack the list of functions. The functions
         // precede the arguments, so if the arguments are missing, read the file again.
         let is_described = !process.arguments.is_empty();
-        let now =
-            if is_described { None } else { read::read_process(process.source.clone(), &process.path).ok() };
+        let now = if is_described { None } else { read::read_process(process.source.clone(), &process.path).ok() };
         let process = now.as_ref().unwrap_or(process);
         let numbers = 0..process.functions.len();
         let functions = numbers.map(|number| process.function_id(number as u16)).collect();
@@ -59,9 +58,7 @@ impl Events {
         streams.iter_mut().for_each(|stream| stream.read_ahead(&mut shared));
         let mut order = BinaryHeap::new();
         if streams.len() > 1 {
-            order.extend(
-                streams.iter().enumerate().filter_map(|(i, stream)| Some(Reverse((stream.time()?, i)))),
-            );
+            order.extend(streams.iter().enumerate().filter_map(|(i, stream)| Some(Reverse((stream.time()?, i)))));
         }
         Ok(Events { shared, streams, order })
     }

@@ -43,8 +43,7 @@ pub struct FindingObject {
 impl Finding {
     /// Reads the bytes of a [`cupeer_spec::record::slot::detail::FINDING`].
     pub(crate) fn parse(bytes: &[u8]) -> Option<Finding> {
-        let spec::Finding { confidence, severity, argument, rule, message, hint } =
-            spec::Finding::read(bytes)?;
+        let spec::Finding { confidence, severity, argument, rule, message, hint } = spec::Finding::read(bytes)?;
         let [rule, message, hint] = [rule, message, hint].map(str::to_owned);
         Some(Finding { confidence, severity, argument, rule, message, hint, objects: Vec::new() })
     }

@@ -94,12 +94,7 @@ impl BlockIndex {
     }
 
     /// Finds the chunk that the window of a stream became since it was indexed.
-    pub(crate) fn find_chunk(
-        &mut self,
-        file: &OpenSource,
-        stream: u32,
-        base: u64,
-    ) -> io::Result<Option<u32>> {
+    pub(crate) fn find_chunk(&mut self, file: &OpenSource, stream: u32, base: u64) -> io::Result<Option<u32>> {
         let mut chunk = None;
         self.is_bounded |= is_bounded(file);
         let (is_bounded, first) = (self.is_bounded, if self.is_bounded { 1 } else { self.settled });

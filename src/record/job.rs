@@ -77,10 +77,7 @@ impl StartedProgram {
         let values = text.lines().filter_map(|line| line.strip_prefix(job::STARTED)?.strip_prefix('='));
         let one = |value: &str| {
             let (word, program) = value.split_once(' ')?;
-            Some(StartedProgram {
-                program: program.to_owned(),
-                end: RecordedEnd::from_word(word.parse().ok()?),
-            })
+            Some(StartedProgram { program: program.to_owned(), end: RecordedEnd::from_word(word.parse().ok()?) })
         };
         values.filter_map(one).collect()
     }
@@ -168,8 +165,7 @@ impl Job {
             if path.is_dir() {
                 // Read the list of processes that began before looking for files. A process that creates its
                 // file in between then has a file, and does not count as quiet.
-                let begun =
-                    sorted_entries(&path).into_iter().flatten().filter(|path| quiet::is_begun_file(path));
+                let begun = sorted_entries(&path).into_iter().flatten().filter(|path| quiet::is_begun_file(path));
                 begun.for_each(|path| found |= job.add_file(path));
                 match sorted_entries(&path) {
                     Ok(inner) => {
@@ -196,8 +192,7 @@ impl Job {
         for process in &job.processes {
             hosts.entry(clock_key(process)).or_default().push(process);
         }
-        job.clocks =
-            hosts.into_iter().map(|(key, processes)| (key, Clock::of(processes.into_iter()))).collect();
+        job.clocks = hosts.into_iter().map(|(key, processes)| (key, Clock::of(processes.into_iter()))).collect();
         Ok(job)
     }
 
@@ -234,8 +229,7 @@ impl Job {
         self.memory_samples.retain(|sample| sample.boot_id == boot);
         self.hangs.clear();
         self.quiet.retain(|quiet| quiet.file.starts_with(&short));
-        let is_its =
-            |path: &Path| path.file_name().is_some_and(|name| name.to_string_lossy().contains(&short));
+        let is_its = |path: &Path| path.file_name().is_some_and(|name| name.to_string_lossy().contains(&short));
         self.problems.retain(|problem| is_its(&problem.path));
     }
 
@@ -333,17 +327,13 @@ impl Job {
             if other == i {
                 continue;
             }
-            let length =
-                |i: usize| (self.processes[i].header.next_block, self.processes[i].header.last.monotonic);
+            let length = |i: usize| (self.processes[i].header.next_block, self.processes[i].header.last.monotonic);
             let (kept, copy) = if length(i) > length(other) { (i, other) } else { (other, i) };
             best.insert(key, kept);
             dropped.push((copy, kept));
         }
         for (copy, kept) in &dropped {
-            let text = format!(
-                "is left out: it records the same process as {}",
-                self.processes[*kept].path.display()
-            );
+            let text = format!("is left out: it records the same process as {}", self.processes[*kept].path.display());
             self.problems.push(Problem { path: self.processes[*copy].path.clone(), text });
         }
         let copies: HashSet<usize> = dropped.iter().map(|(copy, _)| *copy).collect();
@@ -382,8 +372,7 @@ impl Job {
     fn check_keys(&mut self) {
         let Some(first) = self.processes.first() else { return };
         let key = first.header.key_check;
-        let others: Vec<_> =
-            self.processes.iter().filter(|process| process.header.key_check != key).collect();
+        let others: Vec<_> = self.processes.iter().filter(|process| process.header.key_check != key).collect();
         if let Some(other) = others.first() {
             let text = format!(
                 "holds records of more than one job: {} of {} processes have another key than {}, so handles \
@@ -454,9 +443,8 @@ fn read_job_file(path: &Path) -> Option<Result<JobFacts, String>> {
     let line = text.lines().next().unwrap_or_default().trim_end();
     if line == job::FIRST_LINE {
         let sum = |name: &str| {
-            let counts = text
-                .lines()
-                .filter_map(|line| line.strip_prefix(name)?.strip_prefix('=')?.parse::<u32>().ok());
+            let counts =
+                text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('=')?.parse::<u32>().ok());
             counts.map(u64::from).sum()
         };
         let [lost, missing] = [job::LOST, job::MISSING].map(sum);
@@ -467,8 +455,7 @@ fn read_job_file(path: &Path) -> Option<Result<JobFacts, String>> {
         let bypassed = text.lines().filter_map(bypassed).collect();
         let command = |line: &str| Some(line.strip_prefix(job::COMMAND)?.strip_prefix('=')?.to_owned());
         let commands = text.lines().filter_map(command).collect();
-        let (started, signals) =
-            (StartedProgram::parse_all(&text), ReceivedSignal::parse_all(&text).collect());
+        let (started, signals) = (StartedProgram::parse_all(&text), ReceivedSignal::parse_all(&text).collect());
         return Some(Ok(JobFacts { started, bypassed, commands, signals, lost, missing }));
     }
     let (words, ours) = job::FIRST_LINE.rsplit_once(' ').unwrap_or((job::FIRST_LINE, ""));

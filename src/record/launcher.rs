@@ -43,14 +43,7 @@ impl ReceivedSignal {
     /// Returns a signal that this process notes now; `None` if the system does not supply the data.
     pub fn received_now(signal: u8, sender: u32, name: &str) -> Option<ReceivedSignal> {
         let (boot_id, launcher, at) = (host::boot_id()?, std::process::id(), monotonic_now());
-        Some(ReceivedSignal {
-            boot_id,
-            launcher,
-            at,
-            signal,
-            sender,
-            name: name.replace(char::is_control, "?"),
-        })
+        Some(ReceivedSignal { boot_id, launcher, at, signal, sender, name: name.replace(char::is_control, "?") })
     }
 
     /// Returns the line for this signal in the file `job`, without its newline.
@@ -136,8 +129,7 @@ mod tests {
         // Another launcher, which had the same pid before.
         let earlier = own.replace(&format!(":{started}:"), ":1:");
         let other_host = own.replacen(&own[4..36], &"0".repeat(32), 1);
-        let text =
-            format!("cupeer job 1\nkey=1\n{own}\n{earlier}\n{other_host}\nrun=junk\nrun=\nrunning=1\n");
+        let text = format!("cupeer job 1\nkey=1\n{own}\n{earlier}\n{other_host}\nrun=junk\nrun=\nrunning=1\n");
         assert_eq!(are_running(&text), [Some(true), Some(false), None]);
     }
 }

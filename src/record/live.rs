@@ -107,8 +107,7 @@ impl LiveTable {
         bytes[..size_of::<live::Header>()].copy_from_slice(record::plain_bytes(&header));
         let places = segments.iter().flat_map(|k| (0..live::segment_entries(*k)).map(|i| (*k, i)));
         for ((k, i), entry) in places.zip(&self.entries) {
-            let word =
-                live::process_word(entry.pid_ns, entry.pid, entry.started, entry.image) | live::state::LIVE;
+            let word = live::process_word(entry.pid_ns, entry.pid, entry.started, entry.image) | live::state::LIVE;
             let entry = live::Entry { word, ..*entry };
             let (key, place) = (live::key_offset(k, i), live::entry_offset(k, i));
             bytes[key..key + 8].copy_from_slice(&entry.key.to_le_bytes());

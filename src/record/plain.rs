@@ -29,13 +29,10 @@ pub fn open_with(path: &Path, links: SymbolicLinks, options: &OpenOptions) -> io
     // Check before opening, because opening a device may have effects; and check again afterwards, because
     // the path may lead to another file by then.
     let link = match links {
-        SymbolicLinks::Followed => {
-            path.metadata().and_then(|found| check_plain_file(found.file_type())).map(|()| 0)
+        SymbolicLinks::Followed => path.metadata().and_then(|found| check_plain_file(found.file_type())).map(|()| 0),
+        SymbolicLinks::Refused => {
+            path.symlink_metadata().and_then(|found| check_plain_file(found.file_type())).map(|()| libc::O_NOFOLLOW)
         }
-        SymbolicLinks::Refused => path
-            .symlink_metadata()
-            .and_then(|found| check_plain_file(found.file_type()))
-            .map(|()| libc::O_NOFOLLOW),
     };
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY | link?;
     let file = options.clone().custom_flags(flags).open(path)?;
@@ -111,17 +108,13 @@ mod tests {
     fn holes_are_found() {
         use std::os::unix::fs::FileExt;
         let folder = tempfile::tempdir().unwrap();
-        let file =
-            OpenOptions::new().read(true).write(true).create_new(true).open(folder.path().join("f")).unwrap();
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(folder.path().join("f")).unwrap();
         file.set_len(1 << 40).unwrap();
         if next_data_offset(&file, 0) == 0 {
             return eprintln!("left out: this file system does not say where holes are");
         }
         file.write_all_at(&[1; 4096], 1 << 30).unwrap();
-        assert_eq!(
-            (next_data_offset(&file, 0), next_data_offset(&file, (1 << 30) + 4096)),
-            (1 << 30, u64::MAX)
-        );
+        assert_eq!((next_data_offset(&file, 0), next_data_offset(&file, (1 << 30) + 4096)), (1 << 30, u64::MAX));
         assert_eq!(count_hole_bytes(&file).unwrap(), (1 << 40) - 4096);
     }
 

@@ -116,9 +116,7 @@ impl Process {
             let (word, bit) = called_bit(*number);
             self.header.called.get(word).is_some_and(|called| called & bit != 0)
         };
-        (0..self.functions.len())
-            .filter(is_called)
-            .filter_map(|number| FnId::by_name(&self.functions[number].0))
+        (0..self.functions.len()).filter(is_called).filter_map(|number| FnId::by_name(&self.functions[number].0))
     }
 
     /// Returns the name of the function with a number in this record; `?` if the record does not have it.

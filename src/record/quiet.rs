@@ -73,8 +73,7 @@ pub fn drop_recorded<'a>(all: &mut Vec<QuietProcess>, files: impl Iterator<Item 
 pub fn count_running(all: &[QuietProcess]) -> usize {
     let Some(boot) = host::boot_id() else { return 0 };
     let is_here = |quiet: &&QuietProcess| quiet.file.starts_with(&host::short_boot_id(boot));
-    let whos: Vec<ProcessIdentity> =
-        all.iter().filter(is_here).filter_map(|quiet| quiet.identity(boot)).collect();
+    let whos: Vec<ProcessIdentity> = all.iter().filter(is_here).filter_map(|quiet| quiet.identity(boot)).collect();
     let host = HostState::read(whos.iter().copied());
     whos.into_iter().filter(|who| host.is_running(*who) != Some(false)).count()
 }

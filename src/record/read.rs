@@ -6,8 +6,7 @@ use crate::source::{OpenSource, Source};
 use cupeer_spec::record::end::{EndSpan, RecordedEnd};
 use cupeer_spec::record::slot::PythonLine;
 use cupeer_spec::record::{
-    self, BLOCK, BLOCK_MAGIC, BlockHeader, ClockMoment, Header, META_START, OLDEST, VERSION, block, clock,
-    meta, mode,
+    self, BLOCK, BLOCK_MAGIC, BlockHeader, ClockMoment, Header, META_START, OLDEST, VERSION, block, clock, meta, mode,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -265,10 +264,7 @@ fn parse_python(bytes: &[u8]) -> Option<(u32, PythonFunction)> {
     let (number, bytes) = bytes.split_first_chunk()?;
     let (first_line, bytes) = bytes.split_first_chunk()?;
     let (file, name) = split_pair(bytes, 0)?;
-    Some((
-        u32::from_le_bytes(*number),
-        PythonFunction { file, name, first_line: u32::from_le_bytes(*first_line) },
-    ))
+    Some((u32::from_le_bytes(*number), PythonFunction { file, name, first_line: u32::from_le_bytes(*first_line) }))
 }
 
 fn parse_device(bytes: &[u8]) -> Option<Device> {

@@ -85,8 +85,7 @@ impl SlotReader {
                 }
                 continue;
             }
-            let Some(slot) = self.buffer.get((at - self.from) * SLOT..).and_then(record::read_plain::<Slot>)
-            else {
+            let Some(slot) = self.buffer.get((at - self.from) * SLOT..).and_then(record::read_plain::<Slot>) else {
                 self.load_slots(shared, 1);
                 continue;
             };
@@ -204,9 +203,8 @@ impl SlotReader {
         }
         if kind == block::CHUNK {
             // Another chunk may be replacing this one, whose thread writes its header first.
-            let is_same = self
-                .read_block_header(shared, number)
-                .is_some_and(|now| now.still_is(kind, self.stream, base));
+            let is_same =
+                self.read_block_header(shared, number).is_some_and(|now| now.still_is(kind, self.stream, base));
             if !is_same {
                 shared.note_overwritten();
                 self.continue_in_chunk(shared, None);
@@ -217,8 +215,7 @@ impl SlotReader {
         if !self.fill_buffer(shared, place, count) {
             return;
         }
-        let is_same =
-            self.read_block_header(shared, number).is_some_and(|now| now.still_is(kind, self.stream, base));
+        let is_same = self.read_block_header(shared, number).is_some_and(|now| now.still_is(kind, self.stream, base));
         if !is_same {
             let noted = (kind == block::WINDOW).then_some(base);
             let next = std::mem::replace(&mut self.next, base + at as u64);
@@ -266,13 +263,9 @@ impl SlotReader {
 pub(crate) fn is_slot(slot: &Slot) -> bool {
     match slot.state() {
         slot::EMPTY => false,
-        slot::PENDING
-        | slot::RETURNED
-        | slot::UNWOUND
-        | slot::LATE_END
-        | slot::THREAD
-        | slot::RUN
-        | slot::USED => slot.slot_count() == 1,
+        slot::PENDING | slot::RETURNED | slot::UNWOUND | slot::LATE_END | slot::THREAD | slot::RUN | slot::USED => {
+            slot.slot_count() == 1
+        }
         _ => true,
     }
 }

@@ -51,11 +51,8 @@ impl StacksByKind {
             return;
         }
         for kind in kinds {
-            let stack = || RememberedStack {
-                of: number,
-                frames: details.frames.clone(),
-                python: details.python.clone(),
-            };
+            let stack =
+                || RememberedStack { of: number, frames: details.frames.clone(), python: details.python.clone() };
             let has_room = self.0.len() < MOST;
             match self.0.entry(*kind) {
                 Entry::Occupied(mut known) => *known.get_mut() = stack(),
@@ -84,8 +81,7 @@ pub(crate) fn returned_calls(run: &slot::RepeatedCalls, example: &Slot) -> Optio
 pub(crate) fn is_call_of_run(example: &Slot, run: &slot::RepeatedCalls) -> bool {
     let of_run = Slot { word: run.word, ..*example };
     example.state() == slot::RETURNED
-        && (example.function(), example.result, example.caller())
-            == (of_run.function(), run.result, run.caller)
+        && (example.function(), example.result, example.caller()) == (of_run.function(), run.result, run.caller)
 }
 
 /// Returns one call of a run, for the example if that was overwritten, and the remaining run.

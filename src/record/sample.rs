@@ -73,11 +73,8 @@ impl MemorySample {
         let mut number = || parts.next()?.parse().ok();
         let (total, used, free) = (number()?, number()?, number()?);
         let pieces: Vec<&str> = pieces.collect();
-        let holders = if pieces == ["-"] {
-            None
-        } else {
-            Some(pieces.into_iter().filter_map(MemoryHolder::of).collect())
-        };
+        let holders =
+            if pieces == ["-"] { None } else { Some(pieces.into_iter().filter_map(MemoryHolder::of).collect()) };
         Some(MemorySample { boot_id, at, device, total, used, free, holders })
     }
 }
@@ -107,8 +104,8 @@ impl MemorySamples {
     ///
     /// The error is a sentence without a subject.
     pub fn open(path: &Path) -> Result<MemorySamples, String> {
-        let bytes = plain::read(path, SymbolicLinks::Refused, LONGEST)
-            .map_err(|error| format!("cannot be read: {error}"))?;
+        let bytes =
+            plain::read(path, SymbolicLinks::Refused, LONGEST).map_err(|error| format!("cannot be read: {error}"))?;
         let text = String::from_utf8_lossy(&bytes);
         let mut lines = text.lines();
         if lines.next() != Some(FIRST_LINE) {
@@ -148,8 +145,7 @@ mod tests {
 
     #[test]
     fn samples_are_read_as_they_were_written_and_nothing_else_is() {
-        let holder =
-            |pid, process, bytes, name: &str| MemoryHolder { pid, process, bytes, name: name.into() };
+        let holder = |pid, process, bytes, name: &str| MemoryHolder { pid, process, bytes, name: name.into() };
         let holders = vec![holder(7, Some((1, 5)), Some(1 << 34), "a:b c"), holder(0, None, None, "")];
         let sample = |at, holders| MemorySample {
             boot_id: [1; 16],
@@ -165,11 +161,8 @@ mod tests {
         let none = MemorySamples::line_without_sample("no\nNVML");
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("memory-0123abcd-7");
-        std::fs::write(
-            &path,
-            format!("{FIRST_LINE}\n{lines}\n1:2\n;;\n:::::\nx:1:1:1:1:1\n{none}\n{}", &lines[..40]),
-        )
-        .unwrap();
+        std::fs::write(&path, format!("{FIRST_LINE}\n{lines}\n1:2\n;;\n:::::\nx:1:1:1:1:1\n{none}\n{}", &lines[..40]))
+            .unwrap();
         let read = MemorySamples::open(&path).unwrap();
         assert_eq!(read, MemorySamples { samples: all, problem: Some("no NVML".into()) });
         std::fs::write(&path, &lines).unwrap();

@@ -15,19 +15,14 @@ pub(crate) struct ScannedBlock {
 
 /// Passes valid blocks from number `first` on to `each`. Returns the number of the first block that is not
 /// valid; valid blocks may follow it. Not valid: a torn chunk, and a block that was not written (yet).
-pub(crate) fn scan_blocks(
-    file: &OpenSource,
-    first: u32,
-    mut each: impl FnMut(ScannedBlock),
-) -> io::Result<u32> {
+pub(crate) fn scan_blocks(file: &OpenSource, first: u32, mut each: impl FnMut(ScannedBlock)) -> io::Result<u32> {
     let end = u32::try_from(file.size()?.div_ceil(BLOCK as u64)).unwrap_or(u32::MAX);
     let mut unsettled = None;
     let mut number = first.max(1);
     let mut bytes = [0; 2 * HALF];
     file.read(&mut bytes[HALF..], start(number))?;
     while number < end {
-        let header =
-            record::read_plain(&bytes[HALF..]).filter(|header: &BlockHeader| header.magic == BLOCK_MAGIC);
+        let header = record::read_plain(&bytes[HALF..]).filter(|header: &BlockHeader| header.magic == BLOCK_MAGIC);
         let Some(header) = header else {
             unsettled.get_or_insert(number);
             let data = file.next_data(start(number) + HALF as u64) / BLOCK as u64;

@@ -95,9 +95,7 @@ impl OpenSource {
                 Ok(had)
             }
             #[cfg(test)]
-            OpenSource::Growing(states) => {
-                OpenSource::Bytes(states.lock().unwrap()[0].clone()).read(buffer, at)
-            }
+            OpenSource::Growing(states) => OpenSource::Bytes(states.lock().unwrap()[0].clone()).read(buffer, at),
         }
     }
 

@@ -136,10 +136,7 @@ impl EventStream {
             slot::RUN => self.add_run(number, &slot::RepeatedCalls::from_slot(&slot)),
             slot::THREAD => self.reader.tid = slot.end as u32,
             slot::MARK => {
-                let text = self
-                    .reader
-                    .event_bytes(shared, slot.slot_count())
-                    .map_or_else(Vec::new, detail::mark_text);
+                let text = self.reader.event_bytes(shared, slot.slot_count()).map_or_else(Vec::new, detail::mark_text);
                 let mut mark = hold(WaitingKind::Mark, number, self.reader.tid);
                 mark.details.texts.push((0, text));
                 self.held.push_back(mark);
@@ -154,13 +151,8 @@ impl EventStream {
             held.kind == WaitingKind::Call && held.seq == run.call && repeats::is_call_of_run(&held.slot, run)
         };
         let tid = self.reader.tid;
-        let call = |seq, slot| WaitingEvent {
-            kind: WaitingKind::Call,
-            tid,
-            seq,
-            slot,
-            details: CallDetails::default(),
-        };
+        let call =
+            |seq, slot| WaitingEvent { kind: WaitingKind::Call, tid, seq, slot, details: CallDetails::default() };
         let mut example = None;
         if let Some(held) = self.held.iter_mut().rev().find(is_example) {
             example = Some(held.slot);
@@ -209,25 +201,12 @@ impl EventStream {
                 let (start, caller) = (slot.start, slot.caller());
                 let result = if let Outcome::Returned(result) = outcome { result } else { 0 };
                 let may_refer = !self.stacks.is_empty()
-                    && (result != 0
-                        || function.is_some_and(|function| function.spec().records_stack_on_success()));
+                    && (result != 0 || function.is_some_and(|function| function.spec().records_stack_on_success()));
                 if shared.version > 1 && (!details.frames.is_empty() || may_refer) {
                     self.stacks.remember_or_copy(function, &slot, seq, result, &mut details);
                 }
-                let call = Call {
-                    stream,
-                    seq,
-                    tid,
-                    function,
-                    number,
-                    start,
-                    end,
-                    outcome,
-                    injected,
-                    caller,
-                    slot,
-                    details,
-                };
+                let call =
+                    Call { stream, seq, tid, function, number, start, end, outcome, injected, caller, slot, details };
                 if kind == WaitingKind::Use { Event::Use(call) } else { Event::Call(call) }
             }
         }

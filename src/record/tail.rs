@@ -153,10 +153,7 @@ impl Follower {
             history: Vec::new(),
             last: HashMap::new(),
             is_new: true,
-            stats: CallStats {
-                queries: process.functions.iter().map(is_query).collect(),
-                ..CallStats::default()
-            },
+            stats: CallStats { queries: process.functions.iter().map(is_query).collect(), ..CallStats::default() },
             rings: HashMap::new(),
             unread: 0,
             estimated: 0,
@@ -189,9 +186,7 @@ impl Follower {
                 }
                 continue;
             }
-            if number >= settled && !self.ahead.insert(number)
-                || self.ahead.contains(&number) && number < settled
-            {
+            if number >= settled && !self.ahead.insert(number) || self.ahead.contains(&number) && number < settled {
                 continue;
             }
             match header.kind {
@@ -258,8 +253,7 @@ impl Follower {
 
     /// Returns true if [`Follower::counts`] has all calls of the process.
     pub fn is_complete(&self) -> bool {
-        let has_begin =
-            self.rings.iter().all(|(stream, ring)| ring.first <= record::first_ring_number(*stream));
+        let has_begin = self.rings.iter().all(|(stream, ring)| ring.first <= record::first_ring_number(*stream));
         if self.header.mode == mode::BOUNDED {
             return false;
         }
@@ -414,9 +408,7 @@ impl Follower {
     /// Processes the slots from the next one on. For an open block, `words` has the first words of an earlier reading.
     fn count_slots(&mut self, place: &mut Place, from: usize, words: Option<&[u64]>) {
         let mut i = 0;
-        while let Some(slot) =
-            self.slot_at(place, from, i, words.map(|words| words.get(i).copied().unwrap_or(0)))
-        {
+        while let Some(slot) = self.slot_at(place, from, i, words.map(|words| words.get(i).copied().unwrap_or(0))) {
             let at = from + i;
             i += 1;
             let Some(slot) = slot else { continue };

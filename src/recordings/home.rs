@@ -145,18 +145,15 @@ pub fn find_recording(named: &Path) -> Result<PathBuf> {
     }
     let mut parts = named.components();
     let first = parts.next().and_then(|part| part.as_os_str().to_str()).unwrap_or_default();
-    let mut of_number: Vec<String> = names(&home)
-        .filter(|name| number_in_name(name).is_some_and(|number| number.to_string() == first))
-        .collect();
+    let mut of_number: Vec<String> =
+        names(&home).filter(|name| number_in_name(name).is_some_and(|number| number.to_string() == first)).collect();
     match &mut of_number[..] {
         [] if is_one_word => newest().with_context(|| {
             let names: Vec<String> = names(&home).filter(|name| number_in_name(name).is_some()).collect();
             let programs = names.iter().filter_map(|name| name.rsplit_once('-')).map(|(program, _)| program);
             let meant = find_nearest_name(first, names.iter().map(String::as_str).chain(programs));
-            let hint = meant.map_or_else(
-                || " ('cupeer ls' lists them)".to_owned(),
-                |meant| format!("; did you mean '{meant}'?"),
-            );
+            let hint = meant
+                .map_or_else(|| " ('cupeer ls' lists them)".to_owned(), |meant| format!("; did you mean '{meant}'?"));
             format!("there is no '{first}' here, and no recording of that name{hint}")
         }),
         [] => Ok(named.to_owned()),
@@ -179,11 +176,9 @@ fn newest_of_program(home: &Path, program: &Path) -> Option<PathBuf> {
 /// Returns the argument that a user would type after `cupeer report` for a directory: its name if it is a recording in the
 /// default directory, or else its path.
 pub fn report_argument(directory: &Path) -> String {
-    let at_home =
-        default_directory().ok().and_then(|home| directory.strip_prefix(home).ok().map(Path::to_owned));
-    let leads_there = |name: &PathBuf| {
-        !name.as_os_str().is_empty() && find_recording(name).is_ok_and(|found| found == directory)
-    };
+    let at_home = default_directory().ok().and_then(|home| directory.strip_prefix(home).ok().map(Path::to_owned));
+    let leads_there =
+        |name: &PathBuf| !name.as_os_str().is_empty() && find_recording(name).is_ok_and(|found| found == directory);
     at_home.filter(leads_there).map_or_else(|| relative_path(directory), |name| name.display().to_string())
 }
 
@@ -200,16 +195,15 @@ mod tests {
 
     #[test]
     fn a_name_is_one_that_nobody_has_to_quote() {
-        let names = ["./app", "/opt/a b$c.py", "-rf", "..", "", "\u{e9}t\u{e9}"]
-            .map(|name| plain_program_name(name.as_ref()));
+        let names =
+            ["./app", "/opt/a b$c.py", "-rf", "..", "", "\u{e9}t\u{e9}"].map(|name| plain_program_name(name.as_ref()));
         assert_eq!(names, ["app", "a_b_c.py", "rf", "program", "program", "\u{e9}t\u{e9}"]);
         assert_eq!(plain_program_name("x".repeat(500).as_ref()).len(), MOST_NAME_CHARS);
     }
 
     #[test]
     fn a_number_stands_at_the_end_of_a_name() {
-        let numbers =
-            ["app-12", "a-1-2", "app", "app-", "app-x1", "app-99999999999999999999"].map(number_in_name);
+        let numbers = ["app-12", "a-1-2", "app", "app-", "app-x1", "app-99999999999999999999"].map(number_in_name);
         assert_eq!(numbers, [Some(12), Some(2), None, None, None, None]);
     }
 }

@@ -39,8 +39,7 @@ pub fn join_or_start_job(directory: &Path, shared: bool) -> Result<String> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error).with_context(|| format!("failed to read '{}'", file.display())),
         }
-        let mut entries =
-            fs::read_dir(directory).with_context(|| format!("failed to read '{shown}'"))?.flatten();
+        let mut entries = fs::read_dir(directory).with_context(|| format!("failed to read '{shown}'"))?.flatten();
         ensure!(
             entries.all(|entry| is_recording_file(&entry.file_name())),
             "'{shown}' holds files that are not a recording's; name a new or empty directory"
@@ -54,8 +53,7 @@ pub fn join_or_start_job(directory: &Path, shared: bool) -> Result<String> {
 /// Returns true if the directory of a recording may contain a file of this name.
 pub fn is_recording_file(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
-    let (job, host) =
-        ([RELEASE, job::HANG, job::MEMORY_SAMPLES], [live::PREFIX, faults::PREFIX, armed::PREFIX]);
+    let (job, host) = ([RELEASE, job::HANG, job::MEMORY_SAMPLES], [live::PREFIX, faults::PREFIX, armed::PREFIX]);
     let begins = job.iter().chain(&host).chain(&[".", begun::FOLDER]).any(|prefix| name.starts_with(prefix));
     begins
         || [job::FILE, VLLM_CACHE].contains(&&*name)
@@ -77,8 +75,7 @@ fn read_key(text: &str) -> Result<String> {
 
 /// Reads a file `job`, which any user may have put there.
 pub fn read_job_file(file: &Path) -> io::Result<String> {
-    plain::read(file, SymbolicLinks::Refused, MOST_BYTES)
-        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+    plain::read(file, SymbolicLinks::Refused, MOST_BYTES).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Refuses a job that another user began: the owner of the key knows the handles behind the fingerprints. The owner of the
@@ -148,9 +145,7 @@ mod tests {
         let first = join_or_start_job(&directory, false).unwrap();
         assert_eq!(join_or_start_job(&directory, false).unwrap(), first);
         fs::write(directory.join(job::FILE), "something else\n").unwrap();
-        assert!(
-            format!("{:#}", join_or_start_job(&directory, false).unwrap_err()).contains("something else")
-        );
+        assert!(format!("{:#}", join_or_start_job(&directory, false).unwrap_err()).contains("something else"));
     }
 
     #[test]

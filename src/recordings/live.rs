@@ -97,18 +97,13 @@ impl Watcher {
         let mut jobs = BTreeMap::new();
         for named in named {
             let path = home::find_recording(named)?;
-            ensure!(
-                !path.is_file(),
-                "'{}' is a file; name a directory that 'cupeer run' records to",
-                path.display()
-            );
+            ensure!(!path.is_file(), "'{}' is a file; name a directory that 'cupeer run' records to", path.display());
             ensure!(
                 !crate::sweeps::is_sweep(&path),
                 "'{0}' is a sweep; its runs have records, such as {0}/trial-1 while it is tried",
                 path.display()
             );
-            let files =
-                RecordingFiles::list(&path).map_err(|error| Error::Unreadable(path.clone(), error))?;
+            let files = RecordingFiles::list(&path).map_err(|error| Error::Unreadable(path.clone(), error))?;
             if !files.is_recording() {
                 bail!(Error::NoRecord(path));
             }
@@ -166,9 +161,7 @@ impl RecordingFiles {
             if !files.add_file(&path) && path.is_dir() {
                 match fs::read_dir(&path) {
                     Ok(inner) => inner.flatten().for_each(|entry| _ = files.add_file(&entry.path())),
-                    Err(error) => {
-                        files.unreadable.push(format!("{} cannot be read: {error}", path.display()))
-                    }
+                    Err(error) => files.unreadable.push(format!("{} cannot be read: {error}", path.display())),
                 }
             }
         }
@@ -311,8 +304,7 @@ impl FollowedJob {
     }
 
     fn read_exits(&self) -> Vec<Exit> {
-        let headers: Vec<&Header> =
-            self.processes.values().map(|followed| followed.follower.header()).collect();
+        let headers: Vec<&Header> = self.processes.values().map(|followed| followed.follower.header()).collect();
         let states = alive::running_states(&headers);
         let exit = |(followed, (alive, is_another)): (&FollowedProcess, (Option<bool>, bool))| {
             // `alive` was read before the end of the process is: a process that was alive then has no end to report.
@@ -435,8 +427,7 @@ fn add_live_table(paths: &[PathBuf], seen: &mut JobSample) {
     }
     let lost = seen.processes.iter().map(|one| one.header.lost).fold(0, u64::saturating_add);
     if lost > 0 {
-        seen.unseen
-            .push(format!("{} that could not be kept (+)", format_count(lost as usize, "event", "events")));
+        seen.unseen.push(format!("{} that could not be kept (+)", format_count(lost as usize, "event", "events")));
     }
 }
 

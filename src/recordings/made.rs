@@ -8,8 +8,7 @@ use tempfile::NamedTempFile;
 /// Returns the default path of an output file: the name of the recording's directory with a suffix, in the current directory.
 pub fn default_output(directory: &Path, suffix: &str) -> Result<PathBuf> {
     ensure!(!directory.is_file(), "{} is a file; -o FILE names the one to write", directory.display());
-    let whole =
-        directory.canonicalize().with_context(|| format!("failed to read {}", directory.display()))?;
+    let whole = directory.canonicalize().with_context(|| format!("failed to read {}", directory.display()))?;
     let Some(name) = whole.file_name() else { bail!("{} has no name; add -o FILE", directory.display()) };
     let mut name = name.to_owned();
     name.push(suffix);

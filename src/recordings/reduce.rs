@@ -47,24 +47,21 @@ pub fn write_reduced(reduced: &JobPart, output: &Path, replace: bool) -> Result<
 
 fn try_reduce(directory: &Path) -> Result<String> {
     let boot = host::boot_id().context("this host has no boot id")?;
-    let lock =
-        plain::open_with(&directory.join(job::FILE), SymbolicLinks::Refused, OpenOptions::new().write(true));
+    let lock = plain::open_with(&directory.join(job::FILE), SymbolicLinks::Refused, OpenOptions::new().write(true));
     let lock = lock.context("the file 'job' cannot be opened")?;
     if !lock_for_host(&lock, boot) {
         return Ok("another run on this host reduces the recording".into());
     }
     let folder = directory.join(HostFolder(boot).to_string());
     let found = (0..TRIES).find_map(|_| ended_recordings(directory, boot, &folder).transpose());
-    let (own, begun) =
-        found.context("processes begin and end all the time; 'cupeer reduce' can do it later")??;
+    let (own, begun) = found.context("processes begin and end all the time; 'cupeer reduce' can do it later")??;
     if own.processes.is_empty() && own.quiet.is_empty() {
         return Ok("nothing to reduce: no process of this host has recorded anything".into());
     }
     let mut symbols = Symbols::of_record(directory, &own.processes);
     let mut reduced = cupeer_facts::reduce(&own, MOST_FAILURES, &mut symbols)?;
     reduced.fold();
-    let name =
-        |number: u32| directory.join(format!("{}-{number}{}", host::short_boot_id(boot), file::SUFFIX));
+    let name = |number: u32| directory.join(format!("{}-{number}{}", host::short_boot_id(boot), file::SUFFIX));
     let free = (1..MOST_FILES).map(name).find(|path| path.symlink_metadata().is_err());
     let path = free.context("there are too many reduced files")?;
     let bytes = write_reduced(&reduced, &path, false)?;
@@ -95,21 +92,16 @@ type SetAsideFile = (PathBuf, Vec<u8>);
 
 /// Returns the recordings of this host, with the files that list begun processes. `None` if a process began or ended
 /// while they were read: try again. Fails if a process may still be running.
-fn ended_recordings(
-    directory: &Path,
-    boot: [u8; 16],
-    folder: &Path,
-) -> Result<Option<(Job, Vec<SetAsideFile>)>> {
+fn ended_recordings(directory: &Path, boot: [u8; 16], folder: &Path) -> Result<Option<(Job, Vec<SetAsideFile>)>> {
     let begun = set_begun_aside(folder)?;
-    let quiet: Vec<QuietProcess> =
-        begun.iter().flat_map(|(_, bytes)| QuietProcess::parse_all(bytes)).collect();
+    let quiet: Vec<QuietProcess> = begun.iter().flat_map(|(_, bytes)| QuietProcess::parse_all(bytes)).collect();
     // This is read before the list of recorded files: a process that has ended by now creates no file after it.
     let had_ended = quiet::count_running(&quiet) == 0;
     let mut own = Job::open(directory)?;
     own.keep_host(boot);
     own.set_quiet(quiet);
-    let running = own.are_alive().iter().filter(|alive| **alive != Some(false)).count()
-        + quiet::count_running(&own.quiet);
+    let running =
+        own.are_alive().iter().filter(|alive| **alive != Some(false)).count() + quiet::count_running(&own.quiet);
     if running > 0 {
         let running = counted(running as u64, "process");
         bail!("{running} may still run; 'cupeer reduce' can do it later");
@@ -159,9 +151,8 @@ fn set_begun_aside(folder: &Path) -> Result<Vec<SetAsideFile>> {
         _ => {}
     }
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let aside = entries.filter(|path| {
-        quiet::is_begun_file(path) && path.file_name().is_some_and(|name| name != begun::FILE)
-    });
+    let aside =
+        entries.filter(|path| quiet::is_begun_file(path) && path.file_name().is_some_and(|name| name != begun::FILE));
     let read = |path: PathBuf| {
         let bytes = plain::read(&path, SymbolicLinks::Refused, quiet::MOST_BYTES);
         let bytes = bytes.with_context(|| format!("failed to read {}", path.display()))?;

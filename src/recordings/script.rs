@@ -14,8 +14,8 @@ const INTERPRETERS: &[(&str, &[&str])] =
 const WITHOUT_SCRIPT: &[&str] = &["-c", "-", "-s"];
 /// Programs that run the program that their arguments name, besides the launchers of jobs. A module of Python can be one, too.
 const RUNNERS: &[&str] = &[
-    "chrt", "conda", "env", "ncu", "nice", "nohup", "nsys", "numactl", "pipenv", "poetry", "pytest",
-    "py.test", "setsid", "stdbuf", "strace", "taskset", "time", "timeout", "uv", "xvfb-run",
+    "chrt", "conda", "env", "ncu", "nice", "nohup", "nsys", "numactl", "pipenv", "poetry", "pytest", "py.test",
+    "setsid", "stdbuf", "strace", "taskset", "time", "timeout", "uv", "xvfb-run",
 ];
 /// File name endings of scripts. Names of recordings leave them out.
 const ENDINGS: [&str; 2] = [".py", ".sh"];
@@ -75,22 +75,18 @@ fn name_from_runner(arguments: &[&str]) -> Option<String> {
 }
 
 fn is_runner(name: &str) -> bool {
-    RUNNERS.contains(&name)
-        || launchers::collect_names(|launcher| launcher.runners).any(|known| known == name)
+    RUNNERS.contains(&name) || launchers::collect_names(|launcher| launcher.runners).any(|known| known == name)
 }
 
 /// Returns true if a path is an existing file that is executable, or whose name has the ending of a script.
 pub fn is_program(path: &Path) -> bool {
     let is_script = path.to_str().is_some_and(|path| ENDINGS.iter().any(|ending| path.ends_with(ending)));
-    path.metadata()
-        .is_ok_and(|about| about.is_file() && (is_script || about.permissions().mode() & 0o111 != 0))
+    path.metadata().is_ok_and(|about| about.is_file() && (is_script || about.permissions().mode() & 0o111 != 0))
 }
 
 /// Returns true if a program is an interpreter of this name, with or without a version: `python3.12` and `python` for `python`.
 fn is_version_of(program: &str, name: &str) -> bool {
-    program
-        .strip_prefix(name)
-        .is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'))
+    program.strip_prefix(name).is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'))
 }
 
 fn file_name(path: &str) -> &str {

@@ -52,10 +52,7 @@ impl Cache {
     /// Returns the cache for which a library opens handles; `None` if there is none. `library` is the
     /// library's path or file name.
     pub fn of(library: &[u8]) -> Option<Cache> {
-        CACHES
-            .iter()
-            .find(|cache| cache.libraries.iter().any(|name| is_library_named(library, name)))
-            .copied()
+        CACHES.iter().find(|cache| cache.libraries.iter().any(|name| is_library_named(library, name))).copied()
     }
 }
 

@@ -73,11 +73,7 @@ static CAUSES: &[Cause] = &[
         &[PEER_ACCESS_UNSUPPORTED],
         "the devices of the two processes cannot reach each other",
     ),
-    cause(
-        &[cuIpcGetEventHandle],
-        &[INVALID_HANDLE],
-        "the event is not one of the driver's, or was destroyed",
-    ),
+    cause(&[cuIpcGetEventHandle], &[INVALID_HANDLE], "the event is not one of the driver's, or was destroyed"),
     cause(
         &[cuIpcGetEventHandle],
         &[OUT_OF_MEMORY, MAP_FAILED],

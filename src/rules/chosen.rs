@@ -25,15 +25,14 @@ impl ErrorChoice {
             let severity = if item == "all" { Some(Severity::Note) } else { Severity::from_word(item) };
             match severity {
                 Some(severity) => {
-                    chosen.least_severity =
-                        Some(chosen.least_severity.map_or(severity, |least| least.min(severity)));
+                    chosen.least_severity = Some(chosen.least_severity.map_or(severity, |least| least.min(severity)));
                 }
                 None => {
                     let rules = RuleSet::parse(item);
-                    chosen.rules.push(rules.map_err(|error| TextError {
-                        column: column + error.column - 1,
-                        message: error.message,
-                    })?);
+                    chosen.rules.push(
+                        rules
+                            .map_err(|error| TextError { column: column + error.column - 1, message: error.message })?,
+                    );
                 }
             }
             column += item.len() + 1;
@@ -45,8 +44,7 @@ impl ErrorChoice {
     /// cupeer, `library` is the path of the calling library, and `severity` is the severity of the finding
     /// itself.
     pub fn counted_severity(&self, rule: Option<Rule>, library: &[u8], severity: Severity) -> Severity {
-        let is_of_rules =
-            || rule.is_some_and(|rule| self.rules.iter().any(|set| set.contains(rule, library)));
+        let is_of_rules = || rule.is_some_and(|rule| self.rules.iter().any(|set| set.contains(rule, library)));
         match self.least_severity.is_some_and(|least| severity >= least) || is_of_rules() {
             true => Severity::Error,
             false => severity.min(Severity::Warning),
@@ -67,8 +65,7 @@ mod tests {
     fn only_chosen_rules_are_errors() {
         let severities = |text| {
             let chosen = ErrorChoice::parse(text).unwrap();
-            Severity::ALL
-                .map(|severity| chosen.counted_severity(Some(Rule::IpcFlags), b"/lib/a.so", severity).word())
+            Severity::ALL.map(|severity| chosen.counted_severity(Some(Rule::IpcFlags), b"/lib/a.so", severity).word())
         };
         assert_eq!(severities("ipc-flags"), ["error"; 3]);
         assert_eq!(severities("peer-*,ipc-f*"), ["error"; 3]);
@@ -77,8 +74,7 @@ mod tests {
         assert_eq!(severities("error"), ["note", "warning", "error"]);
         assert_eq!(severities("error,warning"), ["note", "error", "error"]);
         assert_eq!(severities("all"), ["error"; 3]);
-        let of_tomorrow =
-            ErrorChoice::parse("ipc-flags").unwrap().counted_severity(None, b"", Severity::Error);
+        let of_tomorrow = ErrorChoice::parse("ipc-flags").unwrap().counted_severity(None, b"", Severity::Error);
         assert_eq!(of_tomorrow, Severity::Warning);
     }
 

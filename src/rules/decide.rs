@@ -24,8 +24,8 @@ mod world;
 
 pub use cupeer_model::Call;
 pub use world::{
-    ClosedBy, ClosedHandle, DeviceNode, EnabledPeers, EndedMemory, EndedObject, Export, FreedExport,
-    Importers, NodeUse, ObjectEnd, OpenerLibraries, Opening, PointerAttributes, ProcessLife, World,
+    ClosedBy, ClosedHandle, DeviceNode, EnabledPeers, EndedMemory, EndedObject, Export, FreedExport, Importers,
+    NodeUse, ObjectEnd, OpenerLibraries, Opening, PointerAttributes, ProcessLife, World,
 };
 
 use crate::reason::Reason;
@@ -114,17 +114,8 @@ impl<W: World> Judge<'_, W> {
     }
 
     /// Reports a violation that is certain if `is_broken`.
-    fn report_if(
-        &mut self,
-        is_broken: bool,
-        argument: impl Into<Option<usize>>,
-        reason: Reason,
-    ) -> Option<Verdict> {
-        if is_broken {
-            self.report_violation(reason, Confidence::Certain, argument, &[])
-        } else {
-            Some(Verdict::Held)
-        }
+    fn report_if(&mut self, is_broken: bool, argument: impl Into<Option<usize>>, reason: Reason) -> Option<Verdict> {
+        if is_broken { self.report_violation(reason, Confidence::Certain, argument, &[]) } else { Some(Verdict::Held) }
     }
 
     /// Returns what the table of functions says about the call's function. Every function of a rule has to

@@ -102,15 +102,8 @@ pub static PROBES: &[Probe] = &[
 ];
 
 /// Default values of the fields of an entry.
-const PROBE: Probe = Probe {
-    functions: &[],
-    results: &[],
-    wants_fabric: false,
-    callers: &[],
-    follow_up: None,
-    why: "",
-    sources: &[],
-};
+const PROBE: Probe =
+    Probe { functions: &[], results: &[], wants_fabric: false, callers: &[], follow_up: None, why: "", sources: &[] };
 
 impl Probe {
     /// Returns the probe that a failed call may be; `None` if the call is not a probe. `library` returns the
@@ -126,8 +119,7 @@ impl Probe {
     fn is_probe_call(&self, call: &Call) -> bool {
         self.functions.contains(&call.function)
             && self.results.iter().any(|known| *known as i32 == call.result)
-            && (!self.wants_fabric
-                || call.allocation_props().is_some_and(|it| it.types & Shareable::FABRIC != 0))
+            && (!self.wants_fabric || call.allocation_props().is_some_and(|it| it.types & Shareable::FABRIC != 0))
     }
 }
 
@@ -190,9 +182,7 @@ mod tests {
         for library in ["/usr/lib/libnccl.so.2", "/x/libc10_cuda.so", "libtorch_cuda.so", cupy] {
             assert!(enabled(library).is_some(), "{library}");
         }
-        for library in
-            ["/bin/app", "", "/x/libnotnccl.so", "/cupy_backends_of_mine/x.so", "/bin/cupy_backends"]
-        {
+        for library in ["/bin/app", "", "/x/libnotnccl.so", "/cupy_backends_of_mine/x.so", "/bin/cupy_backends"] {
             assert!(enabled(library).is_none(), "{library}");
         }
     }
@@ -206,8 +196,7 @@ mod tests {
 
     #[test]
     fn fabric_handles_are_asked_for_by_name_and_need_a_follow_up_else() {
-        let follow_up =
-            |types, library| of(cuMemCreate, NOT_PERMITTED, types, library).map(|probe| probe.follow_up);
+        let follow_up = |types, library| of(cuMemCreate, NOT_PERMITTED, types, library).map(|probe| probe.follow_up);
         let (fabric, fd) = (Shareable::FABRIC, Shareable::DESCRIPTOR);
         assert_eq!(follow_up(fabric, "libuct_cuda.so.0"), Some(None));
         assert_eq!(follow_up(fabric | fd, "libnccl.so.2"), Some(Some(FollowUp::OtherHandleType)));

@@ -110,9 +110,7 @@ impl Basis {
     /// Returns the sentence of the documentation, or the sentence about the observation.
     pub const fn sentence(self) -> &'static str {
         match self {
-            Basis::Documented(_, sentence) | Basis::Observed(sentence) | Basis::Practice(sentence) => {
-                sentence
-            }
+            Basis::Documented(_, sentence) | Basis::Observed(sentence) | Basis::Practice(sentence) => sentence,
         }
     }
 
@@ -411,11 +409,7 @@ mod tests {
             assert_eq!(Rule::of(rule.name()), Some(rule.id));
             assert_eq!(rule.id as usize, i);
             assert!(rule.name().len() <= 32, "{}", rule.name());
-            assert!(
-                rule.name().bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'),
-                "{}",
-                rule.name()
-            );
+            assert!(rule.name().bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'), "{}", rule.name());
         }
     }
 
@@ -429,15 +423,8 @@ mod tests {
             assert!(!rule.is_checked() || rule.hint().ends_with('.'), "{}: no hint", rule.name());
             assert!(rule.hint().len() <= 512, "{}: a finding has no room for the hint", rule.name());
             let is_cause = !rule.results().is_empty();
-            assert!(
-                !is_cause || !rule.cause().is_empty() && !rule.page().ruled_out.is_empty(),
-                "{}",
-                rule.name()
-            );
-            assert_eq!(
-                rule.reason_unchecked().map(|why| why.len() > 20),
-                (!rule.is_checked()).then_some(true)
-            );
+            assert!(!is_cause || !rule.cause().is_empty() && !rule.page().ruled_out.is_empty(), "{}", rule.name());
+            assert_eq!(rule.reason_unchecked().map(|why| why.len() > 20), (!rule.is_checked()).then_some(true));
         }
     }
 
@@ -460,8 +447,6 @@ mod tests {
     fn a_library_is_known_by_the_begin_of_its_name() {
         let rule = Rule::IpcInteriorPointer.spec();
         assert!(rule.exemption_for(b"/usr/lib/libuct_cuda.so.0").is_some());
-        assert!(
-            rule.exemption_for(b"/usr/lib/libnotuct_cuda.so").is_none() && rule.exemption_for(b"").is_none()
-        );
+        assert!(rule.exemption_for(b"/usr/lib/libnotuct_cuda.so").is_none() && rule.exemption_for(b"").is_none());
     }
 }

@@ -93,8 +93,7 @@ mod tests {
         assert!(set.contains(Rule::IpcFreedWhileOpen, b"/usr/lib/libnccl.so.2"));
         assert!(!set.contains(Rule::IpcFreedWhileOpen, b"/usr/lib/libtorch.so"));
         assert!(
-            set.contains_for_any_library(Rule::IpcFreedWhileOpen)
-                && !set.contains_for_any_library(Rule::PeerFlags)
+            set.contains_for_any_library(Rule::IpcFreedWhileOpen) && !set.contains_for_any_library(Rule::PeerFlags)
         );
         assert!(!RuleSet::default().contains_for_any_library(Rule::IpcFlags));
         let path = RuleSet::parse("*@/usr/*/libnccl.so.2").unwrap();

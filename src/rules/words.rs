@@ -61,9 +61,7 @@ mod tests {
         let said = "a; Failed to allocate physical memory";
         assert!(message_meaning("cuIpcOpenMemHandle_v2", said).is_some_and(|text| text.contains("exporter")));
         let between = "Parameter peerDev must be between 0 and 1";
-        assert!(
-            message_meaning("cuDeviceCanAccessPeer", between).is_some_and(|text| text.contains("one less"))
-        );
+        assert!(message_meaning("cuDeviceCanAccessPeer", between).is_some_and(|text| text.contains("one less")));
         // For this function, the driver's message is right.
         assert_eq!(message_meaning("cuMemCreate", said), None);
         assert_eq!(message_meaning("cuIpcOpenMemHandle_v2", "devPtr cannot be NULL"), None);

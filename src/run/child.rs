@@ -66,8 +66,7 @@ impl ExecStrings {
 
 impl ExecArguments {
     fn new(program: &[OsString], environment: &Environment) -> Result<Self> {
-        let variable =
-            |(name, value): &(OsString, OsString)| [name.as_bytes(), b"=", value.as_bytes()].concat();
+        let variable = |(name, value): &(OsString, OsString)| [name.as_bytes(), b"=", value.as_bytes()].concat();
         Ok(ExecArguments {
             arguments: ExecStrings::new(program.iter().map(|argument| argument.as_bytes().to_vec()))?,
             environment: ExecStrings::new(environment.iter().map(variable))?,
@@ -115,11 +114,7 @@ impl Child {
         if reader.read_exact(&mut errno).is_ok() {
             // SAFETY: the process is our child and has ended or is about to.
             unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
-            return Err(execution_failure(
-                &program[0],
-                &io::Error::from_raw_os_error(i32::from_ne_bytes(errno)),
-            )
-            .into());
+            return Err(execution_failure(&program[0], &io::Error::from_raw_os_error(i32::from_ne_bytes(errno))).into());
         }
         // The process has not been reaped, so /proc still lists it.
         let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();

@@ -34,11 +34,8 @@ impl EndWatcher {
 
     /// Returns the pidfds of the followed processes, for poll.
     pub fn poll_descriptors(&self) -> impl Iterator<Item = libc::pollfd> {
-        let wanted = |(fd, _): &(OwnedFd, ProcessKey)| libc::pollfd {
-            fd: fd.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
+        let wanted =
+            |(fd, _): &(OwnedFd, ProcessKey)| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         self.followed.iter().map(wanted)
     }
 
@@ -60,8 +57,7 @@ impl EndWatcher {
         let mut fds: Vec<_> = self.poll_descriptors().collect();
         // SAFETY: the array has so many elements, whose descriptors are open.
         unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, 0) };
-        let span =
-            EndSpan { after: std::mem::replace(&mut self.last_seen_running, now), before: monotonic_now() };
+        let span = EndSpan { after: std::mem::replace(&mut self.last_seen_running, now), before: monotonic_now() };
         let mut ready = fds.iter().map(|fd| fd.revents != 0);
         let ended = self.followed.extract_if(.., |_| ready.next().unwrap_or(false));
         ended.map(|(_, process)| (process, span)).collect()

@@ -79,8 +79,7 @@ impl RunFaults {
 
 /// Returns the rules that an environment requests, with counts of zero.
 fn requested_rules(environment: &Environment) -> Vec<FaultCounts> {
-    let uncounted =
-        |name: String, text: String| FaultCounts { name, text, matched: 0, fired: 0, processes: 0 };
+    let uncounted = |name: String, text: String| FaultCounts { name, text, matched: 0, fired: 0, processes: 0 };
     // The preload library itself reports a plan that it cannot parse.
     let plan = nonempty_value(environment, env::INJECT).and_then(|text| FaultPlan::parse(UNNAMED, text).ok());
     let rules = plan.into_iter().flat_map(|plan| plan.rules).map(|rule| uncounted(rule.name, rule.text));

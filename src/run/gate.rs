@@ -180,11 +180,8 @@ mod tests {
         writer.call(stream, &call).unwrap();
         writer.change_header(|header| header.lost = lost).unwrap();
         writer.finish().unwrap();
-        let how = SummaryOptions {
-            decides: true,
-            error_on: gate(options).error_selection,
-            ..SummaryOptions::default()
-        };
+        let how =
+            SummaryOptions { decides: true, error_on: gate(options).error_selection, ..SummaryOptions::default() };
         told::summarize_whole(folder.path(), "DIR", &how).report.unwrap()
     }
 

@@ -142,8 +142,7 @@ struct HangDetector {
 
 impl HangDetector {
     fn new(on_hang: HangOptions) -> HangDetector {
-        let calls =
-            on_hang.record.as_ref().and_then(|record| Watcher::new(std::slice::from_ref(record)).ok());
+        let calls = on_hang.record.as_ref().and_then(|record| Watcher::new(std::slice::from_ref(record)).ok());
         let (now, limit) = (Instant::now(), on_hang.options.limit);
         HangDetector {
             processors: ProcessorUsage::new(limit),
@@ -199,8 +198,7 @@ impl HangDetector {
             self.is_armed = true;
             self.processors.forget_sleeps();
         }
-        let is_overdue =
-            |(call, age): &&(CallThread, Duration)| *age >= limit && !self.overdue.contains_key(call);
+        let is_overdue = |(call, age): &&(CallThread, Duration)| *age >= limit && !self.overdue.contains_key(call);
         let overdue: Vec<_> = calls.iter().filter(is_overdue).cloned().collect();
         if let Some(oldest) = overdue.iter().map(|(_, age)| *age).max().filter(|_| self.is_armed) {
             self.overdue = calls.iter().cloned().collect();
@@ -215,8 +213,7 @@ impl HangDetector {
         self.processors.count_sleeps(ranks);
         if !self.is_armed {
             // A process that was reported to wait in a loop still uses the processor.
-            let mut goes_on =
-                || !busy.is_empty() || self.processors.find_readiness(&pids) == Readiness::Surely;
+            let mut goes_on = || !busy.is_empty() || self.processors.find_readiness(&pids) == Readiness::Surely;
             self.is_armed = !self.is_in_loop && goes_on();
             if self.is_armed {
                 self.last_progress = now;

@@ -58,13 +58,7 @@ impl HangLog {
     }
 
     /// Prints a hang, and keeps it in the recording. `is_ended` is true if cupeer is going to end the job because of the hang.
-    pub fn report_hang(
-        &mut self,
-        mut waits: Box<dyn HangWaits>,
-        calls: Vec<CallThread>,
-        failed: u64,
-        is_ended: bool,
-    ) {
+    pub fn report_hang(&mut self, mut waits: Box<dyn HangWaits>, calls: Vec<CallThread>, failed: u64, is_ended: bool) {
         if waits.is_empty() || self.count == MOST_KEPT {
             return;
         }

@@ -14,8 +14,7 @@ const MOST_NAMED: usize = 3;
 pub fn unrecorded_device_users(record: Option<&Path>) -> Vec<String> {
     let own = std::process::id();
     let recorded: Vec<String> = record.into_iter().flat_map(file_names).collect();
-    let has_record =
-        |pid: u32| recording_name(pid).is_none_or(|name| recorded.iter().any(|it| it.contains(&name)));
+    let has_record = |pid: u32| recording_name(pid).is_none_or(|name| recorded.iter().any(|it| it.contains(&name)));
     let others = descendants(own).into_iter().filter(|pid| *pid != own && !has_record(*pid));
     let sentence = |pid: u32| {
         let file = find_device_file(&Path::new("/proc").join(pid.to_string()))?;
@@ -37,8 +36,7 @@ fn file_names(folder: &Path) -> impl Iterator<Item = String> {
 /// Returns the first device file that a process has open, by its folder in /proc.
 fn find_device_file(process: &Path) -> Option<String> {
     let links = fs::read_dir(process.join("fd")).ok()?.flatten();
-    let mut files =
-        links.filter_map(|link| fs::read_link(link.path()).ok()?.into_os_string().into_string().ok());
+    let mut files = links.filter_map(|link| fs::read_link(link.path()).ok()?.into_os_string().into_string().ok());
     let file = files.find(|file| DEVICE_FILES.iter().any(|start| file.starts_with(start)))?;
     Some(file.trim_end_matches(" (deleted)").to_owned())
 }

@@ -105,13 +105,8 @@ pub fn command(mut args: RunArgs, read: ReadWaits) -> Result<ExitCode> {
     let settings = LaunchSettings::new(&args.options, Some(&name))?;
     let mut environment = settings.apply_to(Environment::from_process())?;
     args.error_on.iter().for_each(|rules| environment.set(env::ERROR_ON, rules));
-    settings
-        .verdicts
-        .iter()
-        .filter_map(VllmCache::chosen_cache_warning)
-        .for_each(|line| output::print_problem(&line));
-    let command: Vec<String> =
-        args.program.iter().map(|word| shell_quoted(&word.to_string_lossy())).collect();
+    settings.verdicts.iter().filter_map(VllmCache::chosen_cache_warning).for_each(|line| output::print_problem(&line));
+    let command: Vec<String> = args.program.iter().map(|word| shell_quoted(&word.to_string_lossy())).collect();
     settings.job.iter().for_each(|job| job.note_command(&command.join(" ")));
     if args.exec {
         match become_program(args, settings, &environment)? {}
@@ -124,11 +119,10 @@ pub fn command(mut args: RunArgs, read: ReadWaits) -> Result<ExitCode> {
         settings.job.as_ref().map(Job::remove_if_empty);
         bail!("--unused-exitcode is for fault plans, but there is none; add --inject or --deny-peer");
     }
-    let unmasked = deny::unblocked_access_note(&environment)
-        .filter(|_| faults.as_ref().is_some_and(RunFaults::is_reported_here));
+    let unmasked =
+        deny::unblocked_access_note(&environment).filter(|_| faults.as_ref().is_some_and(RunFaults::is_reported_here));
     let record = settings.job.as_ref().map(|job| job.directory.clone());
-    let on_hang =
-        args.on_hang.map(|asked| HangOptions { options: asked, read, record: record.clone(), page: None });
+    let on_hang = args.on_hang.map(|asked| HangOptions { options: asked, read, record: record.clone(), page: None });
     let run = run_watched(&args.program, environment, settings.driver.as_ref(), on_hang, record.as_deref());
     let fired = faults.as_ref().map(RunFaults::collect_counts).unwrap_or_default();
     let summarizes_plans = settings.job.as_ref().is_none_or(Job::is_ours_alone);
@@ -169,11 +163,7 @@ fn summary_options(args: &RunArgs, gate: Option<&ExitGate>) -> Result<SummaryOpt
 }
 
 /// Replaces this process by the program (`--exec`), after the notes that would otherwise follow the run.
-fn become_program(
-    args: &RunArgs,
-    mut settings: LaunchSettings,
-    environment: &Environment,
-) -> Result<Infallible> {
+fn become_program(args: &RunArgs, mut settings: LaunchSettings, environment: &Environment) -> Result<Infallible> {
     settings.verdicts.iter_mut().for_each(VllmCache::keep_directory);
     if let Some(note) = program::preload_obstacle(&args.program[0]) {
         output::print_problem(&note);
@@ -214,8 +204,7 @@ fn summarize_recording(job: Option<&Job>, how: &SummaryOptions, begun: SystemTim
     let shown = home::report_argument(&job.directory);
     if job.is_ours_alone() {
         let mut told = told::summarize_whole(&job.directory, &shown, how);
-        let launchers =
-            told.report.as_ref().and_then(|report| summary::programs_without_call(report, reached));
+        let launchers = told.report.as_ref().and_then(|report| summary::programs_without_call(report, reached));
         let line = launchers.and_then(|line| home::notice_once_a_day("launchers", line));
         told.lines.extend(line.map(SummaryLine::from));
         return told;
@@ -290,12 +279,7 @@ fn belongs_to_this_run(job: &Job, begun: SystemTime) -> impl Fn(&record::Process
 }
 
 /// Returns the end of the run, and prints the reason if a hang, a finding, or an unused fault replaces the program's exit status.
-fn decide_final_end(
-    args: &RunArgs,
-    broken: Option<(u8, String)>,
-    run: &FinishedRun,
-    seen: &[Fault],
-) -> ProgramEnd {
+fn decide_final_end(args: &RunArgs, broken: Option<(u8, String)>, run: &FinishedRun, seen: &[Fault]) -> ProgramEnd {
     let ended = run.hung.as_ref().and_then(|hung| hung.status);
     let ended = ended.map(|status| (status, "the job hung (--on-hang)".to_owned()));
     let has_exited = matches!(run.end, ProgramEnd::Exited(_));
@@ -313,11 +297,7 @@ fn decide_final_end(
 }
 
 /// Runs a program with the options of `run`, for other commands.
-pub fn run_with_options(
-    options: &Options,
-    extra: &[(&str, &OsStr)],
-    program: &[OsString],
-) -> Result<ProgramOutcome> {
+pub fn run_with_options(options: &Options, extra: &[(&str, &OsStr)], program: &[OsString]) -> Result<ProgramOutcome> {
     let settings = LaunchSettings::new(options, None)?;
     let mut environment = settings.apply_to(Environment::from_process())?;
     for (name, value) in extra {
@@ -348,8 +328,8 @@ fn run_watched(
     let page = share_page(&mut environment);
     let for_debugger = environment.get(env::STOP_ON).is_some_and(|rules| !rules.is_empty());
     let before = mask::block_signals();
-    let child = Child::start(program, &environment, &before, page.as_deref())
-        .inspect_err(|_| before.restore_signals())?;
+    let child =
+        Child::start(program, &environment, &before, page.as_deref()).inspect_err(|_| before.restore_signals())?;
     tracing::debug!("started process {}", child.pid());
     let watch = ProcessWatch::start(child.pid(), driver.map(|chosen| chosen.library.clone()));
     let samples = page.as_ref().zip(record).and_then(|(page, record)| MemorySampler::start(page, record));
@@ -374,8 +354,8 @@ fn run_watched(
         && unreached.is_empty()
     {
         unreached = explain_missing_library(program, page, &child, end, driver);
-        unused = (unreached.is_empty() && requests_recording(&environment))
-            .then(|| driver::no_driver_note(driver, program));
+        unused =
+            (unreached.is_empty() && requests_recording(&environment)).then(|| driver::no_driver_note(driver, program));
     }
     notes.extend(page.iter().flat_map(|page| list_recording_losses(page)));
     let told = |of: fn(&Status) -> &AtomicU32| page.as_ref().map(|page| of(page.status()).load(Acquire));
@@ -400,12 +380,7 @@ fn run_watched(
 }
 
 /// Waits for the program, and passes signals on to it. Signals from outside are noted in the recording, if any.
-fn wait_for_program(
-    child: &Child,
-    for_debugger: bool,
-    orphans: &mut Vec<Orphan>,
-    record: Option<&Path>,
-) -> ProgramEnd {
+fn wait_for_program(child: &Child, for_debugger: bool, orphans: &mut Vec<Orphan>, record: Option<&Path>) -> ProgramEnd {
     let note = |signal: i32, pid: u32, name: &str| {
         if let Some(record) = record {
             job::note_signal(record, signal, pid, name);
@@ -448,11 +423,8 @@ fn explain_missing_library(
 
 /// Returns sentences about facts that processes could not record, as they reported it in the page.
 fn list_recording_losses(page: &StatusPage) -> Vec<String> {
-    let mut notes: Vec<String> = page
-        .removed_preloads()
-        .map(|(count, name)| describe_removed_preload(count, &name))
-        .into_iter()
-        .collect();
+    let mut notes: Vec<String> =
+        page.removed_preloads().map(|(count, name)| describe_removed_preload(count, &name)).into_iter().collect();
     if page.status().nameless.load(Acquire) != 0 {
         notes.push(driver::NO_RUNTIME.to_owned());
     }
@@ -464,9 +436,7 @@ fn list_recording_losses(page: &StatusPage) -> Vec<String> {
 
 /// Returns true if an environment makes cupeer log, record, or change calls.
 fn has_active_options(environment: &Environment) -> bool {
-    requests_recording(environment)
-        || is_variable_set(environment, env::LOG)
-        || faults::requests_faults(environment)
+    requests_recording(environment) || is_variable_set(environment, env::LOG) || faults::requests_faults(environment)
 }
 
 fn requests_recording(environment: &Environment) -> bool {
@@ -479,12 +449,7 @@ fn is_variable_set(environment: &Environment, name: &str) -> bool {
 
 /// Returns a sentence if the started process did not load the preload library, or lost it when it executed another program.
 /// Returns `None` if a signal killed the process, because the process may have ended before the library was loaded.
-fn explain_lost_library(
-    program: &OsStr,
-    page: &StatusPage,
-    child: &Child,
-    end: ProgramEnd,
-) -> Option<String> {
+fn explain_lost_library(program: &OsStr, page: &StatusPage, child: &Child, end: ProgramEnd) -> Option<String> {
     let library = libraries::PRELOAD;
     let (ProgramEnd::Exited(status), last) = (end, child.last_name()) else { return None };
     let image = page.library_presence();
@@ -537,16 +502,12 @@ fn collect_notes(
     let name = Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned();
     let own = watch::find_barrier(&name);
     match (obstacle, own) {
-        (Some(obstacle), Some(crossing)) => {
-            unreached.push(format!("{obstacle}; {}", watch::barrier_hint(crossing)))
-        }
+        (Some(obstacle), Some(crossing)) => unreached.push(format!("{obstacle}; {}", watch::barrier_hint(crossing))),
         (Some(obstacle), None) => unreached.push(obstacle),
         (None, Some(crossing)) => unreached.push(watch::barrier_note(crossing)),
         (None, None) => {}
     }
-    unreached.extend(
-        seen.crossings.into_iter().filter(|crossing| own != Some(*crossing)).map(watch::barrier_note),
-    );
+    unreached.extend(seen.crossings.into_iter().filter(|crossing| own != Some(*crossing)).map(watch::barrier_note));
     unreached.extend(seen.loaded);
     if notes.is_empty() && unreached.is_empty() {
         unreached.extend(seen.lost);

@@ -61,9 +61,7 @@ pub fn reap_orphans(program: libc::pid_t, found: &mut Vec<Orphan>) {
         let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
         let started = Stat::parse(&stat).map(|stat| stat.started);
         let Some(end) = end_from_waitid(info.si_code, status) else { return };
-        found.extend(
-            started.filter(|_| found.len() < MOST_KEPT).map(|started| ((pid, started), end, monotonic_now())),
-        );
+        found.extend(started.filter(|_| found.len() < MOST_KEPT).map(|started| ((pid, started), end, monotonic_now())));
         // SAFETY: the process is a child that has ended, and nobody else waits for it.
         unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) };
     }
@@ -86,9 +84,6 @@ mod tests {
     #[test]
     fn a_stop_for_a_tracer_is_not_an_end() {
         assert_eq!(end_from_waitid(libc::CLD_TRAPPED, libc::SIGTRAP), None);
-        assert_eq!(
-            end_from_waitid(libc::CLD_KILLED, libc::SIGTRAP),
-            Some(RecordedEnd::Signal(libc::SIGTRAP as u8))
-        );
+        assert_eq!(end_from_waitid(libc::CLD_KILLED, libc::SIGTRAP), Some(RecordedEnd::Signal(libc::SIGTRAP as u8)));
     }
 }

@@ -118,8 +118,8 @@ impl ProcessorUsage {
         let threads: HashMap<i32, SchedulerStats> =
             process.tasks().ok()?.flatten().map(|task| (task.tid, read_scheduler_stats(&task))).collect();
         let before = |tid| used.threads.get(tid).copied().unwrap_or_default();
-        computes |= has_used
-            && threads.iter().any(|(tid, now)| now.has_computed_since(before(tid), most(THREAD_DIVISOR)));
+        computes |=
+            has_used && threads.iter().any(|(tid, now)| now.has_computed_since(before(tid), most(THREAD_DIVISOR)));
         if computes || is_over {
             *used = UsageAtStart { own, threads, ..begun() };
         }
@@ -241,8 +241,7 @@ fn read_scheduler_stats(task: &Task) -> SchedulerStats {
     let (used, delayed) = (nanoseconds(), nanoseconds());
     let times = numbers.next().map_or(0, |times| times as u32);
     if used.is_zero() {
-        let used =
-            task.stat().map_or(Duration::ZERO, |stat: Stat| duration_from_ticks(stat.utime + stat.stime));
+        let used = task.stat().map_or(Duration::ZERO, |stat: Stat| duration_from_ticks(stat.utime + stat.stime));
         return SchedulerStats { used, ..SchedulerStats::default() };
     }
     SchedulerStats { used, delayed, times }

@@ -108,8 +108,7 @@ fn is_stopping_itself(pid: libc::pid_t) -> bool {
 fn is_own_stop(call: &str, pid: libc::pid_t, tid: libc::pid_t, group: libc::pid_t) -> bool {
     let mut words = call.split_ascii_whitespace();
     let Some(number) = words.next().and_then(|number| number.parse().ok()) else { return false };
-    let argument =
-        |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).map(|word| word as i32);
+    let argument = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).map(|word| word as i32);
     let arguments: Vec<i32> = words.take(3).map_while(|word| argument(word).ok()).collect();
     let &[first, second, third] = arguments.as_slice() else { return false };
     let stops = |signal| signal == libc::SIGSTOP || is_terminal_stop(signal);
@@ -180,13 +179,10 @@ mod tests {
     #[test]
     fn a_program_that_stops_itself_is_in_a_call_that_does() {
         let is_own = |call: &str| is_own_stop(call, 7, 8, 5);
-        let of =
-            |number: libc::c_long, arguments: &str| format!("{number} {arguments} 0x0 0x0 0x7ffc 0x7f80\n");
+        let of = |number: libc::c_long, arguments: &str| format!("{number} {arguments} 0x0 0x0 0x7ffc 0x7f80\n");
         let kill = |arguments: &str| is_own(&of(libc::SYS_kill, arguments));
         assert!(kill("0x7 0x13 0x0 0x0") && kill("0x0 0x14 0x0 0x0") && kill("0xfffffffb 0x13 0x0 0x0"));
-        assert!(
-            kill("0xfffffffffffffffb 0x15 0x0 0x0") && !kill("0x9 0x13 0x0 0x0") && !kill("0x7 0xf 0x0 0x0")
-        );
+        assert!(kill("0xfffffffffffffffb 0x15 0x0 0x0") && !kill("0x9 0x13 0x0 0x0") && !kill("0x7 0xf 0x0 0x0"));
         assert!(is_own(&of(libc::SYS_tgkill, "0x7 0x8 0x13 0x0")));
         assert!(!is_own(&of(libc::SYS_tgkill, "0x6 0x8 0x13 0x0")));
         assert!(is_own(&of(libc::SYS_tkill, "0x8 0x14 0x0 0x0")));

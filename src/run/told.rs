@@ -72,9 +72,7 @@ pub fn summarize_whole(directory: &Path, shown: &str, how: &SummaryOptions) -> S
         return Summary { lines, report: None };
     }
     match build_report(directory, how, |_| true) {
-        Ok(report) => {
-            Summary { lines: summary::recording_summary(&report, shown, how.launched), report: Some(report) }
-        }
+        Ok(report) => Summary { lines: summary::recording_summary(&report, shown, how.launched), report: Some(report) },
         Err(error) => Summary { lines: vec![unreadable_line(shown, &error)], report: None },
     }
 }
@@ -92,11 +90,7 @@ fn recording_size(directory: &Path) -> u64 {
 }
 
 /// Builds the report of the chosen processes; its findings take all processes of the recording into account.
-fn build_report(
-    directory: &Path,
-    how: &SummaryOptions,
-    is_chosen: impl Fn(&Process) -> bool,
-) -> Result<Report> {
+fn build_report(directory: &Path, how: &SummaryOptions, is_chosen: impl Fn(&Process) -> bool) -> Result<Report> {
     let job = Job::open(directory)?;
     let mut filter = Filter::of(&job, is_chosen);
     filter.suppressions = how.suppressions.clone();
@@ -116,15 +110,9 @@ fn unreadable_line(shown: &str, error: &Error) -> SummaryLine {
     let cause = error.root_cause().downcast_ref::<io::Error>();
     if cause.is_some_and(|cause| cause.kind() == io::ErrorKind::NotFound) {
         // The directory exists and had files, so another run must have replaced them by a reduced file.
-        return format!(
-            "recorded in {shown}, where another run reduces it; 'cupeer report {shown}' shows it"
-        )
-        .into();
+        return format!("recorded in {shown}, where another run reduces it; 'cupeer report {shown}' shows it").into();
     }
-    SummaryLine::about_problem(
-        Emphasis::Error,
-        format!("recorded in {shown}, which cannot be read: {error:#}"),
-    )
+    SummaryLine::about_problem(Emphasis::Error, format!("recorded in {shown}, which cannot be read: {error:#}"))
 }
 
 fn too_large_line(size: u64, shown: &str) -> String {

@@ -39,9 +39,8 @@ pub type EnvironmentBarrier = (&'static str, &'static str);
 
 /// Returns all crossings in the order of their notes. Shells are last, because they often only start a launcher.
 fn all_barriers() -> impl Iterator<Item = EnvironmentBarrier> {
-    let is_shell = |launcher: &Launcher| {
-        launcher.format.is_some_and(|format| format.notation == VariableNotation::Exports)
-    };
+    let is_shell =
+        |launcher: &Launcher| launcher.format.is_some_and(|format| format.notation == VariableNotation::Exports);
     let launchers = [false, true]
         .into_iter()
         .flat_map(move |shells| LAUNCHERS.iter().filter(move |launcher| is_shell(launcher) == shells));
@@ -129,8 +128,7 @@ struct ProcessWatcher {
 impl ProcessWatcher {
     fn into_observations(self) -> Observations {
         let more = self.bypassed.len().saturating_sub(MOST_NAMED);
-        let (mut bypassed, bypasses): (Vec<String>, Vec<_>) =
-            self.bypassed.into_values().take(MOST_NAMED).unzip();
+        let (mut bypassed, bypasses): (Vec<String>, Vec<_>) = self.bypassed.into_values().take(MOST_NAMED).unzip();
         let bypasses = bypasses.into_iter().flatten().collect();
         if more > 0 {
             bypassed.push(format!("{more} more processes used a driver without {}", libraries::PRELOAD));
@@ -149,19 +147,15 @@ impl ProcessWatcher {
         let mut due = Instant::now() + pause;
         loop {
             self.collect_ends();
-            match opens.wait_for_event(stopped, &self.followed, due.saturating_duration_since(Instant::now()))
-            {
+            match opens.wait_for_event(stopped, &self.followed, due.saturating_duration_since(Instant::now())) {
                 WakeReason::Stopped => return self.collect_ends(),
                 WakeReason::Ended => continue,
                 WakeReason::Timeout => pause = (pause * 3 / 2).min(PAUSES.1),
                 WakeReason::Opened => {
                     // The process that opened the driver maps it in a moment.
                     pause = PAUSES.0;
-                    if DriverOpenWatch::disabled().wait_for_event(
-                        stopped,
-                        &EndWatcher::default(),
-                        pause.max(least),
-                    ) == WakeReason::Stopped
+                    if DriverOpenWatch::disabled().wait_for_event(stopped, &EndWatcher::default(), pause.max(least))
+                        == WakeReason::Stopped
                     {
                         return self.collect_ends();
                     }
@@ -212,9 +206,8 @@ impl ProcessWatcher {
             (Some(driver), true) => {
                 self.loaded.entry(pid).or_insert_with(|| {
                     let driver = driver.display();
-                    let sentence = format!(
-                        "process {pid} ({comm}) loaded {driver}, but cupeer saw no call that it records"
-                    );
+                    let sentence =
+                        format!("process {pid} ({comm}) loaded {driver}, but cupeer saw no call that it records");
                     tracing::debug!("if no process reaches the driver: {sentence}");
                     sentence
                 });
@@ -230,16 +223,12 @@ impl ProcessWatcher {
             if environment.is_empty() || driver_again.is_none() || is_ours {
                 return;
             }
-            let why = if has_preload_library(&environment) {
-                "although LD_PRELOAD names it there"
-            } else {
-                LOST_REASON
-            };
+            let why =
+                if has_preload_library(&environment) { "although LD_PRELOAD names it there" } else { LOST_REASON };
             let library = libraries::PRELOAD;
             // The process may have executed this program after its name was read.
             let comm = self::process_name(pid);
-            let sentence =
-                format!("process {pid} ({comm}) loaded {} without {library}, {why}", driver.display());
+            let sentence = format!("process {pid} ({comm}) loaded {} without {library}, {why}", driver.display());
             tracing::debug!("{sentence}");
             self.bypassed.insert(pid, (sentence, recording_name(pid).map(|process| (process, driver))));
         }
@@ -322,8 +311,7 @@ mod tests {
     #[test]
     fn a_driver_without_our_library_is_found() {
         let with = b"1-2 r-xp 0 0:0 1 /x/libcupeer.so\n1-2 r-xp 0 0:0 2 /x/libcuda.so.580.1\n";
-        let without =
-            b"1-2 r-xp 0 0:0 0 \n1-2 r-xp 0 0:0 2 /x y/libcuda.so.580.1\n1-2 r-xp 0 0:0 3 /x/libc.so.6\n";
+        let without = b"1-2 r-xp 0 0:0 0 \n1-2 r-xp 0 0:0 2 /x y/libcuda.so.580.1\n1-2 r-xp 0 0:0 3 /x/libc.so.6\n";
         let path = |path: &str| Some(PathBuf::from(path));
         assert_eq!(find_mapped_libraries(with, None), (path("/x/libcuda.so.580.1"), true));
         assert_eq!(find_mapped_libraries(without, None), (path("/x y/libcuda.so.580.1"), false));

@@ -151,12 +151,7 @@ mod models {
         fn insert(&self, pid: u32, key: u64, count: u32) -> Option<u64> {
             let claimed = self.place().claim(claimant_word(1, pid))?;
             let me = u64::from(pid);
-            self.place().publish(
-                claimed,
-                process_word(1, pid, 1, 0),
-                &[0, key, 0, me, me],
-                Uses { count, ended: 0 },
-            );
+            self.place().publish(claimed, process_word(1, pid, 1, 0), &[0, key, 0, me, me], Uses { count, ended: 0 });
             Some(process_word(1, pid, 1, 0) | claimed & LAPS | state::LIVE)
         }
     }

@@ -137,8 +137,7 @@ impl ArgSpec {
     /// Returns the argument's type as C writes it.
     pub fn c_type(&self) -> String {
         // rustc does not guarantee the spaces between tokens.
-        let words: Vec<&str> =
-            self.arg_type().name.split([' ', '*', ':']).filter(|w| !w.is_empty()).collect();
+        let words: Vec<&str> = self.arg_type().name.split([' ', '*', ':']).filter(|w| !w.is_empty()).collect();
         let pointer = if self.arg_type().name.starts_with('*') { " *" } else { "" };
         let constant = if words.first() == Some(&"const") { "const " } else { "" };
         let plain = match words.last().copied().unwrap_or_default() {

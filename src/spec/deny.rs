@@ -220,9 +220,7 @@ impl DeniedPairs {
         let is_address = |name: &DeviceName| matches!(name, DeviceName::Pci(_));
         match self {
             DeniedPairs::All => false,
-            DeniedPairs::Pairs(pairs) => {
-                pairs.iter().any(|pair| is_address(&pair.from) || is_address(&pair.to))
-            }
+            DeniedPairs::Pairs(pairs) => pairs.iter().any(|pair| is_address(&pair.from) || is_address(&pair.to)),
         }
     }
 
@@ -249,10 +247,7 @@ mod tests {
     const B: &str = "GPU-c09ee200-5130-4d0e-b00d-00000000000b";
 
     fn device(uuid: &str, bus: u8) -> DeviceIdentity {
-        DeviceIdentity {
-            uuid: super::uuid::parse_uuid(uuid),
-            pci: Some(PciAddress { domain: 0, bus, device: 0 }),
-        }
+        DeviceIdentity { uuid: super::uuid::parse_uuid(uuid), pci: Some(PciAddress { domain: 0, bus, device: 0 }) }
     }
 
     #[test]

@@ -479,9 +479,7 @@ impl Effect {
             Effect::Makes(_) | Effect::Retains(_) => &[],
             Effect::Copies(_) | Effect::Uses(_) | Effect::UsesEach(_) => &[Group::Copy],
             Effect::Launches(_) => &[Group::Launch],
-            Effect::Instantiates(..) | Effect::Replays(_) | Effect::Alters(_) | Effect::Discards(_) => {
-                &[Group::Graph]
-            }
+            Effect::Instantiates(..) | Effect::Replays(_) | Effect::Alters(_) | Effect::Discards(_) => &[Group::Graph],
             Effect::Records(_) => &[Group::Event],
             Effect::Completes(_)
             | Effect::Follows(_)
@@ -561,8 +559,7 @@ impl Groups {
         while index < effects.len() {
             // A call that ends all sorts of objects also closes handles, but programs make it for other reasons.
             if !(matches!(effects[index], Effect::Closes(_)) && has_end(effects)) {
-                groups =
-                    groups.with_groups(effects[index].groups()).with_groups(effects[index].object_groups());
+                groups = groups.with_groups(effects[index].groups()).with_groups(effects[index].object_groups());
             }
             index += 1;
         }

@@ -254,8 +254,7 @@ mod tests {
     #[test]
     fn levels_are_severities_of_many() {
         assert_eq!(
-            ["errors", "warnings", "notes"]
-                .map(|word| CheckLevel::from_variable(Some(word)).unwrap().severity),
+            ["errors", "warnings", "notes"].map(|word| CheckLevel::from_variable(Some(word)).unwrap().severity),
             {
                 let mut worst_first = Severity::ALL;
                 worst_first.reverse();

@@ -7,9 +7,9 @@ mod stream;
 use crate::argument::arguments;
 pub use crate::argument::{ArgSpec, ArgType, Direction};
 use crate::effect::{
-    AddedDevice, AddressSpace, Altered, Batch, Bound, Code, Copied, Demand, Effect, End, Followed, Gathered,
-    Grant, Groups, HostCall, Launchable, Launched, LookedUp, Made, Named, NodeKind, Object, OtherArgs,
-    Posted, Query, Shared, Signal, Subject, Unbound, Used, Work, effects,
+    AddedDevice, AddressSpace, Altered, Batch, Bound, Code, Copied, Demand, Effect, End, Followed, Gathered, Grant,
+    Groups, HostCall, Launchable, Launched, LookedUp, Made, Named, NodeKind, Object, OtherArgs, Posted, Query, Shared,
+    Signal, Subject, Unbound, Used, Work, effects,
 };
 pub use crate::group::{Group, Library};
 use core::ffi::CStr;
@@ -242,10 +242,7 @@ const _: () = {
             arg += 1;
         }
         let is_tracked = FUNCTIONS[index].is_tracked();
-        assert!(
-            bytes <= crate::record::slot::ARGS || is_tracked,
-            "only weighty calls have arguments elsewhere"
-        );
+        assert!(bytes <= crate::record::slot::ARGS || is_tracked, "only weighty calls have arguments elsewhere");
         assert!(
             bytes <= crate::record::slot::MOST_ARGS && args.len() <= MOST_ARGUMENTS,
             "a function has more arguments than a recording has room for"
@@ -253,10 +250,7 @@ const _: () = {
         // A recording has a state for each of the first eight arguments. Later ones share that of the eighth.
         let mut arg = 7;
         while args.len() > 8 && arg < args.len() {
-            assert!(
-                matches!(args[arg].direction, Direction::In)
-                    && args[arg].stored_size() == args[arg].value_size()
-            );
+            assert!(matches!(args[arg].direction, Direction::In) && args[arg].stored_size() == args[arg].value_size());
             arg += 1;
         }
         index += 1;

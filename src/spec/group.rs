@@ -26,9 +26,9 @@ impl Library {
     #[inline]
     pub fn matches_soname(self, soname: &[u8]) -> bool {
         match self {
-            Library::Cudart => soname
-                .strip_prefix(b"libcudart")
-                .is_some_and(|rest| matches!(rest.first(), Some(b'.' | b'-'))),
+            Library::Cudart => {
+                soname.strip_prefix(b"libcudart").is_some_and(|rest| matches!(rest.first(), Some(b'.' | b'-')))
+            }
             _ => self.soname().as_bytes() == soname,
         }
     }

@@ -98,18 +98,8 @@ pub const LAUNCHERS: &[Launcher] = &[
     },
     // torchrun sets the first three for each worker; `accelerate` and `deepspeed` start its workers.
     Launcher {
-        runners: &[
-            "accelerate",
-            "deepspeed",
-            "torch.distributed.launch",
-            "torch.distributed.run",
-            "torchrun",
-        ],
-        agent_files: &[
-            "torch/distributed/elastic/",
-            "torch/distributed/launcher/",
-            "torch/distributed/run.py",
-        ],
+        runners: &["accelerate", "deepspeed", "torch.distributed.launch", "torch.distributed.run", "torchrun"],
+        agent_files: &["torch/distributed/elastic/", "torch/distributed/launcher/", "torch/distributed/run.py"],
         ranks: &["RANK"],
         local_ranks: &["LOCAL_RANK"],
         sizes: &["WORLD_SIZE"],
@@ -162,9 +152,7 @@ pub const LAUNCHERS: &[Launcher] = &[
         format: Some(LauncherFormat {
             name: "ray",
             help: "JSON runtime environment of Ray",
-            example: Some(
-                "ray job submit --runtime-env-json=\"$(cupeer env --log text --format ray)\" -- PROGRAM",
-            ),
+            example: Some("ray job submit --runtime-env-json=\"$(cupeer env --log text --format ray)\" -- PROGRAM"),
             notation: VariableNotation::Json,
         }),
         barriers: &["ray", "raylet"],

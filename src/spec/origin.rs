@@ -34,17 +34,12 @@ impl CodeOrigin<'_> {
         if let Some(package) = installed {
             return CodeOrigin::Package(package);
         }
-        let is_version = |part: &str| {
-            part.strip_prefix("python").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
-        };
+        let is_version =
+            |part: &str| part.strip_prefix("python").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
         let mut pairs = parts().zip(parts().skip(1));
         let is_library = pairs.any(|(lib, python)| ["lib", "lib64"].contains(&lib) && is_version(python));
         let is_script = parts().rev().nth(1) == Some("bin");
-        if file.starts_with("<frozen") || is_library || is_script {
-            CodeOrigin::Python
-        } else {
-            CodeOrigin::User
-        }
+        if file.starts_with("<frozen") || is_library || is_script { CodeOrigin::Python } else { CodeOrigin::User }
     }
 }
 
@@ -61,8 +56,7 @@ mod tests {
     #[test]
     fn the_users_own_frames_stand_before_those_of_packages_and_of_python() {
         let (torch, vllm) = (CodeOrigin::Package("torch"), CodeOrigin::Package("vllm"));
-        let standings =
-            |innermost| [CodeOrigin::User, vllm, torch, CodeOrigin::Python].map(|o| o.relevance(innermost));
+        let standings = |innermost| [CodeOrigin::User, vllm, torch, CodeOrigin::Python].map(|o| o.relevance(innermost));
         assert_eq!(standings(torch), [2, 1, 0, 0]);
         assert_eq!(standings(CodeOrigin::Python), [2, 1, 1, 0]);
     }

@@ -66,9 +66,8 @@ mod tests {
         for stray in ["%", "%x", "%q", "%q{", "%q{}"] {
             assert_eq!(all(stray)[0], FileNamePart::Stray, "{stray}");
             // The parts add up to the text.
-            let rest = all(stray)
-                .into_iter()
-                .map(|piece| if let FileNamePart::Text(text) = piece { text.len() } else { 1 });
+            let rest =
+                all(stray).into_iter().map(|piece| if let FileNamePart::Text(text) = piece { text.len() } else { 1 });
             assert_eq!(rest.sum::<usize>(), stray.len(), "{stray}");
         }
     }

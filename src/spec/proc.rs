@@ -37,8 +37,7 @@ impl Stat {
         /// Flag PF_EXITING of the kernel.
         const EXITING: u64 = 4;
         let from = text.iter().rposition(|byte| *byte == b')')? + 1;
-        let mut fields =
-            text[from..].split(|byte| byte.is_ascii_whitespace()).filter(|field| !field.is_empty());
+        let mut fields = text[from..].split(|byte| byte.is_ascii_whitespace()).filter(|field| !field.is_empty());
         let number = |field: &[u8]| core::str::from_utf8(field).ok()?.parse::<u64>().ok();
         // The state is field 3, the first one after the name.
         let state = *fields.next()?.first()?;
@@ -70,8 +69,7 @@ mod tests {
                 "12 (a ) b) {state} 1 12 12 0 -1 {flags} 1 0 2 0 3 4 5 6 20 0 1 0 4711 100 5 18446744073709551615 1 2 140736 0 0"
             )
         };
-        let sleeping =
-            Stat { state: b'S', parent: 1, is_ending: false, threads: 1, started: 4711, stack: 140736 };
+        let sleeping = Stat { state: b'S', parent: 1, is_ending: false, threads: 1, started: 4711, stack: 140736 };
         assert_eq!(Stat::parse(stat("S", 4194304).as_bytes()), Some(sleeping));
         assert!(Stat::parse(stat("R", 4194304 | 4).as_bytes()).unwrap().is_ending);
         assert!(Stat::parse(stat("Z", 0).as_bytes()).unwrap().is_ending);

@@ -356,11 +356,7 @@ mod tests {
         for results in [RESULTS, nvml::RESULTS] {
             assert!(results.windows(2).all(|w| w[0].number < w[1].number));
             for (i, r) in results.iter().enumerate() {
-                assert!(
-                    results[i + 1..].iter().all(|other| other.short_name() != r.short_name()),
-                    "{}",
-                    r.name()
-                );
+                assert!(results[i + 1..].iter().all(|other| other.short_name() != r.short_name()), "{}", r.name());
             }
         }
     }

@@ -101,9 +101,7 @@ pub fn find_function(name: &str) -> Option<&'static RuntimeFn> {
 /// `*Device*` means the driver's functions.
 pub fn find_matching(pattern: &str) -> impl Iterator<Item = &'static RuntimeFn> {
     let pattern = if pattern.starts_with(PREFIX) { pattern } else { "" };
-    RUNTIME
-        .iter()
-        .filter(move |known| crate::names::matches_pattern(pattern.as_bytes(), known.name.as_bytes()))
+    RUNTIME.iter().filter(move |known| crate::names::matches_pattern(pattern.as_bytes(), known.name.as_bytes()))
 }
 
 /// Returns the result with a name of the runtime, in upper or lower case.
@@ -155,11 +153,7 @@ mod tests {
     fn each_function_stands_for_all_versions_of_one_of_the_drivers() {
         for known in RUNTIME {
             assert!(known.name.starts_with(PREFIX) && known.driver_functions().count() > 0, "{}", known.name);
-            assert!(
-                known.driver_functions().all(|function| function.library == Library::Cuda),
-                "{}",
-                known.name
-            );
+            assert!(known.driver_functions().all(|function| function.library == Library::Cuda), "{}", known.name);
             assert!(
                 known.driver_functions().all(|function| runtime_name_of(function) == Some(known.name)),
                 "{}",
@@ -200,9 +194,7 @@ mod tests {
     #[test]
     fn names_in_a_text_are_explained_once() {
         assert_eq!(explain_names_in("@ipc,cuIpcOpenMemHandle:error=MAP_FAILED"), Vec::<String>::new());
-        let said = explain_names_in(
-            "cudaIpcCloseMemHandle,^cudaIpcCloseMemHandle:force:error=cudaErrorInvalidValue",
-        );
+        let said = explain_names_in("cudaIpcCloseMemHandle,^cudaIpcCloseMemHandle:force:error=cudaErrorInvalidValue");
         assert_eq!(
             said,
             [

@@ -26,7 +26,8 @@ impl FunctionSet {
     /// Functions that are logged by default. It excludes lookups, of which a program with the CUDA runtime
     /// makes several hundred at its start, and calls that programs make all the time: frees, destroys, maps,
     /// copies, launches, event records, queries, and pool allocations.
-    pub const DEFAULT: &'static str = "^@lookup,^@init,^@lifetime,^@query,^@vmm,^@alloc,^@copy,^@launch,^@graph,^@event,^@order,@export,@open";
+    pub const DEFAULT: &'static str =
+        "^@lookup,^@init,^@lifetime,^@query,^@vmm,^@alloc,^@copy,^@launch,^@graph,^@event,^@order,@export,@open";
 
     /// Returns a set of all functions, or an empty one.
     pub const fn all(present: bool) -> Self {
@@ -142,10 +143,7 @@ mod tests {
     fn a_name_without_its_version_means_all_versions() {
         let opens = ["cuIpcOpenMemHandle", "cuIpcOpenMemHandle_v2"];
         assert_eq!(names("cuIpcOpenMemHandle"), opens);
-        assert_eq!(
-            names("cuIpcOpenMemHandle_v2,cuMemFree"),
-            [&opens[1..], &["cuMemFree", "cuMemFree_v2"]].concat()
-        );
+        assert_eq!(names("cuIpcOpenMemHandle_v2,cuMemFree"), [&opens[1..], &["cuMemFree", "cuMemFree_v2"]].concat());
         assert_eq!(names("@open,^cuIpcOpenMemHandle,^cuMem*"), ["cuIpcOpenEventHandle"]);
         assert!(names("cuMemcpyHtoD").contains(&"cuMemcpyHtoD_v2_ptds"));
         for f in FUNCTIONS.iter().filter(|f| !f.lookup().is_empty()) {
@@ -165,8 +163,7 @@ mod tests {
             ("@ipc,^cuMemGetInfo", "cuMemGetInfo"),
             ("cuStreamGetFlags_p*", "cuStreamGetFlags_ptsz"),
         ] {
-            let begin =
-                format!("cupeer cannot fail, log, or record '{symbol}', because it does not intercept it");
+            let begin = format!("cupeer cannot fail, log, or record '{symbol}', because it does not intercept it");
             assert!(message(set).starts_with(&begin), "{}", message(set));
         }
         for none in ["cuIpcOpenMemHandel", "cuMemAllocHost_v9", "", "@pier"] {
@@ -210,9 +207,7 @@ mod tests {
         ]);
         expected.retain(|name| usual.contains(name));
         assert_eq!(default, expected);
-        assert!(
-            default.contains(&"cuIpcCloseMemHandle") && default.contains(&"cuMemImportFromShareableHandle")
-        );
+        assert!(default.contains(&"cuIpcCloseMemHandle") && default.contains(&"cuMemImportFromShareableHandle"));
         assert!(names(&format!("{},@lifetime", FunctionSet::DEFAULT)).contains(&"cuMemUnmap"));
     }
 

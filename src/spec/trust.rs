@@ -57,11 +57,7 @@ mod tests {
             (7, private, true),
             (2, private, false),
         ] {
-            assert_eq!(
-                can_follow_link(found(owner, 0o120_777), directory, 1),
-                follows,
-                "{owner} {directory:?}"
-            );
+            assert_eq!(can_follow_link(found(owner, 0o120_777), directory, 1), follows, "{owner} {directory:?}");
         }
     }
 

@@ -97,10 +97,8 @@ fn build_baseline(
             }
         }
     } else if !is_comparable {
-        notes.push(
-            "its output differs from run to run, and is not compared; --compare COMMAND can judge it"
-                .to_owned(),
-        );
+        notes
+            .push("its output differs from run to run, and is not compared; --compare COMMAND can judge it".to_owned());
     }
     let (_, last) = &runs[runs.len() - 1];
     let places = trials::sorted_sites(last);
@@ -139,11 +137,8 @@ mod tests {
     fn the_rule_that_counts_can_be_read() {
         let functions = |calls: Option<&str>| {
             let rule = counting_rule(&SweepPlan { calls: calls.map(str::to_owned), ..SweepPlan::default() });
-            let plan =
-                fault::FaultPlan::parse("sweep", &rule).unwrap_or_else(|error| panic!("{rule}: {error}"));
-            FnId::all()
-                .filter(|function| plan.rules[0].functions.contains(*function as usize))
-                .collect::<Vec<_>>()
+            let plan = fault::FaultPlan::parse("sweep", &rule).unwrap_or_else(|error| panic!("{rule}: {error}"));
+            FnId::all().filter(|function| plan.rules[0].functions.contains(*function as usize)).collect::<Vec<_>>()
         };
         let is_usual = |function: &FnId| {
             let spec = function.spec();

@@ -14,12 +14,7 @@ pub fn is_output_right(command: &str, directory: &Path, stdout: &Path) -> Result
         .with_context(|| format!("failed to read '{}'", stdout.display()))?;
     let failed = || format!("failed to run --compare '{command}'");
     let mut shell = Command::new("sh");
-    shell
-        .args(["-c", command])
-        .current_dir(directory)
-        .stdin(output)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
+    shell.args(["-c", command]).current_dir(directory).stdin(output).stdout(Stdio::null()).stderr(Stdio::null());
     let mut processes = ProcessTree::start(shell).with_context(failed)?;
     let status = processes.wait_for_command(Duration::MAX).with_context(failed)?;
     processes.kill_remaining(Duration::ZERO)?;

@@ -78,8 +78,7 @@ pub fn read_recording(directory: &Path, known: &dyn Fn(&CallSite) -> bool) -> Re
     // Find the processes that release objects, after the fault if there was one.
     let realtime = |process: &Process, ticks: u64| job.clock(process).realtime(ticks);
     let all = || job.processes.iter().zip(&followed);
-    let failed =
-        all().filter_map(|(process, one)| Some(realtime(process, one.fault_time?))).min().unwrap_or(0);
+    let failed = all().filter_map(|(process, one)| Some(realtime(process, one.fault_time?))).min().unwrap_or(0);
     let gives_back = |process: &Process, one: &ProcessObservations| {
         one.last_release.is_some_and(|ticks| realtime(process, ticks) > failed)
     };
@@ -120,10 +119,7 @@ struct ProcessObservations {
 
 impl RunObservations {
     /// Returns the open objects that are not forgotten: the system took them back when their processes ended.
-    pub fn reclaimed_objects<'a>(
-        &'a self,
-        open: impl Iterator<Item = &'a String>,
-    ) -> impl Iterator<Item = &'a str> {
+    pub fn reclaimed_objects<'a>(&'a self, open: impl Iterator<Item = &'a String>) -> impl Iterator<Item = &'a str> {
         open.filter(|what| !self.forgotten.contains(*what)).map(String::as_str)
     }
 
@@ -156,8 +152,7 @@ impl RunObservations {
             for hit in &call.details.hits {
                 if is_rule_named(&hit.fault_name, FAIL) {
                     self.fired = true;
-                    followed.fault_time =
-                        Some(followed.fault_time.map_or(call.start, |at| at.min(call.start)));
+                    followed.fault_time = Some(followed.fault_time.map_or(call.start, |at| at.min(call.start)));
                 }
                 if is_rule_named(&hit.fault_name, COUNT) {
                     let site = CallSite {
@@ -194,13 +189,7 @@ impl RunObservations {
     }
 
     /// Finds the callers of the counted calls.
-    fn name_callers(
-        &mut self,
-        job: &Job,
-        directory: &Path,
-        frames: &FirstCalls,
-        known: &dyn Fn(&CallSite) -> bool,
-    ) {
+    fn name_callers(&mut self, job: &Job, directory: &Path, frames: &FirstCalls, known: &dyn Fn(&CallSite) -> bool) {
         let new = self.calls.iter_mut().filter(|((_, site), _)| !known(site));
         let mut new: Vec<(&SiteOfProcess, &mut SiteCalls)> = new.collect();
         if new.is_empty() {
@@ -259,8 +248,7 @@ mod tests {
 
     #[test]
     fn rules_are_known_by_their_own_names() {
-        for (rule, wanted) in [("count", true), ("plan/count", true), ("count/1", false), ("recount", false)]
-        {
+        for (rule, wanted) in [("count", true), ("plan/count", true), ("count/1", false), ("recount", false)] {
             assert_eq!(is_rule_named(rule, COUNT), wanted, "{rule}");
         }
     }

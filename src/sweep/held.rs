@@ -1,8 +1,8 @@
 //! Virtual memory that a process holds at its end, followed from its calls: the live table has only what is shared.
 
 use cupeer_model::{
-    Allocation, EntryHistory, IndexedTable, Keeper, Mapping, Pointer, Pool, ProcessObjects, Reservation,
-    Table, TableEntry,
+    Allocation, EntryHistory, IndexedTable, Keeper, Mapping, Pointer, Pool, ProcessObjects, Reservation, Table,
+    TableEntry,
 };
 use cupeer_record::Call;
 use cupeer_report::judged::as_judged_call;
@@ -72,11 +72,7 @@ impl HeldMemory {
         };
         if call.succeeded() {
             let args = call.arguments();
-            self.0.apply_call(
-                &as_judged_call(function, 0, &args, call),
-                None,
-                CallOrigin(call.caller, call.start),
-            );
+            self.0.apply_call(&as_judged_call(function, 0, &args, call), None, CallOrigin(call.caller, call.start));
         }
     }
 
@@ -88,8 +84,7 @@ impl HeldMemory {
             (Object::Allocation, HeldObject { count, is_foreign, since: known.history })
         });
         let mappings = self.0.mappings.each().map(move |known| (Object::Mapping, own(&known.history)));
-        let reservations =
-            self.0.reservations.each().map(move |known| (Object::Reservation, own(&known.history)));
+        let reservations = self.0.reservations.each().map(move |known| (Object::Reservation, own(&known.history)));
         allocations.chain(reservations).chain(mappings)
     }
 }

@@ -92,15 +92,11 @@ fn run_without_delays(launcher: &mut RunLauncher) -> Result<Option<Baseline>> {
     let mut processes = 0;
     let mut steps = StepAnnouncer::new();
     for number in 1..=2 {
-        steps
-            .announce_step(&format!("running the program as it is: run {number} of 2, without late devices"));
+        steps.announce_step(&format!("running the program as it is: run {number} of 2, without late devices"));
         let order = RunRequest { name: &format!("plain-{number}"), rules: "", is_dry: true };
         let Some(ran) = launcher.run_program(&order)? else { return Ok(None) };
         let program = &launcher.plan.program[0];
-        ensure!(
-            matches!(ran.end, RunEnd::Exited(_)),
-            "'{program}' does not exit by itself without late devices"
-        );
+        ensure!(matches!(ran.end, RunEnd::Exited(_)), "'{program}' does not exit by itself without late devices");
         processes = count::read_recording(&ran.recording_path(), &|_| true)?.processes;
         ensure!(processes > 0, "no process of '{program}' reached the driver under cupeer");
         if let Some(command) = &launcher.plan.compare {
@@ -141,8 +137,7 @@ fn run_without_delays(launcher: &mut RunLauncher) -> Result<Option<Baseline>> {
 
 /// Runs the program with a seed. Returns `None` if the run was interrupted.
 fn run_seed(launcher: &RunLauncher, baseline: &Baseline, seed: usize) -> Result<Option<JudgedRun>> {
-    let plan =
-        SweepPlan { sim: SimChoice::Topology(late_topology(&launcher.plan, seed)), ..launcher.plan.clone() };
+    let plan = SweepPlan { sim: SimChoice::Topology(late_topology(&launcher.plan, seed)), ..launcher.plan.clone() };
     let late = RunLauncher { plan, ..launcher.clone() };
     let order = RunRequest { name: &format!("seed-{seed}"), rules: "", is_dry: true };
     let Some(ran) = late.run_program(&order)? else { return Ok(None) };
@@ -156,12 +151,8 @@ fn run_seed(launcher: &RunLauncher, baseline: &Baseline, seed: usize) -> Result<
         _ => None,
     };
     let pending = count::read_recording(&ran.recording_path(), &|_| true)?.pending;
-    let mut judged = judge_trial(
-        baseline,
-        &ran,
-        &RunObservations { fired: true, pending, ..RunObservations::default() },
-        right,
-    );
+    let mut judged =
+        judge_trial(baseline, &ran, &RunObservations { fired: true, pending, ..RunObservations::default() }, right);
     if judged.verdict == Verdict::Clean {
         judged.verdict = Verdict::Wrong;
     }
@@ -200,8 +191,7 @@ impl SweepReport for SeedOutcome {
         let mut text = String::new();
         let verdicts: BTreeSet<Verdict> = self.findings().map(|done| done.judged.verdict).collect();
         for (number, verdict) in (1..).zip(verdicts) {
-            let alike: Vec<&CompletedRun> =
-                self.findings().filter(|done| done.judged.verdict == verdict).collect();
+            let alike: Vec<&CompletedRun> = self.findings().filter(|done| done.judged.verdict == verdict).collect();
             let (first, seeds) = (alike[0], alike.iter().map(|done| done.number.to_string()));
             text += &format!("\n{number}. {}: seed {}\n", verdict.words(), first.number);
             text += &table::format_field("seeds", &seeds.collect::<Vec<_>>().join(", "), width);
@@ -216,11 +206,8 @@ impl SweepReport for SeedOutcome {
         let differ = if found == 1 { "differs" } else { "differ" };
         let left = if self.left_out > 0 { format!("; {} left out", self.left_out) } else { String::new() };
         let last = format!("{found} of {} {differ} from the plain run", counted(all, "seed"));
-        text += &format!(
-            "\n{last}, {}{left}; kept in {}\n",
-            format_duration(self.time),
-            relative_path(&self.directory)
-        );
+        text +=
+            &format!("\n{last}, {}{left}; kept in {}\n", format_duration(self.time), relative_path(&self.directory));
         text.trim_start().to_owned()
     }
 

@@ -126,14 +126,9 @@ impl RunLauncher {
     }
 
     fn run_environment(&self, directory: &Path, order: &RunRequest) -> Result<Environment> {
-        let check =
-            CheckArgs { check: self.plan.is_checked.then_some(Level::Warnings), ..CheckArgs::default() };
-        let options = Options {
-            out: Some(directory.join(RECORD)),
-            check,
-            driver: self.plan.driver_args(),
-            ..Options::default()
-        };
+        let check = CheckArgs { check: self.plan.is_checked.then_some(Level::Warnings), ..CheckArgs::default() };
+        let options =
+            Options { out: Some(directory.join(RECORD)), check, driver: self.plan.driver_args(), ..Options::default() };
         fault::FaultPlan::parse("sweep", order.rules)
             .map_err(|error| anyhow!("the plan '{}', {error}", order.rules))?;
         let settings = LaunchSettings::new(&options, Some(&OsString::from(&self.plan.program[0])))?;

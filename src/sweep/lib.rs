@@ -81,10 +81,7 @@ pub fn command(args: &SweepArgs) -> Result<ExitCode> {
         };
     }
     if is_interrupted {
-        output::print_problem(&format!(
-            "interrupted; the findings so far are in {}",
-            report_argument(&directory)
-        ));
+        output::print_problem(&format!("interrupted; the findings so far are in {}", report_argument(&directory)));
         return Ok(ExitCode::from(status::INTERRUPTED));
     }
     let has_findings = outcome.is_some_and(|outcome| outcome.has_findings());

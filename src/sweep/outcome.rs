@@ -82,9 +82,7 @@ impl SweepOutcome {
 
 /// Returns true if two runs are about the same place, reached in the same way, and have the same result.
 fn have_same_result(a: &CompletedRun, b: &CompletedRun) -> bool {
-    let sites = |done: &CompletedRun| {
-        done.trial.faults.iter().map(|fault| fault.call.site.clone()).collect::<Vec<_>>()
-    };
+    let sites = |done: &CompletedRun| done.trial.faults.iter().map(|fault| fault.call.site.clone()).collect::<Vec<_>>();
     a.judged.verdict == b.judged.verdict && sites(a) == sites(b)
 }
 

@@ -51,9 +51,7 @@ impl SweepPlan {
         };
         let program: Result<Vec<String>> = args.program.iter().map(|word| text(word)).collect();
         let sim = match &args.driver.sim {
-            Some(Some(topology)) => {
-                SimChoice::Topology(text(&driver::resolve_topology(topology).context("--sim")?.0)?)
-            }
+            Some(Some(topology)) => SimChoice::Topology(text(&driver::resolve_topology(topology).context("--sim")?.0)?),
             Some(None) => SimChoice::Usual,
             None => SimChoice::No,
         };

@@ -34,8 +34,7 @@ impl RunProgress {
         let style = ProgressStyle::with_template("{bar:24} {pos}/{len} runs, {msg}{eta_precise} left");
         let bar = has_bar().then(|| {
             let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
-            bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-                .with_message("no findings, ")
+            bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())).with_message("no findings, ")
         });
         let (done, found, all) = Default::default();
         let begun = Instant::now();

@@ -149,11 +149,7 @@ impl TrialQueue<'_> {
             }
             for place in &done.new {
                 if self.known.insert(place.site.clone()) {
-                    batch.extend(trials::first_call_trials(
-                        std::slice::from_ref(place),
-                        &done.trial.faults,
-                        plan,
-                    ));
+                    batch.extend(trials::first_call_trials(std::slice::from_ref(place), &done.trial.faults, plan));
                     self.outcome.places.push(place.clone());
                 }
             }
@@ -170,10 +166,7 @@ mod tests {
     fn an_estimate_counts_what_hangs_cost() {
         let second = Duration::from_secs(1);
         assert_eq!(estimate_duration(100, 2, [second, 20 * second]), [50 * second, 1000 * second]);
-        let plan = |accept: &[Verdict]| SweepPlan {
-            accept: accept.iter().copied().collect(),
-            ..SweepPlan::default()
-        };
+        let plan = |accept: &[Verdict]| SweepPlan { accept: accept.iter().copied().collect(), ..SweepPlan::default() };
         assert_eq!(cost_of_hang(&plan(&[]), 10 * second), 20 * second);
         assert_eq!(cost_of_hang(&plan(&[Verdict::Hang]), 10 * second), 10 * second);
     }

@@ -150,8 +150,7 @@ pub fn format_field(name: &str, value: &str, width: usize) -> String {
 
 fn summary_line(outcome: &SweepOutcome, findings: usize) -> String {
     let runs = counted(outcome.done.len() as u64, "run");
-    let mut text =
-        format!("\n{} in {runs}, {}", counted(findings as u64, "finding"), format_duration(outcome.time));
+    let mut text = format!("\n{} in {runs}, {}", counted(findings as u64, "finding"), format_duration(outcome.time));
     let left = outcome.left_out.len() as u64 + outcome.unplanned;
     if left > 0 {
         let is_touched = |site: &CallSite| {

@@ -155,8 +155,8 @@ fn codes_to_try(function: &str, plan: &SweepPlan) -> Vec<String> {
     // A program that continues after this result is right, so a run with it is the least informative and comes last.
     codes.sort_by_key(|code| *code == Result::PEER_ACCESS_ALREADY_ENABLED as i32);
     let names = codes.into_iter();
-    let names = names
-        .map(|code| spec.result(code).map_or_else(|| code.to_string(), |spec| spec.short_name().to_owned()));
+    let names =
+        names.map(|code| spec.result(code).map_or_else(|| code.to_string(), |spec| spec.short_name().to_owned()));
     // A program that makes this call has initialized its libraries.
     let names = names.filter(|name| plan.codes == Codes::All || !name.ends_with("INITIALIZED"));
     names.take(if plan.codes == Codes::One { 1 } else { usize::MAX }).collect()
@@ -176,9 +176,8 @@ impl Trial {
 impl PlannedFault {
     /// Returns true if the result of the fault is undocumented, but real drivers were seen to return it.
     pub fn is_only_seen(&self) -> bool {
-        let result = |spec: &FnSpec| {
-            spec.parse_result(&self.code).is_some_and(|code| spec.is_undocumented_result(code))
-        };
+        let result =
+            |spec: &FnSpec| spec.parse_result(&self.code).is_some_and(|code| spec.is_undocumented_result(code));
         find_function_spec(&self.call.site.function).is_some_and(result)
     }
 
@@ -225,12 +224,7 @@ mod tests {
     fn counted(calls: &[(u16, &str, u64, u64)]) -> RunObservations {
         let mut counted = RunObservations::default();
         for (process, function, stack, count) in calls {
-            let site = CallSite {
-                program: "app".into(),
-                rank: None,
-                function: (*function).to_owned(),
-                stack: *stack,
-            };
+            let site = CallSite { program: "app".into(), rank: None, function: (*function).to_owned(), stack: *stack };
             let caller = Some((format!("app+{stack:#x}"), *stack));
             counted.calls.insert((*process, site), SiteCalls { count: *count, caller });
         }
@@ -265,14 +259,9 @@ mod tests {
         );
         // Each code that makes sense of each function, once and lasting: of those seen from real drivers as well.
         assert_eq!(first.len(), 2 * (sensible(OPEN) + sensible(ENABLE)));
-        assert!(
-            first.contains(&"cuIpcOpenMemHandle_v2:stack=0000000000000020:when=1:error=NOT_PERMITTED".into())
-        );
+        assert!(first.contains(&"cuIpcOpenMemHandle_v2:stack=0000000000000020:when=1:error=NOT_PERMITTED".into()));
         let more = rules(&further_call_trials(&places, &plan).0, &plan);
-        assert!(
-            more.len() == 2 * sensible(OPEN) && more.iter().all(|rule| rule.contains(":when=2")),
-            "{more:#?}"
-        );
+        assert!(more.len() == 2 * sensible(OPEN) && more.iter().all(|rule| rule.contains(":when=2")), "{more:#?}");
     }
 
     #[test]
@@ -283,8 +272,7 @@ mod tests {
         assert_eq!(trials.len() as u64 + more, of_each(OPEN) * (3_000_000 - 1) + of_each(ENABLE) * 4);
         let most = trials.iter().filter_map(|trial| trial.subject_fault()).map(|fault| fault.call.n).max();
         assert!(
-            (MOST_PLANNED * 99 / 100..=MOST_PLANNED).contains(&trials.len())
-                && most < Some(MOST_PLANNED as u64),
+            (MOST_PLANNED * 99 / 100..=MOST_PLANNED).contains(&trials.len()) && most < Some(MOST_PLANNED as u64),
             "{} runs, up to call {most:?}",
             trials.len()
         );
@@ -320,14 +308,9 @@ mod tests {
 
     #[test]
     fn every_rule_can_be_read() {
-        let plan = SweepPlan {
-            names_programs: true,
-            stage: SweepStage::Undo,
-            codes: Codes::All,
-            ..SweepPlan::default()
-        };
-        let is_varied =
-            |function: &FnId| function.spec().is_alterable() && !function.spec().is_in(Group::Lookup);
+        let plan =
+            SweepPlan { names_programs: true, stage: SweepStage::Undo, codes: Codes::All, ..SweepPlan::default() };
+        let is_varied = |function: &FnId| function.spec().is_alterable() && !function.spec().is_in(Group::Lookup);
         for function in FnId::all().filter(is_varied) {
             let name = function.spec().name();
             let places = sorted_sites(&counted(&[(1, name, 7, 1), (2, name, 7, 1)]));
@@ -344,10 +327,7 @@ mod tests {
         let known = FnId::cuCtxEnablePeerAccess.spec().failures().count();
         assert_eq!(codes(Codes::All).len(), known);
         assert_eq!(codes(Codes::Sensible).len(), known - 2);
-        assert_eq!(
-            codes(Codes::Documented).len(),
-            FnId::cuCtxEnablePeerAccess.spec().documented_results().count() - 3
-        );
+        assert_eq!(codes(Codes::Documented).len(), FnId::cuCtxEnablePeerAccess.spec().documented_results().count() - 3);
         assert_eq!(codes(Codes::One), ["TOO_MANY_PEERS"]);
         // The one that is as good as success comes last.
         assert_eq!(codes(Codes::Sensible).last().map(String::as_str), Some("PEER_ACCESS_ALREADY_ENABLED"));

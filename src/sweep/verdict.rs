@@ -21,12 +21,7 @@ pub struct JudgedRun {
 const CRASH_SIGNALS: [i32; 5] = [libc::SIGSEGV, libc::SIGABRT, libc::SIGBUS, libc::SIGFPE, libc::SIGILL];
 
 /// Returns the verdict on a run. `right` is the result of the user's --compare command, if any.
-pub fn judge_trial(
-    baseline: &Baseline,
-    ran: &RunResult,
-    counted: &RunObservations,
-    right: Option<bool>,
-) -> JudgedRun {
+pub fn judge_trial(baseline: &Baseline, ran: &RunResult, counted: &RunObservations, right: Option<bool>) -> JudgedRun {
     let (verdict, seen) = judge_run(baseline, ran, counted, right);
     let (verdict, seen) = match (counted.fired, verdict) {
         (true, _) => (verdict, seen),
@@ -188,8 +183,7 @@ mod tests {
         assert_judged(&ran(RunEnd::TimedOut), &pending, (Hang, "did not end, in cuIpcOpenMemHandle_v2"));
         let left = RunResult { leftover_processes: 2, ..ran(RunEnd::Exited(1)) };
         assert_judged(&left, &counted(), (Hang, "the program ended, but 2 of its processes did not"));
-        let always =
-            Baseline { ran: RunResult { leftover_processes: 2, ..ran(RunEnd::Exited(0)) }, ..baseline() };
+        let always = Baseline { ran: RunResult { leftover_processes: 2, ..ran(RunEnd::Exited(0)) }, ..baseline() };
         assert_eq!(judge_trial(&always, &left, &counted(), None).verdict, Clean, "as without faults");
     }
 
@@ -223,10 +217,7 @@ mod tests {
     fn the_users_own_word_replaces_the_comparison() {
         let other = RunResult { output: (2, 10), ..ran(RunEnd::Exited(0)) };
         let verdict = |right| judge_trial(&baseline(), &other, &counted(), right).verdict;
-        assert_eq!(
-            [None, Some(false), Some(true)].map(verdict),
-            [Verdict::Wrong, Verdict::Wrong, Verdict::Same]
-        );
+        assert_eq!([None, Some(false), Some(true)].map(verdict), [Verdict::Wrong, Verdict::Wrong, Verdict::Same]);
     }
 
     #[test]

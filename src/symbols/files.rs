@@ -72,8 +72,7 @@ impl FileSearch {
         until: Instant,
         notes: &mut Vec<(String, String)>,
     ) -> Result<(FunctionTable, Option<DebugLines>), UnusableFile> {
-        let older_than =
-            if build_id.is_empty() { Some(self.older_than.ok_or(UnusableFile::NoBuildId)?) } else { None };
+        let older_than = if build_id.is_empty() { Some(self.older_than.ok_or(UnusableFile::NoBuildId)?) } else { None };
         let own = table::open_checked(path, build_id, older_than);
         let table = own.as_ref().map_err(Clone::clone).and_then(FunctionTable::read);
         if is_libc(&path.to_string_lossy()) {
@@ -113,10 +112,7 @@ impl FileSearch {
             Ok(lines) => return Some(lines),
             Err(NoLines::Stripped) => return None,
             Err(NoLines::TooLarge(bytes)) => {
-                format!(
-                    "has {} MiB of debugging information, more than is read: its lines are unknown",
-                    bytes >> 20
-                )
+                format!("has {} MiB of debugging information, more than is read: its lines are unknown", bytes >> 20)
             }
             Err(NoLines::Late) => "its lines are left out: those of others took too long".to_owned(),
             Err(NoLines::Unreadable(error)) => format!("its debugging information cannot be read: {error}"),

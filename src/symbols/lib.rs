@@ -99,8 +99,7 @@ impl Symbols {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let is_ours = packed.is_none() && processes.iter().all(|process| process.host() == host.trim_end());
         let began = processes.iter().map(|process| process.header.first.realtime).min();
-        let older_than =
-            began.and_then(|began| SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(began)));
+        let older_than = began.and_then(|began| SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(began)));
         Symbols {
             packed: packed.unwrap_or_default(),
             files: FileSearch::accepting_older_than(older_than.filter(|_| is_ours)),
@@ -171,9 +170,8 @@ impl Symbols {
         for (library, address) in asked {
             let place = address.wrapping_sub(library.base);
             let key = (library.build_id.clone(), library.path.clone());
-            let is_read = |known: &LibrarySymbols| {
-                known.is_absent || known.table.is_some() || known.answers.contains_key(&place)
-            };
+            let is_read =
+                |known: &LibrarySymbols| known.is_absent || known.table.is_some() || known.answers.contains_key(&place);
             let is_known = self.known.get(&key).is_some_and(is_read);
             if !is_known && self.packed.find(library, place).is_none() && wanted.len() < MOST_TABLES {
                 wanted.insert(key);

@@ -77,8 +77,7 @@ impl DebugLines {
         shared: impl FnOnce() -> Option<Bytes>,
     ) -> Result<DebugLines, NoLines> {
         let sections = DebugSections::of_file(file)?;
-        if ![SectionId::DebugLine, SectionId::DebugInfo].iter().all(|id| sections.find_section(*id).is_some())
-        {
+        if ![SectionId::DebugLine, SectionId::DebugInfo].iter().all(|id| sections.find_section(*id).is_some()) {
             return Err(NoLines::Stripped);
         }
         if Instant::now() >= until {
@@ -109,8 +108,7 @@ impl DebugLines {
         self.limits.begin_lookup();
         let mut lines = Vec::new();
         let mut put = |location: Option<Location>, function: Option<String>| {
-            let Some((file, line)) = location.and_then(|place| Some((place.file?, place.line.unwrap_or(0))))
-            else {
+            let Some((file, line)) = location.and_then(|place| Some((place.file?, place.line.unwrap_or(0)))) else {
                 return;
             };
             // Replace control characters, because paths are shown on terminals.
@@ -173,8 +171,7 @@ impl<'a> DebugSections<'a> {
     fn section_bytes(&self, id: SectionId) -> Result<(Bytes, Range<usize>), NoLines> {
         let Some(range) = self.find_section(id) else { return Ok((Bytes::from(Vec::new()), 0..0)) };
         let end = range.offset.checked_add(range.compressed_size);
-        let end =
-            end.filter(|end| *end <= self.file.len() as u64).ok_or_else(|| unreadable_error("it is cut"))?;
+        let end = end.filter(|end| *end <= self.file.len() as u64).ok_or_else(|| unreadable_error("it is cut"))?;
         let place = range.offset as usize..end as usize;
         let (format, uncompressed_size) = (range.format, range.uncompressed_size);
         if format == CompressionFormat::None {

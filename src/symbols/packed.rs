@@ -48,8 +48,7 @@ impl PackedSymbols {
         let libraries: HashMap<String, Vec<Value>> = serde_json::from_slice(&bytes)?;
         let symbol = |row: Value| {
             let function = row.get(1)?.as_str()?.replace(char::is_control, "?");
-            let lines =
-                row.get(3).and_then(Value::as_array).into_iter().flatten().filter_map(parse_line).collect();
+            let lines = row.get(3).and_then(Value::as_array).into_iter().flatten().filter_map(parse_line).collect();
             Some((row.get(0)?.as_u64()?, Symbol { function, offset: row.get(2)?.as_u64()?, lines }))
         };
         let symbols = |rows: Vec<Value>| rows.into_iter().filter_map(symbol).collect();
@@ -70,11 +69,8 @@ impl PackedSymbols {
     /// Returns the contents of the file `symbols.json` with these names.
     pub fn to_json(&self) -> String {
         let row = |(place, symbol): (&u64, &Symbol)| {
-            let lines: Vec<Value> = symbol
-                .lines
-                .iter()
-                .map(|line| serde_json::json!([line.function, line.file, line.line]))
-                .collect();
+            let lines: Vec<Value> =
+                symbol.lines.iter().map(|line| serde_json::json!([line.function, line.file, line.line])).collect();
             let mut row = vec![(*place).into(), symbol.function.clone().into(), symbol.offset.into()];
             row.extend((!lines.is_empty()).then_some(Value::Array(lines)));
             Value::Array(row)

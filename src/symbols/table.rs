@@ -63,11 +63,7 @@ impl From<object::read::Error> for UnusableFile {
 }
 
 /// Opens a file that must have this build id or, if the build id is empty, must be older than the recording.
-pub fn open_checked(
-    path: &Path,
-    build_id: &[u8],
-    older_than: Option<SystemTime>,
-) -> Result<Bytes, UnusableFile> {
+pub fn open_checked(path: &Path, build_id: &[u8], older_than: Option<SystemTime>) -> Result<Bytes, UnusableFile> {
     let unreadable = |error: std::io::Error| UnusableFile::Unreadable(error.to_string());
     // A recording may name any path. Open regular files only: opening others can have effects, or block
     // forever.
@@ -162,9 +158,8 @@ impl FunctionTable {
     pub fn add_symbols_of(&mut self, other: FunctionTable) {
         let names = self.names.len() as u8;
         self.names.extend(other.names);
-        self.symbols.extend(
-            other.symbols.into_iter().map(|symbol| FunctionSymbol { names: symbol.names + names, ..symbol }),
-        );
+        self.symbols
+            .extend(other.symbols.into_iter().map(|symbol| FunctionSymbol { names: symbol.names + names, ..symbol }));
         self.sort();
     }
 

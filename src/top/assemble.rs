@@ -30,11 +30,7 @@ impl PreviousSample {
 }
 
 /// Returns the document of a sample. The calls per second are those since the previous sample.
-pub fn build_document(
-    reading: &LiveSample,
-    memory: &MemorySnapshot,
-    before: Option<&PreviousSample>,
-) -> Document {
+pub fn build_document(reading: &LiveSample, memory: &MemorySnapshot, before: Option<&PreviousSample>) -> Document {
     let mut document = Document {
         schema: SCHEMA.to_owned(),
         cupeer: env!("CARGO_PKG_VERSION").to_owned(),
@@ -71,9 +67,8 @@ fn add_memory(
     let mut owners = memory_by_owner(memory, processes);
     // Devices that no recorded process uses are irrelevant.
     let known = || reading.jobs.iter().flat_map(|job| &job.processes);
-    let is_theirs = |sample: &&MemorySample| {
-        known().any(|seen| seen.devices.iter().any(|device| device.uuid == sample.device))
-    };
+    let is_theirs =
+        |sample: &&MemorySample| known().any(|seen| seen.devices.iter().any(|device| device.uuid == sample.device));
     for sample in memory.samples.iter().filter(is_theirs) {
         let others = add_holders(reading, sample, processes, &mut owners);
         let recorded = owners.iter().filter(|((device, _), _)| *device == sample.device);
@@ -179,8 +174,7 @@ impl JobRows {
         for seen in &job.processes {
             let header = &seen.header;
             let key = (header.pid_ns, header.pid, header.started, header.image);
-            let who =
-                Who { job: job.name.clone(), rank: seen.rank, pid: header.pid, proc: seen.proc.clone() };
+            let who = Who { job: job.name.clone(), rank: seen.rank, pid: header.pid, proc: seen.proc.clone() };
             let unreturned = seen.unreturned.iter().map(|(function, tid, age_ns)| Unreturned {
                 function: function.clone(),
                 tid: *tid,
@@ -344,9 +338,8 @@ fn device_row_of_jobs<'a>(
     devices: &'a mut BTreeMap<Option<Uuid>, DeviceRow>,
     uuid: [u8; 16],
 ) -> &'a mut DeviceRow {
-    let knows = |job: &&JobSample| {
-        job.processes.iter().flat_map(|process| &process.devices).any(|known| known.uuid == uuid)
-    };
+    let knows =
+        |job: &&JobSample| job.processes.iter().flat_map(|process| &process.devices).any(|known| known.uuid == uuid);
     let none = JobSample::default();
     device_row(jobs.iter().find(knows).unwrap_or(&none), devices, uuid)
 }
@@ -363,15 +356,13 @@ fn device_row<'a>(
         && let Some(Uuid(bytes)) = uuid
     {
         device.row.uuid = uuid.map(|uuid| uuid.to_string());
-        let mut known = job
-            .processes
-            .iter()
-            .flat_map(|process| process.devices.iter().map(move |known| (process, known)));
+        let mut known =
+            job.processes.iter().flat_map(|process| process.devices.iter().map(move |known| (process, known)));
         if let Some((process, known)) = known.find(|(_, known)| known.uuid == bytes) {
             (device.row.name, device.row.pci) = (known.name.clone(), known.pci.clone());
             let ordinal = u32::try_from(known.ordinal).ok();
-            device.row.number = ordinal
-                .and_then(|ordinal| uuid::unrestricted_number(ordinal, process.visible_devices.as_deref()));
+            device.row.number =
+                ordinal.and_then(|ordinal| uuid::unrestricted_number(ordinal, process.visible_devices.as_deref()));
         }
     }
     device

@@ -131,9 +131,8 @@ impl Layout {
         let need = |(_, column, natural): &(usize, Column, usize)| {
             column.least.map_or(*natural, |least| least.max(column.head.len()).min(*natural))
         };
-        let needed = |all: &[(usize, Column, usize)]| {
-            all.iter().map(need).sum::<usize>() + gap * all.len().saturating_sub(1)
-        };
+        let needed =
+            |all: &[(usize, Column, usize)]| all.iter().map(need).sum::<usize>() + gap * all.len().saturating_sub(1);
         while needed(&all) > width {
             let last = all.iter().enumerate().filter(|(_, (_, column, _))| column.spare > 0);
             let Some((place, _)) = last.max_by_key(|(_, (_, column, _))| column.spare) else { break };
@@ -220,8 +219,8 @@ mod tests {
             vec![cell("31415"), cell("\u{4e16}\u{754c}\u{4e16}\u{754c}"), cell("7"), cell("runs")],
         ];
         let layout = Layout::fit_width(&COLUMNS, &rows, width);
-        let lines = std::iter::once(layout.heading_line(Some("PID")))
-            .chain(rows.iter().map(|row| layout.row_line(row)));
+        let lines =
+            std::iter::once(layout.heading_line(Some("PID"))).chain(rows.iter().map(|row| layout.row_line(row)));
         lines.map(|line| line.text()).collect()
     }
 
@@ -248,13 +247,7 @@ mod tests {
         assert_eq!(line.clone().cut_to_width(20), line);
         assert_eq!(line.clone().cut_to_width(9).text(), "head an..");
         assert_eq!(line.clone().cut_to_width(4).text(), "head");
-        assert_eq!(
-            line.with_single_look(Look::Chosen, 16).0,
-            [(Look::Chosen, "head and more\u{fffd}  ".to_owned())]
-        );
-        assert_eq!(
-            (cut_text("abc", 0), cut_text("abc", 1), cut_text("abc", 2)),
-            ("".into(), ".".into(), "..".into())
-        );
+        assert_eq!(line.with_single_look(Look::Chosen, 16).0, [(Look::Chosen, "head and more\u{fffd}  ".to_owned())]);
+        assert_eq!((cut_text("abc", 0), cut_text("abc", 1), cut_text("abc", 2)), ("".into(), ".".into(), "..".into()));
     }
 }

@@ -106,8 +106,7 @@ pub fn draw_once(document: &Document, view: &ViewState, width: usize) -> Vec<Lin
     }
     if !document.processes.is_empty() {
         lines.push(Line::default());
-        let rows: Vec<Vec<Cell>> =
-            view.rows(document).into_iter().map(|row| process_row(row, document)).collect();
+        let rows: Vec<Vec<Cell>> = view.rows(document).into_iter().map(|row| process_row(row, document)).collect();
         lines.extend(draw_table(&process_columns(document), &rows, width, None));
     }
     lines
@@ -115,17 +114,12 @@ pub fn draw_once(document: &Document, view: &ViewState, width: usize) -> Vec<Lin
 
 fn draw_overview(document: &Document, view: &ViewState, width: usize, room: usize) -> Vec<Line> {
     let mut lines = draw_header(document, view, MOST_UNSEEN);
-    let tables = [
-        (&MEMORY[..], memory_rows(document), "rows of memory"),
-        (&DEVICES, device_rows(document), "devices"),
-    ];
+    let tables = [(&MEMORY[..], memory_rows(document), "rows of memory"), (&DEVICES, device_rows(document), "devices")];
     let tables: Vec<_> = tables.into_iter().filter(|(_, rows, _)| !rows.is_empty()).collect();
     // If the screen is too small for everything, one table of devices gets a third of it, and two get half of it.
     // The processes get the rest.
-    let needed = lines.len()
-        + view.rows(document).len()
-        + 2
-        + tables.iter().map(|(_, rows, _)| rows.len() + 2).sum::<usize>();
+    let needed =
+        lines.len() + view.rows(document).len() + 2 + tables.iter().map(|(_, rows, _)| rows.len() + 2).sum::<usize>();
     let most = if needed <= room { room } else { room / if tables.len() > 1 { 4 } else { 3 } };
     for (columns, rows, of_which) in tables.into_iter().filter(|_| room >= LEAST_ROOM) {
         lines.push(Line::default());
@@ -223,9 +217,7 @@ fn sums_line(document: &Document) -> Line {
     let hanging: Vec<u64> = document.processes.iter().filter_map(view::hanging_age).collect();
     if let Some(oldest) = hanging.iter().max() {
         let whose = names::counted(hanging.len() as u64, "process");
-        line = line
-            .with(Look::Bad, &format!("{whose} in a call for {}", format_age(*oldest)))
-            .with(Look::Plain, "; ");
+        line = line.with(Look::Bad, &format!("{whose} in a call for {}", format_age(*oldest))).with(Look::Plain, "; ");
     }
     let [shared, held] = [of(|device| device.shared_bytes), of(|device| device.held_bytes)].map(bytes);
     let open = number(of(|device| device.openings));
@@ -254,8 +246,7 @@ fn footer(view: &ViewState) -> Line {
         "" => Line::default(),
         filter => Line::new(Look::Doubtful, &format!("only: {filter}  ")),
     };
-    line.with(Look::Dim, "q quit  ? help  Enter more  w why  / only  p pause  s sort: ")
-        .with(Look::Head, &order)
+    line.with(Look::Dim, "q quit  ? help  Enter more  w why  / only  p pause  s sort: ").with(Look::Head, &order)
 }
 
 /// Returns the visible lines of a page: those from the line to which the user scrolled.
@@ -266,9 +257,7 @@ fn visible_lines(lines: Vec<Line>, view: &ViewState, room: usize) -> Vec<Line> {
 
 fn draw_table(columns: &[Column], rows: &[Vec<Cell>], width: usize, sorted_by: Option<&str>) -> Vec<Line> {
     let layout = Layout::fit_width(columns, rows, width);
-    std::iter::once(layout.heading_line(sorted_by))
-        .chain(rows.iter().map(|row| layout.row_line(row)))
-        .collect()
+    std::iter::once(layout.heading_line(sorted_by)).chain(rows.iter().map(|row| layout.row_line(row))).collect()
 }
 
 fn plain_cell(text: impl Into<String>) -> Cell {
@@ -291,16 +280,12 @@ fn memory_rows(document: &Document) -> Vec<Vec<Cell>> {
 fn memory_rows_of(device: &Device, document: &Document) -> Vec<Vec<Cell>> {
     let owned = sum_saturating(device.owners.iter().map(|owner| owner.bytes));
     let all = device.total_bytes.unwrap_or(owned);
-    let share =
-        |amount: u64| (u128::from(amount) * BAR as u128 / u128::from(all.max(1))).min(BAR as u128) as usize;
+    let share = |amount: u64| (u128::from(amount) * BAR as u128 / u128::from(all.max(1))).min(BAR as u128) as usize;
     let row = |owner: (Look, String), amount: Option<u64>, mark: &str, rest: [String; 3]| {
         let width = amount.map_or(0, |amount| share(amount).max(usize::from(amount > 0)));
         let amount = amount.map_or("?".into(), bytes);
-        [
-            vec![plain_cell(""), owner, plain_cell(amount), plain_cell(mark.repeat(width))],
-            rest.map(plain_cell).to_vec(),
-        ]
-        .concat()
+        [vec![plain_cell(""), owner, plain_cell(amount), plain_cell(mark.repeat(width))], rest.map(plain_cell).to_vec()]
+            .concat()
     };
     let mut rows: Vec<Vec<Cell>> = Vec::new();
     if all > 0 {
@@ -320,12 +305,7 @@ fn memory_rows_of(device: &Device, document: &Document) -> Vec<Vec<Cell>> {
         let kept = (owner.kept_bytes > 0)
             .then(|| format!("{}: {} freed", process_names(&owner.kept_by), bytes(owner.kept_bytes)));
         let rest = [count, place.unwrap_or_default(), kept.unwrap_or_default()];
-        rows.push(row(
-            plain_cell(format!("{} {program}", process_names([&owner.who]))),
-            Some(owner.bytes),
-            "#",
-            rest,
-        ));
+        rows.push(row(plain_cell(format!("{} {program}", process_names([&owner.who]))), Some(owner.bytes), "#", rest));
     }
     for other in &device.others {
         let outside = if other.program.is_empty() { "outside" } else { &other.program };
@@ -333,9 +313,7 @@ fn memory_rows_of(device: &Device, document: &Document) -> Vec<Vec<Cell>> {
         rows.push(row(name, other.bytes, "*", ["".into(), "not recorded".into(), "".into()]));
     }
     let unaccounted = device.unaccounted_bytes.filter(|amount| *amount > 0);
-    rows.extend(
-        unaccounted.map(|rest| row((Look::Dim, "unaccounted".into()), Some(rest), "*", Default::default())),
-    );
+    rows.extend(unaccounted.map(|rest| row((Look::Dim, "unaccounted".into()), Some(rest), "*", Default::default())));
     rows
 }
 
@@ -451,11 +429,10 @@ fn process_page(document: &Document, who: &Who, width: usize) -> Vec<Line> {
         return vec![Line::new(Look::Dim, &format!("process {} is not seen any more", who.pid))];
     };
     let rank = who.rank.map(|rank| format!(", rank {rank}")).unwrap_or_default();
-    let title = Line::new(Look::Head, &format!("process {}{rank}", who.pid))
-        .with(Look::Plain, &format!(" of {}", who.job));
+    let title =
+        Line::new(Look::Head, &format!("process {}{rank}", who.pid)).with(Look::Plain, &format!(" of {}", who.job));
     let (look, how) = state_cell(process);
-    let mut lines =
-        vec![title, Line::new(Look::Plain, &process.program), Line::new(look, &how), Line::default()];
+    let mut lines = vec![title, Line::new(Look::Plain, &process.program), Line::new(look, &how), Line::default()];
     lines.extend(totals_lines(process));
     lines.extend(holds_table("Who holds its memory", &process.held_by, width));
     lines.extend(holds_table("Whose memory it holds", &process.holds, width));
@@ -488,16 +465,11 @@ fn totals_lines(process: &Process) -> Vec<Line> {
 
 /// Returns a table of the processes on the other side of shared memory, with its title; empty if there are none.
 fn holds_table(title: &str, holds: &[Hold], width: usize) -> Vec<Line> {
-    const COLUMNS: [Column; 4] = [
-        Column::number("RANK", 1),
-        Column::number("PID", 0),
-        Column::number("MEMORY", 0),
-        Column::number("OPEN", 0),
-    ];
+    const COLUMNS: [Column; 4] =
+        [Column::number("RANK", 1), Column::number("PID", 0), Column::number("MEMORY", 0), Column::number("OPEN", 0)];
     let row = |hold: &Hold| {
         let (rank, pid) = hold.who.as_ref().map_or((None, None), |who| (who.rank, Some(who.pid)));
-        let named =
-            |number: Option<u32>, other: &str| number.map_or(other.into(), |number| number.to_string());
+        let named = |number: Option<u32>, other: &str| number.map_or(other.into(), |number| number.to_string());
         let cells = [named(rank, "-"), named(pid, "unknown"), bytes(hold.bytes), number(hold.openings)];
         cells.map(plain_cell).to_vec()
     };

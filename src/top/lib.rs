@@ -55,9 +55,7 @@ fn print_once(args: &TopArgs, watcher: &mut Watcher) -> Result<ExitCode> {
     let first = watcher.take_sample(usize::MAX)?;
     let memory = memory::read_memory(&first.names_and_paths(), &LoadedNvml::load());
     if args.format == TopFormat::Prometheus {
-        return output::print_as_is(&prometheus::format_metrics(&assemble::build_document(
-            &first, &memory, None,
-        )));
+        return output::print_as_is(&prometheus::format_metrics(&assemble::build_document(&first, &memory, None)));
     }
     std::thread::sleep(args.interval);
     let before = PreviousSample::of(&first);
@@ -68,8 +66,7 @@ fn print_once(args: &TopArgs, watcher: &mut Watcher) -> Result<ExitCode> {
     let view = ViewState::new(args.sort, args.reverse);
     let lines = draw::draw_once(&document, &view, output::terminal_width());
     let style = output::stdout_style();
-    let text: String =
-        lines.iter().map(|line| line.with_colors(style).trim_end().to_owned() + "\n").collect();
+    let text: String = lines.iter().map(|line| line.with_colors(style).trim_end().to_owned() + "\n").collect();
     output::print_marked(&text)
 }
 
@@ -85,15 +82,11 @@ fn show_screen(args: &TopArgs, watcher: &mut Watcher, why: fn(&Path) -> Vec<Stri
             let (began, used) = (Instant::now(), thread_processor_time());
             if !view.is_paused {
                 let reading = watcher.take_sample(BLOCKS_PER_REFRESH)?;
-                document = assemble::build_document(
-                    &reading,
-                    &memories.request(reading.names_and_paths()),
-                    before.as_ref(),
-                );
+                document =
+                    assemble::build_document(&reading, &memories.request(reading.names_and_paths()), before.as_ref());
                 before = Some(PreviousSample::of(&reading));
             }
-            next =
-                began + pause_after_sample(args.interval, self::thread_processor_time().saturating_sub(used));
+            next = began + pause_after_sample(args.interval, self::thread_processor_time().saturating_sub(used));
         }
         let (columns, rows) = screen.size();
         let drawn = screen.draw(draw::draw_screen(&document, &view, columns, rows));

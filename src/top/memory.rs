@@ -95,10 +95,7 @@ pub fn read_memory(jobs: &[NamedRecording], nvml: &Result<LoadedNvml, String>) -
 
 fn pieces_of_job(name: &str, path: &Path) -> anyhow::Result<Vec<MemoryPiece>> {
     let sizes = fs::read_dir(path)?.flatten().filter_map(|file| file.metadata().ok()).map(|file| file.len());
-    anyhow::ensure!(
-        sizes.sum::<u64>() <= LARGEST,
-        "the recording is larger than 1 GiB; 'cupeer report' shows it"
-    );
+    anyhow::ensure!(sizes.sum::<u64>() <= LARGEST, "the recording is larger than 1 GiB; 'cupeer report' shows it");
     let job = &mut Job::open(path)?;
     let symbols = &mut Symbols::of_record(path, &job.processes);
     let report = cupeer_facts::read(job, &Filter::all(job), Keep::default(), Some(symbols))?;

@@ -17,19 +17,15 @@ const JOBS: [JobMetric; 9] = [
     ("cupeer_calls_total", "Recorded calls of the driver, of what is still in the recordings.", |job, _| {
         job.calls as f64
     }),
-    (
-        "cupeer_failed_calls_total",
-        "Recorded calls that returned something else than CUDA_SUCCESS.",
-        |job, _| job.failed as f64,
-    ),
+    ("cupeer_failed_calls_total", "Recorded calls that returned something else than CUDA_SUCCESS.", |job, _| {
+        job.failed as f64
+    }),
     ("cupeer_lost_events_total", "Events that recordings could not keep.", |_, processes| {
         processes.iter().map(|process| process.lost).sum::<u64>() as f64
     }),
-    (
-        "cupeer_refused_entries_total",
-        "Exports and openings for which the live table had no room.",
-        |job, _| job.refused as f64,
-    ),
+    ("cupeer_refused_entries_total", "Exports and openings for which the live table had no room.", |job, _| {
+        job.refused as f64
+    }),
     ("cupeer_job_hung", "1 if 'cupeer run --on-hang' found that the job hangs.", |job, _| {
         f64::from(u8::from(job.hung_since_ns.is_some()))
     }),
@@ -48,11 +44,9 @@ const JOBS: [JobMetric; 9] = [
 
 /// Metrics of a device.
 const DEVICES: [DeviceMetric; 8] = [
-    (
-        "cupeer_shared_bytes",
-        "Memory of a device that running processes have exported and not freed.",
-        |device| Some(device.shared_bytes),
-    ),
+    ("cupeer_shared_bytes", "Memory of a device that running processes have exported and not freed.", |device| {
+        Some(device.shared_bytes)
+    }),
     ("cupeer_held_bytes", "Memory of a device that other processes hold, each piece once.", |device| {
         Some(device.held_bytes)
     }),
@@ -67,13 +61,9 @@ const DEVICES: [DeviceMetric; 8] = [
     ("cupeer_owned_bytes", "Memory of a device that recorded processes have.", |device| {
         Some(sum_saturating(device.owners.iter().map(|owner| owner.bytes)))
     }),
-    (
-        "cupeer_others_bytes",
-        "Memory of a device that processes outside of the recordings have, from NVML.",
-        |device| {
-            device.total_bytes.map(|_| sum_saturating(device.others.iter().filter_map(|other| other.bytes)))
-        },
-    ),
+    ("cupeer_others_bytes", "Memory of a device that processes outside of the recordings have, from NVML.", |device| {
+        device.total_bytes.map(|_| sum_saturating(device.others.iter().filter_map(|other| other.bytes)))
+    }),
 ];
 
 /// Returns all metrics in the text format.
@@ -94,12 +84,7 @@ pub fn format_metrics(document: &Document) -> String {
         add_metric(&mut text, name, help, series);
     }
     let unseen = (String::new(), document.unseen.len() as f64);
-    add_metric(
-        &mut text,
-        "cupeer_unseen",
-        "Sentences on what is not seen, as cupeer top says them.",
-        [unseen],
-    );
+    add_metric(&mut text, "cupeer_unseen", "Sentences on what is not seen, as cupeer top says them.", [unseen]);
     text
 }
 

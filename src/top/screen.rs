@@ -6,8 +6,7 @@ use super::columns::Line;
 use super::keys::{self, Key, KeyInput};
 use crossterm::style::Print;
 use crossterm::terminal::{
-    self, BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen,
-    LeaveAlternateScreen,
+    self, BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen,
 };
 use crossterm::{cursor, execute, queue};
 use cupeer_report::style::Style;

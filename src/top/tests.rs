@@ -68,13 +68,7 @@ fn job(count: u32) -> JobSample {
         entries.push(entry(kind::EXPORTED_MEMORY, process, own, own * MIB));
         entries.push(entry(kind::OPENED_MEMORY, process, next, next * MIB));
     }
-    JobSample {
-        name: "trainer-12".into(),
-        path: "/home/user/r".into(),
-        processes,
-        entries,
-        ..JobSample::default()
-    }
+    JobSample { name: "trainer-12".into(), path: "/home/user/r".into(), processes, entries, ..JobSample::default() }
 }
 
 fn reading(jobs: Vec<JobSample>, at: Instant) -> LiveSample {
@@ -98,11 +92,7 @@ fn troubled(count: u32) -> Document {
         process.recent_counts.calls += 500 * i as u64;
     }
     job.unseen = vec!["the live table is full: 7 exports and openings are not in it".into()];
-    build_document(
-        &reading(vec![job], at + Duration::from_secs(2)),
-        &MemorySnapshot::default(),
-        Some(&before),
-    )
+    build_document(&reading(vec![job], at + Duration::from_secs(2)), &MemorySnapshot::default(), Some(&before))
 }
 
 #[test]
@@ -157,12 +147,8 @@ fn short_of_memory(has_nvml: bool) -> Document {
         MemoryPiece { proc: "unknown".into(), ..piece(0, 9, "", &[]) },
     ];
     let header = reading.jobs[0].processes[0].header;
-    let holder = |pid, process, gib: u64, name: &str| MemoryHolder {
-        pid,
-        process,
-        bytes: Some(gib << 30),
-        name: name.into(),
-    };
+    let holder =
+        |pid, process, gib: u64, name: &str| MemoryHolder { pid, process, bytes: Some(gib << 30), name: name.into() };
     let holders = vec![
         holder(70_001, Some((header.pid, header.started)), 7, "trainer"),
         holder(4711, None, 1, ""),
@@ -178,8 +164,7 @@ fn short_of_memory(has_nvml: bool) -> Document {
         holders,
     };
     let samples = vec![sample(0, 16, 15, Some(holders)), sample(1, 16, 0, None)];
-    let memory =
-        MemorySnapshot { pieces, samples: if has_nvml { samples } else { Vec::new() }, unseen: Vec::new() };
+    let memory = MemorySnapshot { pieces, samples: if has_nvml { samples } else { Vec::new() }, unseen: Vec::new() };
     build_document(&reading, &memory, None)
 }
 
@@ -187,8 +172,7 @@ fn short_of_memory(has_nvml: bool) -> Document {
 fn owners_others_the_rest_and_what_is_free_add_up_to_the_device() {
     let document = short_of_memory(true);
     let device = &document.devices[0];
-    let owners: Vec<_> =
-        device.owners.iter().map(|owner| (owner.who.rank, owner.bytes >> 30, owner.count)).collect();
+    let owners: Vec<_> = device.owners.iter().map(|owner| (owner.who.rank, owner.bytes >> 30, owner.count)).collect();
     assert_eq!(owners, [(Some(0), 7, 12), (Some(1), 3, 6), (Some(2), 1, 2)]);
     let first = &device.owners[0];
     assert_eq!((first.recorded_bytes >> 30, first.place.as_deref()), (6, Some("prog.c:7 in main")));
@@ -221,11 +205,8 @@ fn calls_a_second_are_those_between_two_looks() {
     // A process that began after the first sample has no rate yet.
     let at = Instant::now();
     let before = PreviousSample::of(&reading(vec![job(3)], at));
-    let document = build_document(
-        &reading(vec![job(4)], at + Duration::from_secs(1)),
-        &MemorySnapshot::default(),
-        Some(&before),
-    );
+    let document =
+        build_document(&reading(vec![job(4)], at + Duration::from_secs(1)), &MemorySnapshot::default(), Some(&before));
     assert_eq!(document.processes[3].calls_per_second, None);
     assert_eq!(document.interval_ns, Some(1_000_000_000));
 }
@@ -358,8 +339,5 @@ fn nothing_is_wider_than_the_screen_and_the_chosen_row_is_seen_at_any_size() {
 fn an_empty_host_says_so() {
     let text = shown(&Document::default(), &ViewState::new(Sort::State, false), 80, 24);
     assert!(text.starts_with("cupeer top  no job: 0 processes run"), "{text}");
-    assert!(
-        text.contains("\nno recording in the default directory is in progress; try 'cupeer top DIR'\n"),
-        "{text}"
-    );
+    assert!(text.contains("\nno recording in the default directory is in progress; try 'cupeer top DIR'\n"), "{text}");
 }

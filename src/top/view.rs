@@ -81,8 +81,7 @@ impl ViewState {
         filter.is_empty()
             || pid.to_string() == filter
             || rank.is_some_and(|rank| rank.to_string() == filter || format!("rank {rank}") == filter)
-            || filter.parse::<u32>().is_err()
-                && (job.contains(filter) || program_name(process).contains(filter))
+            || filter.parse::<u32>().is_err() && (job.contains(filter) || program_name(process).contains(filter))
     }
 
     pub fn handle_key(&mut self, key: Key, document: &Document) -> KeyRequest {
@@ -99,8 +98,7 @@ impl ViewState {
             Key::Char('q') => return KeyRequest::Quit,
             Key::Char('w') => {
                 let chosen = self.chosen_process(document).map(|who| who.job);
-                let job =
-                    document.jobs.iter().find(|job| chosen.as_ref().is_none_or(|name| *name == job.name));
+                let job = document.jobs.iter().find(|job| chosen.as_ref().is_none_or(|name| *name == job.name));
                 return job.map_or(KeyRequest::Nothing, |job| KeyRequest::Why(job.path.clone()));
             }
             Key::Char('s' | '>') => self.change_sort_column(1),

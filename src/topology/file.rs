@@ -104,17 +104,11 @@ pub(crate) fn parse(text: &str) -> Result<Topology, FileMistake> {
         None => tables.len(),
         Some(value) if tables.is_empty() => expect_index(value, 1..MOST_DEVICES + 1)?,
         Some(value) => {
-            return mistake_at(
-                value.span(),
-                "'count' is for a file without [[device]]: leave one of them out",
-            );
+            return mistake_at(value.span(), "'count' is for a file without [[device]]: leave one of them out");
         }
     };
     if count > MOST_DEVICES {
-        return mistake_at(
-            tables[MOST_DEVICES].0.clone(),
-            format!("a machine has at most {MOST_DEVICES} devices"),
-        );
+        return mistake_at(tables[MOST_DEVICES].0.clone(), format!("a machine has at most {MOST_DEVICES} devices"));
     }
     let mut machine = Topology::with_uniform_links(count, kind);
     if let Some(value) = top.get("peers") {
@@ -123,8 +117,7 @@ pub(crate) fn parse(text: &str) -> Result<Topology, FileMistake> {
     for (key, choice, flag) in CHOICES {
         if let Some(value) = top.get(*key) {
             let wanted = format!("'{key}' must be '{choice}', or left out");
-            *flag(&mut machine) =
-                expect_value(value, (expect_string(value)? == *choice).then_some(true), &wanted)?;
+            *flag(&mut machine) = expect_value(value, (expect_string(value)? == *choice).then_some(true), &wanted)?;
         }
     }
     if let Some(value) = top.get("late") {
@@ -171,8 +164,7 @@ fn read_device(table: &DeTable, device: &mut Device) -> Result<(), FileMistake> 
             }
             _ => {
                 let wanted = "a compute capability must be MAJOR.MINOR, as in '9.0'";
-                device.compute_capability =
-                    expect_value(value, read_capability(expect_string(value)?), wanted)?;
+                device.compute_capability = expect_value(value, read_capability(expect_string(value)?), wanted)?;
             }
         }
     }
@@ -232,8 +224,7 @@ fn read_property(link: &mut Link, key: &str, value: Value) -> Result<(), FileMis
         }
         _ => {
             if let Some(method) = SharingMethod::ALL.into_iter().find(|method| method.name() == key) {
-                link.verdicts[method as usize] =
-                    Some(expect_keyword(value, MethodVerdict::ALL, "a verdict is")?);
+                link.verdicts[method as usize] = Some(expect_keyword(value, MethodVerdict::ALL, "a verdict is")?);
             }
         }
     }
@@ -272,10 +263,7 @@ fn check_keys(table: &DeTable, known: &[&str]) -> Result<(), FileMistake> {
     Ok(())
 }
 
-fn expect_tables<'a>(
-    value: Value<'a>,
-    key: &str,
-) -> Result<Vec<(Range<usize>, &'a DeTable<'a>)>, FileMistake> {
+fn expect_tables<'a>(value: Value<'a>, key: &str) -> Result<Vec<(Range<usize>, &'a DeTable<'a>)>, FileMistake> {
     let wrong = format!("'{key}' is a list of tables: write [[{key}]]");
     let DeValue::Array(items) = value.get_ref() else { return mistake_at(value.span(), wrong) };
     items
@@ -314,8 +302,7 @@ fn parse_integer(value: &DeValue) -> Option<u64> {
 fn expect_link_kind(value: Value) -> Result<LinkKind, FileMistake> {
     let name = expect_string(value)?;
     let wanted = format!("there is no kind of link '{name}'; the kinds are nvlink, pcie and none");
-    expect_value(value, LinkKind::ALL.iter().find(|(_, known)| *known == name), &wanted)
-        .map(|(kind, _)| *kind)
+    expect_value(value, LinkKind::ALL.iter().find(|(_, known)| *known == name), &wanted).map(|(kind, _)| *kind)
 }
 
 /// Reads a list of numbers, one for each operation. Missing numbers at the end are 0.
@@ -350,8 +337,7 @@ fn parse_hexadecimal(text: &str) -> Option<u128> {
 fn read_pci(text: &str) -> Option<PciAddress> {
     let mut parts = text.strip_suffix(".0").unwrap_or(text).rsplit(':');
     let mut part = |most: u128| parts.next().map_or(Some(0), parse_hexadecimal).filter(|n| *n <= most);
-    let address =
-        PciAddress { device: part(0x1f)? as u8, bus: part(0xff)? as u8, domain: part(0xffff_ffff)? as u32 };
+    let address = PciAddress { device: part(0x1f)? as u8, bus: part(0xff)? as u8, domain: part(0xffff_ffff)? as u32 };
     (text.contains(':') && parts.next().is_none()).then_some(address)
 }
 
@@ -433,8 +419,7 @@ mod tests {
         assert!(read("count = 1\nkernels = 'skip'\n").skips_kernels);
         assert!(read("count = 1\ngraphs = 'check'\n").checks_graphs);
         assert!(read("count = 1\nreuse = 'early'\n").reuses_early);
-        let machine =
-            read("count = 3\nlinks = 'pcie'\n[[link]]\nfrom = 2\nto = 0\nkind = 'none'\nboth = true\n");
+        let machine = read("count = 3\nlinks = 'pcie'\n[[link]]\nfrom = 2\nto = 0\nkind = 'none'\nboth = true\n");
         assert_eq!(machine.devices.len(), 3);
         assert!(!machine.link(2, 0).unwrap().can_access && !machine.link(0, 2).unwrap().can_access);
         assert!(machine.link(1, 2).unwrap().can_access && !machine.skips_kernels);
@@ -476,11 +461,7 @@ mod tests {
                 3,
                 "devices 0 and 1 have the same PCI address: give each its own",
             ),
-            (
-                "links = 'sli'\ncount = 1\n",
-                1,
-                "there is no kind of link 'sli'; the kinds are nvlink, pcie and none",
-            ),
+            ("links = 'sli'\ncount = 1\n", 1, "there is no kind of link 'sli'; the kinds are nvlink, pcie and none"),
         ] {
             assert_eq!(wrong(text), (line, message.to_owned()), "{text}");
         }

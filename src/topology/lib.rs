@@ -69,9 +69,8 @@ impl Topology {
     /// Reads the bytes of a TOML file; `path` is for the messages.
     pub fn parse_file(path: &str, bytes: &[u8]) -> Result<Topology, TopologyError> {
         let line_of = |at: usize| 1 + bytes[..at.min(bytes.len())].iter().filter(|b| **b == b'\n').count();
-        let text = std::str::from_utf8(bytes).map_err(|e| {
-            TopologyError(format!("{path}:{}: this is not UTF-8 text", line_of(e.valid_up_to())))
-        })?;
+        let text = std::str::from_utf8(bytes)
+            .map_err(|e| TopologyError(format!("{path}:{}: this is not UTF-8 text", line_of(e.valid_up_to()))))?;
         file::parse(text).map_err(|e| TopologyError(format!("{path}:{}: {}", line_of(e.at), e.message)))
     }
 }

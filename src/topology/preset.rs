@@ -15,10 +15,7 @@ pub struct Preset {
 
 /// All families of short names, for `cupeer list topologies`.
 pub const PRESETS: &[Preset] = &[
-    Preset {
-        pattern: "nvlink:N",
-        doc: "N devices, NVLink between all: peer access, native atomics, multicast",
-    },
+    Preset { pattern: "nvlink:N", doc: "N devices, NVLink between all: peer access, native atomics, multicast" },
     Preset { pattern: "pcie:N", doc: "N devices, PCI Express between all: peer access, no native atomics" },
     Preset { pattern: "none:N", doc: "N devices that cannot reach each other" },
     Preset { pattern: "...,kernels=skip", doc: "any of these; modules load, kernels launch and do nothing" },
@@ -52,8 +49,7 @@ pub(crate) const CHOICES: &[Choice] = &[
 /// Parses the option `late` or `late:SEED`. Returns the seed, or `None` for any other option.
 pub(crate) fn parse_late_option(option: &str) -> Option<Result<u64, String>> {
     let (name, seed) = option.split_once(':').unwrap_or((option, "0"));
-    let wanted =
-        || format!("'{option}': 'late:' must be followed by a number, which seeds the order of the work");
+    let wanted = || format!("'{option}': 'late:' must be followed by a number, which seeds the order of the work");
     let is_number = !seed.is_empty() && seed.bytes().all(|b| b.is_ascii_digit());
     (name == "late").then(|| seed.parse().ok().filter(|_| is_number).ok_or_else(wanted))
 }
@@ -91,12 +87,8 @@ fn parse_machine_name(text: &str) -> Result<Topology, String> {
         return Err(format!("there is no topology '{text}'; {hint}"));
     };
     let count = number.parse().ok().filter(|count| (1..=MOST_DEVICES).contains(count));
-    let wanted =
-        format!("'{text}': '{name}:' must be followed by a number of devices from 1 to {MOST_DEVICES}");
-    Ok(Topology::with_uniform_links(
-        count.filter(|_| number.bytes().all(|b| b.is_ascii_digit())).ok_or(wanted)?,
-        *kind,
-    ))
+    let wanted = format!("'{text}': '{name}:' must be followed by a number of devices from 1 to {MOST_DEVICES}");
+    Ok(Topology::with_uniform_links(count.filter(|_| number.bytes().all(|b| b.is_ascii_digit())).ok_or(wanted)?, *kind))
 }
 
 /// Returns the device with this index in a machine of default devices. The device is the same in every
@@ -141,9 +133,8 @@ mod tests {
         for (_, name) in LinkKind::ALL {
             for count in [1, 2, 64] {
                 let machine = parse_short_name(&format!("{name}:{count}")).unwrap();
-                let distinct = |f: fn(&Device) -> String| {
-                    machine.devices.iter().map(f).collect::<HashSet<_>>().len() == count
-                };
+                let distinct =
+                    |f: fn(&Device) -> String| machine.devices.iter().map(f).collect::<HashSet<_>>().len() == count;
                 assert!(distinct(Device::uuid_text) && distinct(|d| d.pci.to_string()));
             }
         }
@@ -162,10 +153,7 @@ mod tests {
                 "'kernel=skip': only these can follow 'nvlink:2,': kernels=skip, graphs=check, reuse=early, late, late:SEED",
             ),
             ("late:-1", "'late:-1': 'late:' must be followed by a number, which seeds the order of the work"),
-            (
-                "none:1,late:",
-                "'late:': 'late:' must be followed by a number, which seeds the order of the work",
-            ),
+            ("none:1,late:", "'late:': 'late:' must be followed by a number, which seeds the order of the work"),
             ("none:+2", "'none:+2': 'none:' must be followed by a number of devices from 1 to 64"),
         ] {
             assert_eq!(parse_short_name(text).unwrap_err(), error);

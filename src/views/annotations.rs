@@ -77,14 +77,8 @@ mod tests {
         let line = |file: &str, line| SourceLine { function: None, file: file.into(), line };
         let place = |line| Place { lines: [line].into(), ..Place::default() };
         let told = |file, number, root| format_source(&place(line(file, number)), root);
-        assert_eq!(
-            told("/work/repo/src/a,b.c", 7, "/work/repo").as_deref(),
-            Some(",file=src/a%2Cb.c,line=7")
-        );
-        assert_eq!(
-            told("/work/repository/a.c", 7, "/work/repo").as_deref(),
-            Some(",file=/work/repository/a.c,line=7")
-        );
+        assert_eq!(told("/work/repo/src/a,b.c", 7, "/work/repo").as_deref(), Some(",file=src/a%2Cb.c,line=7"));
+        assert_eq!(told("/work/repository/a.c", 7, "/work/repo").as_deref(), Some(",file=/work/repository/a.c,line=7"));
         assert_eq!(told("/a.c", 7, "").as_deref(), Some(",file=/a.c,line=7"));
         assert_eq!(told("/a.c", 0, ""), None);
         assert_eq!(format_source(&Place::default(), ""), None);

@@ -168,10 +168,7 @@ fn functions(both: [&Report; 2]) -> Vec<FunctionPair> {
             p50_ns,
             p99_ns,
             max_ns: time(|f| f.max_ns),
-            differs: calls[0] != calls[1]
-                || failed[0] != failed[1]
-                || is_much_longer(p50_ns)
-                || is_much_longer(p99_ns),
+            differs: calls[0] != calls[1] || failed[0] != failed[1] || is_much_longer(p50_ns) || is_much_longer(p99_ns),
         }
     };
     let mut rows: Vec<FunctionPair> = names.into_iter().map(row).collect();
@@ -189,8 +186,7 @@ fn is_much_longer(times: [Option<u64>; 2]) -> bool {
 
 fn failures(both: [&Report; 2]) -> Vec<FailurePair> {
     let results = |report: &Report| {
-        let of =
-            |f: &Function| f.failures.iter().map(|(r, n)| ((f.function.clone(), r.clone()), [*n])).collect();
+        let of = |f: &Function| f.failures.iter().map(|(r, n)| ((f.function.clone(), r.clone()), [*n])).collect();
         report.functions.iter().flat_map::<Vec<_>, _>(of).collect()
     };
     let mut rows = sum_by_key(both, results, |(function, result), [count], differs| FailurePair {
@@ -214,8 +210,7 @@ fn findings(both: [&Report; 2]) -> Vec<RulePair> {
 fn faults(both: [&Report; 2]) -> Vec<FaultPair> {
     let name = |f: &Fault| (f.name.clone(), f.rule.clone().unwrap_or_default());
     let of = |f: &Fault| (name(f), [f.matched.unwrap_or(0), f.fired]);
-    let row =
-        |(name, rule), [matched, fired]: [_; 2], differs| FaultPair { name, rule, matched, fired, differs };
+    let row = |(name, rule), [matched, fired]: [_; 2], differs| FaultPair { name, rule, matched, fired, differs };
     let mut rows = sum_by_key(both, |report| report.faults.iter().map(of).collect(), row);
     rows.sort_by_key(|row| sort_key(row.differs, row.fired));
     rows
@@ -223,8 +218,7 @@ fn faults(both: [&Report; 2]) -> Vec<FaultPair> {
 
 fn handles(both: [&Report; 2]) -> Vec<HandlePair> {
     let of = |handle: &Handle| ((handle.kind, handle.state), [1, handle.bytes.unwrap_or(0)]);
-    let row =
-        |(kind, state), [count, bytes]: [_; 2], differs| HandlePair { kind, state, count, bytes, differs };
+    let row = |(kind, state), [count, bytes]: [_; 2], differs| HandlePair { kind, state, count, bytes, differs };
     let mut rows = sum_by_key(both, |report| report.handles.iter().map(of).collect(), row);
     rows.reverse();
     rows

@@ -123,10 +123,8 @@ impl<'a> FormInput<'a> {
     ///
     /// The data is reduced.
     pub fn recording(&mut self) -> Result<(&'a Job, &'a Filter, &mut Symbols)> {
-        let (job, filter, symbols) = self
-            .recording
-            .as_mut()
-            .with_context(|| missing_calls_message("this form", self.options.shown))?;
+        let (job, filter, symbols) =
+            self.recording.as_mut().with_context(|| missing_calls_message("this form", self.options.shown))?;
         Ok((job, filter, symbols))
     }
 }

@@ -77,8 +77,7 @@ pub fn document(report: &Report) -> String {
     let directory = Path::new(&record.path).file_name().unwrap_or_default().to_string_lossy();
     let lasted = record.ended_ns.saturating_sub(record.began_ns) / 1_000_000;
     let time = format!("{}.{:03}", lasted / 1000, lasted % 1000);
-    let (name, hosts) =
-        (escape_attribute(&format!("cupeer {directory}")), escape_attribute(&record.hosts.join(",")));
+    let (name, hosts) = (escape_attribute(&format!("cupeer {directory}")), escape_attribute(&record.hosts.join(",")));
     let timestamp = moments::iso(record.began_ns);
     let properties = [("record", record.path.clone()), ("shown", record.filters.join(" "))];
     let suites = html! {
@@ -129,9 +128,7 @@ fn escape_attribute(value: &str) -> PreEscaped<String> {
 }
 
 fn rule_case(view: &TextView, of: &RuleFindings) -> TestCase {
-    let text = |findings: &[&Finding]| {
-        findings.iter().map(|finding| view.format_finding(finding)).collect::<String>()
-    };
+    let text = |findings: &[&Finding]| findings.iter().map(|finding| view.format_finding(finding)).collect::<String>();
     let outcome = match (&of.failing[..], &of.suppressed[..]) {
         ([first, ..], _) => {
             let message = match (first.message.is_empty(), of.rule) {
@@ -169,11 +166,9 @@ fn process_cases(view: &TextView) -> Vec<TestCase> {
     let mut cases: Vec<TestCase> = view.report.processes.iter().map(case).collect();
     // Failures that belong to no recorded process: of programs without a recording, and of children that were
     // forked too late.
-    let others =
-        view.incidents().filter(|incident| incident.kind.fails_test_case && incident.process.is_none());
+    let others = view.incidents().filter(|incident| incident.kind.fails_test_case && incident.process.is_none());
     cases.extend(others.map(|incident| {
-        let (name, outcome) =
-            (incident.kind.id.to_owned(), failed_outcome(incident.kind, incident.message.clone()));
+        let (name, outcome) = (incident.kind.id.to_owned(), failed_outcome(incident.kind, incident.message.clone()));
         TestCase { class: "cupeer.processes", name, outcome, out: String::new() }
     }));
     cases

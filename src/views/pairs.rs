@@ -19,10 +19,7 @@ pub fn accesses_by_pair(report: &Report) -> BTreeMap<Pair, Vec<&Peer>> {
 
 /// Returns the accesses for each pair of devices that are both known.
 pub fn accesses_by_known_pair(report: &Report) -> BTreeMap<(Uuid, Uuid), Vec<&Peer>> {
-    accesses_by_pair(report)
-        .into_iter()
-        .filter_map(|((from, to), peers)| Some(((from?, to?), peers)))
-        .collect()
+    accesses_by_pair(report).into_iter().filter_map(|((from, to), peers)| Some(((from?, to?), peers))).collect()
 }
 
 /// Returns the devices of a report in the order of its table, followed by devices that only pairs name.

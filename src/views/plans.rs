@@ -28,8 +28,7 @@ pub fn fault_lines(faults: &[Fault]) -> Vec<String> {
     let shown = sorted.iter().take(most);
     let mut lines: Vec<String> = shown.map(|(index, fault)| fault_line(fault, covered[*index])).collect();
     if are_none_denied {
-        let pairs =
-            faults.iter().zip(&covered).filter(|(fault, covered)| is_denied_pair(fault) && !**covered);
+        let pairs = faults.iter().zip(&covered).filter(|(fault, covered)| is_denied_pair(fault) && !**covered);
         let names: Vec<String> = pairs.map(|(fault, _)| fault_text(fault)).collect();
         let never = sorted.iter().take(most).filter(|(_, fault)| fault.matched.unwrap_or(0) == 0);
         let at = never.take_while(|(_, fault)| fault.fired == 0).count();
@@ -38,8 +37,7 @@ pub fn fault_lines(faults: &[Fault]) -> Vec<String> {
     if sorted.len() > most {
         let more = &sorted[most..];
         let silent = more.iter().filter(|(_, fault)| fault.fired == 0).count() as u64;
-        let silent =
-            if silent > 0 { format!(", {} of them never fired", number(silent)) } else { String::new() };
+        let silent = if silent > 0 { format!(", {} of them never fired", number(silent)) } else { String::new() };
         lines.push(format!("and {}{silent}", counted(more.len() as u64, "more rule")));
     }
     lines
@@ -61,18 +59,11 @@ fn fault_line(fault: &Fault, is_covered: bool) -> String {
             let when = firing_clauses(&rule) + each;
             let when = if when.is_empty() { String::new() } else { format!(" ({when})") };
             let never = if fault.dry_run { "would never have fired" } else { "never fired" };
-            format!(
-                "fault {name} ({rule}): matched {}, {never}{when}{}",
-                number(matched),
-                undocumented_remark(fault)
-            )
+            format!("fault {name} ({rule}): matched {}, {never}{when}{}", number(matched), undocumented_remark(fault))
         }
         _ => {
             let (matched, fired) = (number(matched), number(fired));
-            format!(
-                "fault {name} ({rule}): matched {matched}, {would}fired {fired}{}",
-                undocumented_remark(fault)
-            )
+            format!("fault {name} ({rule}): matched {matched}, {would}fired {fired}{}", undocumented_remark(fault))
         }
     }
 }
@@ -211,9 +202,7 @@ mod tests {
 
     #[test]
     fn a_dry_run_says_what_would_have_been() {
-        let line = |rule, fired| {
-            fault_lines(&[Fault { dry_run: true, ..fault("inject/1", rule, 1, fired) }]).concat()
-        };
+        let line = |rule, fired| fault_lines(&[Fault { dry_run: true, ..fault("inject/1", rule, 1, fired) }]).concat();
         let fired = "fault inject/1 (cuInit:exit=3): matched 1, would have fired 1";
         assert_eq!(line("cuInit:exit=3", 1), fired);
         let never = "fault inject/1 (cuInit:when=2:exit=3): matched 1, would never have fired";
@@ -222,8 +211,7 @@ mod tests {
 
     #[test]
     fn there_are_eight_lines_at_most_and_one_for_the_rest() {
-        let mut faults: Vec<Fault> =
-            (0..9).map(|i| fault(&format!("a/{i}"), "cuInit:exit=3", 1, 1)).collect();
+        let mut faults: Vec<Fault> = (0..9).map(|i| fault(&format!("a/{i}"), "cuInit:exit=3", 1, 1)).collect();
         assert_eq!(fault_lines(&faults).last().unwrap(), "and 1 more rule");
         faults.extend((10..13).map(|i| fault(&format!("a/{i}"), "cuMemFree:exit=3", 0, 0)));
         let all = fault_lines(&faults);
@@ -284,9 +272,8 @@ mod tests {
         };
         let (there, back, other) = (&*pair(1, 2), &*pair(2, 1), &*pair(1, 3));
         let way = &*format!("{there}:oneway");
-        let never = |number: u8, rule: &str| {
-            Some(format!("deny-peer/{number} ({rule}) was never asked about or tried"))
-        };
+        let never =
+            |number: u8, rule: &str| Some(format!("deny-peer/{number} ({rule}) was never asked about or tried"));
         assert_eq!(denied(&[(there, 1), (other, 0)]), never(2, other), "one pair is not enough");
         for covered in [there, back, way] {
             assert_eq!(denied(&[(there, 1), (covered, 0)]), None, "{covered}");

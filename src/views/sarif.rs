@@ -25,10 +25,7 @@ pub struct SarifForm;
 
 impl ReportForm for SarifForm {
     fn properties(&self) -> FormProperties {
-        FormProperties {
-            cleaning: Cleaning::Own,
-            ..FormProperties::new("sarif", "SARIF 2.1.0, for code scanning")
-        }
+        FormProperties { cleaning: Cleaning::Own, ..FormProperties::new("sarif", "SARIF 2.1.0, for code scanning") }
     }
 
     fn render(&self, given: &mut FormInput, out: &mut dyn Write) -> Result<io::Result<()>> {
@@ -113,9 +110,9 @@ fn rule_index(id: &str) -> Option<usize> {
 fn invocation_object(report: &Report) -> Value {
     let reservations = looked::reasons_for_doubt(report).into_iter();
     let lacks = reservations.map(|text| json!({ "level": "warning", "message": { "text": text } }));
-    let left_out = looked::excluded_rules(report).into_iter().map(|(why, rules)| {
-        json!({ "level": "note", "message": { "text": format!("{}: {why}", rules.join(", ")) } })
-    });
+    let left_out = looked::excluded_rules(report)
+        .into_iter()
+        .map(|(why, rules)| json!({ "level": "note", "message": { "text": format!("{}: {why}", rules.join(", ")) } }));
     json!({
         "executionSuccessful": true,
         "toolExecutionNotifications": lacks.collect::<Vec<_>>(),
@@ -166,8 +163,7 @@ fn incident_result(incident: &Incident) -> Value {
     let Incident { kind, message, process, function, result: ended, stack, count } = incident;
     let who = process.map(Process::name_in_every_run).unwrap_or_default();
     let about = [kind.id, &who, function.unwrap_or_default(), ended.unwrap_or_default()];
-    let mut result =
-        new_result(kind.id, kind.severity.word(), message, *count, fingerprint(&about, stack.first()));
+    let mut result = new_result(kind.id, kind.severity.word(), message, *count, fingerprint(&about, stack.first()));
     add_location(&mut result, stack.first(), stack);
     result.insert("properties".into(), json!({ "function": function, "result": ended }));
     result.into()
@@ -234,10 +230,8 @@ fn logical_location(place: &Place) -> Value {
 
 /// Returns a suppression: the entry of a suppression file that matches a finding.
 fn suppression_object(by: &SuppressedBy) -> Value {
-    let place =
-        json!({ "artifactLocation": { "uri": format_uri(&by.file) }, "region": { "startLine": by.line } });
-    let mut entry =
-        json!({ "kind": "external", "status": "accepted", "location": { "physicalLocation": place } });
+    let place = json!({ "artifactLocation": { "uri": format_uri(&by.file) }, "region": { "startLine": by.line } });
+    let mut entry = json!({ "kind": "external", "status": "accepted", "location": { "physicalLocation": place } });
     if let Some(reason) = by.reason.as_deref().filter(|reason| !reason.is_empty()) {
         entry["justification"] = reason.into();
     }
@@ -247,8 +241,7 @@ fn suppression_object(by: &SuppressedBy) -> Value {
 /// Returns the related location of an object of a finding: the place of its creation.
 fn related_location(verdict: &Verdict, id: u64, (rule, object): (Option<Rule>, &Object)) -> Value {
     let mut related = json!({ "id": id, "message": { "text": verdict.describe_object(rule, object) } });
-    if let Some(Value::Object(place)) = object.call_place().or(object.stack.first()).and_then(location_object)
-    {
+    if let Some(Value::Object(place)) = object.call_place().or(object.stack.first()).and_then(location_object) {
         place.into_iter().for_each(|(key, value)| related[key] = value);
     }
     related

@@ -30,8 +30,7 @@ pub fn schema() -> Schema {
 
 /// Returns the schema of a type that is printed as JSON.
 pub fn of<T: JsonSchema>() -> Schema {
-    let settings =
-        SchemaSettings::draft2020_12().for_serialize().with_transform(RecursiveTransform(simplify_schema));
+    let settings = SchemaSettings::draft2020_12().for_serialize().with_transform(RecursiveTransform(simplify_schema));
     settings.into_generator().into_root_schema_for::<T>()
 }
 

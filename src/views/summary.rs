@@ -7,9 +7,7 @@ use crate::text::suppressed;
 use cupeer_record::Job;
 use cupeer_report::endings::{describe_end, describe_kill};
 use cupeer_report::limited::ReachedLimits;
-use cupeer_report::model::{
-    Codes, Escaped, ExitKind, Function, Open, Pending, Proc, Process, Report, Started, State,
-};
+use cupeer_report::model::{Codes, Escaped, ExitKind, Function, Open, Pending, Proc, Process, Report, Started, State};
 use cupeer_report::moments::number;
 use cupeer_report::names::{clean, codes, counted, format_unrecorded_count};
 use cupeer_report::style::{Emphasis, Style};
@@ -61,13 +59,7 @@ impl From<String> for SummaryLine {
 
 /// Returns the lines about the processes of one run, without findings. Of `all` processes in the recording,
 /// `others` belong to other runs.
-pub fn run_summary(
-    mut report: Report,
-    all: usize,
-    others: u64,
-    shown: &str,
-    launched: u32,
-) -> Vec<SummaryLine> {
+pub fn run_summary(mut report: Report, all: usize, others: u64, shown: &str, launched: u32) -> Vec<SummaryLine> {
     // Processes without a recording cannot be assigned to a run.
     let quiet = format_unrecorded_count(report.record.count_quiet_processes(), all).filter(|_| others > 0);
     if others > 0 {
@@ -85,10 +77,7 @@ pub fn run_summary(
     };
     let mut lines = end_lines(&verdict, sum, launched);
     lines.extend(
-        [failing_function_lines(&report), pending_call_lines(&verdict)]
-            .into_iter()
-            .flatten()
-            .map(SummaryLine::from),
+        [failing_function_lines(&report), pending_call_lines(&verdict)].into_iter().flatten().map(SummaryLine::from),
     );
     lines.extend(limit_line(report.reached_limits()));
     lines
@@ -128,8 +117,8 @@ fn format_counts(report: &Report) -> String {
 /// status of the run.
 pub fn recording_summary(report: &Report, shown: &str, launched: u32) -> Vec<SummaryLine> {
     let verdict = Verdict::of(report, true);
-    let quiet = format_unrecorded_count(report.record.count_quiet_processes(), 0)
-        .filter(|_| report.processes.is_empty());
+    let quiet =
+        format_unrecorded_count(report.record.count_quiet_processes(), 0).filter(|_| report.processes.is_empty());
     if let Some(quiet) = quiet {
         return end_lines(&verdict, format!("{quiet} in {shown}; --record full keeps all"), launched);
     }
@@ -138,25 +127,21 @@ pub fn recording_summary(report: &Report, shown: &str, launched: u32) -> Vec<Sum
     all.extend(unexplained_lines(&verdict, launched));
     all.extend(findings::clue_lines(report));
     all.extend(
-        unseen_activity_lines(report)
-            .into_iter()
-            .map(|text| SummaryLine::about_problem(Emphasis::Warning, text)),
+        unseen_activity_lines(report).into_iter().map(|text| SummaryLine::about_problem(Emphasis::Warning, text)),
     );
     let (told, kinds) = findings::finding_lines(&verdict);
     all.extend(told);
     // The severities of the omitted kinds of findings are unknown here.
     all.extend(
-        omission_line(kinds, "kind", "of finding")
-            .map(|text| SummaryLine { is_about_problem: true, ..text.into() }),
+        omission_line(kinds, "kind", "of finding").map(|text| SummaryLine { is_about_problem: true, ..text.into() }),
     );
     let mut lines = failing_function_lines(report);
     lines.extend(pending_call_lines(&verdict));
     for kind in Object::exportable_words() {
         let of_kind = || report.handles.iter().filter(|handle| handle.kind == kind);
         let opened = of_kind().filter(|handle| !handle.opens.is_empty()).count() as u64;
-        let is_open = |open: &Open| {
-            open.closed_ns.is_none() && !matches!(open.state, State::Closed | State::OpenOnPurpose)
-        };
+        let is_open =
+            |open: &Open| open.closed_ns.is_none() && !matches!(open.state, State::Closed | State::OpenOnPurpose);
         let left = of_kind().filter(|handle| handle.opens.iter().any(is_open)).count() as u64;
         if left > 0 {
             let (all, was) = (format!("{kind} handle"), if left == 1 { "was" } else { "were" });
@@ -207,9 +192,7 @@ fn end_lines(verdict: &Verdict, sum: String, launched: u32) -> Vec<SummaryLine> 
     let mut lines: Vec<SummaryLine> =
         hung.map(|hang| SummaryLine::about_problem(Emphasis::Error, hang.message.clone())).collect();
     lines.extend(death_lines(verdict));
-    lines.extend(
-        first.into_iter().chain([sum.into()]).chain(living).chain(failing_end_lines(verdict, launched)),
-    );
+    lines.extend(first.into_iter().chain([sum.into()]).chain(living).chain(failing_end_lines(verdict, launched)));
     lines.extend(after.into_iter().map(|line| SummaryLine { text: format!("  {}", line.text), ..line }));
     lines
 }
@@ -263,9 +246,8 @@ fn pending_call_lines(verdict: &Verdict) -> Vec<String> {
             (&call.function, by.unwrap_or_default(), process.pid, name_calling_library(call));
         format!("  {function} did not return{by}: {rank}process {pid}, called from {library}")
     };
-    let calls = verdict
-        .surviving_processes()
-        .flat_map(|process| process.pending.iter().map(move |call| (process, call)));
+    let calls =
+        verdict.surviving_processes().flat_map(|process| process.pending.iter().map(move |call| (process, call)));
     first_lines(calls.map(line).collect(), "call", "that did not return")
 }
 
@@ -273,8 +255,8 @@ fn pending_call_lines(verdict: &Verdict) -> Vec<String> {
 fn death_lines(verdict: &Verdict) -> Vec<SummaryLine> {
     let line = |process: &Process| {
         let call = process.pending.first();
-        let call = call
-            .map(|call| format!(" in {}, called from {}", clean(&call.function), name_calling_library(call)));
+        let call =
+            call.map(|call| format!(" in {}, called from {}", clean(&call.function), name_calling_library(call)));
         format!("{} {}{}", name_process(process), describe_end(process), call.unwrap_or_default())
     };
     let dead = verdict.deaths.iter().flat_map(Problem::processes).map(line).collect();
@@ -330,20 +312,17 @@ fn unseen_activity_lines(report: &Report) -> Vec<String> {
     let who = |proc: &Proc| {
         let process = report.processes.iter().find(|process| process.proc == *proc);
         let program = process.map_or("", Process::program_name);
-        process.filter(|_| !program.is_empty()).map_or_else(
-            || "a process".to_owned(),
-            |process| format!("process {} ({})", process.pid, clean(program)),
-        )
+        process
+            .filter(|_| !program.is_empty())
+            .map_or_else(|| "a process".to_owned(), |process| format!("process {} ({})", process.pid, clean(program)))
     };
     let unseen: BTreeMap<&Proc, String> = report.processes_without_calls().collect();
     let line = |(proc, why): (&&Proc, &String)| {
         format!("  libcuda was loaded in {}, but cupeer saw no call that it records: {why}", who(proc))
     };
-    let mut lines =
-        first_lines(unseen.iter().map(line).collect(), "process", "with libcuda and no recorded call");
+    let mut lines = first_lines(unseen.iter().map(line).collect(), "process", "with libcuda and no recorded call");
     // A run already printed a line about each process without libcupeer.so.
-    let is_told =
-        |escaped: &&Escaped| !unseen.contains_key(&escaped.proc) && !escaped.is_process_without_cupeer();
+    let is_told = |escaped: &&Escaped| !unseen.contains_key(&escaped.proc) && !escaped.is_process_without_cupeer();
     let past = report.bypassing_libraries().filter(is_told);
     let past: BTreeSet<String> = past.map(|escaped| format!("  {}", escaped.bypass_sentence())).collect();
     lines.extend(first_lines(past.into_iter().collect(), "library", "whose calls escape cupeer"));

@@ -45,10 +45,8 @@ impl Table {
 
     /// Omits optional columns that are empty in all rows.
     pub fn without_empty_columns(mut self) -> Self {
-        let says_nothing =
-            |column: usize| self.rows[1..].iter().all(|row| matches!(&*row[column], "" | "-" | "0"));
-        for column in
-            (self.needed..self.rows[0].len()).rev().filter(|column| says_nothing(*column)).collect::<Vec<_>>()
+        let says_nothing = |column: usize| self.rows[1..].iter().all(|row| matches!(&*row[column], "" | "-" | "0"));
+        for column in (self.needed..self.rows[0].len()).rev().filter(|column| says_nothing(*column)).collect::<Vec<_>>()
         {
             self.rows.iter_mut().for_each(|row| drop(row.remove(column)));
             self.numbers.retain(|number| *number != column);

@@ -31,10 +31,8 @@ pub fn find_operations(threads: &[&Thread]) -> Option<Vec<(Operation, Vec<usize>
         groups.entry(frame_key(stack[apart])).or_default().push(index);
     }
     let named = |members: &Vec<usize>| {
-        let others: Vec<&[&Frame]> = (0..stacks.len())
-            .filter(|index| !members.contains(index))
-            .map(|index| &stacks[index][apart..])
-            .collect();
+        let others: Vec<&[&Frame]> =
+            (0..stacks.len()).filter(|index| !members.contains(index)).map(|index| &stacks[index][apart..]).collect();
         let own: Vec<&[&Frame]> = members.iter().map(|index| &stacks[*index][apart..]).collect();
         (name_operation(&stacks[members[0]], apart, &own, &others), members.clone())
     };
@@ -48,9 +46,8 @@ pub fn find_operations(threads: &[&Thread]) -> Option<Vec<(Operation, Vec<usize>
 fn name_operation(stack: &[&Frame], apart: usize, own: &[&[&Frame]], others: &[&[&Frame]]) -> Operation {
     let name = |frame: &Frame| (frame.file.clone(), frame.function.clone());
     let is_in = |stack: &&[&Frame], frame: &Frame| stack.iter().any(|one| name(one) == name(frame));
-    let is_theirs = |frame: &Frame| {
-        own.iter().all(|stack| is_in(stack, frame)) && !others.iter().any(|stack| is_in(stack, frame))
-    };
+    let is_theirs =
+        |frame: &Frame| own.iter().all(|stack| is_in(stack, frame)) && !others.iter().any(|stack| is_in(stack, frame));
     let index = (apart..stack.len()).rev().find(|index| is_theirs(stack[*index]));
     // If other processes are in the same functions, the line of the call distinguishes the operations.
     let index = index.unwrap_or((apart + 1).min(stack.len() - 1)).max(apart);

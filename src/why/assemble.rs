@@ -119,8 +119,7 @@ impl AddressNames {
             return vec![Frame { offset: Some(format!("{address:#x}")), ..empty("C") }];
         };
         let place = address.wrapping_sub(library.base);
-        let symbol =
-            self.symbols.get(&(library.build_id.clone(), library.path.clone(), place)).cloned().flatten();
+        let symbol = self.symbols.get(&(library.build_id.clone(), library.path.clone(), place)).cloned().flatten();
         let shown = MappedFile::containing(&seen.files, address - 1).map(|object| object.file.shown.clone());
         let plain = Frame {
             library: shown,
@@ -157,8 +156,7 @@ fn build_process(
     let about = &seen.about;
     let proc = ledger.and_then(|ledger| ledger.process_name(about)).map(str::to_owned);
     let call = |thread: &ThreadReading| ledger?.recorded_call(proc.as_deref()?, thread.own_tid);
-    let threads =
-        build_threads(seen, libraries, named, call, |thread| descriptors_of(about.pid, thread, ends, pids));
+    let threads = build_threads(seen, libraries, named, call, |thread| descriptors_of(about.pid, thread, ends, pids));
     let state = match (seen.has_ended, &seen.refused, threads.first()) {
         (true, ..) => State::Ended,
         (_, Some(_), _) => State::Refused,
@@ -238,12 +236,7 @@ fn sort_position(thread: &Thread, pid: u32) -> u32 {
     }
 }
 
-fn build_thread(
-    seen: &ProcessReading,
-    thread: &ThreadReading,
-    libraries: &[Library],
-    named: &AddressNames,
-) -> Thread {
+fn build_thread(seen: &ProcessReading, thread: &ThreadReading, libraries: &[Library], named: &AddressNames) -> Thread {
     let owner = match thread.call.as_ref().map(|call| &call.about) {
         Some(AwaitedEvent::Lock(futex)) if !futex.is_join => futex.owner,
         _ => None,

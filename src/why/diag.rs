@@ -30,8 +30,7 @@ const MESSAGE: usize = 16;
 pub fn unix_socket_peers() -> io::Result<HashMap<u64, u64>> {
     // SAFETY: makes a socket; its number is nobody else's.
     let socket = unsafe {
-        let made =
-            libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_SOCK_DIAG);
+        let made = libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_SOCK_DIAG);
         if made < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -54,9 +53,7 @@ pub fn unix_socket_peers() -> io::Result<HashMap<u64, u64>> {
         cookie: [u32::MAX; 2],
     };
     // SAFETY: the request is plain data of the size that is given.
-    let sent = unsafe {
-        libc::send(socket.as_raw_fd(), (&raw const request).cast(), size_of::<UnixDiagRequest>(), 0)
-    };
+    let sent = unsafe { libc::send(socket.as_raw_fd(), (&raw const request).cast(), size_of::<UnixDiagRequest>(), 0) };
     if sent < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -110,8 +107,7 @@ mod tests {
     #[test]
     fn both_ends_of_a_pair_lead_to_each_other() {
         let (a, b) = UnixStream::pair().unwrap();
-        let inode =
-            |end: &UnixStream| std::fs::metadata(format!("/proc/self/fd/{}", end.as_raw_fd())).unwrap().ino();
+        let inode = |end: &UnixStream| std::fs::metadata(format!("/proc/self/fd/{}", end.as_raw_fd())).unwrap().ino();
         let peers = unix_socket_peers().unwrap();
         assert_eq!((peers.get(&inode(&a)), peers.get(&inode(&b))), (Some(&inode(&b)), Some(&inode(&a))));
     }

@@ -382,9 +382,7 @@ impl Frame {
     pub fn is_own(&self) -> bool {
         if self.language == "Python" {
             let file = self.file.as_deref().unwrap_or_default();
-            return !file.starts_with('<')
-                && !file.contains("/lib/python3")
-                && !file.contains("/site-packages/");
+            return !file.starts_with('<') && !file.contains("/lib/python3") && !file.contains("/site-packages/");
         }
         const PLACES: [&str; 6] =
             ["/usr/lib/", "/usr/lib64/", "/lib/", "/lib64/", "/site-packages/", "/dist-packages/"];
@@ -435,10 +433,7 @@ mod tests {
         fs::write(record.join("hang-a510ee21-7-1.json"), document.unwrap()).unwrap();
         for (name, text) in [("hang-a510ee21-7-2.json", "{}"), ("hang-gliding.json", HANG_BEGIN)] {
             fs::write(record.join(name), text).unwrap();
-            assert!(
-                !remove_record(&record).unwrap() && record.join(name).exists(),
-                "{name} is somebody else's"
-            );
+            assert!(!remove_record(&record).unwrap() && record.join(name).exists(), "{name} is somebody else's");
             fs::remove_file(record.join(name)).unwrap();
         }
         assert!(remove_record(&record).unwrap() && !record.exists());

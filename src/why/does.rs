@@ -70,10 +70,8 @@ pub fn awaited_children(pid: u32, thread: &Thread, names: &ProcessNames) -> Vec<
 
 pub fn activity_clause(process: &Process, thread: &Thread, names: &ProcessNames) -> String {
     let at = place_clause(thread);
-    let since = process
-        .since_ns
-        .filter(|since| *since >= SHORTEST)
-        .map(|since| format!(" since {}", format_duration(since)));
+    let since =
+        process.since_ns.filter(|since| *since >= SHORTEST).map(|since| format!(" since {}", format_duration(since)));
     let since = since.unwrap_or_default();
     if let Some(call) = &thread.call {
         let handle = call.handle.as_ref().map(|handle| format!(" for {handle}")).unwrap_or_default();
@@ -96,9 +94,8 @@ pub fn activity_clause(process: &Process, thread: &Thread, names: &ProcessNames)
                 .holder
                 .filter(|holder| *holder != thread.tid)
                 .and_then(|holder| process.threads.iter().find(|other| other.tid == holder));
-            let held = holder.map(|holder| {
-                format!("; thread {} holds the lock, and {}", holder.tid, brief_activity(holder))
-            });
+            let held =
+                holder.map(|holder| format!("; thread {} holds the lock, and {}", holder.tid, brief_activity(holder)));
             match libc_name(call) {
                 _ if thread.is_sleeping() => format!("sleeps{at}{since}"),
                 word @ ("flock" | "fcntl") if thread.on.iter().any(|on| !on.name.is_empty()) => {
@@ -179,9 +176,8 @@ pub fn choose_shown_frames(processes: &mut [Process]) {
     type Function = (Option<String>, Option<String>);
     let name = |frame: &Frame| -> Function { (frame.file.clone(), frame.function.clone()) };
     let outer = |frames: &[Frame], index: usize| {
-        let rest = frames[index + 1..]
-            .iter()
-            .position(|frame| frame.language == frames[index].language && frame.is_own());
+        let rest =
+            frames[index + 1..].iter().position(|frame| frame.language == frames[index].language && frame.is_own());
         rest.map(|more| index + 1 + more)
     };
     let mut callers: HashMap<Function, HashSet<(Function, Option<u32>)>> = HashMap::new();

@@ -36,8 +36,7 @@ impl WaitGraph {
         const MOST: usize = 64;
         let targets: Vec<usize> = self.targets(node).filter(|to| *to != node).collect();
         for to in targets.iter().copied().take(if targets.len() > 1 { MOST } else { 0 }) {
-            let others =
-                targets.iter().copied().filter(|other| *other != to && self.edges[node].contains(other));
+            let others = targets.iter().copied().filter(|other| *other != to && self.edges[node].contains(other));
             if self.has_path(others.collect(), to, node) {
                 self.edges[node].remove(&to);
             }
@@ -95,9 +94,8 @@ impl WaitGraph {
                 }
             }
         }
-        let with = |is: fn(u32) -> bool| {
-            (0..steps.len()).filter(|node| steps[*node].is_some_and(is)).collect::<Vec<usize>>()
-        };
+        let with =
+            |is: fn(u32) -> bool| (0..steps.len()).filter(|node| steps[*node].is_some_and(is)).collect::<Vec<usize>>();
         WaitingNodes { direct: with(|step| step == 1), indirect: with(|step| step > 1) }
     }
 
@@ -189,10 +187,7 @@ mod tests {
         let ring = graph(6, &[(0, 5), (5, 4), (4, 3), (1, 2), (2, 3)]);
         assert_eq!(ring.sinks(), [[3]]);
         assert!(!ring.is_cycle(&[3]));
-        assert_eq!(
-            ring.nodes_waiting_for(&[3]),
-            WaitingNodes { direct: vec![2, 4], indirect: vec![0, 1, 5] }
-        );
+        assert_eq!(ring.nodes_waiting_for(&[3]), WaitingNodes { direct: vec![2, 4], indirect: vec![0, 1, 5] });
     }
 
     #[test]

@@ -22,8 +22,8 @@ const PLACES: [(&str, &str); 4] = [
 ];
 /// Names of commands that start other programs and wait for them.
 const WRAPPERS: [&str; 20] = [
-    "timeout", "sh", "bash", "dash", "zsh", "ksh", "fish", "busybox", "env", "nohup", "nice", "setsid",
-    "sudo", "stdbuf", "taskset", "numactl", "unshare", "chrt", "time", "tini",
+    "timeout", "sh", "bash", "dash", "zsh", "ksh", "fish", "busybox", "env", "nohup", "nice", "setsid", "sudo",
+    "stdbuf", "taskset", "numactl", "unshare", "chrt", "time", "tini",
 ];
 
 /// Returns true if a process only serves others, and waits for their requests.

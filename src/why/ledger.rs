@@ -48,12 +48,7 @@ impl RecordedJob {
         };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         // Several programs that a process executed follow one another: the last one is running.
-        Ok(Some(RecordedJob {
-            names: here.iter().map(name).collect(),
-            report,
-            now,
-            elsewhere: elsewhere.len() as u64,
-        }))
+        Ok(Some(RecordedJob { names: here.iter().map(name).collect(), report, now, elsewhere: elsewhere.len() as u64 }))
     }
 
     /// Returns the name of a process in the recording.
@@ -126,13 +121,11 @@ impl RecordedJob {
 
     /// Returns a clause about the last failed export of a process; `None` if a later export succeeded.
     fn failed_export_clause(&self, proc: &str) -> Option<String> {
-        let exports =
-            |name: &str| FnId::all().any(|id| id.spec().name() == name && id.spec().exports().is_some());
+        let exports = |name: &str| FnId::all().any(|id| id.spec().name() == name && id.spec().exports().is_some());
         let is_its = |failure: &&Failure| *failure.proc == *proc && exports(&failure.function);
         let last = self.report.failures.iter().filter(is_its).max_by_key(|failure| failure.time_ns)?;
-        let is_later = |handle: &Handle| {
-            handle.exporter.as_deref() == Some(proc) && handle.exported_ns > Some(last.time_ns)
-        };
+        let is_later =
+            |handle: &Handle| handle.exporter.as_deref() == Some(proc) && handle.exported_ns > Some(last.time_ns);
         if self.report.handles.iter().any(is_later) {
             return None;
         }
@@ -150,15 +143,13 @@ impl RecordedJob {
     /// handles that nobody opened, the oldest first.
     pub fn owed_clauses(&self, proc: &str) -> Vec<String> {
         let is_its = |handle: &&Handle| {
-            let is_untaken =
-                handle.opens.is_empty() && handle.failed.is_empty() && handle.state == State::Exported;
+            let is_untaken = handle.opens.is_empty() && handle.failed.is_empty() && handle.state == State::Exported;
             handle.exporter.as_deref() == Some(proc) && is_untaken
         };
         let mut untaken: Vec<&Handle> = self.report.handles.iter().filter(is_its).collect();
         untaken.sort_by_key(|handle| handle.exported_ns);
         let one = |handle: &&Handle| {
-            let when =
-                handle.exported_ns.map(|at| format!(" {} ago", format_duration(self.now.saturating_sub(at))));
+            let when = handle.exported_ns.map(|at| format!(" {} ago", format_duration(self.now.saturating_sub(at))));
             format!("exported {}{} and nobody opened it", handle.fingerprint, when.unwrap_or_default())
         };
         let mut clauses: Vec<String> = self.failed_export_clause(proc).into_iter().collect();

@@ -80,11 +80,7 @@ pub fn command(args: &WhyArgs) -> Result<ExitCode> {
 }
 
 /// Reads the waits of processes in a hang. `without` is the time without progress; `None` if a call hangs.
-pub fn read_hanging_processes(
-    pids: &[u32],
-    record: Option<PathBuf>,
-    without: Option<Duration>,
-) -> Box<dyn HangWaits> {
+pub fn read_hanging_processes(pids: &[u32], record: Option<PathBuf>, without: Option<Duration>) -> Box<dyn HangWaits> {
     let mut read = read(targets::of_pids(pids, record), true, TIME);
     read.document.without_progress_ns = without.map(|without| without.as_nanos() as u64);
     Box::new(read)
@@ -145,18 +141,14 @@ fn read(targets: Targets, may_stop: bool, time: Duration) -> ReadWaits {
     let mut unseen = None;
     let ledger = record.and_then(|path| {
         let opened = RecordedJob::open(path);
-        opened
-            .inspect_err(|error| unseen = Some(format!("the recording cannot be read: {error:#}")))
-            .ok()
-            .flatten()
+        opened.inspect_err(|error| unseen = Some(format!("the recording cannot be read: {error:#}"))).ok().flatten()
     });
     let is_called = |about: &process::ProcessInfo, own_tid| {
         ledger.as_ref().is_some_and(|ledger| {
             ledger.process_name(about).is_some_and(|proc| ledger.is_in_recorded_call(proc, own_tid))
         })
     };
-    let seen: Vec<ProcessReading> =
-        ProcessReader::default().read_all(targets.processes, may_stop, time, is_called);
+    let seen: Vec<ProcessReading> = ProcessReader::default().read_all(targets.processes, may_stop, time, is_called);
     let mut document = assemble::build_document(&seen, ledger.as_ref(), record, began);
     document.unseen.extend(unseen);
     let names = ProcessNames::of(&document.processes, &seen);

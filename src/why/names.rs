@@ -15,12 +15,10 @@ impl ProcessNames {
     /// processes have the rank, the name goes to the process in the recording, or else to the only one that no process with
     /// the rank started. The other processes are called by their pids.
     pub fn of(processes: &[Process], seen: &[ProcessReading]) -> ProcessNames {
-        let parents: HashMap<u32, u32> =
-            seen.iter().map(|seen| (seen.about.pid, seen.about.parent)).collect();
+        let parents: HashMap<u32, u32> = seen.iter().map(|seen| (seen.about.pid, seen.about.parent)).collect();
         let rank_of = |pid: u32| processes.iter().find(|process| process.pid == pid)?.rank;
         let first = seen.iter().map(|seen| seen.about.pid).min();
-        let program =
-            processes.iter().find(|process| Some(process.pid) == first).map(|process| &process.program);
+        let program = processes.iter().find(|process| Some(process.pid) == first).map(|process| &process.program);
         let name = |process: &Process| {
             let pid = process.pid;
             // A command that a program of the job started is called by its first arguments.
@@ -40,18 +38,14 @@ impl ProcessNames {
                 (Some(only), None) => only.pid == pid,
                 (Some(_), Some(_)) => false,
                 _ => {
-                    let is_first = |other: &Process| {
-                        parents.get(&other.pid).and_then(|parent| rank_of(*parent)) != Some(rank)
-                    };
+                    let is_first =
+                        |other: &Process| parents.get(&other.pid).and_then(|parent| rank_of(*parent)) != Some(rank);
                     is_first(process) && same().filter(|other| is_first(other)).count() == 1
                 }
             };
             if is_it { format!("rank {rank}") } else { plain }
         };
-        ProcessNames {
-            names: processes.iter().map(|process| (process.pid, name(process))).collect(),
-            parents,
-        }
+        ProcessNames { names: processes.iter().map(|process| (process.pid, name(process))).collect(), parents }
     }
 
     /// Returns the name of a process, which may belong to another job.
@@ -70,8 +64,7 @@ impl ProcessNames {
     pub fn join_names(&self, pids: &[u32]) -> String {
         const MOST: usize = 4;
         let names: Vec<String> = pids.iter().map(|pid| self.name(*pid)).collect();
-        let ranks: Option<Vec<u32>> =
-            names.iter().map(|name| name.strip_prefix("rank ")?.parse().ok()).collect();
+        let ranks: Option<Vec<u32>> = names.iter().map(|name| name.strip_prefix("rank ")?.parse().ok()).collect();
         let ranks = ranks.filter(|ranks| ranks.len() > 1);
         let is_ranks = ranks.is_some();
         let mut words = ranks.map_or_else(|| names.iter().take(MOST).cloned().collect(), to_ranges);
@@ -123,8 +116,7 @@ fn to_ranges(mut numbers: Vec<u32>) -> Vec<String> {
 fn short_command(process: &Process) -> String {
     const WIDTH: usize = 30;
     let program = process.program.rsplit('/').next().unwrap_or_default();
-    let words: Vec<&str> =
-        [program].into_iter().chain(process.arguments.iter().skip(1).map(String::as_str)).collect();
+    let words: Vec<&str> = [program].into_iter().chain(process.arguments.iter().skip(1).map(String::as_str)).collect();
     let text = words.join(" ");
     match text.char_indices().nth(WIDTH) {
         Some((end, _)) => format!("{}...", &text[..end]),

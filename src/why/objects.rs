@@ -57,13 +57,7 @@ pub struct FileCache {
 impl FileCache {
     /// Returns the mapped files of a process, in the order of their addresses. `root` is a prefix for their paths if the
     /// process has another root directory than cupeer.
-    pub fn mapped_files(
-        &mut self,
-        pid: u32,
-        root: &str,
-        maps: &MemoryMaps,
-        memory: &RemoteMemory,
-    ) -> Vec<MappedFile> {
+    pub fn mapped_files(&mut self, pid: u32, root: &str, maps: &MemoryMaps, memory: &RemoteMemory) -> Vec<MappedFile> {
         let mut objects: Vec<MappedFile> = Vec::new();
         let mut last: Option<(&PathBuf, u64)> = None;
         for map in maps {
@@ -73,9 +67,7 @@ impl FileCache {
                     objects.extend(self.mapped_file(pid, root, path, map));
                 }
                 MMapPath::Path(_) => {
-                    if let Some(object) =
-                        objects.last_mut().filter(|object| object.range.start < map.address.0)
-                    {
+                    if let Some(object) = objects.last_mut().filter(|object| object.range.start < map.address.0) {
                         object.range.end = map.address.1;
                     }
                 }
@@ -169,8 +161,7 @@ impl MappedFile {
         const MOST: u64 = 1024;
         let place = objects.iter().find_map(|object| object.python_symbol(ENVIRONMENT));
         let array = place.and_then(|(address, _)| memory.u64_at(address as u64)).unwrap_or(0);
-        let entries =
-            (0..MOST).map_while(|index| memory.u64_at(array + 8 * index).filter(|entry| *entry != 0));
+        let entries = (0..MOST).map_while(|index| memory.u64_at(array + 8 * index).filter(|entry| *entry != 0));
         if array == 0 { Vec::new() } else { entries.filter_map(|entry| memory.text_at(entry)).collect() }
     }
 

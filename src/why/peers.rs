@@ -67,8 +67,7 @@ impl ConnectionEnds {
             FDTarget::Socket(inode) => Some(self.socket_end(&process, inode, job)),
             FDTarget::AnonInode(name) if name.contains("eventfd") => {
                 let id = eventfd_id(pid, fd);
-                let peers =
-                    id.map(|id| self.find_holders(EndKey::Event(id), job, pid, |_| true)).unwrap_or_default();
+                let peers = id.map(|id| self.find_holders(EndKey::Event(id), job, pid, |_| true)).unwrap_or_default();
                 Some(ConnectionEnd { peers, ..end("eventfd", String::new(), id) })
             }
             FDTarget::AnonInode(name) => Some(end("descriptor", name, None)),
@@ -95,8 +94,7 @@ impl ConnectionEnds {
             if end.peers.is_empty() {
                 end.unknown = Some("no process that can be seen has the other end");
             }
-        } else if let Some(own) = self.tcp_sockets(process).iter().find(|entry| entry.inode == inode).cloned()
-        {
+        } else if let Some(own) = self.tcp_sockets(process).iter().find(|entry| entry.inode == inode).cloned() {
             end.kind = "TCP socket";
             if own.state == TcpState::Listen {
                 end.name = format!("{}, to which nobody connects", own.local_address);
@@ -120,17 +118,14 @@ impl ConnectionEnds {
                     None => (other.and_then(|_| listener()), false),
                 };
                 end.other_inode = inode;
-                end.peers = inode.map_or_else(Vec::new, |inode| {
-                    self.find_holders(EndKey::Socket(inode), job, pid, |_| true)
-                });
+                end.peers =
+                    inode.map_or_else(Vec::new, |inode| self.find_holders(EndKey::Socket(inode), job, pid, |_| true));
                 if inode.is_some() && !is_accepted {
                     end.name += ", which has not accepted the connection";
                 }
                 end.unknown = end.peers.is_empty().then_some("no process of this host has the other end");
             }
-        } else if let Some(known) =
-            process.unix().unwrap_or_default().into_iter().find(|entry| entry.inode == inode)
-        {
+        } else if let Some(known) = process.unix().unwrap_or_default().into_iter().find(|entry| entry.inode == inode) {
             end.kind = "Unix socket";
             end.name = known.path.map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
             end.unknown = Some("it is not connected, or is in another network namespace");
@@ -157,15 +152,11 @@ impl ConnectionEnds {
         }
         if !std::mem::replace(&mut self.has_all, true) {
             let all = fs::read_dir("/proc").into_iter().flatten().flatten();
-            all.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-                .for_each(|pid| self.read_descriptors(pid));
+            all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).for_each(|pid| self.read_descriptors(pid));
         }
         let mut all = self.other_holders(key, own, &is_it);
         if all.is_empty()
-            && self
-                .holders
-                .get(&key)
-                .is_some_and(|known| known.iter().any(|(pid, is)| *pid == own && is_it(*is)))
+            && self.holders.get(&key).is_some_and(|known| known.iter().any(|(pid, is)| *pid == own && is_it(*is)))
         {
             all.push(own);
         }

@@ -25,10 +25,7 @@ pub fn build_answer(processes: &[Process], names: &ProcessNames) -> (String, Opt
             .iter()
             .take(MOST)
             .map(|node| format!("{} {}", phrase.node_name(*node), phrase.node_activity(*node)));
-        return (
-            format!("not known: {}", each.collect::<Vec<_>>().join("; ")),
-            Some(phrase.to_document_root()),
-        );
+        return (format!("not known: {}", each.collect::<Vec<_>>().join("; ")), Some(phrase.to_document_root()));
     }
     let mut clauses = phrase.end_clauses();
     clauses.extend(phrase.waiting_clauses());
@@ -70,8 +67,7 @@ impl AnswerBuilder<'_> {
             RootKind::Unknown => "unknown",
         };
         let pids = self.pids(&self.root.nodes);
-        let [direct, indirect] =
-            [&self.root.waiting.direct, &self.root.waiting.indirect].map(|nodes| self.pids(nodes));
+        let [direct, indirect] = [&self.root.waiting.direct, &self.root.waiting.indirect].map(|nodes| self.pids(nodes));
         let waiting: Vec<u32> = direct.into_iter().filter(|pid| !pids.contains(pid)).collect();
         let waiting_indirectly =
             indirect.into_iter().filter(|pid| !pids.contains(pid) && !waiting.contains(pid)).collect();
@@ -94,9 +90,7 @@ impl AnswerBuilder<'_> {
     fn node_activity(&self, node: usize) -> String {
         let process = self.waits.process(node);
         match self.waits.thread(node) {
-            Some(thread) if !self.waits.is_main_node(node) => {
-                does::activity_clause(process, thread, self.names)
-            }
+            Some(thread) if !self.waits.is_main_node(node) => does::activity_clause(process, thread, self.names),
             _ => process.doing.clone(),
         }
     }
@@ -118,10 +112,7 @@ impl AnswerBuilder<'_> {
                 clauses.extend(self.orphaned_lock_clause(first));
                 clauses.extend(self.no_worker_clause(first));
                 clauses.extend(process.owes.first().map(|owed| format!("it {owed}")));
-                if self.root.kind == RootKind::Waits
-                    && process.owes.is_empty()
-                    && self.waits.is_main_node(first)
-                {
+                if self.root.kind == RootKind::Waits && process.owes.is_empty() && self.waits.is_main_node(first) {
                     clauses.extend(does::peers_clause(process, self.names));
                 }
                 clauses
@@ -135,15 +126,10 @@ impl AnswerBuilder<'_> {
         let nodes = &self.root.nodes;
         let each = |index: usize| {
             let (node, next) = (nodes[index], nodes[(index + 1) % nodes.len()]);
-            let whose = if node == next {
-                "it holds itself".into()
-            } else {
-                format!("{} holds", self.node_name(next))
-            };
+            let whose = if node == next { "it holds itself".into() } else { format!("{} holds", self.node_name(next)) };
             let held = self.waits.locks.get(&(node, next)).cloned().unwrap_or_default();
             let since = held.since.map(|place| format!(" since {place}")).unwrap_or_default();
-            let which =
-                held.file.map_or_else(|| "the lock that".into(), |file| format!("the lock of {file}, which"));
+            let which = held.file.map_or_else(|| "the lock that".into(), |file| format!("the lock of {file}, which"));
             let at = self.waits.thread(node).map(does::place_clause).unwrap_or_default();
             format!("{} waits{at} for {which} {whose}{since}", self.node_name(node))
         };
@@ -152,10 +138,8 @@ impl AnswerBuilder<'_> {
 
     fn cycle_clause(&self) -> String {
         let nodes = &self.root.nodes;
-        let each: Vec<String> = nodes
-            .iter()
-            .map(|node| format!("{} {}", self.node_name(*node), self.node_activity(*node)))
-            .collect();
+        let each: Vec<String> =
+            nodes.iter().map(|node| format!("{} {}", self.node_name(*node), self.node_activity(*node))).collect();
         let all = self.pids(nodes);
         match nodes.as_slice() {
             _ if all.len() == 1 => {
@@ -163,12 +147,7 @@ impl AnswerBuilder<'_> {
             }
             [_, _] => format!("{} wait for each other: {}", self.names.join_names(&all), each.join("; ")),
             _ => {
-                format!(
-                    "{} wait in a circle: {}: {}",
-                    self.names.join_names(&all),
-                    self.wait_order(),
-                    each.join("; ")
-                )
+                format!("{} wait in a circle: {}: {}", self.names.join_names(&all), self.wait_order(), each.join("; "))
             }
         }
     }
@@ -223,8 +202,7 @@ impl AnswerBuilder<'_> {
         let owner = self.waits.orphaned_locks.get(&node)?;
         let process = self.waits.process(node);
         let parent = self.waits.processes.iter().find(|parent| {
-            parent.pid == process.parent
-                && parent.threads.iter().any(|thread| thread.own_tids.contains(owner))
+            parent.pid == process.parent && parent.threads.iter().any(|thread| thread.own_tids.contains(owner))
         });
         Some(match parent {
             Some(parent) => format!(
@@ -265,11 +243,10 @@ impl AnswerBuilder<'_> {
                 },
                 None => self.node_name(*node),
             };
-            let is_one = self.waits.is_main_node(*node)
-                || self.waits.thread(*node).is_none_or(|thread| thread.count == 1);
+            let is_one =
+                self.waits.is_main_node(*node) || self.waits.thread(*node).is_none_or(|thread| thread.count == 1);
             let waits = if is_one { "waits" } else { "wait" };
-            let what =
-                if self.waits.locks.contains_key(&(*node, *own)) { "the lock that it holds" } else { "it" };
+            let what = if self.waits.locks.contains_key(&(*node, *own)) { "the lock that it holds" } else { "it" };
             format!("{name} {waits} for {what}{}", self.node_place(*node))
         };
         self.root
@@ -323,10 +300,7 @@ impl AnswerBuilder<'_> {
         }
         let mut clauses = vec![format!("{who} {verb} for {whom}{for_those}")];
         clauses.extend(
-            direct
-                .iter()
-                .take(MOST)
-                .map(|node| format!("{} {}", self.node_name(*node), self.node_activity(*node))),
+            direct.iter().take(MOST).map(|node| format!("{} {}", self.node_name(*node), self.node_activity(*node))),
         );
         clauses
     }
@@ -348,8 +322,7 @@ impl AnswerBuilder<'_> {
             // Processes that only started others, and that nobody else waits for, are left out.
             let is_child = |other: &usize| self.waits.process(*other).parent == process.pid;
             let is_last = self.waits.graph.nodes_waiting_for(&[*node]).direct.iter().all(is_child);
-            !super::helpers::is_wrapper(process)
-                && !(is_parent && (is_last || has_ranks && process.rank.is_none()))
+            !super::helpers::is_wrapper(process) && !(is_parent && (is_last || has_ranks && process.rank.is_none()))
         };
         let plain: Vec<usize> = all.iter().copied().filter(is_plain).collect();
         if plain.is_empty() && others.len() == self.root.nodes.len() { all } else { plain }

@@ -97,14 +97,11 @@ impl ProcessInfo {
         let pid_ns = std::fs::metadata(format!("/proc/{pid}/ns/pid")).map_or(0, |about| about.ino());
         let environment = process.environ().unwrap_or_default();
         let mut ranks = Ranks::default();
-        let world = rank::SIZE
-            .iter()
-            .find_map(|name| environment.get(std::ffi::OsStr::new(name))?.to_str()?.parse().ok());
+        let world =
+            rank::SIZE.iter().find_map(|name| environment.get(std::ffi::OsStr::new(name))?.to_str()?.parse().ok());
         environment.iter().for_each(|(name, value)| ranks.add_variable(name.as_bytes(), value.as_bytes()));
         let out = environment.get(env::OUT.as_ref() as &std::ffi::OsStr);
-        let out = out
-            .filter(|out| !out.is_empty())
-            .map(|out| PathBuf::from(path_prefix(pid) + &out.to_string_lossy()));
+        let out = out.filter(|out| !out.is_empty()).map(|out| PathBuf::from(path_prefix(pid) + &out.to_string_lossy()));
         Some(ProcessInfo {
             pid,
             own_pid: own_pid.map_or(pid, |own| own as u32),
@@ -112,9 +109,7 @@ impl ProcessInfo {
             started: stat.starttime,
             parent: stat.ppid as u32,
             rank: ranks.rank_in_job(),
-            program: process
-                .exe()
-                .map_or_else(|_| stat.comm.clone(), |path| path.to_string_lossy().into_owned()),
+            program: process.exe().map_or_else(|_| stat.comm.clone(), |path| path.to_string_lossy().into_owned()),
             arguments: process.cmdline().unwrap_or_default(),
             out,
             has_ended: matches!(stat.state, 'Z' | 'X') || stat.flags & EXITING != 0,
@@ -137,8 +132,7 @@ impl ProcessInfo {
 
 /// Returns the prefix of a process's paths, if it has another root than this process.
 fn path_prefix(pid: u32) -> String {
-    let space =
-        |process: &str| std::fs::metadata(format!("/proc/{process}/ns/mnt")).ok().map(|about| about.ino());
+    let space = |process: &str| std::fs::metadata(format!("/proc/{process}/ns/mnt")).ok().map(|about| about.ino());
     let is_other = space("self") != space(&pid.to_string());
     let is_rooted = std::fs::read_link(format!("/proc/{pid}/root")).is_ok_and(|path| path.as_os_str() != "/");
     if is_other || is_rooted { format!("/proc/{pid}/root") } else { String::new() }
@@ -217,8 +211,7 @@ impl ProcessReader {
         let mut running = VecDeque::new();
         if has_ended {
             let stat = Process::new(pid as i32).and_then(|process| process.stat()).ok();
-            seen.ended =
-                stat.and_then(|stat| self.since.ns_since_run(pid as i32, pid as i32, stat.processor));
+            seen.ended = stat.and_then(|stat| self.since.ns_since_run(pid as i32, pid as i32, stat.processor));
         } else {
             match RemoteMemory::open(pid as i32) {
                 Ok(memory) => _ = self.read_threads(&mut seen, &mut running, &memory, end, is_called),
@@ -278,8 +271,7 @@ impl ProcessReader {
                 is_whole: false,
                 polls: None,
             };
-            let source =
-                ThreadSource { task, processor: stat.processor, reader: &reader, memory, description };
+            let source = ThreadSource { task, processor: stat.processor, reader: &reader, memory, description };
             match self.read_waiting_thread(start, &source, &seen.about, &seen.shared) {
                 (thread, false) => seen.threads.push(thread),
                 (thread, true) => running.push_back(RunningThread { thread, description, matters: *matters }),
@@ -299,9 +291,7 @@ impl ProcessReader {
         let ThreadSource { task, memory, .. } = *source;
         for _ in 0..ATTEMPTS {
             let Ok(before) = task.syscall() else { break };
-            let Syscall::Blocked { syscall_number, argument_registers, stack_pointer, program_counter } =
-                before
-            else {
+            let Syscall::Blocked { syscall_number, argument_registers, stack_pointer, program_counter } = before else {
                 (thread.state, thread.call, thread.since) = ('R', None, None);
                 return (thread, true);
             };
@@ -364,8 +354,8 @@ fn read_some_running(begun: &mut BegunReading) {
     let stacks = stop::with_stopped_threads(&tids, |index, registers| {
         let words: Vec<u64> = (0..PLACE).filter_map(|number| Some(registers.get(number)? as u64)).collect();
         let stack = registers.get(STACK).map_or(0, |stack| stack as u64);
-        let polls = find_polled_memory(shared, &memory, stack, &words)
-            .filter(|polled| polled.value_as_number().is_some());
+        let polls =
+            find_polled_memory(shared, &memory, stack, &words).filter(|polled| polled.value_as_number().is_some());
         (reader.read_stack(registers, true, some[index].description), polls)
     });
     for (RunningThread { mut thread, description, .. }, stack) in some.into_iter().zip(stacks) {
@@ -377,8 +367,7 @@ fn read_some_running(begun: &mut BegunReading) {
             }
             // Python frames can be read without registers.
             None => {
-                thread.frames =
-                    description.map_or_else(Vec::new, |description| reader.read_python_stack(description))
+                thread.frames = description.map_or_else(Vec::new, |description| reader.read_python_stack(description))
             }
         }
         seen.threads.push(thread);
@@ -410,9 +399,7 @@ fn sample_polled_memory(all: &mut [BegunReading]) {
     let mut polling: Vec<(&mut BegunReading, RemoteMemory)> = all
         .iter_mut()
         .filter(|begun| polls(begun))
-        .filter_map(|begun| {
-            RemoteMemory::open(begun.seen.about.pid as i32).ok().map(|memory| (begun, memory))
-        })
+        .filter_map(|begun| RemoteMemory::open(begun.seen.about.pid as i32).ok().map(|memory| (begun, memory)))
         .collect();
     for _ in 1..if polling.is_empty() { 1 } else { LOOKS } {
         std::thread::sleep(PAUSE);
@@ -430,8 +417,7 @@ fn finish_process(BegunReading { mut seen, running }: BegunReading, may_stop: bo
     if let Ok(memory) = RemoteMemory::open(pid as i32) {
         let reader = StackReader::new(&memory, &seen.files);
         for RunningThread { mut thread, description, matters } in running {
-            thread.frames =
-                description.map_or_else(Vec::new, |description| reader.read_python_stack(description));
+            thread.frames = description.map_or_else(Vec::new, |description| reader.read_python_stack(description));
             if matters || !may_stop || !thread.frames.is_empty() {
                 seen.threads.push(thread);
             } else {
@@ -442,8 +428,7 @@ fn finish_process(BegunReading { mut seen, running }: BegunReading, may_stop: bo
     }
     if !seen.has_ended {
         // A process that ended while it was read counts as ended.
-        seen.has_ended =
-            ProcessInfo::read(pid).is_none_or(|now| now.has_ended || now.started != seen.about.started);
+        seen.has_ended = ProcessInfo::read(pid).is_none_or(|now| now.has_ended || now.started != seen.about.started);
     }
     seen
 }

@@ -7,11 +7,7 @@ use super::process::ProcessReading;
 /// Number of ended processes of the recording that are listed beside the processes that were read.
 const MOST: usize = 16;
 
-pub fn add_recorded_ranks(
-    processes: &mut Vec<Process>,
-    seen: &[ProcessReading],
-    ledger: Option<&RecordedJob>,
-) {
+pub fn add_recorded_ranks(processes: &mut Vec<Process>, seen: &[ProcessReading], ledger: Option<&RecordedJob>) {
     for process in processes.iter_mut() {
         let Some((proc, ledger)) = process.proc.as_deref().zip(ledger) else { continue };
         // A program may set its own rank before it reaches the driver.
@@ -44,9 +40,9 @@ fn set_missing_rank(processes: &mut [Process], seen: &[ProcessReading]) {
     let Some((parent, world)) = worlds.max() else { return };
     let has = |rank: &u32| processes.iter().any(|process| process.rank == Some(*rank));
     let without: Vec<u32> = (0..world.min(4096)).filter(|rank| !has(rank)).collect();
-    let mut gone = processes.iter_mut().filter(|process| {
-        process.state == State::Ended && process.parent == parent && process.rank.is_none()
-    });
+    let mut gone = processes
+        .iter_mut()
+        .filter(|process| process.state == State::Ended && process.parent == parent && process.rank.is_none());
     if let ([rank], Some(process), None) = (without.as_slice(), gone.next(), gone.next()) {
         process.rank = Some(*rank);
     }

@@ -20,8 +20,7 @@ fn user_namespace(process: &str) -> Option<u64> {
 }
 
 fn reason_and_remedy(scope: u32, other_user: Option<u32>, is_elsewhere: bool) -> (String, String) {
-    let root =
-        "run 'cupeer why' as root, or with the capability SYS_PTRACE (docker run --cap-add SYS_PTRACE)";
+    let root = "run 'cupeer why' as root, or with the capability SYS_PTRACE (docker run --cap-add SYS_PTRACE)";
     match (other_user, scope) {
         (_, 3) => (
             "may not be read: kernel.yama.ptrace_scope is 3".into(),

@@ -58,18 +58,8 @@ pub fn find_root(waits: &mut JobWaits) -> Option<AnswerRoot> {
         let weak = has_ranks && first.rank.is_none() && root.waiting.direct.is_empty();
         let age = first.since_ns.or(first.ended.as_ref().and_then(|ended| ended.ago_ns));
         let owes = first.owes.is_empty();
-        let waiting =
-            count_processes(waits, &root.waiting.direct) + count_processes(waits, &root.waiting.indirect);
-        (
-            cause_weight(waits, root),
-            weak,
-            Reverse(waiting),
-            owes,
-            root.kind,
-            Reverse(age),
-            first.rank,
-            first.pid,
-        )
+        let waiting = count_processes(waits, &root.waiting.direct) + count_processes(waits, &root.waiting.indirect);
+        (cause_weight(waits, root), weak, Reverse(waiting), owes, root.kind, Reverse(age), first.rank, first.pid)
     });
     let mut rest = roots.into_iter();
     let mut best = rest.next()?;
@@ -177,8 +167,7 @@ fn node_kind(waits: &JobWaits, node: usize) -> RootKind {
 
 /// Adds waits for the process that failed first, from ends that wait for no known process.
 fn add_waits_for_failed(waits: &mut JobWaits) {
-    let failed: Vec<usize> =
-        (0..waits.nodes.len()).filter(|node| waits.process(*node).has_failed()).collect();
+    let failed: Vec<usize> = (0..waits.nodes.len()).filter(|node| waits.process(*node).has_failed()).collect();
     // The earliest failure is the cause of the others.
     let Some(first) = failed.iter().copied().max_by_key(|node| {
         let ended = waits.process(*node).ended.as_ref();
@@ -220,8 +209,7 @@ fn add_waits_for_absent(waits: &mut JobWaits) {
         }
         let waiting = waits.graph.nodes_waiting_for(&sink);
         let there: Vec<usize> = [sink.clone(), waiting.direct, waiting.indirect].concat();
-        let is_there =
-            |node: usize| there.iter().any(|one| waits.nodes[*one].process == waits.nodes[node].process);
+        let is_there = |node: usize| there.iter().any(|one| waits.nodes[*one].process == waits.nodes[node].process);
         let is_outside = |node: &usize| {
             let is_parent = waits.thread(*node).is_some_and(Thread::waits_for_children);
             let is_alike = there.iter().any(|one| are_alike(waits.process(*one), waits.process(*node)));
@@ -238,13 +226,10 @@ fn add_waits_for_absent(waits: &mut JobWaits) {
         let opens = |node: usize| waits.thread(node).is_some_and(Thread::is_opening_pipe);
         let able: Vec<usize> = alive
             .into_iter()
-            .filter(|node| {
-                !waits_for_any_client(waits, *node) || opens(*node) && !sink.iter().any(|one| opens(*one))
-            })
+            .filter(|node| !waits_for_any_client(waits, *node) || opens(*node) && !sink.iter().any(|one| opens(*one)))
             .collect();
         let chosen = if able.is_empty() { ended } else { able };
-        let services: Vec<usize> =
-            sink.iter().copied().filter(|node| waits_for_any_client(waits, *node)).collect();
+        let services: Vec<usize> = sink.iter().copied().filter(|node| waits_for_any_client(waits, *node)).collect();
         for to in chosen {
             services.iter().for_each(|node| waits.graph.add_wait(*node, to));
         }
@@ -306,8 +291,7 @@ fn follow_finished_rank(waits: &JobWaits, root: &mut AnswerRoot) {
     if root.nodes.len() > 1 || waits.process(first).rank.is_none() || !may_wait(first) {
         return;
     }
-    let ranks = (0..waits.nodes.len())
-        .filter(|node| waits.process(*node).rank.is_some() && waits.is_main_node(*node));
+    let ranks = (0..waits.nodes.len()).filter(|node| waits.process(*node).rank.is_some() && waits.is_main_node(*node));
     let (there, finished): (Vec<usize>, Vec<usize>) = ranks.partition(|node| waits.process(*node).is_alive());
     let threads: Vec<&Thread> = there.iter().filter_map(|node| waits.thread(*node)).collect();
     if !there.iter().all(|node| may_wait(*node)) || apart::find_operations(&threads).is_some() {
@@ -340,11 +324,9 @@ fn split_into_operations(waits: &JobWaits, root: &mut AnswerRoot) {
     let is_collective = |node: usize| waits.thread(node).is_some_and(is_collective);
     // If a thread serves others, the operation of its process is the operation of the process's first thread.
     let nodes: Vec<usize> = match root.kind {
-        RootKind::Cycle if count_processes(waits, &root.nodes) > 1 => root
-            .nodes
-            .iter()
-            .map(|node| waits.main_node_of(waits.process(*node).pid).unwrap_or(*node))
-            .collect(),
+        RootKind::Cycle if count_processes(waits, &root.nodes) > 1 => {
+            root.nodes.iter().map(|node| waits.main_node_of(waits.process(*node).pid).unwrap_or(*node)).collect()
+        }
         _ => root.nodes.clone(),
     };
     let is_open = match root.kind {
@@ -387,8 +369,7 @@ fn split_into_operations(waits: &JobWaits, root: &mut AnswerRoot) {
     if let Some(operations) = operations.filter(are_named_apart) {
         let named = nodes;
         let nodes = |indices: Vec<usize>| indices.into_iter().map(|index| members[index]).collect();
-        root.operations =
-            operations.into_iter().map(|(operation, indices)| (operation, nodes(indices))).collect();
+        root.operations = operations.into_iter().map(|(operation, indices)| (operation, nodes(indices))).collect();
         root.kind = RootKind::Apart;
         root.nodes = named;
         root.nodes.dedup();
@@ -419,7 +400,6 @@ fn are_siblings(waits: &JobWaits, nodes: &[usize]) -> bool {
     let first = waits.process(nodes[0]);
     nodes.iter().all(|node| {
         let process = waits.process(*node);
-        process.rank.is_some() && first.rank.is_some()
-            || process.parent == first.parent && waits.is_main_node(*node)
+        process.rank.is_some() && first.rank.is_some() || process.parent == first.parent && waits.is_main_node(*node)
     })
 }

@@ -137,8 +137,7 @@ impl<'a> StackReader<'a> {
             let mut pieces = CopiedMemory::new(self.memory);
             interpreter.for_each_frame(&mut pieces, description, MOST, |_| false, &mut |frame| {
                 let Some(texts) = &frame.texts else { return true };
-                let raw =
-                    UnnamedFrame::Python(texts.file.to_string(), texts.function.to_string(), frame.line);
+                let raw = UnnamedFrame::Python(texts.file.to_string(), texts.function.to_string(), frame.line);
                 found.push((frame.run, raw));
                 true
             });
@@ -175,8 +174,7 @@ impl<'a> StackReader<'a> {
         let mut found = Vec::new();
         if let Some(interpreter) = &self.interpreter {
             interpreter.for_each_thread(&mut CopiedMemory::new(self.memory), &mut |description| {
-                let at =
-                    |place: &u64| self.memory.u32_at(description as u64 + place).filter(|tid| is_tid(*tid));
+                let at = |place: &u64| self.memory.u32_at(description as u64 + place).filter(|tid| is_tid(*tid));
                 found.extend(PLACES.iter().find_map(at).map(|tid| (tid, description)));
                 true
             });

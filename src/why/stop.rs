@@ -62,8 +62,7 @@ fn stop_and_read<T>(tids: &[i32], work: impl Fn(usize, Registers) -> T) -> Vec<O
                 *ran = now;
                 return true;
             };
-            done[*index] =
-                Some((read_and_continue(*tid, own, |registers| work(*index, registers)), ran.elapsed()));
+            done[*index] = Some((read_and_continue(*tid, own, |registers| work(*index, registers)), ran.elapsed()));
             false
         });
         attempts += 1;

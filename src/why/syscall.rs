@@ -88,9 +88,7 @@ fn awaited_event(pid: i32, call: Sysno, arguments: [u64; 6], memory: &RemoteMemo
     let [first, second, ..] = arguments;
     let one = |is_read| AwaitedEvent::Descriptors(vec![(first as i32, is_read)]);
     match call {
-        Sysno::read | Sysno::readv | Sysno::pread64 | Sysno::recvfrom | Sysno::recvmsg | Sysno::recvmmsg => {
-            one(true)
-        }
+        Sysno::read | Sysno::readv | Sysno::pread64 | Sysno::recvfrom | Sysno::recvmsg | Sysno::recvmmsg => one(true),
         Sysno::accept | Sysno::accept4 => one(true),
         Sysno::flock => AwaitedEvent::FileLock(first as i32),
         Sysno::fcntl if matches!(second as i32, libc::F_SETLKW | libc::F_OFD_SETLKW) => {
@@ -99,9 +97,7 @@ fn awaited_event(pid: i32, call: Sysno, arguments: [u64; 6], memory: &RemoteMemo
         #[cfg(target_arch = "x86_64")]
         Sysno::open => memory.text_at(first).map_or(AwaitedEvent::Other, AwaitedEvent::Open),
         Sysno::openat => memory.text_at(second).map_or(AwaitedEvent::Other, AwaitedEvent::Open),
-        Sysno::write | Sysno::writev | Sysno::pwrite64 | Sysno::sendto | Sysno::sendmsg | Sysno::sendmmsg => {
-            one(false)
-        }
+        Sysno::write | Sysno::writev | Sysno::pwrite64 | Sysno::sendto | Sysno::sendmsg | Sysno::sendmmsg => one(false),
         Sysno::connect | Sysno::fsync | Sysno::ioctl => one(false),
         #[cfg(target_arch = "x86_64")]
         Sysno::poll => poll_descriptors(first, second, memory),
@@ -111,9 +107,7 @@ fn awaited_event(pid: i32, call: Sysno, arguments: [u64; 6], memory: &RemoteMemo
         Sysno::pselect6 => select_descriptors(arguments, memory),
         #[cfg(target_arch = "x86_64")]
         Sysno::epoll_wait => AwaitedEvent::Descriptors(epoll_descriptors(pid, first as i32)),
-        Sysno::epoll_pwait | Sysno::epoll_pwait2 => {
-            AwaitedEvent::Descriptors(epoll_descriptors(pid, first as i32))
-        }
+        Sysno::epoll_pwait | Sysno::epoll_pwait2 => AwaitedEvent::Descriptors(epoll_descriptors(pid, first as i32)),
         Sysno::futex => AwaitedEvent::Lock(read_futex(first, second as i32, arguments[2] as u32, memory)),
         Sysno::wait4 => AwaitedEvent::Child(Some(first as i32).filter(|pid| *pid > 0)),
         Sysno::waitid => {
@@ -218,9 +212,7 @@ fn time_limit(call: Sysno, arguments: [u64; 6], memory: &RemoteMemory) -> Option
         Sysno::clock_nanosleep => until(arguments[2], arguments[0] as i32),
         Sysno::futex => match arguments[1] as i32 & 127 {
             libc::FUTEX_WAIT => time(arguments[3], 1),
-            _ if arguments[1] as i32 & libc::FUTEX_CLOCK_REALTIME != 0 => {
-                until(arguments[3], libc::CLOCK_REALTIME)
-            }
+            _ if arguments[1] as i32 & libc::FUTEX_CLOCK_REALTIME != 0 => until(arguments[3], libc::CLOCK_REALTIME),
             libc::FUTEX_WAIT_BITSET => until(arguments[3], libc::CLOCK_MONOTONIC),
             _ => None,
         },

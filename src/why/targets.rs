@@ -29,9 +29,8 @@ impl HostProcesses {
         let mut next = 0;
         while let Some(parent) = found.get(next).map(|about| about.pid) {
             next += 1;
-            let is_new = |about: &&ProcessInfo| {
-                about.parent == parent && found.iter().all(|known| known.pid != about.pid)
-            };
+            let is_new =
+                |about: &&ProcessInfo| about.parent == parent && found.iter().all(|known| known.pid != about.pid);
             let children: Vec<&ProcessInfo> = self.0.iter().filter(is_new).collect();
             found.extend(children);
         }
@@ -69,10 +68,7 @@ pub fn of_pids(pids: &[u32], record: Option<PathBuf>) -> Targets {
 
 /// Returns the processes that record to a directory.
 pub fn of_record(directory: &Path) -> Targets {
-    Targets {
-        processes: HostProcesses::read_all().recording_to(directory),
-        record: Some(directory.to_owned()),
-    }
+    Targets { processes: HostProcesses::read_all().recording_to(directory), record: Some(directory.to_owned()) }
 }
 
 /// Returns the processes that the command line selects: by a recording, by pids or, without arguments, those of the
@@ -119,7 +115,6 @@ fn newest_running(host: &HostProcesses) -> Result<Targets> {
         let processes = host.recording_to(&path);
         (!processes.is_empty()).then_some(Targets { processes, record: Some(path) })
     });
-    let none =
-        || format!("no recording in {} has a process that runs; name a recording, or pids", home.display());
+    let none = || format!("no recording in {} has a process that runs; name a recording, or pids", home.display());
     found.with_context(none)
 }

@@ -17,19 +17,13 @@ const MOST: usize = 24;
 const WIDTH: usize = 44;
 
 /// Returns the text of a document. `all` is true if the stacks of all threads are shown.
-pub fn format_document(
-    document: &Document,
-    names: impl Fn(u32) -> String,
-    all: bool,
-    style: Style,
-) -> String {
+pub fn format_document(document: &Document, names: impl Fn(u32) -> String, all: bool, style: Style) -> String {
     let mut text = style.emphasize(Emphasis::Heading, &clean(&document.answer)) + "\n";
     if let Some(without) = document.without_progress_ns {
         let _ = writeln!(text, "No process of the job made progress for {}.", format_duration(without));
     }
     // Processes that only start or serve others are unimportant for the hang.
-    let is_shown =
-        |process: &&Process| all || !(helpers::is_servant(process) || helpers::is_wrapper(process));
+    let is_shown = |process: &&Process| all || !(helpers::is_servant(process) || helpers::is_wrapper(process));
     let mut count = 0;
     for process in document.processes.iter().filter(is_shown) {
         count += 1;
@@ -50,22 +44,13 @@ pub fn format_document(
     text
 }
 
-fn write_process(
-    text: &mut String,
-    process: &Process,
-    names: &impl Fn(u32) -> String,
-    all: bool,
-    style: Style,
-) {
+fn write_process(text: &mut String, process: &Process, names: &impl Fn(u32) -> String, all: bool, style: Style) {
     let program = process.program.rsplit('/').next().unwrap_or_default();
     let arguments = process.arguments.iter().skip(1).map(String::as_str).collect::<Vec<_>>().join(" ");
     let command: String = format!("{program} {arguments}").trim_end().chars().take(60).collect();
     let name = names(process.pid);
-    let pid = if name.contains(&process.pid.to_string()) {
-        String::new()
-    } else {
-        format!("process {}, ", process.pid)
-    };
+    let pid =
+        if name.contains(&process.pid.to_string()) { String::new() } else { format!("process {}, ", process.pid) };
     let heading = format!("{name} ({pid}{})", clean(&command));
     let _ = writeln!(text, "{}", style.emphasize(Emphasis::Heading, &heading));
     let mut line = |what: &str| writeln!(text, "  {}", clean(what)).unwrap_or_default();
@@ -97,11 +82,7 @@ fn write_process(
         format!("  {threads} {}", if count == 1 { one } else { many })
     };
     if let running @ 1.. = process.running_more {
-        let _ = writeln!(
-            text,
-            "{}; no time was left to read their stacks (--within)",
-            more(running, "runs", "run")
-        );
+        let _ = writeln!(text, "{}; no time was left to read their stacks (--within)", more(running, "runs", "run"));
     }
     if let rest @ 1.. = process.threads_more - process.running_more {
         let _ = writeln!(text, "{}", more(rest, "was not read", "were not read"));
@@ -128,8 +109,7 @@ fn write_thread(text: &mut String, thread: &Thread, all: bool) {
     let _ = writeln!(text, "  thread {} ({}){like} {}{since}", thread.tid, clean(&thread.name), clean(&does));
     let most = if all { usize::MAX } else { MOST };
     // A frame in a system library is uninformative if it has no name.
-    let is_empty =
-        |frame: &Frame| frame.function.is_none() && !frame.is_own() && !frame.is_in_other_library();
+    let is_empty = |frame: &Frame| frame.function.is_none() && !frame.is_own() && !frame.is_in_other_library();
     let is_ours = |frame: &Frame| frame.library.as_deref().is_some_and(|path| path.ends_with(PRELOAD));
     let is_shown = |frame: &&Frame| all || !is_ours(frame) && !is_empty(frame);
     let frames: Vec<&Frame> = thread.frames.iter().filter(is_shown).collect();

@@ -18,8 +18,7 @@ mod tests {
 
     #[test]
     fn times_are_short() {
-        let times = [5_000_000, 1_250_000_000, 38_900_000_000, 125_000_000_000, 7_300_000_000_000]
-            .map(format_duration);
+        let times = [5_000_000, 1_250_000_000, 38_900_000_000, 125_000_000_000, 7_300_000_000_000].map(format_duration);
         assert_eq!(times, ["5 ms", "1.2 s", "38 s", "2 min 5 s", "2 h 1 min"]);
     }
 }

@@ -118,8 +118,7 @@ impl<'a> JobWaits<'a> {
             return;
         }
         // A library of collectives has threads and descriptors of its own, which do not reveal the missing process.
-        if is_collective(thread) && self.is_main_node(node) && !leads_to_job(process, thread, self.processes)
-        {
+        if is_collective(thread) && self.is_main_node(node) && !leads_to_job(process, thread, self.processes) {
             let to = self.absent_nodes(node);
             return self.add_waits(node, to);
         }
@@ -128,14 +127,10 @@ impl<'a> JobWaits<'a> {
         }
         if helpers::is_wrapper(process) || thread.waits_for_children() {
             let children = does::awaited_children(process.pid, thread, names);
-            let is_running = |pid: &u32| {
-                self.processes.iter().any(|child| child.pid == *pid && child.state != State::Ended)
-            };
-            let to: Vec<usize> = children
-                .iter()
-                .filter(|pid| is_running(pid))
-                .filter_map(|pid| self.main_node_of(*pid))
-                .collect();
+            let is_running =
+                |pid: &u32| self.processes.iter().any(|child| child.pid == *pid && child.state != State::Ended);
+            let to: Vec<usize> =
+                children.iter().filter(|pid| is_running(pid)).filter_map(|pid| self.main_node_of(*pid)).collect();
             return self.add_waits(node, to);
         }
         match &thread.awaited {
@@ -213,9 +208,8 @@ impl<'a> JobWaits<'a> {
     /// first thread only accepts new work, the threads in code of the program; or else the most informative thread.
     fn serving_nodes(&self, process: usize, pid: u32, on: &On) -> Vec<usize> {
         let waits_there = |node: &usize| {
-            self.thread(*node).is_some_and(|thread| {
-                thread.on.iter().any(|one| one.peers.contains(&pid) && one.is_other_end_of(on))
-            })
+            self.thread(*node)
+                .is_some_and(|thread| thread.on.iter().any(|one| one.peers.contains(&pid) && one.is_other_end_of(on)))
         };
         if let Some(there) = self.nodes_of(process).find(waits_there) {
             return vec![there];
@@ -227,13 +221,7 @@ impl<'a> JobWaits<'a> {
         if is_listener && !working.is_empty() { working } else { vec![first] }
     }
 
-    fn add_futex_waits(
-        &mut self,
-        node: usize,
-        address: u64,
-        owner: Option<u32>,
-        sources: &mut locks::SourceCache,
-    ) {
+    fn add_futex_waits(&mut self, node: usize, address: u64, owner: Option<u32>, sources: &mut locks::SourceCache) {
         let process = self.process(node);
         let place = SharedMapping::locate(&process.shared, address).map(|(_, place)| place);
         if let Some(owner) = owner {
@@ -253,9 +241,10 @@ impl<'a> JobWaits<'a> {
                 let at = held.iter().find(|(name, _)| wanted.contains(name));
                 holders.extend(at.map(|(_, at)| (other, Some(at.clone()))));
                 if at.is_none() && other != node && !held.is_empty() {
-                    holders.extend(Some((other, None)).filter(|_| {
-                        self.thread(other).is_some_and(|other| sources.wanted_locks(other).is_some())
-                    }));
+                    holders.extend(
+                        Some((other, None))
+                            .filter(|_| self.thread(other).is_some_and(|other| sources.wanted_locks(other).is_some())),
+                    );
                 }
             }
             // For a lock that is found by its name, the holder is certain.
@@ -275,12 +264,10 @@ impl<'a> JobWaits<'a> {
         let is_able = |other: &usize| {
             *other != node
                 && self.thread(*other).is_some_and(|other| {
-                    let same =
-                        matches!(&other.awaited, Some(AwaitedEvent::Lock(futex)) if futex.address == address);
+                    let same = matches!(&other.awaited, Some(AwaitedEvent::Lock(futex)) if futex.address == address);
                     let has_peers = leads_to_job(process, other, self.processes);
                     // A thread that reads from stdin waits for a person.
-                    let is_control =
-                        !has_peers && other.on.iter().all(|on| on.fd == 0) && !other.on.is_empty();
+                    let is_control = !has_peers && other.on.iter().all(|on| on.fd == 0) && !other.on.is_empty();
                     !same && !other.accepts_connections() && !is_control && (is_working(other) || has_peers)
                 })
         };
@@ -300,9 +287,9 @@ impl<'a> JobWaits<'a> {
         match found {
             Some(holder) => {
                 self.add_waits(node, [holder]);
-                let is_join = self.thread(node).is_some_and(
-                    |thread| matches!(&thread.awaited, Some(AwaitedEvent::Lock(futex)) if futex.is_join),
-                );
+                let is_join = self
+                    .thread(node)
+                    .is_some_and(|thread| matches!(&thread.awaited, Some(AwaitedEvent::Lock(futex)) if futex.is_join));
                 if !is_join {
                     self.locks.insert((node, holder), HeldLock::default());
                 }
@@ -325,8 +312,9 @@ impl<'a> JobWaits<'a> {
                 {
                     true
                 }
-                Some(AwaitedEvent::Lock(futex)) => SharedMapping::locate(&process.shared, futex.address)
-                    .is_some_and(|(_, known)| known == place),
+                Some(AwaitedEvent::Lock(futex)) => {
+                    SharedMapping::locate(&process.shared, futex.address).is_some_and(|(_, known)| known == place)
+                }
                 _ => false,
             })
         };
@@ -334,12 +322,10 @@ impl<'a> JobWaits<'a> {
             .filter(|other| *other != own && self.main_nodes[*other].is_some())
             .filter(|other| {
                 let process = &self.processes[*other];
-                process.shared.iter().any(|one| one.is_writable && one.contains(place))
-                    && !waits_there(process)
+                process.shared.iter().any(|one| one.is_writable && one.contains(place)) && !waits_there(process)
             })
             .collect();
-        let is_parent =
-            |other: &usize| self.processes[*other].threads.first().is_some_and(Thread::waits_for_children);
+        let is_parent = |other: &usize| self.processes[*other].threads.first().is_some_and(Thread::waits_for_children);
         let likely: Vec<usize> = others.iter().copied().filter(|other| !is_parent(other)).collect();
         let chosen = if likely.is_empty() { others } else { likely };
         chosen.into_iter().filter_map(|other| self.main_nodes[other]).collect()

@@ -174,8 +174,7 @@ fn numbers_of_any_size_are_compared() {
     };
     for plan in [1, 2] {
         let rules = [rule("cuInit:hang"), rule("cuInit:delay=1ms")];
-        writer::write_fault_counts(directory, (About::default().boot_id, plan), &rules, u64::MAX, &[])
-            .unwrap();
+        writer::write_fault_counts(directory, (About::default().boot_id, plan), &rules, u64::MAX, &[]).unwrap();
     }
     let path = directory.to_str().unwrap();
     for args in [

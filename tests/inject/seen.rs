@@ -48,12 +48,9 @@ fn recorded_answers_need_no_force() {
     for id in FnId::all().filter(|id| id.spec().is_alterable()) {
         let spec = id.spec();
         // A name without its version means all versions, which do not all fail in the same ways.
-        let versions =
-            FUNCTIONS.iter().filter(|other| other.lookup() == spec.name() && other.name() != spec.name());
+        let versions = FUNCTIONS.iter().filter(|other| other.lookup() == spec.name() && other.name() != spec.name());
         let others: String = versions.map(|other| format!(",^{}", other.name())).collect();
-        for result in
-            recorded.get(spec.name()).into_iter().flatten().filter(|result| *result != "CUDA_SUCCESS")
-        {
+        for result in recorded.get(spec.name()).into_iter().flatten().filter(|result| *result != "CUDA_SUCCESS") {
             let force = if spec.is_release() { ":force" } else { "" };
             let rule = format!("{}{others}:error={result}{force}", spec.name());
             FaultPlan::parse("plan", &rule).unwrap_or_else(|error| panic!("{rule}: {error}"));
@@ -76,8 +73,7 @@ fn seen_results_have_a_source_and_known_causes() {
             let is_explained = cupeer_rules::RULES.iter().any(|rule| rule.explains(id, *code));
             let is_caused = causes(id, *code).next().is_some();
             // The first version of a function answers as its second.
-            let newer =
-                recorded.get(&format!("{}_v2", spec.name())).is_some_and(|results| results.contains(name));
+            let newer = recorded.get(&format!("{}_v2", spec.name())).is_some_and(|results| results.contains(name));
             assert!(was_recorded || newer || is_explained || is_caused, "{} {name}", spec.name());
         }
         for result in RESULTS.iter().filter(|result| causes(id, result.number).next().is_some()) {
@@ -99,8 +95,7 @@ fn results_of_the_field_are_injected_and_marked() {
         let is_marked = ended.stderr.contains("its result was seen from real drivers, but is not documented");
         assert!(ended.stderr.contains(&format!("error={code})")), "{}", ended.stderr);
         assert_eq!(is_marked, code != "MAP_FAILED", "{}", ended.stderr);
-        let report =
-            |form: &str| stdout(with(&["report", "--format", form]).arg(&record).env("COLUMNS", "200"));
+        let report = |form: &str| stdout(with(&["report", "--format", form]).arg(&record).env("COLUMNS", "200"));
         let marked = format!("error={code} (seen, not documented)");
         assert_eq!(report("text").contains(&marked), is_marked, "{}", report("text"));
         let json: Value = serde_json::from_str(&report("json")).expect("JSON");

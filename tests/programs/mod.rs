@@ -313,10 +313,7 @@ pub fn recorded(process: &Process) -> Vec<cupeer_record::Call> {
             }
             Event::LateEnd { stream, seq, .. } => {
                 let call = pending.get(&(stream, seq)).map(|place| &mut calls[*place]);
-                assert!(
-                    call.is_some_and(|call| call.apply_late_end(&event)),
-                    "the end of no call: {event:?}"
-                );
+                assert!(call.is_some_and(|call| call.apply_late_end(&event)), "the end of no call: {event:?}");
             }
             Event::Mark { .. } | Event::Use(_) => {}
         }
@@ -355,11 +352,7 @@ pub fn finish(mut command: Command) -> (ExitStatus, String, String) {
                 let states = states(child.id());
                 child.kill().unwrap();
                 child.wait().unwrap();
-                panic!(
-                    "{command:?} hangs: {states}; it printed {}{}",
-                    read_all(&mut out),
-                    read_all(&mut err)
-                );
+                panic!("{command:?} hangs: {states}; it printed {}{}", read_all(&mut out), read_all(&mut err));
             }
             None => std::thread::sleep(Duration::from_millis(2)),
         }
@@ -484,8 +477,7 @@ impl Call {
             let symbol: String = symbol.chars().map(|c| if c <= ' ' { '_' } else { c }).collect();
             format!("{symbol}/{}/{}", number(&args["cudaVersion"]), number(&args["flags"]))
         } else {
-            let argument =
-                MARKED.iter().find_map(|name| args.get(*name)).or_else(|| args.get("prop")?.get("size"));
+            let argument = MARKED.iter().find_map(|name| args.get(*name)).or_else(|| args.get("prop")?.get("size"));
             let argument = argument.or_else(|| args.get("pCopy")?.get("src"));
             let argument = argument.or_else(|| args.get("hStream")).or_else(|| args.get("stream"));
             number(argument.unwrap_or_else(|| panic!("no mark: {line}"))).to_string()
@@ -628,8 +620,7 @@ impl Outcome {
         println!("the same, stderr");
         support::assert_lines(&self.stderr, &other.stderr);
         let lasting = |outcome: &Outcome| {
-            let mut calls: Vec<String> =
-                outcome.driver.iter().map(|c| format!("{:?}\n", c.lasting())).collect();
+            let mut calls: Vec<String> = outcome.driver.iter().map(|c| format!("{:?}\n", c.lasting())).collect();
             calls.sort();
             calls.concat()
         };
@@ -662,8 +653,7 @@ impl Outcome {
         let had = counts(&mut calls.iter().filter(certain));
         let missed: Vec<_> = wanted.keys().filter(|c| !had.contains_key(c)).collect();
         let invented: Vec<_> = had.keys().filter(|c| !seen.contains_key(c)).collect();
-        let again: Vec<_> =
-            had.iter().filter(|(c, times)| seen.get(c).is_some_and(|seen| *times > seen)).collect();
+        let again: Vec<_> = had.iter().filter(|(c, times)| seen.get(c).is_some_and(|seen| *times > seen)).collect();
         assert!(
             missed.is_empty() && invented.is_empty() && again.is_empty(),
             "{} calls, {} {done}\nnot {done}: {missed:?}\nnot called: {invented:?}\n{done} more than once: {again:?}",

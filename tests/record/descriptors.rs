@@ -30,19 +30,12 @@ fn calls<'a>(log: &'a [Value], function: &'a str) -> impl Iterator<Item = &'a Va
 fn every_import_is_joined_to_its_export() {
     let (_folder, log, report) = run("descriptors");
     let handles = report["handles"].as_array().expect("handles");
-    let opened: Vec<&Value> = handles
-        .iter()
-        .filter(|handle| handle["opens"].as_array().is_some_and(|opens| !opens.is_empty()))
-        .collect();
+    let opened: Vec<&Value> =
+        handles.iter().filter(|handle| handle["opens"].as_array().is_some_and(|opens| !opens.is_empty())).collect();
     let imports = calls(&log, "cuMemImportFromShareableHandle").count();
     assert!(imports >= 7, "{log:?}");
     let times = |handle: &&Value| {
-        handle["opens"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(|open| open["times"].as_u64())
-            .sum::<u64>()
+        handle["opens"].as_array().into_iter().flatten().filter_map(|open| open["times"].as_u64()).sum::<u64>()
     };
     assert_eq!(opened.iter().map(times).sum::<u64>(), imports as u64, "each is in the ledger");
     for handle in &opened {

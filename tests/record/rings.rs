@@ -101,13 +101,8 @@ fn that_a_record_reached_its_limit_is_said() {
     run.env("LD_LIBRARY_PATH", crate::programs::driver());
     let ended = support::done(&mut run);
     assert_eq!(ended.stdout, "done\n", "{}", ended.stderr);
-    assert!(
-        ended.stderr.contains(&format!("{sentence}; --record full keeps all calls\n")),
-        "{}",
-        ended.stderr
-    );
-    let report =
-        |form: &str| stdout(support::with(&["report", "--format", form]).arg(&record).env("COLUMNS", "250"));
+    assert!(ended.stderr.contains(&format!("{sentence}; --record full keeps all calls\n")), "{}", ended.stderr);
+    let report = |form: &str| stdout(support::with(&["report", "--format", form]).arg(&record).env("COLUMNS", "250"));
     let json: serde_json::Value = serde_json::from_str(&report("json")).expect("JSON");
     let process = &json["processes"][0];
     assert_eq!((&process["mode"], &process["reached_limit"]), (&"ring".into(), &(1 << 20).into()));
@@ -122,16 +117,8 @@ fn that_a_record_reached_its_limit_is_said() {
 fn at_its_limit_a_record_knows_what_is_open_in_each_process() {
     let folder = support::temp_dir();
     let record = folder.path().join("record");
-    let words = [
-        "ask:12000",
-        "open:90000",
-        "fork",
-        "ask:12000",
-        "open:91000",
-        "open:92000",
-        "ask:30000",
-        "close:92000",
-    ];
+    let words =
+        ["ask:12000", "open:90000", "fork", "ask:12000", "open:91000", "open:92000", "ask:30000", "close:92000"];
     let scene = Scene::new(linked("shared.c", &[])).args(&words);
     assert_eq!(stdout(recording(&scene, &record).env(env::RECORD, "full:1M")), "");
     let job = open_job(&record);
@@ -157,8 +144,7 @@ fn at_its_limit_a_record_knows_what_is_open_in_each_process() {
 /// The calls of a record that is written to, and whether it has a problem.
 fn seen(process: &Process) -> (Vec<Call>, bool) {
     let mut events = process.events().expect("it can be read");
-    let calls =
-        events.by_ref().filter_map(|event| if let Event::Call(call) = event { Some(call) } else { None });
+    let calls = events.by_ref().filter_map(|event| if let Event::Call(call) = event { Some(call) } else { None });
     (calls.collect(), events.first_error().is_some())
 }
 
@@ -169,12 +155,8 @@ fn at_its_limit_a_record_is_followed() {
     let record = folder.path().join("record");
     let scene = Scene::new(linked("followed.c", &[])).args(&["90000", "5", BEFORE]);
     let mut command = recording(&scene, &record);
-    let mut child = command
-        .env(env::RECORD, "full:1M")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("it runs");
+    let mut child =
+        command.env(env::RECORD, "full:1M").stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
     let is_there = || Job::open(&record).is_ok_and(|job| !job.processes.is_empty());
     support::wait_for("the recording", is_there);
     let mut follower = Follower::new(&open_job(&record).processes[0]).expect("it can be read");
@@ -296,11 +278,7 @@ fn wants_frames(call: &Call) -> bool {
 }
 
 /// The calls of each thread and of its handlers, which must be theirs, by the numbers that they have there.
-fn made_by<'a>(
-    which: &str,
-    counts: &BTreeMap<u64, u64>,
-    all: &'a [Call],
-) -> BTreeMap<u64, Vec<(u64, &'a Call)>> {
+fn made_by<'a>(which: &str, counts: &BTreeMap<u64, u64>, all: &'a [Call]) -> BTreeMap<u64, Vec<(u64, &'a Call)>> {
     let mut made: BTreeMap<u64, Vec<(u64, &Call)>> = BTreeMap::new();
     let mut streams: BTreeMap<u64, (u32, u32)> = BTreeMap::new();
     for call in all {

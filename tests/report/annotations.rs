@@ -46,10 +46,7 @@ fn findings_above_note_and_deaths_are_annotated() {
     assert_eq!(death, expected);
     let said = "::cuIpcOpenMemHandle_v2, once in rank 0, from train+0x";
     let text = ": 50%25\u{fffd}\u{fffd}::stop-commands::x, y";
-    assert!(
-        error.starts_with(&format!("::error title=cupeer ipc-flags{said}")) && error.ends_with(text),
-        "{error}"
-    );
+    assert!(error.starts_with(&format!("::error title=cupeer ipc-flags{said}")) && error.ends_with(text), "{error}");
     assert!(warning.starts_with(&format!("::warning title=cupeer ipc-flags{said}")), "{warning}");
 }
 

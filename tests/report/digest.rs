@@ -41,8 +41,7 @@ pub fn killed() -> Scene {
     scene
 }
 
-const DEATH: [&str; 2] =
-    ["rank 5 was killed or called exit_group in cuIpcOpenEventHandle, called at", "    0.064000"];
+const DEATH: [&str; 2] = ["rank 5 was killed or called exit_group in cuIpcOpenEventHandle, called at", "    0.064000"];
 
 #[test]
 fn a_death_is_the_first_line_and_what_followed_comes_after_it() {
@@ -137,14 +136,10 @@ fn many_problems_are_eight_lines() {
         actor.ends();
     }
     let mut actor = scene.gone(4);
-    for (i, function) in [
-        FnId::cuCtxEnablePeerAccess,
-        FnId::cuIpcGetMemHandle,
-        FnId::cuIpcGetEventHandle,
-        FnId::cuIpcCloseMemHandle,
-    ]
-    .into_iter()
-    .enumerate()
+    for (i, function) in
+        [FnId::cuCtxEnablePeerAccess, FnId::cuIpcGetMemHandle, FnId::cuIpcGetEventHandle, FnId::cuIpcCloseMemHandle]
+            .into_iter()
+            .enumerate()
     {
         for (n, result) in [3, 4, 709].into_iter().enumerate() {
             let mut call = actor.makes(function, 1000 + 100 * i as u64 + n as u64);
@@ -156,10 +151,7 @@ fn many_problems_are_eight_lines() {
     let text = support::stdout(support::cupeer().arg("report").arg(scene.dir()).env("COLUMNS", "300"));
     let lines = digest(&text);
     assert!(lines.len() <= 8, "{lines:#?}");
-    assert_eq!(
-        lines[0],
-        "rank 0 was killed by SIGSEGV; its last recorded call was cuDeviceCanAccessPeer at 0.000100"
-    );
+    assert_eq!(lines[0], "rank 0 was killed by SIGSEGV; its last recorded call was cuDeviceCanAccessPeer at 0.000100");
     assert_eq!(lines[1], "3 processes also ended abnormally: ranks 1-3", "no end has a time");
 }
 
@@ -186,7 +178,8 @@ fn deaths(scene: &Scene) -> (String, String) {
     (lines[0].to_owned(), (*others).to_owned())
 }
 
-const CRASH: &str = "rank 3 was killed by SIGSEGV after 30.100s; its last recorded call was cuDeviceCanAccessPeer at 29.900000";
+const CRASH: &str =
+    "rank 3 was killed by SIGSEGV after 30.100s; its last recorded call was cuDeviceCanAccessPeer at 29.900000";
 
 #[test]
 fn the_first_death_is_the_first_end_and_not_the_oldest_last_call() {
@@ -251,10 +244,7 @@ fn a_parent_that_passes_a_status_on_is_not_a_second_failure() {
             let mut actor = scene.process(about);
             let ended = if time > 0 { EndSpan::at(us(time)) } else { EndSpan::default() };
             actor.ask(100, 1);
-            actor
-                .writer()
-                .change_header(|header| (header.end, header.ended) = (end.to_word(), ended))
-                .unwrap();
+            actor.writer().change_header(|header| (header.end, header.ended) = (end.to_word(), ended)).unwrap();
             actor.ends();
         };
         ends(About { pid: 2000, started: u64::MAX - 1, ..About::default() }, parent);
@@ -266,9 +256,8 @@ fn a_parent_that_passes_a_status_on_is_not_a_second_failure() {
         };
         let told = [2000, 2001].map(is_told);
         // All forms agree.
-        let shown = |form: &str| {
-            support::stdout(support::cupeer().arg("report").arg(scene.dir()).args(["--format", form]))
-        };
+        let shown =
+            |form: &str| support::stdout(support::cupeer().arg("report").arg(scene.dir()).args(["--format", form]));
         let failures = told.iter().filter(|is_told| **is_told).count();
         assert!(shown("junit").contains(&format!(" failures=\"{failures}\"")), "{}", shown("junit"));
         let results = shown("sarif").matches("\"ruleId\": \"process-").count();
@@ -277,11 +266,7 @@ fn a_parent_that_passes_a_status_on_is_not_a_second_failure() {
     };
     assert_eq!(failing((RecordedEnd::Returned(3), 900), (RecordedEnd::Returned(3), 500)), [false, true]);
     assert_eq!(failing((RecordedEnd::Returned(139), 900), (RecordedEnd::Signal(11), 500)), [false, true]);
-    assert_eq!(
-        failing((RecordedEnd::Returned(245), 900), (RecordedEnd::Signal(11), 500)),
-        [false, true],
-        "Python"
-    );
+    assert_eq!(failing((RecordedEnd::Returned(245), 900), (RecordedEnd::Signal(11), 500)), [false, true], "Python");
     assert_eq!(
         failing((RecordedEnd::Returned(4), 900), (RecordedEnd::Returned(3), 500)),
         [true, true],
@@ -292,11 +277,7 @@ fn a_parent_that_passes_a_status_on_is_not_a_second_failure() {
         [true, true],
         "it did not wait"
     );
-    assert_eq!(
-        failing((RecordedEnd::Returned(3), 0), (RecordedEnd::Returned(3), 500)),
-        [true, true],
-        "nobody knows"
-    );
+    assert_eq!(failing((RecordedEnd::Returned(3), 0), (RecordedEnd::Returned(3), 500)), [true, true], "nobody knows");
 }
 
 #[test]
@@ -326,10 +307,7 @@ fn a_failure_is_told_once_and_each_call_where_that_is_asked_for() {
     assert_eq!(text.matches("CUDA_ERROR_OUT_OF_MEMORY").count(), 1, "{text}");
     assert!(!text.contains("Failures in order of time"), "{text}");
     let failed = of(&scene, &["--failed"]);
-    assert!(
-        failed.contains("\nFailures in order of time\n0.000200  rank 0 cuIpcGetEventHandle("),
-        "{failed}"
-    );
+    assert!(failed.contains("\nFailures in order of time\n0.000200  rank 0 cuIpcGetEventHandle("), "{failed}");
 }
 
 #[test]
@@ -341,10 +319,7 @@ fn marks_are_told_with_their_times() {
     actor.writer().mark(stream, super::scene::us(250), b"epoch 1\x1b[2J").unwrap();
     actor.ask(300, 1).ends();
     let text = of(&scene, &[]);
-    assert!(
-        text.contains("\nMarks\n    TIME  WHO     MARK\n0.000250  rank 3  epoch 1\u{fffd}[2J\n"),
-        "{text}"
-    );
+    assert!(text.contains("\nMarks\n    TIME  WHO     MARK\n0.000250  rank 3  epoch 1\u{fffd}[2J\n"), "{text}");
     let marks = &json_of(&scene, &[])["marks"];
     assert_eq!((marks.as_array().unwrap().len(), &marks[0]["tid"]), (1, &1003.into()), "{marks}");
     let late = json_of(&scene, &["--since", "0.000280"]);

@@ -86,9 +86,7 @@ fn shared_objects_and_their_releases_are_in_the_ledger() {
     for pair in pairs() {
         let object = pair.2;
         assert_eq!(shared(pair, |_| None, |_| None)["state"], "open at exit", "{object:?}");
-        for (closes, closed) in
-            those(FnSpec::closes).into_iter().filter(|(_, closed)| closed.object == object)
-        {
+        for (closes, closed) in those(FnSpec::closes).into_iter().filter(|(_, closed)| closed.object == object) {
             let close = |importer: &Actor| {
                 let mut call = importer.makes(closes, 300);
                 set(&mut call, closes, closed.by, 0x9000);
@@ -113,9 +111,7 @@ fn shared_objects_and_their_releases_are_in_the_ledger() {
             let found = shared(pair, ends, |_| None);
             let name = function.spec().name();
             let (state, by) = match object.outlives_its_maker() {
-                _ if object.needs_granted_access() && end.object.is_context() => {
-                    ("open at exit", Value::Null)
-                }
+                _ if object.needs_granted_access() && end.object.is_context() => ("open at exit", Value::Null),
                 true => ("open at exit", json!(name)),
                 false => ("freed while open", json!(name)),
             };

@@ -13,9 +13,7 @@ type Lose = fn(&mut Actor);
 /// Ways in which a recording loses calls.
 const LOSSES: [(&str, Lose); 2] = [
     ("counted", |actor| actor.writer().change_header(|header| header.lost = 1).unwrap()),
-    ("full disk", |actor| {
-        actor.writer().change_header(|header| header.ended_by = libc::ENOSPC as u32).unwrap()
-    }),
+    ("full disk", |actor| actor.writer().change_header(|header| header.ended_by = libc::ENOSPC as u32).unwrap()),
 ];
 
 /// The findings that are worse than a note, or certain.
@@ -50,8 +48,7 @@ fn nobody_is_blamed_with_certainty_where_calls_are_missing() {
     for (how, lose) in LOSSES {
         let report = shared(Some(lose));
         assert_eq!(sure(&report), [""; 0], "{how}");
-        let states: Vec<&Value> =
-            report["handles"].as_array().unwrap().iter().map(|one| &one["state"]).collect();
+        let states: Vec<&Value> = report["handles"].as_array().unwrap().iter().map(|one| &one["state"]).collect();
         assert!(!states.contains(&&json!("freed while open")), "{how}: {states:?}");
         assert!(!states.contains(&&json!("open at exit")), "{how}: {states:?}");
         assert_eq!(report["leaks"], json!([]), "{how}");
@@ -81,11 +78,8 @@ fn causes_of_failures_are_notes_where_calls_are_missing() {
         assert_eq!(sure(&report), [""; 0], "{how}");
         let message = report["findings"][0]["message"].as_str().unwrap();
         assert!(message.contains("the recording lacks calls"), "{how}: {message}");
-        let failures = &report["functions"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .find(|one| one["function"] == "cuIpcCloseMemHandle");
+        let failures =
+            &report["functions"].as_array().unwrap().iter().find(|one| one["function"] == "cuIpcCloseMemHandle");
         assert_eq!(failures.unwrap()["failures"], json!({"CUDA_ERROR_INVALID_VALUE": 1}), "{how}");
     }
 }
@@ -115,10 +109,7 @@ fn calls_are_not_said_to_hang_where_their_ends_may_be_missing() {
         assert!(problems.contains("does not show whether 1 call returned"), "{how}: {problems}");
         assert!(problems.contains("cuMemFree_v2 in thread 1000"), "{how}: {problems}");
         let text = of(&lossy, &[]);
-        assert!(
-            !text.contains("has not returned") && text.contains("recording is incomplete"),
-            "{how}: {text}"
-        );
+        assert!(!text.contains("has not returned") && text.contains("recording is incomplete"), "{how}: {text}");
     }
 }
 

@@ -57,8 +57,7 @@ impl Scene {
             FaultCounts { name, text, matched: *matched, fired: *fired, processes: 0 }
         };
         let rules: Vec<FaultCounts> = rules.iter().zip(1..).map(rule).collect();
-        writer::write_fault_counts(&self.dir(), (About::default().boot_id, 0xab), &rules, 4, damaged)
-            .expect("a file");
+        writer::write_fault_counts(&self.dir(), (About::default().boot_id, 0xab), &rules, 4, damaged).expect("a file");
     }
 
     /// Returns its directory.
@@ -188,13 +187,8 @@ impl Actor {
     /// Has it load the CUDA runtime.
     pub fn runtime(&mut self) {
         let path = "/opt/cuda/lib/libcudart.so.12".into();
-        let library = Library {
-            base: RUNTIME,
-            range: RUNTIME..RUNTIME + 0x1_0000,
-            since: 0,
-            build_id: vec![0xef],
-            path,
-        };
+        let library =
+            Library { base: RUNTIME, range: RUNTIME..RUNTIME + 0x1_0000, since: 0, build_id: vec![0xef], path };
         self.writer().library(&library).expect("a library");
     }
 
@@ -204,8 +198,7 @@ impl Actor {
         call.tid = self.tid;
         call.caller = CODE + 0x100 + function as u64;
         let device = self.about.pid as i32 % 2;
-        call.details =
-            Details { devices: (Some(device), None), context: Some(0xc0), ..Details::default() }.into();
+        call.details = Details { devices: (Some(device), None), context: Some(0xc0), ..Details::default() }.into();
         call
     }
 

@@ -115,8 +115,7 @@ fn page_path(output: Option<&Path>) -> Result<PathBuf> {
         return Ok(if is_writable { PAGE.into() } else { temporary() });
     };
     let directory = path.parent().filter(|parent| *parent != "").unwrap_or(Path::new("."));
-    check_access(directory, libc::W_OK)
-        .with_context(|| format!("failed to write to {}", directory.display()))?;
+    check_access(directory, libc::W_OK).with_context(|| format!("failed to write to {}", directory.display()))?;
     Ok(path.to_owned())
 }
 
@@ -131,8 +130,7 @@ fn write_page(path: &Path) -> Result<()> {
 
 /// Starts a browser if there is a display and an opener. Returns true if the opener was started.
 fn open(page: &Path) -> bool {
-    let has_display =
-        ["DISPLAY", "WAYLAND_DISPLAY"].into_iter().any(|name| nonempty_variable(name).is_some());
+    let has_display = ["DISPLAY", "WAYLAND_DISPLAY"].into_iter().any(|name| nonempty_variable(name).is_some());
     let mut opener = Command::new("xdg-open");
     opener.arg(page).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     // Ctrl-C must not end the browser.

@@ -58,8 +58,7 @@ macro_rules! cuda {
 /// Adds the name of a result to a failure that ends in its number.
 fn named(failure: String) -> Error {
     let number = failure.rsplit(' ').next().and_then(|word| word.parse().ok());
-    let name =
-        number.and_then(results::find_spec).map_or(String::new(), |spec| format!(" ({})", spec.name()));
+    let name = number.and_then(results::find_spec).map_or(String::new(), |spec| format!(" ({})", spec.name()));
     anyhow!("{failure}{name}")
 }
 

@@ -27,8 +27,7 @@ pub struct ExplainArgs {
 pub fn command(args: &ExplainArgs) -> Result<ExitCode> {
     let name = args.name.trim();
     if let Some(found) = runtime::find_function(name) {
-        let newest =
-            found.driver_functions().max_by_key(|f| f.since).map_or(String::new(), describe_function);
+        let newest = found.driver_functions().max_by_key(|f| f.since).map_or(String::new(), describe_function);
         let meant = wrap_paragraph(&(found.explanation() + "."), terminal_width());
         return output::print(&format!("{meant}\n{newest}"));
     }
@@ -88,9 +87,7 @@ fn names_containing(part: &str, names: &[&str]) -> Vec<String> {
 fn describe_fidelity(fidelity: Fidelity) -> &'static str {
     match fidelity {
         Fidelity::Recorded => "its answers are compared with those recorded on a real driver",
-        Fidelity::Documented => {
-            "it answers as the documentation says, which was not compared with a real driver"
-        }
+        Fidelity::Documented => "it answers as the documentation says, which was not compared with a real driver",
         Fidelity::Inferred => "its answers are inferred: the documentation is silent",
         Fidelity::Unsupported => "missing: it answers CUDA_ERROR_NOT_SUPPORTED",
         Fidelity::Absent => "its library is not simulated",
@@ -119,10 +116,7 @@ fn describe_function(f: &FnSpec) -> String {
         ]);
     }
     facts.push_row(["groups".into(), format_groups(f)]);
-    facts.push_row([
-        "simulated".into(),
-        format!("{}: {}", f.simulated.name(), describe_fidelity(f.simulated)),
-    ]);
+    facts.push_row(["simulated".into(), format!("{}: {}", f.simulated.name(), describe_fidelity(f.simulated))]);
     text += facts.render(width).trim_start();
 
     let mut args = Table::new(&["ARGUMENT", "DIRECTION", "TYPE"], 3, 20);
@@ -157,10 +151,7 @@ fn describe_other_function(f: &OtherFn) -> String {
     let mut facts = Table::new(&["", ""], 2, 40);
     facts.push_row(["library".into(), "libcuda.so.1".into()]);
     facts.push_row(["looked up as".into(), lookup]);
-    facts.push_row([
-        "simulated".into(),
-        format!("{}: {}", f.simulated.name(), describe_fidelity(f.simulated)),
-    ]);
+    facts.push_row(["simulated".into(), format!("{}: {}", f.simulated.name(), describe_fidelity(f.simulated))]);
     let facts = facts.render(terminal_width());
     format!(
         "{}\n\ncupeer does not intercept it: its calls go straight to the driver.\n\n{}",
@@ -186,8 +177,7 @@ fn describe_result(r: &ResultSpec) -> String {
     };
     let seen: Vec<&str> = rules::functions_observed_with(r).map(|f| f.name()).collect();
     if !seen.is_empty() {
-        text +=
-            &format!("\nSeen from real drivers, though not documented, for\n    {}\n", seen.join("\n    "));
+        text += &format!("\nSeen from real drivers, though not documented, for\n    {}\n", seen.join("\n    "));
     }
     for why in rules::reasons_for_result(r) {
         text += &format!("\n{}", why.render(width));

@@ -61,17 +61,12 @@ pub fn command(args: &ListArgs) -> Result<ExitCode> {
     let others = if args.all { others::sorted_by_name() } else { Vec::new() };
     if args.format == ListFormat::Json {
         return output::print_json(&match args.what {
-            Topic::Functions => {
-                FUNCTIONS.iter().map(function_json).chain(others.iter().map(other_json)).collect()
-            }
+            Topic::Functions => FUNCTIONS.iter().map(function_json).chain(others.iter().map(other_json)).collect(),
             Topic::Errors => all_results().map(error_json).collect(),
-            Topic::Topologies => {
-                PRESETS.iter().map(|p| json!({"topology": p.pattern, "meaning": p.doc})).collect()
+            Topic::Topologies => PRESETS.iter().map(|p| json!({"topology": p.pattern, "meaning": p.doc})).collect(),
+            Topic::Environment => {
+                VARIABLES.iter().map(|v| json!({"name": v.name, "value": v.value, "meaning": v.doc})).collect()
             }
-            Topic::Environment => VARIABLES
-                .iter()
-                .map(|v| json!({"name": v.name, "value": v.value, "meaning": v.doc}))
-                .collect(),
             Topic::Rules => rules::rules_json(),
             Topic::Faults => faults::list_json(),
         });
@@ -79,9 +74,8 @@ pub fn command(args: &ListArgs) -> Result<ExitCode> {
     let table = match args.what {
         Topic::Functions => functions_table(&others),
         Topic::Errors => {
-            let row = |r: &ResultSpec| {
-                [r.number.to_string(), r.name().into(), r.library_text().into(), r.meaning().into()]
-            };
+            let row =
+                |r: &ResultSpec| [r.number.to_string(), r.name().into(), r.library_text().into(), r.meaning().into()];
             build_table(["CODE", "NAME", "STRING", "MEANING"], 3, 60, all_results().map(row))
         }
         Topic::Topologies => {
@@ -195,11 +189,7 @@ fn functions_table(others: &[OtherFn]) -> Table {
     for f in FUNCTIONS {
         let (lookup, since) = lookup_columns(f.lookup(), f.since);
         let names = |codes: &mut dyn Iterator<Item = i32>| {
-            codes
-                .filter_map(|number| f.result(number))
-                .map(ResultSpec::short_name)
-                .collect::<Vec<_>>()
-                .join(" ")
+            codes.filter_map(|number| f.result(number)).map(ResultSpec::short_name).collect::<Vec<_>>().join(" ")
         };
         let [results, seen] =
             [names(&mut f.documented_results()), names(&mut f.undocumented_results().iter().copied())];

@@ -47,8 +47,7 @@ pub fn command(args: &CleanArgs) -> Result<ExitCode> {
         match kept::remove_entry(&entry) {
             Ok(is_whole) => {
                 let (size, place) = (bytes(entry.bytes), entry.path.display());
-                let rest =
-                    if is_whole { String::new() } else { format!("; files of others stay in {place}") };
+                let rest = if is_whole { String::new() } else { format!("; files of others stay in {place}") };
                 text += &format!("deleted {}, {size}{rest}\n", entry.name);
                 removed += 1;
                 freed += entry.bytes;

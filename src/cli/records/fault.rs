@@ -68,13 +68,7 @@ pub struct FaultArgs {
     #[arg(long, conflicts_with_all = ["inject", "inject_file", "release", "wait"])]
     pub list: bool,
     /// Form of the list: text or json
-    #[arg(
-        long,
-        value_name = "FORMAT",
-        default_value = "text",
-        requires = "list",
-        hide_possible_values = true
-    )]
+    #[arg(long, value_name = "FORMAT", default_value = "text", requires = "list", hide_possible_values = true)]
     pub format: ListFormat,
     /// Wait up to TIME until all processes have the plans
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = cupeer_console::args::duration)]
@@ -89,8 +83,8 @@ pub fn command(args: &FaultArgs) -> Result<ExitCode> {
     }
     let shown = home::report_argument(&directory);
     let job = Job::open(&directory).ok();
-    let plans = open_allowed_board(&directory, job.as_ref())
-        .with_context(|| format!("no plan was changed in '{shown}'"))?;
+    let plans =
+        open_allowed_board(&directory, job.as_ref()).with_context(|| format!("no plan was changed in '{shown}'"))?;
     let mut text = String::new();
     // A mistake in the new plans must not change the old ones, so they are parsed first.
     let options = InjectArgs {
@@ -171,8 +165,7 @@ fn disarm_plans(
         };
         bail!(nothing_to_do(sentence));
     }
-    let names: Vec<&str> =
-        outside.iter().flat_map(|(_, file)| &file.rules).map(|rule| rule.name.as_str()).collect();
+    let names: Vec<&str> = outside.iter().flat_map(|(_, file)| &file.rules).map(|rule| rule.name.as_str()).collect();
     let held = job.map(find_hanging_calls).unwrap_or_default();
     let held = held.iter().filter(|call| names.contains(&&*call.rule)).count() as u64;
     for (later, _) in &outside {
@@ -206,8 +199,7 @@ fn wait_until_armed(plans: &PlanBoard, job: Option<&Job>, most: Duration) -> Str
     };
     let looked = processes.iter().filter(|process| has(process)).count();
     let mut text = match processes.len() {
-        0 => "; no process that allows it has called the driver yet, and those that do take it over then\n"
-            .to_owned(),
+        0 => "; no process that allows it has called the driver yet, and those that do take it over then\n".to_owned(),
         all => format!(" in {looked} of {}\n", counted(all as u64, "process")),
     };
     let named = |pid: u32, pid_ns: u64| {
@@ -234,8 +226,7 @@ fn wait_until_armed(plans: &PlanBoard, job: Option<&Job>, most: Duration) -> Str
 
 /// Returns the running processes that allow plans from outside.
 fn running_readers(plans: &PlanBoard) -> Vec<BoardReader> {
-    let open: Vec<BoardReader> =
-        plans.list_readers().into_iter().filter(|process| process.allows_plans).collect();
+    let open: Vec<BoardReader> = plans.list_readers().into_iter().filter(|process| process.allows_plans).collect();
     let identity = |process: &BoardReader| (process.pid_ns, process.pid, process.started);
     let runs = alive::running_on_this_host(&open.iter().map(identity).collect::<Vec<_>>());
     open.into_iter().zip(runs).filter(|(_, runs)| *runs != Some(false)).map(|(open, _)| open).collect()
@@ -243,9 +234,8 @@ fn running_readers(plans: &PlanBoard) -> Vec<BoardReader> {
 
 /// Returns the running processes of a job on this host that do not allow plans from outside.
 fn processes_without_permission(job: &Job) -> Vec<&Process> {
-    let is_open = |process: &Process| {
-        process.variables.iter().any(|(name, value)| name == env::ALLOW_FAULTS && value == "1")
-    };
+    let is_open =
+        |process: &Process| process.variables.iter().any(|(name, value)| name == env::ALLOW_FAULTS && value == "1");
     let runs = job.processes.iter().zip(job.are_alive()).filter(|(_, alive)| *alive == Some(true));
     runs.map(|(process, _)| process).filter(|process| !is_open(process)).collect()
 }
@@ -314,8 +304,7 @@ fn list_faults(directory: &Path, format: ListFormat) -> Result<ExitCode> {
 
 fn faults_table(rows: &[Row]) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
-    let mut table =
-        Table::new(&["PLAN", "ARMED", "BY", "MATCHED", "FIRED", "FAULT"], 6, 20).with_last_below();
+    let mut table = Table::new(&["PLAN", "ARMED", "BY", "MATCHED", "FIRED", "FAULT"], 6, 20).with_last_below();
     table = table.with_numbers(&[3, 4]);
     let mut below = String::new();
     for row in rows {

@@ -139,13 +139,7 @@ fn read_processes(job: &Job, path: &Path) -> Option<Vec<ProcessEnd>> {
         let reduced = JobPart::read(&file).ok()?;
         let processes = reduced.processes().iter();
         all.extend(processes.map(|one| {
-            ProcessEnd::from_process(
-                one.began_ns,
-                one.exit,
-                &one.program,
-                &one.arguments,
-                one.started_by.as_deref(),
-            )
+            ProcessEnd::from_process(one.began_ns, one.exit, &one.program, &one.arguments, one.started_by.as_deref())
         }));
     }
     Some(all)

@@ -63,9 +63,7 @@ pub fn open_input(paths: &[PathBuf], most_failures: usize, all: bool) -> Result<
     emptied.iter().for_each(|job| joined.add_other_files(job));
     match paths {
         [path] => joined.set_path(&home::report_argument(path)),
-        [first, rest @ ..] => {
-            joined.set_path(&format!("{} and {} more", home::report_argument(first), rest.len()))
-        }
+        [first, rest @ ..] => joined.set_path(&format!("{} and {} more", home::report_argument(first), rest.len())),
         [] => {}
     }
     Ok(ReportInput::Parts(Box::new(joined)))

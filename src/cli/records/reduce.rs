@@ -42,8 +42,7 @@ pub struct ReduceArgs {
 }
 
 pub fn command(args: &ReduceArgs) -> Result<ExitCode> {
-    let paths: Vec<PathBuf> =
-        args.paths.iter().map(|path| home::find_recording(path)).collect::<Result<_>>()?;
+    let paths: Vec<PathBuf> = args.paths.iter().map(|path| home::find_recording(path)).collect::<Result<_>>()?;
     let output = match &args.output {
         Some(output) => output.clone(),
         None => default_output(&paths)?,

@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 pub fn reduced_files_in(directory: &Path) -> Vec<PathBuf> {
     let list = |directory: &Path| {
         let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-        let mut entries: Vec<(PathBuf, bool)> =
-            entries.map(|entry| (entry.path(), is_directory(&entry))).collect();
+        let mut entries: Vec<(PathBuf, bool)> = entries.map(|entry| (entry.path(), is_directory(&entry))).collect();
         entries.sort_unstable();
         entries
     };

@@ -3,9 +3,7 @@
 //! Whatever hangs under a label waits for a file in the record's directory whose name has that label. What belongs here:
 //! making that file, and saying what hangs, as far as the record tells.
 
-use super::running::{
-    self, HangingCall, find_hanging_calls, format_hanging_count, has_job_ended, nothing_to_do,
-};
+use super::running::{self, HangingCall, find_hanging_calls, format_hanging_count, has_job_ended, nothing_to_do};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use cupeer_console::output::{self, terminal_width};
@@ -71,12 +69,7 @@ impl HeldRecording {
         let files = job.as_ref().map_or_else(|| FaultFile::all_in(directory), |job| job.faults.clone());
         let hanging = job.as_ref().map(find_hanging_calls).unwrap_or_default();
         let has_ended = job.as_ref().is_some_and(|job| has_job_ended(job, directory));
-        Ok(HeldRecording {
-            directory: directory.to_owned(),
-            rules: faults::merge_faults(&files),
-            hanging,
-            has_ended,
-        })
+        Ok(HeldRecording { directory: directory.to_owned(), rules: faults::merge_faults(&files), hanging, has_ended })
     }
 
     /// Returns the labels, each with the names of the rules that hold calls under it. Calls without a known rule are
@@ -119,8 +112,7 @@ impl HeldRecording {
             // Calls of a plan that the program armed itself may be held under a label that is in no file.
             None if labels.contains_key(UNKNOWN) => &[],
             None => {
-                let sentence =
-                    format!("no plan of this job has the label '{label}'; {}", describe_labels(&labels));
+                let sentence = format!("no plan of this job has the label '{label}'; {}", describe_labels(&labels));
                 bail!(nothing_to_do(sentence))
             }
         };
@@ -160,10 +152,7 @@ impl HeldRecording {
             let hanging = self.calls_held_by(rules).count();
             let released = if released { "yes" } else { "no" };
             table.push_row([label.clone(), released.into(), hanging.to_string(), clean(&rules.join(", "))]);
-            calls += &self
-                .calls_held_by(rules)
-                .map(|call| format!("{label}: {}\n", call.place))
-                .collect::<String>();
+            calls += &self.calls_held_by(rules).map(|call| format!("{label}: {}\n", call.place)).collect::<String>();
         }
         output::print(&(table.render(terminal_width()) + &calls))
     }

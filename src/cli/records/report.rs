@@ -41,8 +41,7 @@ pub fn command(args: &ReportArgs) -> Result<ExitCode> {
     if let Some(other) = &args.diff {
         return compare_recordings(args, &paths, &[home::find_recording(other)?]);
     }
-    let of_findings =
-        [("--suppressions", !args.suppressions.is_empty()), ("--error-on", args.error_on.is_some())];
+    let of_findings = [("--suppressions", !args.suppressions.is_empty()), ("--error-on", args.error_on.is_some())];
     if let Some((option, _)) =
         of_findings.iter().find(|(_, is_given)| *is_given && !args.format.properties().has_verdict)
     {
@@ -111,24 +110,16 @@ fn print_report(
 ) -> Result<ExitCode> {
     let about = args.format.properties();
     if let Some((job, filter, symbols)) = calls.as_mut().filter(|_| about.has_verdict) {
-        let keep = Keep {
-            failures: failure_limit(args),
-            durations: true,
-            callers: about.needs_callers,
-            few_names: false,
-        };
+        let keep =
+            Keep { failures: failure_limit(args), durations: true, callers: about.needs_callers, few_names: false };
         let mut read = cupeer_facts::read(job, filter, keep, Some(symbols))?;
         if let Some(mut sources) = symbols.sources().filter(|_| !args.no_source) {
             read.read_source_lines(&mut sources);
         }
         report = Some(read);
     }
-    let mut given = FormInput {
-        options: print_options(args, shown),
-        recording: calls,
-        report,
-        warn: output::print_problem,
-    };
+    let mut given =
+        FormInput { options: print_options(args, shown), recording: calls, report, warn: output::print_problem };
     let printed = match args.suggest_suppressions {
         true => {
             let file = suggest::suppression_file_text(given.report()?);
@@ -204,8 +195,7 @@ fn parse_error_on(args: &ReportArgs) -> Result<Option<ErrorChoice>> {
 
 fn compare_recordings(args: &ReportArgs, paths: &[PathBuf], others: &[PathBuf]) -> Result<ExitCode> {
     let Some(comparison) = args.format.properties().comparison else {
-        let titles =
-            FORMS.iter().filter_map(|form| Some(form.properties().comparison?.title)).collect::<Vec<_>>();
+        let titles = FORMS.iter().filter_map(|form| Some(form.properties().comparison?.title)).collect::<Vec<_>>();
         bail!("--diff prints {}; {} shows one record", titles.join(" or "), args.format.properties().name)
     };
     let report = |paths: &[PathBuf]| {

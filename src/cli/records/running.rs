@@ -35,9 +35,7 @@ pub fn check_recording(directory: &Path) -> Result<()> {
 /// Returns true if processes record to a directory itself, rather than to its subdirectories.
 fn is_record(directory: &Path) -> io::Result<bool> {
     let is_ours = |name: &str, path: &Path| match name {
-        job::FILE => {
-            cupeer_recordings::job::read_job_file(path).is_ok_and(|text| text.starts_with(job::FIRST_LINE))
-        }
+        job::FILE => cupeer_recordings::job::read_job_file(path).is_ok_and(|text| text.starts_with(job::FIRST_LINE)),
         _ => name.ends_with(SUFFIX) || FaultFile::is_file_name(name),
     };
     let mut entries = fs::read_dir(directory)?.flatten();
@@ -86,8 +84,7 @@ fn hanging_calls_of(process: &Process) -> Vec<HangingCall> {
         let hit = call.stopping_fault().filter(|hit| hit.has_effect(did::HANG))?;
         let rank = process.rank().map(|rank| format!("rank {rank}, ")).unwrap_or_default();
         let (function, pid) = (clean(process.function_name(call.number)), process.header.pid);
-        let place =
-            format!("{rank}process {pid}, thread {} in {function} ({})", call.tid, clean(&hit.fault_name));
+        let place = format!("{rank}process {pid}, thread {} in {function} ({})", call.tid, clean(&hit.fault_name));
         Some(HangingCall { rule: hit.fault_name.clone(), place })
     };
     calls.iter().filter_map(of_call).collect()

@@ -72,14 +72,11 @@ fn with_value_completers(command: Command) -> Command {
 fn value_completer(arg: &Arg) -> Option<ArgValueCompleter> {
     let value = arg.get_value_names()?.first()?.as_str();
     match (value, arg.is_positional()) {
-        ("DIR", true) | ("RECORD | PID", _) | ("OTHER", _) => {
-            Some(ArgValueCompleter::new(complete_recordings))
-        }
+        ("DIR", true) | ("RECORD | PID", _) | ("OTHER", _) => Some(ArgValueCompleter::new(complete_recordings)),
         ("RULES", _) => Some(list_completer(|| RULES.iter().map(|rule| rule.name()).collect())),
         ("SET" | "PLAN", _) => Some(list_completer(function_names)),
         ("NAME", true) => Some(list_completer(|| {
-            let others =
-                RULES.iter().map(|rule| rule.name()).chain(RESULTS.iter().map(|result| result.name()));
+            let others = RULES.iter().map(|rule| rule.name()).chain(RESULTS.iter().map(|result| result.name()));
             function_names().into_iter().chain(others).collect()
         })),
         _ => None,
@@ -92,11 +89,8 @@ fn function_names() -> Vec<&'static str> {
 
 /// Returns completions: recordings in the default directory, the newest first, and paths.
 fn complete_recordings(current: &OsStr) -> Vec<CompletionCandidate> {
-    let mut names: Vec<String> =
-        home::default_directory().map(|home| home::names(&home).collect()).unwrap_or_default();
-    names.retain(|name| {
-        home::number_in_name(name).is_some() && name.as_str().starts_with(&*current.to_string_lossy())
-    });
+    let mut names: Vec<String> = home::default_directory().map(|home| home::names(&home).collect()).unwrap_or_default();
+    names.retain(|name| home::number_in_name(name).is_some() && name.as_str().starts_with(&*current.to_string_lossy()));
     names.sort_by_key(|name| Reverse(home::number_in_name(name)));
     names.into_iter().map(CompletionCandidate::new).chain(PathCompleter::any().complete(current)).collect()
 }

@@ -12,9 +12,7 @@ const CLAUSE_ENDS: [&str; 6] = ["; ", ": ", ", as in ", " (", " [", ". "];
 pub fn help_command(cli: Command) -> Command {
     let mut words = std::env::args_os().take_while(|word| word != "--");
     let is_short = words.any(|word| word == OsStr::new("-h"));
-    cli.mut_subcommands(
-        |command| if is_short { shorten_help(command) } else { keep_examples_unwrapped(command) },
-    )
+    cli.mut_subcommands(|command| if is_short { shorten_help(command) } else { keep_examples_unwrapped(command) })
 }
 
 /// Returns the text of a help for printing: with normal spaces.
@@ -25,8 +23,7 @@ pub fn printable_help(help: &str) -> String {
 /// Keeps clap from wrapping the lines of examples: a shell would execute the rest of a wrapped comment.
 fn keep_examples_unwrapped(command: Command) -> Command {
     let Some(help) = command.get_after_help().map(ToString::to_string) else { return command };
-    let line =
-        |line: &str| if line.starts_with("  ") { line.replace(' ', UNBROKEN) } else { line.to_owned() };
+    let line = |line: &str| if line.starts_with("  ") { line.replace(' ', UNBROKEN) } else { line.to_owned() };
     command.after_help(help.lines().map(line).collect::<Vec<_>>().join("\n"))
 }
 
@@ -35,8 +32,7 @@ fn keep_examples_unwrapped(command: Command) -> Command {
 fn shorten_help(command: Command) -> Command {
     let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     let is_shown = |arg: &Arg| {
-        let is_in_examples =
-            |name| examples.split([' ', '=']).any(|word| word.strip_prefix("--") == Some(name));
+        let is_in_examples = |name| examples.split([' ', '=']).any(|word| word.strip_prefix("--") == Some(name));
         arg.is_positional() || arg.get_short().is_some() || arg.get_long().is_some_and(is_in_examples)
     };
     let name = command.get_name().to_owned();

@@ -28,17 +28,13 @@ pub fn print_usage_error(error: &clap::Error, cli: Command) -> u8 {
         _ => {
             let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
             // clap advises writing `--` before an unknown option, but that would make the option the program.
-            let useless = |line: &str| {
-                line.is_empty() || line.starts_with("For more") || line.starts_with("tip: to pass")
-            };
+            let useless =
+                |line: &str| line.is_empty() || line.starts_with("For more") || line.starts_with("tip: to pass");
             let words: Vec<&str> = lines.filter(|line| !useless(line)).collect();
             let sentence = words.join(" ").replace(" tip: ", "; ");
             let sentence = sentence.replace("invalid digit found in string", "it takes a number");
             let choices = possible_values(error, cli).unwrap_or_default();
-            print_failure(&format!(
-                "{}{choices}; see --help",
-                sentence.strip_prefix("error: ").unwrap_or(&sentence)
-            ));
+            print_failure(&format!("{}{choices}; see --help", sentence.strip_prefix("error: ").unwrap_or(&sentence)));
             status::CUPEER_FAILED
         }
     }
@@ -60,8 +56,7 @@ fn unknown_command(error: &clap::Error, cli: &Command) -> Option<String> {
 /// Returns true if a word is a path, or the name of a program in PATH.
 fn is_program(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    name.contains('/')
-        || !name.is_empty() && std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
+    name.contains('/') || !name.is_empty() && std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
 }
 
 /// Returns the names of all commands.
@@ -88,10 +83,8 @@ fn possible_values(error: &clap::Error, mut cli: Command) -> Option<String> {
 fn most_similar<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<String> {
     // In a short word, fewer letters may be wrong.
     let most = MOST_WRONG.min(name.chars().count() / 2);
-    let distances: Vec<(usize, &str)> = known
-        .map(|known| (strsim::osa_distance(name, known), known))
-        .filter(|(wrong, _)| *wrong <= most)
-        .collect();
+    let distances: Vec<(usize, &str)> =
+        known.map(|known| (strsim::osa_distance(name, known), known)).filter(|(wrong, _)| *wrong <= most).collect();
     let least = distances.iter().map(|(wrong, _)| *wrong).min();
     let nearest = distances.iter().filter(|(wrong, _)| Some(*wrong) == least);
     nearest.map(|(_, known)| format!("'{known}'")).collect()

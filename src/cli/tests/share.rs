@@ -43,12 +43,8 @@ fn page(command: &Command, name: &str) -> Vec<u8> {
         .manual("cupeer")
         .date(std::env::var("CUPEER_DATE").unwrap_or("undated".to_owned()));
     let mut file = Vec::new();
-    let mut sections = vec![
-        Man::render_title,
-        Man::render_name_section,
-        Man::render_synopsis_section,
-        Man::render_options_section,
-    ];
+    let mut sections =
+        vec![Man::render_title, Man::render_name_section, Man::render_synopsis_section, Man::render_options_section];
     if command.has_subcommands() {
         sections.push(Man::render_subcommands_section);
     }

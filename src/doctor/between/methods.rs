@@ -87,25 +87,15 @@ pub fn judge_methods(one: &Process, other: &Process) -> Vec<MethodVerdict> {
             [driver(), compare_pid_namespaces(one, other)].concat()
         }),
         judge_method("CUDA event (cuIpcOpenEventHandle)", host(), || {
-            [
-                compare_shm_mounts(one, other),
-                compare_users(one, other),
-                driver(),
-                compare_pid_namespaces(one, other),
-            ]
-            .concat()
+            [compare_shm_mounts(one, other), compare_users(one, other), driver(), compare_pid_namespaces(one, other)]
+                .concat()
         }),
         judge_method("descriptor by SCM_RIGHTS", host(), || {
-            [
-                compare_socket_namespaces(one, other),
-                compare_devices(one, other),
-                compare_driver_versions(one, other),
-            ]
-            .concat()
+            [compare_socket_namespaces(one, other), compare_devices(one, other), compare_driver_versions(one, other)]
+                .concat()
         }),
         judge_method("descriptor by pidfd_getfd", host(), || {
-            [check_pidfd_getfd(one, other), compare_devices(one, other), compare_driver_versions(one, other)]
-                .concat()
+            [check_pidfd_getfd(one, other), compare_devices(one, other), compare_driver_versions(one, other)].concat()
         }),
         judge_method("fabric handle (IMEX)", Vec::new(), || compare_imex_channels(one, other)),
         judge_method("host memory in /dev/shm", host(), || {
@@ -159,10 +149,7 @@ fn compare_devices(one: &Process, other: &Process) -> Reasons {
         return reason_against("one of them may use no GPU", HINT);
     }
     if common.is_empty() {
-        return reason_against(
-            "no GPU is given to both, and an importer must be allowed to use the exporter's",
-            HINT,
-        );
+        return reason_against("no GPU is given to both, and an importer must be allowed to use the exporter's", HINT);
     }
     if common.iter().all(|device| device.mig == Some(true)) {
         return reason_against(
@@ -180,10 +167,7 @@ fn compare_devices(one: &Process, other: &Process) -> Reasons {
 /// Compares the effective users outside of all user namespaces, which is how the kernel module sees them.
 fn compare_users(one: &Process, other: &Process) -> Reasons {
     let differ = reason_against(
-        format!(
-            "{}, and the driver names an event's file in /dev/shm by its user",
-            describe_users(one, other)
-        ),
+        format!("{}, and the driver names an event's file in /dev/shm by its user", describe_users(one, other)),
         "Run both as one user, or let them wait for each other by a flag in shared device memory.",
     );
     reasons_unless_met(same_user(one, other), differ, "user")
@@ -207,9 +191,7 @@ fn describe_users(one: &Process, other: &Process) -> String {
 fn compare_driver_versions(one: &Process, other: &Process) -> Reasons {
     match (&one.libraries, &other.libraries) {
         (Some(here), Some(there)) if here != there => unknown_reason(
-            format!(
-                "they use libraries of driver {here} and {there}, and handles between versions are not documented"
-            ),
+            format!("they use libraries of driver {here} and {there}, and handles between versions are not documented"),
             "Let the NVIDIA Container Toolkit mount the host's libraries into both.",
         ),
         _ => Vec::new(),
@@ -291,8 +273,7 @@ fn obstacles_to_tracing(importer: &Process, exporter: &Process) -> Reasons {
     if !reasons.is_empty() {
         return reasons;
     }
-    for (kind, mine, theirs) in
-        [("user", &importer.user, &exporter.user), ("group", &importer.group, &exporter.group)]
+    for (kind, mine, theirs) in [("user", &importer.user, &exporter.user), ("group", &importer.group, &exporter.group)]
     {
         let (Some(mine), Some(theirs)) = (mine, theirs) else {
             return unknown_reason(format!("the {kind} of one of them is not known"), "");
@@ -339,16 +320,13 @@ fn compare_imex_channels(one: &Process, other: &Process) -> Reasons {
     if one.boot_id.is_some() && one.boot_id == other.boot_id {
         return compare_driver_versions(one, other);
     }
-    let reach =
-        |clique: &Option<String>| clique.is_some() && theirs.iter().any(|device| device.clique == *clique);
+    let reach = |clique: &Option<String>| clique.is_some() && theirs.iter().any(|device| device.clique == *clique);
     match mine.iter().any(|device| reach(&device.clique)) {
         true => compare_driver_versions(one, other),
-        false if [mine, theirs].iter().all(|all| all.iter().any(|device| device.clique.is_some())) => {
-            reason_against(
-                "their GPUs are in different cliques of the fabric, or in different fabrics",
-                "Start both on nodes of one NVLink domain and clique.",
-            )
-        }
+        false if [mine, theirs].iter().all(|all| all.iter().any(|device| device.clique.is_some())) => reason_against(
+            "their GPUs are in different cliques of the fabric, or in different fabrics",
+            "Start both on nodes of one NVLink domain and clique.",
+        ),
         false => unknown_reason("it is not known whether their GPUs are in one NVLink fabric", ""),
     }
 }

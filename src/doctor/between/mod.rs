@@ -29,12 +29,8 @@ pub fn command(one: &Path, other: &Path, format: DoctorFormat) -> Result<ExitCod
     let ways = judge_methods(&one.process, &other.process);
     let is_any_possible = ways.iter().any(|way| way.possible != Feasibility::No);
     match format {
-        DoctorFormat::Json => {
-            output::print_json(&ComparisonDocument { schema: "cupeer-doctor-between/1", ways })?
-        }
-        DoctorFormat::Text => {
-            output::print_marked(&format_methods(&ways, terminal_width(), output::stdout_style()))?
-        }
+        DoctorFormat::Json => output::print_json(&ComparisonDocument { schema: "cupeer-doctor-between/1", ways })?,
+        DoctorFormat::Text => output::print_marked(&format_methods(&ways, terminal_width(), output::stdout_style()))?,
     };
     Ok(ExitCode::from(u8::from(!is_any_possible)))
 }

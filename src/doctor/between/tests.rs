@@ -142,12 +142,7 @@ fn hosts_channels_and_file_systems() {
     becomes(
         |process| {
             process.boot_id = Some("other".into());
-            process
-                .devices
-                .as_mut()
-                .unwrap()
-                .iter_mut()
-                .for_each(|device| device.clique = Some("cd/1".into()));
+            process.devices.as_mut().unwrap().iter_mut().for_each(|device| device.clique = Some("cd/1".into()));
         },
         "nnnnnn",
     );

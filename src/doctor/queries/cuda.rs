@@ -74,7 +74,8 @@ fn query_device(library: &Handle, ordinal: c_int) -> Result<CudaDevice, String> 
     call!(library, "cuDeviceGetUuid_v2", (bytes.as_mut_ptr() => *mut u8, device => c_int))
         .or_else(|_| call!(library, "cuDeviceGetUuid", (bytes.as_mut_ptr() => *mut u8, device => c_int)))?;
     let mut fabric: c_int = 0;
-    let has = call!(library, "cuDeviceGetAttribute", (&mut fabric => *mut c_int, FABRIC_ATTRIBUTE => c_int, device => c_int));
+    let has =
+        call!(library, "cuDeviceGetAttribute", (&mut fabric => *mut c_int, FABRIC_ATTRIBUTE => c_int, device => c_int));
     Ok(CudaDevice {
         pci: to_kernel_pci_address(&text_before_nul(&text)),
         uuid: format_uuid(&bytes),

@@ -36,9 +36,9 @@ fn environment_fact(value: impl ToString) -> Fact {
 
 pub fn facts(system: &ExaminedSystem) -> Vec<Fact> {
     let meaning = |name: &str| {
-        KNOWN_VARIABLES.iter().find(|(known, _)| {
-            known.strip_suffix('*').map_or(*known == name, |begin| name.starts_with(begin))
-        })
+        KNOWN_VARIABLES
+            .iter()
+            .find(|(known, _)| known.strip_suffix('*').map_or(*known == name, |begin| name.starts_with(begin)))
     };
     let mut set: Vec<Fact> = system
         .environment

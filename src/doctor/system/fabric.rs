@@ -20,8 +20,7 @@ pub fn facts(system: &ExaminedSystem) -> Vec<Fact> {
 
 /// Judges the state of the fabric (`nvmlGpuFabricState_t`) of all devices together.
 fn judge_fabric_state(system: &ExaminedSystem) -> Fact {
-    const BREAKS: &str =
-        "all CUDA calls: cuInit returns CUDA_ERROR_SYSTEM_NOT_READY until the devices are registered";
+    const BREAKS: &str = "all CUDA calls: cuInit returns CUDA_ERROR_SYSTEM_NOT_READY until the devices are registered";
     const HINT: &str = "Start Fabric Manager of the driver's version: systemctl status nvidia-fabricmanager; its log is /var/log/fabricmanager.log.";
     let switches = if has_switches(&system.tree) { "NVSwitches on the PCI bus, " } else { "" };
     let Ok(nvml) = &system.queried.nvml else {
@@ -45,8 +44,7 @@ fn judge_fabric_state(system: &ExaminedSystem) -> Fact {
         0 => plain_fact(format!("{switches}the devices are in no fabric")),
         registered => {
             let first = states.iter().find(|fabric| fabric.state == 3);
-            let place =
-                first.map(|f| format!("cluster {}, clique {}", f.cluster, f.clique)).unwrap_or_default();
+            let place = first.map(|f| format!("cluster {}, clique {}", f.cluster, f.clique)).unwrap_or_default();
             good_fact(format!("{switches}{registered} of {} devices are registered, {place}", states.len()))
         }
     }
@@ -58,8 +56,7 @@ pub fn usable_imex_channels(system: &ExaminedSystem) -> Option<Vec<String>> {
     match system.tree.list_directory(&directory) {
         Ok(names) => {
             let usable = |name: &String| {
-                name.starts_with("channel")
-                    && system.tree.check_access(&format!("{directory}/{name}")).is_ok()
+                name.starts_with("channel") && system.tree.check_access(&format!("{directory}/{name}")).is_ok()
             };
             Some(names.into_iter().filter(usable).collect())
         }
@@ -79,8 +76,7 @@ fn is_outside_clusters(system: &ExaminedSystem) -> bool {
 fn judge_imex_channels(system: &ExaminedSystem) -> Readable<Fact> {
     const BREAKS: &str = "fabric handles: cuMemCreate with CU_MEM_HANDLE_TYPE_FABRIC returns CUDA_ERROR_NOT_PERMITTED, though the devices say that they support it";
     const HINT: &str = "mkdir /dev/nvidia-caps-imex-channels; mknod /dev/nvidia-caps-imex-channels/channel0 c MAJOR 0, with the number of nvidia-caps-imex-channels in /proc/devices (or NVreg_CreateImexChannel0=1), and give the node to the container.";
-    let says_fabric =
-        system.queried.cuda.as_ref().ok().map(|cuda| cuda.devices.iter().any(|d| d.fabric == Some(true)));
+    let says_fabric = system.queried.cuda.as_ref().ok().map(|cuda| cuda.devices.iter().any(|d| d.fabric == Some(true)));
     let usable = usable_imex_channels(system);
     if let Some(usable) = usable.as_ref().filter(|usable| !usable.is_empty()) {
         let more = if usable.len() > 8 { format!(" and {} more", usable.len() - 8) } else { String::new() };
@@ -101,9 +97,7 @@ fn judge_imex_channels(system: &ExaminedSystem) -> Readable<Fact> {
             plain_fact(format!("{value}; only an NVLink domain of several machines needs them"))
         }
         (true, Some(true)) => bad_fact(value, BREAKS, HINT),
-        (true, None) => {
-            unknown_fact(format!("{value}; whether the devices support fabric handles is not known"))
-                .with_effect(BREAKS, HINT)
-        }
+        (true, None) => unknown_fact(format!("{value}; whether the devices support fabric handles is not known"))
+            .with_effect(BREAKS, HINT),
     })
 }

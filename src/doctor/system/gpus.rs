@@ -8,15 +8,10 @@ use crate::probe::result_name;
 use cupeer_nvidia::nvml::machine::NvmlDevice;
 
 pub fn facts(system: &ExaminedSystem) -> Vec<Fact> {
-    let mut facts = vec![
-        with_name("gpus", Ok(compare_gpu_counts(system))),
-        with_name("cuInit", Ok(judge_cuda_init(system))),
-    ];
+    let mut facts =
+        vec![with_name("gpus", Ok(compare_gpu_counts(system))), with_name("cuInit", Ok(judge_cuda_init(system)))];
     for gpu in &system.gpus {
-        facts.push(
-            with_name("kernel driver", judge_kernel_driver(system, &gpu.address))
-                .with_devices(&[&gpu.address]),
-        );
+        facts.push(with_name("kernel driver", judge_kernel_driver(system, &gpu.address)).with_devices(&[&gpu.address]));
     }
     if let Ok(nvml) = &system.queried.nvml {
         for device in &nvml.devices {
@@ -56,16 +51,12 @@ fn judge_cuda_init(system: &ExaminedSystem) -> Fact {
     let hint = match init {
         0 => return good_fact(result_name(init)),
         // CUDA_ERROR_SYSTEM_NOT_READY: "the CUDA driver has not yet been initialized", on machines with NVSwitches while Fabric Manager has not registered them.
-        802 => {
-            "Start Fabric Manager of the driver's version (systemctl status nvidia-fabricmanager), or wait for it."
-        }
+        802 => "Start Fabric Manager of the driver's version (systemctl status nvidia-fabricmanager), or wait for it.",
         // CUDA_ERROR_SYSTEM_DRIVER_MISMATCH and CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE.
         803 | 804 => {
             "Use the libcuda of the kernel module's version: look for a second one in LD_LIBRARY_PATH, such as that of cuda-compat."
         }
-        100 => {
-            "No GPU is shown to this process: look at CUDA_VISIBLE_DEVICES, the device nodes and the kernel module."
-        }
+        100 => "No GPU is shown to this process: look at CUDA_VISIBLE_DEVICES, the device nodes and the kernel module.",
         _ => "'cupeer explain' has what the result means.",
     };
     bad_fact(result_name(init), "all CUDA calls of this process", hint)

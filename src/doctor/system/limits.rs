@@ -40,13 +40,11 @@ fn judge_pidfd_getfd(system: &ExaminedSystem, process: &Process) -> Fact {
     let value = format!("{scope}{filter}{capability}");
     match &system.queried.descriptor {
         Some(Descriptor::Taken) => good_fact(format!("works: {value}")),
-        Some(Descriptor::NotOpened(error) | Descriptor::Refused(error)) if *error == libc::ENOSYS => {
-            bad_fact(
-                format!("the kernel has no such call, or a filter hides it: {value}"),
-                BREAKS,
-                "It needs Linux 5.6; in a container, allow pidfd_open and pidfd_getfd in the seccomp profile (docker run --cap-add=SYS_PTRACE).",
-            )
-        }
+        Some(Descriptor::NotOpened(error) | Descriptor::Refused(error)) if *error == libc::ENOSYS => bad_fact(
+            format!("the kernel has no such call, or a filter hides it: {value}"),
+            BREAKS,
+            "It needs Linux 5.6; in a container, allow pidfd_open and pidfd_getfd in the seccomp profile (docker run --cap-add=SYS_PTRACE).",
+        ),
         Some(Descriptor::NotOpened(error) | Descriptor::Refused(error)) => {
             let why = std::io::Error::from_raw_os_error(*error).to_string();
             let why = why.split(" (os error").next().unwrap_or(&why).to_owned();
@@ -83,8 +81,7 @@ fn judge_memlock_limit(system: &ExaminedSystem) -> Readable<Fact> {
         .lines()
         .find_map(|line| line.strip_prefix("Max locked memory"))
         .and_then(|rest| rest.split_whitespace().next());
-    let has_infiniband =
-        system.tree.list_directory("/sys/class/infiniband").is_ok_and(|names| !names.is_empty());
+    let has_infiniband = system.tree.list_directory("/sys/class/infiniband").is_ok_and(|names| !names.is_empty());
     let words = |limit: &str| limit.parse().map_or(limit.to_owned(), in_words);
     Ok(match (limit, has_infiniband) {
         (None, _) => unknown_fact("/proc/self/limits does not say"),

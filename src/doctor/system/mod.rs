@@ -64,11 +64,7 @@ impl ExaminedSystem {
     pub fn examine_machine(chosen: Option<&ChosenDriver>) -> Result<ExaminedSystem> {
         let environment = std::env::vars_os()
             .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
-        Ok(ExaminedSystem::new(
-            KernelFileTree::new("/"),
-            QueryResults::run_queries(chosen)?,
-            environment.collect(),
-        ))
+        Ok(ExaminedSystem::new(KernelFileTree::new("/"), QueryResults::run_queries(chosen)?, environment.collect()))
     }
 
     /// Reads this process, without the devices of the machine.
@@ -80,11 +76,7 @@ impl ExaminedSystem {
         )
     }
 
-    fn new(
-        tree: KernelFileTree,
-        queried: QueryResults,
-        environment: Vec<(String, String)>,
-    ) -> ExaminedSystem {
+    fn new(tree: KernelFileTree, queried: QueryResults, environment: Vec<(String, String)>) -> ExaminedSystem {
         let mut gpus = pci::list_gpus(&tree);
         // A sandbox may hide the PCI bus and show the devices. Facts about them are then unknown, not missing.
         for device in queried.nvml.iter().flat_map(|nvml| &nvml.devices) {

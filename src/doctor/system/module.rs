@@ -26,9 +26,8 @@ pub fn facts(system: &ExaminedSystem) -> Vec<Fact> {
 pub fn kernel_module_version(system: &ExaminedSystem) -> Option<String> {
     let text = system.tree.read_text("/proc/driver/nvidia/version").ok()?;
     let line = text.lines().next()?;
-    let is_version = |word: &&str| {
-        word.contains('.') && word.chars().all(|letter| letter == '.' || letter.is_ascii_digit())
-    };
+    let is_version =
+        |word: &&str| word.contains('.') && word.chars().all(|letter| letter == '.' || letter.is_ascii_digit());
     line.split_whitespace().find(is_version).map(str::to_owned)
 }
 
@@ -79,18 +78,13 @@ fn list_module_parameters(system: &ExaminedSystem) -> Readable<Fact> {
     let keys = value("RegistryDwords").unwrap_or_default();
     let mut told: Vec<String> = DEFAULT_PARAMETERS
         .iter()
-        .filter_map(|(key, usual)| {
-            value(key).filter(|value| value != usual).map(|value| format!("{key}={value}"))
-        })
+        .filter_map(|(key, usual)| value(key).filter(|value| value != usual).map(|value| format!("{key}={value}")))
         .collect();
     if !keys.is_empty() {
         told.push(format!("RegistryDwords={keys}"));
     }
-    let told = if told.is_empty() {
-        "none that changes which devices reach each other".to_owned()
-    } else {
-        told.join(", ")
-    };
+    let told =
+        if told.is_empty() { "none that changes which devices reach each other".to_owned() } else { told.join(", ") };
     if value("NvLinkDisable").is_some_and(|value| value != "0") {
         return Ok(bad_fact(
             format!("NvLinkDisable=1, {told}"),

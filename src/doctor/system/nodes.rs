@@ -10,21 +10,15 @@ const HINT: &str = "Give the container its devices (docker run --gpus all, or th
 
 pub fn facts(system: &ExaminedSystem) -> Vec<Fact> {
     let tree = &system.tree;
-    let numbered =
-        |name: &String| name.strip_prefix("nvidia").is_some_and(|rest| rest.parse::<u32>().is_ok());
-    let mut gpus: Vec<String> =
-        tree.list_directory("/dev").unwrap_or_default().into_iter().filter(numbered).collect();
+    let numbered = |name: &String| name.strip_prefix("nvidia").is_some_and(|rest| rest.parse::<u32>().is_ok());
+    let mut gpus: Vec<String> = tree.list_directory("/dev").unwrap_or_default().into_iter().filter(numbered).collect();
     gpus.sort_by_key(|name| name["nvidia".len()..].parse::<u32>().unwrap_or(u32::MAX));
     let facts = if gpus.is_empty() && !tree.exists("/dev/nvidiactl") {
         vec![judge_missing_nodes(tree)]
     } else {
         let mut facts = vec![
             judge_device_node(tree, "nvidiactl", "all CUDA calls: cuInit finds no device"),
-            judge_device_node(
-                tree,
-                "nvidia-uvm",
-                "all CUDA calls: cuInit fails, or no context can be created",
-            ),
+            judge_device_node(tree, "nvidia-uvm", "all CUDA calls: cuInit fails, or no context can be created"),
         ];
         let breaks = "this GPU: CUDA does not show it to this process";
         facts.extend(gpus.iter().map(|name| judge_device_node(tree, name, breaks)));

@@ -5,7 +5,8 @@ use super::{ExaminedSystem, Fact, bad_fact, good_fact, unknown_fact, with_name};
 use cupeer_nvidia::nvml::machine::NvmlDevicePair;
 use cupeer_spec::abi::nvmlGpuP2PStatus_t;
 
-const BREAKS: &str = "peer access between them: copies go through the host, and handles of one device cannot be opened on the other";
+const BREAKS: &str =
+    "peer access between them: copies go through the host, and handles of one device cannot be opened on the other";
 
 pub fn facts(system: &ExaminedSystem) -> Vec<Fact> {
     let Ok(nvml) = &system.queried.nvml else { return Vec::new() };
@@ -39,9 +40,7 @@ fn judge_pair(pair: &NvmlDevicePair, cuda: Result<Option<bool>, String>) -> Fact
     };
     let worst = if read == 0 { write } else { read };
     let status = nvmlGpuP2PStatus_t(worst);
-    let status = status
-        .name()
-        .map_or(worst.to_string(), |name| name.trim_start_matches("NVML_P2P_STATUS_").to_owned());
+    let status = status.name().map_or(worst.to_string(), |name| name.trim_start_matches("NVML_P2P_STATUS_").to_owned());
     let link = if pair.nvlink == Some(0) { "NVLink" } else { "PCIe" };
     match (worst == 0, cuda) {
         (true, Ok(Some(true))) => good_fact(format!("by {link}, for NVML and for CUDA")),

@@ -111,13 +111,10 @@ fn judge_acs(tree: &KernelFileTree, gpu: &Gpu) -> Fact {
         match tree.read_bytes(&format!("{}/config", pci_directory(bridge))) {
             Err(withheld) => unreadable = Some(withheld.to_string()),
             Ok(config) if config.len() <= UNPRIVILEGED_SIZE => {
-                unreadable =
-                    Some("the bridges' configuration is shown only to root (CAP_SYS_ADMIN)".to_owned());
+                unreadable = Some("the bridges' configuration is shown only to root (CAP_SYS_ADMIN)".to_owned());
             }
             Ok(config) => match find_acs_control(&config) {
-                Some(control) if control & (REQUEST_REDIRECT | COMPLETION_REDIRECT) != 0 => {
-                    redirecting.push(bridge)
-                }
+                Some(control) if control & (REQUEST_REDIRECT | COMPLETION_REDIRECT) != 0 => redirecting.push(bridge),
                 _ => {}
             },
         }

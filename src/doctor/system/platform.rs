@@ -6,10 +6,7 @@ use super::{ExaminedSystem, Fact, good_fact, plain_fact, unknown_fact, with_name
 pub fn facts(system: &ExaminedSystem) -> Vec<Fact> {
     vec![
         with_name("virtualisation", judge_virtualization(system)),
-        with_name(
-            "container",
-            Ok(plain_fact(detect_container(system).unwrap_or_else(|| "none seen".to_owned()))),
-        ),
+        with_name("container", Ok(plain_fact(detect_container(system).unwrap_or_else(|| "none seen".to_owned())))),
     ]
 }
 
@@ -22,10 +19,8 @@ fn judge_virtualization(system: &ExaminedSystem) -> Readable<Fact> {
     let mut processors = flags.lines().filter(|line| line.starts_with("flags")).peekable();
     let is_told = processors.peek().is_some();
     let has_flag = processors.any(|line| line.split_whitespace().any(|flag| flag == "hypervisor"));
-    let product: Vec<String> = ["sys_vendor", "product_name"]
-        .iter()
-        .filter_map(|name| read(&format!("/sys/class/dmi/id/{name}")))
-        .collect();
+    let product: Vec<String> =
+        ["sys_vendor", "product_name"].iter().filter_map(|name| read(&format!("/sys/class/dmi/id/{name}"))).collect();
     let product = if product.is_empty() { String::new() } else { format!(" ({})", product.join(" ")) };
     let kind = read("/sys/hypervisor/type").map(|kind| format!(", {kind}")).unwrap_or_default();
     if !is_told && kind.is_empty() {

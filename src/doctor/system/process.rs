@@ -103,9 +103,8 @@ impl Process {
             Ok(text) => text.parse().ok(),
             Err(withheld) => (withheld.is_not_found() && tree.exists("/proc/sys/kernel")).then_some(0),
         };
-        let host_user = user
-            .as_ref()
-            .and_then(|user| map_to_outer_id(&tree.read_text("/proc/self/uid_map").ok()?, user.effective));
+        let host_user =
+            user.as_ref().and_then(|user| map_to_outer_id(&tree.read_text("/proc/self/uid_map").ok()?, user.effective));
         let nvml = system.queried.nvml.as_ref().ok();
         Process {
             host: tree.read_text("/proc/sys/kernel/hostname").ok(),
@@ -158,11 +157,7 @@ fn list_devices(system: &ExaminedSystem) -> Option<Vec<Device>> {
         shown: cuda.map(|_| of_cuda(&device.pci).is_some()),
         mig: device.mig,
         fabric: of_cuda(&device.pci).and_then(|device| device.fabric),
-        clique: device
-            .fabric
-            .as_ref()
-            .filter(|f| f.state == 3)
-            .map(|f| format!("{}/{}", f.cluster, f.clique)),
+        clique: device.fabric.as_ref().filter(|f| f.state == 3).map(|f| format!("{}/{}", f.cluster, f.clique)),
     });
     Some(devices.collect())
 }

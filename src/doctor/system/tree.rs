@@ -63,8 +63,7 @@ impl KernelFileTree {
     /// Returns the bytes of a file.
     pub fn read_bytes(&self, path: &str) -> Readable<Vec<u8>> {
         let mut bytes = Vec::new();
-        let read = std::fs::File::open(self.full_path(path))
-            .and_then(|f| f.take(LONGEST_FILE).read_to_end(&mut bytes));
+        let read = std::fs::File::open(self.full_path(path)).and_then(|f| f.take(LONGEST_FILE).read_to_end(&mut bytes));
         KernelFileTree::with_path(path, read.map(|_| bytes))
     }
 
@@ -149,9 +148,6 @@ mod tests {
         let absent = tree.read_text("/proc/cmdline").unwrap_err();
         assert_eq!((absent.is_not_found(), absent.to_string().as_str()), (true, "there is no /proc/cmdline"));
         let refused = tree.read_text("/proc/driver").unwrap_err();
-        assert_eq!(
-            (refused.is_not_found(), refused.to_string().as_str()),
-            (false, "/proc/driver: Is a directory")
-        );
+        assert_eq!((refused.is_not_found(), refused.to_string().as_str()), (false, "/proc/driver: Is a directory"));
     }
 }

@@ -34,13 +34,7 @@ impl Arrows {
         self.open.clear();
     }
 
-    pub fn arrows_of_call(
-        &mut self,
-        call: &Call,
-        domain: HandleDomain,
-        at: u64,
-        first: &FirstPass,
-    ) -> Vec<Arrow> {
+    pub fn arrows_of_call(&mut self, call: &Call, domain: HandleDomain, at: u64, first: &FirstPass) -> Vec<Arrow> {
         let Some(function) = call.function.filter(|_| call.succeeded()).map(FnId::spec) else {
             return Vec::new();
         };
@@ -68,17 +62,13 @@ impl Arrows {
         else {
             return Vec::new();
         };
-        let exports =
-            FnId::find_newest(|function| function.exports().is_some_and(|shared| shared.object == kind));
+        let exports = FnId::find_newest(|function| function.exports().is_some_and(|shared| shared.object == kind));
         let Some(export) = first.last_export_before(domain, kind, fingerprint, at) else { return Vec::new() };
         let times = self.opened.entry((domain, kind, fingerprint)).or_default();
         let id = if *times == 0 { fingerprint } else { mix_bits(fingerprint ^ mix_bits(*times)) };
         *times += 1;
         self.open.holder_or_insert(kind, address, Vec::new).push(id);
-        vec![
-            Arrow { export: Some((export, exports)), phase: 's', id },
-            Arrow { export: None, phase: 't', id },
-        ]
+        vec![Arrow { export: Some((export, exports)), phase: 's', id }, Arrow { export: None, phase: 't', id }]
     }
 
     fn arrows_of_close(&mut self, kind: Object, address: Option<u64>, is_whole: bool) -> Vec<Arrow> {

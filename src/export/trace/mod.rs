@@ -48,9 +48,7 @@ impl ReportForm for TraceForm {
         let before = |events| size_warning(events).iter().for_each(|sentence| warn(sentence));
         match write_trace(job, filter, symbols, out, before) {
             // Reading and writing take turns here, and only this failure is surely one of writing.
-            Err(error)
-                if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == BrokenPipe) =>
-            {
+            Err(error) if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == BrokenPipe) => {
                 Ok(Err(BrokenPipe.into()))
             }
             written => written.map(Ok),
@@ -116,9 +114,7 @@ struct CurrentProcess<'a> {
 impl<W: Write> TraceExport<'_, W> {
     fn write_all(&mut self) -> Result<()> {
         self.out.write_begin()?;
-        for (index, process) in
-            self.job.processes.iter().enumerate().filter(|(i, _)| self.filter.has_process(*i))
-        {
+        for (index, process) in self.job.processes.iter().enumerate().filter(|(i, _)| self.filter.has_process(*i)) {
             let current = CurrentProcess {
                 index,
                 process,
@@ -137,9 +133,7 @@ impl<W: Write> TraceExport<'_, W> {
     fn write_memory(&mut self) -> Result<()> {
         for device in self.first.memory_over_time(&mut self.places) {
             let name = format!("memory of GPU {}", ShortUuid(device.device.0));
-            for (index, process) in
-                self.job.processes.iter().enumerate().filter(|(i, _)| self.filter.has_process(*i))
-            {
+            for (index, process) in self.job.processes.iter().enumerate().filter(|(i, _)| self.filter.has_process(*i)) {
                 let lines: Vec<_> = device.series.iter().filter(|line| *line.proc == *process.proc).collect();
                 let mut last = Map::new();
                 for (i, at) in device.times_ns.iter().enumerate().take_while(|(_, at)| **at <= self.ended) {
@@ -244,9 +238,8 @@ impl<W: Write> TraceExport<'_, W> {
         if let Some(rule) = call.injecting_fault().or(call.stopping_fault().map(|hit| &*hit.fault_name)) {
             args.insert("injected_by".into(), rule.into());
         }
-        let fired = |hit: &FiredFault| {
-            format!("{}: {}", hit.fault_name, hit.effect_words().collect::<Vec<_>>().join(", "))
-        };
+        let fired =
+            |hit: &FiredFault| format!("{}: {}", hit.fault_name, hit.effect_words().collect::<Vec<_>>().join(", "));
         if !call.details.hits.is_empty() {
             args.insert("faults".into(), call.details.hits.iter().map(fired).collect());
         }

@@ -64,9 +64,8 @@ impl<W: Write> TraceEventWriter<W> {
         self.write_separator()?;
         let is_hung = call.outcome == Outcome::Pending;
         let name = if is_hung { Value::from(format!("{name} (has not returned)")) } else { name.into() };
-        let groups = call
-            .function
-            .map_or(Vec::new(), |function| function.spec().groups().map(|group| group.name()).collect());
+        let groups =
+            call.function.map_or(Vec::new(), |function| function.spec().groups().map(|group| group.name()).collect());
         let groups = if groups.is_empty() { "unknown".to_owned() } else { groups.join(",") };
         let ns = until.saturating_sub(at).max(SHORTEST);
         write!(self.out, "{{\"ph\":\"X\",\"name\":{name},\"cat\":\"{groups}\",")?;
@@ -100,13 +99,7 @@ impl<W: Write> TraceEventWriter<W> {
     }
 
     /// Writes the values of a counter, which are valid from a time on.
-    pub fn write_counter(
-        &mut self,
-        track: Track,
-        at: u64,
-        name: &str,
-        values: &Map<String, Value>,
-    ) -> io::Result<()> {
+    pub fn write_counter(&mut self, track: Track, at: u64, name: &str, values: &Map<String, Value>) -> io::Result<()> {
         self.write_separator()?;
         write!(self.out, "{{\"ph\":\"C\",\"name\":{},", Value::from(name))?;
         self.write_place_and_time(track, at)?;
@@ -118,10 +111,7 @@ impl<W: Write> TraceEventWriter<W> {
     pub fn write_arrow_end(&mut self, track: Track, at: u64, phase: char, id: u64) -> io::Result<()> {
         self.write_separator()?;
         let bind = if phase == 'f' { "\"bp\":\"e\"," } else { "" };
-        write!(
-            self.out,
-            "{{\"ph\":\"{phase}\",{bind}\"name\":\"handle\",\"cat\":\"handle\",\"id\":\"{id:#018x}\","
-        )?;
+        write!(self.out, "{{\"ph\":\"{phase}\",{bind}\"name\":\"handle\",\"cat\":\"handle\",\"id\":\"{id:#018x}\",")?;
         self.write_place_and_time(track, at.saturating_add(1))?;
         self.out.write_all(b"}")
     }

@@ -50,8 +50,7 @@ pub fn build_part(
     // There may be very many callers, and symbol look-ups are slow, so callers have only a library and an offset.
     let mut nameless = NoSymbols;
     let mut unnamed = PlaceTable::new(&job.processes, &mut nameless);
-    let (callers, callers_more) =
-        std::mem::take(&mut all.callers).resolve_names(&all.functions, &mut unnamed);
+    let (callers, callers_more) = std::mem::take(&mut all.callers).resolve_names(&all.functions, &mut unnamed);
     let fired = std::mem::take(&mut all.fired);
     let (marks, marks_more) = std::mem::take(&mut all.marks).rows(&all.fates);
     JobPart {
@@ -64,9 +63,9 @@ pub fn build_part(
         callers_more,
         found,
         faults: faults::rows(job, fired),
-        handles: all.ledger.rows(&all.fates, accesses, |entry| {
-            all.allocators.allocator_of(entry, &job.processes, &all.stacks)
-        }),
+        handles: all
+            .ledger
+            .rows(&all.fates, accesses, |entry| all.allocators.allocator_of(entry, &job.processes, &all.stacks)),
         handles_more: 0,
         handles_more_bytes: 0,
         allocations,
@@ -141,8 +140,7 @@ fn record_row(job: &Job, all: &Collected, filter: &Filter, began_ns: u64, ended_
         hangs: read_hangs(&job.hangs),
         quiet: Vec::new(),
         problems,
-        matching: (!filter.given_options.is_empty())
-            .then(|| all.stats.iter().map(|stats| stats.chosen).sum()),
+        matching: (!filter.given_options.is_empty()).then(|| all.stats.iter().map(|stats| stats.chosen).sum()),
         filters: filter.given_options.clone(),
         in_part: !filter.has_all_calls(),
     };
@@ -165,25 +163,13 @@ fn format_boot_id(id: &[u8; 16]) -> String {
 /// Returns the driver functions that a process called although its complete recording has no call of them. Look-ups of
 /// functions and the initialization of the driver are left out.
 fn unrecorded_functions(process: &record::Process, index: usize, functions: &FunctionCounts) -> Vec<Word> {
-    let is_recorded = |name: &str| {
-        functions.calls_by_process_of(name).and_then(|all| all.get(index)).is_some_and(|calls| *calls > 0)
-    };
+    let is_recorded =
+        |name: &str| functions.calls_by_process_of(name).and_then(|all| all.get(index)).is_some_and(|calls| *calls > 0);
     let is_other = |id: &FnId| id.spec().hands_out().is_none() && !id.spec().is_in(Group::Init);
-    process
-        .called_functions()
-        .filter(is_other)
-        .map(|id| id.spec().name())
-        .filter(|name| !is_recorded(name))
-        .collect()
+    process.called_functions().filter(is_other).map(|id| id.spec().name()).filter(|name| !is_recorded(name)).collect()
 }
 
-fn process_rows(
-    job: &Job,
-    filter: &Filter,
-    all: &Collected,
-    places: &mut PlaceTable,
-    ended: u64,
-) -> Vec<Process> {
+fn process_rows(job: &Job, filter: &Filter, all: &Collected, places: &mut PlaceTable, ended: u64) -> Vec<Process> {
     let ordinal = |device: &record::Device| Ordinal { ordinal: device.ordinal, uuid: Uuid(device.uuid) };
     let own_boot = record::host::boot_id();
     let are_others = job.have_executed_another();
@@ -308,10 +294,8 @@ fn device_rows(job: &Job) -> Vec<Device> {
 }
 
 fn bypass_rows(job: &Job) -> Vec<Escaped> {
-    let all = job
-        .processes
-        .iter()
-        .flat_map(|process| process.bypassing_libraries.iter().map(move |one| (process, one)));
+    let all =
+        job.processes.iter().flat_map(|process| process.bypassing_libraries.iter().map(move |one| (process, one)));
     all.map(|(process, (way, library))| Escaped {
         proc: process.proc.as_str().into(),
         library: library.clone(),

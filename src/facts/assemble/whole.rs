@@ -92,8 +92,7 @@ fn needs_symbols(job: &Job, filter: &Filter, all: &Collected) -> bool {
 /// The directory contains no recording, or the events of a process cannot be read.
 pub fn find_broken_rules(dir: &Path) -> Result<BTreeSet<String>> {
     let certain = Confidence::Certain.word();
-    let is_broken =
-        |finding: &Finding| finding.severity != Severity::Note.word() && finding.confidence == certain;
+    let is_broken = |finding: &Finding| finding.severity != Severity::Note.word() && finding.confidence == certain;
     Ok(read_report(dir)?
         .findings
         .into_iter()

@@ -77,8 +77,7 @@ pub struct Allocators {
 
 impl Allocators {
     pub fn new(processes: &[Process]) -> Allocators {
-        let has_known =
-            |process: &Process| process.libraries.iter().any(|library| known_library(library).is_some());
+        let has_known = |process: &Process| process.libraries.iter().any(|library| known_library(library).is_some());
         Allocators { has_known: processes.iter().map(has_known).collect() }
     }
 
@@ -86,31 +85,23 @@ impl Allocators {
     pub fn is_from_pytorch_allocator(processes: &[Process], stacks: &StackTable, stack: StackNumber) -> bool {
         let (process, ticks, frames, _) = stacks.get(stack);
         let process = &processes[*process as usize];
-        frames.iter().any(|frame| {
-            process.library_at(*frame, *ticks).is_some_and(|it| (KNOWN_LIBRARIES[0].is_it)(&it.path))
-        })
+        frames
+            .iter()
+            .any(|frame| process.library_at(*frame, *ticks).is_some_and(|it| (KNOWN_LIBRARIES[0].is_it)(&it.path)))
     }
 
     /// Returns the allocator of the memory of an exported handle; `None` if unknown.
-    pub fn allocator_of(
-        &self,
-        entry: &HandleEntry,
-        processes: &[Process],
-        stacks: &StackTable,
-    ) -> Option<Allocator> {
+    pub fn allocator_of(&self, entry: &HandleEntry, processes: &[Process], stacks: &StackTable) -> Option<Allocator> {
         let export = entry.export.as_deref()?;
         let process = processes.get(export.process)?;
         let (_, ticks, frames, _) = stacks.get(export.last.site.stack);
-        let found =
-            |name: &'static str, certainty| (!name.is_empty()).then_some(Allocator { name, certainty });
+        let found = |name: &'static str, certainty| (!name.is_empty()).then_some(Allocator { name, certainty });
         let known = frames.iter().find_map(|frame| known_library(process.library_at(*frame, *ticks)?));
         match (entry.kind, known) {
             (Object::Memory, Some(known)) => found(known.memory, known.certainty),
             (Object::Allocation, Some(known)) => found(known.allocation, known.certainty),
             // No known library can have created it, so the driver's own allocator did.
-            (Object::Memory, None) if !self.has_known[export.process] => {
-                found(Allocator::PLAIN, Certainty::Probable)
-            }
+            (Object::Memory, None) if !self.has_known[export.process] => found(Allocator::PLAIN, Certainty::Probable),
             (Object::Pool | Object::Pointer, _) => found("cudaMallocAsync", Certainty::Certain),
             _ => None,
         }

@@ -51,17 +51,9 @@ pub struct CallTotals {
 impl ProcessCallers {
     /// Adds a call, and the calls that repeated it, to the sum of its caller.
     #[inline]
-    pub fn count_call(
-        &mut self,
-        number: Number,
-        end: CallEnd,
-        times: CallDurations,
-        caller: u64,
-        ticks: u64,
-    ) {
+    pub fn count_call(&mut self, number: Number, end: CallEnd, times: CallDurations, caller: u64, ticks: u64) {
         let result = if let CallEnd::Returned(result) = end { Some(result) } else { None };
-        let (_, sum) =
-            self.0.entry((number, result, caller)).or_insert_with(|| (ticks, CallTotals::default()));
+        let (_, sum) = self.0.entry((number, result, caller)).or_insert_with(|| (ticks, CallTotals::default()));
         sum.calls = sum.calls.saturating_add(times.add_to(&mut sum.durations));
     }
 }

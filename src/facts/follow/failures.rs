@@ -100,16 +100,15 @@ impl Failures {
         self.count = self.count.saturating_add(call.call_count());
         let usual = results::is_usual(call.function, result);
         let cause = match follows_fault {
-            _ if call.injected => FailureCause::Fault(
-                call.injecting_fault().and_then(|name| self.rules.find_or_add(name, MOST_NAMES)),
-            ),
+            _ if call.injected => {
+                FailureCause::Fault(call.injecting_fault().and_then(|name| self.rules.find_or_add(name, MOST_NAMES)))
+            }
             true => FailureCause::EarlierFault,
             false => FailureCause::Driver,
         };
         let site = Site::new(call, stack, false);
         let stacks = u64::from(call.has_own_stack());
-        let new =
-            GroupTotals { count: call.call_count(), stacks, first: at, last, is_usual: usual, site, process };
+        let new = GroupTotals { count: call.call_count(), stacks, first: at, last, is_usual: usual, site, process };
         let key = |probe| (process, number, result, stack, cause, probe);
         match standing {
             // A failure that follows a fault shows nothing about the program.
@@ -199,8 +198,7 @@ impl Failures {
     /// Returns the unexpected failures of a function, with process and result. Failures because of fault plans are left out.
     pub fn unexpected_of_function(&self, number: Number) -> impl Iterator<Item = (usize, i32, &GroupTotals)> {
         self.groups.iter().filter_map(move |((process, known, result, _, cause, probe), group)| {
-            let is_one =
-                *known == number && *cause == FailureCause::Driver && !group.is_usual && probe.is_none();
+            let is_one = *known == number && *cause == FailureCause::Driver && !group.is_usual && probe.is_none();
             is_one.then_some((*process, *result, group))
         })
     }
@@ -226,32 +224,30 @@ impl Failures {
                 None => drop(joined.insert(key, (*group, vec![*process]))),
             }
         }
-        let row = |((number, result, caller, cause, expected), (sum, mut processes)): (
-            RowKey,
-            (GroupTotals, Vec<usize>),
-        )| {
-            let runtime = made_by.parent_of(sum.process, sum.site.tid, sum.site.seq);
-            processes.sort_unstable();
-            processes.dedup();
-            let injected_by = if let FailureCause::Fault(rule) = cause { rule } else { None };
-            FailureGroup {
-                function: functions.name(number),
-                result: results::result_name(FunctionCounts::id(number), result),
-                count: sum.count,
-                stacks: sum.stacks,
-                injected: matches!(cause, FailureCause::Fault(_)),
-                injected_by: injected_by.map(|rule| self.rules.name(rule)),
-                follows_fault: cause == FailureCause::EarlierFault,
-                first_ns: sum.first,
-                last_ns: sum.last,
-                procs: processes.iter().take(MOST_PROCS).map(|p| fates[*p].proc.clone()).collect(),
-                procs_more: processes.len().saturating_sub(MOST_PROCS) as u64,
-                runtime,
-                caller,
-                usual: sum.is_usual || expected.is_some(),
-                expected,
-            }
-        };
+        let row =
+            |((number, result, caller, cause, expected), (sum, mut processes)): (RowKey, (GroupTotals, Vec<usize>))| {
+                let runtime = made_by.parent_of(sum.process, sum.site.tid, sum.site.seq);
+                processes.sort_unstable();
+                processes.dedup();
+                let injected_by = if let FailureCause::Fault(rule) = cause { rule } else { None };
+                FailureGroup {
+                    function: functions.name(number),
+                    result: results::result_name(FunctionCounts::id(number), result),
+                    count: sum.count,
+                    stacks: sum.stacks,
+                    injected: matches!(cause, FailureCause::Fault(_)),
+                    injected_by: injected_by.map(|rule| self.rules.name(rule)),
+                    follows_fault: cause == FailureCause::EarlierFault,
+                    first_ns: sum.first,
+                    last_ns: sum.last,
+                    procs: processes.iter().take(MOST_PROCS).map(|p| fates[*p].proc.clone()).collect(),
+                    procs_more: processes.len().saturating_sub(MOST_PROCS) as u64,
+                    runtime,
+                    caller,
+                    usual: sum.is_usual || expected.is_some(),
+                    expected,
+                }
+            };
         let mut rows: Vec<FailureGroup> = joined.into_iter().map(row).collect();
         rows.sort_by_key(FailureGroup::sort_key);
         rows

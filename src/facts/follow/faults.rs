@@ -102,8 +102,7 @@ impl FaultedCall<'_> {
             function: self.function.clone(),
             count: hit.what.count,
             did: effect_words_of(hit.what.did).collect(),
-            driver_result: driver_result(self.call, hit)
-                .map(|result| results::result_name(self.call.function, result)),
+            driver_result: driver_result(self.call, hit).map(|result| results::result_name(self.call.function, result)),
             waited_ns: hit.what.waited,
         }
     }
@@ -155,8 +154,7 @@ fn driver_result(call: &Call, hit: &FiredFault) -> Option<i32> {
         return None;
     }
     // A hit that was recorded before the call returned does not contain the result.
-    let changed =
-        |hit: &&FiredFault| hit.has_effect(did::ERROR | did::OUT | did::DENIED) && !hit.has_effect(did::DRY);
+    let changed = |hit: &&FiredFault| hit.has_effect(did::ERROR | did::OUT | did::DENIED) && !hit.has_effect(did::DRY);
     let known = hits.iter().find(changed).unwrap_or(hit);
     Some(if call.injected { known.what.driver_result } else { result })
 }

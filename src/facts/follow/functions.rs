@@ -72,8 +72,7 @@ impl FunctionCounts {
     pub const FORK: Number = FUNCTION_COUNT;
 
     pub fn new() -> Self {
-        let names: Vec<Rc<str>> =
-            FUNCTIONS.iter().map(|f| f.name()).chain(["fork"]).map(Into::into).collect();
+        let names: Vec<Rc<str>> = FUNCTIONS.iter().map(|f| f.name()).chain(["fork"]).map(Into::into).collect();
         FunctionCounts { sums: names.iter().map(|_| None).collect(), names }
     }
 

@@ -69,18 +69,7 @@ impl MemoryHolding {
     /// Returns a holding without any memory.
     pub fn new(process: usize, kind: MemoryKind, state: MemoryState) -> Self {
         let (stack, address, made, holders) = (None, None, None, Vec::new());
-        MemoryHolding {
-            process,
-            kind,
-            state,
-            stack,
-            address,
-            bytes: 0,
-            count: 0,
-            made,
-            holders,
-            is_sure: true,
-        }
+        MemoryHolding { process, kind, state, stack, address, bytes: 0, count: 0, made, holders, is_sure: true }
     }
 }
 
@@ -151,32 +140,19 @@ impl<'a> MemoryHoldings<'a> {
             let is_sure = is_sure && book.is_exact() && !self.fates[process].has_lost;
             let mut places = book.memory_at(time);
             places.retain(|place, _| place.location == location);
-            let unused =
-                self.unused.iter().filter(|it| it.process == process && it.place.location == location);
-            let unused =
-                subtract_unused(unused.filter(|it| it.since <= time && time < it.until), &mut places);
+            let unused = self.unused.iter().filter(|it| it.process == process && it.place.location == location);
+            let unused = subtract_unused(unused.filter(|it| it.since <= time && time < it.until), &mut places);
             let state = |place: &MemoryPlace| match place.kind {
                 MemoryKind::Unmapped => MemoryState::Unmapped,
                 MemoryKind::Pooled => MemoryState::Pooled,
-                MemoryKind::Memory | MemoryKind::Mapped | MemoryKind::Pool | MemoryKind::Small => {
-                    MemoryState::InUse
-                }
+                MemoryKind::Memory | MemoryKind::Mapped | MemoryKind::Pool | MemoryKind::Small => MemoryState::InUse,
             };
             let rest = places.iter().map(|(place, sum)| (*place, state(place), *sum));
-            let all =
-                unused.into_iter().map(|(place, sum)| (place, MemoryState::NeverImported, sum)).chain(rest);
-            let row =
-                |(place, state, MemorySum { count, bytes, made }): (MemoryPlace, MemoryState, MemorySum)| {
-                    let stack = Some(place.stack);
-                    MemoryHolding {
-                        stack,
-                        bytes,
-                        count,
-                        made,
-                        is_sure,
-                        ..MemoryHolding::new(process, place.kind, state)
-                    }
-                };
+            let all = unused.into_iter().map(|(place, sum)| (place, MemoryState::NeverImported, sum)).chain(rest);
+            let row = |(place, state, MemorySum { count, bytes, made }): (MemoryPlace, MemoryState, MemorySum)| {
+                let stack = Some(place.stack);
+                MemoryHolding { stack, bytes, count, made, is_sure, ..MemoryHolding::new(process, place.kind, state) }
+            };
             rows.extend(all.filter(|(.., sum)| sum.bytes > 0).map(row));
         }
         rows.extend(self.retained_rows(location, time, is_here));
@@ -187,17 +163,11 @@ impl<'a> MemoryHoldings<'a> {
     /// Returns true if a process certainly ran at a time, false if it probably ran, and `None` if it had ended.
     pub fn was_running(&self, process: usize, time: u64) -> Option<bool> {
         let fate = &self.fates[process];
-        (time < known_end(fate))
-            .then_some(fate.alive == Some(true) || time <= fate.ran_until.max(fate.last_seen))
+        (time < known_end(fate)).then_some(fate.alive == Some(true) || time <= fate.ran_until.max(fate.last_seen))
     }
 
     /// Returns the memory that importers keep, by owner and place. Each allocation counts once, however many importers keep it.
-    fn retained_rows(
-        &self,
-        location: Location,
-        time: u64,
-        is_here: impl Fn(usize) -> bool,
-    ) -> Vec<MemoryHolding> {
+    fn retained_rows(&self, location: Location, time: u64, is_here: impl Fn(usize) -> bool) -> Vec<MemoryHolding> {
         let mut allocations: BTreeMap<(usize, Object, u64), Vec<&RetainedMemory>> = BTreeMap::new();
         for kept in self.retained_at(time).filter(|it| it.location == location && is_here(it.owner)) {
             allocations.entry((kept.owner, kept.id.0, kept.id.1)).or_default().push(kept);
@@ -308,12 +278,7 @@ fn known_end(fate: &ProcessEnd) -> u64 {
 }
 
 /// Adds the imported allocations of virtual memory that a process keeps although their owners released them.
-fn add_kept_allocations(
-    imports: &ImportGraph,
-    holder: usize,
-    fates: &[ProcessEnd],
-    all: &mut Vec<RetainedMemory>,
-) {
+fn add_kept_allocations(imports: &ImportGraph, holder: usize, fates: &[ProcessEnd], all: &mut Vec<RetainedMemory>) {
     for held in imports.imported_allocations(holder) {
         let Some(found) = imports.retention(holder, &held, fates) else { continue };
         let AllocationOrigin::Known(owner, number) = held.origin else { continue };
@@ -326,9 +291,7 @@ fn add_kept_allocations(
             owner,
             id: (Object::Allocation, number.into()),
             kind: MemoryKind::Mapped,
-            stack: imports
-                .allocation_of(held.origin)
-                .and_then(|allocation| allocation.history.creating_stack()),
+            stack: imports.allocation_of(held.origin).and_then(|allocation| allocation.history.creating_stack()),
             location: held.location,
             bytes: held.bytes,
             holder,
@@ -390,13 +353,11 @@ fn add_unused_exports(imports: &ImportGraph, process: usize, all: &mut Vec<Unuse
     let memory = &imports.processes[process];
     for own in memory.allocations() {
         let history = &own.history;
-        let (AllocationSource::Made(location), Some(stack)) = (history.source, history.creating_stack())
-        else {
+        let (AllocationSource::Made(location), Some(stack)) = (history.source, history.creating_stack()) else {
             continue;
         };
         let is_imported = history.exports.iter().any(|export| imports.is_imported(memory.domain, *export));
-        if history.exports.is_empty() || history.unknown_exports > 0 || is_imported || own.multicast.is_some()
-        {
+        if history.exports.is_empty() || history.unknown_exports > 0 || is_imported || own.multicast.is_some() {
             continue;
         }
         let kind = if own.mappings > 0 { MemoryKind::Mapped } else { MemoryKind::Unmapped };

@@ -106,8 +106,7 @@ pub fn add_failed_call(
 ) {
     let CallSite { function, site, .. } = first;
     let key = (function, site.stack, location);
-    let is_alike =
-        |known: &&mut OomCall| (known.first.function, known.first.site.stack, known.location) == key;
+    let is_alike = |known: &&mut OomCall| (known.first.function, known.first.site.stack, known.location) == key;
     let wanted = book::requested_bytes(function, call);
     let keeper = &memory.state.keeper;
     let most_of_pool = pool_of(function, call).and_then(|pool| keeper.book.pool_limit_and_use(pool));

@@ -188,9 +188,7 @@ impl PeerMatrix {
         for ((_, (from, to)), number) in self.sums.range((process, nothing)..(process + 1, nothing)) {
             let sum = &mut self.all[*number];
             let ends = if ending.context.is_some() {
-                [sum.contexts.0, sum.contexts.1]
-                    .iter()
-                    .any(|context| ending.ends_object(Object::Peer, *context, None))
+                [sum.contexts.0, sum.contexts.1].iter().any(|context| ending.ends_object(Object::Peer, *context, None))
             } else {
                 device.is_some() && (*from == device || *to == device)
             };
@@ -225,13 +223,7 @@ impl PeerMatrix {
     }
 
     /// Adds access to mappings of another device's memory.
-    pub fn add_mapping_access(
-        &mut self,
-        process: usize,
-        from: Option<Uuid>,
-        to: Option<Uuid>,
-        reach: &MappingAccess,
-    ) {
+    pub fn add_mapping_access(&mut self, process: usize, from: Option<Uuid>, to: Option<Uuid>, reach: &MappingAccess) {
         let number = self.pair_number(process, (from, to));
         self.all[number].granted.add(reach);
     }

@@ -46,12 +46,8 @@ pub fn add_pool_access(processes: &[ProcessMemory], peers: &mut PeerMatrix) {
             for (from, (flags, at)) in access.iter().filter(|(from, _)| Some(**from) != to) {
                 let is_on = *flags != 0 && destroyed.is_none();
                 let off = if *flags == 0 { Some(*at) } else { *destroyed };
-                let reach = MappingAccess {
-                    granted: 1,
-                    mappings_now: u64::from(is_on),
-                    last_granted: *at,
-                    lost_at: off,
-                };
+                let reach =
+                    MappingAccess { granted: 1, mappings_now: u64::from(is_on), last_granted: *at, lost_at: off };
                 peers.add_mapping_access(process, Some(*from), to, &reach);
             }
         }

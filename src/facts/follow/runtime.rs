@@ -77,9 +77,7 @@ impl OpenRuntimeCalls {
     pub fn add_call(&mut self, call: &Call) -> Vec<TrackedRuntimeCall> {
         let open = self.0.entry(call.stream).or_default();
         let mut ended = Vec::new();
-        while let Some(last) =
-            open.pop_if(|last| last.call.outcome != Outcome::Pending && last.call.end < call.start)
-        {
+        while let Some(last) = open.pop_if(|last| last.call.outcome != Outcome::Pending && last.call.end < call.start) {
             ended.push(last);
             pass_failure_outwards(&ended, open);
         }
@@ -92,8 +90,7 @@ impl OpenRuntimeCalls {
 
     /// Stores the end of a runtime call whose end was recorded separately. Returns true if its begin was known.
     pub fn set_end(&mut self, call: &Call) -> bool {
-        let known =
-            self.0.get_mut(&call.stream).into_iter().flatten().find(|known| known.call.seq == call.seq);
+        let known = self.0.get_mut(&call.stream).into_iter().flatten().find(|known| known.call.seq == call.seq);
         known.map(|known| known.call = call.clone()).is_some()
     }
 
@@ -113,8 +110,7 @@ impl OpenRuntimeCalls {
             let library = process.library_at(call.caller, call.start);
             library.is_some_and(|library| runtime::is_runtime_library(library.path.as_bytes()))
         };
-        let Some(innermost) = open.iter().rposition(|one| one.contains(call)).filter(|_| is_by_runtime())
-        else {
+        let Some(innermost) = open.iter().rposition(|one| one.contains(call)).filter(|_| is_by_runtime()) else {
             return;
         };
         if is_shown {

@@ -83,9 +83,8 @@ fn used_ranges(function: FnId, call: &Call) -> Vec<UsedRange> {
         // A copy of rows is stored as four words: start and size of what it writes, and of what it reads.
         [Effect::Uses(Used { by, size: None, .. })] => {
             let words = call.argument(by).unwrap_or_default();
-            let word = |at: usize| {
-                words.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |word| u64::from_le_bytes(*word))
-            };
+            let word =
+                |at: usize| words.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |word| u64::from_le_bytes(*word));
             for (at, is_write) in [(0, true), (16, false)] {
                 ranges.push(UsedRange { address: word(at), bytes: word(at + 8), is_write, has_gaps: true });
             }
@@ -96,11 +95,7 @@ fn used_ranges(function: FnId, call: &Call) -> Vec<UsedRange> {
             is_write: how & detail::WRITTEN != 0,
             has_gaps: how & detail::GAPS != 0,
         })),
-        [
-            Effect::Uses(Used {
-                by, size: Some(size), element, others: OtherArgs::Rows(height, pitch), ..
-            }),
-        ] => {
+        [Effect::Uses(Used { by, size: Some(size), element, others: OtherArgs::Rows(height, pitch), .. })] => {
             let row = number(size).saturating_mul(spec.element_size(element));
             let row = if number(height) == 0 { 0 } else { row };
             let bytes = number(height).saturating_sub(1).saturating_mul(number(pitch)).saturating_add(row);
@@ -149,12 +144,8 @@ impl MemoryUses {
         let exec = function.spec().replays().and_then(|by| call.argument_number(by));
         let of_call = ranges.into_iter().map(|range| (range, value));
         let of_nodes = nodes.into_iter().flatten().map(|node| {
-            let range = UsedRange {
-                address: node.address,
-                bytes: node.bytes,
-                is_write: node.is_write,
-                has_gaps: false,
-            };
+            let range =
+                UsedRange { address: node.address, bytes: node.bytes, is_write: node.is_write, has_gaps: false };
             (range, node.value.map(u64::from))
         });
         for (UsedRange { address, bytes, is_write, has_gaps }, value) in of_call.chain(of_nodes) {
@@ -162,9 +153,8 @@ impl MemoryUses {
             let mapped = mapped.filter(|mapping| mapping.name <= address);
             // If only a part of an allocation is mapped, it is not known which part.
             let is_whole = |id, bytes| memory.state.allocations.find(id).is_some_and(|it| it.bytes == bytes);
-            let of = mapped
-                .filter(|mapping| is_whole(mapping.allocation, mapping.bytes))
-                .map(|mapping| mapping.allocation);
+            let of =
+                mapped.filter(|mapping| is_whole(mapping.allocation, mapping.bytes)).map(|mapping| mapping.allocation);
             let offset = mapped.map_or(0, |mapping| address - mapping.name);
             let handle = None;
             self.all.push(MemoryUse {

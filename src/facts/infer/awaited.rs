@@ -73,8 +73,7 @@ fn failed_sender_finding(
     failed: &[FailedExporter],
     waiting: &[WaitingProcess],
 ) -> Option<PendingFinding> {
-    let is_awaited =
-        |one: &&FailedExporter| waiting.iter().any(|waiting| may_be_awaited(waiting, one.process));
+    let is_awaited = |one: &&FailedExporter| waiting.iter().any(|waiting| may_be_awaited(waiting, one.process));
     let failed: Vec<&FailedExporter> = failed.iter().filter(is_awaited).collect();
     let first = *failed.iter().min_by_key(|one| (one.call.at, one.process))?;
     let senders = list_names(failed.iter().map(|one| match context.job.processes[one.process].rank() {
@@ -84,8 +83,7 @@ fn failed_sender_finding(
     let CallSite { function, .. } = first.call;
     let code = results::result_name(Some(function), first.result);
     let (waiting_ranks, function) = (waiting.len() as u64, function.spec().name());
-    let reason =
-        Reason::RanksWaitForFailed { waiting: waiting_ranks, senders: &senders, function, code: &code };
+    let reason = Reason::RanksWaitForFailed { waiting: waiting_ranks, senders: &senders, function, code: &code };
     let export = PendingObject::new(role::EXPORT, first.process, first.call);
     Some(PendingFinding { objects: vec![export], ..build_finding(&reason, waiting)? })
 }
@@ -109,8 +107,7 @@ fn missing_ranks_finding(
     let most = waiting.iter().filter_map(total).max()?;
     let at_place = count_exports_at(context, boot, waiting.first()?.sent.call.site.stack, places);
     let made = |rank: &u32| at_place.get(rank).copied().unwrap_or(0);
-    let most_at_place =
-        waiting.iter().filter_map(|one| rank_of(one.process)).map(|rank| made(&rank)).max()?;
+    let most_at_place = waiting.iter().filter_map(|one| rank_of(one.process)).map(|rank| made(&rank)).max()?;
     let is_of_group = |rank: &u32| {
         let is_it = |process: &usize| rank_of(*process) == Some(*rank);
         waiting.iter().any(|one| one.group.is_empty() || one.group.iter().any(is_it))
@@ -153,10 +150,7 @@ fn build_finding(reason: &Reason, waiting: &[WaitingProcess]) -> Option<PendingF
 }
 
 /// Returns the processes of a host whose last export of a descriptor failed.
-fn failed_exporters<'c>(
-    context: &'c Context,
-    boot: &[u8; 16],
-) -> impl Iterator<Item = FailedExporter> + use<'c> {
+fn failed_exporters<'c>(context: &'c Context, boot: &[u8; 16]) -> impl Iterator<Item = FailedExporter> + use<'c> {
     let mut last: BTreeMap<usize, FailedExporter> = BTreeMap::new();
     for function in Rule::RanksWaitForDescriptor.spec().functions() {
         for (process, result, group) in context.all.failures.unexpected_of_function(*function as Number) {
@@ -173,9 +167,7 @@ fn failed_exporters<'c>(
 }
 
 /// Returns the exported handles that are file descriptors, each with the exporting process and the stack.
-fn descriptor_exports<'c>(
-    context: &'c Context,
-) -> impl Iterator<Item = (&'c HandleEntry, usize, StackNumber)> {
+fn descriptor_exports<'c>(context: &'c Context) -> impl Iterator<Item = (&'c HandleEntry, usize, StackNumber)> {
     let all = context.all.ledger.handles().iter().filter(|entry| entry.kind.needs_granted_access());
     all.filter_map(|entry| {
         let export = entry.export.as_deref()?;
@@ -203,9 +195,8 @@ fn count_exports_at(
     let mut is_there: HashMap<StackNumber, bool> = HashMap::new();
     let mut made: BTreeMap<u32, u64> = BTreeMap::new();
     for (entry, process, stack) in descriptor_exports(context) {
-        let is_there = *is_there
-            .entry(stack)
-            .or_insert_with(|| places.place_and_stack(&context.all.stacks, stack).0 == wanted);
+        let is_there =
+            *is_there.entry(stack).or_insert_with(|| places.place_and_stack(&context.all.stacks, stack).0 == wanted);
         let process = &context.job.processes[process];
         if let Some(rank) = process.rank().filter(|_| is_there && process.header.boot_id == *boot) {
             *made.entry(rank).or_default() += entry.export.as_deref().map_or(0, |export| export.times);

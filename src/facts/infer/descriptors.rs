@@ -22,8 +22,7 @@ pub fn find_unclosed(context: &Context) -> Vec<PendingFinding> {
         }
         let of = &stats.descriptors;
         let whole = [(&of.exported, true, false), (&of.imported, false, false)];
-        let is_told =
-            |is_export| if is_export { of.exported.are_all_new() } else { of.imported.are_all_new() };
+        let is_told = |is_export| if is_export { of.exported.are_all_new() } else { of.imported.are_all_new() };
         // A function is judged as a whole, because programs may close the descriptors of one place and not those of another.
         let places = of.places.iter().filter(|((is_export, _), _)| !is_told(*is_export));
         let places = places.map(|((is_export, _), numbers)| (numbers, *is_export, true));
@@ -38,9 +37,7 @@ pub fn find_unclosed(context: &Context) -> Vec<PendingFinding> {
             }
             let what = if is_export { Piled::Descriptors } else { Piled::ImportedDescriptors };
             let reason = match growth {
-                Some(growth) => {
-                    Reason::PilesUp { what, left: numbers.times, made: numbers.times, bytes: 0, growth }
-                }
+                Some(growth) => Reason::PilesUp { what, left: numbers.times, made: numbers.times, bytes: 0, growth },
                 None => Reason::FdLeak { descriptors: numbers.times, is_export },
             };
             let found = PendingFinding::new(&reason, Confidence::Inferred, process, first, 0);
@@ -59,8 +56,7 @@ fn unclosed_descriptors(
 ) -> Vec<UnreleasedObject> {
     let all = context.all;
     let is_other = |other: &usize| *other != process && all.domains[*other] == all.domains[process];
-    let others: Vec<_> =
-        (0..all.stats.len()).filter(is_other).map(|other| &all.stats[other].descriptors).collect();
+    let others: Vec<_> = (0..all.stats.len()).filter(is_other).map(|other| &all.stats[other].descriptors).collect();
     let mut before = 0;
     let left = numbers.not_reused().into_iter().map(|(ordinal, at)| {
         let calls = others.iter().map(|of| if is_export { &of.imported.calls } else { &of.exported.calls });

@@ -47,11 +47,7 @@ fn proc_of(all: &Collected, process: usize) -> Proc {
 fn memory_at_call(context: &Context, shortage: &MemoryShortage, places: &mut PlaceTable) -> Memory {
     let (all, oom) = (context.all, shortage.oom);
     let rows = memory_rows(context, &shortage.rows, places);
-    let other = |(pid, name, bytes): &(u32, String, u64)| OtherProcess {
-        pid: *pid,
-        name: name.clone(),
-        bytes: *bytes,
-    };
+    let other = |(pid, name, bytes): &(u32, String, u64)| OtherProcess { pid: *pid, name: name.clone(), bytes: *bytes };
     Memory {
         device: shortage.device,
         at_ns: Some(oom.failed_at),
@@ -143,11 +139,7 @@ fn memory_over_time(
         bytes,
     };
     let failed = shortages.iter().filter(|it| it.device == device && is_here(it.process)).map(|shortage| {
-        MemoryFailure {
-            at_ns: shortage.oom.failed_at,
-            proc: proc_of(all, shortage.process),
-            seq: shortage.oom.seq,
-        }
+        MemoryFailure { at_ns: shortage.oom.failed_at, proc: proc_of(all, shortage.process), seq: shortage.oom.seq }
     });
     MemoryOverTime {
         device,

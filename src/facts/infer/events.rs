@@ -34,8 +34,7 @@ pub fn find_event_misuse(context: &Context) -> Vec<PendingFinding> {
         }
         let Some(acts) = acts.get(&(entry.domain, entry.fingerprint)) else { continue };
         let opened = entry.imports.iter().filter_map(|import| Some((import, import.times.first()?)));
-        let opened =
-            opened.filter(|(import, _)| import.process != of.process).min_by_key(|(_, time)| time.opened);
+        let opened = opened.filter(|(import, _)| import.process != of.process).min_by_key(|(_, time)| time.opened);
         let Some(opened) = opened else { continue };
         all.extend(find_unwaited(context, (entry, of), opened, acts));
         all.extend(find_recorded_again(context, (entry, of), opened, acts));
@@ -94,10 +93,8 @@ fn find_unwaited(
         return None;
     }
     // A launched graph may wait for the event, which the recording does not show.
-    let is_launched =
-        context.job.processes[member].called_functions().any(|id| id.spec().replays().is_some());
-    let is_bad =
-        !is_launched && memories().any(|memory| is_order_in_doubt(context, memory, (by, at), member));
+    let is_launched = context.job.processes[member].called_functions().any(|id| id.spec().replays().is_some());
+    let is_bad = !is_launched && memories().any(|memory| is_order_in_doubt(context, memory, (by, at), member));
     let reason = Reason::IpcEventUnwaited {
         handle: Handle(entry.fingerprint),
         owner: context.named_process(of.process),
@@ -121,12 +118,7 @@ fn is_order_in_doubt(context: &Context, memory: &UsedMemory, (by, at): (usize, u
     let before = memory.all.iter().filter(|it| it.process == by && it.used.at < at);
     let after = |first: &ProcessUse| {
         let is_other = |it: &&ProcessUse| it.process == member && it.used.at > at && it.overlaps(first);
-        memory
-            .all
-            .iter()
-            .find(is_other)
-            .filter(|it| it.used.is_write || first.used.is_write)
-            .map(|it| it.used.at)
+        memory.all.iter().find(is_other).filter(|it| it.used.is_write || first.used.is_write).map(|it| it.used.at)
     };
     before.into_iter().any(|first| after(first).is_some_and(|until| is_pending(first, until)))
 }
@@ -144,10 +136,8 @@ fn find_recorded_again(
     if acts.records.iter().any(|(by, _)| *by != own) {
         return None;
     }
-    let waits: Vec<u64> =
-        acts.waits.iter().filter(|(by, _)| *by == import.process).map(|(_, at)| *at).collect();
-    let is_missed =
-        |pair: &&[u64]| !acts.waits.iter().any(|(by, at)| *by != own && (pair[0]..pair[1]).contains(at));
+    let waits: Vec<u64> = acts.waits.iter().filter(|(by, _)| *by == import.process).map(|(_, at)| *at).collect();
+    let is_missed = |pair: &&[u64]| !acts.waits.iter().any(|(by, at)| *by != own && (pair[0]..pair[1]).contains(at));
     let mut missed = records.windows(2).filter(is_missed).filter(|pair| waits.iter().any(|at| *at > pair[1]));
     let first = missed.next().filter(|_| waits.len() == records.len())?;
     let (count, last) = missed.fold((1, first[1]), |(count, _), pair| (count + 1, pair[1]));

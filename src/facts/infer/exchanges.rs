@@ -48,14 +48,9 @@ fn last_open_period(entry: &HandleEntry, process: usize) -> Option<&OpenPeriod> 
 }
 
 /// Returns the numbers of handles that a process and each of the other members exported, if the others exported equally many.
-fn differing_export_counts(
-    exported: &ExportsByPlace,
-    process: usize,
-    others: &BTreeSet<usize>,
-) -> Option<(u64, u64)> {
-    let of = |process: usize| {
-        exported.iter().filter(|((by, _), _)| *by == process).map(|(_, all)| all.len() as u64).sum()
-    };
+fn differing_export_counts(exported: &ExportsByPlace, process: usize, others: &BTreeSet<usize>) -> Option<(u64, u64)> {
+    let of =
+        |process: usize| exported.iter().filter(|((by, _), _)| *by == process).map(|(_, all)| all.len() as u64).sum();
     let own = of(process);
     let mut others = others.iter().filter(|other| **other != process).map(|other| of(*other));
     let each: u64 = others.next()?;
@@ -73,9 +68,7 @@ fn find_in_exchange(context: &Context, mut exported: ExportsByPlace) -> Vec<Pend
     let all = || exported.values().flatten();
     let exporters: BTreeSet<usize> = exported.keys().map(|(process, _)| *process).collect();
     let opens = |process: &&usize| {
-        all().any(|(entry, export)| {
-            export.process != **process && last_open_period(entry, **process).is_some()
-        })
+        all().any(|(entry, export)| export.process != **process && last_open_period(entry, **process).is_some())
     };
     let members: BTreeSet<usize> = exporters.iter().filter(opens).copied().collect();
     if members.len() < LEAST {
@@ -126,9 +119,7 @@ fn build_finding(
     };
     let older = site.iter().filter(|(entry, export)| export.first.at < by.first.at && is_of_earlier(entry));
     let older = older.filter_map(|(entry, _)| Some((*entry, last_open_period(entry, process)?)));
-    let older = older
-        .filter(|(_, time)| time.last.max(time.opened) > by.first.at)
-        .max_by_key(|(_, time)| time.opened);
+    let older = older.filter(|(_, time)| time.last.max(time.opened) > by.first.at).max_by_key(|(_, time)| time.opened);
     let reason = Reason::ExchangeDiffers {
         process: context.named_process(process),
         opened: of.opened,

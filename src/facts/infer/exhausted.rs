@@ -66,8 +66,7 @@ fn find_memory_shortage(
     let device = context.numbered_device(process, shortage.device);
     let (wanted, groups) = (shortage.wanted, shortage.groups_by_cause());
     let first = groups.first();
-    let is_own_waste =
-        first.is_some_and(|group| group.process == process && group.state != MemoryState::InUse);
+    let is_own_waste = first.is_some_and(|group| group.process == process && group.state != MemoryState::InUse);
     let lacks_facts = shortage.is_guess || is_harmless(context, process, oom, is_own_waste);
     let plain = |reason: &Reason, confidence| {
         Some(PendingFinding { lacks_facts, ..build_finding(reason, confidence, process, oom) })
@@ -91,14 +90,11 @@ fn find_memory_shortage(
     if !shortage.is_short() || first.is_none() && left.is_none() {
         return None;
     }
-    let sure =
-        |group: &MemoryGroup| would_suffice(shortage, group) && group.rows.iter().all(|row| row.is_sure);
+    let sure = |group: &MemoryGroup| would_suffice(shortage, group) && group.rows.iter().all(|row| row.is_sure);
     let confidence = if first.is_some_and(sure) { Confidence::Certain } else { Confidence::Inferred };
     let (others, objects) = match first {
         // Kept memory that is smaller than the lacking bytes cannot be the cause.
-        Some(kept)
-            if kept.state == MemoryState::Kept && (left.is_none() || would_suffice(shortage, kept)) =>
-        {
+        Some(kept) if kept.state == MemoryState::Kept && (left.is_none() || would_suffice(shortage, kept)) => {
             let found = find_kept_memory(context, shortage, kept, confidence);
             return Some(PendingFinding { lacks_facts, ..found });
         }
@@ -106,8 +102,8 @@ fn find_memory_shortage(
         _ => (&groups[..], Vec::new()),
     };
     let named = first.filter(|group| is_main_cause(shortage, group));
-    let holder = named
-        .map_or_else(|| outside_sentence(shortage), |group| holder_clause(context, shortage, group, places));
+    let holder =
+        named.map_or_else(|| outside_sentence(shortage), |group| holder_clause(context, shortage, group, places));
     let reason = Reason::MemoryExhausted { holder: &holder, wanted, left, device };
     let mut found = build_finding(&reason, confidence, process, oom);
     found.hint = named.and_then(|group| specific_hint(context, shortage, group)).unwrap_or(found.hint);
@@ -160,8 +156,7 @@ fn memory_clause(
         false => format!("{many} of {}", owner_words(context, shortage, group.process)),
     };
     if let [row] = group.rows[..] {
-        let made =
-            place_words(context, row, places).map_or_else(String::new, |place| format!(" made at {place}"));
+        let made = place_words(context, row, places).map_or_else(String::new, |place| format!(" made at {place}"));
         return format!("{many}{made} {verb}");
     }
     format!("{many} {verb}: {}", places_clause(context, group, places))
@@ -194,8 +189,7 @@ fn places_clause(context: &Context, group: &MemoryGroup, places: &mut PlaceTable
 
 /// Returns the place that allocated memory: `prog.c:7 in allocate`; `None` if unknown.
 fn place_words(context: &Context, row: &MemoryHolding, places: &mut PlaceTable) -> Option<String> {
-    let (place, _) =
-        (row.stack.is_some() || row.address.is_some()).then(|| allocating_stack(context, row, places))?;
+    let (place, _) = (row.stack.is_some() || row.address.is_some()).then(|| allocating_stack(context, row, places))?;
     Some(place.line_or_long())
 }
 
@@ -208,12 +202,7 @@ fn owner_words(context: &Context, shortage: &MemoryShortage, process: usize) -> 
 }
 
 /// Returns a clause about the holder of most of the memory.
-fn holder_clause(
-    context: &Context,
-    shortage: &MemoryShortage,
-    group: &MemoryGroup,
-    places: &mut PlaceTable,
-) -> String {
+fn holder_clause(context: &Context, shortage: &MemoryShortage, group: &MemoryGroup, places: &mut PlaceTable) -> String {
     let owner = owner_words(context, shortage, group.process);
     let verb = match group.state {
         MemoryState::InUse if group.process == shortage.process => ["is still in use", "are still in use"],
@@ -221,16 +210,13 @@ fn holder_clause(
             let (many, held) = (counted(group.count.max(1), "allocation"), Size(group.bytes));
             return format!("{owner} holds {held} in {many}: {}", places_clause(context, group, places));
         }
-        MemoryState::Unmapped => [
-            "has no mapping, and its handle was not released",
-            "have no mapping, and their handles were not released",
-        ],
+        MemoryState::Unmapped => {
+            ["has no mapping, and its handle was not released", "have no mapping, and their handles were not released"]
+        }
         MemoryState::NeverImported => {
             ["was exported, and no process imported it", "were exported, and no process imported them"]
         }
-        MemoryState::Kept => {
-            ["was released, and importers keep it", "were released, and importers keep them"]
-        }
+        MemoryState::Kept => ["was released, and importers keep it", "were released, and importers keep them"],
         MemoryState::Pooled => {
             return format!("{} that {owner} freed to its pools seem to be kept there", Size(group.bytes));
         }
@@ -255,9 +241,8 @@ fn outside_sentence(shortage: &MemoryShortage) -> String {
 /// Returns a hint that is more specific than that of the rule, if there is one.
 fn specific_hint(context: &Context, shortage: &MemoryShortage, group: &MemoryGroup) -> Option<String> {
     let mut stacks = group.rows.iter().filter_map(|row| row.stack);
-    let is_cached = stacks.any(|stack| {
-        Allocators::is_from_pytorch_allocator(&context.job.processes, &context.all.stacks, stack)
-    });
+    let is_cached =
+        stacks.any(|stack| Allocators::is_from_pytorch_allocator(&context.job.processes, &context.all.stacks, stack));
     let text = match group.state {
         MemoryState::Unmapped => {
             "Release each handle of cuMemCreate with cuMemRelease after cuMemMap: a mapping keeps the memory by itself. A handle of cuMemRetainAllocationHandle is another reference, with a release of its own."
@@ -300,10 +285,7 @@ fn retained_clause(context: &Context, group: &MemoryGroup, places: &mut PlaceTab
     let memory = &context.all.memories[group.process];
     let stack = group.rows[0].stack.filter(|_| group.state == MemoryState::Unmapped);
     let is_its = |own: &&OwnAllocation| {
-        own.history.creating_stack() == stack
-            && stack.is_some()
-            && own.history.ended.is_none()
-            && own.mappings == 0
+        own.history.creating_stack() == stack && stack.is_some() && own.history.ended.is_none() && own.mappings == 0
     };
     let Some(at) = memory.allocations().filter(is_its).find_map(|own| own.history.retained_at) else {
         return String::new();
@@ -315,12 +297,7 @@ fn retained_clause(context: &Context, group: &MemoryGroup, places: &mut PlaceTab
 
 /// Returns a clause about the line of the program that led to the failed call, if small allocations are only known to come from a
 /// library that allocates for others; empty otherwise.
-fn origin_clause(
-    context: &Context,
-    shortage: &MemoryShortage,
-    group: &MemoryGroup,
-    places: &mut PlaceTable,
-) -> String {
+fn origin_clause(context: &Context, shortage: &MemoryShortage, group: &MemoryGroup, places: &mut PlaceTable) -> String {
     let (_, frames) = places.place_and_stack(&context.all.stacks, shortage.oom.first.site.stack);
     let counted = group.rows[0].address.filter(|_| group.process == shortage.process);
     let made = counted.map(|address| places.find_place(group.process, u64::MAX, address));

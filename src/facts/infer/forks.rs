@@ -67,8 +67,7 @@ fn build_finding(context: &Context, late: &ForkedChild) -> Option<PendingFinding
                 return None;
             }
             holding = owner.map_or_else(Vec::new, |owner| memory_at_end(context, owner));
-            let (allocations, bytes) =
-                holding.iter().fold((0, 0), |sum, row| (sum.0 + row.count, sum.1 + row.bytes));
+            let (allocations, bytes) = holding.iter().fold((0, 0), |sum, row| (sum.0 + row.count, sum.1 + row.bytes));
             let most = if ago.is_some() { Severity::Warning } else { Severity::Note };
             (Reason::ForkedAndKept { pid, parent, ago: ago.map(Ago), allocations, bytes }, most)
         }
@@ -84,20 +83,13 @@ fn build_finding(context: &Context, late: &ForkedChild) -> Option<PendingFinding
         ..PendingObject::from_optional_site(role::ALLOCATION, row.process, None, None)
     });
     let (function, objects) = (FunctionCounts::FORK, made.into_iter().collect());
-    Some(PendingFinding {
-        function,
-        result: None,
-        objects,
-        recorded_severity: Some(asked.min(most)),
-        ..found
-    })
+    Some(PendingFinding { function, result: None, objects, recorded_severity: Some(asked.min(most)), ..found })
 }
 
 /// Returns the process with a pid whose device files a forked process inherited.
 fn owner_of_files(job: &Job, of: &Process, pid: u32) -> Option<usize> {
     let is_it = |other: &Process| {
-        (other.header.boot_id, other.header.pid_ns, other.header.pid)
-            == (of.header.boot_id, of.header.pid_ns, pid)
+        (other.header.boot_id, other.header.pid_ns, other.header.pid) == (of.header.boot_id, of.header.pid_ns, pid)
             && other.header.first.monotonic <= of.header.first.monotonic
     };
     job.processes.iter().rposition(is_it)

@@ -8,8 +8,7 @@ use cupeer_spec::record::slot::finding::role;
 
 /// Adds to a finding about freed memory the call that freed it.
 pub fn add_freeing_call(all: &Collected, found: &mut PendingFinding) {
-    let recorded =
-        found.recorded_objects.iter().map(|object| (object.what.role, Some(object.what.fingerprint)));
+    let recorded = found.recorded_objects.iter().map(|object| (object.what.role, Some(object.what.fingerprint)));
     let mut known = recorded.chain(found.objects.iter().map(|object| (object.role, object.fingerprint)));
     let is_ended = |(role, _)| [role::FREEING, role::ENDING].contains(&role);
     if !Rule::of(&found.rule).is_some_and(|rule| rule.spec().states_fact(Tells::FreedBefore))

@@ -113,10 +113,7 @@ impl PlaceHistory<'_> {
     /// Returns true if an object was used after many newer objects were made, so it seems to be kept for such uses.
     fn is_used_late(&self, index: usize) -> bool {
         let left = &self.left[index];
-        self.left
-            .get(index + self.pipeline_length())
-            .zip(left.used)
-            .is_some_and(|(newer, used)| used > newer.at)
+        self.left.get(index + self.pipeline_length()).zip(left.used).is_some_and(|(newer, used)| used > newer.at)
     }
 
     /// Returns the number of newer objects that may be made before an object is done with.
@@ -131,8 +128,7 @@ impl PlaceHistory<'_> {
         let again = judged.iter().filter(|index| self.is_used_late(**index)).count();
         // Uses after the creation of the last object do not count: all objects may be used then.
         let last = self.left.last().map_or(0, |left| left.at);
-        let late =
-            self.left[..newest].iter().filter(|left| left.used.is_some_and(|used| used > last)).count();
+        let late = self.left[..newest].iter().filter(|left| left.used.is_some_and(|used| used > last)).count();
         late >= LEAST_SURE || again > 0 && again * REUSE_RATIO >= judged.len()
     }
 
@@ -144,8 +140,7 @@ impl PlaceHistory<'_> {
     }
 
     fn newest_released(&self) -> Option<u64> {
-        let kept =
-            self.left.iter().rev().zip((0..self.made).rev()).take_while(|(left, n)| left.ordinal == *n);
+        let kept = self.left.iter().rev().zip((0..self.made).rev()).take_while(|(left, n)| left.ordinal == *n);
         self.made.checked_sub(kept.count() as u64 + 1)
     }
 
@@ -154,8 +149,7 @@ impl PlaceHistory<'_> {
         let Some(newest) = self.newest_released() else { return false };
         let first = self.left.iter().zip(0..).take_while(|(left, n)| left.ordinal == *n).count() as u64;
         let is_lost = |index: &usize| self.left[*index].ordinal < newest && !self.is_used_late(*index);
-        let lost: Vec<u64> =
-            (0..self.left.len()).filter(is_lost).map(|index| self.left[index].ordinal).collect();
+        let lost: Vec<u64> = (0..self.left.len()).filter(is_lost).map(|index| self.left[index].ordinal).collect();
         let between = lost.iter().filter(|ordinal| **ordinal > first).count();
         let half = self.made / 2;
         let is_spread = |first: &u64, last: &u64| *first < half && *last >= half;
@@ -183,8 +177,7 @@ impl PlaceHistory<'_> {
         let newest = || left.iter().rev().take(JUDGED_USES);
         let is_consumed = newest().filter(|left| left.is_consumed).count() * 2 >= newest().count();
         let batches = left.chunk_by(|_, next| !next.is_exchanged);
-        let exchanged =
-            batches.clone().count() > LEAST_EXCHANGES && later.iter().any(|left| left.is_exchanged);
+        let exchanged = batches.clone().count() > LEAST_EXCHANGES && later.iter().any(|left| left.is_exchanged);
         let longest = batches.map(<[UnreleasedObject]>::len).max().unwrap_or(0);
         let (first, last) = (left[0].at, later[later.len() - 1].at);
         let between = |from: u64, to: u64| steps.count_until(to) - steps.count_until(from);

@@ -11,8 +11,7 @@ use super::touched::LastUses;
 use super::{freed, objects, replaced, unclosed};
 use crate::follow::judged::{FindingKey, FindingSubject};
 use crate::follow::ledger::{
-    CallSite, CurrentContext, Export, HandleEntry, Import, ObjectEnd, OpenFailures, OpenPeriod,
-    OpensElsewhere,
+    CallSite, CurrentContext, Export, HandleEntry, Import, ObjectEnd, OpenFailures, OpenPeriod, OpensElsewhere,
 };
 use crate::follow::pending::PendingFinding;
 use cupeer_report::places::{PlaceTable, StackNumber};
@@ -90,13 +89,7 @@ impl<'a> HandleFindings<'a, '_, '_, '_> {
             let (open, cache) = self.openers_at(entry, export, at);
             if open.is_empty() {
                 if was_closed_by_all(entry, export, at) {
-                    self.mark_as_revised(
-                        export.process,
-                        by,
-                        0,
-                        site.stack,
-                        FindingSubject::Call(site.tid, site.seq),
-                    );
+                    self.mark_as_revised(export.process, by, 0, site.stack, FindingSubject::Call(site.tid, site.seq));
                 }
                 continue;
             }
@@ -147,19 +140,17 @@ impl<'a> HandleFindings<'a, '_, '_, '_> {
         }
         let key = (process, export.address);
         let before = freed.get(&key).into_iter().flatten().filter(|(_, _, ended)| *ended < at);
-        let before = before
-            .filter(|(other, ..)| other.fingerprint != entry.fingerprint && other.domain == entry.domain);
+        let before =
+            before.filter(|(other, ..)| other.fingerprint != entry.fingerprint && other.domain == entry.domain);
         let open = before.filter_map(|(other, export, ended)| {
             let (open, cache) = self.openers_at(other, export, at);
             (!open.is_empty()).then_some((*other, *export, open, cache, *ended))
         });
         let Some((other, before, open, cache, _)) = open.max_by_key(|(.., ended)| *ended) else { return };
         let Some((import, time)) = open.first() else { return };
-        let first =
-            (self.context.named_process(import.process), ObjectRef::Opened(other, import.process, time));
+        let first = (self.context.named_process(import.process), ObjectRef::Opened(other, import.process, time));
         let mut world = self.job_world_at(entry, process, at, CurrentContext::default());
-        let importers =
-            Importers { running: open.len() as u64, unknown: 0, first, opens_and_closes: (0, 0), cache };
+        let importers = Importers { running: open.len() as u64, unknown: 0, first, opens_and_closes: (0, 0), cache };
         world.freed_before = Some(FreedExport { export: world.to_export(other, before), importers });
         let Some(mut found) = world.judge_call(function, 0, site).pop() else { return };
         freed::add_freeing_call(self.context.all, &mut found);
@@ -181,8 +172,7 @@ impl<'a> HandleFindings<'a, '_, '_, '_> {
         let (Some(site), Some((import, time))) = (ended.ended.site, ended.open.first()) else { return };
         let &EndedWhileOpen { entry, export, by, at, is_sure, cache, .. } = ended;
         let mut world = self.job_world_at(entry, export.process, at, CurrentContext::default());
-        let first =
-            (self.context.named_process(import.process), ObjectRef::Opened(entry, import.process, time));
+        let first = (self.context.named_process(import.process), ObjectRef::Opened(entry, import.process, time));
         world.ending = Some(EndedObject {
             kind: entry.kind,
             export: world.to_export(entry, export),
@@ -242,8 +232,7 @@ impl<'a> HandleFindings<'a, '_, '_, '_> {
 
     fn find_failed_opens(&mut self, entry: &'a HandleEntry, import: &'a Import) {
         for failing in import.open_failures.iter().filter(|f| !f.call.site.is_judged && !f.is_injected) {
-            let (process, result, CallSite { function, site, at }) =
-                (import.process, failing.result, failing.call);
+            let (process, result, CallSite { function, site, at }) = (import.process, failing.result, failing.call);
             let world = self.job_world_at(entry, process, at, failing.current);
             let found = world.judge_call(function, result, site).pop();
             // A process with checks judged the call already when it was made, with answers of the driver.

@@ -14,9 +14,7 @@ pub fn rows(all: &Collected, job: &Job, places: &mut PlaceTable, filter: &Filter
     let Collected { ledger, fates, stacks, allocators, .. } = all;
     // Stack numbers differ from process to process.
     let mut by_stack: BTreeMap<_, (usize, Leak)> = BTreeMap::new();
-    for (entry, import, time) in
-        ledger.unclosed_opens(fates).filter(|(.., time)| filter.is_after_start(time.opened))
-    {
+    for (entry, import, time) in ledger.unclosed_opens(fates).filter(|(.., time)| filter.is_after_start(time.opened)) {
         let age = now.saturating_sub(time.opened);
         let (kind, allocator) = (entry.kind.word(), allocators.allocator_of(entry, &job.processes, stacks));
         let leak = Leak {
@@ -35,9 +33,8 @@ pub fn rows(all: &Collected, job: &Job, places: &mut PlaceTable, filter: &Filter
             Entry::Occupied(mut known) => add_leak(&mut known.get_mut().1, leak),
         }
     }
-    let named = |((_, stack, _), (process, leak))| {
-        (process, Leak { stack: places.place_and_stack(stacks, stack).1, ..leak })
-    };
+    let named =
+        |((_, stack, _), (process, leak))| (process, Leak { stack: places.place_and_stack(stacks, stack).1, ..leak });
     let mut rows: Vec<(usize, Leak)> = by_stack.into_iter().map(named).collect();
     rows.sort_by_key(|(process, _)| *process);
     merge_rows(rows.into_iter().map(|(_, leak)| leak).collect())

@@ -29,11 +29,8 @@ pub fn raise_severities(context: &Context, all: &mut [PendingFinding]) {
 
 /// Adds a sentence to explanations of failed calls that names the finding or the table about the same object.
 pub fn add_links(all: &mut [PendingFinding]) {
-    let is_one = |found: &PendingFinding| {
-        is_explanation(&found.rule) && found.result.is_some_and(|result| result != 0)
-    };
-    let explanations: Vec<usize> =
-        (0..all.len()).filter(|index| is_one(&all[*index])).take(MOST_LINKS).collect();
+    let is_one = |found: &PendingFinding| is_explanation(&found.rule) && found.result.is_some_and(|result| result != 0);
+    let explanations: Vec<usize> = (0..all.len()).filter(|index| is_one(&all[*index])).take(MOST_LINKS).collect();
     for index in explanations {
         let Some(other) = find_linked(all, &all[index]) else { continue };
         let (rule, message) = (&all[other].rule, &all[other].message);
@@ -54,17 +51,17 @@ pub fn add_links(all: &mut [PendingFinding]) {
 
 /// Returns the index of the finding of the same process that is about the same object as a failed call.
 fn find_linked(all: &[PendingFinding], failed: &PendingFinding) -> Option<usize> {
-    let overlaps = |(a, length): (u64, u64), (b, other): (u64, u64)| {
-        a < b.saturating_add(other) && b < a.saturating_add(length)
-    };
+    let overlaps =
+        |(a, length): (u64, u64), (b, other): (u64, u64)| a < b.saturating_add(other) && b < a.saturating_add(length);
     let is_its = |other: &PendingFinding, about: (u64, u64)| {
         let objects = other.objects.iter().flat_map(|object| {
             let memory = (object.address != 0).then_some((object.address, object.bytes.unwrap_or(1)));
             memory.into_iter().chain(object.fingerprint.map(|handle| (handle, 1)))
         });
-        let recorded = other.recorded_objects.iter().flat_map(|object| {
-            [(object.what.address, object.what.bytes.max(1)), (object.what.fingerprint, 1)]
-        });
+        let recorded = other
+            .recorded_objects
+            .iter()
+            .flat_map(|object| [(object.what.address, object.what.bytes.max(1)), (object.what.fingerprint, 1)]);
         let mut its = other.subjects.iter().copied().chain(objects).chain(recorded).filter(|one| one.0 != 0);
         other.processes.first() == failed.processes.first()
             && !other.message.is_empty()

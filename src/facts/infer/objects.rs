@@ -108,12 +108,7 @@ impl<'c, 'a> ObjectBuilder<'c, 'a> {
     /// Returns the objects of a finding: first those that its process recorded, then the others.
     pub fn objects_of(&self, found: &PendingFinding, places: &mut PlaceTable) -> Vec<Object> {
         let mut all: Vec<Object> = Vec::new();
-        all.extend(
-            found
-                .recorded_objects
-                .iter()
-                .map(|object| self.build_recorded(object, found.processes[0], places)),
-        );
+        all.extend(found.recorded_objects.iter().map(|object| self.build_recorded(object, found.processes[0], places)));
         all.extend(found.objects.iter().map(|object| self.build_pending(object, places)));
         all
     }
@@ -126,12 +121,7 @@ impl<'c, 'a> ObjectBuilder<'c, 'a> {
     }
 
     /// Returns an object of the report for an object that was recorded with a call of a process.
-    fn build_recorded(
-        &self,
-        object: &record::FindingObject,
-        process: usize,
-        places: &mut PlaceTable,
-    ) -> Object {
+    fn build_recorded(&self, object: &record::FindingObject, process: usize, places: &mut PlaceTable) -> Object {
         let Context { job, all, .. } = self.context;
         let (what, index) = (&object.what, self.process_of(object, process));
         let clock = job.clock(&job.processes[process]);
@@ -212,12 +202,7 @@ impl<'c, 'a> ObjectBuilder<'c, 'a> {
 
     /// Returns when a call began that a process noted after it had returned, at about this time. `None` if the handle table does
     /// not have all calls that it can be.
-    fn find_call_start(
-        &self,
-        object: &record::FindingObject,
-        process: Option<usize>,
-        about: u64,
-    ) -> Option<u64> {
+    fn find_call_start(&self, object: &record::FindingObject, process: Option<usize>, about: u64) -> Option<u64> {
         let process = process?;
         let domain = *self.context.all.domains.get(process)?;
         let of_kind = |kind: &Kind| {
@@ -232,8 +217,7 @@ impl<'c, 'a> ObjectBuilder<'c, 'a> {
                     let import = entry.import_by(process).into_iter();
                     let closed = import.flat_map(|import| &import.times).filter_map(|time| time.ended);
                     let export = entry.export.iter().filter(|export| export.process == process);
-                    let ended = export
-                        .flat_map(|it| it.ended.iter().chain(&it.ended_before).chain(&it.perhaps_ended));
+                    let ended = export.flat_map(|it| it.ended.iter().chain(&it.ended_before).chain(&it.perhaps_ended));
                     Some(closed.chain(ended.copied()).filter_map(|ended| ended.at).collect())
                 }
                 _ => None,
@@ -257,11 +241,8 @@ impl<'c, 'a> ObjectBuilder<'c, 'a> {
             ![export, opening].contains(&Some(object.role))
         };
         let ended = |object: &Object| {
-            let entry = self
-                .context
-                .all
-                .ledger
-                .find_of_any_kind(self.context.all.domains[process], object.fingerprint?.0)?;
+            let entry =
+                self.context.all.ledger.find_of_any_kind(self.context.all.domains[process], object.fingerprint?.0)?;
             entry.export.as_ref()?.ended?.at.filter(|ended| *ended <= at)
         };
         let past = objects.iter().find(is_end).and_then(|object| object.time_ns);
@@ -273,10 +254,8 @@ impl<'c, 'a> ObjectBuilder<'c, 'a> {
     }
 
     fn build_pending(&self, object: &PendingObject, places: &mut PlaceTable) -> Object {
-        let stack = object
-            .stack
-            .map(|stack| places.place_and_stack(&self.context.all.stacks, stack))
-            .unwrap_or_default();
+        let stack =
+            object.stack.map(|stack| places.place_and_stack(&self.context.all.stacks, stack)).unwrap_or_default();
         Object {
             tid: object.tid,
             device: object.device,

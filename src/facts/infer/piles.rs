@@ -78,8 +78,7 @@ pub fn find_piles(context: &Context, used: &LastUses) -> Vec<PendingFinding> {
 
 /// Returns the imports of pools, in order, each with the number of imports of the same pool by then.
 fn pool_imports<'a>(pools: impl Iterator<Item = &'a OwnPool>) -> Vec<(Creation, u64, &'a OwnPool)> {
-    let each =
-        |own: &'a OwnPool| own.history.creations.iter().zip(1..).map(move |(birth, n)| (*birth, n, own));
+    let each = |own: &'a OwnPool| own.history.creations.iter().zip(1..).map(move |(birth, n)| (*birth, n, own));
     let mut all: Vec<_> = pools.flat_map(each).collect();
     all.sort_by_key(|(birth, ..)| birth.call.at);
     all
@@ -132,14 +131,13 @@ fn build_finding(
 /// Returns the memory objects that a process has, by place. Allocations in use are separate from unused ones.
 pub fn objects_of_process(all: &Collected, memory: &ProcessMemory, used: &LastUses) -> Piles {
     let (state, mut piles) = (&memory.state, Piles::new());
-    let mut add =
-        |kind: Kind, is_served: bool, birth: Option<Creation>, left: UnreleasedObject, bytes: u64| {
-            let Some(Creation { ordinal, call }) = birth else { return };
-            let made = state.keeper.created_count.get(&(kind, call.site.stack)).copied().unwrap_or(0);
-            let new = || PlaceObjects { call, made, left: Vec::new() };
-            let place = piles.entry((kind, is_served, call.site.stack)).or_insert_with(new);
-            place.left.push(UnreleasedObject { ordinal, at: call.at, bytes, ..left });
-        };
+    let mut add = |kind: Kind, is_served: bool, birth: Option<Creation>, left: UnreleasedObject, bytes: u64| {
+        let Some(Creation { ordinal, call }) = birth else { return };
+        let made = state.keeper.created_count.get(&(kind, call.site.stack)).copied().unwrap_or(0);
+        let new = || PlaceObjects { call, made, left: Vec::new() };
+        let place = piles.entry((kind, is_served, call.site.stack)).or_insert_with(new);
+        place.left.push(UnreleasedObject { ordinal, at: call.at, bytes, ..left });
+    };
     let mut before = None;
     let mut allocations: Vec<_> =
         state.allocations.each().filter(|own| own.references > 0 && own.multicast.is_none()).collect();
@@ -160,8 +158,7 @@ pub fn objects_of_process(all: &Collected, memory: &ProcessMemory, used: &LastUs
     let mut mappings: Vec<_> = state.mappings.each().collect();
     mappings.sort_by_key(|own| own.history.mapping_call().map(|call| call.at));
     for own in mappings {
-        let (Some(of), Some(at)) = (state.allocations.find(own.allocation), own.history.mapping_call())
-        else {
+        let (Some(of), Some(at)) = (state.allocations.find(own.allocation), own.history.mapping_call()) else {
             continue;
         };
         let exports = find_entries(all, memory.domain, Kind::Allocation, &of.history.exports);
@@ -185,8 +182,7 @@ pub fn objects_of_process(all: &Collected, memory: &ProcessMemory, used: &LastUs
         let is_new = entry.is_some_and(|entry| entry.is_exported_between(before.unwrap_or(0), birth.call.at));
         before = Some(birth.call.at);
         let is_consumed = is_again || own.history.pointers_imported > 0;
-        let left =
-            UnreleasedObject { is_exchanged: is_again || is_new, is_consumed, ..UnreleasedObject::default() };
+        let left = UnreleasedObject { is_exchanged: is_again || is_new, is_consumed, ..UnreleasedObject::default() };
         add(Kind::Pool, true, Some(birth), left, 0);
     }
     piles
@@ -237,12 +233,7 @@ fn contexts_by_place(all: &Collected, process: usize) -> BTreeMap<StackNumber, P
     places
 }
 
-fn find_entries<'a>(
-    all: &'a Collected,
-    domain: HandleDomain,
-    kind: Kind,
-    exports: &[u64],
-) -> Vec<&'a HandleEntry> {
+fn find_entries<'a>(all: &'a Collected, domain: HandleDomain, kind: Kind, exports: &[u64]) -> Vec<&'a HandleEntry> {
     exports.iter().filter_map(|export| all.ledger.find_handle(domain, kind, *export)).collect()
 }
 
@@ -285,10 +276,7 @@ impl HandleEntry {
 }
 
 /// Returns exported memory and events that others opened and that their exporters did not release.
-pub fn exports_by_place(
-    all: &Collected,
-    used: &LastUses,
-) -> BTreeMap<(usize, Kind, StackNumber), PlaceObjects> {
+pub fn exports_by_place(all: &Collected, used: &LastUses) -> BTreeMap<(usize, Kind, StackNumber), PlaceObjects> {
     let mut sites: BTreeMap<(usize, Kind, StackNumber), Vec<&HandleEntry>> = BTreeMap::new();
     for (entry, export) in all.ledger.undamaged_exports() {
         if let Kind::Memory | Kind::Event = entry.kind {
@@ -314,11 +302,7 @@ pub fn exports_by_place(
         }
         Some((key, place))
     };
-    sites
-        .into_iter()
-        .filter_map(place)
-        .filter(|((process, ..), _)| all.fates[*process].shows_leaks())
-        .collect()
+    sites.into_iter().filter_map(place).filter(|((process, ..), _)| all.fates[*process].shows_leaks()).collect()
 }
 
 impl Export {

@@ -46,9 +46,7 @@ pub fn find_crossed_opens(context: &Context) -> Vec<PendingFinding> {
         let Some((process, stack)) = made.filter(|_| is_shared) else { continue };
         let place = *callers.entry(stack).or_insert_with(|| {
             let next = known.len();
-            *known
-                .entry(unnamed.place_and_stack(&context.all.stacks, stack).0.calling_place().clone())
-                .or_insert(next)
+            *known.entry(unnamed.place_and_stack(&context.all.stacks, stack).0.calling_place().clone()).or_insert(next)
         });
         // One entry more than the limit is kept, to recognize lists that are too long.
         let of_process = by_process.entry((entry.kind, process, stack)).or_default();
@@ -84,9 +82,8 @@ fn find_crossed_peer(context: &Context, entries: &[&HandleEntry]) -> Option<Pend
     let count = entries.len() as u32;
     let rank = |process: usize| context.job.processes[process].rank().filter(|rank| *rank < count);
     let label = |entry: &HandleEntry| rank(entry.export.as_deref()?.process);
-    let found = (1..count).find_map(|far| {
-        find_crossed(entries, label, |process, _| rank(process), |own: u32| (own + far) % count)
-    })?;
+    let found = (1..count)
+        .find_map(|far| find_crossed(entries, label, |process, _| rank(process), |own: u32| (own + far) % count))?;
     let exporter = |entry: &HandleEntry| Some(context.named_process(entry.export.as_deref()?.process));
     let reason = Reason::RanksCrossed { opened: exporter(found.opened)?, missed: exporter(found.missed)? };
     Some(build_finding(context, &found, &reason))
@@ -131,10 +128,7 @@ fn build_finding(context: &Context, found: &CrossedOpen, reason: &Reason) -> Pen
     let &CrossedOpen { process, time, opened, missed } = found;
     let exports = [opened, missed].into_iter().filter_map(|entry| Some((entry, entry.export.as_deref()?)));
     let objects = exports.map(|(entry, of)| export_object(context, entry, of)).collect();
-    PendingFinding {
-        objects,
-        ..PendingFinding::new(reason, Confidence::Inferred, process, time.first_call(), 0)
-    }
+    PendingFinding { objects, ..PendingFinding::new(reason, Confidence::Inferred, process, time.first_call(), 0) }
 }
 
 /// The devices of a rank on a host; `None` for an unknown device.
@@ -241,11 +235,7 @@ fn other_context_device(context: &Context, process: usize, home: Uuid) -> Option
 }
 
 /// Returns a clause about the devices that both processes see, for a finding about a device that the importer may not use.
-pub fn visible_devices_clause(
-    context: &Context,
-    found: &PendingFinding,
-    objects: &ObjectBuilder,
-) -> Option<String> {
+pub fn visible_devices_clause(context: &Context, found: &PendingFinding, objects: &ObjectBuilder) -> Option<String> {
     let process = *found.processes.first()?;
     let export = found.recorded_objects.iter().find(|object| object.what.role == role::EXPORT)?;
     let exporter = objects.process_of(export, process)?;
@@ -257,13 +247,9 @@ pub fn visible_devices_clause(
         let more = process.devices.len().saturating_sub(MOST_DEVICES);
         named.extend((more > 0).then(|| format!("{more} more")));
         let variable = process.variable("CUDA_VISIBLE_DEVICES");
-        let variable =
-            variable.map(|value| format!(" with CUDA_VISIBLE_DEVICES={value}")).unwrap_or_default();
+        let variable = variable.map(|value| format!(" with CUDA_VISIBLE_DEVICES={value}")).unwrap_or_default();
         (!named.is_empty()).then(|| format!("sees {}{variable}", named.join(", ")))
     };
     let (there, here) = (sees(exporter)?, sees(process)?);
-    Some(format!(
-        "; {}, which exported it, {there}, and this process {here}",
-        context.named_process(exporter)
-    ))
+    Some(format!("; {}, which exported it, {there}, and this process {here}", context.named_process(exporter)))
 }

@@ -4,16 +4,13 @@
 use super::context::Context;
 use super::objects::{export_object, opening_object};
 use crate::follow::judged::{ASSUMED_LIFETIME, device_count, ordinal_of_uuid, uuid_of_ordinal};
-use crate::follow::ledger::{
-    self, CallSite, CurrentContext, HandleDomain, HandleEntry, Import, OpenPeriod, Site,
-};
+use crate::follow::ledger::{self, CallSite, CurrentContext, HandleDomain, HandleEntry, Import, OpenPeriod, Site};
 use crate::follow::pending::{PendingFinding, PendingObject};
 use cupeer_record::Process;
 use cupeer_report::model::{Fingerprint, Uuid};
 use cupeer_rules::Confidence;
 use cupeer_rules::decide::{
-    self, Call, EndedObject, Export, FreedExport, ObjectEnd, OpenerLibraries, Opening, ProcessLife,
-    Violation, World,
+    self, Call, EndedObject, Export, FreedExport, ObjectEnd, OpenerLibraries, Opening, ProcessLife, Violation, World,
 };
 use cupeer_rules::reason::{Ago, Device};
 use cupeer_spec::effect::Object;
@@ -133,8 +130,7 @@ impl<'a> JobWorld<'a, '_> {
         let call = Call { function, result, args: &args, shape: 0, elements: &[] };
         decide::check_call(&call, self, &mut |found: &Violation<ObjectRef>| {
             let argument = found.argument.map(|index| spec.args()[index].name());
-            let objects =
-                found.objects.iter().map(|(_, thing)| thing.to_pending_object(self.facts.context)).collect();
+            let objects = found.objects.iter().map(|(_, thing)| thing.to_pending_object(self.facts.context)).collect();
             let call = CallSite { function, site, at: self.at };
             let found = PendingFinding::new(&found.reason, found.confidence, self.process, call, result);
             all.push(PendingFinding { argument, objects, ..found });
@@ -228,9 +224,7 @@ impl<'a> World for JobWorld<'a, '_> {
     }
 
     fn is_open_already(&self, work: &mut dyn FnMut(OpenerLibraries<ObjectRef<'a>>)) -> bool {
-        if let Some((first, second, count, time)) =
-            self.earlier_open.filter(|(first, second, ..)| first != second)
-        {
+        if let Some((first, second, count, time)) = self.earlier_open.filter(|(first, second, ..)| first != second) {
             let opening = ObjectRef::Opened(self.entry, self.process, time);
             work(OpenerLibraries { first, second, count: count as u32, opening });
         }

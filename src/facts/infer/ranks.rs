@@ -21,12 +21,7 @@ const CHANGED: &str = "; a fault plan changed calls there";
 /// Returns the failures of functions, by process, each with its first call. If the recording is a whole job, returns only
 /// functions that always fail in some ranks, and never in most ranks.
 pub fn failures_by_process(context: &Context) -> Vec<PendingFinding> {
-    Rule::RanksDiffer
-        .spec()
-        .functions()
-        .iter()
-        .flat_map(|function| failures_of_function(context, *function))
-        .collect()
+    Rule::RanksDiffer.spec().functions().iter().flat_map(|function| failures_of_function(context, *function)).collect()
 }
 
 fn failures_of_function(context: &Context, function: FnId) -> Vec<PendingFinding> {
@@ -101,8 +96,7 @@ pub fn find_differing_ranks<'c>(
         let (failing, others) = ranks_that_differ(calls, failed, rank_of)?;
         rows.retain(|row| rank_of(row.process).is_some_and(|rank| failing.contains(&rank)));
         rows.sort_by_key(|row| (row.finding.time_ns, row.process));
-        let is_changed =
-            |row: &FindingRow| members.get(row.process).is_some_and(|member| member.has_injected);
+        let is_changed = |row: &FindingRow| members.get(row.process).is_some_and(|member| member.has_injected);
         let note = rows.iter().all(is_changed).then_some(CHANGED);
         let mut rows = rows.into_iter();
         let first = rows.next()?;

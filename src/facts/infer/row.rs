@@ -34,11 +34,9 @@ impl FindingRow {
     pub fn join(self, other: FindingRow) -> FindingRow {
         // A row that was only counted has no sentences, so the other row comes first. The less certain sentence is true of all
         // calls.
-        let sure =
-            |row: &FindingRow| Confidence::ALL.iter().position(|one| one.word() == row.finding.confidence);
-        let order = |row: &FindingRow| {
-            (row.finding.message.is_empty(), Reverse(sure(row)), row.finding.time_ns, row.process)
-        };
+        let sure = |row: &FindingRow| Confidence::ALL.iter().position(|one| one.word() == row.finding.confidence);
+        let order =
+            |row: &FindingRow| (row.finding.message.is_empty(), Reverse(sure(row)), row.finding.time_ns, row.process);
         let (mut first, other) = if order(&other) < order(&self) { (other, self) } else { (self, other) };
         first.finding.count = first.finding.count.saturating_add(other.finding.count);
         first.finding.last_ns = first.finding.last_ns.max(other.finding.last_ns);

@@ -7,8 +7,8 @@ use super::row::{FindingRow, ProcessSummary};
 use super::table::{FindingRows, library_of};
 use super::touched::LastUses;
 use super::{
-    awaited, descriptors, events, exchanges, exhausted, forks, freed, handles, links, order, piles,
-    placement, ranks, space, staged, waste, written,
+    awaited, descriptors, events, exchanges, exhausted, forks, freed, handles, links, order, piles, placement, ranks,
+    space, staged, waste, written,
 };
 use crate::follow::functions::FunctionCounts;
 use crate::follow::pending::PendingFinding;
@@ -95,9 +95,7 @@ fn offending_by_rule(all: &[PendingFinding]) -> HashMap<Rc<str>, RuleBreakingCal
 /// Returns a sentence without its ` at LIBRARY` clauses, if the objects of the finding have more exact places. The process knew
 /// only the beginning of a long library name.
 fn strip_places(mut message: String, objects: &[Object]) -> String {
-    for object in
-        objects.iter().filter(|object| object.call_place().is_some_and(|place| place.source().is_some()))
-    {
+    for object in objects.iter().filter(|object| object.call_place().is_some_and(|place| place.source().is_some())) {
         let (Some(library), Some(offset)) = (&object.library, object.offset) else { continue };
         let end = format!("+{offset:#x}");
         let found = message
@@ -136,30 +134,21 @@ impl<'a> Context<'a> {
         freed::add_freeing_call(self.all, &mut found);
         match Rule::of(&found.rule) {
             Some(Rule::DescriptorsExhausted) => exhausted::add_descriptor_counts(self, &mut found),
-            Some(Rule::UsedAfterFork) => {
-                found.objects.extend(forks::fork_place(self.all, found.processes[0]))
-            }
-            Some(Rule::IpcDeviceHidden) => {
-                found.message.extend(placement::visible_devices_clause(self, kept, objects))
-            }
+            Some(Rule::UsedAfterFork) => found.objects.extend(forks::fork_place(self.all, found.processes[0])),
+            Some(Rule::IpcDeviceHidden) => found.message.extend(placement::visible_devices_clause(self, kept, objects)),
             _ => {}
         }
         found
     }
 
     /// Returns the severity and the confidence of a finding for calls of a library; `None` if the settings exclude it.
-    fn grade(
-        &self,
-        found: &PendingFinding,
-        lacks_calls: bool,
-        library: &str,
-    ) -> Option<(Severity, Confidence)> {
+    fn grade(&self, found: &PendingFinding, lacks_calls: bool, library: &str) -> Option<(Severity, Confidence)> {
         let asked = &self.all.findings.settings[*found.processes.first()?];
         let severity = match (found.recorded_severity, Rule::of(&found.rule)) {
             (Some(severity), _) => severity,
-            (None, rule) => asked
-                .severity(rule?.spec(), library, found.cache)?
-                .max(found.lowest_severity.unwrap_or(Severity::Note)),
+            (None, rule) => {
+                asked.severity(rule?.spec(), library, found.cache)?.max(found.lowest_severity.unwrap_or(Severity::Note))
+            }
         };
         Some(match lacks_calls || found.lacks_facts {
             true => (Severity::Note, Confidence::Inferred),
@@ -226,11 +215,6 @@ impl<'a> Context<'a> {
             suppressed_by,
             follows: None,
         };
-        Some(FindingRow {
-            finding,
-            process,
-            by_report: found.recorded_severity.is_none(),
-            processes: found.processes,
-        })
+        Some(FindingRow { finding, process, by_report: found.recorded_severity.is_none(), processes: found.processes })
     }
 }

@@ -62,23 +62,20 @@ impl<'a> MemoryShortage<'a> {
         });
         let device = oom.location.device().or(known.and_then(|left| left.device));
         let is_guess = device.is_none();
-        let guess =
-            || holdings.device_with_most_kept(oom.failed_at).filter(|_| oom.location == Location::Unknown);
+        let guess = || holdings.device_with_most_kept(oom.failed_at).filter(|_| oom.location == Location::Unknown);
         let device = device.or_else(guess)?;
         let host = |process: usize| context.job.processes[process].header.boot_id;
         let mut rows = holdings.memory_at(device, oom.failed_at, |other| host(other) == host(process));
         let left = known.map(|left| (left.free, left.total));
-        let is_here = |other: usize| {
-            holdings.was_running(other, oom.failed_at).is_some() && host(other) == host(process)
-        };
+        let is_here =
+            |other: usize| holdings.was_running(other, oom.failed_at).is_some() && host(other) == host(process);
         for other in (0..context.job.processes.len()).filter(|other| is_here(*other)) {
             let told = oom.left.filter(|left| other == process && left.device == Some(device));
             rows.extend(small_allocations(context, other, device, told.map(|left| left.small)));
         }
         // The recording does not show when a pool returns memory to the device. Its free memory is at most the used memory
         // without other holder.
-        let certain =
-            rows.iter().filter(|row| row.state != MemoryState::Pooled).map(|row| row.bytes).sum::<u64>();
+        let certain = rows.iter().filter(|row| row.state != MemoryState::Pooled).map(|row| row.bytes).sum::<u64>();
         let mut room = left.map_or(0, |(free, total)| total.saturating_sub(free)).saturating_sub(certain);
         for row in rows.iter_mut().filter(|row| row.state == MemoryState::Pooled) {
             row.bytes = row.bytes.min(room);
@@ -141,8 +138,7 @@ impl<'a> MemoryShortage<'a> {
         }
         let (lacking, half) = (self.lacking_bytes().unwrap_or(u64::MAX), self.listed_bytes() / 2);
         groups.sort_by_key(|group| {
-            let is_of_no_use =
-                group.state != MemoryState::InUse && (group.bytes >= lacking || group.bytes >= half);
+            let is_of_no_use = group.state != MemoryState::InUse && (group.bytes >= lacking || group.bytes >= half);
             let is_own_kept = group.state == MemoryState::Kept && group.process == self.process;
             (!is_of_no_use, !is_own_kept, Reverse(group.bytes))
         });
@@ -152,16 +148,10 @@ impl<'a> MemoryShortage<'a> {
 
 /// Returns the small allocations of a process on a device, which are only counted. They have places if their sum equals `told`,
 /// the bytes and number at the failed call.
-fn small_allocations(
-    context: &Context,
-    process: usize,
-    device: Uuid,
-    told: Option<(u64, u64)>,
-) -> Vec<MemoryHolding> {
+fn small_allocations(context: &Context, process: usize, device: Uuid, told: Option<(u64, u64)>) -> Vec<MemoryHolding> {
     let empty = || MemoryHolding::new(process, MemoryKind::Small, MemoryState::InUse);
     let of = &context.job.processes[process];
-    let is_there =
-        |ordinal: Option<i32>| Some(device) == ordinal.map(|ordinal| Uuid(uuid_of_ordinal(of, ordinal)));
+    let is_there = |ordinal: Option<i32>| Some(device) == ordinal.map(|ordinal| Uuid(uuid_of_ordinal(of, ordinal)));
     let counted = of.counted_memory();
     let counted = counted.rows.iter().filter(|row| is_there(row.device) && row.live_bytes > 0);
     // The counts are those at the end of the process, which may differ from those at the call.
@@ -187,12 +177,10 @@ fn small_allocations(
 fn memory_outside(context: &Context, process: usize, device: Uuid, at: u64) -> Vec<(u32, String, u64)> {
     let header = &context.job.processes[process].header;
     let clock = context.job.clock(&context.job.processes[process]);
-    let samples =
-        context.job.memory_samples.iter().filter(|it| it.boot_id == header.boot_id && it.device == device.0);
+    let samples = context.job.memory_samples.iter().filter(|it| it.boot_id == header.boot_id && it.device == device.0);
     // The launcher takes a sample after the call has returned.
-    let sample = samples
-        .filter(|it| clock.realtime_of(it.at).saturating_add(CLOCK_DIFFERENCE) >= at)
-        .min_by_key(|it| it.at);
+    let sample =
+        samples.filter(|it| clock.realtime_of(it.at).saturating_add(CLOCK_DIFFERENCE) >= at).min_by_key(|it| it.at);
     let holders = sample.iter().filter_map(|sample| sample.holders.as_ref()).flatten();
     let is_of_job = |pid: Option<(u32, u64)>| {
         let is_it = |(pid, started): (u32, u64)| {
@@ -208,11 +196,7 @@ fn memory_outside(context: &Context, process: usize, device: Uuid, at: u64) -> V
 }
 
 /// Returns the place that made memory, and its call stack; empty if it is not known.
-pub fn allocating_stack(
-    context: &Context,
-    row: &MemoryHolding,
-    places: &mut PlaceTable,
-) -> (Place, Vec<Place>) {
+pub fn allocating_stack(context: &Context, row: &MemoryHolding, places: &mut PlaceTable) -> (Place, Vec<Place>) {
     match (row.stack, row.address) {
         (Some(stack), _) => places.place_and_stack(&context.all.stacks, stack),
         (None, Some(address)) => places.place_by_addresses(row.process, u64::MAX, &[address]),

@@ -16,10 +16,8 @@ pub fn find_unused_mappings(context: &Context) -> Vec<PendingFinding> {
     for (process, (stats, fate)) in context.all.stats.iter().zip(&context.all.fates).enumerate() {
         let is_whole = fate.has_all_calls();
         let has_ended = fate.alive == Some(false) && !fate.is_ended_on_purpose;
-        for unused in stats.unused_mappings.iter().filter(|unused| is_whole && (!unused.is_left || has_ended))
-        {
-            let device =
-                |ordinal| Device { ordinal, uuid: uuid_of_ordinal(&context.job.processes[process], ordinal) };
+        for unused in stats.unused_mappings.iter().filter(|unused| is_whole && (!unused.is_left || has_ended)) {
+            let device = |ordinal| Device { ordinal, uuid: uuid_of_ordinal(&context.job.processes[process], ordinal) };
             let &UnusedMapping { count: mappings, bytes, start, .. } = unused;
             let (reason, confidence) = match unused.without_access {
                 None => (Reason::VmmNoAccess { mappings, bytes, start }, Confidence::Certain),

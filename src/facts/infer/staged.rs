@@ -84,8 +84,7 @@ fn find_detours<'a>(
     let mut detours: BTreeMap<(Uuid, Uuid, usize, usize), Detour> = BTreeMap::new();
     for copied in all {
         let HashedCopy { process, copy, content } = *copied;
-        let ContentCopies { to_host, loaded, found } =
-            contents.entry((content.hash, copy.bytes)).or_default();
+        let ContentCopies { to_host, loaded, found } = contents.entry((content.hash, copy.bytes)).or_default();
         if !copy.is_write {
             to_host.push(*copied);
             continue;
@@ -163,8 +162,7 @@ fn match_detour<'a>(
 fn build_finding(context: &Context, (from, to): (Uuid, Uuid), detour: &Detour) -> PendingFinding {
     let (source, target) = detour.first;
     let processes = BTreeSet::from([source.process, target.process]);
-    let direct =
-        processes.iter().map(|process| context.all.peers.copies_and_bytes(*process, from, to).1).sum::<u64>();
+    let direct = processes.iter().map(|process| context.all.peers.copies_and_bytes(*process, from, to).1).sum::<u64>();
     let open = detour.range.open;
     let opened = open.map_or(detour.range.from, |time| time.opened);
     let reason = Reason::CopyThroughHost {

@@ -33,11 +33,8 @@ impl FindingRows {
         let mut joined = JoinedRows::default();
         joined.extend(self.rows);
         // A fallback whose failed call also breaks a rule is left out.
-        let fallbacks: Vec<FindingRow> = self
-            .fallbacks
-            .into_iter()
-            .filter(|row| !joined.has_violation_like(row, Severity::Note))
-            .collect();
+        let fallbacks: Vec<FindingRow> =
+            self.fallbacks.into_iter().filter(|row| !joined.has_violation_like(row, Severity::Note)).collect();
         // Differences between ranks are left out if libraries expect the failures.
         let differing = ranks::find_differing_ranks(self.failing, members, calls).into_iter();
         let differing: Vec<FindingRow> = differing.filter(|row| !joined.has_note_like(row)).collect();
@@ -142,15 +139,13 @@ impl JoinedRows {
 
     /// Returns true if a note covers calls of the same function with the same result.
     fn has_note_like(&self, row: &FindingRow) -> bool {
-        let is_note =
-            |known: &&FindingRow| known.severity() == Severity::Note && !is_explanation(&known.finding.rule);
+        let is_note = |known: &&FindingRow| known.severity() == Severity::Note && !is_explanation(&known.finding.rule);
         let key = |row: &FindingRow| (row.finding.function.clone(), row.finding.result.clone());
         self.0.values().filter(is_note).any(|known| key(known) == key(row))
     }
 
     fn add(&mut self, row: FindingRow) {
-        let key =
-            (row.finding.rule.clone(), row.severity(), call_key(&row), row.finding.suppressed_by.clone());
+        let key = (row.finding.rule.clone(), row.severity(), call_key(&row), row.finding.suppressed_by.clone());
         let row = match self.0.remove(&key) {
             Some(known) => known.join(row),
             None => row,
@@ -167,12 +162,10 @@ impl JoinedRows {
         let mut broken: BTreeMap<_, BTreeMap<Rc<str>, u64>> = BTreeMap::new();
         for row in rows.iter().filter(is_broken) {
             // A rule may have two rows for the same calls, if only some findings are suppressed.
-            *broken.entry(call_key(row)).or_default().entry(row.finding.rule.clone()).or_default() +=
-                row.finding.count;
+            *broken.entry(call_key(row)).or_default().entry(row.finding.rule.clone()).or_default() += row.finding.count;
         }
         rows.retain(|row| {
-            let rules =
-                call_keys(row).into_iter().filter_map(|place| broken.get(&place)).flat_map(BTreeMap::values);
+            let rules = call_keys(row).into_iter().filter_map(|place| broken.get(&place)).flat_map(BTreeMap::values);
             let explained = rules.max().copied().unwrap_or(0);
             Rule::of(&row.finding.rule) != Some(Rule::CallFailed) || explained < row.finding.count
         });
@@ -185,8 +178,7 @@ impl JoinedRows {
             row.finding.ranks.sort_unstable();
             row.finding.ranks.dedup();
             let named = row.processes.iter().take(MOST_PROCS);
-            row.finding.procs =
-                named.filter_map(|process| Some(members.get(*process)?.proc.clone())).collect();
+            row.finding.procs = named.filter_map(|process| Some(members.get(*process)?.proc.clone())).collect();
             row.finding.procs_more = row.processes.len().saturating_sub(MOST_PROCS) as u64;
         }
         rows.sort_by_key(|row| (Reverse(row.severity()), row.finding.time_ns, row.process));

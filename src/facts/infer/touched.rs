@@ -113,9 +113,7 @@ impl UsedMemory<'_> {
     /// Returns true if the recording has all copies and memsets that used the memory, and they are few enough to be compared.
     pub fn is_comparable(&self, all: &Collected) -> bool {
         let mut uses = all.stats.iter().map(|stats| &stats.uses);
-        self.all.len() <= MOST_COMPARED
-            && all.has_all_calls_of(self.entry.domain)
-            && !uses.any(|it| it.is_cut)
+        self.all.len() <= MOST_COMPARED && all.has_all_calls_of(self.entry.domain) && !uses.any(|it| it.is_cut)
     }
 }
 
@@ -151,8 +149,7 @@ impl LastUses {
                 let until = known.partition_point(|range| range.start <= used.address);
                 let start = known[..until].last().map_or(0, |range| range.start);
                 let near = known[..until].iter().rev().take_while(|range| range.start == start);
-                let at =
-                    near.filter(|range| range.contains(used.address, 1, used.at)).map(|range| range.entry);
+                let at = near.filter(|range| range.contains(used.address, 1, used.at)).map(|range| range.entry);
                 for entry in at.chain(virtual_memory) {
                     let last = last_uses.0.entry((process, std::ptr::from_ref(entry))).or_default();
                     *last = used.at.max(*last);

@@ -26,12 +26,7 @@ type UnclosedByPlace<'a> = BTreeMap<PlaceKey, Vec<(&'a HandleEntry, &'a OpenPeri
 type PlaceKey = (usize, Kind, StackNumber);
 
 /// Finds handles that were not closed. Calls `add` with each finding.
-pub fn find_unclosed(
-    context: &Context,
-    used: &LastUses,
-    places: &mut PlaceTable,
-    add: &mut dyn FnMut(PendingFinding),
-) {
+pub fn find_unclosed(context: &Context, used: &LastUses, places: &mut PlaceTable, add: &mut dyn FnMut(PendingFinding)) {
     let mut unclosed = UnclosedByPlace::new();
     for entry in context.all.ledger.undamaged_handles() {
         add_never_closed(context, entry, &mut unclosed);
@@ -63,8 +58,7 @@ pub fn growth_of_objects<'m>(
 ) -> Option<Growth<'m>> {
     let (fate, stats) = (&context.all.fates[process], &context.all.stats[process]);
     let is_whole = fate.has_all_calls() && !fate.has_gaps;
-    let line =
-        PlaceHistory { made, half, left, steps: is_whole.then_some(&stats.steps), end: fate.last_seen };
+    let line = PlaceHistory { made, half, left, steps: is_whole.then_some(&stats.steps), end: fate.last_seen };
     line.find_growth(marks_of(marks, process))
 }
 
@@ -129,8 +123,7 @@ fn find_unreleased_imports(
 /// time.
 fn count_at_half(all: impl ExactSizeIterator<Item = (u64, Option<u64>)> + Clone) -> u64 {
     let middle = all.clone().nth(all.len() / 2).map_or(0, |(at, _)| at);
-    let is_there =
-        |(at, ended): &(u64, Option<u64>)| *at < middle && ended.is_none_or(|ended| ended > middle);
+    let is_there = |(at, ended): &(u64, Option<u64>)| *at < middle && ended.is_none_or(|ended| ended > middle);
     all.filter(is_there).count() as u64
 }
 
@@ -184,15 +177,11 @@ struct OpenInPlace<'a> {
 }
 
 /// Returns all opens in places that left a handle open, in the order of time.
-fn opens_in_places<'a>(
-    context: &Context<'a>,
-    unclosed: &UnclosedByPlace,
-) -> HashMap<PlaceKey, Vec<OpenInPlace<'a>>> {
+fn opens_in_places<'a>(context: &Context<'a>, unclosed: &UnclosedByPlace) -> HashMap<PlaceKey, Vec<OpenInPlace<'a>>> {
     let mut all: HashMap<_, Vec<OpenInPlace>> = unclosed.keys().map(|site| (*site, Vec::new())).collect();
     for entry in context.all.ledger.handles() {
         for (import, time) in entry.open_periods() {
-            let Some(known) =
-                all.get_mut(&(import.process, entry.kind, time.place_with_most_open(entry.kind).stack))
+            let Some(known) = all.get_mut(&(import.process, entry.kind, time.place_with_most_open(entry.kind).stack))
             else {
                 continue;
             };
@@ -208,8 +197,7 @@ fn opens_in_places<'a>(
 /// Adds each open of a handle in the time in which it was open. If there are very many, adds only some.
 fn add_opens<'a>(entry: &'a HandleEntry, time: &'a OpenPeriod, all: &mut Vec<OpenInPlace<'a>>) {
     let count = time.times.clamp(1, MOST_AGAIN);
-    let left =
-        if time.ended.is_some() { 0 } else { (time.count * count / time.times.max(1)).clamp(1, count) };
+    let left = if time.ended.is_some() { 0 } else { (time.count * count / time.times.max(1)).clamp(1, count) };
     all.extend((0..count).map(|n| {
         let later = (time.last - time.opened) as u128 * n as u128 / (count - 1).max(1) as u128;
         let is_left = (n + 1) * left / count > n * left / count;
@@ -229,8 +217,7 @@ impl HandleEntry {
     /// Returns true if the exporter exported the handle after `from` and before `to`.
     pub fn is_exported_between(&self, from: u64, to: u64) -> bool {
         let export = self.export.as_ref();
-        export
-            .is_some_and(|export| [export.first.at, export.last.at].iter().any(|at| from < *at && *at <= to))
+        export.is_some_and(|export| [export.first.at, export.last.at].iter().any(|at| from < *at && *at <= to))
     }
 }
 
@@ -246,15 +233,7 @@ fn left_opens(siblings: &[OpenInPlace], process: usize, used: &LastUses) -> Vec<
         let used = used.last_use_by(process, entry);
         let is_consumed = used.is_some() || is_again || entry.kind == Kind::Event;
         let used = used.filter(|_| !is_again).max(closed_again);
-        is_left.then_some(UnreleasedObject {
-            bytes: 0,
-            idle: freed,
-            ordinal,
-            at,
-            used,
-            is_exchanged,
-            is_consumed,
-        })
+        is_left.then_some(UnreleasedObject { bytes: 0, idle: freed, ordinal, at, used, is_exchanged, is_consumed })
     });
     left.collect()
 }

@@ -48,8 +48,7 @@ pub fn find_reopened(context: &Context) -> Vec<PendingFinding> {
             all.again += import.reopened.times;
             all.longest = all.longest.max(import.reopened.longest);
             all.spent += import.reopened.spent;
-            all.first =
-                all.first.filter(|(_, first)| first.times[0].opened <= time.opened).or(Some((entry, import)));
+            all.first = all.first.filter(|(_, first)| first.times[0].opened <= time.opened).or(Some((entry, import)));
             all.last = import.times.iter().map(|time| time.last).max().unwrap_or(0).max(all.last);
         }
     }
@@ -94,11 +93,8 @@ pub fn find_exported_again(context: &Context) -> Vec<PendingFinding> {
     let Collected { ledger, memories, .. } = context.all;
     let mut objects: Vec<Vec<(&HandleEntry, &Export)>> = Vec::new();
     // Pointers to different parts of an allocation are different buffers.
-    let is_one =
-        |entry: &HandleEntry, export: &Export| !entry.kind.needs_granted_access() && export.inside.len() <= 1;
-    objects.extend(
-        ledger.undamaged_exports().filter(|(entry, export)| is_one(entry, export)).map(|one| vec![one]),
-    );
+    let is_one = |entry: &HandleEntry, export: &Export| !entry.kind.needs_granted_access() && export.inside.len() <= 1;
+    objects.extend(ledger.undamaged_exports().filter(|(entry, export)| is_one(entry, export)).map(|one| vec![one]));
     for (process, memory) in memories.iter().enumerate() {
         let entry = |export: &u64| context.all.find_handle(process, Object::Allocation, *export);
         let of = memory.allocations().map(|own| {
@@ -145,10 +141,8 @@ fn exported_finding(process: usize, all: &ExportsOfPlace) -> Option<PendingFindi
 /// since.
 pub fn find_fallback_to_host(context: &Context) -> Vec<PendingFinding> {
     let mut first: BTreeMap<(usize, usize), (&HandleEntry, &Export, &OpenFailures, u64)> = BTreeMap::new();
-    for (entry, export) in context.all.ledger.undamaged_exports().filter(|(entry, _)| entry.kind.is_memory())
-    {
-        for import in
-            entry.imports.iter().filter(|import| import.process != export.process && import.times.is_empty())
+    for (entry, export) in context.all.ledger.undamaged_exports().filter(|(entry, _)| entry.kind.is_memory()) {
+        for import in entry.imports.iter().filter(|import| import.process != export.process && import.times.is_empty())
         {
             let failed: u64 =
                 import.open_failures.iter().filter(|failing| !failing.is_injected).map(|one| one.count).sum();
@@ -168,21 +162,17 @@ pub fn find_fallback_to_host(context: &Context) -> Vec<PendingFinding> {
             let is_open = |import: &Import| import.process == process && !import.times.is_empty();
             of.process == exporter && other.imports.iter().any(is_open)
         });
-        let bytes = [process, exporter]
-            .map(|one| bytes_copied_after(context, one, failing.call.at))
-            .into_iter()
-            .max()?;
+        let bytes =
+            [process, exporter].map(|one| bytes_copied_after(context, one, failing.call.at)).into_iter().max()?;
         (bytes > 0 && !opens_others).then(|| {
-            let code = cupeer_spec::results::find_spec(failing.result)
-                .map_or("an unknown result", |spec| spec.name());
+            let code = cupeer_spec::results::find_spec(failing.result).map_or("an unknown result", |spec| spec.name());
             let reason = Reason::HostAfterFailure {
                 exporter: context.named_process(exporter),
                 code,
                 bytes: Bytes(bytes),
                 had_context: failing.current.context != Some(0),
             };
-            let found =
-                PendingFinding::new(&reason, Confidence::Inferred, process, failing.call, failing.result);
+            let found = PendingFinding::new(&reason, Confidence::Inferred, process, failing.call, failing.result);
             let objects = vec![super::objects::export_object(context, entry, export)];
             PendingFinding { last: failing.last, count: failed, objects, ..found }
         })

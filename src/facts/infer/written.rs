@@ -30,15 +30,12 @@ fn find_unwritten(context: &Context, memory: &UsedMemory) -> Option<PendingFindi
     let exported = memory.entry.export.as_ref()?.first.at;
     let since: Vec<&ProcessUse> = memory.all.iter().filter(|touch| touch.used.at > exported).collect();
     let (read, write) = since.iter().enumerate().find_map(|(number, read)| {
-        if read.used.is_write
-            || read.used.graph_exec.is_some()
-            || since.iter().any(|other| other.writes_bytes_of(read))
+        if read.used.is_write || read.used.graph_exec.is_some() || since.iter().any(|other| other.writes_bytes_of(read))
         {
             return None;
         }
         let is_first = |it: &&&ProcessUse| it.used.is_write || it.process != read.process;
-        let mut before =
-            since[..number].iter().rev().take_while(is_first).collect::<Vec<_>>().into_iter().rev();
+        let mut before = since[..number].iter().rev().take_while(is_first).collect::<Vec<_>>().into_iter().rev();
         let write = before.find(|it| it.used.is_write && it.process != read.process)?;
         (!before.any(|it| !it.used.is_write && it.overlaps(write))).then_some((*read, *write))
     })?;
@@ -68,10 +65,8 @@ fn find_one_for_several(context: &Context, memory: &UsedMemory) -> Option<Pendin
     let (first, last) =
         reads.chunk_by(|a, b| (a.offset, a.used.bytes) == (b.offset, b.used.bytes)).find_map(|reads| {
             let (first, last) = (*reads.first()?, *reads.last()?);
-            let mut meanwhile =
-                memory.all.iter().filter(|it| it.used.at >= opened && it.used.at <= last.used.at);
-            (reads.len() as u64 == of.times && !meanwhile.any(|it| it.writes_bytes_of(first)))
-                .then_some((first, last))
+            let mut meanwhile = memory.all.iter().filter(|it| it.used.at >= opened && it.used.at <= last.used.at);
+            (reads.len() as u64 == of.times && !meanwhile.any(|it| it.writes_bytes_of(first))).then_some((first, last))
         })?;
     let reason = Reason::IpcOneForSeveral {
         owner: context.named_process(of.process),
@@ -81,10 +76,8 @@ fn find_one_for_several(context: &Context, memory: &UsedMemory) -> Option<Pendin
         read: (first.offset, first.used.bytes),
     };
     let found = build_finding(context, memory, &reason, (first, last));
-    let objects = vec![
-        export_object(context, memory.entry, of),
-        opening_object(memory.entry, import.process, &import.times[0]),
-    ];
+    let objects =
+        vec![export_object(context, memory.entry, of), opening_object(memory.entry, import.process, &import.times[0])];
     Some(PendingFinding { objects, ..found })
 }
 
@@ -104,8 +97,7 @@ fn build_finding(
 /// Returns the reads and writes of each process in the memory of each handle, sorted by the number of the handle in the handle
 /// table.
 pub fn handle_accesses(context: &Context, fates: &[ProcessEnd]) -> Vec<(usize, Vec<HandleAccess>)> {
-    let by_entry: HashMap<_, _> =
-        context.used_memories().iter().map(|it| (std::ptr::from_ref(it.entry), it)).collect();
+    let by_entry: HashMap<_, _> = context.used_memories().iter().map(|it| (std::ptr::from_ref(it.entry), it)).collect();
     let handles = context.all.ledger.handles().iter().enumerate();
     let of = handles.filter_map(|(number, entry)| Some((number, by_entry.get(&std::ptr::from_ref(entry))?)));
     of.map(|(number, memory)| (number, accesses_of_memory(memory, fates))).collect()
@@ -119,8 +111,8 @@ fn accesses_of_memory(memory: &UsedMemory, fates: &[ProcessEnd]) -> Vec<HandleAc
     }
     let row = |(process, kinds): (usize, [Vec<[u64; 2]>; 2])| {
         let [mut reads, mut writes] = kinds.map(merge_ranges);
-        let omitted = [&mut reads, &mut writes]
-            .map(|ranges| ranges.drain(ranges.len().min(MOST_RANGES)..).count() as u64);
+        let omitted =
+            [&mut reads, &mut writes].map(|ranges| ranges.drain(ranges.len().min(MOST_RANGES)..).count() as u64);
         HandleAccess { proc: fates[process].proc.clone(), reads, writes, omitted: omitted[0] + omitted[1] }
     };
     processes.into_iter().map(row).collect()
@@ -145,9 +137,6 @@ mod tests {
 
     #[test]
     fn ranges_that_touch_are_one() {
-        assert_eq!(
-            merge_ranges(vec![[8, 12], [0, 4], [4, 6], [9, 10], [20, 21]]),
-            [[0, 6], [8, 12], [20, 21]]
-        );
+        assert_eq!(merge_ranges(vec![[8, 12], [0, 4], [4, 6], [9, 10], [20, 21]]), [[0, 6], [8, 12], [20, 21]]);
     }
 }

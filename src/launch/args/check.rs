@@ -53,8 +53,7 @@ mod tests {
 
     #[test]
     fn the_library_understands_every_level() {
-        let understood =
-            Level::value_variants().iter().map(|level| env::CheckLevel::parse(&value_word(*level)));
+        let understood = Level::value_variants().iter().map(|level| env::CheckLevel::parse(&value_word(*level)));
         let severities: Vec<_> = understood.map(|level| level.unwrap().map(|level| level.severity)).collect();
         let [error, warning, note] = [Severity::Error, Severity::Warning, Severity::Note].map(Some);
         assert_eq!(severities, [warning, warning, error, warning, note, None]);

@@ -19,15 +19,13 @@ include!(concat!(env!("OUT_DIR"), "/carried.rs"));
 /// Unpacks a library of the command if that has not been done; returns `None` if the command carries no libraries.
 pub fn unpack_library(name: &str) -> Result<Option<PathBuf>> {
     let Some((_, bytes)) = CARRIED.iter().find(|(carried, _)| *carried == name) else { return Ok(None) };
-    store_library(name, bytes)
-        .with_context(|| format!("failed to unpack {name}, which this command carries"))
-        .map(Some)
+    store_library(name, bytes).with_context(|| format!("failed to unpack {name}, which this command carries")).map(Some)
 }
 
 /// Keeps a library with these contents in a directory of the user's, and returns its path.
 pub fn store_library(name: &str, bytes: &[u8]) -> Result<PathBuf> {
-    let cache = home::user_directory("XDG_CACHE_HOME", ".cache")
-        .context("neither XDG_CACHE_HOME nor HOME leads anywhere");
+    let cache =
+        home::user_directory("XDG_CACHE_HOME", ".cache").context("neither XDG_CACHE_HOME nor HOME leads anywhere");
     let cached = cache.and_then(|cache| write_if_changed(&cache.join("cupeer"), name, bytes));
     cached.or_else(|error| {
         tracing::debug!("{name} cannot be kept in the user's cache: {error:#}");

@@ -50,10 +50,7 @@ pub fn require_checks(options: &mut Options, option: &str) -> Result<()> {
     let check = &mut options.check;
     ensure!(check.check != Some(Level::Off), "{option} and --check=off contradict each other");
     let is_off_record = options.record.as_deref() == Some(job::OFF);
-    ensure!(
-        !is_off_record,
-        "{option} and --record off contradict each other: findings go into the recording"
-    );
+    ensure!(!is_off_record, "{option} and --record off contradict each other: findings go into the recording");
     if check.check.is_none() && nonempty_variable(env::CHECK).is_none_or(|level| is_off(&level)) {
         check.check = Some(Level::Brief);
     }

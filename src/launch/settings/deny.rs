@@ -34,13 +34,12 @@ pub fn deny_variables(options: &Options, is_here: bool) -> Result<Vec<(&'static 
     let DenyArgs { deny_peer, peer_limit } = &options.deny;
     let mut variables = Vec::new();
     if let Some(text) = deny_peer {
-        let denied =
-            parse_denied(text, &Machine::from_options(&options.driver), is_here).map_err(|error| {
-                match format!("{error:#}") {
-                    placed if placed.starts_with("column ") => anyhow!("--deny-peer '{text}', {placed}"),
-                    other => anyhow!("--deny-peer '{text}': {other}"),
-                }
-            })?;
+        let denied = parse_denied(text, &Machine::from_options(&options.driver), is_here).map_err(|error| {
+            match format!("{error:#}") {
+                placed if placed.starts_with("column ") => anyhow!("--deny-peer '{text}', {placed}"),
+                other => anyhow!("--deny-peer '{text}': {other}"),
+            }
+        })?;
         variables.push((env::DENY_PEER, denied.to_string().into()));
     }
     if let Some(limit) = peer_limit {
@@ -59,10 +58,7 @@ pub enum VllmCache {
 
 impl VllmCache {
     /// Returns `None` if no pair is denied.
-    pub fn for_denied_pairs(
-        variables: &[(&'static str, OsString)],
-        job: Option<&Job>,
-    ) -> Result<Option<VllmCache>> {
+    pub fn for_denied_pairs(variables: &[(&'static str, OsString)], job: Option<&Job>) -> Result<Option<VllmCache>> {
         if variables.iter().all(|(name, _)| *name != env::DENY_PEER) {
             return Ok(None);
         }
@@ -73,8 +69,8 @@ impl VllmCache {
         if let Some(job) = job.filter(|job| job.directory.is_dir()) {
             return Ok(Some(VllmCache::InJob(job.make_vllm_cache()?)));
         }
-        let temporary = create_temporary_directory("cupeer-vllm-")
-            .context("failed to make a directory for vLLM's cache")?;
+        let temporary =
+            create_temporary_directory("cupeer-vllm-").context("failed to make a directory for vLLM's cache")?;
         Ok(Some(VllmCache::Temporary(temporary)))
     }
 
@@ -167,9 +163,8 @@ fn resolve_device(word: &str, machine: &Machine, is_here: bool) -> Result<Device
 fn read_denied_pairs(path: &str, machine: &Machine, is_here: bool) -> Result<DeniedPairs> {
     let topology = Topology::parse(path).map_err(anyhow::Error::msg)?;
     let own = &topology.devices;
-    let by_uuid = |devices: &[MachineDevice]| {
-        own.iter().all(|device| devices.iter().any(|known| known.uuid == device.uuid))
-    };
+    let by_uuid =
+        |devices: &[MachineDevice]| own.iter().all(|device| devices.iter().any(|known| known.uuid == device.uuid));
     let names: Vec<DeviceName> = match machine.devices() {
         Ok(devices) if is_here && !by_uuid(devices) => {
             let here = machine::list_existing(devices);
@@ -202,9 +197,7 @@ mod tests {
     use super::*;
 
     fn machine(text: &str) -> Machine {
-        Machine::Simulated(
-            Topology::parse(text).unwrap().devices.iter().map(MachineDevice::from_topology).collect(),
-        )
+        Machine::Simulated(Topology::parse(text).unwrap().devices.iter().map(MachineDevice::from_topology).collect())
     }
 
     fn uuid(index: u8) -> String {
@@ -255,9 +248,7 @@ mod tests {
         assert_eq!(parse_denied(&text, &nowhere, true).unwrap().to_string(), text);
         let error = format!("{:#}", parse_denied("0/1", &nowhere, true).unwrap_err());
         assert!(
-            error.starts_with(
-                "column 1: cannot find out which device '0' is (there is none); name devices by UUID"
-            ),
+            error.starts_with("column 1: cannot find out which device '0' is (there is none); name devices by UUID"),
             "{error}"
         );
     }

@@ -63,11 +63,7 @@ pub fn read_plan(options: &InjectArgs, name: impl FnOnce() -> String) -> Result<
             rule.name = format!("{name}/{own}");
         }
     }
-    let seed = if rules.iter().any(PlannedFault::is_random) {
-        options.seed.map_or_else(random_seed, Ok)?
-    } else {
-        0
-    };
+    let seed = if rules.iter().any(PlannedFault::is_random) { options.seed.map_or_else(random_seed, Ok)? } else { 0 };
     Ok((rules, seed))
 }
 
@@ -191,7 +187,8 @@ mod tests {
     #[test]
     fn a_seed_is_given_or_drawn_where_chance_is_involved() {
         let given = of(&["@ipc:p=10%:delay=1ms;@ipc:hang;@ipc:p=5%:seed=3:hang"], Some(7)).unwrap();
-        let wanted = "@ipc:p=10%:delay=1ms:seed=7:name=inject/1;@ipc:hang:name=inject/2;@ipc:p=5%:seed=3:hang:name=inject/3";
+        let wanted =
+            "@ipc:p=10%:delay=1ms:seed=7:name=inject/1;@ipc:hang:name=inject/2;@ipc:p=5%:seed=3:hang:name=inject/3";
         assert_eq!((text(&given), given.drawn_seed), (wanted, None));
         let drawn = of(&["@ipc:p=10%:delay=1ms"], None).unwrap();
         let seed = drawn.drawn_seed.unwrap();

@@ -97,8 +97,7 @@ fn query_fabric(library: &Handle, device: Device) -> Option<FabricMembership> {
     let mut info: nvmlGpuFabricInfoV_t = unsafe { std::mem::zeroed() };
     // The structure's second version, as a number in the format of nvml.h.
     info.version = u32::try_from(size_of::<nvmlGpuFabricInfoV_t>()).ok()? | (2 << 24);
-    call!(library, "nvmlDeviceGetGpuFabricInfoV", (device => Device, &mut info => *mut nvmlGpuFabricInfoV_t))
-        .ok()?;
+    call!(library, "nvmlDeviceGetGpuFabricInfoV", (device => Device, &mut info => *mut nvmlGpuFabricInfoV_t)).ok()?;
     let cluster = info.clusterUuid.iter().map(|byte| format!("{byte:02x}")).collect();
     Some(FabricMembership { state: info.state, status: info.status.0, cluster, clique: info.cliqueId })
 }

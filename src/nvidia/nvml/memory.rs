@@ -33,11 +33,9 @@ impl LoadedNvml {
     /// Returns a sample of the memory of each device, or of each MIG instance if the device is partitioned.
     pub fn take_samples(&self) -> Result<Vec<MemorySample>, String> {
         let boot_id = host::boot_id().unwrap_or_default();
-        let devices =
-            list_device_handles(&self.0)?.into_iter().flat_map(|device| self.list_mig_instances(device));
+        let devices = list_device_handles(&self.0)?.into_iter().flat_map(|device| self.list_mig_instances(device));
         let sample = |device| {
-            let uuid =
-                cupeer_spec::uuid::parse_uuid(&query_text(&self.0, "nvmlDeviceGetUUID", device).ok()?)?;
+            let uuid = cupeer_spec::uuid::parse_uuid(&query_text(&self.0, "nvmlDeviceGetUUID", device).ok()?)?;
             let [total, used, free] = self.query_memory(device)?;
             let holder = |(pid, bytes): (u32, u64)| {
                 let (process, name) = alive::process_of_driver_pid(pid).unzip();
@@ -45,23 +43,14 @@ impl LoadedNvml {
                 MemoryHolder { pid, process, bytes, name: name.unwrap_or_default() }
             };
             let holders = self.query_processes(device).map(|all| all.into_iter().map(holder).collect());
-            Some(MemorySample {
-                boot_id,
-                at: sample::sample_time(),
-                device: uuid,
-                total,
-                used,
-                free,
-                holders,
-            })
+            Some(MemorySample { boot_id, at: sample::sample_time(), device: uuid, total, used, free, holders })
         };
         Ok(devices.filter_map(sample).collect())
     }
 
     /// Returns the MIG instances of a device, or the device itself if it has none.
     fn list_mig_instances(&self, device: Device) -> Vec<Device> {
-        let count: c_uint =
-            query_device_value(&self.0, "nvmlDeviceGetMaxMigDeviceCount", device).unwrap_or(0);
+        let count: c_uint = query_device_value(&self.0, "nvmlDeviceGetMaxMigDeviceCount", device).unwrap_or(0);
         let instance = |index| {
             let mut instance = Device::NONE;
             call!(&self.0, "nvmlDeviceGetMigDeviceHandleByIndex",
@@ -77,8 +66,7 @@ impl LoadedNvml {
     /// used; nvidia-smi uses it, too.
     fn query_memory(&self, device: Device) -> Option<[u64; 3]> {
         let mut words = [MEMORY_V2, 0, 0, 0, 0];
-        let asked =
-            call!(&self.0, "nvmlDeviceGetMemoryInfo_v2", (device => Device, words.as_mut_ptr() => *mut u64));
+        let asked = call!(&self.0, "nvmlDeviceGetMemoryInfo_v2", (device => Device, words.as_mut_ptr() => *mut u64));
         if asked.is_ok() {
             let [_, total, _, free, used] = words;
             return Some([total, used, free]);
@@ -105,11 +93,11 @@ impl LoadedNvml {
 
     fn query_process_list(&self, device: Device, function: &str, words: usize) -> Option<BTreeMap<u32, u64>> {
         let (mut count, mut buffer) = (MOST_PROCESSES as c_uint, vec![0u64; words * MOST_PROCESSES]);
-        call!(&self.0, function, (device => Device, &mut count => *mut c_uint, buffer.as_mut_ptr() => *mut u64)).ok()?;
+        call!(&self.0, function, (device => Device, &mut count => *mut c_uint, buffer.as_mut_ptr() => *mut u64))
+            .ok()?;
         // The pid is the lower half of its word; the upper half is padding.
-        let process = |words: &[u64]| {
-            (u32::from_ne_bytes(words[0].to_ne_bytes()[..4].try_into().unwrap_or_default()), words[1])
-        };
+        let process =
+            |words: &[u64]| (u32::from_ne_bytes(words[0].to_ne_bytes()[..4].try_into().unwrap_or_default()), words[1]);
         Some(buffer.chunks_exact(words).take(count as usize).map(process).collect())
     }
 }

@@ -45,27 +45,12 @@ impl<'a> CompletedCall<'a> {
         arguments: &'a dyn Arguments,
         before: &'a BeforeCall,
     ) -> Self {
-        CompletedCall {
-            id,
-            caller,
-            result,
-            driver_messages: "",
-            arguments,
-            fault: None,
-            before,
-            is_judged: false,
-        }
+        CompletedCall { id, caller, result, driver_messages: "", arguments, fault: None, before, is_judged: false }
     }
 
     /// Returns the call in the form in which the rules decide about it.
     fn call_for_rules<'b>(&self, args: &'b StoredArguments, elements: &'b [u8]) -> decide::Call<'b> {
-        decide::Call {
-            function: self.id,
-            result: self.result,
-            args: &args.bytes,
-            shape: args.shape,
-            elements,
-        }
+        decide::Call { function: self.id, result: self.result, args: &args.bytes, shape: args.shape, elements }
     }
 }
 
@@ -123,10 +108,8 @@ pub fn run_steps_after_return(record: &CallRecord, call: &CompletedCall) {
     if recorder::is_tracked(id) && !has_other_output {
         update_job(record, call, &args, for_job, about, is_judged);
     }
-    let changes = id.spec().shares()
-        || id.spec().is_release()
-        || id.spec().is_virtual_memory_call()
-        || id.spec().changes_pools();
+    let changes =
+        id.spec().shares() || id.spec().is_release() || id.spec().is_virtual_memory_call() || id.spec().changes_pools();
     if for_job == 0 && changes {
         recorder::note_world_changed();
     }
@@ -188,9 +171,7 @@ fn update_job(
 ) {
     let (id, exported) = (call.id, call.id.spec().exports());
     let head = match exported.filter(|_| is_judged) {
-        Some(shared) if shared.object.needs_granted_access() => {
-            descriptor_key(id, shared.handle, &args.bytes)
-        }
+        Some(shared) if shared.object.needs_granted_access() => descriptor_key(id, shared.handle, &args.bytes),
         Some(_) => args.handle_head_fingerprint(),
         None => 0,
     };
@@ -208,12 +189,10 @@ pub fn is_failure_explained(record: &CallRecord, call: &CompletedCall) -> bool {
     let args = record.arguments(false);
     let mut is_doubtful = false;
     let mut examine = |_, start, bytes| {
-        is_doubtful |= tombstones::first_gone_address(start, bytes).is_some()
-            && !tombstones::is_confirmed_gone(start, bytes)
+        is_doubtful |=
+            tombstones::first_gone_address(start, bytes).is_some() && !tombstones::is_confirmed_gone(start, bytes)
     };
-    call.call_for_rules(&args, &[])
-        .used_ranges()
-        .for_each(|(argument, start, bytes)| examine(argument, start, bytes));
+    call.call_for_rules(&args, &[]).used_ranges().for_each(|(argument, start, bytes)| examine(argument, start, bytes));
     if let Some(batch) = call.id.spec().batch() {
         batches::each_range(call.id, &args.bytes, batch, &mut examine);
     }

@@ -118,12 +118,7 @@ const fn is_dropping_function(function: &FnSpec) -> bool {
 /// Examines a call before it is forwarded: keeps the call, drops all kept calls, or both.
 #[cold]
 #[inline(never)]
-fn examine_before_forwarding(
-    id: FnId,
-    entry: EntryState,
-    arguments: &dyn Arguments,
-    (keeps, drops): (bool, bool),
-) {
+fn examine_before_forwarding(id: FnId, entry: EntryState, arguments: &dyn Arguments, (keeps, drops): (bool, bool)) {
     traced::count_early();
     let caller = entry.caller;
     let mut words = ArgumentWords::default();
@@ -202,16 +197,11 @@ pub fn note_uses_before_export(memory: (u64, u64), at: u64) {
 
 /// Runs a call, and examines it before and after. Once calls are not examined any more, this costs two loads.
 #[inline(always)]
-pub fn run_examined<F: Function>(
-    entry: EntryState,
-    arguments: &impl Fn() -> F,
-    run: impl FnOnce() -> i32,
-) -> i32 {
+pub fn run_examined<F: Function>(entry: EntryState, arguments: &impl Fn() -> F, run: impl FnOnce() -> i32) -> i32 {
     let is_examined =
         || (const { is_examined_function(&FUNCTIONS[F::ID as usize]) }) && needs::is_examining_early_calls();
-    let keeps_and_drops = const {
-        (is_kept_function(&FUNCTIONS[F::ID as usize]), is_dropping_function(&FUNCTIONS[F::ID as usize]))
-    };
+    let keeps_and_drops =
+        const { (is_kept_function(&FUNCTIONS[F::ID as usize]), is_dropping_function(&FUNCTIONS[F::ID as usize])) };
     if is_examined() {
         examine_before_forwarding(F::ID, entry, &arguments(), keeps_and_drops);
     }
@@ -231,15 +221,7 @@ mod tests {
 
     fn kept(start: u64, caller: usize) -> EarlyUse {
         let ranges = [(start, 16), (0, 0)];
-        EarlyUse {
-            id: FnId::cuMemsetD8Async,
-            caller,
-            used: NotedUse::new(),
-            ranges,
-            stream: 1,
-            context: 2,
-            current: 2,
-        }
+        EarlyUse { id: FnId::cuMemsetD8Async, caller, used: NotedUse::new(), ranges, stream: 1, context: 2, current: 2 }
     }
 
     fn callers(all: &[Option<EarlyUse>]) -> Vec<usize> {

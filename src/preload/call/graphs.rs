@@ -14,12 +14,7 @@ use cupeer_spec::function::FnId;
 
 /// Runs the steps after a call that created or changed an executable graph and succeeded.
 #[inline(never)]
-pub fn run_steps_after_success(
-    id: FnId,
-    entered: &EnteredCall,
-    arguments: &dyn Arguments,
-    words: &ArgumentWords,
-) {
+pub fn run_steps_after_success(id: FnId, entered: &EnteredCall, arguments: &dyn Arguments, words: &ArgumentWords) {
     if !needs::has_met(HistoryCondition::Shared) {
         return;
     }
@@ -30,8 +25,7 @@ pub fn run_steps_after_success(
         }
         // When a graph that allocates runs, its addresses have memory again, also for graphs that run after it.
         let exec = graphs::read_after_call(id, words, &mut tombstones::note_memory_again);
-        is_found = tombstones::has_any()
-            && exec.is_some_and(|exec| tombstones::is_gone_memory_in_graph(exec, false));
+        is_found = tombstones::has_any() && exec.is_some_and(|exec| tombstones::is_gone_memory_in_graph(exec, false));
     });
     if is_found {
         record_call(id, entered, arguments);

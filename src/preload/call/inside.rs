@@ -35,8 +35,7 @@ impl ForwardingMark {
         let thread = thread();
         // SAFETY: only this thread and its signal handlers use the block; no reference to it is made.
         unsafe {
-            self.before =
-                ((*thread).inside, (*thread).inside_at, (*thread).inside_real, (*thread).driver_messages);
+            self.before = ((*thread).inside, (*thread).inside_at, (*thread).inside_real, (*thread).driver_messages);
             ((*thread).inside_at, (*thread).inside_real) = ((&raw const self.mark).expose_provenance(), real);
             (*thread).driver_messages = messages;
             // Written last here, and first in `unmark_thread`: a signal handler that makes a call in between must not

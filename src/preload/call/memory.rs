@@ -65,10 +65,7 @@ pub unsafe fn run_memory_call<F: Function, const EXPORT: bool>(
 ///
 /// As for [`super::run`].
 #[inline(always)]
-unsafe fn run_allocation<F: Function, const EXPORT: bool>(
-    entry: EntryState,
-    arguments: impl Fn() -> F,
-) -> i32 {
+unsafe fn run_allocation<F: Function, const EXPORT: bool>(entry: EntryState, arguments: impl Fn() -> F) -> i32 {
     let passed = arguments();
     let Some((real, bytes)) = target_if_only_counted::<F, EXPORT>(entry, &passed) else {
         // SAFETY: as promised.
@@ -107,10 +104,7 @@ unsafe fn allocated_address<F: Function>(passed: &F) -> u64 {
 /// Returns the address of the driver's function, and the size in bytes of the allocation, if the allocation is only
 /// counted. `None` if the call must take its steps.
 #[inline(always)]
-fn target_if_only_counted<F: Function, const EXPORT: bool>(
-    entry: EntryState,
-    passed: &F,
-) -> Option<(usize, u64)> {
+fn target_if_only_counted<F: Function, const EXPORT: bool>(entry: EntryState, passed: &F) -> Option<(usize, u64)> {
     let Made { size: Some(size), at: None, of: None, .. } = (const { allocated_memory_spec::<F>() }) else {
         return None;
     };
@@ -125,11 +119,7 @@ fn target_if_only_counted<F: Function, const EXPORT: bool>(
 ///
 /// As for [`super::run`].
 #[inline(always)]
-unsafe fn with_allocation_word<F: Function, const EXPORT: bool>(
-    entry: EntryState,
-    arguments: &F,
-    known: u64,
-) -> i32 {
+unsafe fn with_allocation_word<F: Function, const EXPORT: bool>(entry: EntryState, arguments: &F, known: u64) -> i32 {
     let thread = thread();
     // SAFETY: only this thread and its signal handlers use the block, which restore it.
     let before = unsafe { core::mem::replace(&mut (*thread).memory, known) };
@@ -151,9 +141,8 @@ unsafe fn run_allocation_by_steps<F: Function, const EXPORT: bool>(entry: EntryS
     let is_again = is_nested_call(thread(), F::ID, entry.caller);
     let is_event = !is_again && counting::is_recorded(F::ID, asked, matches!(object, Object::Pointer));
     // SAFETY: as promised.
-    let result = unsafe {
-        with_allocation_word::<F, EXPORT>(entry, arguments, if is_event { known::EVENT } else { 0 })
-    };
+    let result =
+        unsafe { with_allocation_word::<F, EXPORT>(entry, arguments, if is_event { known::EVENT } else { 0 }) };
     if result != 0 || is_again || !settings::get().is_recorded(F::ID) {
         return result;
     }
@@ -163,9 +152,7 @@ unsafe fn run_allocation_by_steps<F: Function, const EXPORT: bool>(entry: EntryS
         counting::note_recorded(address);
     } else if !(matches!(object, Object::Memory) && of.is_some()) && address != 0 {
         let bytes = match (at, size) {
-            (Some(rows), Some(pitch)) => {
-                read_row_pitch::<F>(arguments, pitch).saturating_mul(arguments.word(rows))
-            }
+            (Some(rows), Some(pitch)) => read_row_pitch::<F>(arguments, pitch).saturating_mul(arguments.word(rows)),
             _ => asked,
         };
         counting::count(caller_behind_patch(F::ID, entry.caller), address, bytes);
@@ -194,8 +181,8 @@ unsafe fn run_free<F: Function, const EXPORT: bool>(entry: EntryState, arguments
     let passed = arguments();
     let address = passed.word(const { freed_argument::<F>() });
     let is_on = counted::is_counting();
-    let real = stepless_target::<F, EXPORT>(entry)
-        .filter(|_| is_on && is_word_of_private_memory(counted::word_at(address)));
+    let real =
+        stepless_target::<F, EXPORT>(entry).filter(|_| is_on && is_word_of_private_memory(counted::word_at(address)));
     let Some(real) = real else {
         // SAFETY: as promised.
         return unsafe { run_free_by_steps::<F, EXPORT>(entry, &arguments(), address, is_on) };

@@ -98,9 +98,8 @@ impl EntryState {
         // SAFETY: the block belongs to this thread and its signal handlers. These may write to it at any time, so no reference to
         // it is made, and each word is read by itself: the caller first, which the entry writes last. If the function is still
         // ours then, no handler called another one in between.
-        let (caller, entered) = unsafe {
-            ((&raw const (*thread).caller).read_volatile(), (&raw const (*thread).entered).read_volatile())
-        };
+        let (caller, entered) =
+            unsafe { ((&raw const (*thread).caller).read_volatile(), (&raw const (*thread).entered).read_volatile()) };
         EntryState { caller, entered }
     }
 }
@@ -122,11 +121,7 @@ fn resolve_target_shared(id: FnId, is_export: bool, entry: EntryState) -> Entere
 }
 
 #[inline(always)]
-fn resolve_target_inline(
-    id: FnId,
-    is_export: bool,
-    EntryState { caller, entered }: EntryState,
-) -> EnteredCall {
+fn resolve_target_inline(id: FnId, is_export: bool, EntryState { caller, entered }: EntryState) -> EnteredCall {
     traced::note(id);
     let thread = thread();
     // If a signal handler made a call since the entry, the block has the state of the handler's call.
@@ -148,11 +143,8 @@ fn resolve_target_inline(
 #[inline(always)]
 fn is_nested_call(thread: *mut Thread, id: FnId, caller: usize) -> bool {
     // SAFETY: the block belongs to this thread and its signal handlers, which restore these words.
-    let (inside, inside_at, inside_real) =
-        unsafe { ((*thread).inside, (*thread).inside_at, (*thread).inside_real) };
-    inside as u32 == id as u32 + 1
-        && stack_height() < inside_at
-        && is_called_library_or_tool(id, caller, inside_real)
+    let (inside, inside_at, inside_real) = unsafe { ((*thread).inside, (*thread).inside_at, (*thread).inside_real) };
+    inside as u32 == id as u32 + 1 && stack_height() < inside_at && is_called_library_or_tool(id, caller, inside_real)
 }
 
 /// Returns true if the caller is the library that we called for this function, or a wrapper that defines the function or its own dlsym.
@@ -239,8 +231,7 @@ unsafe fn resolve_and_run_steps<F: Function, const EXPORT: bool>(entry: EntrySta
     if const { FUNCTIONS[F::ID as usize].is_in(Group::Event) } {
         return untracked::run_event_record_call(F::ID, entered, arguments);
     }
-    let changes =
-        const { FUNCTIONS[F::ID as usize].changes_kernels() || FUNCTIONS[F::ID as usize].changes_graphs() };
+    let changes = const { FUNCTIONS[F::ID as usize].changes_kernels() || FUNCTIONS[F::ID as usize].changes_graphs() };
     // UCX releases a context with each message, so a release has no extra steps while no kernel or graph is known.
     let is_release = const { FUNCTIONS[F::ID as usize].releases_context() };
     let has_any = || !is_release || kernels::has_any() || executable::has_any();
@@ -256,9 +247,7 @@ unsafe fn resolve_and_run_steps<F: Function, const EXPORT: bool>(entry: EntrySta
         }
         return result;
     }
-    if let Some(copied) =
-        through_host::large_copy(arguments).filter(|_| needs::has_met(HistoryCondition::Shared))
-    {
+    if let Some(copied) = through_host::large_copy(arguments).filter(|_| needs::has_met(HistoryCondition::Shared)) {
         return through_host::run_large_host_copy(F::ID, entered, arguments, copied, &mut run);
     }
     let result = run();
@@ -336,12 +325,7 @@ struct StepInputs {
 /// Forwards a call that needs no steps, hands a call that a fault plan may concern to [`run_with_faults`], and runs the steps of
 /// each other call.
 #[inline(always)]
-fn dispatch(
-    id: FnId,
-    entered: &EnteredCall,
-    arguments: &dyn Arguments,
-    steps: impl FnOnce(StepInputs) -> i32,
-) -> i32 {
+fn dispatch(id: FnId, entered: &EnteredCall, arguments: &dyn Arguments, steps: impl FnOnce(StepInputs) -> i32) -> i32 {
     // SAFETY: the address is this function's, as `resolve_and_run_steps` demands.
     let forward = || unsafe { arguments.forward(entered.through) };
     if entered.is_nested {
@@ -353,10 +337,8 @@ fn dispatch(
         return result;
     }
     let settings = settings::get();
-    let is_unrecorded = || {
-        !settings.is_recorded(id)
-            || ledger::is_table_unaffected_by(id) && !counted::is_about_recorded_memory()
-    };
+    let is_unrecorded =
+        || !settings.is_recorded(id) || ledger::is_table_unaffected_by(id) && !counted::is_about_recorded_memory();
     if !settings.is_logged(id) && arguments.handed_out().is_none() && is_unrecorded() {
         // Only a fault plan names the function, or the call changes no object that cupeer tracks.
         return untracked::forward_unrecorded(id, entered.caller, arguments, forward);
@@ -404,8 +386,7 @@ fn run_steps<A: Arguments + ?Sized>(
     let driver_log = if is_checked { DriverLog::enabled() } else { DriverLog::disabled() };
     let started = if logged { clock::now() } else { 0 };
     let since_use = untracked::start_of_use_if_noted(id, shared);
-    let instead =
-        || fault.as_mut().and_then(|fault| act_before(fault, &|fault| record_faults(fault, &record)));
+    let instead = || fault.as_mut().and_then(|fault| act_before(fault, &|fault| record_faults(fault, &record)));
     let mut result = returned
         .or_else(instead)
         .unwrap_or_else(|| forward_marked(id, entered, arguments, record.number_in_high_half(), &driver_log));
@@ -425,8 +406,7 @@ fn run_steps<A: Arguments + ?Sized>(
     } else if since_use != 0 && succeeded && fault.is_none() {
         order::note_call(id, entered.caller, shared, since_use, record.is_recorded().then_some(&record));
     }
-    if let Some(before) = before.as_ref().filter(|before| record.was_counted() && before.has_changed_table())
-    {
+    if let Some(before) = before.as_ref().filter(|before| record.was_counted() && before.has_changed_table()) {
         restore_object(&record, caller, result, before);
     }
     if logged || has_more || pointer.is_some() || fault.is_some() {
@@ -506,11 +486,7 @@ impl RemainingSteps<'_> {
                 duration: self.duration,
                 result,
                 print: &|out: &mut dyn Write, format| arguments.print(succeeded, out, format),
-                fault: hit.map(|fault| FaultSummary {
-                    is_altered: fault.is_altered,
-                    verb: fault.verb(),
-                    names: fault,
-                }),
+                fault: hit.map(|fault| FaultSummary { is_altered: fault.is_altered, verb: fault.verb(), names: fault }),
             });
         }
     }

@@ -205,10 +205,8 @@ pub fn may_need_note<F: Function>(arguments: &F) -> bool {
                 if function.writes_to_host_later() { function.stream_argument() } else { None }
             };
             let [first, second] = const { FUNCTIONS[F::ID as usize].start_arguments() };
-            let touches =
-                |by: usize| uses::may_any_be_shared(arguments.word(by), second.map(|by| arguments.word(by)));
-            let has_rows =
-                |(by, bytes): (usize, usize)| ranges::may_rows_be_shared(arguments.word(by), bytes);
+            let touches = |by: usize| uses::may_any_be_shared(arguments.word(by), second.map(|by| arguments.word(by)));
+            let has_rows = |(by, bytes): (usize, usize)| ranges::may_rows_be_shared(arguments.word(by), bytes);
             let has_copies = |batch: Batch| {
                 let [to, from, _, count] = batch.arguments().map(|by| arguments.word(by));
                 ranges::batch_may_be_shared(batch, to, from, count)
@@ -229,8 +227,7 @@ pub fn may_need_note<F: Function>(arguments: &F) -> bool {
                 let function = &FUNCTIONS[F::ID as usize];
                 (function.stream_argument(), function.launches())
             };
-            let stream =
-                || stream.map_or_else(|| stream_of_launch(arguments.word(0)), |by| arguments.word(by));
+            let stream = || stream.map_or_else(|| stream_of_launch(arguments.word(0)), |by| arguments.word(by));
             let passes = |Launched { function, parameters, extra }: Launched| {
                 let extra = extra.map_or(0, |extra| arguments.word(extra));
                 passes_shared_memory(arguments.word(function), arguments.word(parameters), extra)
@@ -286,8 +283,7 @@ pub fn quick_start_if_noted<F: Function>(passed: &F) -> u64 {
             (is_noting_calls_of(F::ID) && order::is_pending(passed.word(by)), 0)
         }
         (Role::Records(by), _) if (PER_THREAD + 1..UNREAD).contains(&stream_argument(passed)) => {
-            let is_pending =
-                || order::is_pending(stream_argument(passed)) || order::is_event_pending(passed.word(by));
+            let is_pending = || order::is_pending(stream_argument(passed)) || order::is_event_pending(passed.word(by));
             (is_noting_calls_of(F::ID) && is_pending(), 0)
         }
         _ => return start_if_noted(F::ID, passed),
@@ -317,15 +313,9 @@ pub fn start_if_noted(id: FnId, arguments: &dyn Arguments) -> u64 {
     let is_use = match (traits.role, traits.replays) {
         (Role::Uses, _) => uses_shared_memory(id, &words, arguments),
         (Role::Launches, Some(exec)) => nodes::does_graph_use_shared(words[exec as usize]),
-        (Role::Launches, None) => {
-            id.spec().launches().is_some_and(|Launched { function, parameters, extra }| {
-                passes_shared_memory(
-                    words[function],
-                    words[parameters],
-                    extra.map_or(0, |extra| words[extra]),
-                )
-            })
-        }
+        (Role::Launches, None) => id.spec().launches().is_some_and(|Launched { function, parameters, extra }| {
+            passes_shared_memory(words[function], words[parameters], extra.map_or(0, |extra| words[extra]))
+        }),
         (Role::Signals(address), _) => uses::is_shared(words[address]),
         _ => false,
     };
@@ -333,12 +323,9 @@ pub fn start_if_noted(id: FnId, arguments: &dyn Arguments) -> u64 {
         || match traits.role {
             Role::Nothing | Role::Ends(_) => false,
             Role::Uses => {
-                traits.waits && order::is_any_pending()
-                    || traits.writes_to_host_later && stream().is_pending()
+                traits.waits && order::is_any_pending() || traits.writes_to_host_later && stream().is_pending()
             }
-            Role::Launches => {
-                order::has_any() && order::is_launch_to_record(stream().unique_name(queries::context()))
-            }
+            Role::Launches => order::has_any() && order::is_launch_to_record(stream().unique_name(queries::context())),
             Role::Completes(Work::Stream(_)) | Role::Enqueues | Role::Signals(_) => stream().is_pending(),
             Role::Completes(Work::Event(event)) | Role::Follows(Followed { event, .. }) => {
                 order::is_event_pending(words[event])
@@ -386,13 +373,7 @@ fn passes_shared_memory(kernel: u64, parameters: u64, extra: u64) -> bool {
 
 /// Records a call that succeeded, and updates the order of work. The call began at the time `since`, which the
 /// function [`start_if_noted`] returned. `record` is the record of the call, if it has one already.
-pub fn note_call(
-    id: FnId,
-    caller: usize,
-    arguments: &dyn Arguments,
-    since: u64,
-    record: Option<&CallRecord>,
-) {
+pub fn note_call(id: FnId, caller: usize, arguments: &dyn Arguments, since: u64, record: Option<&CallRecord>) {
     note_call_on_stream(id, caller, arguments, since, UNREAD, record);
 }
 
@@ -467,10 +448,8 @@ impl CallToNote<'_> {
             used.store_arguments(arguments, true);
         }
         let context = queries::context();
-        let nodes = traits
-            .replays
-            .filter(|_| is_use)
-            .and_then(|by| GraphMemoryUses::read_graph(self.words[by as usize]));
+        let nodes =
+            traits.replays.filter(|_| is_use).and_then(|by| GraphMemoryUses::read_graph(self.words[by as usize]));
         let tells = nodes.as_ref().is_none_or(|nodes| !nodes.has_no_flags());
         let is_whole = self.update_order(context, tells);
         let current = pack_context_and_flags(id, arguments, context, &self.stream, (end, nodes.is_some()));
@@ -549,8 +528,7 @@ pub(super) fn pack_context_and_flags(
         }
         _ => false,
     };
-    let is_of_devices =
-        traits.may_be_of_host && !is_captured && ranges::uses_only_device_memory(id, arguments);
+    let is_of_devices = traits.may_be_of_host && !is_captured && ranges::uses_only_device_memory(id, arguments);
     contexts::context_and_device(context, now, queries::device_of_current_context)
         | (u64::from(is_apart) * slot::detail::NON_BLOCKING)
         | (u64::from(is_captured) * slot::detail::CAPTURED)

@@ -45,8 +45,7 @@ pub fn may_rows_be_shared(structure: u64, bytes: usize) -> bool {
     };
     // SAFETY: as in `row_starts`.
     let address = |offset| unsafe { ((structure + offset as u64) as *const u64).read_unaligned() };
-    batches::can_be_address(structure)
-        && offsets.into_iter().any(|offset| uses::may_be_shared(address(offset)))
+    batches::can_be_address(structure) && offsets.into_iter().any(|offset| uses::may_be_shared(address(offset)))
 }
 
 /// Returns true if a batch of copies may use shared memory. `to`, `from`, and `count` are arguments of the call.
@@ -101,16 +100,13 @@ impl SharedRanges {
             return true;
         }
         if let Some(place) = free.first_mut() {
-            *place = [
-                new.start,
-                new.bytes & detail::RANGE_BYTES | write_bit | (u64::from(new.has_gaps) * detail::GAPS),
-            ];
+            *place =
+                [new.start, new.bytes & detail::RANGE_BYTES | write_bit | (u64::from(new.has_gaps) * detail::GAPS)];
             self.count += 1;
             return true;
         }
         // Merges the range with another range of the same memory. The program may not use all of the bytes between both.
-        let known =
-            known.iter_mut().rev().find(|it| is_like(**it) && uses::are_in_one_range(it[0], new.start));
+        let known = known.iter_mut().rev().find(|it| is_like(**it) && uses::are_in_one_range(it[0], new.start));
         known.is_some_and(|it| {
             let (start, end) = (it[0].min(new.start), end(*it).max(new.start.saturating_add(new.bytes)));
             *it = [start, (end - start) & detail::RANGE_BYTES | write_bit | detail::GAPS];

@@ -39,10 +39,7 @@ pub const fn has_fast_path(function: &FnSpec) -> bool {
 ///
 /// As for [`super::run`].
 #[inline(always)]
-pub unsafe fn fast_path<F: Function, const EXPORT: bool>(
-    entry: EntryState,
-    arguments: impl Fn() -> F,
-) -> i32 {
+pub unsafe fn fast_path<F: Function, const EXPORT: bool>(entry: EntryState, arguments: impl Fn() -> F) -> i32 {
     /// Runs the steps of a call. Out of line, so that calls on the fast path do not run through this code.
     #[cold]
     #[inline(never)]
@@ -100,12 +97,7 @@ const fn reports_failures(function: &FnSpec) -> bool {
 }
 
 /// Runs `forward`, which forwards a call of which nothing but its use of shared memory is recorded.
-pub fn forward_unrecorded(
-    id: FnId,
-    caller: usize,
-    arguments: &dyn Arguments,
-    forward: impl FnOnce() -> i32,
-) -> i32 {
+pub fn forward_unrecorded(id: FnId, caller: usize, arguments: &dyn Arguments, forward: impl FnOnce() -> i32) -> i32 {
     let since = start_of_use_if_noted(id, arguments);
     let result = forward();
     if result != 0 {
@@ -133,9 +125,7 @@ pub fn start_of_use_if_noted(id: FnId, arguments: &dyn Arguments) -> u64 {
 /// must take its steps.
 #[inline(always)]
 fn fast_path_target<F: Function, const EXPORT: bool>(entry: EntryState, arguments: &F) -> Option<usize> {
-    if entry.entered != F::ID as u32 + 1
-        || !needs::is_needed_by_history_only(F::ID)
-        || can_addresses_matter(arguments)
+    if entry.entered != F::ID as u32 + 1 || !needs::is_needed_by_history_only(F::ID) || can_addresses_matter(arguments)
     {
         return None;
     }
@@ -167,14 +157,10 @@ fn driver_target<F: Function, const EXPORT: bool>(entry: EntryState) -> Option<u
 #[inline(always)]
 fn can_addresses_matter<F: Function>(arguments: &F) -> bool {
     if let Some((by, size, element)) = const { FUNCTIONS[F::ID as usize].only_used_range() } {
-        return tombstones::may_range_be_gone(
-            arguments.word(by),
-            arguments.word(size).saturating_mul(element),
-        );
+        return tombstones::may_range_be_gone(arguments.word(by), arguments.word(size).saturating_mul(element));
     }
     if let Some(copied) = const { FUNCTIONS[F::ID as usize].only_copied_range() } {
-        let (to, from, bytes) =
-            (arguments.word(copied.to), arguments.word(copied.from), arguments.word(copied.size));
+        let (to, from, bytes) = (arguments.word(copied.to), arguments.word(copied.from), arguments.word(copied.size));
         return tombstones::may_any_range_be_gone(to, Some(from), bytes)
             || needs::has_met(HistoryCondition::Reach)
                 && !(needs::has_met(HistoryCondition::Shared) && places::are_on_one_device(from, to));
@@ -268,18 +254,12 @@ pub fn run_event_record_call(id: FnId, entered: &EnteredCall, arguments: &dyn Ar
 }
 
 /// Runs the steps of a call that was to record an event, and that failed.
-fn finish_failed_event_record(
-    id: FnId,
-    entered: &EnteredCall,
-    arguments: &dyn Arguments,
-    result: i32,
-) -> i32 {
+fn finish_failed_event_record(id: FnId, entered: &EnteredCall, arguments: &dyn Arguments, result: i32) -> i32 {
     let settings = settings::get();
     if !settings.is_recorded(id) || ledger::is_table_unaffected_by(id) {
         record_failed_use(id, entered.caller, arguments, result);
         return result;
     }
-    let call =
-        StepInputs { caller: caller_behind_patch(id, entered.caller), settings, returned: Some(result) };
+    let call = StepInputs { caller: caller_behind_patch(id, entered.caller), settings, returned: Some(result) };
     steps_in_shared_code(id, entered, call, arguments, None)
 }

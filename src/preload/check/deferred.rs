@@ -138,9 +138,7 @@ mod tests {
         // Creating memory without a handle type is not a follow-up call.
         drop_findings_of_probe(&call(&args));
         drop_findings_of_probe(&call(&bytes));
-        take_each_without_follow_up(|text, is_bad| {
-            said.push((String::from_utf8_lossy(text).into_owned(), is_bad))
-        });
+        take_each_without_follow_up(|text, is_bad| said.push((String::from_utf8_lossy(text).into_owned(), is_bad)));
         said.sort();
         assert_eq!(said, [("of another thread".to_owned(), true), ("wrong pool".to_owned(), false)]);
         take_each_without_follow_up(|_, _| panic!("it was said"));

@@ -115,8 +115,7 @@ pub fn emit(emission: &UnwrittenFinding) {
         let Scratch { message, hint, json, text, item, python } = scratch;
         let (message, hint) = emission.write_message_and_hint(&caller, message, hint);
         let chosen = check.error_on.as_ref();
-        let counts_as =
-            chosen.map_or(severity, |chosen| chosen.counted_severity(Some(rule), caller.library, severity));
+        let counts_as = chosen.map_or(severity, |chosen| chosen.counted_severity(Some(rule), caller.library, severity));
         let finding = FindingText {
             call,
             rule: rule.spec(),
@@ -152,8 +151,7 @@ impl UnwrittenFinding<'_> {
     fn severity_and_confidence(&self, caller: &Caller) -> (Severity, Confidence) {
         let spec = self.rule.spec();
         // A rule about earlier calls is unsure if this process, or another one, lost some of them.
-        let lacks_calls =
-            spec.scope.rests_on_history() && (crate::recorder::has_losses() || status::is_record_lost());
+        let lacks_calls = spec.scope.rests_on_history() && (crate::recorder::has_losses() || status::is_record_lost());
         match lacks_calls {
             true => (Severity::Note, Confidence::Inferred),
             false => (spec.severity_in(caller.library, self.cache), self.confidence),
@@ -206,13 +204,9 @@ impl UnwrittenFinding<'_> {
         match check.level {
             // If a finding repeats at one place, in this process or another, only the summary counts the repetitions.
             CheckLevel { severity: least, is_brief: true } => {
-                counts_as >= least
-                    && before == 0
-                    && status::is_first_print(finding_hash(self.rule, self.call, caller))
+                counts_as >= least && before == 0 && status::is_first_print(finding_hash(self.rule, self.call, caller))
             }
-            CheckLevel { severity: least, is_brief: false } => {
-                counts_as >= least || self.rule.spec().is_explanation()
-            }
+            CheckLevel { severity: least, is_brief: false } => counts_as >= least || self.rule.spec().is_explanation(),
         }
     }
 }
@@ -242,30 +236,18 @@ fn record_finding(finding: &FindingText, head: &[u8; 4], item: &mut [u8]) {
     // A long message is cut between two characters, so that the hint stays complete.
     let rest = head.len() + finding.rule.name().len() + finding.hint.len() + 2;
     let message = &finding.message[..finding.message.floor_char_boundary(item.len().saturating_sub(rest))];
-    let parts = [
-        &head[..],
-        finding.rule.name().as_bytes(),
-        b"\0",
-        message.as_bytes(),
-        b"\0",
-        finding.hint.as_bytes(),
-    ];
+    let parts = [&head[..], finding.rule.name().as_bytes(), b"\0", message.as_bytes(), b"\0", finding.hint.as_bytes()];
     if head[1] > Severity::Note as u8 {
         crate::recorder::process::give_record_name();
     }
     append_item_to_call(finding.call.slot, detail::FINDING, join_bytes(item, &parts));
     for (role, entry) in finding.objects {
         let frames = entry.return_addresses();
-        item[..size_of::<FindingObject>()]
-            .copy_from_slice(record::plain_bytes(&to_recorded_object(*role, entry)));
+        item[..size_of::<FindingObject>()].copy_from_slice(record::plain_bytes(&to_recorded_object(*role, entry)));
         for (place, frame) in item[size_of::<FindingObject>()..].chunks_mut(8).zip(frames) {
             place.copy_from_slice(&frame.to_le_bytes());
         }
-        append_item_to_call(
-            finding.call.slot,
-            detail::OBJECT,
-            &item[..size_of::<FindingObject>() + 8 * frames.len()],
-        );
+        append_item_to_call(finding.call.slot, detail::OBJECT, &item[..size_of::<FindingObject>() + 8 * frames.len()]);
     }
 }
 
@@ -338,11 +320,8 @@ fn write_finding<'a>(
         let json = json.bytes();
         return &json[..json.len().saturating_sub(1)];
     }
-    let _ = if is_brief {
-        say::write_brief_finding(finding, text)
-    } else {
-        say::write_finding_paragraph(finding, text)
-    };
+    let _ =
+        if is_brief { say::write_brief_finding(finding, text) } else { say::write_finding_paragraph(finding, text) };
     text.bytes()
 }
 
@@ -450,13 +429,7 @@ impl Drop for AbortOnUnwind {
 }
 
 /// Aborts the program, or stops it for a debugger, if the settings ask for that.
-fn stop_if_settings_ask(
-    check: &Check,
-    rule: Rule,
-    caller: &Caller,
-    message: Option<&str>,
-    delivery: Delivery,
-) {
+fn stop_if_settings_ask(check: &Check, rule: Rule, caller: &Caller, message: Option<&str>, delivery: Delivery) {
     if delivery != Delivery::Now {
         return;
     }

@@ -17,17 +17,7 @@ pub fn report_unexplained_failure(call: &CheckedCall, delivery: Delivery) {
     let rule = if call.is_documented() { Rule::CallFailed } else { Rule::DriverUndocumented };
     let (reason, hint) = (&Explanation(call), &Hint { call, rule });
     let (confidence, argument, objects) = (Confidence::Inferred, None, &[]);
-    emit(&UnwrittenFinding {
-        call,
-        rule,
-        confidence,
-        argument,
-        objects,
-        reason,
-        hint,
-        cache: None,
-        delivery,
-    });
+    emit(&UnwrittenFinding { call, rule, confidence, argument, objects, reason, hint, cache: None, delivery });
 }
 
 /// Hint about a failure: the hint of the rule, or if the result has a name, the command that lists all causes.
@@ -42,11 +32,7 @@ impl fmt::Display for Hint<'_> {
             Some(result) if self.rule == Rule::CallFailed => {
                 let has_causes = Explanation(self.call).each_cause(|_| Ok(())).is_ok_and(|count| count > 0);
                 let first = if has_causes { "Check the most likely cause first. " } else { "" };
-                write!(
-                    f,
-                    "{first}`cupeer explain {}` lists all known causes of this result.",
-                    result.short_name()
-                )
+                write!(f, "{first}`cupeer explain {}` lists all known causes of this result.", result.short_name())
             }
             _ => f.write_str(self.rule.spec().hint()),
         }
@@ -69,8 +55,7 @@ impl Explanation<'_> {
         let Explanation(call) = self;
         let export = |(shared, fingerprint, _): (Shared, _, _)| call.find_export(shared.object, fingerprint);
         let is_known = call.call_for_rules().opened_handle().and_then(export).is_some();
-        let of_practice =
-            causes(call.id, call.result).filter(|cause| !(is_known && cause.is_of_unrecorded_exporters));
+        let of_practice = causes(call.id, call.result).filter(|cause| !(is_known && cause.is_of_unrecorded_exporters));
         let mut all = self.undecided_rules().map(RuleSpec::cause).chain(of_practice.map(|known| known.text));
         all.try_fold(0, |count, text| found(text).map(|()| count + 1))
     }

@@ -44,9 +44,8 @@ pub fn judge(call: &CheckedCall) {
         Some(None) => return,
         Some(Some(follow_up)) => Delivery::AtExit((follow_up, follow_up.subject(&judged))),
     };
-    let is_explained = cupeer_rules::decide::check_call(&judged, call, &mut |found| {
-        emit::emit_violation(call, found, delivery)
-    });
+    let is_explained =
+        cupeer_rules::decide::check_call(&judged, call, &mut |found| emit::emit_violation(call, found, delivery));
     if call.result != 0 && !is_explained && !call.id.spec().is_after_shutdown(call.result) {
         explain::report_unexplained_failure(call, delivery);
     }

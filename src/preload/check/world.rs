@@ -21,9 +21,8 @@ use core::cell::Cell;
 use core::fmt::{self, Write};
 use cupeer_model::{BareEntry, ObjectFamily, Pool, View};
 use cupeer_rules::decide::{
-    self, ClosedBy, ClosedHandle, DeviceNode, EnabledPeers, EndKind, EndedObject, Export, FreedExport,
-    HadContext, Importers, NodeUse, ObjectEnd, OpenerLibraries, Opening, PointerAttributes, ProcessLife,
-    Ptrace, World,
+    self, ClosedBy, ClosedHandle, DeviceNode, EnabledPeers, EndKind, EndedObject, Export, FreedExport, HadContext,
+    Importers, NodeUse, ObjectEnd, OpenerLibraries, Opening, PointerAttributes, ProcessLife, Ptrace, World,
 };
 use cupeer_rules::reason::{Ago, Device, Process};
 use cupeer_spec::effect::{Effect, Object};
@@ -213,8 +212,7 @@ impl World for CheckedCall<'_> {
         live::has_table()
     }
     fn find_export(&self, object: Object, fingerprint: u64) -> Option<Export<Entry>> {
-        live::read(fingerprint_key(kind::exported_kind(object), fingerprint))
-            .map(|entry| self.export_of(entry))
+        live::read(fingerprint_key(kind::exported_kind(object), fingerprint)).map(|entry| self.export_of(entry))
     }
     fn find_original(&self, object: Object, fingerprint: u64, checked: u64) -> Option<(Export<Entry>, bool)> {
         let head = self.handle.map_or(0, |handle| key::fingerprint(&handle[..CHECKED.start]));
@@ -319,8 +317,7 @@ impl World for CheckedCall<'_> {
                 return;
             }
             let Some(entry) = place.read() else { return };
-            let is_of_device =
-                if is_own(&entry) { entry.device == device.ordinal } else { entry.uuid == device.uuid };
+            let is_of_device = if is_own(&entry) { entry.device == device.ordinal } else { entry.uuid == device.uuid };
             let life = if is_of_device { life_of(&entry) } else { ProcessLife::Gone };
             if life == ProcessLife::Gone {
                 return;
@@ -384,8 +381,7 @@ impl World for CheckedCall<'_> {
         if place.first_frame() == self.caller as u64 && !Caller::at(self.caller).is_runtime() {
             return true;
         }
-        let (Some(before), file) = (place.read(), Caller::of(self.caller, self.id, true).file_name_array())
-        else {
+        let (Some(before), file) = (place.read(), Caller::of(self.caller, self.id, true).file_name_array()) else {
             return true;
         };
         if file != before.library {
@@ -406,8 +402,7 @@ impl World for CheckedCall<'_> {
     fn find_freed_before(&self) -> Option<FreedExport<Entry>> {
         let (shared, (address, _)) = (self.id.spec().exports()?, self.about.memory?);
         let kind = kind::exported_kind(shared.object);
-        let fingerprint =
-            queries::stored_word(self.args, self.id.spec().argument_byte_range(shared.handle).start);
+        let fingerprint = queries::stored_word(self.args, self.id.spec().argument_byte_range(shared.handle).start);
         let is_alive = |place: &live::EntryRef| place.is_own() && place.opens_and_end().ended == 0;
         if live::find_where(fingerprint_key(kind, fingerprint), is_alive).is_some() {
             return None;
@@ -445,8 +440,7 @@ impl World for CheckedCall<'_> {
         })
     }
     fn memory_range_at(&self, address: u64) -> Option<Option<(u64, u64)>> {
-        queries::allocation_range_at(address)
-            .map(|there| there.map(|range| (range.start, range.end - range.start)))
+        queries::allocation_range_at(address).map(|there| there.map(|range| (range.start, range.end - range.start)))
     }
     fn access_of_device(&self, address: u64, device: i32) -> Option<u64> {
         queries::access_flags(address, device)
@@ -475,16 +469,13 @@ impl World for CheckedCall<'_> {
                 AddressRole::Fill => ("memset ", ": dst"),
                 AddressRole::Parameter(_) => ("", ""),
             };
-            let outer = within.map_or(ShortText::<24>::new(format_args!("")), |node| {
-                ShortText::new(format_args!(" in node {node}"))
-            });
-            let number = index.map_or(ShortText::<12>::new(format_args!("")), |node| {
-                ShortText::new(format_args!(" {node}"))
-            });
+            let outer = within
+                .map_or(ShortText::<24>::new(format_args!("")), |node| ShortText::new(format_args!(" in node {node}")));
+            let number =
+                index.map_or(ShortText::<12>::new(format_args!("")), |node| ShortText::new(format_args!(" {node}")));
             let (number, outer) = (number.text(), outer.text());
             let name = ShortText::<80>::new(format_args!("{what}node{number}{outer}{parameter}"));
-            let mut tell =
-                |kernel: Option<(&str, usize)>| work(&NodeUse { name: name.text(), kernel, address, bytes });
+            let mut tell = |kernel: Option<(&str, usize)>| work(&NodeUse { name: name.text(), kernel, address, bytes });
             match it.part {
                 // A query returns the name of the kernel, so it is made only if the name is needed.
                 AddressRole::Parameter(index) if tombstones::first_gone_address(address, bytes).is_some() => {

@@ -34,9 +34,7 @@ pub fn each_range(id: FnId, args: &[u8; MOST_ARGS], batch: Batch, work: &mut dyn
 pub fn each_range_of_words(batch: Batch, [to, from, sizes, count]: [u64; 4], work: &mut dyn FnMut(Range)) {
     let count = MOST.min(count as usize);
     let mut hand_over = |ranges: [(u64, u64); 2], has_gaps| {
-        for ((start, bytes), (argument, is_write)) in
-            ranges.into_iter().zip([(batch.to, true), (batch.from, false)])
-        {
+        for ((start, bytes), (argument, is_write)) in ranges.into_iter().zip([(batch.to, true), (batch.from, false)]) {
             work(Range { argument, start, bytes, is_write, has_gaps });
         }
     };

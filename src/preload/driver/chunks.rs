@@ -147,8 +147,7 @@ mod tests {
         for (number, address) in [base, base + 256, base + (2 << 20) - 256, other].into_iter().enumerate() {
             find_or_add(address).unwrap().word(address).unwrap().store(number as u64 + 1, Relaxed);
         }
-        let read =
-            |address| find(address).and_then(|chunk| chunk.word(address)).map(|word| word.load(Relaxed));
+        let read = |address| find(address).and_then(|chunk| chunk.word(address)).map(|word| word.load(Relaxed));
         let all = [base, base + 256, base + (2 << 20) - 256, other, base + 512];
         assert_eq!(all.map(read), [Some(1), Some(2), Some(3), Some(4), Some(0)]);
         assert_eq!(read(base + (2 << 20)), None);

@@ -104,8 +104,7 @@ static NEXT_CREATED: AtomicUsize = AtomicUsize::new(0);
 pub fn note_created(output: u64, device: i32) {
     let Some(context) = copy_value(output as *const u64) else { return };
     forget_created(context);
-    let is_taken =
-        |(_, its): &&(AtomicU64, AtomicU64)| its.compare_exchange(0, TAKEN, AcqRel, Relaxed).is_ok();
+    let is_taken = |(_, its): &&(AtomicU64, AtomicU64)| its.compare_exchange(0, TAKEN, AcqRel, Relaxed).is_ok();
     let oldest = || {
         let oldest = &CREATED[NEXT_CREATED.fetch_add(1, Relaxed) % CREATED.len()];
         oldest.1.store(TAKEN, Release);

@@ -13,9 +13,7 @@ use core::sync::atomic::{
 };
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::counted::{
-    ROW, ROWS, UNFOLLOWED, WORDS, pack_live, parse_row_key, row, unpack_live,
-};
+use cupeer_spec::record::counted::{ROW, ROWS, UNFOLLOWED, WORDS, pack_live, parse_row_key, row, unpack_live};
 use cupeer_spec::record::slot::MOST_ARGS;
 
 /// The word of an allocation: the bits below, the allocation's row in the table, and its size in bytes in the highest bits.
@@ -230,8 +228,7 @@ pub fn forget_memory_of_context(context: u64) {
         PRIMARIES.iter().for_each(|primary| _ = primary.compare_exchange(context, 0, Relaxed, Relaxed));
         chunks::each(|chunk| {
             let was_its_own = chunk.context.load(Relaxed) == context;
-            let is_gone =
-                |address| queries::allocation_range_at(address).map_or(was_its_own, |range| range.is_none());
+            let is_gone = |address| queries::allocation_range_at(address).map_or(was_its_own, |range| range.is_none());
             chunk.take_chosen(is_gone, subtract);
             if was_its_own {
                 chunk.device.store(0, Relaxed);

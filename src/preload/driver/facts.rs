@@ -1,8 +1,8 @@
 //! Driver queries about a call that has returned, for its record.
 
 use super::queries::{
-    Allocation, allocation, changed_devices, context, device_of, device_of_allocation,
-    device_of_current_context, has_ended, numeric_argument,
+    Allocation, allocation, changed_devices, context, device_of, device_of_allocation, device_of_current_context,
+    has_ended, numeric_argument,
 };
 use super::{contexts, model, queries};
 use cupeer_spec::effect::{End, Named, Object, Shared};
@@ -145,8 +145,7 @@ pub fn find_ended_context(id: FnId, args: &[u8; MOST_ARGS], result: i32, context
 
 fn query_device_and_context(note: Note, peer: i32, result: i32, about: &mut DriverFacts) {
     // A context that ended allows no queries.
-    about.device =
-        if result == Result::CONTEXT_IS_DESTROYED as i32 { -1 } else { device_of_current_context() };
+    about.device = if result == Result::CONTEXT_IS_DESTROYED as i32 { -1 } else { device_of_current_context() };
     about.context = context();
     if result != Result::CONTEXT_IS_DESTROYED as i32 {
         contexts::note_current(about.context);

@@ -152,8 +152,8 @@ impl NodeUse {
             AddressRole::Fill => (2, flags),
             AddressRole::Parameter(index) => (3, u64::from(index)),
         };
-        let [within, node] = [self.label.within, self.label.index]
-            .map(|number| number.map_or(0, |number| u64::from(number) + 1));
+        let [within, node] =
+            [self.label.within, self.label.index].map(|number| number.map_or(0, |number| u64::from(number) + 1));
         within << 48 | node << 32 | index << 2 | part
     }
 
@@ -259,8 +259,7 @@ struct PreviousUses {
 impl PreviousUses {
     fn new(handle: u64) -> Option<PreviousUses> {
         let place = GRAPHS.find(handle)?;
-        let (number, first, end) =
-            (place.number.load(Relaxed), place.first.load(Relaxed), place.end.load(Relaxed));
+        let (number, first, end) = (place.number.load(Relaxed), place.first.load(Relaxed), place.end.load(Relaxed));
         Some(PreviousUses { number, first, end, position: first })
     }
 
@@ -310,9 +309,7 @@ pub fn forget_before_call(id: FnId, words: &Words) {
     for effect in id.spec().effects() {
         match *effect {
             Effect::Discards(exec) => GRAPHS.forget(words[exec]),
-            Effect::Ends(End { object, is_counted: false, .. }) if object.is_context() => {
-                GRAPHS.forget_all(|_| true)
-            }
+            Effect::Ends(End { object, is_counted: false, .. }) if object.is_context() => GRAPHS.forget_all(|_| true),
             _ => {}
         }
     }
@@ -435,8 +432,7 @@ fn read_given_work(kind: NodeKind, parameters: u64) -> Option<GraphNode> {
     fn copy_structure<T: Plain>(at: u64, bytes: usize) -> Option<T> {
         let mut place = MaybeUninit::<T>::zeroed();
         // SAFETY: the bytes are those of the place, which are initialized.
-        let copy =
-            unsafe { core::slice::from_raw_parts_mut(place.as_mut_ptr().cast(), bytes.min(size_of::<T>())) };
+        let copy = unsafe { core::slice::from_raw_parts_mut(place.as_mut_ptr().cast(), bytes.min(size_of::<T>())) };
         let wanted = copy.len();
         // SAFETY: any bytes are a value of a plain structure.
         (program_memory::copy(at as usize, copy) == wanted).then(|| unsafe { place.assume_init() })
@@ -455,9 +451,7 @@ fn read_given_work(kind: NodeKind, parameters: u64) -> Option<GraphNode> {
         NodeKind::Copy => copy_structure(at + before_copy, usize::MAX).map(GraphNode::Copy),
         NodeKind::Fill => copy_structure(at, usize::MAX).map(GraphNode::Fill),
         // In drivers before CUDA 12, the structure ends here.
-        NodeKind::Kernel => {
-            copy_structure(at, offset_of!(CUDA_KERNEL_NODE_PARAMS, kern)).map(GraphNode::Kernel)
-        }
+        NodeKind::Kernel => copy_structure(at, offset_of!(CUDA_KERNEL_NODE_PARAMS, kern)).map(GraphNode::Kernel),
         NodeKind::Any | NodeKind::Child => None,
     }
 }
@@ -494,9 +488,7 @@ pub fn each_use_of_refused_graph(id: FnId, word: impl Fn(usize) -> u64, work: &m
                     }
                 });
             }
-            if let Some(it @ (GraphNode::Copy(_) | GraphNode::Fill(_))) =
-                read_given_work(kind, word(parameters))
-            {
+            if let Some(it @ (GraphNode::Copy(_) | GraphNode::Fill(_))) = read_given_work(kind, word(parameters)) {
                 each_of_node(&it, label, work);
             }
         }

@@ -195,9 +195,7 @@ pub fn is_handle_known(LookedUp { kind, by, of, .. }: LookedUp, words: &Words) -
     let handle = words[by] as *const u64;
     // SAFETY: after success, the driver wrote a handle there, unless the caller passed null.
     let place = (!handle.is_null()).then(|| HANDLES.find(unsafe { handle.read_unaligned() })).flatten();
-    place.is_some_and(|place| {
-        place.source.load(Relaxed) == words[of] && kind_of(place.about.load(Acquire)) == kind
-    })
+    place.is_some_and(|place| place.source.load(Relaxed) == words[of] && kind_of(place.about.load(Acquire)) == kind)
 }
 
 fn forget_functions() {
@@ -284,8 +282,7 @@ mod tests {
 
     fn a_full_table_knows_some_handles_and_their_kinds() {
         let kinds = [Launchable::Function, Launchable::Kernel];
-        let handles =
-            || (0..2 * MOST as u64).map(|number| (0x7000_0000 + 64 * number, kinds[number as usize % 2]));
+        let handles = || (0..2 * MOST as u64).map(|number| (0x7000_0000 + 64 * number, kinds[number as usize % 2]));
         handles().for_each(|(handle, kind)| note(handle, kind, 1));
         let known = handles().filter(|(handle, expected)| {
             kind_of_handle(*handle).is_some_and(|kind| {

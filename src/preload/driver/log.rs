@@ -95,13 +95,7 @@ fn register() {
             let mut handle = ptr::null_mut();
             // SAFETY: the driver's function of this name has this type. The callback is there as long as this library, which is
             // never unloaded. If the driver refuses, there are no messages.
-            unsafe {
-                core::mem::transmute::<usize, Register>(address)(
-                    receive_message,
-                    ptr::null_mut(),
-                    &mut handle,
-                )
-            };
+            unsafe { core::mem::transmute::<usize, Register>(address)(receive_message, ptr::null_mut(), &mut handle) };
         }
     });
 }

@@ -8,8 +8,8 @@ use crate::settings;
 use crate::sys::book::LockedFacts;
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use cupeer_model::{
-    Allocation, BareEntry, Call, Delta, Entry, Id, Keeper, Mapping, ObjectFamily, ObjectOrigin, Pointer,
-    Pool, ProcessObjects, Reservation, Slots, TableEntry, View,
+    Allocation, BareEntry, Call, Delta, Entry, Id, Keeper, Mapping, ObjectFamily, ObjectOrigin, Pointer, Pool,
+    ProcessObjects, Reservation, Slots, TableEntry, View,
 };
 use cupeer_spec::effect::{Effect, End, Made, Object};
 
@@ -44,14 +44,8 @@ const NO_ALLOCATION: Allocation = Allocation {
     mappings: 0,
     multicast: None,
 };
-const NO_POOL: Pool = Pool {
-    origin: ObjectOrigin::Made,
-    types: None,
-    device: None,
-    imports: 0,
-    is_exported: false,
-    is_destroyed: false,
-};
+const NO_POOL: Pool =
+    Pool { origin: ObjectOrigin::Made, types: None, device: None, imports: 0, is_exported: false, is_destroyed: false };
 
 /// Returns a free entry, which contains a default state.
 const fn free_entry<T>(state: T) -> BareEntry<T> {
@@ -103,9 +97,7 @@ pub fn note_effects(call: &Call, home: Option<i32>, is_own: bool) {
 /// Returns the range in which a call mapped memory that can be exported.
 pub fn mapped_exportable_range(call: &Call) -> Option<(u64, u64)> {
     let mapped = call.function.spec().effects().iter().find_map(|effect| match *effect {
-        Effect::Makes(Made { object: Object::Mapping, by, size: Some(size), of: Some(of), .. }) => {
-            Some((by, size, of))
-        }
+        Effect::Makes(Made { object: Object::Mapping, by, size: Some(size), of: Some(of), .. }) => Some((by, size, of)),
         _ => None,
     });
     let (by, size, of) = mapped?;
@@ -146,7 +138,6 @@ pub fn names_released_allocation(call: &Call) -> bool {
     let Some(by) = call.function.spec().allocation_handle_argument() else { return false };
     MODEL.has_all_facts(|model| {
         let is_released = |it: BareEntry<Allocation>| it.has_ended() && it.is_counted;
-        !model.has_lost(ObjectFamily::VirtualMemory)
-            && model.allocation(call.number_at(by)).is_some_and(is_released)
+        !model.has_lost(ObjectFamily::VirtualMemory) && model.allocation(call.number_at(by)).is_some_and(is_released)
     })
 }

@@ -83,8 +83,7 @@ fn slot_for_address(address: u64) -> &'static AnswerSlot {
 #[inline(never)]
 pub fn are_on_one_device(one: u64, other: u64) -> bool {
     let changes = CHANGES.load(Acquire);
-    let known =
-        |address| slot_for_address(address).read(address, changes).filter(|known| known.device.is_some());
+    let known = |address| slot_for_address(address).read(address, changes).filter(|known| known.device.is_some());
     let both = known(one).zip(known(other)).filter(|(one, other)| one.device == other.device);
     // The age is tested last, because reading the clock takes longer than everything else here.
     both.is_some_and(|(one, other)| is_fresh(one.since.min(other.since), clock::roughly_now()))
@@ -171,8 +170,7 @@ impl AnswerSlot {
     /// interrupted.
     fn write(&self, Answer { range: (start, bytes), device }: Answer, changes: u64, now: u64) {
         let version = self.version.load(Relaxed);
-        if version & 1 != 0 || self.version.compare_exchange(version, version + 1, Acquire, Relaxed).is_err()
-        {
+        if version & 1 != 0 || self.version.compare_exchange(version, version + 1, Acquire, Relaxed).is_err() {
             return;
         }
         fence(Release);
@@ -225,11 +223,7 @@ mod tests {
         let beside = beside.unwrap();
         assert!(are_on_one_device(at, at + 8) && !are_on_one_device(at, beside));
         let lies_on = |on| device(beside, || Some(Answer { range: (beside, 8), device: on }));
-        assert!(
-            lies_on(Some(2)) == Some(2)
-                && are_on_one_device(at, beside + 7)
-                && !are_on_one_device(at, beside + 8)
-        );
+        assert!(lies_on(Some(2)) == Some(2) && are_on_one_device(at, beside + 7) && !are_on_one_device(at, beside + 8));
         note_memory_change();
         assert!(!are_on_one_device(at, at));
         assert_eq!([device(at, answer(Some(2))), lies_on(Some(1))], [Some(2), Some(1)]);

@@ -203,8 +203,7 @@ pub(super) const DEVICE_MEMORY: u64 = 2;
 pub fn query_pointer(address: u64) -> Option<PointerAttributes> {
     // CU_POINTER_ATTRIBUTE_ MEMORY_TYPE, IS_MANAGED, IS_LEGACY_CUDA_IPC_CAPABLE, MEMPOOL_HANDLE, CONTEXT and
     // ALLOWED_HANDLE_TYPES.
-    let [memory_type, managed, exportable, pool, context, handle_types] =
-        attributes([2, 8, 10, 17, 1, 14], address)?;
+    let [memory_type, managed, exportable, pool, context, handle_types] = attributes([2, 8, 10, 17, 1, 14], address)?;
     Some(PointerAttributes {
         is_known: memory_type != 0,
         is_device: memory_type == DEVICE_MEMORY,
@@ -243,8 +242,7 @@ pub fn allocation_range_at(address: u64) -> Option<Option<Range<u64>>> {
 
 /// Returns the access flags (`CUmemAccess_flags`) that a device has for the memory at an address.
 pub fn access_flags(address: u64, device: i32) -> Option<u64> {
-    let (location, mut flags) =
-        (CUmemLocation { kind: CUmemLocationType(CUmemLocation::DEVICE), id: device }, 0);
+    let (location, mut flags) = (CUmemLocation { kind: CUmemLocationType(CUmemLocation::DEVICE), id: device }, 0);
     let result = run_in_relaxed_mode(|| cuMemGetAccess(&mut flags, &location, address))?;
     (result == 0 && location.id >= 0).then_some(flags)
 }
@@ -479,10 +477,7 @@ pub fn size_of(address: u64) -> Option<u64> {
 
 /// Reads a numeric argument of a call by the index of the argument.
 pub fn numeric_argument(id: FnId, args: &[u8; MOST_ARGS], argument: usize) -> u64 {
-    let bytes = args
-        .get(id.spec().argument_byte_range(argument))
-        .filter(|bytes| bytes.len() <= 8)
-        .unwrap_or_default();
+    let bytes = args.get(id.spec().argument_byte_range(argument)).filter(|bytes| bytes.len() <= 8).unwrap_or_default();
     bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
@@ -523,10 +518,8 @@ pub enum Description<'a> {
 /// initialized.
 pub fn accepts_device_queries(id: FnId, result: i32) -> bool {
     let is_suitable = id.spec().library == Library::Cuda && !id.spec().is_in(Group::Lookup);
-    let is_uninitialized =
-        || [Result::NOT_INITIALIZED, Result::DEINITIALIZED].iter().any(|off| *off as i32 == result);
-    is_suitable
-        && (result == 0 || !is_uninitialized() && !has_described_devices() && current_context().0 == 0)
+    let is_uninitialized = || [Result::NOT_INITIALIZED, Result::DEINITIALIZED].iter().any(|off| *off as i32 == result);
+    is_suitable && (result == 0 || !is_uninitialized() && !has_described_devices() && current_context().0 == 0)
 }
 
 /// Describes the driver and the devices of this process, once, to `tell`. Runs after a call that succeeded, so the driver is

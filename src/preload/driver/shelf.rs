@@ -23,8 +23,8 @@ impl<T> ExclusiveValue<T> {
     /// Takes the value. `None` if another thread has the value, or the call that this signal handler
     /// interrupted has it.
     pub fn take(&'static self) -> Option<TakenValue<T>> {
-        let is_free = !self.is_taken.load(Relaxed)
-            && self.is_taken.compare_exchange(false, true, Acquire, Relaxed).is_ok();
+        let is_free =
+            !self.is_taken.load(Relaxed) && self.is_taken.compare_exchange(false, true, Acquire, Relaxed).is_ok();
         // Not `then_some`: a `Taken` that is dropped makes the value free.
         is_free.then(|| TakenValue(self))
     }

@@ -1,8 +1,8 @@
 //! Driver queries about a stream or an event that the driver just refused in a call, so that a query is safe.
 
 use super::queries::{
-    cuEventQuery, cuStreamGetCtx, cuStreamGetFlags, cuStreamIsCapturing, device_of,
-    device_of_current_context, run_in_relaxed_mode,
+    cuEventQuery, cuStreamGetCtx, cuStreamGetFlags, cuStreamIsCapturing, device_of, device_of_current_context,
+    run_in_relaxed_mode,
 };
 use cupeer_spec::results::Result;
 
@@ -22,9 +22,7 @@ pub fn device_of_stream(stream: u64) -> Option<i32> {
     let mut context = core::ptr::null_mut();
     let device = match stream {
         ..=LAST_DEFAULT => device_of_current_context(),
-        _ if run_in_relaxed_mode(|| cuStreamGetCtx(stream, &mut context)) == Some(0) => {
-            device_of(context as u64)
-        }
+        _ if run_in_relaxed_mode(|| cuStreamGetCtx(stream, &mut context)) == Some(0) => device_of(context as u64),
         _ => -1,
     };
     (device >= 0).then_some(device)

@@ -77,9 +77,9 @@ fn note(function: &str, program: usize) {
         let by_descriptor = ShortText::<64>::new(format_args!("file descriptor {}", program as c_int));
         let text = if function == "fexecve" { None } else { copy_text(program as *const c_char) };
         let text = text.map(|text| text.map(|byte| byte as u8));
-        let name = text.as_ref().map_or(by_descriptor.text().as_bytes(), |text| {
-            text.split(|byte| *byte == 0).next().unwrap_or_default()
-        });
+        let name = text
+            .as_ref()
+            .map_or(by_descriptor.text().as_bytes(), |text| text.split(|byte| *byte == 0).next().unwrap_or_default());
         recorder::note_exec(name);
     });
 }

@@ -63,9 +63,7 @@ const UNCOUNTED: c_int = -2;
 ///
 /// `tables` is NVTX's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn InitializeInjectionNvtx2(
-    tables: Option<unsafe extern "C" fn(u32) -> *const c_void>,
-) -> c_int {
+pub unsafe extern "C" fn InitializeInjectionNvtx2(tables: Option<unsafe extern "C" fn(u32) -> *const c_void>) -> c_int {
     let mut is_taken = false;
     guarded(|| {
         if !is_named_in_environment() {

@@ -98,12 +98,7 @@ pub unsafe extern "C-unwind" fn wait3(status: *mut c_int, options: c_int, usage:
 ///
 /// As for libc's function.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn wait4(
-    pid: pid_t,
-    status: *mut c_int,
-    options: c_int,
-    usage: *mut c_void,
-) -> pid_t {
+pub unsafe extern "C-unwind" fn wait4(pid: pid_t, status: *mut c_int, options: c_int, usage: *mut c_void) -> pid_t {
     let next = next!(WAIT4, extern "C-unwind" fn(pid_t, *mut c_int, c_int, *mut c_void) -> pid_t, -1);
     note_if_killed(status, |status| next(pid, status, options, usage))
 }
@@ -114,12 +109,7 @@ pub unsafe extern "C-unwind" fn wait4(
 ///
 /// As for libc's function.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn waitid(
-    kind: idtype_t,
-    id: id_t,
-    about: *mut siginfo_t,
-    options: c_int,
-) -> c_int {
+pub unsafe extern "C-unwind" fn waitid(kind: idtype_t, id: id_t, about: *mut siginfo_t, options: c_int) -> c_int {
     let next = next!(WAITID, extern "C-unwind" fn(idtype_t, id_t, *mut siginfo_t, c_int) -> c_int, -1);
     let result = next(kind, id, about, options);
     // SAFETY: after success, what is not null has been filled.

@@ -88,13 +88,8 @@ mod tests {
             let key = process_object_key(live::own_owner_number(), kind::OPENED_MEMORY, address, 0);
             let open = || {
                 if live::find_where(key, count_another_open).is_none() {
-                    let new = Entry {
-                        key,
-                        kind: kind::OPENED_MEMORY,
-                        address,
-                        count: 1,
-                        ..Entry::from_words([0; WORDS])
-                    };
+                    let new =
+                        Entry { key, kind: kind::OPENED_MEMORY, address, count: 1, ..Entry::from_words([0; WORDS]) };
                     assert!(reclaim::insert(new));
                 }
             };

@@ -177,8 +177,7 @@ pub fn is_remote(directory: &Path) -> bool {
     // SAFETY: all-zero bytes are a statfs; the path ends in NUL, and the call writes to a variable of ours.
     unsafe {
         let mut about: libc::statfs = core::mem::zeroed();
-        libc::statfs(c_path(directory).as_ptr(), &mut about) == 0
-            && REMOTE.contains(&(about.f_type & 0xffff_ffff))
+        libc::statfs(c_path(directory).as_ptr(), &mut about) == 0 && REMOTE.contains(&(about.f_type & 0xffff_ffff))
     }
 }
 
@@ -212,13 +211,8 @@ fn adopt_or_create_key(directory: &Directory) -> Result<(), c_int> {
 fn read_job(directory: &Directory, path: &Path, text: &mut [u8]) -> Result<usize, c_int> {
     let file = OpenedFile::open(c_path(path), libc::O_RDONLY)?;
     let owner = file.info().ownership.owner;
-    let is_owners =
-        || FileInfo::at(c_path(&directory.path), 0).is_some_and(|about| about.ownership.owner == owner);
-    if directory.trusts(owner) || is_owners() {
-        files::read_from(file.descriptor(), text)
-    } else {
-        Err(libc::EPERM)
-    }
+    let is_owners = || FileInfo::at(c_path(&directory.path), 0).is_some_and(|about| about.ownership.owner == owner);
+    if directory.trusts(owner) || is_owners() { files::read_from(file.descriptor(), text) } else { Err(libc::EPERM) }
 }
 
 fn take_key(text: &[u8]) {

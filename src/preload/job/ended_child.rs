@@ -49,9 +49,7 @@ fn write_killing_signal(path: &Path, pid: u32, signal: u8) {
                 let seen = EndSpan { after: 0, before: clock::now() };
                 ended.write_volatile(ended.read_volatile().combine(seen));
                 end.store(
-                    RecordedEnd::Signal(signal)
-                        .combine_with_recorded(RecordedEnd::from_word(known))
-                        .to_word(),
+                    RecordedEnd::Signal(signal).combine_with_recorded(RecordedEnd::from_word(known)).to_word(),
                     Relaxed,
                 );
             }

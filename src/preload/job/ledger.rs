@@ -24,9 +24,7 @@ use crate::sys::process::tid;
 use cupeer_rules::decide::EndKind;
 use cupeer_spec::effect::{Effect, End, Made, Named, Object, Shared};
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::live::{
-    self as spec, Entry, Uses, WORDS, fingerprint_key, kind, process_object_key,
-};
+use cupeer_spec::record::live::{self as spec, Entry, Uses, WORDS, fingerprint_key, kind, process_object_key};
 use cupeer_spec::record::slot::MOST_ARGS;
 use cupeer_spec::record::slot::detail::MOST_FRAMES;
 use cupeer_spec::results::Result;
@@ -81,8 +79,7 @@ pub fn may_end_shared(id: FnId, args: &[u8; MOST_ARGS]) -> bool {
     let often = function.ends().filter(|end| function.ends_often() && !end.object.is_context());
     let Some(end) = often.filter(|_| live::has_table()) else { return true };
     let has = |kind| {
-        live::find(process_object_key(live::own_owner_number(), kind, numeric_argument(id, args, end.by), 0))
-            .is_some()
+        live::find(process_object_key(live::own_owner_number(), kind, numeric_argument(id, args, end.by), 0)).is_some()
     };
     // Freeing an opened object changes nothing in the table, but a rule may find that this is wrong.
     let closes = |effect: &Effect| match *effect {
@@ -90,8 +87,7 @@ pub fn may_end_shared(id: FnId, args: &[u8; MOST_ARGS]) -> bool {
         Effect::Ends(end) => are_rules_checked() && has(kind::opened_kind(end.object)),
         _ => false,
     };
-    live::has_exported() && has(kind::OWNED)
-        || live::has_other_entries() && function.effects().iter().any(closes)
+    live::has_exported() && has(kind::OWNED) || live::has_other_entries() && function.effects().iter().any(closes)
 }
 
 fn are_rules_checked() -> bool {
@@ -121,13 +117,8 @@ pub fn shares_nothing() -> bool {
 /// Returns true if this process may have opened this event from another process.
 pub fn has_opened(event: u64) -> bool {
     !live::has_table()
-        || live::find(process_object_key(
-            live::own_owner_number(),
-            kind::opened_kind(Object::Event),
-            event,
-            0,
-        ))
-        .is_some()
+        || live::find(process_object_key(live::own_owner_number(), kind::opened_kind(Object::Event), event, 0))
+            .is_some()
 }
 
 /// Returns the device of memory that this process has opened at an address; `None` if it does not see that device.
@@ -146,8 +137,7 @@ pub fn device_of_opened_memory(address: u64) -> Option<i32> {
 fn entry_to_be_ended(id: FnId, args: &[u8; MOST_ARGS]) -> Option<live::EntryRef> {
     let function = id.spec();
     let end = function.ends().filter(|end| !end.object.is_context())?;
-    let place =
-        |kind, by| process_object_key(live::own_owner_number(), kind, numeric_argument(id, args, by), 0);
+    let place = |kind, by| process_object_key(live::own_owner_number(), kind, numeric_argument(id, args, by), 0);
     let owned = live::find(place(kind::OWNED, end.by))?;
     let opened = function.closes().and_then(|closed| {
         live::find_where(place(kind::opened_kind(closed.object), closed.by), live::EntryRef::is_open)
@@ -164,12 +154,9 @@ pub fn before_call(id: FnId, args: &[u8; MOST_ARGS]) -> BeforeCall {
     });
     // Done before the call, because another thread may be given the address before the call returns.
     let closing = match (function.closes(), function.disables()) {
-        (Some(closed), _) if taken.is_none() => Closing::begin(
-            function,
-            kind::opened_kind(closed.object),
-            numeric_argument(id, args, closed.by),
-            0,
-        ),
+        (Some(closed), _) if taken.is_none() => {
+            Closing::begin(function, kind::opened_kind(closed.object), numeric_argument(id, args, closed.by), 0)
+        }
         (_, Some(access)) => {
             let (context, peer) = (queries::context(), numeric_argument(id, args, access.by));
             Closing::begin(function, kind::opened_kind(access.object), context, peer)
@@ -182,11 +169,8 @@ pub fn before_call(id: FnId, args: &[u8; MOST_ARGS]) -> BeforeCall {
         named.is_some_and(|end| contexts::device_of_created(numeric_argument(id, args, end.by)).is_some())
     };
     let is_known = !live::has_table() || live::has_exported() || live::has_other_entries() || is_created();
-    let context = if is_known {
-        queries::context_to_be_ended(id, args)
-    } else {
-        counted::counted_context_to_be_ended(id, args)
-    };
+    let context =
+        if is_known { queries::context_to_be_ended(id, args) } else { counted::counted_context_to_be_ended(id, args) };
     let begun = if are_rules_checked() && function.opens().is_some() { clock::now() } else { 0 };
     BeforeCall { taken, closing, context, begun }
 }
@@ -244,8 +228,7 @@ impl Returned<'_> {
     /// for a file descriptor whose open file has no number, because it cannot be told from others.
     fn fingerprints(&self, handle: usize) -> Option<(u64, u64)> {
         let at = self.id.spec().argument_byte_range(handle).start;
-        Some((stored_word(self.args, at), stored_word(self.args, at + 8)))
-            .filter(|(fingerprint, _)| *fingerprint != 0)
+        Some((stored_word(self.args, at), stored_word(self.args, at + 8))).filter(|(fingerprint, _)| *fingerprint != 0)
     }
 
     /// Restores the entries of objects that a failed call did not end. If the call failed because access was already enabled,
@@ -338,14 +321,7 @@ impl Returned<'_> {
                     old.free();
                 }
                 let inside = given.wrapping_sub(address);
-                let new = Entry {
-                    fingerprint,
-                    checked,
-                    address,
-                    bytes,
-                    inside,
-                    ..new_entry(kind, key, self.origin)
-                };
+                let new = Entry { fingerprint, checked, address, bytes, inside, ..new_entry(kind, key, self.origin) };
                 if object.is_memory() {
                     uses::watch(address, bytes);
                 }
@@ -385,8 +361,7 @@ impl Returned<'_> {
         }
         let base = new_entry(kind, key, self.origin);
         reclaim::insert(Entry { fingerprint, checked, address, bytes, count: 1, inside: 1, ..base });
-        let export =
-            kind::export_kind_of(kind).and_then(|export| live::find(fingerprint_key(export, fingerprint)));
+        let export = kind::export_kind_of(kind).and_then(|export| live::find(fingerprint_key(export, fingerprint)));
         if let Some(export) = export {
             export.change(|uses| Some(Uses { count: uses.count + 1, ..uses }));
         }
@@ -400,10 +375,7 @@ impl Returned<'_> {
         if !are_rules_checked() || is_same() {
             return;
         }
-        if place
-            .read()
-            .is_some_and(|first| first.library != Caller::of(caller, self.id, true).file_name_array())
-        {
+        if place.read().is_some_and(|first| first.library != Caller::of(caller, self.id, true).file_name_array()) {
             let how = spec::opened::BY_OTHERS as u16;
             place.change(|uses| Some(Uses { ended: uses.ended | how, ..uses }));
         }
@@ -603,8 +575,7 @@ mod tests {
             insert(kind::OPENED_POINTER, 20);
             assert!(!is_owned());
             let opened =
-                live::find(process_object_key(live::own_owner_number(), kind::OPENED_POINTER, address, 0))
-                    .unwrap();
+                live::find(process_object_key(live::own_owner_number(), kind::OPENED_POINTER, address, 0)).unwrap();
             assert!(opened.free());
             insert(kind::OPENED_POINTER, 5);
             assert!(is_owned());

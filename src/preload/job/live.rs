@@ -110,9 +110,7 @@ pub fn attach(header: &FileHeader, directory: &directory::Directory) {
         }
         Err(error) if settings::get().check.is_some() => {
             let why: &dyn fmt::Display = match error {
-                libc::EPERM => {
-                    &"it belongs to another user; several users record together with --share group"
-                }
+                libc::EPERM => &"it belongs to another user; several users record together with --share group",
                 _ => &message::ErrnoText(error),
             };
             let path = message::LossyText(c_path(&path).to_bytes());
@@ -142,9 +140,7 @@ fn open(directory: &directory::Directory, path: &Path) -> Result<(*mut Header, (
     let header = file.map(0, START)?.cast::<Header>();
     // SAFETY: mapped, and long enough.
     let is_ours = unsafe {
-        (*header).magic == MAGIC
-            && (*header).version == VERSION
-            && (*header).entry as usize == size_of::<Entry>()
+        (*header).magic == MAGIC && (*header).version == VERSION && (*header).entry as usize == size_of::<Entry>()
     };
     if !is_ours {
         // SAFETY: mapped above.
@@ -171,8 +167,7 @@ pub fn read_end_of_process(entry: &Entry) -> Option<RecordedEnd> {
     let Entry { pid_ns, pid, started, image, .. } = *entry;
     let boot_id = boot_id();
     let name = ProcessFileName { boot_id, pid_ns, pid, started, image };
-    end_in_record(format_args!("{name}\0"))
-        .or_else(|| end_in_record(format_args!("{}/{name}\0", HostFolder(boot_id))))
+    end_in_record(format_args!("{name}\0")).or_else(|| end_in_record(format_args!("{}/{name}\0", HostFolder(boot_id))))
 }
 
 /// Returns the end that is noted in the record with this file name, which must end in NUL; `None` if the record cannot be read.
@@ -386,8 +381,7 @@ impl EntryRef {
     /// Returns true if the object of the entry ends with this context. Peer access ends with each of its two contexts.
     pub fn ends_with(&self, context: u64) -> bool {
         let kind = self.kind();
-        let is_other_side =
-            || kind::is_enabled_access(kind) && self.peek(offset_of!(Entry, address)) == context;
+        let is_other_side = || kind::is_enabled_access(kind) && self.peek(offset_of!(Entry, address)) == context;
         kind::belongs_to_context(kind) && (self.peek(offset_of!(Entry, peer)) == context || is_other_side())
     }
 

@@ -49,8 +49,7 @@ pub fn own_stack_start() -> u32 {
 /// shares anything, reports do not count it.
 pub fn list_in_host_folder(header: &Header, directory: &Directory) {
     let Header { boot_id, pid_ns, pid, started, image, uid, .. } = *header;
-    let file =
-        ShortText::<96>::new(format_args!("{}", ProcessFileName { boot_id, pid_ns, pid, started, image }));
+    let file = ShortText::<96>::new(format_args!("{}", ProcessFileName { boot_id, pid_ns, pid, started, image }));
     let program = caller::program_path();
     let name = program.iter().rposition(|byte| *byte == b'/').map_or(program, |slash| &program[slash + 1..]);
     let name = name.utf8_chunks().next().map_or("", |chunk| chunk.valid());

@@ -49,8 +49,8 @@ impl SourceLine {
                     if best_rank.is_none() {
                         *innermost = line();
                     }
-                    let rank = CodeOrigin::of_file(this.file.text())
-                        .relevance(CodeOrigin::of_file(innermost.file.text()));
+                    let rank =
+                        CodeOrigin::of_file(this.file.text()).relevance(CodeOrigin::of_file(innermost.file.text()));
                     if best_rank.is_none_or(|before| before < rank) {
                         best_rank = Some(rank);
                         *best = this;

@@ -58,10 +58,7 @@ impl ReclaimEffort {
             ReclaimEffort::Exports => is_export && !place.is_open() && is_gone(),
             ReclaimEffort::Checked => {
                 let is_open = is_export && place.is_open() && has_importer(&place, own_pid_ns);
-                !is_open
-                    && place
-                        .read()
-                        .is_some_and(|entry| life::of_entry(&entry, own_pid_ns) == ProcessLife::Gone)
+                !is_open && place.read().is_some_and(|entry| life::of_entry(&entry, own_pid_ns) == ProcessLife::Gone)
             }
         };
         if may {
@@ -144,9 +141,7 @@ pub fn insert(entry: Entry) -> bool {
     loop {
         let count = live::segment_count();
         // Useless entries are removed before the table grows.
-        for (effort, k) in
-            ReclaimEffort::ALL.into_iter().flat_map(|effort| (0..count).map(move |k| (effort, k)))
-        {
+        for (effort, k) in ReclaimEffort::ALL.into_iter().flat_map(|effort| (0..count).map(move |k| (effort, k))) {
             let Some(segment) = live::map_segment(k) else { return false };
             for room in live::slots_for_key(segment, k, entry.key) {
                 effort.clear_slot(room, own_pid_ns);
@@ -182,11 +177,7 @@ mod tests {
             assert!(found.free() && !found.free());
             be(1001);
             assert!(insert(entry(7, 1001)));
-            assert!(
-                found.read().is_none()
-                    && !found.is_there()
-                    && found.is_own() != live::find(7).unwrap().is_own()
-            );
+            assert!(found.read().is_none() && !found.is_there() && found.is_own() != live::find(7).unwrap().is_own());
             // Through the old place, nothing can be counted or given up.
             let more = |place: &EntryRef| place.change(|uses| Some(Uses { count: uses.count + 1, ..uses }));
             assert!(more(&found).is_none() && !found.free());

@@ -53,8 +53,7 @@ struct TombstoneList {
     next: usize,
 }
 
-static DETAILS: LockedFacts<TombstoneList> =
-    LockedFacts::new(TombstoneList { all: [Tombstone::NONE; MOST], next: 0 });
+static DETAILS: LockedFacts<TombstoneList> = LockedFacts::new(TombstoneList { all: [Tombstone::NONE; MOST], next: 0 });
 
 /// The ranges sorted by address, for readers without the lock.
 struct SortedRanges {
@@ -132,8 +131,7 @@ pub fn may_range_be_gone(start: u64, bytes: u64) -> bool {
 /// Returns false if no byte of one or two ranges of this length is gone: see [`may_range_be_gone`].
 #[inline(always)]
 pub fn may_any_range_be_gone(first: u64, second: Option<u64>, bytes: u64) -> bool {
-    let may_be =
-        |start: u64| SORTED.may_have(start, start.saturating_add(bytes)) && is_any_byte_gone(start, bytes);
+    let may_be = |start: u64| SORTED.may_have(start, start.saturating_add(bytes)) && is_any_byte_gone(start, bytes);
     SORTED.count.load(Relaxed) != 0 && (may_be(first) || second.is_some_and(may_be)) || is_scan_due()
 }
 
@@ -149,9 +147,7 @@ fn is_any_byte_gone(start: u64, bytes: u64) -> bool {
 pub fn may_launch_use_gone(kernel: u64, parameters: u64, extra: u64) -> bool {
     let mut may = is_scan_due();
     if let Some(known) = kernels::parameters(kernel).filter(|_| !may) {
-        each_word_of_parameters(known, parameters as _, extra as _, |_, word| {
-            may |= may_range_be_gone(word, 1)
-        });
+        each_word_of_parameters(known, parameters as _, extra as _, |_, word| may |= may_range_be_gone(word, 1));
     }
     may
 }
@@ -217,9 +213,7 @@ pub fn is_gone_memory_in_graph(exec: u64, is_launched: bool) -> bool {
 
 /// Returns the newest range that contains an address.
 pub fn find(address: u64) -> Option<Tombstone> {
-    DETAILS
-        .with(|details| details.overlapping(address, address.saturating_add(1)).map(|at| details.all[at]))
-        .flatten()
+    DETAILS.with(|details| details.overlapping(address, address.saturating_add(1)).map(|at| details.all[at])).flatten()
 }
 
 /// Adds a range, and enables tracing of the calls that could use it.
@@ -309,8 +303,7 @@ impl TombstoneList {
             self.put(place, Tombstone::NONE);
             for (from, to) in [(old.entry.address, start), (end, old.end())] {
                 if old.end_kind == EndKind::Unmapped && from < to {
-                    let rest =
-                        Tombstone { entry: Entry { address: from, bytes: to - from, ..old.entry }, ..old };
+                    let rest = Tombstone { entry: Entry { address: from, bytes: to - from, ..old.entry }, ..old };
                     if self.all[place].entry.bytes == 0 { self.put(place, rest) } else { self.push(rest) }
                 }
             }
@@ -362,14 +355,12 @@ impl SortedRanges {
             let (word, bit) = granule_word_and_bit(granule);
             self.granules[word].load(Relaxed) & bit != 0
         };
-        is_noted(first)
-            || first != last && (last.wrapping_sub(first) > MOST_TRIED || (first + 1..=last).any(is_noted))
+        is_noted(first) || first != last && (last.wrapping_sub(first) > MOST_TRIED || (first + 1..=last).any(is_noted))
     }
 
     fn note(&self, start: u64, end: u64) {
         let mut noted = self.noted.load(Relaxed);
-        let set =
-            |word: usize, bits| self.granules[word].store(self.granules[word].load(Relaxed) | bits, Relaxed);
+        let set = |word: usize, bits| self.granules[word].store(self.granules[word].load(Relaxed) | bits, Relaxed);
         set_granule_bits(&mut noted, start, end, set);
         self.noted.store(noted, Relaxed);
     }
@@ -490,15 +481,10 @@ mod tests {
         }
         // The newest range replaces the others at its addresses.
         add(EndKind::Unmapped, 0x1800, 0x1000);
-        assert_eq!(
-            (first_gone_address(0x1000, 0x800), first_gone_address(0x1000, 0x801)),
-            (None, Some(0x1800))
-        );
+        assert_eq!((first_gone_address(0x1000, 0x800), first_gone_address(0x1000, 0x801)), (None, Some(0x1800)));
         assert_eq!(find(0x2000).map(|gone| gone.end_kind), Some(EndKind::Unmapped));
         note_memory_again(0x2000, 1);
-        assert!(
-            first_gone_address(0x1800, 0x1000).is_none() && find(0x1800).is_none() && find(0x3000).is_some()
-        );
+        assert!(first_gone_address(0x1800, 0x1000).is_none() && find(0x1800).is_none() && find(0x3000).is_some());
         for number in 0..MOST as u64 {
             add(EndKind::Closed, 0x10000 + number * 0x20, 0x10);
         }
@@ -530,16 +516,13 @@ mod tests {
         for (first_granule, count) in ranges {
             let (start, bytes) = (first_granule * granule + 0x1000, count * granule);
             add(EndKind::Unmapped, start, bytes);
-            for (at, size) in [(start, 1), (start + bytes - 1, 1), (start - 1, 2), (1, start), (0, u64::MAX)]
-            {
+            for (at, size) in [(start, 1), (start + bytes - 1, 1), (start - 1, 2), (1, start), (0, u64::MAX)] {
                 assert!(may_range_be_gone(at, size), "{at:#x} {size:#x} of {start:#x} {bytes:#x}");
             }
         }
         note_memory_again((1 << 20) * granule, u64::MAX);
         add(EndKind::Closed, 0x1000, 1);
-        for (first_granule, is_noted) in
-            [(0, true), (4, false), (5, true), (6, false), (69, false), (71, true)]
-        {
+        for (first_granule, is_noted) in [(0, true), (4, false), (5, true), (6, false), (69, false), (71, true)] {
             assert_eq!(may_range_be_gone(first_granule * granule + 0x1000, 8), is_noted, "{first_granule}");
         }
         note_memory_again(0, u64::MAX);
@@ -547,14 +530,8 @@ mod tests {
         // A mapping removes the part of an unmapped range that it covers.
         add(EndKind::Unmapped, 0x10000, 0x10000);
         note_mapped(0x14000, 0x4000);
-        for (at, wanted) in
-            [(0x10000, true), (0x13fff, true), (0x14000, false), (0x17fff, false), (0x18000, true)]
-        {
-            assert_eq!(
-                (first_gone_address(at, 1).is_some(), find(at).is_some()),
-                (wanted, wanted),
-                "{at:#x}"
-            );
+        for (at, wanted) in [(0x10000, true), (0x13fff, true), (0x14000, false), (0x17fff, false), (0x18000, true)] {
+            assert_eq!((first_gone_address(at, 1).is_some(), find(at).is_some()), (wanted, wanted), "{at:#x}");
         }
         // Mapping all of a range page by page takes no more places for its remainder.
         add(EndKind::Closed, 0x1000, 0x1000);

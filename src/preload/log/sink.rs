@@ -64,9 +64,7 @@ fn give_up(pid: u32, error: c_int) -> bool {
             "cannot write the log {}: {reason}; this process goes on without a log",
             message::LossyText(path.to_bytes())
         )),
-        None => message::print_line(format_args!(
-            "cannot log to stderr: {reason}; this process goes on without a log"
-        )),
+        None => message::print_line(format_args!("cannot log to stderr: {reason}; this process goes on without a log")),
     }
     false
 }

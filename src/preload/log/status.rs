@@ -173,7 +173,6 @@ fn with_page(work: impl FnOnce(&Status)) {
 
 fn map() -> Option<*mut Status> {
     let path = settings::get().status.as_ref()?;
-    let page = OpenedFile::open_following_links(path, libc::O_RDWR)
-        .and_then(|file| file.map(0, size_of::<Status>()));
+    let page = OpenedFile::open_following_links(path, libc::O_RDWR).and_then(|file| file.map(0, size_of::<Status>()));
     page.ok().map(|page| page.cast())
 }

@@ -177,13 +177,8 @@ pub fn add_python_function(number: u32, first_line: u32, texts: &FunctionTexts) 
         ShortText::<2048>::new(format_args!("{}", texts.file)),
         ShortText::<512>::new(format_args!("{}", texts.function)),
     );
-    let pieces: [&[u8]; 5] = [
-        &number.to_le_bytes(),
-        &first_line.to_le_bytes(),
-        path.text().as_bytes(),
-        b"\0",
-        name.text().as_bytes(),
-    ];
+    let pieces: [&[u8]; 5] =
+        [&number.to_le_bytes(), &first_line.to_le_bytes(), path.text().as_bytes(), b"\0", name.text().as_bytes()];
     append_entry(file, meta::PYTHON, &pieces);
 }
 

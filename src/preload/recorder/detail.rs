@@ -86,9 +86,7 @@ pub unsafe fn write_current_context(
     unsafe {
         (*place).start = number;
         let items = place.cast::<u8>().add(detail::START);
-        items
-            .cast::<[u64; 2]>()
-            .write([head(detail::CURRENT, 8) | current << 32, current >> 32 | wide << 32]);
+        items.cast::<[u64; 2]>().write([head(detail::CURRENT, 8) | current << 32, current >> 32 | wide << 32]);
         let (from, to) = (args.as_ptr().cast::<[u8; NARROW]>(), items.add(16).cast::<[u8; NARROW]>());
         if stored > 0 {
             core::ptr::copy_nonoverlapping(from, to, 1);
@@ -166,11 +164,8 @@ impl Detail {
         let mut count = 0;
         python::each_frame(detail::MOST_PYTHON, functions_of_python::is_known, |frame| {
             let Some(function) = functions_of_python::number_of_function(frame) else { return false };
-            let line = PythonLine {
-                function,
-                line: frame.line,
-                frame: interpreter.native_frame_index(frames, frame.run),
-            };
+            let line =
+                PythonLine { function, line: frame.line, frame: interpreter.native_frame_index(frames, frame.run) };
             lines[PythonLine::SIZE * count..PythonLine::SIZE * (count + 1)].copy_from_slice(&line.to_bytes());
             count += 1;
             true

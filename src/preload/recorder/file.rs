@@ -98,10 +98,7 @@ impl LaterChunks {
         // grows by a block.
         for _ in 0..self.places.len() {
             let later = self.chunks.fetch_add(1, Relaxed).checked_sub(self.blocks / 2)?;
-            let left = self
-                .blocks
-                .saturating_sub(used + self.blocks / 8)
-                .clamp(FEWEST_TURNS, self.places.len() as u64);
+            let left = self.blocks.saturating_sub(used + self.blocks / 8).clamp(FEWEST_TURNS, self.places.len() as u64);
             let turns = match self.turns.compare_exchange(0, left, Relaxed, Relaxed) {
                 Ok(_) => left,
                 Err(turns) => turns,
@@ -177,20 +174,14 @@ impl File {
         made
     }
 
-    fn open_new(
-        directory: &Directory,
-        identity: &Identity,
-        is_named: bool,
-    ) -> Result<(OpenedFile, u32, Path), c_int> {
+    fn open_new(directory: &Directory, identity: &Identity, is_named: bool) -> Result<(OpenedFile, u32, Path), c_int> {
         for attempt in 0..64 + 8 {
             // A process can execute several programs, and the file of each has a number in its name. After 64 programs, the
             // number comes from the time.
             let image = if attempt < 64 { attempt } else { (system_clock::realtime() >> 10) as u32 | 64 };
             let Identity { boot_id, pid_ns, pid, started, .. } = *identity;
-            let name = ShortText::<96>::new(format_args!(
-                "{}",
-                ProcessFileName { boot_id, pid_ns, pid, started, image }
-            ));
+            let name =
+                ShortText::<96>::new(format_args!("{}", ProcessFileName { boot_id, pid_ns, pid, started, image }));
             let path = directory.path_of(name.text())?;
             let is_taken = || FileInfo::at(c_path(&path), libc::AT_SYMLINK_NOFOLLOW).is_some();
             let made = match is_named {
@@ -453,8 +444,7 @@ impl File {
     /// Writes a chunk, which consists of three pieces: to the end of the file or, if the file has reached its limit, in place of
     /// an old chunk.
     pub fn add_chunk(&self, pieces: [libc::iovec; 3]) -> Result<(), c_int> {
-        let append =
-            || self.append(|descriptor, number| self.write(descriptor, number, pieces).map(|()| number));
+        let append = || self.append(|descriptor, number| self.write(descriptor, number, pieces).map(|()| number));
         let taken = self.later.as_ref().and_then(|later| later.claim_next_place(self.last_block() + 1));
         let Some((place, old)) = taken else { return append().map(drop) };
         let written = match old {

@@ -119,11 +119,8 @@ fn note_alone() {
         |frame| {
             let Some(texts) = &frame.texts else { return false };
             let function = meta::FORKED_PYTHON + site.lines as u32;
-            let line = PythonLine {
-                function,
-                line: frame.line,
-                frame: interpreter.native_frame_index(frames, frame.run),
-            };
+            let line =
+                PythonLine { function, line: frame.line, frame: interpreter.native_frame_index(frames, frame.run) };
             let text = ShortText::new(format_args!("{}\0{}", texts.file, texts.function));
             site.python[site.lines] = (line, frame.first_line, text);
             site.lines += 1;
@@ -147,11 +144,7 @@ pub fn add_fork_site(file: &File) {
     let mut bytes = [[0; PythonLine::SIZE]; MOST_PYTHON];
     for ((line, first_line, text), bytes) in lines.iter().zip(&mut bytes) {
         let text = text.text().as_bytes();
-        about::append_entry(
-            file,
-            meta::PYTHON,
-            &[&line.function.to_le_bytes(), &first_line.to_le_bytes(), text],
-        );
+        about::append_entry(file, meta::PYTHON, &[&line.function.to_le_bytes(), &first_line.to_le_bytes(), text]);
         *bytes = line.to_bytes();
     }
     let addresses = site.frames.map(u64::to_le_bytes);

@@ -105,9 +105,7 @@ pub fn describe_library_of(address: usize) -> (usize, usize) {
             return (start, length);
         }
     }
-    let Some((object, part)) =
-        elf::containing(address).and_then(|object| Some((object, object.part(address)?)))
-    else {
+    let Some((object, part)) = elf::containing(address).and_then(|object| Some((object, object.part(address)?))) else {
         // The address is in code that was generated at run time, so only its page of 4 KiB counts as described.
         return (address & !0xfff, 0x1000);
     };

@@ -175,11 +175,8 @@ impl<'a> CallRecord<'a> {
         if own() != recording_epoch() && !join_record_slowly() {
             return;
         }
-        let relevance = if EXTRA_WORK[id as usize].is_rare {
-            relevance(id, self.store, &self.handle)
-        } else {
-            Relevance::Call
-        };
+        let relevance =
+            if EXTRA_WORK[id as usize].is_rare { relevance(id, self.store, &self.handle) } else { Relevance::Call };
         if relevance == Relevance::None && !is_hit {
             return;
         }
@@ -499,9 +496,8 @@ impl<'a> CallRecord<'a> {
         if self.stack == StackState::LeftRun && work.wide != 0 {
             detail.add_item(slot::detail::ARGUMENTS, 0, &args[..work.wide as usize]);
         }
-        let due = |carries: bool| {
-            carries && repeats::is_stack_due(self.id, result, self.number, (self.caller, self.height))
-        };
+        let due =
+            |carries: bool| carries && repeats::is_stack_due(self.id, result, self.number, (self.caller, self.height));
         let is_due = match self.stack {
             // The stack is recorded already, but the call still counts as one of its kind.
             StackState::Recorded => {

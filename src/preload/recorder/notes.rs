@@ -70,8 +70,7 @@ pub fn note_bypass(library: &[u8], way: Bypass) {
 
 /// Returns true if this process has a record without calls, or has none yet but would have one.
 pub fn has_no_calls() -> bool {
-    let is_empty =
-        || current().map_or(recording_epoch() == 0, |file| file.has_no_stream() && !counted::is_counting());
+    let is_empty = || current().map_or(recording_epoch() == 0, |file| file.has_no_stream() && !counted::is_counting());
     settings::get().record.is_some() && is_empty()
 }
 
@@ -92,14 +91,11 @@ pub fn find_live_import(object: Object, name: u64) -> Option<Entry> {
     if settings::get().record.is_none() || !process::join_or_begin_record() {
         return None;
     }
-    let opened =
-        live::read(process_object_key(live::own_owner_number(), kind::opened_kind(object), name, 0))?;
+    let opened = live::read(process_object_key(live::own_owner_number(), kind::opened_kind(object), name, 0))?;
     live::read(fingerprint_key(kind::exported_kind(object), opened.fingerprint))
 }
 
 /// Returns true if this process has a record. Creates one first if the process has met a driver.
 fn has_or_begins_record() -> bool {
-    settings::get().record.is_some()
-        && driver::is_any_followed(Library::Cuda)
-        && process::join_or_begin_record()
+    settings::get().record.is_some() && driver::is_any_followed(Library::Cuda) && process::join_or_begin_record()
 }

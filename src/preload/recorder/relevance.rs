@@ -46,8 +46,7 @@ pub fn relevance(id: FnId, store: &dyn Store, handle: &Cell<Option<Handle>>) -> 
         return Relevance::call_if(driver::is_any_followed(Library::Cuda));
     }
     let allocates = spec.allocated_memory().is_some();
-    let is_large =
-        (allocates || spec.freed_memory_argument().is_some()) && counted::is_about_recorded_memory();
+    let is_large = (allocates || spec.freed_memory_argument().is_some()) && counted::is_about_recorded_memory();
     if is_large || allocates {
         return Relevance::call_if(is_large);
     }
@@ -96,8 +95,8 @@ fn uses_gone_memory(id: FnId, args: &[u8; MOST_ARGS]) -> bool {
     }
     if let Some(launched) = spec.launches() {
         parameters::each_word(id, args, launched, &mut |_, word| check(word, 1));
-        is_gone = is_gone
-            && kernels::note_launch_with_gone_memory(queries::numeric_argument(id, args, launched.function));
+        is_gone =
+            is_gone && kernels::note_launch_with_gone_memory(queries::numeric_argument(id, args, launched.function));
     }
     if let Some(exec) = spec.replays() {
         is_gone = tombstones::is_gone_memory_in_graph(queries::numeric_argument(id, args, exec), true);

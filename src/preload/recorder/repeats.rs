@@ -364,8 +364,7 @@ pub fn note_failure(call: &CallShape, result: i32, number: u64) {
         // Read before the slot is taken, which may take long, because others may change the world in that time.
         let world = world_of_run(has_other_causes);
         let due = if has_other_causes { speed::ticks_after(JUDGED_AGAIN_AFTER) } else { u64::MAX };
-        let slot =
-            if count >= FAILURES_BEFORE_RUN { begin_run(thread, call, result, number) } else { Some((0, 0)) };
+        let slot = if count >= FAILURES_BEFORE_RUN { begin_run(thread, call, result, number) } else { Some((0, 0)) };
         let (Some((place, number)), Some(repeats)) = (slot, repeats::of_thread(thread)) else { return };
         let (entry, heat) = match find(&mut repeats.runs, key) {
             Some(entry) => {
@@ -448,8 +447,6 @@ pub fn is_stack_due(id: FnId, result: i32, number: u64, (caller, height): (usize
         }
         return is_stack_due;
     }
-    signals::with_signals_blocked(|| {
-        *coldest(&mut repeats.kinds, key) = CallKind { key, part, count: 1, heat: 1 }
-    });
+    signals::with_signals_blocked(|| *coldest(&mut repeats.kinds, key) = CallKind { key, part, count: 1, heat: 1 });
     true
 }

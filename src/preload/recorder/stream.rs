@@ -340,8 +340,7 @@ unsafe fn give_first_window(file: &File, thread: *mut Thread) -> Result<(), c_in
                 empty_window(file, thread, extended.err())
             } else {
                 take_ring_block(file).map(|next| {
-                    let (stream, number) =
-                        (window.stream().load(Relaxed), self::window(thread).next_number());
+                    let (stream, number) = (window.stream().load(Relaxed), self::window(thread).next_number());
                     window.shared_fields().pass_to_owner(0);
                     initialize_block(file, thread, MappedBlock(next), stream, number, block::RING);
                 })
@@ -362,14 +361,7 @@ unsafe fn give_first_window(file: &File, thread: *mut Thread) -> Result<(), c_in
 }
 
 /// Initializes a block for this thread. Its first slot has this number in the stream.
-unsafe fn initialize_block(
-    file: &File,
-    thread: *mut Thread,
-    window: MappedBlock,
-    stream: u32,
-    number: u64,
-    kind: u16,
-) {
+unsafe fn initialize_block(file: &File, thread: *mut Thread, window: MappedBlock, stream: u32, number: u64, kind: u16) {
     // SAFETY: mapped, and only ours.
     unsafe {
         window.shared_fields().rewrite_header(kind, || {
@@ -391,12 +383,7 @@ unsafe fn continue_in_window(thread: *mut Thread, window: MappedBlock, next: usi
     // SAFETY: as promised.
     unsafe {
         (*thread).window = window.0;
-        self::window(thread).move_thread_to(
-            first,
-            window.base().load(Relaxed),
-            next,
-            allocated_slots(window),
-        );
+        self::window(thread).move_thread_to(first, window.base().load(Relaxed), next, allocated_slots(window));
     }
 }
 
@@ -425,11 +412,8 @@ fn adopt(file: &File) -> Option<MappedBlock> {
     let start = START.fetch_add(MOST_CHECKED, Relaxed);
     (0..count.min(MOST_CHECKED)).find_map(|i| {
         let index = (start.wrapping_add(i) % count) as usize;
-        let window = if file.ring.is_null() {
-            file.windows[index].load(Acquire)
-        } else {
-            ring_block(file, index as u64 + 1)
-        };
+        let window =
+            if file.ring.is_null() { file.windows[index].load(Acquire) } else { ring_block(file, index as u64 + 1) };
         let window = Some(MappedBlock(window)).filter(|window| !window.0.is_null())?;
         let block = window.shared_fields();
         let old = block.owner();
@@ -509,11 +493,7 @@ pub fn take_ring_block(file: &File) -> Result<*mut BlockHeader, c_int> {
 
 /// Copies a full window to the end of the file, and continues at its start. Its calls are lost if that fails, or if extending the
 /// window failed with `extension_error`.
-unsafe fn empty_window(
-    file: &File,
-    thread: *mut Thread,
-    extension_error: Option<c_int>,
-) -> Result<(), c_int> {
+unsafe fn empty_window(file: &File, thread: *mut Thread, extension_error: Option<c_int>) -> Result<(), c_int> {
     // SAFETY: the window is mapped for good, and this thread's.
     unsafe {
         let window = MappedBlock((*thread).window);
@@ -528,11 +508,9 @@ unsafe fn empty_window(
             begun: (*window.0).begun,
             ..BlockHeader::default()
         };
-        let mut trailer =
-            ChunkTrailer { magic: TRAILER_MAGIC, stream: header.stream, ..ChunkTrailer::default() };
+        let mut trailer = ChunkTrailer { magic: TRAILER_MAGIC, stream: header.stream, ..ChunkTrailer::default() };
         (trailer.base, trailer.used) = (header.base, header.used);
-        let piece =
-            |start: *const u8, length| libc::iovec { iov_base: start.cast_mut().cast(), iov_len: length };
+        let piece = |start: *const u8, length| libc::iovec { iov_base: start.cast_mut().cast(), iov_len: length };
         let slots = window.0.cast::<u8>().add(size_of::<BlockHeader>());
         let append = || {
             file.add_chunk([
@@ -563,9 +541,8 @@ unsafe fn empty_window(
 pub unsafe fn count_calls_in_block(block: *mut u8, room: usize) -> u64 {
     let base = MappedBlock(block.cast()).base().load(Relaxed);
     // SAFETY: as promised; words are aligned, and read as atomics.
-    let word = |slot: usize, at: usize| unsafe {
-        AtomicU64::from_ptr(block.add((1 + slot) * SLOT + at).cast()).load(Relaxed)
-    };
+    let word =
+        |slot: usize, at: usize| unsafe { AtomicU64::from_ptr(block.add((1 + slot) * SLOT + at).cast()).load(Relaxed) };
     let (mut slot, mut calls) = (0, 0);
     while slot < room {
         let first = word(slot, 0);

@@ -52,8 +52,7 @@ pub fn is_noting() -> bool {
 #[inline(never)]
 fn end_pause_if_over() -> bool {
     let until = PAUSE_ENDS.load(Acquire);
-    if until == 0 || roughly_now() < until || PAUSE_ENDS.compare_exchange(until, 0, AcqRel, Relaxed).is_err()
-    {
+    if until == 0 || roughly_now() < until || PAUSE_ENDS.compare_exchange(until, 0, AcqRel, Relaxed).is_err() {
         return false;
     }
     NOTES_OF_ALL.store(0, Relaxed);
@@ -80,8 +79,7 @@ fn count_note() -> bool {
         (*thread()).noted = (pauses, number);
         number
     };
-    let is_many =
-        number % NOTES_PER_STEP == 1 && NOTES_OF_ALL.fetch_add(NOTES_PER_STEP, Relaxed) >= MOST_OF_ALL;
+    let is_many = number % NOTES_PER_STEP == 1 && NOTES_OF_ALL.fetch_add(NOTES_PER_STEP, Relaxed) >= MOST_OF_ALL;
     is_many || number >= if pauses == 0 { MOST_BEFORE_FIRST_PAUSE } else { MOST_BETWEEN_PAUSES }
 }
 
@@ -173,8 +171,6 @@ impl CallRecord<'_> {
         }
         self.finish(store, 0, true);
         // SAFETY: the slot is in this thread's window, which is mapped for good, and before the next one.
-        stream::change_slot(self.number as u32, |slot| unsafe {
-            ((*slot).start, (*slot).end) = (start, end)
-        });
+        stream::change_slot(self.number as u32, |slot| unsafe { ((*slot).start, (*slot).end) = (start, end) });
     }
 }

@@ -28,8 +28,7 @@ impl ExtraWork {
         let (mut writes, mut has_details, mut i) = (false, false, 0);
         while i < args.len() {
             writes |= matches!(args[i].direction, Direction::Out | Direction::InOut);
-            has_details |=
-                args[i].count_argument().is_some() || matches!(args[i].direction, Direction::String);
+            has_details |= args[i].count_argument().is_some() || matches!(args[i].direction, Direction::String);
             i += 1;
         }
         let allocates = function.allocated_memory().is_some();

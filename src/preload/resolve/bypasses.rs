@@ -238,9 +238,9 @@ fn bound_past_us(object: &LoadedObject) -> (Option<Bypass>, bool) {
         let way = match names::exported_as(slot.name()).filter(|_| !slot.is_copy) {
             Some(_) => {
                 is_unbound |= object.holds(bound);
-                elf::containing(bound).filter(is_watched_object).map(|driver| {
-                    if elf::is_before_us(&driver) { Bypass::DriverFirst } else { Bypass::DeepBind }
-                })
+                elf::containing(bound)
+                    .filter(is_watched_object)
+                    .map(|driver| if elf::is_before_us(&driver) { Bypass::DriverFirst } else { Bypass::DeepBind })
             }
             None => (slot.name() == c"dlsym" && bound == libcs_dlsym).then_some(Bypass::DeepBind),
         };

@@ -138,11 +138,7 @@ fn look_up_next(next: Dlsym, index: usize, caller: usize) -> Option<usize> {
     // The order begins at the caller's position. If a tool behind us replaces dlsym, the order begins at the tool's position.
     let definer = elf::next_definer(&object, name)?;
     let (is_ours, is_libcs) = (elf::is_ours(&definer), next == Dlsym::of_libc());
-    let given = if is_ours || !is_libcs {
-        next.look_up(libc::RTLD_NEXT, name)
-    } else {
-        definer.symbol(name)?.address
-    };
+    let given = if is_ours || !is_libcs { next.look_up(libc::RTLD_NEXT, name) } else { definer.symbol(name)?.address };
     match given {
         0 if is_ours => Some(fail_lookup(name, object.path())),
         // libc would return our export.
@@ -193,8 +189,8 @@ fn look_up_in_handle(next: Dlsym, handle: *mut c_void, index: usize, caller: usi
             runtime::redirect_new();
             return Some(driver::replacement_address(library, found).unwrap_or(found));
         }
-        let handed_out = driver::replacement_address(library, found)
-            .or_else(|| find_diverted_export(next, handle, index, found));
+        let handed_out =
+            driver::replacement_address(library, found).or_else(|| find_diverted_export(next, handle, index, found));
         driver::hold_pending(None);
         if handed_out.is_none() {
             bypasses::note_handle_lookup(found, caller);

@@ -79,8 +79,8 @@ pub fn follow_object(object: &LoadedObject) -> bool {
         }
         REAL[index].store(symbol.address, Relaxed);
         aim_looked_up_entry(id);
-        let is_linked = entries::is_exported(index)
-            && scope::find_after_us_at_start(entries::name(index)) == Some(symbol.address);
+        let is_linked =
+            entries::is_exported(index) && scope::find_after_us_at_start(entries::name(index)) == Some(symbol.address);
         let handed_out = if is_linked { entries::export(index) } else { entries::looked_up_address(index) };
         HANDED_OUT[index].store(handed_out, Relaxed);
     }
@@ -196,8 +196,8 @@ pub fn is_any_followed(library: Library) -> bool {
 
 /// Returns true if a library whose bypassing calls would be missed is loaded in any namespace, even one that we do not follow.
 pub fn is_driver_in_any_namespace() -> bool {
-    let mut found = is_any_followed(Library::Cuda)
-        || elf::find(|object| is_watched_object(object).then_some(())).is_some();
+    let mut found =
+        is_any_followed(Library::Cuda) || elf::find(|object| is_watched_object(object).then_some(())).is_some();
     elf::each_in_other_namespaces(|object| found |= is_watched_object(object));
     found
 }

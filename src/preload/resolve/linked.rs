@@ -139,8 +139,7 @@ impl Binding {
         if self.generation.load(Relaxed) == generation {
             return true;
         }
-        let still =
-            elf::containing(self.route.real).map(|definer| definer.identity()) == Some(self.between[1]);
+        let still = elf::containing(self.route.real).map(|definer| definer.identity()) == Some(self.between[1]);
         if still {
             self.generation.store(generation, Relaxed);
         }
@@ -149,8 +148,7 @@ impl Binding {
 }
 
 /// The bindings of each function as a linked list, the latest first.
-static BINDINGS: [AtomicPtr<Binding>; FUNCTION_COUNT] =
-    [const { AtomicPtr::new(ptr::null_mut()) }; FUNCTION_COUNT];
+static BINDINGS: [AtomicPtr<Binding>; FUNCTION_COUNT] = [const { AtomicPtr::new(ptr::null_mut()) }; FUNCTION_COUNT];
 
 /// Count of library closings. No route is remembered while a library is being closed.
 static CLOSINGS: LibraryClosings = LibraryClosings::new();

@@ -121,9 +121,7 @@ pub fn is_needed_by_history_only(id: FnId) -> bool {
 /// noted.
 pub(super) fn update_reason(id: FnId) {
     let is_wanted = || {
-        settings::get().is_traced(id, false)
-            || PLANS[id as usize].load(SeqCst) > 0
-            || used::is_first_call_awaited(id)
+        settings::get().is_traced(id, false) || PLANS[id as usize].load(SeqCst) > 0 || used::is_first_call_awaited(id)
     };
     // Other threads may do the same at once: the last writer checks again.
     loop {
@@ -161,8 +159,8 @@ pub(super) static PLANS: [AtomicU32; FUNCTION_COUNT] = [const { AtomicU32::new(0
 pub fn is_traced(id: FnId) -> bool {
     let settings = settings::get();
     // The types of handles must be known before any of them is examined.
-    let is_noted = settings.check.is_some()
-        && (id.spec().changes_kernels() || id.spec().changes_graphs() && can_calls_matter(id));
+    let is_noted =
+        settings.check.is_some() && (id.spec().changes_kernels() || id.spec().changes_graphs() && can_calls_matter(id));
     let spec = id.spec();
     let is_early = is_examining_early_calls()
         && (condition_of(id) == HistoryCondition::Event

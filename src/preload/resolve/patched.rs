@@ -52,8 +52,7 @@ fn hook(index: usize) -> Option<usize> {
     for _ in 0..MOST_JUMPS {
         let mut code = [0; 16];
         program_memory::copy(at, &mut code);
-        let Some(target) = jump_target(&code, at, |place| program_memory::copy_value(place as *const usize))
-        else {
+        let Some(target) = jump_target(&code, at, |place| program_memory::copy_value(place as *const usize)) else {
             break;
         };
         (at, hook) = (target, Some(target));

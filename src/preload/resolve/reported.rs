@@ -14,8 +14,7 @@ use cupeer_spec::bypass::Bypass;
 
 #[unsafe(link_section = ".data.start")]
 static NAMED: [ReportedBypass; 64] =
-    [const { ReportedBypass { hash: AtomicU64::new(0), base: AtomicUsize::new(0), way: AtomicU8::new(0) } };
-        64];
+    [const { ReportedBypass { hash: AtomicU64::new(0), base: AtomicUsize::new(0), way: AtomicU8::new(0) } }; 64];
 
 struct ReportedBypass {
     /// Hash of the path of the library and the kind of bypass; 0 if the place is free.

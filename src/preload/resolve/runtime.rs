@@ -68,11 +68,7 @@ pub fn redirect_new() {
         for id in traced_runtime_functions().filter(|id| entries::symbol_in(object, *id as usize).is_some()) {
             definers[id as usize] = definers[id as usize].saturating_add(1);
         }
-        if count < MOST
-            && !elf::is_ours(object)
-            && needs_runtime(object)
-            && remember_if_new(identity_hash(object))
-        {
+        if count < MOST && !elf::is_ours(object) && needs_runtime(object) && remember_if_new(identity_hash(object)) {
             found[count] = identity_hash(object);
             count += 1;
         }
@@ -132,8 +128,7 @@ fn redirect(object: &LoadedObject, definers: &[u8; FUNCTION_COUNT]) {
         if slot.is_copy || !slot.name().to_bytes().starts_with(b"cuda") {
             return;
         }
-        let Some(id) = traced_runtime_functions().find(|id| entries::name(*id as usize) == slot.name())
-        else {
+        let Some(id) = traced_runtime_functions().find(|id| entries::name(*id as usize) == slot.name()) else {
             return;
         };
         let (index, real) = (id as usize, driver::real(id));

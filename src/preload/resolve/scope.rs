@@ -21,9 +21,8 @@ pub fn find_after_us_at_start(name: &CStr) -> Option<usize> {
 pub fn find_export_leading_to(found: usize) -> Option<usize> {
     let object = elf::containing(found).filter(|object| library_of(object).is_none())?;
     let is_it = |name| object.symbol(name).is_some_and(|symbol| symbol.address == found);
-    let index = (0..FUNCTION_COUNT).find(|index| {
-        is_it(entries::name(*index)) && find_after_us_at_start(entries::name(*index)) == Some(found)
-    });
+    let index = (0..FUNCTION_COUNT)
+        .find(|index| is_it(entries::name(*index)) && find_after_us_at_start(entries::name(*index)) == Some(found));
     index.map(entries::export)
 }
 

@@ -29,9 +29,7 @@ static IN_RECORD: AtomicPtr<Called> = AtomicPtr::new(ptr::null_mut());
 #[inline(always)]
 pub fn is_first_call_awaited(id: FnId) -> bool {
     let (word, bit) = called_bit(id as usize);
-    CALLED[word].load(Relaxed) & bit == 0
-        && id.spec().library == Library::Cuda
-        && settings::get().has_directory()
+    CALLED[word].load(Relaxed) & bit == 0 && id.spec().library == Library::Cuda && settings::get().has_directory()
 }
 
 /// Sets the bit of a called function. Returns true if this is its first call; later calls need not come here.

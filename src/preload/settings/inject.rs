@@ -8,8 +8,7 @@ use cupeer_spec::selector::FunctionSet;
 
 /// Reads the fault plan and the flag of the dry run from environment variables. If the plan is not valid, there are no faults.
 pub(super) fn from_environment(complaints: &mut Vec<String>) -> (Option<FaultPlan>, bool) {
-    let plan =
-        read_text(complaints, env::INJECT, "nothing is injected", |text| FaultPlan::parse("inject", text));
+    let plan = read_text(complaints, env::INJECT, "nothing is injected", |text| FaultPlan::parse("inject", text));
     // A value that is not understood counts as a dry run, because it was set to avoid faults.
     let is_dry = read_flag(complaints, env::DRY_RUN, true);
     (plan.filter(|plan| !plan.rules.is_empty()), is_dry)

@@ -372,9 +372,8 @@ fn is_any_set() -> bool {
     // SAFETY: see `variable`. Each entry ends in NUL, and null ends them. Reading an entry stops at the first byte that differs from the
     // prefix.
     unsafe {
-        let is_ours = |entry: *const c_char| {
-            (0..).zip(env::PREFIX.bytes()).all(|(i, byte)| *entry.add(i) as u8 == byte)
-        };
+        let is_ours =
+            |entry: *const c_char| (0..).zip(env::PREFIX.bytes()).all(|(i, byte)| *entry.add(i) as u8 == byte);
         let mut entry = environ;
         while !entry.is_null() && !(*entry).is_null() && !is_ours(*entry) {
             entry = entry.add(1);
@@ -429,14 +428,11 @@ mod tests {
 
     #[test]
     fn without_variables_the_settings_are_the_defaults() {
-        assert!(
-            env::NAMES.iter().copied().all(|name| name.starts_with(env::PREFIX) && variable(name).is_none())
-        );
+        assert!(env::NAMES.iter().copied().all(|name| name.starts_with(env::PREFIX) && variable(name).is_none()));
         assert!(!is_any_set());
         let texts = |of: &Settings| [&of.log_file, &of.driver, &of.faults, &of.status].map(Clone::clone);
         let sets = |of: &Settings| [&of.logged, &of.recorded, &of.injected].map(Clone::clone);
-        let flags =
-            |of: &Settings| [of.only_failed, of.python, of.damages_handles, of.is_dry, of.allows_faults];
+        let flags = |of: &Settings| [of.only_failed, of.python, of.damages_handles, of.is_dry, of.allows_faults];
         let all = |of: &Settings| {
             let is_there = [of.log.is_some(), of.record.is_some(), of.check.is_some(), of.inject.is_some()];
             let rest = (of.deny.is_some(), of.stderr, of.fingerprint_key, of.complaints.clone());

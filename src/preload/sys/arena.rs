@@ -48,11 +48,7 @@ const ALIGN: usize = 16;
 pub fn take(size: usize, align: usize) -> *mut u8 {
     if size > CHUNK / 4 || align > ALIGN {
         // The kernel aligns new memory to pages.
-        return if align <= 4096 {
-            pages::map_zeroed(size, 0).unwrap_or(ptr::null_mut())
-        } else {
-            ptr::null_mut()
-        };
+        return if align <= 4096 { pages::map_zeroed(size, 0).unwrap_or(ptr::null_mut()) } else { ptr::null_mut() };
     }
     let size = size.next_multiple_of(ALIGN);
     loop {

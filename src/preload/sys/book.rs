@@ -18,11 +18,7 @@ unsafe impl<T: Send> Sync for LockedFacts<T> {}
 
 impl<T> LockedFacts<T> {
     pub const fn new(entries: T) -> Self {
-        LockedFacts {
-            entries: UnsafeCell::new(entries),
-            lock: Lock::new(),
-            has_missed: AtomicBool::new(false),
-        }
+        LockedFacts { entries: UnsafeCell::new(entries), lock: Lock::new(), has_missed: AtomicBool::new(false) }
     }
 
     /// Does work with the entries. Returns `None` if another thread uses them for too long.

@@ -21,9 +21,7 @@ pub fn each(mut found: impl FnMut(&LoadedObject) -> bool) {
     unsafe extern "C" fn one(info: *mut dl_phdr_info, _: usize, found: *mut c_void) -> c_int {
         // SAFETY: `found` is what `each` passed, and `info` describes a loaded object for this callback.
         unsafe {
-            c_int::from((*found.cast::<&mut dyn FnMut(&LoadedObject) -> bool>())(
-                &LoadedObject::from_phdr_info(&*info),
-            ))
+            c_int::from((*found.cast::<&mut dyn FnMut(&LoadedObject) -> bool>())(&LoadedObject::from_phdr_info(&*info)))
         }
     }
     let mut found: &mut dyn FnMut(&LoadedObject) -> bool = &mut found;
@@ -201,8 +199,7 @@ fn dl_find_object(address: usize) -> Result<Option<DlFindObject>, ()> {
     }
     // SAFETY: the address of `_dl_find_object`, which has this type and fills no more than this structure.
     unsafe {
-        let find_object: unsafe extern "C" fn(usize, *mut DlFindObject) -> c_int =
-            core::mem::transmute(find_object);
+        let find_object: unsafe extern "C" fn(usize, *mut DlFindObject) -> c_int = core::mem::transmute(find_object);
         let mut found: DlFindObject = core::mem::zeroed();
         Ok((find_object(address, &mut found) == 0).then_some(found))
     }

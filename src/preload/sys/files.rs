@@ -19,21 +19,18 @@ pub fn each_name(directory: &CStr, mut found: impl FnMut(&str) -> bool) {
     /// Offset of the name of an entry in the kernel's `linux_dirent64`.
     const NAME: usize = 19;
     // SAFETY: the path ends in NUL; what is opened is closed below.
-    let descriptor =
-        unsafe { libc::open(directory.as_ptr(), libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC) };
+    let descriptor = unsafe { libc::open(directory.as_ptr(), libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC) };
     let mut entries = [0u8; 2048];
     // If the directory could not be opened, the kernel refuses the negative descriptor.
     'all: loop {
         // SAFETY: the kernel writes at most that many bytes, to an array of ours.
-        let read =
-            unsafe { libc::syscall(libc::SYS_getdents64, descriptor, entries.as_mut_ptr(), entries.len()) };
+        let read = unsafe { libc::syscall(libc::SYS_getdents64, descriptor, entries.as_mut_ptr(), entries.len()) };
         let mut left = &entries[..usize::try_from(read).unwrap_or(0)];
         if left.is_empty() {
             break;
         }
         while let Some(length) = left.get(LENGTH..).and_then(<[u8]>::first_chunk) {
-            let (entry, rest) =
-                left.split_at(usize::from(u16::from_ne_bytes(*length)).max(NAME).min(left.len()));
+            let (entry, rest) = left.split_at(usize::from(u16::from_ne_bytes(*length)).max(NAME).min(left.len()));
             let name = CStr::from_bytes_until_nul(entry.get(NAME..).unwrap_or_default()).unwrap_or_default();
             if name.to_str().is_ok_and(&mut found) {
                 break 'all;

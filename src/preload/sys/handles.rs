@@ -95,9 +95,7 @@ impl<T: Blank, const N: usize> Handles<T, N> {
     /// Forgets a handle.
     pub fn forget(&self, handle: u64) {
         if self.has_any() && self.find_slot(handle).is_some() {
-            self.change(|| {
-                self.find_slot(handle).into_iter().for_each(|place| place.handle.store(FREE, Release))
-            });
+            self.change(|| self.find_slot(handle).into_iter().for_each(|place| place.handle.store(FREE, Release)));
         }
     }
 
@@ -108,9 +106,7 @@ impl<T: Blank, const N: usize> Handles<T, N> {
             return;
         }
         let is_over = |place: &&HandleSlot<T>| is_handle(place.handle.load(Relaxed)) && is_over(&place.known);
-        self.change(|| {
-            self.places.iter().filter(is_over).for_each(|place| place.handle.store(FREE, Release))
-        });
+        self.change(|| self.places.iter().filter(is_over).for_each(|place| place.handle.store(FREE, Release)));
     }
 }
 

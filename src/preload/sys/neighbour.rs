@@ -75,9 +75,8 @@ mod tests {
         let (mut lines, mut whole) = (Vec::new(), String::new());
         each_piece(format_args!("/proc/self/status\0"), b'\n', |line| lines.push(line.to_vec()));
         std::fs::File::open("/proc/self/status").unwrap().read_to_string(&mut whole).unwrap();
-        let names = |text: Vec<&str>| {
-            text.iter().filter_map(|l| Some(l.split_once(':')?.0.to_owned())).collect::<Vec<_>>()
-        };
+        let names =
+            |text: Vec<&str>| text.iter().filter_map(|l| Some(l.split_once(':')?.0.to_owned())).collect::<Vec<_>>();
         let read: Vec<&str> = lines.iter().filter_map(|line| std::str::from_utf8(line).ok()).collect();
         assert_eq!(names(read), names(whole.lines().collect()));
         let mut variables = 0;
@@ -87,11 +86,8 @@ mod tests {
 
     #[test]
     fn a_process_without_our_library_is_not_recorded() {
-        let mut child = std::process::Command::new("sleep")
-            .arg("60")
-            .env(env::OUT, "/elsewhere")
-            .spawn()
-            .expect("a child");
+        let mut child =
+            std::process::Command::new("sleep").arg("60").env(env::OUT, "/elsewhere").spawn().expect("a child");
         assert!(!is_recorded_elsewhere(child.id()) && !has_our_library(child.id()));
         child.kill().expect("it runs");
         child.wait().expect("its end");

@@ -7,8 +7,8 @@ use super::arch::{self, Relocation, page_size};
 use core::ffi::{CStr, c_char, c_void};
 use core::ops::Range;
 use libc::{
-    Elf64_Ehdr, Elf64_Phdr, Elf64_Rela, Elf64_Sym, PT_DYNAMIC, PT_GNU_EH_FRAME, PT_GNU_RELRO, PT_LOAD,
-    PT_NOTE, dl_phdr_info,
+    Elf64_Ehdr, Elf64_Phdr, Elf64_Rela, Elf64_Sym, PT_DYNAMIC, PT_GNU_EH_FRAME, PT_GNU_RELRO, PT_LOAD, PT_NOTE,
+    dl_phdr_info,
 };
 
 const DT_PLTRELSZ: u64 = 2;
@@ -130,16 +130,7 @@ impl LoadedObject {
         // SAFETY: as promised.
         let dynamic = unsafe { Dynamic::read(map.dynamic, map.base, low..high) };
         let headers = (core::ptr::null(), 0);
-        LoadedObject {
-            base: map.base,
-            low,
-            high,
-            unwind: 0,
-            read_only: (0, 0),
-            headers,
-            name: map.name,
-            dynamic,
-        }
+        LoadedObject { base: map.base, low, high, unwind: 0, read_only: (0, 0), headers, name: map.name, dynamic }
     }
 
     /// Returns the part of the object that contains an address: all of it if no page is missing between its segments.
@@ -282,9 +273,10 @@ impl LoadedObject {
     }
 
     pub fn path_hash(&self) -> u64 {
-        self.path().to_bytes().iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-        })
+        self.path()
+            .to_bytes()
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
     }
 
     /// Returns the name by which other objects refer to this object (DT_SONAME); `None` without one.
@@ -341,9 +333,7 @@ impl LoadedObject {
             (0, 0) => None,
             (0, table) => self.symbol_by_hash(table, name()),
             // SAFETY: the object's own table.
-            (table, _) if unsafe { may_filter_contain(table, hash) } => {
-                self.symbol_by_gnu_hash(table, &name, hash)
-            }
+            (table, _) if unsafe { may_filter_contain(table, hash) } => self.symbol_by_gnu_hash(table, &name, hash),
             _ => None,
         }
     }
@@ -363,12 +353,7 @@ impl LoadedObject {
 
     #[inline(never)]
     #[unsafe(link_section = ".text.startup")]
-    fn symbol_by_gnu_hash<'a>(
-        &self,
-        table: usize,
-        name: &impl Fn() -> &'a CStr,
-        wanted: u32,
-    ) -> Option<Symbol> {
+    fn symbol_by_gnu_hash<'a>(&self, table: usize, name: &impl Fn() -> &'a CStr, wanted: u32) -> Option<Symbol> {
         // SAFETY: see `may_filter_contain`. Behind the filter are the buckets, then one hash for each symbol from
         // `first` on, of which the last of a chain has its lowest bit set. All of it is mapped, with the symbols and
         // strings that it refers to.
@@ -453,14 +438,11 @@ impl LoadedObject {
                 continue;
             }
             // SAFETY: the relocation table of a loaded object stays mapped.
-            let relocations = unsafe {
-                core::slice::from_raw_parts(start as *const Elf64_Rela, size / size_of::<Elf64_Rela>())
-            };
+            let relocations =
+                unsafe { core::slice::from_raw_parts(start as *const Elf64_Rela, size / size_of::<Elf64_Rela>()) };
             for relocation in relocations {
                 let (symbol, kind) = ((relocation.r_info >> 32) as usize, relocation.r_info as u32);
-                let Some(kept) =
-                    arch::relocation_of(kind).filter(|_| symbol != 0 && relocation.r_addend == 0)
-                else {
+                let Some(kept) = arch::relocation_of(kind).filter(|_| symbol != 0 && relocation.r_addend == 0) else {
                     continue;
                 };
                 // SAFETY: the index is of the object's own symbol table.
@@ -584,8 +566,7 @@ mod tests {
         let (header, mut info) = unsafe { core::mem::zeroed::<(Elf64_Phdr, dl_phdr_info)>() };
         let segment = |start, size| Elf64_Phdr { p_type: PT_LOAD, p_vaddr: start, p_memsz: size, ..header };
         let headers = [segment(0, 0x1800), segment(0x2800, 0x800), header, segment(0x20_3c00, 0x1000)];
-        (info.dlpi_addr, info.dlpi_phdr, info.dlpi_phnum) =
-            (BASE as u64, headers.as_ptr(), headers.len() as u16);
+        (info.dlpi_addr, info.dlpi_phdr, info.dlpi_phnum) = (BASE as u64, headers.as_ptr(), headers.len() as u16);
         // SAFETY: the headers are those above, without a dynamic section.
         let object = unsafe { LoadedObject::from_phdr_info(&info) };
         assert_eq!((object.low, object.high), (BASE, BASE + 0x20_4c00));

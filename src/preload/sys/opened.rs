@@ -169,13 +169,7 @@ impl Drop for OpenedFile {
 
 /// Maps bytes of a file as shared memory, if the descriptor still refers to the file with this identity. If `place` is not null,
 /// the mapping replaces the memory there. [`libc::ESTALE`] means that the descriptor refers to another file.
-pub fn map(
-    place: *mut u8,
-    descriptor: c_int,
-    identity: (u64, u64),
-    at: u64,
-    size: usize,
-) -> Result<*mut u8, c_int> {
+pub fn map(place: *mut u8, descriptor: c_int, identity: (u64, u64), at: u64, size: usize) -> Result<*mut u8, c_int> {
     let fixed = if place.is_null() { 0 } else { libc::MAP_FIXED };
     let mapped = pages::map(place.cast(), size, libc::MAP_SHARED | fixed, descriptor, at)?;
     // The checks must come after the mapping, which has the file of that moment. Accessing bytes that the file lacks raises

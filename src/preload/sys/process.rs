@@ -16,9 +16,7 @@ pub fn recording_owner_pid() -> u32 {
 pub fn shares_memory_with(pid: u32) -> bool {
     const KCMP_VM: c_long = 1;
     // SAFETY: asks the kernel to compare two processes; no memory is involved.
-    unsafe {
-        libc::syscall(libc::SYS_kcmp, c_long::from(libc::getpid()), c_long::from(pid), KCMP_VM, 0, 0) == 0
-    }
+    unsafe { libc::syscall(libc::SYS_kcmp, c_long::from(libc::getpid()), c_long::from(pid), KCMP_VM, 0, 0) == 0 }
 }
 
 /// Returns the boot id of the host; all zeros if it is unknown.

@@ -72,8 +72,7 @@ struct ThreadRepeats {
 }
 
 static ALL: [ThreadRepeats; MOST_THREADS] =
-    [const { ThreadRepeats { owner: AtomicU32::new(0), repeats: AtomicPtr::new(ptr::null_mut()) } };
-        MOST_THREADS];
+    [const { ThreadRepeats { owner: AtomicU32::new(0), repeats: AtomicPtr::new(ptr::null_mut()) } }; MOST_THREADS];
 
 /// Returns the data of this thread about repeated calls; `None` if too many threads have such data. Contains nothing of an ended
 /// thread.
@@ -98,8 +97,7 @@ fn take() -> Option<*mut Repeats> {
     // SAFETY: neither has preconditions.
     let (process, own) = unsafe { (libc::getpid(), libc::syscall(libc::SYS_gettid) as u32) };
     // SAFETY: signal 0 is sent to nobody.
-    let is_gone =
-        |tid: u32| unsafe { libc::syscall(libc::SYS_tgkill, process, tid, 0) } != 0 && errno() == libc::ESRCH;
+    let is_gone = |tid: u32| unsafe { libc::syscall(libc::SYS_tgkill, process, tid, 0) } != 0 && errno() == libc::ESRCH;
     let count = COUNT.load(Relaxed).min(MOST_THREADS);
     let start = START.fetch_add(MOST_CHECKED, Relaxed);
     for i in 0..count.min(MOST_CHECKED) {
@@ -112,9 +110,8 @@ fn take() -> Option<*mut Repeats> {
             return Some(repeats);
         }
     }
-    let place = ALL.get(
-        COUNT.fetch_update(Relaxed, Relaxed, |count| (count < MOST_THREADS).then_some(count + 1)).ok()?,
-    )?;
+    let place =
+        ALL.get(COUNT.fetch_update(Relaxed, Relaxed, |count| (count < MOST_THREADS).then_some(count + 1)).ok()?)?;
     let repeats = pages::map_zeroed(size_of::<Repeats>(), 0).ok()?.cast::<Repeats>();
     place.owner.store(own, Relaxed);
     place.repeats.store(repeats, Release);

@@ -82,9 +82,8 @@ fn give_number(fd: c_int) -> u64 {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     // SAFETY: gettid has no preconditions.
     let thread = unsafe { libc::syscall(libc::SYS_gettid) as u64 };
-    let number = Shareable::description_id(mix_bits(
-        clock::now() ^ mix_bits(thread << 32 ^ COUNT.fetch_add(1, Relaxed)),
-    ));
+    let number =
+        Shareable::description_id(mix_bits(clock::now() ^ mix_bits(thread << 32 ^ COUNT.fetch_add(1, Relaxed))));
     // SAFETY: a structure of integers.
     let mut lock: libc::flock = unsafe { core::mem::zeroed() };
     (lock.l_type, lock.l_whence) = (libc::F_RDLCK as _, libc::SEEK_SET as _);

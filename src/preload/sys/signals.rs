@@ -48,7 +48,6 @@ pub fn is_on_signal_stack(height: usize) -> bool {
     // SAFETY: all-zero bytes are a stack_t, and the call writes to a variable of ours.
     unsafe {
         let mut stack: libc::stack_t = core::mem::zeroed();
-        libc::sigaltstack(ptr::null(), &mut stack) != 0
-            || height.wrapping_sub(stack.ss_sp as usize) < stack.ss_size
+        libc::sigaltstack(ptr::null(), &mut stack) != 0 || height.wrapping_sub(stack.ss_sp as usize) < stack.ss_size
     }
 }

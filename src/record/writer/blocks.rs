@@ -3,8 +3,8 @@
 use super::Writer;
 use cupeer_spec::record::slot::Slot;
 use cupeer_spec::record::{
-    self, BLOCK, BLOCK_MAGIC, BlockHeader, ChunkTrailer, META_START, SLOTS, TRAILER_MAGIC, block,
-    first_ring_number, meta,
+    self, BLOCK, BLOCK_MAGIC, BlockHeader, ChunkTrailer, META_START, SLOTS, TRAILER_MAGIC, block, first_ring_number,
+    meta,
 };
 use std::fs;
 use std::io;
@@ -76,16 +76,8 @@ impl Writer {
             None => (block::WINDOW, 0),
         };
         let begun = self.about.moment_at(self.header.last.ticks);
-        let header = BlockHeader {
-            magic: BLOCK_MAGIC,
-            kind,
-            stream,
-            base,
-            tid,
-            owner: tid,
-            begun,
-            ..BlockHeader::default()
-        };
+        let header =
+            BlockHeader { magic: BLOCK_MAGIC, kind, stream, base, tid, owner: tid, begun, ..BlockHeader::default() };
         let slots = vec![0; SLOTS * SLOT];
         self.windows.push(Window { number, header, slots, used: 0, tid, time: begun.ticks });
         self.write_window(stream)?;
@@ -107,8 +99,7 @@ impl Writer {
             self.taken.retain(|taken| *taken != left);
         } else {
             let window = &self.windows[stream as usize];
-            let header =
-                BlockHeader { kind: block::CHUNK, used: window.used as u32, owner: 0, ..window.header };
+            let header = BlockHeader { kind: block::CHUNK, used: window.used as u32, owner: 0, ..window.header };
             let mut trailer = ChunkTrailer { magic: TRAILER_MAGIC, stream, ..ChunkTrailer::default() };
             (trailer.base, trailer.used) = (header.base, header.used);
             let mut chunk = Vec::with_capacity(BLOCK);
@@ -189,8 +180,7 @@ impl Writer {
             self.meta = (number, size_of::<BlockHeader>(), bytes);
         }
         let (number, at, bytes) = &mut self.meta;
-        let entry =
-            [&head.magic.to_le_bytes()[..], &head.tag.to_le_bytes(), &head.length.to_le_bytes(), &body];
+        let entry = [&head.magic.to_le_bytes()[..], &head.tag.to_le_bytes(), &head.length.to_le_bytes(), &body];
         let entry = entry.concat();
         bytes[*at..*at + entry.len()].copy_from_slice(&entry);
         *at += needed;

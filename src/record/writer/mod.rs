@@ -62,11 +62,7 @@ impl Default for About {
             uid: 1000,
             key_check: 0x6b65_7973,
             clock: clock::MONOTONIC,
-            first: ClockMoment {
-                ticks: 1_000_000,
-                monotonic: 1_000_000,
-                realtime: 1_700_000_000_000_000_000,
-            },
+            first: ClockMoment { ticks: 1_000_000, monotonic: 1_000_000, realtime: 1_700_000_000_000_000_000 },
             speed: 1.0,
             ring: None,
             at_once: false,
@@ -212,8 +208,7 @@ impl Writer {
         let [base, start, end, since] =
             [library.base, library.range.start, library.range.end, library.since].map(u64::to_le_bytes);
         let length = [library.build_id.len() as u8];
-        let pieces: [&[u8]; 7] =
-            [&base, &start, &end, &since, &length, &library.build_id, library.path.as_bytes()];
+        let pieces: [&[u8]; 7] = [&base, &start, &end, &since, &length, &library.build_id, library.path.as_bytes()];
         self.entry(meta::LIBRARY, &pieces)
     }
 
@@ -228,8 +223,7 @@ impl Writer {
     /// Adds a device.
     pub fn device(&mut self, device: &Device) -> io::Result<()> {
         let ordinal = device.ordinal.to_le_bytes();
-        let pieces: [&[u8]; 5] =
-            [&ordinal, &device.uuid, device.pci.as_bytes(), b"\0", device.name.as_bytes()];
+        let pieces: [&[u8]; 5] = [&ordinal, &device.uuid, device.pci.as_bytes(), b"\0", device.name.as_bytes()];
         self.entry(meta::DEVICE, &pieces)
     }
 
@@ -265,19 +259,11 @@ fn short_boot_id([a, b, c, d, ..]: [u8; 16]) -> String {
 
 /// Writes the file `job`, which makes a directory a recording.
 pub fn write_job_file(dir: &Path) -> io::Result<()> {
-    fs::write(
-        dir.join(job::FILE),
-        format!("{}\n{}=000102030405060708090a0b0c0d0e0f\n", job::FIRST_LINE, job::KEY),
-    )
+    fs::write(dir.join(job::FILE), format!("{}\n{}=000102030405060708090a0b0c0d0e0f\n", job::FIRST_LINE, job::KEY))
 }
 
 /// Writes the live table of a host, with these entries.
-pub fn write_live_table(
-    dir: &Path,
-    boot_id: [u8; 16],
-    entries: &[live::Entry],
-    refused: u64,
-) -> io::Result<PathBuf> {
+pub fn write_live_table(dir: &Path, boot_id: [u8; 16], entries: &[live::Entry], refused: u64) -> io::Result<PathBuf> {
     let path = dir.join(format!("{}{}", live::PREFIX, short_boot_id(boot_id)));
     let table = LiveTable { path: path.clone(), boot_id, entries: entries.to_vec(), refused, problem: None };
     fs::write(&path, table.to_bytes())?;

@@ -98,14 +98,7 @@ impl Writer {
     }
 
     /// Writes slots to a window, the first word of the first slot last.
-    fn write_slots(
-        &mut self,
-        stream: u32,
-        at: usize,
-        slots: usize,
-        slot: Slot,
-        items: &[u8],
-    ) -> io::Result<()> {
+    fn write_slots(&mut self, stream: u32, at: usize, slots: usize, slot: Slot, items: &[u8]) -> io::Result<()> {
         let window = &mut self.windows[stream as usize];
         let word = slot.word & 0xffff_ffff | (window.header.base + at as u64) << 32;
         let range = at * SLOT..(at + slots) * SLOT;

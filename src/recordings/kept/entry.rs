@@ -48,10 +48,8 @@ pub fn entries(home: &Path) -> Vec<Entry> {
 /// Returns the recordings in the default directory: name and path. It is faster than [`entries`], because it reads no sizes.
 pub fn list_recordings(home: &Path) -> Vec<(String, PathBuf)> {
     let all = names(home).map(|name| (home.join(&name), name));
-    let is_ours =
-        |path: &Path| path.symlink_metadata().is_ok_and(|it| it.is_dir() && it.uid() == effective_user());
-    let records =
-        all.filter(|(path, _)| is_ours(path) && !sweeps::is_sweep(path) && read_job_text(path).is_some());
+    let is_ours = |path: &Path| path.symlink_metadata().is_ok_and(|it| it.is_dir() && it.uid() == effective_user());
+    let records = all.filter(|(path, _)| is_ours(path) && !sweeps::is_sweep(path) && read_job_text(path).is_some());
     records.map(|(path, name)| (name, path)).collect()
 }
 
@@ -64,8 +62,7 @@ impl Entry {
 
     fn of(home: &Path, name: String) -> Option<Entry> {
         let path = home.join(&name);
-        let about =
-            path.symlink_metadata().ok().filter(|about| about.is_dir() && about.uid() == effective_user())?;
+        let about = path.symlink_metadata().ok().filter(|about| about.is_dir() && about.uid() == effective_user())?;
         let (kind, text) = if sweeps::is_sweep(&path) {
             (EntryKind::Sweep, String::new())
         } else {
@@ -94,8 +91,7 @@ impl Entry {
 /// Returns the program of the last run that recorded nothing, if that run is later than the last change of an entry.
 pub fn unrecorded_since(home: &Path, entry: &Entry) -> Option<String> {
     let file = home.join(LAST_UNRECORDED);
-    let is_newer =
-        fs::symlink_metadata(&file).and_then(|about| about.modified()).is_ok_and(|at| at > entry.changed);
+    let is_newer = fs::symlink_metadata(&file).and_then(|about| about.modified()).is_ok_and(|at| at > entry.changed);
     let program = is_newer.then(|| fs::read_to_string(&file).ok())??;
     Some(plain_program_name(OsStr::new(program.trim_end())))
 }

@@ -57,11 +57,10 @@ fn remove_sweep_run(directory: &Path) -> io::Result<bool> {
 
 /// Removes the folder of a host in a recording. Returns true if nothing is left of it.
 fn remove_host_folder(directory: &Path) -> io::Result<bool> {
-    let is_whole =
-        remove_each(directory, &|path, name| match begun::is_begun_file(name) && is_begun_file(path) {
-            true => fs::remove_file(path).or_else(ignore_not_found).map(|()| true),
-            false => remove_file(path, name),
-        })?;
+    let is_whole = remove_each(directory, &|path, name| match begun::is_begun_file(name) && is_begun_file(path) {
+        true => fs::remove_file(path).or_else(ignore_not_found).map(|()| true),
+        false => remove_file(path, name),
+    })?;
     Ok(is_whole && remove_empty(directory)?)
 }
 
@@ -87,9 +86,7 @@ fn remove_file(path: &Path, name: &str) -> io::Result<bool> {
         && match name {
             _ if name.ends_with(part::file::SUFFIX) => part::file::begins_as_reduced(path),
             _ if name.strip_suffix(SUFFIX).is_some_and(is_process_file) => begins_like_cupeer_file(path),
-            _ if name.strip_prefix(live::PREFIX).is_some_and(is_short_boot_id) => {
-                begins_like_cupeer_file(path)
-            }
+            _ if name.strip_prefix(live::PREFIX).is_some_and(is_short_boot_id) => begins_like_cupeer_file(path),
             _ if is_hang_file(name) => begins_with_text(path, HANG_BEGIN),
             _ if name.starts_with(job::MEMORY_SAMPLES) => begins_with_text(path, sample::FIRST_LINE),
             _ if [faults::PREFIX, armed::PREFIX].iter().any(|begin| name.starts_with(begin)) => {

@@ -217,9 +217,7 @@ mod tests {
         fs::create_dir_all(sweep.join("trial-1/record")).unwrap();
         fs::create_dir_all(sweep.join("trial-mine")).unwrap();
         fs::write(sweep.join("trial-1/record").join(FILE), "cupeer job 1\n").unwrap();
-        for name in
-            [crate::sweeps::FILE, "trial-1/stdout", "trial-1/notes", "trial-mine/thesis.tex", "thesis.tex"]
-        {
+        for name in [crate::sweeps::FILE, "trial-1/stdout", "trial-1/notes", "trial-mine/thesis.tex", "thesis.tex"] {
             fs::write(sweep.join(name), "").unwrap();
         }
         let entry = |path: &Path, kind| Entry::at(path, kind);
@@ -227,8 +225,7 @@ mod tests {
         assert!(!remove_entry(&entry(&sweep, EntryKind::Sweep)).unwrap());
         let left: Vec<&str> = theirs.into_iter().filter(|name| path.join(name).exists()).collect();
         assert_eq!(left, theirs);
-        let left: Vec<&str> =
-            ours.iter().map(|(name, _)| *name).filter(|name| path.join(name).exists()).collect();
+        let left: Vec<&str> = ours.iter().map(|(name, _)| *name).filter(|name| path.join(name).exists()).collect();
         assert_eq!(left, [""; 0]);
         assert!(!path.join(FILE).exists() && !sweep.join(crate::sweeps::FILE).exists());
         assert!(!sweep.join("trial-1/record").exists() && !sweep.join("trial-1/stdout").exists());

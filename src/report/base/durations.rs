@@ -70,8 +70,7 @@ impl Default for DurationHistogram {
 impl Serialize for DurationHistogram {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let recorded = self.0.iter_recorded();
-        serializer
-            .collect_seq(recorded.map(|step| (step.value_iterated_to(), step.count_since_last_iteration())))
+        serializer.collect_seq(recorded.map(|step| (step.value_iterated_to(), step.count_since_last_iteration())))
     }
 }
 

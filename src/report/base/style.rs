@@ -67,8 +67,7 @@ impl Style {
 /// Returns the number of bytes of the escape sequence of an emphasis at the start of a text; 0 if the text
 /// starts with another sequence, or with none.
 pub(crate) fn emphasis_length_at(text: &str) -> usize {
-    let begins = [Emphasis::Error, Emphasis::Warning, Emphasis::Note, Emphasis::Heading]
-        .map(Emphasis::escape_sequence);
+    let begins = [Emphasis::Error, Emphasis::Warning, Emphasis::Note, Emphasis::Heading].map(Emphasis::escape_sequence);
     let found = begins.into_iter().chain([END]).find(|mark| text.starts_with(mark));
     found.map_or(0, str::len)
 }

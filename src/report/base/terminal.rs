@@ -90,10 +90,7 @@ mod tests {
         let mut text = Vec::new();
         serde_json::to_writer_pretty(EscapingJsonWriter(&mut text), &value).unwrap();
         let text = String::from_utf8(text).unwrap();
-        assert!(
-            !text.contains(|c| is_unsafe_for_terminal(c) && c != '\n') && text.contains("\\u009b"),
-            "{text}"
-        );
+        assert!(!text.contains(|c| is_unsafe_for_terminal(c) && c != '\n') && text.contains("\\u009b"), "{text}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
     }
 }

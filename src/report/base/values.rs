@@ -15,11 +15,7 @@ const JSON: Format = Format { json: true, fingerprint: |_| 0 };
 /// lacks the value.
 pub fn args(call: &Call) -> Map<String, Value> {
     let specs = call.function.map_or(&[][..], |function| function.spec().args());
-    specs
-        .iter()
-        .enumerate()
-        .map(|(i, spec)| (spec.name().to_owned(), argument_value(call, i, spec)))
-        .collect()
+    specs.iter().enumerate().map(|(i, spec)| (spec.name().to_owned(), argument_value(call, i, spec))).collect()
 }
 
 fn argument_value(call: &Call, index: usize, spec: &ArgSpec) -> Value {

@@ -192,9 +192,7 @@ impl Object {
         if self.caller.is_some() {
             return self.caller.as_ref();
         }
-        let named = |place: &&Place| {
-            place.file_name() == self.library.as_deref() && Some(place.offset) == self.offset
-        };
+        let named = |place: &&Place| place.file_name() == self.library.as_deref() && Some(place.offset) == self.offset;
         let first = || self.stack.first().filter(|_| self.library.is_none());
         self.stack.iter().find(named).or_else(first)
     }

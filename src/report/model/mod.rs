@@ -16,12 +16,10 @@ mod process;
 mod word;
 
 pub use allocation::{
-    Access, AddressSpace, Allocation, Allocations, BoundMemory, DeviceMemory, Kept, Mapping, Multicast,
-    TeamDevice, Where,
+    Access, AddressSpace, Allocation, Allocations, BoundMemory, DeviceMemory, Kept, Mapping, Multicast, TeamDevice,
+    Where,
 };
-pub use call::{
-    Caller, Deviation, Failure, FailureGroup, Function, MOST_PROCS, Mark, Place, Ranks, RuntimeCall,
-};
+pub use call::{Caller, Deviation, Failure, FailureGroup, Function, MOST_PROCS, Mark, Place, Ranks, RuntimeCall};
 pub use clue::Clue;
 pub use fault::MOST_HITS;
 pub use fault::{DENY, Fault, FaultHit};
@@ -145,8 +143,7 @@ impl Report {
         };
         let ended = self.processes.iter().flat_map(of_end);
         let hung = self.record.hangs.iter().filter_map(|hang| hang.place.clone());
-        let places: BTreeSet<Place> =
-            self.findings.iter().flat_map(of_finding).chain(ended).chain(hung).collect();
+        let places: BTreeSet<Place> = self.findings.iter().flat_map(of_finding).chain(ended).chain(hung).collect();
         let text = |place: &Place| {
             let line = place.source()?;
             let library = if place.python.is_some() { None } else { Some(place.library.as_deref()?) };

@@ -143,9 +143,7 @@ impl Exit {
             (_, RecordedEnd::Returned(code) | RecordedEnd::ExecutedReturned(code)) => {
                 Exit { code: Some(code), ..of(ExitKind::Returned) }
             }
-            (_, RecordedEnd::Left(code)) => {
-                Exit { code: Some(code), immediate: true, ..of(ExitKind::Returned) }
-            }
+            (_, RecordedEnd::Left(code)) => Exit { code: Some(code), immediate: true, ..of(ExitKind::Returned) },
             (_, RecordedEnd::ReturnedSomething) => of(ExitKind::Returned),
             (_, RecordedEnd::Signal(signal) | RecordedEnd::ExecutedSignal(signal)) => {
                 Exit { signal: Some(signal), ..of(ExitKind::Signal) }

@@ -123,19 +123,16 @@ impl Filter {
 
     fn keep_ranks(&mut self, job: &Job, text: &str) -> Result<()> {
         let ranks = parse_ranks(text)?;
-        self.keep_processes(job, |process| {
-            process.rank().is_some_and(|rank| ranks.iter().any(|r| r.contains(&rank)))
-        });
+        self.keep_processes(job, |process| process.rank().is_some_and(|rank| ranks.iter().any(|r| r.contains(&rank))));
         if self.processes.contains(&true) {
             return Ok(());
         }
         let ranks: BTreeSet<u32> = job.processes.iter().filter_map(|process| process.rank()).collect();
         match ranks.is_empty() {
             true => bail!("--rank: the processes of the recording have no ranks"),
-            false => bail!(
-                "no process of the recording has a rank in '{text}'; it has {}",
-                names::ranks(ranks.into_iter())
-            ),
+            false => {
+                bail!("no process of the recording has a rank in '{text}'; it has {}", names::ranks(ranks.into_iter()))
+            }
         }
     }
 

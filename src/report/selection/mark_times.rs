@@ -18,8 +18,7 @@ impl MarkTimes {
         let mut all: BTreeMap<String, RangeInclusive<u64>> = BTreeMap::new();
         for (_, process) in job.processes.iter().enumerate().filter(|(index, _)| is_chosen(*index)) {
             let clock = job.clock(process);
-            let events =
-                process.events().with_context(|| format!("failed to read {}", process.path.display()))?;
+            let events = process.events().with_context(|| format!("failed to read {}", process.path.display()))?;
             for event in events {
                 let Event::Mark { time, text, .. } = event else { continue };
                 let (text, at) = (String::from_utf8_lossy(&text).into_owned(), clock.realtime(time));
@@ -35,8 +34,7 @@ impl MarkTimes {
         self.0.get(text).ok_or_else(|| {
             let mut known: Vec<_> = self.0.iter().collect();
             known.sort_by_key(|(_, times)| *times.start());
-            let named: Vec<_> =
-                known.iter().take(MOST_NAMED).map(|(name, _)| format!("'{}'", clean(name))).collect();
+            let named: Vec<_> = known.iter().take(MOST_NAMED).map(|(name, _)| format!("'{}'", clean(name))).collect();
             let more = match known.len() - named.len() {
                 0 => String::new(),
                 more => format!(" and {more} more"),

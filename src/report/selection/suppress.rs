@@ -119,9 +119,8 @@ fn line_and_column(text: &str, at: usize) -> (usize, usize) {
 }
 
 fn parse_entries(file: &Rc<str>, text: &str) -> Result<Vec<Suppression>, At> {
-    let document = DeTable::parse(text).map_err(|error| {
-        (error.span().map_or(0, |span| span.start), error.message().trim().replace('\n', "; "))
-    })?;
+    let document = DeTable::parse(text)
+        .map_err(|error| (error.span().map_or(0, |span| span.start), error.message().trim().replace('\n', "; ")))?;
     let top = document.get_ref();
     check_keys(top, &[LIST_KEY])?;
     let Some(list) = top.get(LIST_KEY) else { return Ok(Vec::new()) };
@@ -184,8 +183,7 @@ impl Suppression {
         let mut frames = [facts.caller, facts.caller.calling_place()].into_iter().chain(facts.stack);
         is_named(&self.rule, facts.rule)
             && self.library.as_ref().is_none_or(|pattern| {
-                let libraries =
-                    [facts.caller, facts.caller.calling_place()].map(|place| place.library.as_deref());
+                let libraries = [facts.caller, facts.caller.calling_place()].map(|place| place.library.as_deref());
                 libraries.iter().flatten().any(|library| matches_file(pattern, library.as_bytes()))
             })
             && self.caller.as_ref().is_none_or(|pattern| frames.any(|place| is_caller(pattern, place)))
@@ -201,12 +199,7 @@ mod tests {
     use super::*;
 
     fn place(library: &str, offset: u64, function: Option<&str>) -> Place {
-        Place {
-            library: Some(library.into()),
-            offset,
-            function: function.map(Into::into),
-            ..Place::default()
-        }
+        Place { library: Some(library.into()), offset, function: function.map(Into::into), ..Place::default() }
     }
 
     /// Returns true if an entry with these lines matches a finding of `ipc-never-closed` in the program
@@ -217,13 +210,8 @@ mod tests {
         let mut all = Suppressions::default();
         all.add("f", &format!("[[suppression]]\nrule = 'ipc-never-*'\n{lines}")).unwrap();
         let programs = ["/opt/train"];
-        all.find_match(&FindingFacts {
-            rule: "ipc-never-closed",
-            caller: &caller,
-            stack: &stack,
-            programs: &programs,
-        })
-        .is_some()
+        all.find_match(&FindingFacts { rule: "ipc-never-closed", caller: &caller, stack: &stack, programs: &programs })
+            .is_some()
     }
 
     #[test]
@@ -256,47 +244,27 @@ mod tests {
     #[test]
     fn the_first_entry_that_means_it_counts() {
         let mut all = Suppressions::default();
-        assert_eq!(
-            all.add("a", "[[suppression]]\nrule = 'peer-*'\n\n[[suppression]]\nrule = '*'\n").unwrap(),
-            2
-        );
-        assert_eq!(
-            all.add("b", "# nothing\n[[suppression]]\nrule = 'ipc-flags'\nreason = 'known'").unwrap(),
-            1
-        );
+        assert_eq!(all.add("a", "[[suppression]]\nrule = 'peer-*'\n\n[[suppression]]\nrule = '*'\n").unwrap(), 2);
+        assert_eq!(all.add("b", "# nothing\n[[suppression]]\nrule = 'ipc-flags'\nreason = 'known'").unwrap(), 1);
         let caller = Place::default();
         let of = |rule| {
-            let by =
-                all.find_match(&FindingFacts { rule, caller: &caller, stack: &[], programs: &[] }).unwrap();
+            let by = all.find_match(&FindingFacts { rule, caller: &caller, stack: &[], programs: &[] }).unwrap();
             (by.file.to_string(), by.line)
         };
         assert_eq!(of("peer-flags"), ("a".into(), 1));
         assert_eq!(of("ipc-flags"), ("a".into(), 4));
         let by = SuppressedBy { file: "a".into(), line: 4, reason: None };
         let rows = all.rows_with_counts([(&by, 3)].into_iter());
-        assert_eq!(
-            rows.iter().map(|row| (row.line, row.findings)).collect::<Vec<_>>(),
-            [(1, 0), (4, 3), (2, 0)]
-        );
+        assert_eq!(rows.iter().map(|row| (row.line, row.findings)).collect::<Vec<_>>(), [(1, 0), (4, 3), (2, 0)]);
     }
 
     #[test]
     fn mistakes_have_a_place_and_a_remedy() {
         for (text, line, column, message) in [
             ("# x\n[[suppression]]\nreason = 'x'\n", 2, 1, "this [[suppression]] lacks 'rule'"),
-            (
-                "[[suppression]]\nrule = 'ipc-flagz'\n",
-                2,
-                8,
-                "no rule is named 'ipc-flagz'; did you mean 'ipc-flags'?",
-            ),
+            ("[[suppression]]\nrule = 'ipc-flagz'\n", 2, 8, "no rule is named 'ipc-flagz'; did you mean 'ipc-flags'?"),
             ("[[suppression]]\nrule = ''\n", 2, 8, "'rule' is empty, and means nothing"),
-            (
-                "[[suppression]]\nrule = '*'\nlibary = 'x'\n",
-                3,
-                1,
-                "unknown key 'libary'; did you mean 'library'?",
-            ),
+            ("[[suppression]]\nrule = '*'\nlibary = 'x'\n", 3, 1, "unknown key 'libary'; did you mean 'library'?"),
             (
                 "[[suppression]]\nrule = '*'\nbecause = 'x'\n",
                 3,
@@ -310,13 +278,8 @@ mod tests {
             ("suppression = [3]\n", 1, 15, "'suppression' is a list of tables: write [[suppression]]"),
             ("[suppression]\nrule = '*'\n", 1, 1, "'suppression' is a list of tables: write [[suppression]]"),
         ] {
-            let mistake =
-                Suppressions::default().add("f", text).err().unwrap_or_else(|| panic!("{text} is read"));
-            assert_eq!(
-                (mistake.line, mistake.column, mistake.message.as_str()),
-                (line, column, message),
-                "{text}"
-            );
+            let mistake = Suppressions::default().add("f", text).err().unwrap_or_else(|| panic!("{text} is read"));
+            assert_eq!((mistake.line, mistake.column, mistake.message.as_str()), (line, column, message), "{text}");
         }
         let mistake = Suppressions::default().add("f", "x = 1\n[[suppression\n").err().unwrap();
         assert_eq!(mistake.line, 2, "{}", mistake.message);

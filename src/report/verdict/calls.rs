@@ -16,9 +16,7 @@ impl<'a> Verdict<'a> {
     /// Returns the problem of calls that should have returned and have not, the oldest call first.
     pub(super) fn find_unreturned_calls(&self) -> Option<Problem<'a>> {
         let is_on_its_own = |call: &&Pending| call.injected_by.is_none();
-        let of = |process: &'a Process| {
-            process.pending.iter().filter(is_on_its_own).map(move |call| (process, call))
-        };
+        let of = |process: &'a Process| process.pending.iter().filter(is_on_its_own).map(move |call| (process, call));
         // Leave out dead processes: the sentence about the death of a process names its calls.
         let mut calls: Vec<_> = self.surviving_processes().flat_map(of).collect();
         calls.sort_by_key(|(_, call)| call.since_ns);
@@ -52,8 +50,7 @@ impl<'a> Verdict<'a> {
 
     /// Returns the problem of failed calls that no finding explains and that were expected to succeed.
     pub(super) fn find_unexplained_failures(&self) -> Option<Problem<'a>> {
-        let is_new =
-            |group: &&FailureGroup| !group.usual && !group.is_on_purpose() && !self.is_explained(group);
+        let is_new = |group: &&FailureGroup| !group.usual && !group.is_on_purpose() && !self.is_explained(group);
         let groups: Vec<&FailureGroup> = self.report.failure_groups.iter().filter(is_new).collect();
         let first = groups.first()?;
         let other = if self.main_findings.is_empty() { "call" } else { "other call" };
@@ -81,8 +78,7 @@ impl<'a> Verdict<'a> {
     /// Describes failures that have one caller, with the stacks of the calls.
     fn describe_group_with_stack(&self, group: &FailureGroup) -> String {
         let is_one = |failure: &&Failure| {
-            (&failure.function, &failure.result, &failure.caller)
-                == (&group.function, &group.result, &group.caller)
+            (&failure.function, &failure.result, &failure.caller) == (&group.function, &group.result, &group.caller)
         };
         let first = self.report.failures.iter().find(is_one);
         let stack = first.map_or(&[][..], |failure| self.without_start_frames(&failure.stack));
@@ -103,8 +99,7 @@ impl<'a> Verdict<'a> {
         // Each failure has one explanation. The finding that ranks differ is not an explanation, and can
         // exist in addition.
         let explains = |finding: &&Finding| *finding.rule != *Rule::RanksDiffer.spec().name();
-        let counts =
-            self.report.findings.iter().filter(of_group).filter(explains).map(|finding| finding.count);
+        let counts = self.report.findings.iter().filter(of_group).filter(explains).map(|finding| finding.count);
         let explained: u64 = counts.sum();
         explained >= group.count
     }

@@ -22,8 +22,7 @@ pub fn keep_clues(report: &mut Report) {
     let verdict = Verdict::of(report, false);
     let is_own = |incident: &Incident| {
         let signal = incident.process.and_then(|process| process.exit.signal);
-        [DIED.id, FAILED.id].contains(&incident.kind.id)
-            && signal.is_none_or(|signal| CRASH_SIGNALS.contains(&signal))
+        [DIED.id, FAILED.id].contains(&incident.kind.id) && signal.is_none_or(|signal| CRASH_SIGNALS.contains(&signal))
     };
     let has_failed = verdict.incidents().any(is_own);
     let is_unexplained = has_failed && report.record.filters.is_empty() && !verdict.explains_ends();
@@ -33,9 +32,7 @@ pub fn keep_clues(report: &mut Report) {
 impl<'a> Verdict<'a> {
     /// Returns the first few clues, one line each, for the headline.
     pub fn clue_lines(&self) -> impl Iterator<Item = HeadlineLine<'a>> {
-        self.clue_sentences()
-            .take(MOST_IN_SHORT)
-            .map(|text| HeadlineLine { text, about: LineSubject::Remark })
+        self.clue_sentences().take(MOST_IN_SHORT).map(|text| HeadlineLine { text, about: LineSubject::Remark })
     }
 
     /// Returns all clues in sentences.

@@ -41,14 +41,12 @@ impl<'a> Verdict<'a> {
         let unknown = |why: &str| EndVerdict::Unknown(why.into());
         match (process.exit.kind, process.exit.code) {
             _ if process.is_stopped_on_purpose() => unknown("a fault plan ended it"),
-            _ if process.asked.is_some() || process.exit.signal.is_some_and(is_end_request) => {
-                EndVerdict::Requested
-            }
+            _ if process.asked.is_some() || process.exit.signal.is_some_and(is_end_request) => EndVerdict::Requested,
             (ExitKind::Signal | ExitKind::Died, _) => EndVerdict::Died,
             (ExitKind::Returned, Some(0)) => EndVerdict::Normal,
-            (ExitKind::Returned, Some(code)) if self.has_injected_calls() => EndVerdict::Unknown(format!(
-                "it ended with exit status {code}, and a fault plan changed calls"
-            )),
+            (ExitKind::Returned, Some(code)) if self.has_injected_calls() => {
+                EndVerdict::Unknown(format!("it ended with exit status {code}, and a fault plan changed calls"))
+            }
             (ExitKind::Returned, Some(code)) if self.has_passed_on_status(process) => {
                 EndVerdict::Unknown(format!("it passed on how a child of it ended, with exit status {code}"))
             }
@@ -181,8 +179,7 @@ impl<'a> Verdict<'a> {
         self.report.processes.iter().any(|child| {
             let is_child = (child.ppid, child.pid_ns) == (process.pid, process.pid_ns);
             let by_signal = child.exit.signal.map(|signal| [BY_SIGNAL + signal, signal.wrapping_neg()]);
-            let has_same =
-                child.exit.code == Some(code) || by_signal.is_some_and(|codes| codes.contains(&code));
+            let has_same = child.exit.code == Some(code) || by_signal.is_some_and(|codes| codes.contains(&code));
             // The parent may have waited for the child although no later call of the parent shows it.
             let has_outlived = child.ended_by_ns.is_some_and(|ended| {
                 child.boot_id == process.boot_id && process.ended_by_ns.is_some_and(|its| ended <= its)
@@ -218,14 +215,12 @@ impl<'a> Verdict<'a> {
             let (kind, how) = was_killed.or_else(|| returned(started.exit))?;
             Some(Incident::new(kind, format!("{} {how} (it {which})", clean(&started.program))))
         };
-        let incidents =
-            record.started.iter().filter(|_| self.can_report_ends()).filter_map(incident).collect();
+        let incidents = record.started.iter().filter(|_| self.can_report_ends()).filter_map(incident).collect();
         let problem = Problem::from_incidents(&FAILED, LAUNCHED, "failed", incidents)?;
         let problem = Problem { kind: None, ..problem };
         let is_asked = |process: &Process| matches!(self.judge_end(process), EndVerdict::Requested);
-        let is_passed_on = self.deaths.is_some()
-            || self.find_failing_ends().is_some()
-            || self.report.processes.iter().any(is_asked);
+        let is_passed_on =
+            self.deaths.is_some() || self.find_failing_ends().is_some() || self.report.processes.iter().any(is_asked);
         Some(match is_passed_on {
             true => Problem { in_short: String::new(), incidents: Vec::new(), ..problem },
             false => problem,

@@ -24,21 +24,15 @@ impl<'a> Verdict<'a> {
 
     /// Returns the notes about costs that no failure shows, in groups by rule and function.
     pub fn cost_note_groups(&self) -> Vec<FindingGroup<'a>> {
-        group_findings(
-            self.other_findings.iter().copied().filter(|finding| finding.states_fact(Tells::Waste)),
-        )
+        group_findings(self.other_findings.iter().copied().filter(|finding| finding.states_fact(Tells::Waste)))
     }
 
     /// Returns the notes about the processes of these problems, in groups by rule and function.
-    pub fn note_groups_about<'p>(
-        &self,
-        problems: impl Iterator<Item = &'p Problem<'a>>,
-    ) -> Vec<FindingGroup<'a>>
+    pub fn note_groups_about<'p>(&self, problems: impl Iterator<Item = &'p Problem<'a>>) -> Vec<FindingGroup<'a>>
     where
         'a: 'p,
     {
-        let processes: BTreeSet<&str> =
-            problems.flat_map(Problem::processes).map(|process| &*process.proc).collect();
+        let processes: BTreeSet<&str> = problems.flat_map(Problem::processes).map(|process| &*process.proc).collect();
         let is_about = |finding: &&Finding| finding.procs.iter().any(|proc| processes.contains(&**proc));
         group_findings(self.other_findings.iter().copied().filter(is_about))
     }
@@ -49,12 +43,10 @@ impl<'a> Verdict<'a> {
         let Finding { rule: name, confidence, .. } = finding;
         let rule = Rule::of(name);
         let sure = if *confidence == "inferred" { " (inferred)" } else { "" };
-        let head = format!("{}{sure}: {}", clean(name), self.who_and_how_often(finding))
-            + &self.format_root(finding);
+        let head = format!("{}{sure}: {}", clean(name), self.who_and_how_often(finding)) + &self.format_root(finding);
         let plain = |sentence: String| (sentence, None);
-        let message = (!finding.message.is_empty())
-            .then(|| as_sentence(&clean(&sentence_with_confidence(finding))))
-            .map(plain);
+        let message =
+            (!finding.message.is_empty()).then(|| as_sentence(&clean(&sentence_with_confidence(finding)))).map(plain);
         let call = (self.describe_call(finding), self.report.quoted_source_line(&finding.caller));
         let mut all: Vec<(String, Option<String>)> = message.into_iter().chain([call]).collect();
         let quote = finding.sentence.zip(finding.source).filter(|_| !is_explanation(name));
@@ -106,12 +98,7 @@ impl<'a> Verdict<'a> {
     /// Names the function, the number of calls, and the processes of a finding: `cuIpcOpenMemHandle_v2, 16
     /// times in ranks 0 to 7`.
     pub fn who_and_how_often(&self, finding: &Finding) -> String {
-        format!(
-            "{}, {} in {}",
-            clean(&finding.function),
-            times(finding.count),
-            self.name_finding_processes(finding)
-        )
+        format!("{}, {} in {}", clean(&finding.function), times(finding.count), self.name_finding_processes(finding))
     }
 
     /// Names the processes of a finding: `ranks 0 to 7`.
@@ -164,9 +151,8 @@ impl<'a> Verdict<'a> {
 fn group_findings<'a>(findings: impl Iterator<Item = &'a Finding>) -> Vec<FindingGroup<'a>> {
     let mut groups: Vec<FindingGroup> = Vec::new();
     for finding in findings {
-        let is_alike = |group: &&mut FindingGroup| {
-            (&group.0[0].rule, &group.0[0].function) == (&finding.rule, &finding.function)
-        };
+        let is_alike =
+            |group: &&mut FindingGroup| (&group.0[0].rule, &group.0[0].function) == (&finding.rule, &finding.function);
         match groups.iter_mut().find(is_alike) {
             Some(group) => group.0.push(finding),
             None => groups.push(FindingGroup(vec![finding])),
@@ -206,8 +192,7 @@ impl<'a> FindingGroup<'a> {
     /// Names the ranks of the findings, or their processes if some have no rank.
     pub fn name_ranks(&self, verdict: &Verdict) -> String {
         let ranks: BTreeSet<u32> = self.0.iter().flat_map(|finding| &finding.ranks).copied().collect();
-        let procs: BTreeSet<&str> =
-            self.0.iter().flat_map(|finding| &finding.procs).map(|proc| &**proc).collect();
+        let procs: BTreeSet<&str> = self.0.iter().flat_map(|finding| &finding.procs).map(|proc| &**proc).collect();
         let pids: BTreeMap<&str, u32> =
             verdict.report.processes.iter().map(|process| (&*process.proc, process.pid)).collect();
         let more: u64 = self.0.iter().map(|finding| finding.procs_more).sum();

@@ -26,16 +26,11 @@ fn handle_problem(state: State) -> Option<HandleProblem> {
         State::Unknown => (
             Severity::Error,
             Tells::Unknown,
-            [
-                "could not be opened, and nobody here exported it",
-                "could not be opened, and nobody here exported them",
-            ],
+            ["could not be opened, and nobody here exported it", "could not be opened, and nobody here exported them"],
         ),
-        State::Damaged => (
-            Severity::Error,
-            Tells::Damaged,
-            ["is a copy with damaged bytes", "are copies with damaged bytes"],
-        ),
+        State::Damaged => {
+            (Severity::Error, Tells::Damaged, ["is a copy with damaged bytes", "are copies with damaged bytes"])
+        }
         State::ExporterGone => (
             Severity::Error,
             Tells::ExporterGone,
@@ -72,15 +67,13 @@ impl<'a> Verdict<'a> {
         let (severity, _, [one, more]) = handle_problem(state)?;
         // If fault plans made all opens of the handle fail, a process outside of the recording may have
         // exported it.
-        let is_tried = |handle: &&Handle| {
-            state != State::Unknown || !handle.failed.iter().all(FailedOpen::is_on_purpose)
-        };
+        let is_tried =
+            |handle: &&Handle| state != State::Unknown || !handle.failed.iter().all(FailedOpen::is_on_purpose);
         let handles: Vec<&Handle> = handles.iter().filter(is_tried).collect();
         if handles.is_empty() || self.is_state_in_findings(state) {
             return None;
         }
-        let (what, size) =
-            (if handles.len() == 1 { one } else { more }, format_total_size(handles.iter().copied()));
+        let (what, size) = (if handles.len() == 1 { one } else { more }, format_total_size(handles.iter().copied()));
         let what = format!("{}{size} {what}", counted(handles.len() as u64, "handle"));
         let problem = match state {
             State::OpenAtExit => Problem { option: "--leaks", ..Problem::new(what, Vec::new()) },
@@ -104,8 +97,7 @@ impl<'a> Verdict<'a> {
 
     /// Describes the processes that opened a handle, with times, and those that failed to.
     pub fn describe_importers(&self, handle: &Handle) -> String {
-        let (mut parts, most) =
-            (self.describe_openings(handle.opens.iter()), self.list_limit(MOST_IMPORTERS));
+        let (mut parts, most) = (self.describe_openings(handle.opens.iter()), self.list_limit(MOST_IMPORTERS));
         for failed in handle.failed.iter().take(most) {
             let injected = match failed.injected {
                 0 => String::new(),

@@ -71,10 +71,7 @@ impl<'a> Verdict<'a> {
             lines.push(remark_line(format!("and {} below", counted(left_out as u64 + 1, "more problem"))));
         }
         if !commands.is_empty() {
-            lines.push(HeadlineLine {
-                text: format!("more: {}", commands.join("; ")),
-                about: LineSubject::Commands,
-            });
+            lines.push(HeadlineLine { text: format!("more: {}", commands.join("; ")), about: LineSubject::Commands });
         }
         lines
     }
@@ -85,9 +82,7 @@ impl<'a> Verdict<'a> {
         let hung = lines.len();
         lines.extend(self.death_lines(dead));
         let not_shown = self.filtered_deaths_text();
-        lines.extend(
-            not_shown.map(|text| HeadlineLine { text, about: LineSubject::Problem(Severity::Error) }),
-        );
+        lines.extend(not_shown.map(|text| HeadlineLine { text, about: LineSubject::Problem(Severity::Error) }));
         let ends = self.unexplained_ends(groups);
         lines.extend(ends.iter().map(|problem| problem.headline_line()));
         lines.extend(groups.iter().map(|group| self.line_of_group(group)));
@@ -102,16 +97,13 @@ impl<'a> Verdict<'a> {
             let lost = counted(self.report.record.lost, "event");
             lines.push(remark_line(format!("{lost} could not be recorded: there may be more problems")));
         }
-        let is_new = |problem: &&Problem| {
-            !problem.in_short.is_empty() && !ends.iter().any(|end| std::ptr::eq(*end, *problem))
-        };
+        let is_new =
+            |problem: &&Problem| !problem.in_short.is_empty() && !ends.iter().any(|end| std::ptr::eq(*end, *problem));
         lines.extend(self.other_problems.iter().filter(is_new).map(Problem::headline_line));
         if lines.is_empty() {
             // If filters left out all findings and deaths, list the other problems.
             let others = self.other_problems.iter();
-            lines.extend(
-                others.map(|problem| HeadlineLine { text: problem.what.clone(), ..problem.headline_line() }),
-            );
+            lines.extend(others.map(|problem| HeadlineLine { text: problem.what.clone(), ..problem.headline_line() }));
         }
         let is_asked = |problem: &Problem| problem.kind.is_some_and(|kind| kind.id == ASKED_TO_END.id);
         let has_none = self.hangs.is_none() && self.deaths.is_none() && self.main_findings.is_empty();
@@ -125,12 +117,10 @@ impl<'a> Verdict<'a> {
     /// They come before warnings, with the causes that were ruled out.
     fn unexplained_ends(&self, groups: &[FindingGroup]) -> Vec<&Problem<'a>> {
         let failed = self.problem_of_kind(&FAILED);
-        let is_about = |group: &FindingGroup| {
-            failed.iter().flat_map(|it| it.processes()).any(|it| group.is_about(&it.proc))
-        };
-        let is_cause = |group: &FindingGroup| {
-            group.headline_rank() == 0 || group.headline_rank() == 3 && is_about(group)
-        };
+        let is_about =
+            |group: &FindingGroup| failed.iter().flat_map(|it| it.processes()).any(|it| group.is_about(&it.proc));
+        let is_cause =
+            |group: &FindingGroup| group.headline_rank() == 0 || group.headline_rank() == 3 && is_about(group);
         if groups.iter().any(is_cause) {
             return Vec::new();
         }
@@ -146,8 +136,7 @@ impl<'a> Verdict<'a> {
         more.retain(|option| !option.is_empty());
         more.dedup();
         let report = format!("cupeer report {} {}", clean(shown), more.join(" or "));
-        let rule =
-            groups.first().map(|group| format!("cupeer explain {}", clean(&group.first_finding().rule)));
+        let rule = groups.first().map(|group| format!("cupeer explain {}", clean(&group.first_finding().rule)));
         let hangs = self.hangs.is_some() && self.report.record.running;
         let why = hangs.then(|| format!("cupeer why {}", clean(shown)));
         why.into_iter().chain((!more.is_empty()).then_some(report)).chain(rule).collect()
@@ -157,14 +146,11 @@ impl<'a> Verdict<'a> {
     /// not, and the notes about the failed processes, because one of them may be the cause.
     pub fn unexplained_lines(&self, what: &str) -> Vec<HeadlineLine<'a>> {
         // A kill from outside, and a kill for lack of memory, need no note as explanation.
-        let crashed =
-            self.deaths.iter().filter(|died| died.processes().any(|process| is_crash(process.exit)));
+        let crashed = self.deaths.iter().filter(|died| died.processes().any(|process| is_crash(process.exit)));
         let notes = self.note_groups_about(crashed.chain(self.problem_of_kind(&FAILED)));
         let below = [(!notes.is_empty(), "notes about it"), (!self.report.clues.is_empty(), "unusual facts")];
-        let below: Vec<&str> =
-            below.iter().filter(|(is_there, _)| *is_there).map(|(_, what)| *what).collect();
-        let and =
-            if below.is_empty() { String::new() } else { format!("; {} are below", below.join(" and ")) };
+        let below: Vec<&str> = below.iter().filter(|(is_there, _)| *is_there).map(|(_, what)| *what).collect();
+        let and = if below.is_empty() { String::new() } else { format!("; {} are below", below.join(" and ")) };
         let text = format!("no finding explains {what}{and}. {}", looked::describe_scope(self.report));
         let notes = notes.iter().take(MOST_NOTES).map(|group| self.line_of_group(group));
         iter::once(HeadlineLine { text, about: LineSubject::Remark }).chain(notes).collect()
@@ -183,8 +169,7 @@ impl<'a> Verdict<'a> {
         };
         let text = format!("{} {}{after}{act}", self.name_process(&first.proc), describe_end(first));
         let mut lines = vec![HeadlineLine { text, about: LineSubject::Death(first) }];
-        let (later, others): (Vec<_>, Vec<_>) =
-            others.iter().copied().partition(|process| first.ended_before(process));
+        let (later, others): (Vec<_>, Vec<_>) = others.iter().copied().partition(|process| first.ended_before(process));
         for (dead, when) in [(later, "ended abnormally after it"), (others, "also ended abnormally")] {
             if let Some(next) = dead.first() {
                 let procs = self.names.processes(dead.iter().map(|process| &*process.proc));
@@ -199,14 +184,12 @@ impl<'a> Verdict<'a> {
     fn filtered_deaths_text(&self) -> Option<String> {
         let dead = self.dead_processes().count() as u64;
         let is_told = self.report.record.in_part && dead > 0;
-        is_told
-            .then(|| format!("{} {ABNORMAL}, as the report without filters says", counted(dead, "process")))
+        is_told.then(|| format!("{} {ABNORMAL}, as the report without filters says", counted(dead, "process")))
     }
 
     fn line_of_group(&self, group: &FindingGroup<'a>) -> HeadlineLine<'a> {
         let (first, message) = (group.first_finding(), group.message_with_confidence());
-        let count =
-            if group.call_count() > 1 { format!(", {}", times(group.call_count())) } else { String::new() };
+        let count = if group.call_count() > 1 { format!(", {}", times(group.call_count())) } else { String::new() };
         let text = format!(
             "{} {} in {}{count}: {}",
             first.severity,

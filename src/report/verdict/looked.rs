@@ -36,11 +36,9 @@ pub fn describe_scope(report: &Report) -> String {
         let mut known = report.functions.iter().filter_map(|function| FnId::by_name(&function.function));
         known.any(|id| id.spec().is_in(group))
     };
-    let about: Vec<&str> =
-        GROUP_WORDS.iter().filter(|(group, _)| has(*group)).map(|(_, what)| *what).collect();
-    let is_asked = |rule: &&RuleSpec| {
-        rule.is_checked() && is_called(report, rule) && why_not_checked(report, rule).is_none()
-    };
+    let about: Vec<&str> = GROUP_WORDS.iter().filter(|(group, _)| has(*group)).map(|(_, what)| *what).collect();
+    let is_asked =
+        |rule: &&RuleSpec| rule.is_checked() && is_called(report, rule) && why_not_checked(report, rule).is_none();
     let rules = counted(RULES.iter().filter(is_asked).count() as u64, "rule");
     let of_what = if about.is_empty() { String::new() } else { format!(" ({})", about.join(", ")) };
     let but = reasons_for_doubt(report).into_iter().next().map_or_else(String::new, |why| format!("; {why}"));
@@ -51,8 +49,7 @@ pub fn describe_scope(report: &Report) -> String {
 /// Describes the unchecked part of a recording: calls that no rule ever checks, rules that were excluded, and
 /// functions that the program called and that were not recorded.
 pub fn describe_unchecked(report: &Report) -> String {
-    let mut all =
-        vec!["the order of reads and writes by kernels".to_owned(), "what memory contains".to_owned()];
+    let mut all = vec!["the order of reads and writes by kernels".to_owned(), "what memory contains".to_owned()];
     let called = report.unrecorded_functions();
     let named: Vec<&str> = called.iter().take(MOST_FUNCTIONS).map(|name| &**name).collect();
     if !named.is_empty() {
@@ -63,11 +60,7 @@ pub fn describe_unchecked(report: &Report) -> String {
         all.push(format!("calls of {}{more}", named.join(", ")));
     }
     let left_out: Vec<&str> = excluded_rules(report).into_values().flatten().collect();
-    let why = if unchecked_processes_clause(report).is_some() {
-        "only with --check"
-    } else {
-        "left out by options"
-    };
+    let why = if unchecked_processes_clause(report).is_some() { "only with --check" } else { "left out by options" };
     let names = || match left_out.len().saturating_sub(MOST_RULES) {
         0 => left_out.join(", "),
         more => format!("{} and {more} more", left_out[..MOST_RULES].join(", ")),
@@ -81,13 +74,10 @@ pub fn describe_unchecked(report: &Report) -> String {
 pub fn reasons_for_doubt(report: &Report) -> Vec<String> {
     let record = &report.record;
     let unseen = report.processes_without_calls().map(|(_, why)| why);
-    let mut all: Vec<String> = unseen
-        .map(|why| format!("libcuda was loaded, but cupeer saw no call that it records: {why}"))
-        .collect();
+    let mut all: Vec<String> =
+        unseen.map(|why| format!("libcuda was loaded, but cupeer saw no call that it records: {why}")).collect();
     all.extend(report.bypassing_libraries().map(Escaped::bypass_sentence));
-    all.extend(
-        record.problems.iter().map(|problem| format!("the recording is incomplete: {}", clean(problem))),
-    );
+    all.extend(record.problems.iter().map(|problem| format!("the recording is incomplete: {}", clean(problem))));
     let lost = counted(record.lost, "event");
     all.extend((record.lost > 0).then(|| format!("the recording is incomplete: {lost} could not be kept")));
     all.extend(report.reason_for_missing_calls());
@@ -160,8 +150,7 @@ fn is_called(report: &Report, rule: &RuleSpec) -> bool {
 /// no option did.
 fn excluding_option(process: &Process, rule: &RuleSpec) -> Option<String> {
     // A process ignored a selection that cannot be parsed.
-    let set =
-        |name| Some((RuleSet::parse(variable_value(process, name)?).ok()?, variable_value(process, name)?));
+    let set = |name| Some((RuleSet::parse(variable_value(process, name)?).ok()?, variable_value(process, name)?));
     let ignored = set(env::IGNORE).filter(|(set, _)| set.contains_for_any_library(rule.id));
     let ignored = ignored.map(|(_, text)| format!("--ignore {} leaves it out", clean(text)));
     let only = || set(env::ONLY).filter(|(set, _)| !set.contains(rule.id, b""));

@@ -53,17 +53,15 @@ pub fn grade_findings(report: &mut Report, chosen: Option<&ErrorChoice>) {
         let chosen = chosen.or_else(|| of_run.get(&finding.proc));
         let library = finding.caller.calling_place().library.as_deref().unwrap_or_default().as_bytes();
         let own = Severity::from_word(finding.severity).unwrap_or(Severity::Note);
-        let severity =
-            chosen.map_or(own, |chosen| chosen.counted_severity(Rule::of(&finding.rule), library, own));
+        let severity = chosen.map_or(own, |chosen| chosen.counted_severity(Rule::of(&finding.rule), library, own));
         let least = if chosen.is_some() { Severity::Error } else { Severity::Warning };
         finding.severity = severity.word();
         finding.fails = finding.suppressed_by.is_none() && severity >= least;
     }
     // Put calls that failed for lack of memory first. Such a call usually ends its process, and other errors
     // about that memory are its causes, which say less.
-    let is_end = |finding: &Finding| {
-        [Rule::MemoryExhausted, Rule::MemoryKept].map(Some).contains(&Rule::of(&finding.rule))
-    };
+    let is_end =
+        |finding: &Finding| [Rule::MemoryExhausted, Rule::MemoryKept].map(Some).contains(&Rule::of(&finding.rule));
     report.findings.sort_by_key(|finding| (Reverse(Severity::from_word(finding.severity)), !is_end(finding)));
     roots::find_roots(&mut report.findings);
 }
@@ -137,8 +135,7 @@ impl<'a> Verdict<'a> {
         };
         verdict.hangs = verdict.find_hangs();
         verdict.deaths = verdict.find_deaths();
-        let calls =
-            [verdict.find_unreturned_calls(), verdict.find_unexplained_failures()].into_iter().flatten();
+        let calls = [verdict.find_unreturned_calls(), verdict.find_unexplained_failures()].into_iter().flatten();
         let ends = [verdict.find_failing_ends(), verdict.find_failing_starts()];
         let links = [verdict.find_unmapped_pairs(), verdict.find_deviating_ranks()];
         let asked = verdict.find_requested_ends();
@@ -153,11 +150,7 @@ impl<'a> Verdict<'a> {
 
     /// Returns the problems that no finding is about, one by one, in their order.
     pub fn incidents(&self) -> impl Iterator<Item = &Incident<'a>> {
-        self.hangs
-            .iter()
-            .chain(&self.deaths)
-            .chain(&self.other_problems)
-            .flat_map(|problem| &problem.incidents)
+        self.hangs.iter().chain(&self.deaths).chain(&self.other_problems).flat_map(|problem| &problem.incidents)
     }
 
     /// Returns the problem whose incidents are of a kind.
@@ -209,15 +202,7 @@ impl<'a> Problem<'a> {
             (Some(one), 1) => format!("{what}: {one}"),
             (Some(first), _) => format!("{what}, first {first}"),
         };
-        Problem {
-            what,
-            items,
-            in_short,
-            option: "",
-            severity: Severity::Warning,
-            kind: None,
-            incidents: Vec::new(),
-        }
+        Problem { what, items, in_short, option: "", severity: Severity::Warning, kind: None, incidents: Vec::new() }
     }
 
     /// Creates a problem from incidents of one kind; `None` if there is no incident.

@@ -13,16 +13,14 @@ impl Verdict<'_> {
     /// `None` if there is no such handle, or if the recording may only lack the exports.
     pub fn describe_foreign_handles(&self) -> Option<String> {
         let record = &self.report.record;
-        let is_whole =
-            record.mode == "full" && record.lost == 0 && !record.dropped && record.matching.is_none();
+        let is_whole = record.mode == "full" && record.lost == 0 && !record.dropped && record.matching.is_none();
         if !is_whole || self.report.bypassing_libraries().next().is_some() || !self.has_all_exports() {
             return None;
         }
         let is_of_ipc =
             |handle: &&Handle| [Object::Memory, Object::Event].iter().any(|kind| kind.word() == handle.kind);
-        let is_strange = |handle: &&Handle| {
-            handle.exporter.is_none() && handle.damaged_from.is_none() && !handle.opens.is_empty()
-        };
+        let is_strange =
+            |handle: &&Handle| handle.exporter.is_none() && handle.damaged_from.is_none() && !handle.opens.is_empty();
         match self.report.handles.iter().filter(is_of_ipc).filter(is_strange).count() as u64 {
             0 => None,
             1 => Some("1 handle comes from a process outside this recording; start both with the same -o DIR to see all of it".into()),
@@ -38,11 +36,9 @@ impl Verdict<'_> {
         let has_all = |set: &FunctionSet| {
             FnId::all().filter(|id| id.spec().exports().is_some()).all(|id| set.contains(id as usize))
         };
-        self.report.processes.iter().all(|process| {
-            match process.variables.get(env::TRACE).map(String::as_str) {
-                None | Some("") => true,
-                Some(text) => FunctionSet::parse(text).is_ok_and(|set| has_all(&set)),
-            }
+        self.report.processes.iter().all(|process| match process.variables.get(env::TRACE).map(String::as_str) {
+            None | Some("") => true,
+            Some(text) => FunctionSet::parse(text).is_ok_and(|set| has_all(&set)),
         })
     }
 }

@@ -32,8 +32,7 @@ impl<'a> Verdict<'a> {
         let names: BTreeSet<&str> = applying.map(|rule| rule.name()).chain(found.keys().copied()).collect();
         let of = |name: &&'a str| {
             let all = found.get(name).into_iter().flatten().copied();
-            let (suppressed, counting): (Vec<_>, Vec<_>) =
-                all.partition(|finding| finding.suppressed_by.is_some());
+            let (suppressed, counting): (Vec<_>, Vec<_>) = all.partition(|finding| finding.suppressed_by.is_some());
             let (failing, others) = counting.into_iter().partition(|finding: &&Finding| finding.fails);
             let rule = Rule::of(name).map(Rule::spec);
             let unknown = rule.and_then(|rule| looked::why_unknown(self.report, rule));

@@ -15,13 +15,10 @@ impl Verdict<'_> {
         let unseen: Vec<(&Proc, String)> = self.report.processes_without_calls().collect();
         if let Some((_, why)) = unseen.first() {
             let processes = self.names.processes(unseen.iter().map(|(proc, _)| &***proc));
-            return vec![format!(
-                "libcuda was loaded in {processes}, but cupeer saw no call that it records: {why}."
-            )];
+            return vec![format!("libcuda was loaded in {processes}, but cupeer saw no call that it records: {why}.")];
         }
         let record = &self.report.record;
-        let quiet =
-            format_unrecorded_count(record.count_quiet_processes(), 0).filter(|_| record.hosts.is_empty());
+        let quiet = format_unrecorded_count(record.count_quiet_processes(), 0).filter(|_| record.hosts.is_empty());
         if let Some(quiet) = quiet {
             return vec![format!("Nothing is known: {quiet}. --record full keeps all.")];
         }
@@ -47,15 +44,12 @@ impl Verdict<'_> {
         let so_far = if is_running { " so far" } else { "" };
         let notes = self.other_findings.len() as u64;
         let has_suppressed = self.report.findings.iter().any(|finding| finding.suppressed_by.is_some());
-        let apart: Vec<String> = [
-            (notes > 0).then(|| counted(notes, "note")),
-            has_suppressed.then(|| "what is suppressed".into()),
-        ]
-        .into_iter()
-        .flatten()
-        .collect();
-        let apart =
-            if apart.is_empty() { String::new() } else { format!(", apart from {}", apart.join(" and ")) };
+        let apart: Vec<String> =
+            [(notes > 0).then(|| counted(notes, "note")), has_suppressed.then(|| "what is suppressed".into())]
+                .into_iter()
+                .flatten()
+                .collect();
+        let apart = if apart.is_empty() { String::new() } else { format!(", apart from {}", apart.join(" and ")) };
         let mut sentences: Vec<String> =
             self.describe_planned_exits().into_iter().chain(self.describe_survived_failures()).collect();
         let has_all = looked::excluded_rules(self.report).is_empty();
@@ -79,9 +73,7 @@ impl Verdict<'_> {
         let is_own = |process: &&Process| !process.is_stopped_on_purpose() && !self.report.record.in_part;
         let own = self.report.processes.iter().filter(is_own);
         let count = own.filter(|process| process.exit.code.is_some_and(|code| code > 0)).count() as u64;
-        (count > 0).then(|| {
-            format!("{} exited with an error while a fault plan was active", counted(count, "process"))
-        })
+        (count > 0).then(|| format!("{} exited with an error while a fault plan was active", counted(count, "process")))
     }
 
     /// Describes failed calls if all of them were expected or injected.
@@ -133,14 +125,11 @@ impl Verdict<'_> {
             (!record.problems.is_empty()).then(|| "The recording is incomplete".into()),
             match self.report.reached_limits() {
                 Some(limited) => Some(limited.sentence()),
-                None if record.dropped => {
-                    Some("The ring no longer contains older calls and their findings".into())
-                }
+                None if record.dropped => Some("The ring no longer contains older calls and their findings".into()),
                 None => None,
             },
-            (record.count_quiet_processes() > 0).then(|| {
-                "Processes that shared nothing were not recorded, so how they ended is unknown".into()
-            }),
+            (record.count_quiet_processes() > 0)
+                .then(|| "Processes that shared nothing were not recorded, so how they ended is unknown".into()),
         ];
         said.into_iter().flatten().collect()
     }
@@ -148,8 +137,7 @@ impl Verdict<'_> {
     /// Returns how many processes ended in one of these ways, without the processes that a fault plan ended.
     fn count_ends(&self, kinds: &[ExitKind]) -> u64 {
         let all = self.report.processes.iter();
-        all.filter(|process| kinds.contains(&process.exit.kind) && !process.is_stopped_on_purpose()).count()
-            as u64
+        all.filter(|process| kinds.contains(&process.exit.kind) && !process.is_stopped_on_purpose()).count() as u64
     }
 
     fn count_handles(&self, is_it: impl Fn(State) -> bool) -> u64 {

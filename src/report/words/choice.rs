@@ -40,11 +40,7 @@ pub fn purpose(function: FnId) -> u8 {
         () if function == FnId::cuMemRelease => 0,
         () if spec.is_release() || spec.unbinds().is_some() => purpose::RELEASE,
         () if spec.is_device_work() => purpose::USE,
-        () if spec.shares()
-            || spec.makes().is_some()
-            || spec.is_in(Group::Alloc)
-            || spec.is_virtual_memory_call() =>
-        {
+        () if spec.shares() || spec.makes().is_some() || spec.is_in(Group::Alloc) || spec.is_virtual_memory_call() => {
             purpose::ACQUIRE
         }
         () => 0,
@@ -63,12 +59,10 @@ impl ProgramDirectories {
     /// Returns the directories of a process: those of its program, or of the script that Python executes.
     pub fn of(process: &Process) -> ProgramDirectories {
         let scripts = process.python.values().map(|function| &*function.file);
-        let own =
-            scripts.filter(|file| file.starts_with('/') && CodeOrigin::of_file(file) == CodeOrigin::User);
+        let own = scripts.filter(|file| file.starts_with('/') && CodeOrigin::of_file(file) == CodeOrigin::User);
         let folders = own.chain([process.program()]).filter_map(|file| Path::new(file).parent()?.to_str());
         let folders: BTreeSet<&str> = folders.filter(|folder| !is_installed(folder)).collect();
-        let folders =
-            folders.into_iter().map(|folder| format!("{}/", folder.trim_end_matches('/'))).collect();
+        let folders = folders.into_iter().map(|folder| format!("{}/", folder.trim_end_matches('/'))).collect();
         ProgramDirectories { program: process.program().to_owned(), folders }
     }
 
@@ -297,9 +291,8 @@ impl HelperFunctions {
             return false;
         }
         let (function, line) = frame.function_and_line_hashes();
-        let is_library = !frame.place.is_of_python()
-            && !next.place.is_of_python()
-            && frame.place.library != next.place.library;
+        let is_library =
+            !frame.place.is_of_python() && !next.place.is_of_python() && frame.place.library != next.place.library;
         let is_used_as_one = |file: &str| self.files.get(&hash(&file)).is_some_and(SourceFileUse::is_layer);
         let is_layer = is_library || is_header_file(frame.file()) || is_used_as_one(frame.file());
         let Some(known) = self.functions.get(&function) else { return is_layer };

@@ -39,9 +39,7 @@ impl Expectation {
             None => Expectation::Unexpected,
             Some(probe) => match probe.follow_up {
                 None => Expectation::Expected(probe),
-                Some(follow_up) => {
-                    Expectation::Undecided(probe, (call.tid, follow_up, follow_up.subject(&asked)))
-                }
+                Some(follow_up) => Expectation::Undecided(probe, (call.tid, follow_up, follow_up.subject(&asked))),
             },
         }
     }

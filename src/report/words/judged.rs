@@ -6,12 +6,7 @@ use cupeer_spec::function::{FnId, Library};
 use cupeer_spec::record::slot::MOST_ARGS;
 
 /// Returns a call with its result, in the form that rules judge.
-pub fn as_judged_call<'a>(
-    function: FnId,
-    result: i32,
-    args: &'a [u8; MOST_ARGS],
-    call: &'a Call,
-) -> decide::Call<'a> {
+pub fn as_judged_call<'a>(function: FnId, result: i32, args: &'a [u8; MOST_ARGS], call: &'a Call) -> decide::Call<'a> {
     let elements = call.details.elements.first().map_or(&[][..], |(_, bytes)| bytes);
     decide::Call { function, result, args, shape: call.slot.caller, elements }
 }

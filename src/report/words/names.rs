@@ -35,9 +35,8 @@ impl Labels {
         }
         let by_pid = |process: &Process| process.pid.to_string();
         let by_host = |process: &Process| format!("{}:{}", process.host, process.pid);
-        let by_rank = |process: &Process| {
-            process.rank.map_or_else(String::new, |rank| format!("rank {rank} ({})", process.pid))
-        };
+        let by_rank =
+            |process: &Process| process.rank.map_or_else(String::new, |rank| format!("rank {rank} ({})", process.pid));
         let processes = || report.processes.iter();
         let ranks = count(processes().filter_map(|process| process.rank));
         let (pids, hosts) = (count(processes().map(by_pid)), count(processes().map(by_host)));
@@ -202,8 +201,7 @@ mod tests {
 
     #[test]
     fn failure_counts_are_formatted_like_other_numbers() {
-        let all =
-            Codes::from([("CUDA_ERROR_MAP_FAILED".into(), 3), ("CUDA_ERROR_INVALID_VALUE".into(), 1000)]);
+        let all = Codes::from([("CUDA_ERROR_MAP_FAILED".into(), 3), ("CUDA_ERROR_INVALID_VALUE".into(), 1000)]);
         assert_eq!(codes(&all), "1,000 INVALID_VALUE, 3 MAP_FAILED");
     }
 

@@ -94,13 +94,7 @@ impl<'a> PlaceTable<'a> {
             let process = *process as usize;
             if frames.len() > 1 {
                 let (maker, places) = self.merge_python_frames(process, *ticks, frames, python);
-                self.helpers.learn_stack(
-                    stack,
-                    &places,
-                    maker,
-                    &self.roots[process],
-                    stacks.called_functions(stack),
-                );
+                self.helpers.learn_stack(stack, &places, maker, &self.roots[process], stacks.called_functions(stack));
             }
         }
     }
@@ -177,8 +171,7 @@ impl<'a> PlaceTable<'a> {
         python: &[PythonLine],
     ) -> (usize, Vec<Place>) {
         self.announce_addresses(process, ticks, frames);
-        let mut frames: Vec<Place> =
-            frames.iter().map(|frame| self.find_place(process, ticks, *frame)).collect();
+        let mut frames: Vec<Place> = frames.iter().map(|frame| self.find_place(process, ticks, *frame)).collect();
         let outside = frames.iter().position(|place| !place.is_runtime()).unwrap_or(0);
         // A copy of the runtime within another library is entered through the runtime's public functions.
         let is_entry = outside > 0 && frames[outside].is_entry_of_runtime();
@@ -192,8 +185,7 @@ impl<'a> PlaceTable<'a> {
         let own = lines.iter().map(|(_, place)| place).min_by_key(|place| standing(place)).unwrap_or(first);
         frames.iter_mut().take(caller + 1).for_each(|place| place.python = own.python.clone());
         let interpreter = lines.iter().find_map(|(at, _)| frames.get(*at)?.library.clone());
-        let is_folded =
-            |place: &Place| place.library == interpreter && place.file_name().is_some_and(is_interpreter);
+        let is_folded = |place: &Place| place.library == interpreter && place.file_name().is_some_and(is_interpreter);
         let (mut maker, mut stack) = (0, Vec::new());
         let mut rest = lines.into_iter().peekable();
         for (at, place) in frames.into_iter().enumerate() {
@@ -235,9 +227,8 @@ impl<'a> PlaceTable<'a> {
         }
         let of = &self.processes[process];
         let asked = frames.iter().filter_map(|frame| Some((of.library_at(*frame, ticks)?, *frame)));
-        let is_new = |(library, frame): &(&Library, u64)| {
-            !self.known.contains_key(&(process, *frame, Some(library.since)))
-        };
+        let is_new =
+            |(library, frame): &(&Library, u64)| !self.known.contains_key(&(process, *frame, Some(library.since)));
         self.names.announce(&asked.filter(is_new).collect::<Vec<_>>());
     }
 
@@ -419,13 +410,8 @@ mod tests {
         let mut writer = Writer::in_memory(About::default());
         for (number, path) in ["/lib/libffi.so.8", interpreter, "/lib/libc.so.6"].into_iter().enumerate() {
             let base = 0x1000 * (number as u64 + 1);
-            let library = Library {
-                base,
-                range: base..base + 0x1000,
-                since: 0,
-                build_id: Vec::new(),
-                path: path.to_owned(),
-            };
+            let library =
+                Library { base, range: base..base + 0x1000, since: 0, build_id: Vec::new(), path: path.to_owned() };
             writer.library(&library).unwrap();
         }
         let (own, torch) = ("/home/a/train.py", "/opt/lib/python3.11/site-packages/torch/storage.py");
@@ -470,8 +456,7 @@ mod tests {
         assert_eq!(stack, ["libffi.so.8+0x10", first, second, "libc.so.6+0x10", third]);
         // A program that has an interpreter has more than that.
         let (_, stack) = mixed("/bin/blender", &lines);
-        let own =
-            ["libffi.so.8+0x10", "blender+0x10", first, "blender+0x30", second, "libc.so.6+0x10", third];
+        let own = ["libffi.so.8+0x10", "blender+0x10", first, "blender+0x30", second, "libc.so.6+0x10", third];
         assert_eq!(stack, own);
     }
 
@@ -506,9 +491,6 @@ mod tests {
         let stack = [of(1, 3), of(2, 0), of(0, 3), of(3, 0), of(0, 4)];
         assert_eq!(format_stack(&stack), ["b.py:3 in f, libffi.so.8+0x1", "b.py:4 in f"]);
         assert_eq!(format_stack(&stack[1..2]), ["libffi.so.8+0x2"]);
-        assert_eq!(
-            stack.map(|place| place.source().map(|line| line.line)),
-            [Some(3), None, Some(3), None, Some(4)]
-        );
+        assert_eq!(stack.map(|place| place.source().map(|line| line.line)), [Some(3), None, Some(3), None, Some(4)]);
     }
 }

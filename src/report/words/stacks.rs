@@ -39,13 +39,7 @@ const RECENT: usize = 64;
 impl Default for StackTable {
     fn default() -> Self {
         let hasher = foldhash::fast::RandomState::default();
-        StackTable {
-            numbers: HashMap::default(),
-            hasher,
-            all: Vec::new(),
-            called: Vec::new(),
-            recent: [None; RECENT],
-        }
+        StackTable { numbers: HashMap::default(), hasher, all: Vec::new(), called: Vec::new(), recent: [None; RECENT] }
     }
 }
 
@@ -72,13 +66,7 @@ impl StackTable {
     }
 
     /// Returns the number of the stack with these frames; adds the stack if it is new.
-    pub fn find_or_add(
-        &mut self,
-        process: usize,
-        ticks: u64,
-        frames: &[u64],
-        python: &[PythonLine],
-    ) -> StackNumber {
+    pub fn find_or_add(&mut self, process: usize, ticks: u64, frames: &[u64], python: &[PythonLine]) -> StackNumber {
         let process = process as u32;
         let mut hash = self.hasher.hash_one((process, frames, python));
         while let Some(known) = self.numbers.get(&hash) {

@@ -17,8 +17,7 @@ impl<W: World> Judge<'_, W> {
     }
 
     pub(super) fn not_initialized(&mut self) -> Option<Verdict> {
-        let is_so =
-            self.world.current_context().is_some_and(|(result, _)| result == Result::NOT_INITIALIZED as i32);
+        let is_so = self.world.current_context().is_some_and(|(result, _)| result == Result::NOT_INITIALIZED as i32);
         self.report_if(is_so, None, Reason::NotInitialized)
     }
 
@@ -53,8 +52,7 @@ impl<W: World> Judge<'_, W> {
     pub(super) fn descriptors_exhausted(&mut self) -> Option<Verdict> {
         let limit = self.world.reached_file_limit()?;
         let Some(limit) = limit else { return Some(Verdict::Held) };
-        let creates =
-            self.call.function.spec().exports().is_some_and(|shared| shared.object.needs_granted_access());
+        let creates = self.call.function.spec().exports().is_some_and(|shared| shared.object.needs_granted_access());
         let confidence = Confidence::certain_if(creates || self.call.has_returned(Result::OPERATING_SYSTEM));
         self.report_violation(Reason::DescriptorsExhausted { limit }, confidence, None, &[])
     }
@@ -64,9 +62,7 @@ impl<W: World> Judge<'_, W> {
         let event = self.call.function.spec().exports().filter(|shared| shared.object == Object::Event);
         let event = event.map(|shared| shared.by).filter(|event| self.call.number_at(*event) == 0);
         match self.call.null_argument().or(event) {
-            Some(null) => {
-                self.report_if(true, null, Reason::NullArgument { name: self.call.argument_name(null) })
-            }
+            Some(null) => self.report_if(true, null, Reason::NullArgument { name: self.call.argument_name(null) }),
             None => Some(Verdict::Held),
         }
     }
@@ -90,8 +86,7 @@ impl<W: World> Judge<'_, W> {
 
     /// Returns the arguments that name the two devices, for a query about a pair of devices.
     pub(super) fn queried_devices(&self) -> Option<(usize, usize)> {
-        let query =
-            self.call.function.spec().device_query().filter(|asked| asked.subject != Subject::Device)?;
+        let query = self.call.function.spec().device_query().filter(|asked| asked.subject != Subject::Device)?;
         Some((query.device, query.peer?))
     }
 

@@ -56,8 +56,7 @@ impl<W: World> Judge<'_, W> {
             let gone = world.ended_memory(node.address, node.bytes);
             let Some(gone) = gone.filter(|gone| is_now || gone.end_kind.is_lasting()) else { return };
             if let Some((reason, confidence)) = tell(node, &gone) {
-                verdict =
-                    self.report_violation(reason, confidence, argument, &[(gone.ending_role(), gone.object)]);
+                verdict = self.report_violation(reason, confidence, argument, &[(gone.ending_role(), gone.object)]);
             }
         });
         verdict

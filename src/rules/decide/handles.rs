@@ -141,9 +141,8 @@ impl<W: World> Judge<'_, W> {
                 return;
             }
             let its = world.find_export(Object::Memory, opening.fingerprint);
-            let is_same = |its: Export<_>| {
-                (its.exporter_id, its.device.ordinal) == (export.exporter_id, export.device.ordinal)
-            };
+            let is_same =
+                |its: Export<_>| (its.exporter_id, its.device.ordinal) == (export.exporter_id, export.device.ordinal);
             if its.is_some_and(is_same) {
                 other = Some(*opening);
             }
@@ -179,11 +178,9 @@ impl<W: World> Judge<'_, W> {
         world.with_device_node(&to.uuid, &mut |node| {
             verdict = match node {
                 Some(DeviceNode { is_usable: true, .. }) => Some(Verdict::Held),
-                Some(DeviceNode { path: node, .. }) => self.report_with_export(
-                    &export,
-                    Reason::IpcDeviceHidden { to, node },
-                    Confidence::Certain,
-                ),
+                Some(DeviceNode { path: node, .. }) => {
+                    self.report_with_export(&export, Reason::IpcDeviceHidden { to, node }, Confidence::Certain)
+                }
                 None if to.uuid != [0; 16] => {
                     let reason = Reason::IpcDeviceUnseen { to, sees };
                     self.report_with_export(&export, reason, Confidence::Inferred)
@@ -201,8 +198,7 @@ impl<W: World> Judge<'_, W> {
 
     pub(super) fn devices_apart(&mut self) -> Option<Verdict> {
         let export = self.opened_export()?;
-        let (from, to) =
-            (self.device_with_uuid(self.world.current_device()), self.with_own_ordinal(&export.device));
+        let (from, to) = (self.device_with_uuid(self.world.current_device()), self.with_own_ordinal(&export.device));
         if from.ordinal >= 0 && from.ordinal == to.ordinal {
             return Some(Verdict::Held);
         }
@@ -210,9 +206,7 @@ impl<W: World> Judge<'_, W> {
             Some(true) => return Some(Verdict::Held),
             Some(false) => (true, to, Confidence::Certain),
             // A process that sees only one device cannot query access, so the result itself is the evidence.
-            None if self.call.has_returned(Result::PEER_ACCESS_UNSUPPORTED) => {
-                (false, to, Confidence::Inferred)
-            }
+            None if self.call.has_returned(Result::PEER_ACCESS_UNSUPPORTED) => (false, to, Confidence::Inferred),
             None => return None,
         };
         self.report_with_export(&export, Reason::IpcDevicesApart { from, to, is_asked }, confidence)
@@ -230,8 +224,7 @@ impl<W: World> Judge<'_, W> {
             is_opened: self.call.result == 0,
             cut: self.world.handle_bytes().and_then(|bytes| untruncated_length(&bytes)),
         };
-        let confidence =
-            if is_exact { self.world.exporter_confidence(&export) } else { Confidence::Inferred };
+        let confidence = if is_exact { self.world.exporter_confidence(&export) } else { Confidence::Inferred };
         self.report_with_export(&export, reason, confidence)
     }
 
@@ -282,8 +275,7 @@ impl<W: World> Judge<'_, W> {
         let places = (1..=EXPORTER).flat_map(|by| [(EXPORTER - by, by), (EXPORTER + by, by)]);
         let mut pids = places.filter_map(|(at, by)| Some((read_word(bytes, at)?, at, by as u8)));
         pids.find_map(|(pid, at, by)| {
-            let is_pid =
-                (1..1 << 22).contains(&pid) && (pid >= SMALL || read_word(bytes, at + CHECKED) == Some(pid));
+            let is_pid = (1..1 << 22).contains(&pid) && (pid >= SMALL || read_word(bytes, at + CHECKED) == Some(pid));
             let owner = if is_pid { self.world.exporter_with_pid(Object::Memory, pid) } else { None };
             Some((owner?, by))
         })

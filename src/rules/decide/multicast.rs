@@ -15,9 +15,7 @@ impl<W: World> Judge<'_, W> {
     fn bound_allocation(&self, Bound { object, by, .. }: Bound) -> Option<BareEntry<Allocation>> {
         let name = self.call.number_at(by);
         match object {
-            Object::Mapping => {
-                self.first_mapping((name, 1), |_| true).and_then(|mapping| self.allocation_of(&mapping))
-            }
+            Object::Mapping => self.first_mapping((name, 1), |_| true).and_then(|mapping| self.allocation_of(&mapping)),
             _ => self.allocation(name),
         }
     }
@@ -25,9 +23,7 @@ impl<W: World> Judge<'_, W> {
     pub(super) fn multicast_unsupported(&mut self) -> Option<Verdict> {
         let spec = self.call.function.spec();
         let devices = match spec.joins() {
-            Some(joined) => {
-                self.call.number_at(joined.device) as i32..self.call.number_at(joined.device) as i32 + 1
-            }
+            Some(joined) => self.call.number_at(joined.device) as i32..self.call.number_at(joined.device) as i32 + 1,
             None => 0..self.world.device_count().unwrap_or(0),
         };
         let world = self.world;
@@ -53,23 +49,15 @@ impl<W: World> Judge<'_, W> {
         self.expect_in_table(parts.map(drop).or(properties.map(drop)))?;
         // The last two parts belong to the memory.
         let parts = parts.into_iter().flatten().enumerate();
-        let values = parts.filter_map(|(place, index)| {
-            Some((index?, call.argument_name(index?), call.number_at(index?), place > 1))
-        });
+        let values = parts
+            .filter_map(|(place, index)| Some((index?, call.argument_name(index?), call.number_at(index?), place > 1)));
         // The properties of the multicast object contain its size.
-        let whole = properties
-            .zip(call.multicast_props())
-            .map(|(made, wanted)| (made.of, "size", wanted.bytes, false));
+        let whole = properties.zip(call.multicast_props()).map(|(made, wanted)| (made.of, "size", wanted.bytes, false));
         let odd = whole.into_iter().chain(values).find(|(_, _, value, _)| !value.is_multiple_of(granularity));
         let Some((argument, name, value, is_memory)) = odd else { return Some(Verdict::Held) };
         // Later devices accept memory at any multiple of 256 bytes.
         let confidence = Confidence::certain_if(known.is_some() && !(is_memory && value.is_multiple_of(256)));
-        self.report_violation(
-            Reason::MulticastGranularity { name, value, granularity },
-            confidence,
-            argument,
-            &[],
-        )
+        self.report_violation(Reason::MulticastGranularity { name, value, granularity }, confidence, argument, &[])
     }
 
     pub(super) fn multicast_device(&mut self) -> Option<Verdict> {
@@ -114,8 +102,7 @@ impl<W: World> Judge<'_, W> {
 
     pub(super) fn multicast_handle_type(&mut self) -> Option<Verdict> {
         let bound = self.expect_in_table(self.call.function.spec().binds())?;
-        let (team, memory) =
-            (self.allocation(self.call.number_at(bound.team))?, self.bound_allocation(bound)?);
+        let (team, memory) = (self.allocation(self.call.number_at(bound.team))?, self.bound_allocation(bound)?);
         let leaves = team.is_shareable();
         if !leaves || memory.is_imported() || memory.types.is_none_or(|types| types != 0) {
             return Some(Verdict::Held);

@@ -28,11 +28,8 @@ impl<W: World> Judge<'_, W> {
     pub(super) fn same_device(&mut self) -> Option<Verdict> {
         if let Some((from, to)) = self.queried_devices() {
             let (device, other) = (self.call.number_at(from) as i32, self.call.number_at(to) as i32);
-            let reason = Reason::PeerSameDevice {
-                device: self.device_with_uuid(device),
-                context: None,
-                is_current: false,
-            };
+            let reason =
+                Reason::PeerSameDevice { device: self.device_with_uuid(device), context: None, is_current: false };
             return self.report_if(device == other, to, reason);
         }
         let ((current, peer), own) = (self.current_and_peer_contexts(), self.world.current_device());
@@ -45,8 +42,7 @@ impl<W: World> Judge<'_, W> {
             return None;
         }
         let is_same = is_current || own >= 0 && self.world.device_of_peer(peer) == own;
-        let reason =
-            Reason::PeerSameDevice { device: self.device_with_uuid(own), context: Some(peer), is_current };
+        let reason = Reason::PeerSameDevice { device: self.device_with_uuid(own), context: Some(peer), is_current };
         self.report_if(is_same, self.peer_argument(), reason)
     }
 
@@ -61,13 +57,11 @@ impl<W: World> Judge<'_, W> {
         // was not, the destroyed one is the peer.
         let is_living = || self.world.is_current_destroyed() == Some(false);
         let is_known = context == 0 || self.call.has_returned(Result::CONTEXT_IS_DESTROYED) && is_living();
-        is_known
-            .then(|| self.report_if(true, self.peer_argument(), Reason::PeerContextInvalid { context }))?
+        is_known.then(|| self.report_if(true, self.peer_argument(), Reason::PeerContextInvalid { context }))?
     }
 
     pub(super) fn already_enabled(&mut self) -> Option<Verdict> {
-        let ((from, to), (context, peer)) =
-            (self.current_and_peer_devices(), self.current_and_peer_contexts());
+        let ((from, to), (context, peer)) = (self.current_and_peer_devices(), self.current_and_peer_contexts());
         let known = self.world.enabled_access(context, peer);
         let ago = known.and_then(|(ago, _)| ago);
         let object = known.map(|(_, object)| (role::ENABLING, object));
@@ -76,8 +70,7 @@ impl<W: World> Judge<'_, W> {
     }
 
     pub(super) fn not_enabled(&mut self) -> Option<Verdict> {
-        let ((from, to), (context, peer)) =
-            (self.current_and_peer_devices(), self.current_and_peer_contexts());
+        let ((from, to), (context, peer)) = (self.current_and_peer_devices(), self.current_and_peer_contexts());
         let reverse = self.world.enabled_access(peer, context).is_some();
         self.report_if(true, self.peer_argument(), Reason::PeerNotEnabled { from, to, reverse })
     }

@@ -27,10 +27,9 @@ impl PointerAttributes {
 /// Returns the settings of allocators that select a kind of memory, each after its environment variable.
 fn allocator_settings(kind: MemoryKind) -> &'static [&'static str] {
     match kind {
-        MemoryKind::Virtual => &[
-            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
-            "PYTORCH_ALLOC_CONF=expandable_segments:True",
-        ],
+        MemoryKind::Virtual => {
+            &["PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "PYTORCH_ALLOC_CONF=expandable_segments:True"]
+        }
         MemoryKind::Pool => &[
             "PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync",
             "PYTORCH_ALLOC_CONF=backend:cudaMallocAsync",
@@ -99,12 +98,9 @@ impl<W: World> Judge<'_, W> {
         let reason = Reason::IpcReexport { address, is_event, owner: export.map(|(owner, _)| owner) };
         let objects = opening.map(|opening| (role::OPENING, opening.object));
         match (objects, export) {
-            (Some(opening), Some((_, export))) => self.report_violation(
-                reason,
-                Confidence::Certain,
-                argument,
-                &[opening, (role::EXPORT, export)],
-            ),
+            (Some(opening), Some((_, export))) => {
+                self.report_violation(reason, Confidence::Certain, argument, &[opening, (role::EXPORT, export)])
+            }
             _ => self.report_violation(reason, Confidence::Certain, argument, objects.as_slice()),
         }
     }
@@ -126,8 +122,7 @@ impl<W: World> Judge<'_, W> {
         /// one is 2. These streams belong to the current context.
         const LAST_DEFAULT: u64 = 2;
         let spec = self.call.function.spec();
-        let (by, stream) =
-            (self.expect_in_table(spec.records())?, self.expect_in_table(spec.stream_argument())?);
+        let (by, stream) = (self.expect_in_table(spec.records())?, self.expect_in_table(spec.stream_argument())?);
         let event = self.call.number_at(by);
         let opening = self.world.opening_at(Object::Event, event).filter(|opening| opening.context != 0);
         let (opening, (_, current)) = (opening?, self.world.current_context()?);
@@ -146,8 +141,7 @@ impl<W: World> Judge<'_, W> {
     /// wrong.
     pub(super) fn other_context(&mut self) -> Option<Verdict> {
         let spec = self.call.function.spec();
-        let (by, stream) =
-            (self.expect_in_table(spec.records())?, self.expect_in_table(spec.stream_argument())?);
+        let (by, stream) = (self.expect_in_table(spec.records())?, self.expect_in_table(spec.stream_argument())?);
         let (event, stream) = (self.call.number_at(by), self.call.number_at(stream));
         let current = self.world.device_of_stream(stream)?;
         match self.world.is_event(event) {
@@ -181,8 +175,7 @@ impl<W: World> Judge<'_, W> {
         if opening.is_some_and(|opening| opening.address == address) {
             return Some(Verdict::Held);
         }
-        let is_exportable =
-            || self.world.pointer_attributes(address).is_some_and(|pointer| pointer.is_exportable);
+        let is_exportable = || self.world.pointer_attributes(address).is_some_and(|pointer| pointer.is_exportable);
         let is_own = opening.is_none() && is_exportable();
         let inside = opening.map(|opening| opening.address);
         let elsewhere = match (inside, is_own) {

@@ -42,15 +42,9 @@ impl<W: World> Judge<'_, W> {
         let known = self.world.pool(pool);
         let (fault, confidence) = match known {
             _ if pool == 0 => (PointerFault::NoPool, Confidence::Certain),
-            Some(known) if known.origin == ObjectOrigin::Imported => {
-                (PointerFault::Imported, Confidence::Certain)
-            }
-            Some(known) if !known.is_exported => {
-                (PointerFault::NotExported { pool }, self.pools_confidence())
-            }
-            _ if self.world.driver_message().contains("base address") => {
-                (PointerFault::Inside, Confidence::Certain)
-            }
+            Some(known) if known.origin == ObjectOrigin::Imported => (PointerFault::Imported, Confidence::Certain),
+            Some(known) if !known.is_exported => (PointerFault::NotExported { pool }, self.pools_confidence()),
+            _ if self.world.driver_message().contains("base address") => (PointerFault::Inside, Confidence::Certain),
             Some(_) => return Some(Verdict::Held),
             None => return None,
         };
@@ -64,12 +58,7 @@ impl<W: World> Judge<'_, W> {
         let known = self.world.pool(pool)?;
         if known.is_destroyed || known.origin != ObjectOrigin::Imported {
             let (is_destroyed, confidence) = (known.is_destroyed, self.pools_confidence());
-            return self.report_violation(
-                Reason::PoolNotImported { pool, is_destroyed },
-                confidence,
-                of,
-                &[],
-            );
+            return self.report_violation(Reason::PoolNotImported { pool, is_destroyed }, confidence, of, &[]);
         }
         let (_, fingerprint, _) = self.call.opened_handle()?;
         let opening = self.world.opening_at(Object::Pool, pool);
@@ -91,12 +80,9 @@ impl<W: World> Judge<'_, W> {
         }
         match self.world.query_model(|model| Some(model.pointers_of(pool))).unwrap_or(0) {
             0 => Some(Verdict::Held),
-            pointers => self.report_violation(
-                Reason::PoolImportInUse { pool, pointers },
-                self.pools_confidence(),
-                by,
-                &[],
-            ),
+            pointers => {
+                self.report_violation(Reason::PoolImportInUse { pool, pointers }, self.pools_confidence(), by, &[])
+            }
         }
     }
 }

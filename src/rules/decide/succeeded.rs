@@ -69,13 +69,11 @@ impl<W: World> Judge<'_, W> {
         };
         // If the handle was already open, it was checked when it was first opened.
         let (world, handle) = (self.world, Handle(self.fingerprint()));
-        let is_open_already =
-            world.is_open_already(&mut |OpenerLibraries { first, second, count, opening }| {
-                let reason = Reason::IpcSecondLibrary { handle, first, second, count };
-                let objects = [(role::OPENING, opening)];
-                verdict =
-                    self.report_violation(reason, Confidence::Certain, self.handle_argument(), &objects);
-            });
+        let is_open_already = world.is_open_already(&mut |OpenerLibraries { first, second, count, opening }| {
+            let reason = Reason::IpcSecondLibrary { handle, first, second, count };
+            let objects = [(role::OPENING, opening)];
+            verdict = self.report_violation(reason, Confidence::Certain, self.handle_argument(), &objects);
+        });
         if is_open_already {
             return verdict;
         }
@@ -101,12 +99,7 @@ impl<W: World> Judge<'_, W> {
             with_context: ended.with_context,
         };
         let objects = [(role::EXPORT, export.object)];
-        self.report_violation(
-            reason,
-            self.world.exporter_confidence(export),
-            self.handle_argument(),
-            &objects,
-        )
+        self.report_violation(reason, self.world.exporter_confidence(export), self.handle_argument(), &objects)
     }
 
     /// Checks for a pointer that was already imported. The driver returns the address of the first import,
@@ -114,18 +107,13 @@ impl<W: World> Judge<'_, W> {
     fn check_pointer_import(&mut self, Shared { by, handle, .. }: Shared) -> Option<Verdict> {
         let (address, fingerprint) = (self.call.number_at(by), self.call.fingerprint(handle));
         let known = self.world.opening_at(Object::Pointer, address);
-        let is_same =
-            |known: &Opening<W::Object>| (known.address, known.fingerprint) == (address, fingerprint);
+        let is_same = |known: &Opening<W::Object>| (known.address, known.fingerprint) == (address, fingerprint);
         let Some(known) = known.filter(is_same) else { return Some(Verdict::Held) };
         let reason = Reason::PoolPointerTwice { address, handle: Handle(fingerprint) };
         self.report_violation(reason, Confidence::Certain, handle, &[(role::OPENING, known.object)])
     }
 
-    fn check_memory_open(
-        &mut self,
-        export: &Export<W::Object>,
-        mut verdict: Option<Verdict>,
-    ) -> Option<Verdict> {
+    fn check_memory_open(&mut self, export: &Export<W::Object>, mut verdict: Option<Verdict>) -> Option<Verdict> {
         let (owner, objects) = (export.owner, [(role::EXPORT, export.object)]);
         if export.pointer_offset != 0 {
             let handle = Handle(export.fingerprint);
@@ -177,8 +165,7 @@ impl<W: World> Judge<'_, W> {
 
     /// Checks for an object that the call ended while others had it open.
     fn check_end(&mut self) -> Option<Verdict> {
-        let (Some(ending), Some(end)) = (self.world.ended_while_open(), self.call.function.spec().ends())
-        else {
+        let (Some(ending), Some(end)) = (self.world.ended_while_open(), self.call.function.spec().ends()) else {
             return Some(Verdict::Held);
         };
         let EndedObject { kind, export, bytes, handles, importers, is_sure } = ending;

@@ -87,12 +87,8 @@ impl World for Knowing {
         self.some((2, 2))
     }
     fn is_open_already(&self, work: &mut dyn FnMut(OpenerLibraries<()>)) -> bool {
-        let opener = |opening: Opening<()>| OpenerLibraries {
-            first: "a",
-            second: "b",
-            count: 2,
-            opening: opening.object,
-        };
+        let opener =
+            |opening: Opening<()>| OpenerLibraries { first: "a", second: "b", count: 2, opening: opening.object };
         self.opening_at(Object::Memory, 1).map(opener).into_iter().for_each(work);
         self.0
     }

@@ -60,20 +60,14 @@ impl<W: World> Judge<'_, W> {
         let argument = argument.map(|launched| launched.parameters);
         let mut verdict = Some(Verdict::Held);
         world.each_parameter(&mut |kernel, parameter, address| {
-            let Some(EndedMemory { end_kind: went, range, ago, ref by, object, .. }) =
-                world.ended_memory(address, 1)
+            let Some(EndedMemory { end_kind: went, range, ago, ref by, object, .. }) = world.ended_memory(address, 1)
             else {
                 return;
             };
             let by = by.as_ref().map(ClosedBy::site);
             let node = "";
             let reason = Reason::UseInKernel { kernel, node, parameter, address, went, range, ago, by };
-            verdict = self.report_violation(
-                reason,
-                Confidence::Inferred,
-                argument,
-                &[(went.ending_role(), object)],
-            );
+            verdict = self.report_violation(reason, Confidence::Inferred, argument, &[(went.ending_role(), object)]);
         });
         verdict
     }
@@ -111,9 +105,7 @@ impl<W: World> Judge<'_, W> {
         });
         // One finding per batch of copies is enough.
         let mut is_found = false;
-        world.each_batch_range(&mut |argument, start, bytes| {
-            is_found = is_found || look(argument, start, bytes)
-        });
+        world.each_batch_range(&mut |argument, start, bytes| is_found = is_found || look(argument, start, bytes));
         verdict
     }
 
@@ -147,15 +139,7 @@ impl<W: World> Judge<'_, W> {
                     let home = home.filter(|home| *home != ordinal).map(|home| self.device_with_uuid(home));
                     let (range, is_granted) = ((mapping.name, mapping.bytes), mapping.is_granted);
                     Some(match access {
-                        0 => Reason::UseWithoutAccess {
-                            name,
-                            address,
-                            device,
-                            context,
-                            range,
-                            is_granted,
-                            home,
-                        },
+                        0 => Reason::UseWithoutAccess { name, address, device, context, range, is_granted, home },
                         _ => Reason::UseReadOnly { name, address, device, range },
                     })
                 })
@@ -176,8 +160,7 @@ impl<W: World> Judge<'_, W> {
         let mut found = None;
         let mut look = |argument, address, _| {
             let reserved = world.query_model(|model| model.reservation((address, 1)));
-            let is_empty =
-                || world.memory_range_at(address) == Some(None) && world.ended_memory(address, 1).is_none();
+            let is_empty = || world.memory_range_at(address) == Some(None) && world.ended_memory(address, 1).is_none();
             found = found.or(reserved.filter(|_| is_empty()).map(|known| (argument, address, known)));
         };
         call.used_ranges().for_each(|(argument, start, bytes)| look(argument, start, bytes));
@@ -235,11 +218,8 @@ impl<W: World> Judge<'_, W> {
             });
             Some(())
         });
-        let mapped = before.map(|known| PresentMemory {
-            range: (known.name, known.bytes),
-            opening: None,
-            is_foreign: true,
-        });
+        let mapped =
+            before.map(|known| PresentMemory { range: (known.name, known.bytes), opening: None, is_foreign: true });
         let there = opened.into_iter().chain(mapped).max_by_key(|there| there.range.0)?;
         (address.checked_sub(there.end())? < there.range.1).then_some(there)
     }
@@ -247,8 +227,7 @@ impl<W: World> Judge<'_, W> {
     /// Returns true if a range begins in open memory, and the address is behind the end of that memory.
     fn is_behind_open_memory(&self, start: u64, address: u64) -> bool {
         let is_before = |there: PresentMemory<W::Object>| there.end() <= address;
-        start != address
-            && self.memory_at(start).is_some_and(|there| there.opening.is_some() && is_before(there))
+        start != address && self.memory_at(start).is_some_and(|there| there.opening.is_some() && is_before(there))
     }
 
     /// Returns the open or mapped memory of this process at an address.

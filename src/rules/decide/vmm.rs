@@ -127,15 +127,9 @@ impl<W: World> Judge<'_, W> {
         let mut others = self.call.access_devices().filter(|device| !homes().any(|home| home == *device));
         let Some(device) = others.next().filter(|_| is_whole && others.next().is_none()) else {
             let count = self.call.number_at(all);
-            return self.report_violation(
-                Reason::VmmSomeUnreachable { count },
-                Confidence::Inferred,
-                by,
-                &[],
-            );
+            return self.report_violation(Reason::VmmSomeUnreachable { count }, Confidence::Inferred, by, &[]);
         };
-        let (from, to) =
-            (self.device_with_uuid(device), homes().next().map(|home| self.device_with_uuid(home)));
+        let (from, to) = (self.device_with_uuid(device), homes().next().map(|home| self.device_with_uuid(home)));
         self.report_violation(Reason::VmmUnreachableDevice { from, to }, Confidence::Inferred, by, &[])
     }
 
@@ -172,16 +166,9 @@ impl<W: World> Judge<'_, W> {
             let other = if is_pool { Object::Allocation } else { Object::Pool };
             if let Some(export) = self.world.find_export(other, number) {
                 let reason = Reason::VmmDescriptorKind { fd, is_pool: !is_pool, owner: Some(export.owner) };
-                return self.report_violation(
-                    reason,
-                    Confidence::Certain,
-                    handle,
-                    &[(role::EXPORT, export.object)],
-                );
+                return self.report_violation(reason, Confidence::Certain, handle, &[(role::EXPORT, export.object)]);
             }
-            if !self.call.has_returned(Result::NOT_SUPPORTED)
-                || self.world.find_export(object, number).is_some()
-            {
+            if !self.call.has_returned(Result::NOT_SUPPORTED) || self.world.find_export(object, number).is_some() {
                 return Some(Verdict::Held);
             }
         }
@@ -194,8 +181,7 @@ impl<W: World> Judge<'_, W> {
         let is_open = if fd < 0 { Some(false) } else { self.world.is_descriptor(fd) };
         let owner = if fd < 0 { None } else { self.world.exporter_of_descriptor(object, fd) };
         let confidence = Confidence::certain_if(is_open == Some(false));
-        let reason =
-            Reason::VmmDescriptor { name, fd, is_open, owner: owner.map(|(owner, _)| owner), ptrace };
+        let reason = Reason::VmmDescriptor { name, fd, is_open, owner: owner.map(|(owner, _)| owner), ptrace };
         let object = owner.map(|(_, object)| (role::EXPORT, object));
         self.report_violation(reason, confidence, handle, object.as_slice())
     }
@@ -225,15 +211,12 @@ impl<W: World> Judge<'_, W> {
     pub(super) fn vmm_partial_mapping(&mut self) -> Option<Verdict> {
         let made = self.call.function.spec().makes().and_then(|made| Some((made.size?, made.of?, made.at?)));
         let (by, of, at) = self.expect_in_table(made)?;
-        let (handle, offset, size) =
-            (self.call.number_at(of), self.call.number_at(at), self.call.number_at(by));
+        let (handle, offset, size) = (self.call.number_at(of), self.call.number_at(at), self.call.number_at(by));
         let whole = self.allocation(handle).map(|known| known.bytes).filter(|bytes| *bytes != 0);
         let reason = Reason::VmmPartialMapping { offset, size, whole };
         match whole {
             _ if offset != 0 => self.report_if(true, at, reason),
-            Some(whole) if whole != size => {
-                self.report_violation(reason, self.virtual_memory_confidence(), by, &[])
-            }
+            Some(whole) if whole != size => self.report_violation(reason, self.virtual_memory_confidence(), by, &[]),
             Some(_) => Some(Verdict::Held),
             // An importer does not know the size of the memory, but the driver does.
             None => {

@@ -77,12 +77,7 @@ pub trait World {
     }
     /// Returns the export whose handle the opened bytes are a damaged copy of, and true if the bytes that the
     /// driver checks are equal.
-    fn find_original(
-        &self,
-        _object: Object,
-        _fingerprint: u64,
-        _checked: u64,
-    ) -> Option<(Export<Self::Object>, bool)> {
+    fn find_original(&self, _object: Object, _fingerprint: u64, _checked: u64) -> Option<(Export<Self::Object>, bool)> {
         None
     }
     /// Returns whether the exporter of a handle is running.

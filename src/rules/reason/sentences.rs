@@ -3,8 +3,8 @@
 use super::parts::{Cut, Only};
 use super::states::{HadContext, Ptrace};
 use super::values::{
-    Ago, Bytes, Count, Device, Growth, Handle, HandleFlaw, HandleTypes, MemoryKind, Part, Piled,
-    PointerFault, PoolFault, Process, Size, Times,
+    Ago, Bytes, Count, Device, Growth, Handle, HandleFlaw, HandleTypes, MemoryKind, Part, Piled, PointerFault,
+    PoolFault, Process, Size, Times,
 };
 use core::fmt::{self, Display, Formatter};
 use cupeer_spec::effect::Object;
@@ -96,15 +96,12 @@ pub fn unknown_handle(handle: Handle, flaw: HandleFlaw, is_event: bool, f: &mut 
     match flaw {
         HandleFlaw::Zero => f.write_str("all 64 bytes of the handle are 0; no process filled it in"),
         HandleFlaw::Truncated(length) => Cut(length).fmt(f),
-        HandleFlaw::Shifted { owner, by } => write!(
-            f,
-            "the bytes of {handle} are those of a handle of {owner}, shifted by {}",
-            Count(by.into(), "byte")
-        ),
-        HandleFlaw::RecordedElsewhere(pid) => write!(
-            f,
-            "{handle} comes from process {pid}, which cupeer records elsewhere; start both with -o DIR"
-        ),
+        HandleFlaw::Shifted { owner, by } => {
+            write!(f, "the bytes of {handle} are those of a handle of {owner}, shifted by {}", Count(by.into(), "byte"))
+        }
+        HandleFlaw::RecordedElsewhere(pid) => {
+            write!(f, "{handle} comes from process {pid}, which cupeer records elsewhere; start both with -o DIR")
+        }
         flaw => {
             write!(f, "no process under cupeer exported {handle}")?;
             match flaw {
@@ -127,13 +124,7 @@ pub fn unknown_handle(handle: Handle, flaw: HandleFlaw, is_event: bool, f: &mut 
 }
 
 /// Writes the sentence of [`Reason::ExportedAgain`](crate::reason::Reason::ExportedAgain).
-pub fn exported_again(
-    what: Object,
-    objects: u64,
-    exports: u64,
-    opened: u64,
-    f: &mut Formatter,
-) -> fmt::Result {
+pub fn exported_again(what: Object, objects: u64, exports: u64, opened: u64, f: &mut Formatter) -> fmt::Result {
     let (noun, how) = match what {
         Object::Event => ("event", "opened"),
         Object::Memory => ("allocation", "opened"),
@@ -233,10 +224,7 @@ pub fn exchange_differs(
     exported: Option<(u64, u64)>,
     f: &mut Formatter,
 ) -> fmt::Result {
-    write!(
-        f,
-        "{process} opened {opened} of the {of} handles that the others exported and opened; it lacks "
-    )?;
+    write!(f, "{process} opened {opened} of the {of} handles that the others exported and opened; it lacks ")?;
     match lacks {
         1 => write!(f, "{newest} of {exporter}")?,
         _ => write!(f, "{lacks}, the first of which is {newest} of {exporter}")?,
@@ -303,14 +291,7 @@ pub fn unwritten(
 }
 
 /// Writes the sentence of [`Reason::PilesUp`](crate::reason::Reason::PilesUp).
-pub fn piles_up(
-    what: Piled,
-    left: u64,
-    made: u64,
-    bytes: u64,
-    growth: Growth,
-    f: &mut Formatter,
-) -> fmt::Result {
+pub fn piles_up(what: Piled, left: u64, made: u64, bytes: u64, growth: Growth, f: &mut Formatter) -> fmt::Result {
     let (name, done, not_done) = what.words();
     write!(f, "{left} of {} {done} at this place", Count(made, name))?;
     if what == Piled::Allocations && growth == Growth::Unused {
@@ -338,10 +319,7 @@ pub fn descriptor(
     f: &mut Formatter,
 ) -> fmt::Result {
     if fd < 0 {
-        write!(
-            f,
-            "{name} is {fd}, which is not a file descriptor; the call that should have returned one failed"
-        )?;
+        write!(f, "{name} is {fd}, which is not a file descriptor; the call that should have returned one failed")?;
         match ptrace {
             Some(Ptrace { scope: 1.., is_capable: false, .. }) => write!(
                 f,
@@ -354,13 +332,10 @@ pub fn descriptor(
         match is_open {
             Some(false) => write!(f, "{name} is {fd}, and this process has no file descriptor {fd}")?,
             Some(true) => write!(f, "file descriptor {fd} of this process is not exported memory")?,
-            None => write!(
-                f,
-                "{name} is {fd}, which is not a file descriptor of exported memory in this process"
-            )?,
+            None => write!(f, "{name} is {fd}, which is not a file descriptor of exported memory in this process")?,
         }
         owner.map_or(Ok(()), |owner| {
-                    write!(f, "; {owner} exported memory as its own file descriptor {fd}, and each process has its own numbers")
-                })
+            write!(f, "; {owner} exported memory as its own file descriptor {fd}, and each process has its own numbers")
+        })
     }
 }

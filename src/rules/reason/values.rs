@@ -222,9 +222,7 @@ impl Piled {
             Piled::Reservations => ("address range", "reserved", "have no mapping and were never freed"),
             Piled::Pools => ("pool", "made", "were never destroyed"),
             Piled::Contexts => ("context", "created", "were never destroyed"),
-            Piled::Exports => {
-                ("allocation", "exported", "were never freed, although each importer closed them")
-            }
+            Piled::Exports => ("allocation", "exported", "were never freed, although each importer closed them"),
             Piled::Events => ("interprocess event", "exported", "were never destroyed"),
             Piled::Descriptors => ("file descriptor", "exported", "seem never to be closed"),
             Piled::ImportedDescriptors => ("file descriptor", "imported", "seem never to be closed"),

@@ -218,8 +218,7 @@ impl Machine<'_> {
 
     /// Returns true if the slot, in a ring block that the thread left, still holds this number.
     fn is_in_ring(&self, place: usize, number: u64) -> bool {
-        let is_it =
-            |(block, index): (usize, usize)| self.blocks.borrow()[block].base + index as u64 == number;
+        let is_it = |(block, index): (usize, usize)| self.blocks.borrow()[block].base + index as u64 == number;
         self.is_ring && self.slot_at(place).is_some_and(is_it)
     }
 
@@ -231,9 +230,7 @@ impl Machine<'_> {
         // Forwarded.
         self.step();
         let (before, _) = self.window().begin_writing(self.height());
-        if self.window().has_slot_number(taken.place, taken.number)
-            || self.is_in_ring(taken.place, taken.number)
-        {
+        if self.window().has_slot_number(taken.place, taken.number) || self.is_in_ring(taken.place, taken.number) {
             self.write(taken.place, |slot| slot.what = What::Returned);
             self.window().end_writing(before);
         } else {
@@ -259,9 +256,8 @@ impl Machine<'_> {
 
     fn check(&self) {
         let found = self.read();
-        let late = |number: u64, call: u32| {
-            found.values().any(|slot| slot.what == What::LateEnd(number) && slot.call == call)
-        };
+        let late =
+            |number: u64, call: u32| found.values().any(|slot| slot.what == What::LateEnd(number) && slot.call == call);
         for (number, call) in &*self.returned.borrow() {
             match found.get(number) {
                 Some(slot) => {

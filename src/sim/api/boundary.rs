@@ -96,10 +96,7 @@ macro_rules! forward {
 }
 
 /// Writes a value that the driver returns to a pointer of the program.
-pub(crate) fn write_result<T: CForm<V>, V>(
-    out: OutPointer<T>,
-    value: impl FnOnce(&mut Driver) -> Answer<V>,
-) -> Answer {
+pub(crate) fn write_result<T: CForm<V>, V>(out: OutPointer<T>, value: impl FnOnce(&mut Driver) -> Answer<V>) -> Answer {
     out.write_computed(process::enter()?, value)
 }
 

@@ -18,9 +18,7 @@ fn create_context(out: OutPointer<CUcontext>, flags: u32, dev: CUdevice) -> Answ
 }
 
 /// Waits until all work of a context is done. Returns the locked driver.
-fn lock_when_context_done(
-    context: impl FnOnce(&mut Driver) -> Answer<u64>,
-) -> Answer<MutexGuard<'static, Driver>> {
+fn lock_when_context_done(context: impl FnOnce(&mut Driver) -> Answer<u64>) -> Answer<MutexGuard<'static, Driver>> {
     queue::lock_when_done(|driver| {
         let context = context(driver)?;
         Ok(driver.pending_in_context(context))

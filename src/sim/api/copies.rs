@@ -63,8 +63,7 @@ impl RowEnd {
             }
             RowEnd::Array(array, offset) => (array, offset),
         };
-        let (row, rows, slices) =
-            driver.arrays.get(array)?.descriptor.extents().ok_or(Code::INVALID_VALUE)?;
+        let (row, rows, slices) = driver.arrays.get(array)?.descriptor.extents().ok_or(Code::INVALID_VALUE)?;
         fail_if(offset.checked_add(length).is_none_or(|end| end > row * rows * slices), Code::INVALID_VALUE)?;
         Ok(TransferSide::flat(offset, AddressRole::Array(array)))
     }
@@ -91,9 +90,7 @@ impl From<RowEnd> for Side3D<u64> {
             RowEnd::At(address, AddressRole::Device) => Side3D { Device: address, ..EMPTY },
             RowEnd::At(address, _) => Side3D { MemoryType: UNIFIED, Device: address, ..EMPTY },
             RowEnd::In(address, context) => Side3D { Device: address, Context: context, ..EMPTY },
-            RowEnd::Array(array, offset) => {
-                Side3D { MemoryType: ARRAY, Array: array, XInBytes: offset, ..EMPTY }
-            }
+            RowEnd::Array(array, offset) => Side3D { MemoryType: ARRAY, Array: array, XInBytes: offset, ..EMPTY },
         }
     }
 }
@@ -161,12 +158,8 @@ fn copy_slices_batch(copies: u64, count: usize, failed: Option<u64>, flags: u64,
         let [width, height, depth] = copy.extent.map(|length| length as u64);
         let (src, dst) = (convert_operand(copy.src), convert_operand(copy.dst));
         let rows = CUDA_MEMCPY3D { src, dst, WidthInBytes: width, Height: height, Depth: depth };
-        run_transfer_as(
-            copy_mode_of_order(copy.srcAccessOrder),
-            Some(stream),
-            TransferParameters::Copy(rows),
-        )
-        .inspect_err(|_| write_index(index))?;
+        run_transfer_as(copy_mode_of_order(copy.srcAccessOrder), Some(stream), TransferParameters::Copy(rows))
+            .inspect_err(|_| write_index(index))?;
     }
     Ok(())
 }
@@ -216,8 +209,7 @@ pub(super) fn run_transfer_as(mode: CopyMode, stream: Option<u64>, what: Transfe
 
 /// Returns a side of a copy that is in an array. The pitch and the height are those of the array.
 fn array_copy_side(driver: &Driver, side: &Side3D<u64>, shape: &TransferShape) -> Answer<TransferSide> {
-    let (row, rows, slices) =
-        driver.arrays.get(side.Array)?.descriptor.extents().ok_or(Code::INVALID_VALUE)?;
+    let (row, rows, slices) = driver.arrays.get(side.Array)?.descriptor.extents().ok_or(Code::INVALID_VALUE)?;
     let within = |start: u64, count: u64, most| start.checked_add(count).is_some_and(|end| end <= most);
     let is_inside = within(side.XInBytes, shape.width, row)
         && within(side.Y, shape.height, rows)
@@ -229,12 +221,7 @@ fn array_copy_side(driver: &Driver, side: &Side3D<u64>, shape: &TransferShape) -
 }
 
 /// Converts a side of a copy of rows to the form of the engine.
-fn convert_side(
-    driver: &Driver,
-    side: &Side3D<u64>,
-    shape: &TransferShape,
-    operand: &str,
-) -> Answer<TransferSide> {
+fn convert_side(driver: &Driver, side: &Side3D<u64>, shape: &TransferShape, operand: &str) -> Answer<TransferSide> {
     let (start, role) = match side.MemoryType {
         HOST => (side.Host, AddressRole::Any),
         DEVICE => (side.Device, AddressRole::Device),
@@ -249,8 +236,7 @@ fn convert_side(
     if pitch < row {
         let messages = [
             "Pitch must be greater than copy width in bytes".into(),
-            format!("Invalid X finish position: Must be less than or equal to pitch, for {operand} operand")
-                .into(),
+            format!("Invalid X finish position: Must be less than or equal to pitch, for {operand} operand").into(),
         ];
         return Err(Failure { code: Code::INVALID_VALUE, messages: messages.into() });
     }
@@ -319,13 +305,7 @@ impl<W: Copy + Into<u64>> CopyOfRows for CUDA_MEMCPY2D<W> {
             Y: self.srcY.into(),
             ..EMPTY
         };
-        CUDA_MEMCPY3D {
-            src,
-            dst,
-            WidthInBytes: self.WidthInBytes.into(),
-            Height: self.Height.into(),
-            Depth: 1,
-        }
+        CUDA_MEMCPY3D { src, dst, WidthInBytes: self.WidthInBytes.into(), Height: self.Height.into(), Depth: 1 }
     }
 }
 
@@ -352,30 +332,15 @@ fn copy_rows(copy: InPointer<impl CopyOfRows>, stream: Option<u64>) -> Answer {
 /// Returns a transfer, after looking up the memory that it reads and writes.
 pub(super) fn look_up_transfer(driver: &Driver, what: TransferParameters) -> Answer<Transfer> {
     match what {
-        TransferParameters::Row(to, from, length) => driver.look_up_copy(
-            to.to_side(driver, length)?,
-            from.to_side(driver, length)?,
-            TransferShape::flat(length),
-        ),
-        TransferParameters::Copy(CUDA_MEMCPY3D {
-            src,
-            dst,
-            WidthInBytes: width,
-            Height: height,
-            Depth: depth,
-        }) => {
+        TransferParameters::Row(to, from, length) => {
+            driver.look_up_copy(to.to_side(driver, length)?, from.to_side(driver, length)?, TransferShape::flat(length))
+        }
+        TransferParameters::Copy(CUDA_MEMCPY3D { src, dst, WidthInBytes: width, Height: height, Depth: depth }) => {
             let shape = TransferShape { width, height, depth };
             let to = convert_side(driver, &dst, &shape, "destination")?;
             driver.look_up_copy(to, convert_side(driver, &src, &shape, "source")?, shape)
         }
-        TransferParameters::Fill(CUDA_MEMSET_NODE_PARAMS {
-            dst,
-            pitch,
-            value,
-            elementSize,
-            width,
-            height,
-        }) => {
+        TransferParameters::Fill(CUDA_MEMSET_NODE_PARAMS { dst, pitch, value, elementSize, width, height }) => {
             let [pitch, width, height] = [pitch, width, height].map(|number| number as u64);
             driver.look_up_fill(dst.0, pitch, elementSize.into(), value, width, height)
         }

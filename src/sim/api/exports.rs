@@ -164,8 +164,7 @@ mod tests {
         let is_known = |f: &OtherFn| !f.lookup.is_empty() && f.since <= DRIVER_VERSION as u32;
         for (f, address) in all_functions().filter(|(f, _)| is_known(f)) {
             let flags = if f.is_per_thread() { 2 } else { 0 };
-            let found =
-                find_function(all_functions, f.lookup.as_bytes(), f.since as i32, ProcAddressFlags(flags));
+            let found = find_function(all_functions, f.lookup.as_bytes(), f.since as i32, ProcAddressFlags(flags));
             assert_eq!(found, Ok((FOUND, address)), "{}", f.symbol);
         }
     }

@@ -35,9 +35,7 @@ fn check_memory(driver: &Driver, what: TransferParameters) -> Answer {
     let addresses = match what {
         TransferParameters::Copy(copy) => [copy.src.Device, copy.dst.Device],
         TransferParameters::Fill(fill) => [fill.dst.0; 2],
-        TransferParameters::Row(to, from, _) => {
-            [to, from].map(|end| if let RowEnd::At(at, _) = end { at } else { 0 })
-        }
+        TransferParameters::Row(to, from, _) => [to, from].map(|end| if let RowEnd::At(at, _) = end { at } else { 0 }),
     };
     if !addresses.iter().any(|address| driver.graphs.is_allocated_by_graph(*address)) {
         look_up_transfer(driver, what)?;

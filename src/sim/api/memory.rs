@@ -1,8 +1,6 @@
 //! Device memory, host memory, managed memory.
 
-use super::boundary::{
-    Argument, OutPointer, with_stream, write_both_results, write_result, write_result_in_context,
-};
+use super::boundary::{Argument, OutPointer, with_stream, write_both_results, write_result, write_result_in_context};
 use crate::engine::answer::{Answer, fail_if, invalid_if};
 use crate::engine::driver::{Driver, location_of_device};
 use crate::engine::process;

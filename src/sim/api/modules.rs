@@ -37,10 +37,7 @@ fn lock_when_modules_done() -> Answer<MutexGuard<'static, Driver>> {
 }
 
 /// Writes a value that the driver returns. Fails if the machine does not support modules.
-fn write_module_result<T: CForm<V>, V>(
-    out: OutPointer<T>,
-    value: impl FnOnce(&mut Driver) -> Answer<V>,
-) -> Answer {
+fn write_module_result<T: CForm<V>, V>(out: OutPointer<T>, value: impl FnOnce(&mut Driver) -> Answer<V>) -> Answer {
     out.write_computed(lock_with_modules()?, value)
 }
 
@@ -104,9 +101,7 @@ fn load_for_owner(
 /// Sets the sizes of the compiler's logs to zero, because nothing is compiled.
 fn clear_compiler_logs(count: u32, options: OutPointer<u32>, values: OutPointer<*mut c_void>) -> Answer {
     let count = if options.address() == 0 { 0 } else { count as usize };
-    for (index, _) in
-        options.read_elements(count).iter().enumerate().filter(|(_, option)| LOG_SIZES.contains(option))
-    {
+    for (index, _) in options.read_elements(count).iter().enumerate().filter(|(_, option)| LOG_SIZES.contains(option)) {
         values.put_at(index, core::ptr::null_mut());
     }
     Ok(())
@@ -151,13 +146,7 @@ pub(super) fn read_launch(
 }
 
 /// Launches a function in the order of a stream. Only the kernels of `cupeer doctor --p2p` have an effect.
-fn launch_kernel(
-    function: u64,
-    grid: [u32; 3],
-    block: [u32; 3],
-    stream: u64,
-    parameters: (u64, u64),
-) -> Answer {
+fn launch_kernel(function: u64, grid: [u32; 3], block: [u32; 3], stream: u64, parameters: (u64, u64)) -> Answer {
     let mut driver = lock_with_modules()?;
     let of = driver.stream(stream)?;
     let is_own = driver.check_launch(function, grid, block)?.is_some();

@@ -29,8 +29,7 @@ fn read_operation(params: &CUstreamBatchMemOpParams) -> Answer<Operation> {
 fn run_batch(stream: u64, count: u32, params: u64, flags: u32, is_first_version: bool) -> Answer {
     let mut driver = process::enter()?;
     fail_if(count == 0 || count >= TOO_MANY || flags != 0, Code::INVALID_VALUE)?;
-    let place =
-        core::ptr::NonNull::new(params as *mut CUstreamBatchMemOpParams).ok_or(Code::INVALID_VALUE)?;
+    let place = core::ptr::NonNull::new(params as *mut CUstreamBatchMemOpParams).ok_or(Code::INVALID_VALUE)?;
     // SAFETY: the caller of the C function promises that it is null or an array of that many such structures.
     let params = unsafe { core::slice::from_raw_parts(place.as_ptr(), count as usize) };
     let operations = params.iter().map(read_operation).collect::<Answer<Vec<Operation>>>()?;

@@ -121,14 +121,9 @@ mod tests {
         let mut driver = Driver::in_context();
         let context = driver.current_context_handle().unwrap();
         let free = driver.memory_info(0).0;
-        for (width, height, depth, flags) in [
-            (0, 1, 1, 0),
-            (4, 0, 2, 0),
-            (4, 4, 5, CUBEMAP),
-            (4, 3, 6, CUBEMAP),
-            (4, 4, 0, LAYERED),
-            (1, 1, 1, 256),
-        ] {
+        for (width, height, depth, flags) in
+            [(0, 1, 1, 0), (4, 0, 2, 0), (4, 4, 5, CUBEMAP), (4, 3, 6, CUBEMAP), (4, 4, 0, LAYERED), (1, 1, 1, 256)]
+        {
             let answer = driver.create_array(descriptor(width, height, depth, flags));
             assert_eq!(answer, fail(Code::INVALID_VALUE), "{width} {height} {depth} {flags}");
         }

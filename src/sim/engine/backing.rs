@@ -95,11 +95,7 @@ impl Backing {
 
     /// Fails if the program closed the descriptor, even if the number now stands for another file.
     pub(crate) fn check_still_open(&self) -> Answer {
-        if file_identity(self.descriptor) == Some(self.identity) {
-            Ok(())
-        } else {
-            fail(Code::OPERATING_SYSTEM)
-        }
+        if file_identity(self.descriptor) == Some(self.identity) { Ok(()) } else { fail(Code::OPERATING_SYSTEM) }
     }
 
     /// Reads bytes from the file, from the offset `at` on.
@@ -135,9 +131,8 @@ impl Backing {
         while length > 0 {
             // SAFETY: the kernel writes to the address, or fails with EFAULT; the caller promises that these bytes may be
             // written.
-            let done = unsafe {
-                libc::pread(self.descriptor, address as *mut _, length.min(1 << 30) as usize, at as i64)
-            };
+            let done =
+                unsafe { libc::pread(self.descriptor, address as *mut _, length.min(1 << 30) as usize, at as i64) };
             let done = count_moved_bytes(done, length)?;
             (at, address, length) = (at + done, address + done, length - done);
         }
@@ -152,12 +147,7 @@ impl Backing {
             }
             // SAFETY: the kernel reads from the address, or fails with EFAULT.
             let done = unsafe {
-                libc::pwrite(
-                    self.descriptor,
-                    address as *const _,
-                    length.min(limits::LARGE) as usize,
-                    at as i64,
-                )
+                libc::pwrite(self.descriptor, address as *const _, length.min(limits::LARGE) as usize, at as i64)
             };
             let done = count_moved_bytes(done, length)?;
             (at, address, length) = (at + done, address + done, length - done);
@@ -213,10 +203,7 @@ impl Backing {
     /// Does work while no other process holds or locks this byte.
     pub(crate) fn run_exclusively<T>(&self, byte: u64, work: impl FnOnce() -> Answer<T>) -> Answer<T> {
         while self.set_file_lock(libc::F_OFD_SETLKW, libc::F_WRLCK, byte, 1).is_none() {
-            fail_if(
-                std::io::Error::last_os_error().raw_os_error() != Some(libc::EINTR),
-                Code::OPERATING_SYSTEM,
-            )?;
+            fail_if(std::io::Error::last_os_error().raw_os_error() != Some(libc::EINTR), Code::OPERATING_SYSTEM)?;
         }
         let done = work();
         self.unlock(byte);
@@ -265,9 +252,7 @@ fn count_moved_bytes(done: isize, wanted: u64) -> Answer<u64> {
     match std::io::Error::last_os_error().raw_os_error() {
         Some(libc::EINTR) if done < 0 => Ok(0),
         Some(libc::EFAULT) if done < 0 => fail(Code::INVALID_VALUE),
-        Some(libc::ENOSPC | libc::ENOMEM | libc::EFBIG | libc::EDQUOT) if done < 0 => {
-            fail(Code::OUT_OF_MEMORY)
-        }
+        Some(libc::ENOSPC | libc::ENOMEM | libc::EFBIG | libc::EDQUOT) if done < 0 => fail(Code::OUT_OF_MEMORY),
         _ => fail(Code::OPERATING_SYSTEM),
     }
 }

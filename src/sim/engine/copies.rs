@@ -53,8 +53,7 @@ const FILLED: RangeMessages = RangeMessages {
     inaccessible: Some(NOT_FILLED),
     read_only: Some("memset of a read-only allocation is not allowed"),
 };
-const NOT_FILLED: &str =
-    "invalid memset range - no allocation found and cudaDevAttrPageableMemoryAccess is false";
+const NOT_FILLED: &str = "invalid memset range - no allocation found and cudaDevAttrPageableMemoryAccess is false";
 
 /// Returns the byte ranges that a transfer writes and reads. With `is_staged`, the source has already been
 /// read, and is left out.
@@ -75,23 +74,14 @@ impl Driver {
         match &allocation.kind {
             AllocationKind::Import { home, .. } => Some(*home),
             AllocationKind::Mapped(mapping) => mapping.memory_device(),
-            AllocationKind::Device { .. } | AllocationKind::Pool { .. } => {
-                Some(self.visible[allocation.device])
-            }
-            AllocationKind::Host { .. } | AllocationKind::Registered { .. } | AllocationKind::Managed(_) => {
-                None
-            }
+            AllocationKind::Device { .. } | AllocationKind::Pool { .. } => Some(self.visible[allocation.device]),
+            AllocationKind::Host { .. } | AllocationKind::Registered { .. } | AllocationKind::Managed(_) => None,
         }
     }
 
     /// Returns the link from a device to the device with the memory at an address, if that link damages data.
     /// `device` is an ordinal.
-    pub(crate) fn damaged_link(
-        &self,
-        device: usize,
-        address: u64,
-        carrier: DataCarrier,
-    ) -> Option<DamagedLink> {
+    pub(crate) fn damaged_link(&self, device: usize, address: u64, carrier: DataCarrier) -> Option<DamagedLink> {
         let (_, allocation) = self.memory.allocation_at(address)?;
         let (from, to) = (self.visible[device], self.memory_device_of(allocation)?);
         let data = self.machine.link(from, to)?.damage_for(carrier);
@@ -134,8 +124,7 @@ impl Driver {
         let number = self.queue.next_number();
         let (transfer, staged) = if is_staged { transfer.stage()? } else { (transfer, Vec::new()) };
         self.add_late_work(stream, seen, move |driver| {
-            let is_there =
-                |(base, id): &(u64, u64)| driver.memory.by_address.get(base).is_some_and(|a| a.id == *id);
+            let is_there = |(base, id): &(u64, u64)| driver.memory.by_address.get(base).is_some_and(|a| a.id == *id);
             if !mapped.iter().all(is_there) {
                 driver.mark_context_failed(context, Code::ILLEGAL_ADDRESS);
             } else if driver.contexts.map.get(&context).is_some_and(|context| context.failed.is_none()) {
@@ -157,8 +146,7 @@ impl Driver {
                     || transfer.source().is_some_and(|(place, _)| is_host(place))
             }
             CopyMode::InStream | CopyMode::SourceFirst => {
-                self.is_unregistered_host(&transfer.to.0)
-                    || is_staged && transfer.shape.byte_count() > MOST_STAGED
+                self.is_unregistered_host(&transfer.to.0) || is_staged && transfer.shape.byte_count() > MOST_STAGED
             }
             CopyMode::InGraph => false,
         }
@@ -182,15 +170,12 @@ impl Driver {
         if matches!(transfer.to.0, Storage::Host(_)) {
             return Visibility::Host;
         }
-        let is_shared =
-            self.memory.allocation_at(transfer.to.1.address).is_some_and(|(_, a)| match &a.kind {
-                AllocationKind::Device { export, .. } => export.is_some(),
-                AllocationKind::Pool { shared, .. } => *shared != PoolSharing::No,
-                AllocationKind::Import { .. } | AllocationKind::Mapped(_) => true,
-                AllocationKind::Host { .. }
-                | AllocationKind::Registered { .. }
-                | AllocationKind::Managed(_) => false,
-            });
+        let is_shared = self.memory.allocation_at(transfer.to.1.address).is_some_and(|(_, a)| match &a.kind {
+            AllocationKind::Device { export, .. } => export.is_some(),
+            AllocationKind::Pool { shared, .. } => *shared != PoolSharing::No,
+            AllocationKind::Import { .. } | AllocationKind::Mapped(_) => true,
+            AllocationKind::Host { .. } | AllocationKind::Registered { .. } | AllocationKind::Managed(_) => false,
+        });
         if is_shared { Visibility::Others } else { Visibility::Nobody }
     }
 
@@ -213,12 +198,7 @@ impl Driver {
         )
     }
 
-    fn look_up_place(
-        &self,
-        side: &TransferSide,
-        shape: &TransferShape,
-        words: &RangeMessages,
-    ) -> Answer<Storage> {
+    fn look_up_place(&self, side: &TransferSide, shape: &TransferShape, words: &RangeMessages) -> Answer<Storage> {
         if let AddressRole::Array(handle) = side.role {
             let StorePosition { backing, offset } = &self.arrays.get(handle)?.stored;
             return Ok(Storage::File(backing.clone(), offset + side.address));
@@ -259,12 +239,7 @@ impl Driver {
     }
 
     /// Returns the transfer of a copy, after looking up the memory of both sides.
-    pub(crate) fn look_up_copy(
-        &self,
-        to: TransferSide,
-        from: TransferSide,
-        shape: TransferShape,
-    ) -> Answer<Transfer> {
+    pub(crate) fn look_up_copy(&self, to: TransferSide, from: TransferSide, shape: TransferShape) -> Answer<Transfer> {
         if shape.is_empty() {
             let from = TransferSource::Memory(Storage::Host(0), from);
             return Ok(Transfer { to: (Storage::Host(0), to), from, shape, damage: (None, None) });
@@ -320,8 +295,7 @@ impl Driver {
         }
         invalid_if(height > 1 && pitch < width, "Pitch must be greater than width (in bytes) of fill")?;
         fail_if(height > 1 && !pitch.is_multiple_of(element), Code::INVALID_VALUE)?;
-        let place =
-            if shape.is_empty() { Storage::Host(0) } else { self.look_up_place(&side, &shape, &FILLED)? };
+        let place = if shape.is_empty() { Storage::Host(0) } else { self.look_up_place(&side, &shape, &FILLED)? };
         let pattern = match element {
             1 => u32::from(value as u8) * 0x0101_0101,
             2 => u32::from(value as u16) * 0x0001_0001,
@@ -360,11 +334,7 @@ mod tests {
         let mut bytes = vec![0; length];
         let to = TransferSide::flat(bytes.as_mut_ptr() as u64, AddressRole::Any);
         driver
-            .look_up_copy(
-                to,
-                TransferSide::flat(from, AddressRole::Device),
-                TransferShape::flat(length as u64),
-            )
+            .look_up_copy(to, TransferSide::flat(from, AddressRole::Device), TransferShape::flat(length as u64))
             .unwrap()
             .run()
             .unwrap();
@@ -374,8 +344,7 @@ mod tests {
     #[test]
     fn bytes_go_around() {
         let mut driver = Driver::in_context();
-        let (a, b) =
-            (driver.allocate_device(100, false).unwrap(), driver.allocate_device(3 << 20, false).unwrap());
+        let (a, b) = (driver.allocate_device(100, false).unwrap(), driver.allocate_device(3 << 20, false).unwrap());
         let host = driver.allocate_host(100, 0).unwrap();
         upload(&driver, a, b"0123456789");
         for (to, from) in [(b + 5, a), (host, b + 5), (a + 50, host)] {
@@ -419,9 +388,7 @@ mod tests {
         let shape = TransferShape { width: 1, height: u64::MAX, depth: 2 };
         assert!(driver.look_up_copy(side(a, u64::MAX, 5), host, shape).is_err());
         assert!(
-            driver
-                .look_up_copy(TransferSide::flat(a, AddressRole::Device), host, TransferShape::flat(100))
-                .is_ok()
+            driver.look_up_copy(TransferSide::flat(a, AddressRole::Device), host, TransferShape::flat(100)).is_ok()
         );
     }
 
@@ -429,8 +396,7 @@ mod tests {
     fn bad_host_memory_is_an_error() {
         let mut driver = Driver::in_context();
         let a = driver.allocate_device(100, false).unwrap();
-        let (device, wild) =
-            (TransferSide::flat(a, AddressRole::Device), TransferSide::flat(0x1000, AddressRole::Any));
+        let (device, wild) = (TransferSide::flat(a, AddressRole::Device), TransferSide::flat(0x1000, AddressRole::Any));
         for (to, from) in [(device, wild), (wild, device), (wild, wild)] {
             let copy = driver.look_up_copy(to, from, TransferShape::flat(16)).unwrap();
             assert_eq!(copy.run().unwrap_err().code, Code::INVALID_VALUE);

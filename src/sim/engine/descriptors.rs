@@ -62,9 +62,7 @@ impl MemoryPart {
             field
         };
         let (size, offset, kind, device) = (take(PART), take(PART), take(KIND), take(DEVICE));
-        let thing = [ShareableKind::Allocation, ShareableKind::Pool]
-            .into_iter()
-            .find(|thing| *thing as u64 == kind)?;
+        let thing = [ShareableKind::Allocation, ShareableKind::Pool].into_iter().find(|thing| *thing as u64 == kind)?;
         (rest == MAGIC && size > 0).then_some(MemoryPart {
             thing,
             device: device as usize,
@@ -111,8 +109,7 @@ pub(crate) fn close(descriptor: i32) {
 mod tests {
     use super::*;
 
-    const PART: MemoryPart =
-        MemoryPart { thing: ShareableKind::Allocation, device: 5, offset: 6 << 20, size: 4 << 20 };
+    const PART: MemoryPart = MemoryPart { thing: ShareableKind::Allocation, device: 5, offset: 6 << 20, size: 4 << 20 };
 
     #[test]
     fn a_position_says_all() {
@@ -141,10 +138,7 @@ mod tests {
         assert!(memory.is_locked_elsewhere(PART.offset));
         close(copy);
         assert!(!memory.is_locked_elsewhere(PART.offset));
-        assert!(
-            read_descriptor(memory.descriptor_number()).is_none(),
-            "the memory's own descriptor is no part"
-        );
+        assert!(read_descriptor(memory.descriptor_number()).is_none(), "the memory's own descriptor is no part");
         assert!(read_descriptor(0).is_none() && read_descriptor(-1).is_none());
     }
 }

@@ -30,10 +30,7 @@ impl Driver {
     /// `cuEventCreate`. An event for other processes must have CU_EVENT_DISABLE_TIMING.
     pub(crate) fn create_event(&mut self, flags: u32) -> Answer<u64> {
         let context = self.current_context_handle()?;
-        fail_if(
-            flags & !KNOWN != 0 || flags & (INTERPROCESS | DISABLE_TIMING) == INTERPROCESS,
-            Code::INVALID_VALUE,
-        )?;
+        fail_if(flags & !KNOWN != 0 || flags & (INTERPROCESS | DISABLE_TIMING) == INTERPROCESS, Code::INVALID_VALUE)?;
         // As recorded, the limit also counts events that were not exported.
         let is_own = |event: &&Event| event.is_interprocess() && !event.imported;
         fail_if(
@@ -199,9 +196,7 @@ impl Driver {
         let sequence = page.last_number();
         Some(match page.status(sequence) {
             RecordStatus::Done => AwaitedWork::Nothing,
-            RecordStatus::Own => {
-                records.own_task(page, sequence).map_or(AwaitedWork::Nothing, AwaitedWork::Own)
-            }
+            RecordStatus::Own => records.own_task(page, sequence).map_or(AwaitedWork::Nothing, AwaitedWork::Own),
             RecordStatus::Pending => AwaitedWork::Others((page.clone(), sequence)),
         })
     }

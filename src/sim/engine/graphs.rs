@@ -57,10 +57,7 @@ impl Driver {
     /// `cuGraphInstantiate`: copies the nodes of the graph, so later changes of the graph have no effect.
     pub(crate) fn instantiate(&mut self, graph: u64, flags: u64) -> Answer<u64> {
         // A graph that the device launches cannot free memory at its launch.
-        fail_if(
-            flags & !FLAGS != 0 || flags & FREED_OR_ON_DEVICE == FREED_OR_ON_DEVICE,
-            Code::INVALID_VALUE,
-        )?;
+        fail_if(flags & !FLAGS != 0 || flags & FREED_OR_ON_DEVICE == FREED_OR_ON_DEVICE, Code::INVALID_VALUE)?;
         let nodes = self.graphs.flatten_nodes(graph)?;
         let handle = self.space.new_handle(HandleKind::Executable)?;
         self.graphs.executables.insert(handle, nodes);
@@ -93,8 +90,7 @@ mod tests {
     fn an_executable_graph_takes_what_fits_and_keeps_it() {
         let mut driver = Driver::new(Topology::parse("nvlink:1").unwrap(), vec![0]);
         driver.create_context(0, 0).unwrap();
-        let kernel =
-            |function| Node::Kernel(KernelNode::new(function, [1; 3], [1; 3], vec![[function].into()]));
+        let kernel = |function| Node::Kernel(KernelNode::new(function, [1; 3], [1; 3], vec![[function].into()]));
         let inner = driver.add_graph(vec![kernel(1)]).unwrap();
         let child = Node::Graph(driver.clone_graph(inner).unwrap());
         let outer = driver.add_graph(vec![child, kernel(2)]).unwrap();
@@ -115,12 +111,10 @@ mod tests {
         driver.add_node(other, allocation).unwrap();
         assert_eq!(driver.graphs.update_executable(exec, other), Ok(false));
         assert!(
-            driver.graphs.is_allocated_by_graph(address + 4095)
-                && !driver.graphs.is_allocated_by_graph(address + 4096)
+            driver.graphs.is_allocated_by_graph(address + 4095) && !driver.graphs.is_allocated_by_graph(address + 4096)
         );
         // Its nodes are those of the graph that it was made of.
-        let (first, last) =
-            (driver.graphs.nodes_of(outer).unwrap()[0], driver.graphs.nodes_of(outer).unwrap()[1]);
+        let (first, last) = (driver.graphs.nodes_of(outer).unwrap()[0], driver.graphs.nodes_of(outer).unwrap()[1]);
         assert_eq!(driver.graphs.replace_node(exec, first, kernel(6)), fail(Code::INVALID_VALUE));
         assert_eq!(driver.graphs.replace_node(exec, last, kernel(7)), Ok(()));
         for graph in [inner, outer, other] {

@@ -90,9 +90,7 @@ impl ModuleImage {
         match self {
             ModuleImage::Known { globals, .. } => globals.iter().find(|global| global.name == name).cloned(),
             ModuleImage::Own => None,
-            ModuleImage::Opaque => {
-                Some(GlobalVariable { name: name.into(), bytes: Vec::new(), size: OPAQUE_SIZE })
-            }
+            ModuleImage::Opaque => Some(GlobalVariable { name: name.into(), bytes: Vec::new(), size: OPAQUE_SIZE }),
         }
     }
 }

@@ -62,15 +62,8 @@ impl Driver {
             Some(slot) => slot,
             None => {
                 let uuid = self.device(self.context(event.context)?.device).uuid;
-                let content = Export {
-                    state: SlotState::Event,
-                    token: 0,
-                    descriptor: 0,
-                    inode: 0,
-                    offset: 0,
-                    size: 0,
-                    uuid,
-                };
+                let content =
+                    Export { state: SlotState::Event, token: 0, descriptor: 0, inode: 0, offset: 0, size: 0, uuid };
                 let (slot, _) = self.exports.publish(content)?;
                 self.events.get_mut(handle)?.export = Some(slot);
                 self.share_records(handle, self.exports.event_page(slot), true);
@@ -99,8 +92,7 @@ impl Driver {
                 fail(Code::INVALID_HANDLE)
             };
         }
-        let at =
-            self.imports.find_exporter(&locator).ok_or_else(|| unreachable_memory(Code::INVALID_HANDLE))?;
+        let at = self.imports.find_exporter(&locator).ok_or_else(|| unreachable_memory(Code::INVALID_HANDLE))?;
         let channel = self.imports.0[at].channel.inode();
         let result = self.import_from(at, &locator, context, device);
         if result.is_err() {
@@ -109,13 +101,7 @@ impl Driver {
         result
     }
 
-    fn import_from(
-        &mut self,
-        at: usize,
-        locator: &ExportLocator,
-        context: u64,
-        device: usize,
-    ) -> Answer<u64> {
+    fn import_from(&mut self, at: usize, locator: &ExportLocator, context: u64, device: usize) -> Answer<u64> {
         let exporter = &mut self.imports.0[at];
         let channel = exporter.channel.inode();
         let slot = exporter.hold_slot(locator.slot)?;
@@ -126,8 +112,7 @@ impl Driver {
             return Err(unreachable_memory(Code::NOT_PERMITTED));
         }
         let backing = exporter.memory_file(&slot).ok_or_else(|| unreachable_memory(Code::INVALID_HANDLE))?;
-        let home =
-            self.machine.index_of_uuid(&slot.uuid).ok_or_else(|| unreachable_memory(Code::INVALID_HANDLE))?;
+        let home = self.machine.index_of_uuid(&slot.uuid).ok_or_else(|| unreachable_memory(Code::INVALID_HANDLE))?;
         let here = self.visible[device];
         fail_if(!self.has_path(here, home), Code::PEER_ACCESS_UNSUPPORTED)?;
         if home != here {

@@ -37,9 +37,8 @@ impl JobMemory {
 
     fn take_slot(file: Backing) -> Option<JobMemory> {
         let slot = file.run_exclusively(CHANGE_LOCK, || {
-            let free = (0..MOST_PROCESSES)
-                .find(|slot| !file.is_locked_elsewhere(HOLDS + slot))
-                .ok_or(Code::OUT_OF_MEMORY)?;
+            let free =
+                (0..MOST_PROCESSES).find(|slot| !file.is_locked_elsewhere(HOLDS + slot)).ok_or(Code::OUT_OF_MEMORY)?;
             file.write_words(ROOM + SLOT_BYTES * free, &[0; WORDS])?;
             file.lock_shared(HOLDS + free);
             Ok(free)

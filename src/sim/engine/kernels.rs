@@ -96,9 +96,7 @@ impl KernelLaunch {
                 let words: Vec<u64> = (at..at + count).map(|index| data_word(argument(2), index)).collect();
                 views[0].write(at, &words)
             }),
-            Kernel::Read => {
-                each_chunk(argument(2), |at, count| views[1].write(at, &views[0].read(at, count)?))
-            }
+            Kernel::Read => each_chunk(argument(2), |at, count| views[1].write(at, &views[0].read(at, count)?)),
             Kernel::Send => self.run_send(end(7)),
             Kernel::Receive => self.run_receive(end(7)),
             Kernel::Ping => self.run_ping(end(4)),

@@ -5,8 +5,7 @@
 //! without a call: records of events for which other processes wait, and old work whose results are visible without a call.
 
 use super::driver::{
-    ByteUse, Driver, LATE_CHANGED, LaneTail, Remote, Stream, TASK_DONE, TaskQueue, Visibility, Work,
-    WorkPiece, lane_of,
+    ByteUse, Driver, LATE_CHANGED, LaneTail, Remote, Stream, TASK_DONE, TaskQueue, Visibility, Work, WorkPiece, lane_of,
 };
 use super::process;
 use std::any::Any;
@@ -93,8 +92,8 @@ impl Driver {
             }
         }
         if let Some(late) = self.queue.late.as_mut().filter(|late| !late.is_empty()) {
-            late.has_watcher = late.has_watcher
-                || with_signals_blocked(|| std::thread::Builder::new().spawn(watch_late_work)).is_ok();
+            late.has_watcher =
+                late.has_watcher || with_signals_blocked(|| std::thread::Builder::new().spawn(watch_late_work)).is_ok();
             LATE_CHANGED.notify_one();
         }
     }
@@ -222,8 +221,7 @@ mod tests {
     fn a_seed_has_an_order_between_streams_and_none_within() {
         let orders: Vec<String> = (0..100).map(order).collect();
         assert_eq!(orders, (0..100).map(order).collect::<Vec<_>>());
-        let in_stream =
-            |order: &String| order.find('a') < order.find('A') && order.find('b') < order.find('B');
+        let in_stream = |order: &String| order.find('a') < order.find('A') && order.find('b') < order.find('B');
         assert!(orders.iter().all(in_stream), "{orders:?}");
         assert_eq!(orders[0], "bBaA");
         assert!(orders.iter().any(|order| order.starts_with('a')), "{orders:?}");

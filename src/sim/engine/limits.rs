@@ -26,13 +26,11 @@ fn host_memory() -> Option<HostMemory> {
     let machine = parse_meminfo(&std::fs::read_to_string("/proc/meminfo").ok()?)?;
     // In a container, these files contain its limit and its use. Without a limit, the first file is missing
     // or contains a word.
-    let (limit, used) =
-        (read_number("/sys/fs/cgroup/memory.max"), read_number("/sys/fs/cgroup/memory.current"));
+    let (limit, used) = (read_number("/sys/fs/cgroup/memory.max"), read_number("/sys/fs/cgroup/memory.current"));
     Some(match (limit, used) {
-        (Some(limit), Some(used)) => HostMemory {
-            total: machine.total.min(limit),
-            available: machine.available.min(limit.saturating_sub(used)),
-        },
+        (Some(limit), Some(used)) => {
+            HostMemory { total: machine.total.min(limit), available: machine.available.min(limit.saturating_sub(used)) }
+        }
         _ => machine,
     })
 }
@@ -52,9 +50,7 @@ pub(crate) fn check_reservation(size: u64, reserved: u64) -> Answer {
         return Ok(());
     }
     match host_memory() {
-        Some(host) if size > host.available || reserved.saturating_add(size) > host.total => {
-            fail(Code::OUT_OF_MEMORY)
-        }
+        Some(host) if size > host.available || reserved.saturating_add(size) > host.total => fail(Code::OUT_OF_MEMORY),
         _ => Ok(()),
     }
 }
@@ -92,10 +88,7 @@ mod tests {
     #[test]
     fn memory_of_the_host_is_read() {
         let text = "MemTotal:       24000000 kB\nMemFree:   5 kB\nMemAvailable:   12000000 kB\n";
-        assert_eq!(
-            parse_meminfo(text),
-            Some(HostMemory { total: 24_576_000_000, available: 12_288_000_000 })
-        );
+        assert_eq!(parse_meminfo(text), Some(HostMemory { total: 24_576_000_000, available: 12_288_000_000 }));
         assert_eq!(parse_meminfo("MemTotal: x kB\n"), None);
         let host = host_memory().unwrap();
         assert!(host.available <= host.total && host.total > 0);

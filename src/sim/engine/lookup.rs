@@ -29,9 +29,7 @@ pub(crate) fn find_function<A: Iterator<Item = (OtherFn, *mut c_void)>>(
     flags: ProcAddressFlags,
 ) -> Answer<(Status, *mut c_void)> {
     if version > DRIVER_VERSION {
-        return invalid(format!(
-            "cudaVersion argument ({version}) exceeds the driver version ({DRIVER_VERSION})"
-        ));
+        return invalid(format!("cudaVersion argument ({version}) exceeds the driver version ({DRIVER_VERSION})"));
     }
     if flags.0 > PER_THREAD_STREAM {
         return invalid(format!("Invalid flags: {:#x}", flags.0));
@@ -41,9 +39,7 @@ pub(crate) fn find_function<A: Iterator<Item = (OtherFn, *mut c_void)>>(
     let per_thread = flags.0 == PER_THREAD_STREAM && named().any(|(f, _)| f.is_per_thread());
     // As recorded, a negative version finds the newest function.
     let newest = named()
-        .filter(|(f, _)| {
-            f.is_per_thread() == per_thread && f.since <= (version as u32).min(DRIVER_VERSION as u32)
-        })
+        .filter(|(f, _)| f.is_per_thread() == per_thread && f.since <= (version as u32).min(DRIVER_VERSION as u32))
         .max_by_key(|(f, _)| f.since);
     Ok(match newest {
         Some((_, address)) => (FOUND, address),

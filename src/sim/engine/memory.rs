@@ -3,8 +3,8 @@
 use super::answer::{Answer, fail, fail_if, invalid_if};
 use super::channel::SlotState;
 use super::driver::{
-    AccessRights, Advice, Allocation, AllocationKind, ByteUse, Driver, ExportName, HOST_DEVICE_MAP,
-    PoolSharing, RetainedMemory, Stream, Visibility, keys_of, padded_size, rights_of,
+    AccessRights, Advice, Allocation, AllocationKind, ByteUse, Driver, ExportName, HOST_DEVICE_MAP, PoolSharing,
+    RetainedMemory, Stream, Visibility, keys_of, padded_size, rights_of,
 };
 use super::limits;
 use super::pages;
@@ -83,9 +83,7 @@ impl Driver {
         } else if let Some(allocation) = self.memory.by_address.remove(&address) {
             // From now on, queries about the address find no memory.
             let (number, to) = (self.queue.next_number(), address.saturating_add(allocation.size));
-            self.do_in_order(stream, move |driver| {
-                driver.release_memory(address, allocation, SlotState::Free)
-            });
+            self.do_in_order(stream, move |driver| driver.release_memory(address, allocation, SlotState::Free));
             self.set_piece_uses(number, vec![ByteUse { from: address, to, is_write: true, file: None }]);
         }
         Ok(())
@@ -103,9 +101,7 @@ impl Driver {
             return Err(failure);
         }
         match self.memory.by_address.get(&address).map(|a| &a.kind) {
-            Some(
-                AllocationKind::Device { .. } | AllocationKind::Pool { .. } | AllocationKind::Managed(_),
-            ) => Ok(()),
+            Some(AllocationKind::Device { .. } | AllocationKind::Pool { .. } | AllocationKind::Managed(_)) => Ok(()),
             _ => fail(Code::INVALID_VALUE),
         }
     }
@@ -189,10 +185,7 @@ impl Driver {
         match self.memory.allocation_at(address) {
             Some((
                 _,
-                Allocation {
-                    kind: AllocationKind::Host { flags } | AllocationKind::Registered { flags },
-                    ..
-                },
+                Allocation { kind: AllocationKind::Host { flags } | AllocationKind::Registered { flags }, .. },
             )) => Ok(*flags),
             _ => fail(Code::INVALID_VALUE),
         }
@@ -331,10 +324,7 @@ mod tests {
         let pooled = driver.allocate_from_pool(pool, 4 << 20).unwrap();
         driver.destroy_context(context).unwrap();
         driver.create_context(0, 0).unwrap();
-        assert_eq!(
-            (driver.address_range(pooled), driver.free_device(pooled)),
-            (Ok((pooled, 4 << 20)), Ok(()))
-        );
+        assert_eq!((driver.address_range(pooled), driver.free_device(pooled)), (Ok((pooled, 4 << 20)), Ok(())));
     }
 
     #[test]

@@ -133,12 +133,7 @@ impl Driver {
     }
 
     /// `cuFuncGetParamInfo`: returns the offset and the size of a parameter in bytes.
-    pub(crate) fn parameter_info(
-        &self,
-        function: u64,
-        kind: Launchable,
-        index: usize,
-    ) -> Answer<(usize, usize)> {
+    pub(crate) fn parameter_info(&self, function: u64, kind: Launchable, index: usize) -> Answer<(usize, usize)> {
         let sizes = self.parameter_sizes(self.modules.function_of_kind(function, kind))?;
         let size = *sizes.get(index).ok_or(Code::INVALID_VALUE)?;
         Ok((parameter_offset(&sizes, index), size as usize))
@@ -146,12 +141,7 @@ impl Driver {
 
     /// Checks a launch. Unless the function is a kernel of `cupeer doctor --p2p`, says once per process that
     /// kernels have no effect.
-    pub(crate) fn check_launch(
-        &mut self,
-        function: u64,
-        grid: [u32; 3],
-        block: [u32; 3],
-    ) -> Answer<Option<Kernel>> {
+    pub(crate) fn check_launch(&mut self, function: u64, grid: [u32; 3], block: [u32; 3]) -> Answer<Option<Kernel>> {
         let own = self.modules.function(function)?.own;
         let threads = block.iter().try_fold(1u32, |all, one| all.checked_mul(*one));
         fail_if(
@@ -202,8 +192,7 @@ mod tests {
     #[test]
     fn parameters_follow_each_other_as_their_types_are_aligned() {
         let (mut driver, context) = driver();
-        let text =
-            b".version 6.0\n.entry add(.param .u32 n, .param .align 8 .b8 pair[24], .param .u64 p) { }\n";
+        let text = b".version 6.0\n.entry add(.param .u32 n, .param .align 8 .b8 pair[24], .param .u64 p) { }\n";
         let image = Arc::new(ModuleImage::parse_image(text).unwrap());
         let module = driver.add_module(ModuleOwner::Context(context), image).unwrap();
         let function = driver.find_function(module, b"add").unwrap();
@@ -215,9 +204,8 @@ mod tests {
     #[test]
     fn a_library_has_a_module_in_each_context() {
         let (mut driver, _) = driver();
-        let library = driver
-            .add_module(ModuleOwner::Library, Arc::new(ModuleImage::parse_image(TEXT).unwrap()))
-            .unwrap();
+        let library =
+            driver.add_module(ModuleOwner::Library, Arc::new(ModuleImage::parse_image(TEXT).unwrap())).unwrap();
         let first = driver.module_for_context(library).unwrap();
         assert_eq!(driver.module_for_context(library), Ok(first));
         let (address, size) = driver.find_global(library, b"seven").unwrap();

@@ -137,8 +137,7 @@ impl Multicast {
     }
 
     fn binding(&self, index: u64) -> Option<Binding> {
-        let [device, at, size, pid, descriptor, inode, offset] =
-            self.file.read_words(BINDINGS + index * ENTRY).ok()?;
+        let [device, at, size, pid, descriptor, inode, offset] = self.file.read_words(BINDINGS + index * ENTRY).ok()?;
         let is_there = size != 0 && self.file.is_locked_elsewhere(1 + index);
         is_there.then_some(Binding { device, at, size, pid, descriptor, inode, offset })
     }
@@ -147,8 +146,7 @@ impl Multicast {
     /// of the binding.
     pub(crate) fn add_binding(&self, binding: Binding) -> Answer<u64> {
         self.file.run_exclusively(CHANGING, || {
-            let overlaps =
-                |known: Binding| known.device == binding.device && known.overlaps(binding.at, binding.size);
+            let overlaps = |known: Binding| known.device == binding.device && known.overlaps(binding.at, binding.size);
             fail_if(self.bindings().any(|(_, known)| overlaps(known)), Code::INVALID_VALUE)?;
             let free = (0..MOST_BINDINGS).find(|index| self.binding(*index).is_none());
             let index = free.ok_or(Code::OUT_OF_MEMORY)?;

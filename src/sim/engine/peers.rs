@@ -53,12 +53,7 @@ impl Driver {
 
     /// `cuDeviceGetP2PAtomicCapabilities`, after the check of its operations. As recorded, the answer is 0
     /// for every operation, even on links with native atomics, unless the topology says otherwise.
-    pub(crate) fn atomic_capabilities(
-        &self,
-        operations: &[CUatomicOperation],
-        from: i32,
-        to: i32,
-    ) -> Answer<Vec<u32>> {
+    pub(crate) fn atomic_capabilities(&self, operations: &[CUatomicOperation], from: i32, to: i32) -> Answer<Vec<u32>> {
         let (from, to) = self.check_pair(from, to)?;
         let known = self.link(from, to).ok_or(Code::INVALID_DEVICE)?.atomic_capabilities;
         let of = |operation: &CUatomicOperation| known.get(operation.0 as usize).copied().unwrap_or_default();
@@ -89,8 +84,7 @@ impl Driver {
     /// Returns the peers of a device, by their indices in the machine.
     fn peers_of(&self, device: usize) -> BTreeSet<usize> {
         let enabled = self.contexts.of_device(device).flat_map(|context| &context.peers);
-        let enabled =
-            enabled.filter_map(|peer| self.context(*peer).ok()).map(|peer| self.visible[peer.device]);
+        let enabled = enabled.filter_map(|peer| self.context(*peer).ok()).map(|peer| self.visible[peer.device]);
         let here = self.visible[device];
         enabled.chain(self.memory.devices_of_imports(device)).filter(|home| *home != here).collect()
     }
@@ -99,11 +93,7 @@ impl Driver {
     pub(crate) fn disable_peer(&mut self, peer: u64) -> Answer {
         let current = self.current_context_handle()?;
         self.context(peer)?;
-        if self.context_mut(current)?.peers.remove(&peer) {
-            Ok(())
-        } else {
-            fail(Code::PEER_ACCESS_NOT_ENABLED)
-        }
+        if self.context_mut(current)?.peers.remove(&peer) { Ok(()) } else { fail(Code::PEER_ACCESS_NOT_ENABLED) }
     }
 }
 

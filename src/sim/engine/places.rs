@@ -107,9 +107,7 @@ impl Storage {
             Storage::Host(address) => write_host(*address, bytes),
             Storage::File(file, offset) => file.write_bytes(*offset, bytes),
             Storage::Pieces(pieces, start) => write_pieces(pieces, *start, bytes),
-            Storage::Copies(copies, start) => {
-                copies.iter().try_for_each(|pieces| write_pieces(pieces, *start, bytes))
-            }
+            Storage::Copies(copies, start) => copies.iter().try_for_each(|pieces| write_pieces(pieces, *start, bytes)),
         }
     }
 
@@ -144,9 +142,7 @@ impl Storage {
 }
 
 fn write_pieces(pieces: &FilePieces, start: u64, bytes: &[u8]) -> Answer {
-    pieces.for_each_piece(start, bytes.len() as u64, |file, offset, part| {
-        file.write_bytes(offset, &bytes[part])
-    })
+    pieces.for_each_piece(start, bytes.len() as u64, |file, offset, part| file.write_bytes(offset, &bytes[part]))
 }
 
 impl From<FilePiece> for Storage {

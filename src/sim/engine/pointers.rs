@@ -57,13 +57,7 @@ impl Driver {
         }
     }
 
-    fn attribute_of(
-        &self,
-        attribute: i32,
-        address: u64,
-        base: u64,
-        a: &Allocation,
-    ) -> Answer<AttributeValue> {
+    fn attribute_of(&self, attribute: i32, address: u64, base: u64, a: &Allocation) -> Answer<AttributeValue> {
         let managed = matches!(a.kind, AllocationKind::Managed(_));
         let malloced = matches!(a.kind, AllocationKind::Device { .. });
         let pool = match a.kind {
@@ -77,9 +71,7 @@ impl Driver {
         Ok(match attribute {
             CONTEXT if pool.is_some() => AttributeValue::Wide(0),
             CONTEXT => AttributeValue::Wide(a.context),
-            MEMORY_TYPE => {
-                AttributeValue::Word(if a.is_host_accessible() && !managed { HOST } else { DEVICE })
-            }
+            MEMORY_TYPE => AttributeValue::Word(if a.is_host_accessible() && !managed { HOST } else { DEVICE }),
             DEVICE_POINTER if self.can_reach(a) => AttributeValue::Wide(address),
             HOST_POINTER if a.is_host_accessible() => AttributeValue::Wide(address),
             P2P_TOKENS if !a.is_host_accessible() || managed => AttributeValue::Tokens(0, 0),
@@ -91,9 +83,7 @@ impl Driver {
                 AttributeValue::Word(malloced.into())
             }
             // For mapped memory, the range is the whole reservation, which may be larger than the mapping.
-            RANGE_START_ADDR => {
-                AttributeValue::Wide(self.reservation_of(address).map_or(base, |(start, _)| start))
-            }
+            RANGE_START_ADDR => AttributeValue::Wide(self.reservation_of(address).map_or(base, |(start, _)| start)),
             RANGE_SIZE => AttributeValue::Wide(self.reservation_of(address).map_or(a.size, |(_, size)| size)),
             MAPPING_BASE_ADDR => AttributeValue::Wide(base),
             MAPPING_SIZE => AttributeValue::Wide(a.size),
@@ -131,11 +121,7 @@ impl Driver {
 
     /// `cuPointerGetAttributes`: returns the value of each attribute; `None` for attributes that the pointer
     /// lacks.
-    pub(crate) fn pointer_attributes(
-        &self,
-        attributes: &[i32],
-        address: u64,
-    ) -> Answer<Vec<Option<AttributeValue>>> {
+    pub(crate) fn pointer_attributes(&self, attributes: &[i32], address: u64) -> Answer<Vec<Option<AttributeValue>>> {
         fail_if(attributes.iter().any(|attribute| !(1..=LAST).contains(attribute)), Code::INVALID_VALUE)?;
         Ok(attributes.iter().map(|attribute| self.pointer_attribute(*attribute, address).ok()).collect())
     }

@@ -10,8 +10,8 @@
 
 use super::answer::{Answer, fail};
 use super::driver::{
-    AllocationKind, Driver, IN_CALL, LEGACY, LaneTail, Node, ProgramCall, QueuedTask, Stream, TASK_ADDED,
-    TASK_DONE, Visibility, Work, lane_of,
+    AllocationKind, Driver, IN_CALL, LEGACY, LaneTail, Node, ProgramCall, QueuedTask, Stream, TASK_ADDED, TASK_DONE,
+    Visibility, Work, lane_of,
 };
 use super::late::{TICK, locked_work, with_signals_blocked};
 use super::process;
@@ -32,8 +32,7 @@ impl Driver {
         self.queue.pending_tasks(|lane, tail| {
             *lane == own
                 || lane.context == own.context
-                    && (own.stream == LEGACY && tail.blocking
-                        || lane.stream == LEGACY && stream.is_blocking())
+                    && (own.stream == LEGACY && tail.blocking || lane.stream == LEGACY && stream.is_blocking())
         })
     }
 
@@ -52,8 +51,7 @@ impl Driver {
     pub(crate) fn pending_at_address(&self, address: u64) -> Vec<u64> {
         let allocation = self.memory.allocation_at(address).map(|(_, allocation)| allocation);
         // As recorded, a call that frees memory of a pool does not wait for work.
-        if self.is_late()
-            && allocation.is_some_and(|allocation| matches!(allocation.kind, AllocationKind::Pool { .. }))
+        if self.is_late() && allocation.is_some_and(|allocation| matches!(allocation.kind, AllocationKind::Pool { .. }))
         {
             return Vec::new();
         }
@@ -73,8 +71,7 @@ impl Driver {
             return;
         }
         let blocking = stream.is_blocking();
-        let tail =
-            self.queue.tails.entry(lane_of(stream)).or_insert(LaneTail { numbers: Vec::new(), blocking });
+        let tail = self.queue.tails.entry(lane_of(stream)).or_insert(LaneTail { numbers: Vec::new(), blocking });
         tail.numbers.retain(|other| *other != number);
         tail.numbers.push(number);
     }
@@ -111,11 +108,7 @@ impl Driver {
     }
 
     /// Holds a stream until a condition is true: work after it waits, and other streams continue.
-    pub(crate) fn hold_until(
-        &mut self,
-        stream: &Stream,
-        is_true: impl Fn() -> bool + Send + 'static,
-    ) -> Answer {
+    pub(crate) fn hold_until(&mut self, stream: &Stream, is_true: impl Fn() -> bool + Send + 'static) -> Answer {
         if !self.is_late() {
             if self.pending_of_stream(stream).is_empty() && is_true() {
                 return Ok(());
@@ -208,9 +201,7 @@ fn start_thread() -> bool {
     type Start = extern "C" fn(*mut c_void) -> *mut c_void;
     // SAFETY: both are functions of the C convention with the same arguments; that ours may unwind is what
     // pthread_exit asks of a thread's first function, and what C's threads do.
-    let start = unsafe {
-        core::mem::transmute::<extern "C-unwind" fn(*mut c_void) -> *mut c_void, Start>(run_thread)
-    };
+    let start = unsafe { core::mem::transmute::<extern "C-unwind" fn(*mut c_void) -> *mut c_void, Start>(run_thread) };
     // SAFETY: all-zero are values of these plain structures, which the calls fill before they are read; the
     // function takes no argument, and the library stays loaded.
     with_signals_blocked(|| unsafe {

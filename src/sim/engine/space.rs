@@ -176,10 +176,8 @@ mod tests {
     fn neighbours_among_small_ones_are_512_bytes_apart() {
         let mut space = Space::default();
         let large = space.take_addresses(4 << 20, Region::Common).unwrap();
-        let (a, b) = (
-            space.take_addresses(256, Region::Common).unwrap(),
-            space.take_addresses(256, Region::Common).unwrap(),
-        );
+        let (a, b) =
+            (space.take_addresses(256, Region::Common).unwrap(), space.take_addresses(256, Region::Common).unwrap());
         assert_eq!(b - a, 512);
         assert_eq!(large % LARGE_ALIGN, 0);
         assert!(!(large..=large + (4 << 20)).contains(&a), "past the end of a large one is nothing");

@@ -7,9 +7,7 @@ use super::answer::{Answer, fail_if};
 use super::backing::Backing;
 use super::channel::MEMORY_NAME;
 use super::descriptors::{GRANULARITY, MemoryPart, ShareableKind};
-use super::driver::{
-    DeviceStore, Driver, ExportName, MemoryBlock, RetainedMemory, StorePosition, padded_size,
-};
+use super::driver::{DeviceStore, Driver, ExportName, MemoryBlock, RetainedMemory, StorePosition, padded_size};
 use super::holes::FreeRanges;
 use super::limits;
 use super::space::{GRANULE, LARGE};
@@ -49,10 +47,7 @@ impl Driver {
                 let limit = limits::resource_limit(libc::RLIMIT_FSIZE) / GRANULE * GRANULE;
                 let length = total.saturating_mul(PIECES).min(MOST_LENGTH).min(limit);
                 let backing = Backing::create(MEMORY_NAME, length).ok_or(Code::OUT_OF_MEMORY)?;
-                none.insert(DeviceStore {
-                    backing: Arc::new(backing),
-                    holes: FreeRanges::of_range(0, length),
-                })
+                none.insert(DeviceStore { backing: Arc::new(backing), holes: FreeRanges::of_range(0, length) })
             }
         };
         let used = self.stores.used[device];
@@ -134,8 +129,7 @@ impl Driver {
         if let Some(ExportName::Handle(slot)) = retained.name {
             return self.exports.is_held(slot);
         }
-        self.stores.is_held(retained.device, retained.offset)
-            || self.has_own_import(retained.device, retained.offset)
+        self.stores.is_held(retained.device, retained.offset) || self.has_own_import(retained.device, retained.offset)
     }
 
     /// Returns true if this process imported its own memory. The locks of a process are not visible to the
@@ -146,12 +140,7 @@ impl Driver {
     }
 
     /// Takes zeroed memory of a device for an allocation of `cuMemCreate` or for the table of a pool.
-    pub(crate) fn create_block(
-        &mut self,
-        thing: ShareableKind,
-        device: usize,
-        size: u64,
-    ) -> Answer<MemoryBlock> {
+    pub(crate) fn create_block(&mut self, thing: ShareableKind, device: usize, size: u64) -> Answer<MemoryBlock> {
         let StorePosition { backing, offset } = self.take_aligned(device, size, GRANULARITY)?;
         backing.release_pages(offset, size);
         let part = MemoryPart { thing, device: self.visible[device], offset, size };
@@ -173,10 +162,7 @@ impl Driver {
             self.vmm.foreign[self.vmm.foreign.len() - 1].clone()
         });
         let block = MemoryBlock { backing, part, own: None };
-        fail_if(
-            !self.is_block_used(&block) && !block.backing.lock_shared(part.offset),
-            Code::OPERATING_SYSTEM,
-        )?;
+        fail_if(!self.is_block_used(&block) && !block.backing.lock_shared(part.offset), Code::OPERATING_SYSTEM)?;
         Ok(block)
     }
 

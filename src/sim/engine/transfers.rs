@@ -132,10 +132,8 @@ impl Transfer {
         let shape = self.shape;
         let mut bytes = vec![0; shape.byte_count() as usize];
         let (pitch, slice) = (shape.width, shape.width * shape.height);
-        let side =
-            TransferSide { pitch, slice, ..TransferSide::flat(bytes.as_mut_ptr() as u64, AddressRole::Any) };
-        Transfer { to: (Storage::Host(side.address), side), from: self.from, shape, damage: (None, None) }
-            .run()?;
+        let side = TransferSide { pitch, slice, ..TransferSide::flat(bytes.as_mut_ptr() as u64, AddressRole::Any) };
+        Transfer { to: (Storage::Host(side.address), side), from: self.from, shape, damage: (None, None) }.run()?;
         Ok((Transfer { from: TransferSource::Memory(Storage::Host(side.address), side), ..self }, bytes))
     }
 
@@ -147,16 +145,13 @@ impl Transfer {
         self.check()?;
         for z in 0..self.shape.depth {
             for y in 0..self.shape.height {
-                let row =
-                    |place: &Storage, side: &TransferSide| place.at_distance(z * side.slice + y * side.pitch);
+                let row = |place: &Storage, side: &TransferSide| place.at_distance(z * side.slice + y * side.pitch);
                 let to = row(&self.to.0, &self.to.1);
                 match &self.from {
                     TransferSource::Memory(place, side) if self.damage != (None, None) => {
                         self.send_row(&to, &row(place, side))?;
                     }
-                    TransferSource::Memory(place, side) => {
-                        move_row(&to, &row(place, side), self.shape.width)?
-                    }
+                    TransferSource::Memory(place, side) => move_row(&to, &row(place, side), self.shape.width)?,
                     TransferSource::Pattern(pattern) => fill_row(&to, *pattern, &self.shape)?,
                 }
             }
@@ -197,11 +192,7 @@ fn move_row(to: &Storage, from: &Storage, width: u64) -> Answer {
 
 fn fill_row(to: &Storage, pattern: [u8; 4], shape: &TransferShape) -> Answer {
     // For zeros, the pages are released instead of written.
-    if pattern == [0; 4]
-        && shape.height == 1
-        && shape.width >= CHUNK as u64
-        && to.zero_by_release(shape.width)
-    {
+    if pattern == [0; 4] && shape.height == 1 && shape.width >= CHUNK as u64 && to.zero_by_release(shape.width) {
         return Ok(());
     }
     // The length of a chunk is a multiple of the size of every element.

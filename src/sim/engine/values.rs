@@ -66,12 +66,7 @@ fn is_condition_met(condition: u32, found: u64, value: u64, bytes: usize) -> boo
 
 impl Driver {
     /// Adds operations to a stream, in their order. If one of the operations is wrong, adds none.
-    pub(crate) fn operate(
-        &mut self,
-        stream: u64,
-        operations: &[Operation],
-        is_first_version: bool,
-    ) -> Answer {
+    pub(crate) fn operate(&mut self, stream: u64, operations: &[Operation], is_first_version: bool) -> Answer {
         let stream = self.stream(stream)?;
         let cells = operations.iter().map(|operation| self.look_up_cell(operation, is_first_version));
         let cells = cells.collect::<Answer<Vec<Option<ValueCell>>>>()?;
@@ -100,9 +95,7 @@ impl Driver {
             return Ok(());
         }
         // If the memory was freed, the wait ends.
-        self.hold_until(stream, move || {
-            cell.read().map_or(true, |found| is_condition_met(flags, found, value, bytes))
-        })
+        self.hold_until(stream, move || cell.read().map_or(true, |found| is_condition_met(flags, found, value, bytes)))
     }
 
     /// Returns the memory of an operation; `None` for an operation without memory.
@@ -141,9 +134,7 @@ mod tests {
 
     #[test]
     fn conditions_are_those_of_their_width() {
-        assert!(
-            is_condition_met(0, 5, 5, 4) && is_condition_met(0, 6, 5, 8) && !is_condition_met(0, 4, 5, 4)
-        );
+        assert!(is_condition_met(0, 5, 5, 4) && is_condition_met(0, 6, 5, 8) && !is_condition_met(0, 4, 5, 4));
         // A cyclic comparison.
         assert!(is_condition_met(0, 1, 0xffff_ffff, 4) && !is_condition_met(0, 0xffff_ffff, 1, 4));
         assert!(!is_condition_met(0, 1, 0x8000_0000_0000_0001, 8) && is_condition_met(0, 0, u64::MAX, 8));

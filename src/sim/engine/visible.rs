@@ -25,8 +25,7 @@ pub(crate) fn parse_visible_devices(machine: &Topology, variable: Option<&str>) 
 
 fn find_named_device(machine: &Topology, item: &str) -> Option<usize> {
     if item.starts_with("GPU-") {
-        let mut matching =
-            (0..machine.devices.len()).filter(|i| machine.devices[*i].uuid_text().starts_with(item));
+        let mut matching = (0..machine.devices.len()).filter(|i| machine.devices[*i].uuid_text().starts_with(item));
         let first = matching.next()?;
         return matching.next().is_none().then_some(first);
     }

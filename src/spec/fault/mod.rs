@@ -35,18 +35,16 @@ impl FaultPlan {
     /// calls. If so, every call must be examined.
     pub fn needs_every_call(&self) -> bool {
         let conditions = self.rules.iter().flat_map(|rule| &rule.conditions);
-        conditions
-            .into_iter()
-            .any(|condition| matches!(condition.key, ConditionKey::Prev | ConditionKey::Process))
+        conditions.into_iter().any(|condition| matches!(condition.key, ConditionKey::Prev | ConditionKey::Process))
     }
 
     /// Returns true if a fault of the plan changes the bytes of a handle.
     pub fn damages_handles(&self) -> bool {
         let mut outs = self.rules.iter().flat_map(|rule| &rule.action.outs);
         outs.any(|out| {
-            crate::function::FUNCTIONS.iter().any(|function| {
-                function.find_argument(out.argument).is_some_and(|(_, arg)| arg.is_ipc_handle())
-            })
+            crate::function::FUNCTIONS
+                .iter()
+                .any(|function| function.find_argument(out.argument).is_some_and(|(_, arg)| arg.is_ipc_handle()))
         })
     }
 
@@ -293,14 +291,7 @@ pub const fn fnv_hash(bytes: &[u8]) -> u64 {
 /// Returns a pseudorandom number for the `count`-th call of a function that a fault matches, in a process of this
 /// rank (`u32::MAX` for none). The number is the same in every run. `purpose` distinguishes several uses of numbers
 /// for one call.
-pub fn pseudorandom_number(
-    seed: u64,
-    rule: &str,
-    rank: u32,
-    function: &str,
-    count: u64,
-    purpose: u64,
-) -> u64 {
+pub fn pseudorandom_number(seed: u64, rule: &str, rank: u32, function: &str, count: u64, purpose: u64) -> u64 {
     use crate::record::live::mix_bits;
     let identity = fnv_hash(rule.as_bytes()) ^ mix_bits(fnv_hash(function.as_bytes()) ^ u64::from(rank));
     mix_bits(mix_bits(seed ^ identity).wrapping_add(count.wrapping_mul(0x9e37_79b9_7f4a_7c15)) ^ purpose)

@@ -75,8 +75,7 @@ impl FaultPlan {
                 let (rule, named) = clauses::parse_rule(plan, number, span)?;
                 let is_new = names.insert(fnv_hash(rule.name.as_bytes()));
                 if !is_new && self.rules.iter().any(|other| other.name == rule.name) {
-                    let message =
-                        format!("another fault is named '{}' already; names are given once", rule.name);
+                    let message = format!("another fault is named '{}' already; names are given once", rule.name);
                     return Err(named.error_at_start(message));
                 }
                 self.rules.push(rule);

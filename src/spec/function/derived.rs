@@ -3,9 +3,8 @@
 use super::{DOCS, FUNCTIONS, FnId, FnSpec, UndoArgs, look_up_name};
 use crate::argument::{ArgSpec, Direction};
 use crate::effect::{
-    AddedDevice, AddressSpace, Altered, Batch, Bound, Copied, Demand, Effect, End, Followed, Gathered, Grant,
-    HostCall, Launched, LookedUp, Made, Named, Object, OtherArgs, Posted, Query, Shared, Signal, Subject,
-    Unbound, Used, Work,
+    AddedDevice, AddressSpace, Altered, Batch, Bound, Copied, Demand, Effect, End, Followed, Gathered, Grant, HostCall,
+    Launched, LookedUp, Made, Named, Object, OtherArgs, Posted, Query, Shared, Signal, Subject, Unbound, Used, Work,
 };
 use crate::group::{Group, Library};
 use crate::results::{Result, ResultSpec};
@@ -98,8 +97,7 @@ impl FnSpec {
     pub fn doc(&self) -> String {
         let own = if self.is_per_thread() { " The default stream is the thread's own." } else { "" };
         let form = |f: &FnSpec| (f.lookup(), f.is_per_thread());
-        let later =
-            FUNCTIONS.iter().filter(|f| form(f) == form(self) && f.since > self.since).map(|f| f.since);
+        let later = FUNCTIONS.iter().filter(|f| form(f) == form(self) && f.since > self.since).map(|f| f.since);
         let before = later.min().filter(|_| !self.lookup().is_empty());
         let before = before.map(|since| format!(" Used before CUDA {}.{}.", since / 1000, since % 1000 / 10));
         format!("{}{own}{}", DOCS[self.id as usize], before.unwrap_or_default())
@@ -172,9 +170,7 @@ impl FnSpec {
     /// Returns the array that a call reads: its argument, and the argument with its number of elements.
     pub fn input_array(&self) -> Option<(usize, usize)> {
         let mut args = self.args().iter().enumerate();
-        args.find_map(|(index, arg)| {
-            Some((index, arg.count_argument().filter(|_| arg.direction == Direction::In)?))
-        })
+        args.find_map(|(index, arg)| Some((index, arg.count_argument().filter(|_| arg.direction == Direction::In)?)))
     }
 
     /// Returns true if a call reads or writes device memory, and does nothing else.
@@ -228,9 +224,7 @@ impl FnSpec {
     pub const fn only_used_range(&self) -> Option<(usize, usize, u64)> {
         match *self.effects() {
             [Effect::Uses(Used { others: OtherArgs::Rows(..), .. })] => None,
-            [Effect::Uses(Used { by, size: Some(size), element, .. })] => {
-                Some((by, size, self.element_size(element)))
-            }
+            [Effect::Uses(Used { by, size: Some(size), element, .. })] => Some((by, size, self.element_size(element))),
             _ => None,
         }
     }
@@ -260,9 +254,7 @@ impl FnSpec {
         }
         let Some((by, size, bytes)) = self.only_used_range() else { return [None; 2] };
         match *self.effects() {
-            [Effect::Uses(Used { others: OtherArgs::ToHost(_), .. })] => {
-                [Some((by, size, bytes, false)), None]
-            }
+            [Effect::Uses(Used { others: OtherArgs::ToHost(_), .. })] => [Some((by, size, bytes, false)), None],
             [Effect::Uses(Used { others: OtherArgs::FromHost(_), .. } | Used { element: Some(_), .. })] => {
                 [Some((by, size, bytes, true)), None]
             }
@@ -292,9 +284,7 @@ impl FnSpec {
     /// Returns the argument that names the graph whose nodes a call launches, creates, or changes.
     pub fn graph_argument(&self) -> Option<usize> {
         self.find_effect(|effect| match effect {
-            Effect::Replays(exec) | Effect::Instantiates(exec, _) | Effect::Alters(Altered { exec, .. }) => {
-                Some(exec)
-            }
+            Effect::Replays(exec) | Effect::Instantiates(exec, _) | Effect::Alters(Altered { exec, .. }) => Some(exec),
             _ => None,
         })
     }
@@ -489,8 +479,7 @@ impl FnSpec {
 
     /// Returns true if a success changes the pools of a process.
     pub fn changes_pools(&self) -> bool {
-        let gives_up =
-            |effect: &Effect| matches!(effect, Effect::Closes(closed) if closed.object == Object::Pointer);
+        let gives_up = |effect: &Effect| matches!(effect, Effect::Closes(closed) if closed.object == Object::Pointer);
         self.is_pool_call() || self.effects().iter().any(gives_up)
     }
 
@@ -553,10 +542,7 @@ impl FnSpec {
             let arg = &self.args()[index];
             let mut byte = 0;
             while byte < arg.stored_size() {
-                if matches!(arg.direction, Direction::In)
-                    && arg.arg_type().ends_with("CUdeviceptr")
-                    && at < 64
-                {
+                if matches!(arg.direction, Direction::In) && arg.arg_type().ends_with("CUdeviceptr") && at < 64 {
                     bytes |= 1 << at;
                 }
                 (byte, at) = (byte + 1, at + 1);

@@ -29,11 +29,9 @@ impl FnSpec {
             [Effect::Uses(Used { by: device, size: Some(size), others: OtherArgs::ToHost(host), .. })] => {
                 Some(HostCopy { host, device, size, is_to_host: true })
             }
-            [
-                Effect::Uses(Used {
-                    by: device, size: Some(size), others: OtherArgs::FromHost(host), ..
-                }),
-            ] => Some(HostCopy { host, device, size, is_to_host: false }),
+            [Effect::Uses(Used { by: device, size: Some(size), others: OtherArgs::FromHost(host), .. })] => {
+                Some(HostCopy { host, device, size, is_to_host: false })
+            }
             _ => None,
         }
     }
@@ -90,9 +88,6 @@ impl FnSpec {
 
     /// Returns true if the default stream of a call is the thread's own.
     pub const fn is_per_thread(&self) -> bool {
-        matches!(
-            self.name().as_bytes(),
-            [.., b'_', b'p', b't', b'd', b's'] | [.., b'_', b'p', b't', b's', b'z']
-        )
+        matches!(self.name().as_bytes(), [.., b'_', b'p', b't', b'd', b's'] | [.., b'_', b'p', b't', b's', b'z'])
     }
 }

@@ -76,9 +76,9 @@ impl Parts {
                 parts(&[], &[Some(device), peer, choice.map(|(argument, _)| argument)], &[answer])
             }
             Effect::LooksUp(found) => parts(&[], &[], &[found]),
-            Effect::Makes(Made {
-                object: Object::Memory, by, size: Some(pitch), at: rows @ Some(_), ..
-            }) => parts(&[by], &[rows], &[by, pitch]),
+            Effect::Makes(Made { object: Object::Memory, by, size: Some(pitch), at: rows @ Some(_), .. }) => {
+                parts(&[by], &[rows], &[by, pitch])
+            }
             Effect::Makes(Made { by, size, of, at, .. }) => parts(&[by], &[size, of, at], &[]),
             Effect::Retains(Named { by, .. }) => parts(&[by], &[], &[by]),
             Effect::Copies(Copied { to, from, size, .. }) => given(&[to, from, size], &[]),
@@ -100,8 +100,9 @@ impl Parts {
             Effect::Instantiates(exec, graph) => parts(&[exec, graph], &[Some(graph)], &[]),
             Effect::Completes(Work::Current) => parts(&[], &[], &[]),
             Effect::Follows(Followed { event, stream }) => given(&[event, stream], &[]),
-            Effect::Awaits(Signal { address, value, stream })
-            | Effect::Signals(Signal { address, value, stream }) => given(&[address, value, stream], &[]),
+            Effect::Awaits(Signal { address, value, stream }) | Effect::Signals(Signal { address, value, stream }) => {
+                given(&[address, value, stream], &[])
+            }
             Effect::Posts(Posted { operations, count, stream }) => given(&[operations, count, stream], &[]),
             Effect::Runs(HostCall { function, stream }) => given(&[function, stream], &[]),
             Effect::Completes(Work::Stream(by) | Work::Event(by) | Work::Context(by))
@@ -138,11 +139,7 @@ fn effects_name_arguments_that_can_be_read() {
                 && !outputs.iter().any(is_input);
             assert!(is_sound, "{}: {effect:?}", f.name());
         }
-        assert!(
-            f.gathers().is_none_or(|it| f.makes().is_some_and(|made| made.by == it.team)),
-            "{}",
-            f.name()
-        );
+        assert!(f.gathers().is_none_or(|it| f.makes().is_some_and(|made| made.by == it.team)), "{}", f.name());
     }
 }
 
@@ -178,12 +175,9 @@ fn effects_name_all_arguments_of_what_shares_memory_but_these() {
         }
         let parts = f.effects().iter().map(|effect| Parts::of(*effect));
         let mut named: Vec<usize> = parts.flat_map(|it| [it.names, it.inputs, it.outputs].concat()).collect();
-        named.extend(
-            f.args().iter().flat_map(|arg| [arg.count_argument(), arg.handle_kind_argument()]).flatten(),
-        );
+        named.extend(f.args().iter().flat_map(|arg| [arg.count_argument(), arg.handle_kind_argument()]).flatten());
         named.extend(f.stream_argument().into_iter().chain(f.input_array().map(|(array, _)| array)));
-        let unused =
-            (0..f.args().len()).filter(|index| !named.contains(index)).map(|index| f.args()[index].name());
+        let unused = (0..f.args().len()).filter(|index| !named.contains(index)).map(|index| f.args()[index].name());
         let listed = UNUSED.iter().find(|(id, _)| *id == f.id).map_or(&[][..], |(_, names)| names);
         assert_eq!(unused.collect::<Vec<_>>(), listed, "{}", f.name());
     }
@@ -259,21 +253,11 @@ fn shared_objects_have_live_table_kinds() {
             let (exported, opened) = kinds_of(shared.object);
             assert_eq!(exported_object(exported), Some(shared.object), "{}", f.name());
             assert_eq!(opened_object(opened), Some(shared.object), "{}", f.name());
-            assert_eq!(
-                (export_kind_of(opened), export_kind_of(exported)),
-                (Some(exported), None),
-                "{}",
-                f.name()
-            );
+            assert_eq!((export_kind_of(opened), export_kind_of(exported)), (Some(exported), None), "{}", f.name());
         }
         if let Some(access) = f.enables() {
             let kind = opened_kind(access.object);
-            assert_eq!(
-                (opened_object(kind), is_enabled_access(kind)),
-                (Some(access.object), true),
-                "{}",
-                f.name()
-            );
+            assert_eq!((opened_object(kind), is_enabled_access(kind)), (Some(access.object), true), "{}", f.name());
         }
     }
     let mut all: Vec<u32> = OBJECTS.iter().flat_map(|(_, a, b)| [*a, *b]).filter(|k| *k != 0).collect();

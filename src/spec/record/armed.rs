@@ -153,10 +153,7 @@ mod tests {
         assert!(!board.add_plan(board.take_plan_number()) && !board.add_plan(0));
         board.remove_plan(7);
         board.remove_plan(7);
-        assert_eq!(
-            (board.armed_plans().count(), board.generation.load(Acquire)),
-            (PLANS - 1, PLANS as u64 + 4)
-        );
+        assert_eq!((board.armed_plans().count(), board.generation.load(Acquire)), (PLANS - 1, PLANS as u64 + 4));
         assert!(board.add_plan(1000) && board.armed_plans().any(|number| number == 1000));
     }
 
@@ -164,9 +161,6 @@ mod tests {
     fn names_tell_hosts_users_and_plans_apart() {
         let boot_id = core::array::from_fn(|i| i as u8 + 0xa0);
         assert_eq!(BoardFileName { boot_id, user: 1000 }.to_string(), "armed-a0a1a2a3-1000");
-        assert_eq!(
-            super::super::faults::PlanFileName { boot_id, number: 12 }.to_string(),
-            "faults-a0a1a2a3-plan12"
-        );
+        assert_eq!(super::super::faults::PlanFileName { boot_id, number: 12 }.to_string(), "faults-a0a1a2a3-plan12");
     }
 }

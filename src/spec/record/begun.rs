@@ -17,8 +17,7 @@ pub const FILE: &str = "begun";
 /// Returns true if a file has this name, or that of a renamed one.
 pub fn is_begun_file(name: &str) -> bool {
     let number = name.strip_prefix(FILE).and_then(|rest| rest.strip_prefix('-'));
-    let is_number =
-        |text: &str| (1..=9).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_number = |text: &str| (1..=9).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     name == FILE || number.is_some_and(is_number)
 }
 
@@ -63,8 +62,7 @@ impl<'a> BegunLine<'a> {
     /// Parses a line without its line break.
     pub fn parse(line: &'a str) -> Option<Self> {
         let mut words = line.splitn(4, ' ');
-        let file =
-            words.next().filter(|file| file.strip_suffix(SUFFIX).is_some_and(|name| !name.is_empty()))?;
+        let file = words.next().filter(|file| file.strip_suffix(SUFFIX).is_some_and(|name| !name.is_empty()))?;
         let uid = words.next()?.parse().ok()?;
         let rank = match words.next()? {
             "-" => None,
@@ -87,8 +85,7 @@ mod tests {
 
     #[test]
     fn written_values_are_read_back() {
-        let name =
-            ProcessFileName { boot_id: [0xab; 16], pid_ns: 4_026_531_836, pid: 17, started: 99, image: 2 };
+        let name = ProcessFileName { boot_id: [0xab; 16], pid_ns: 4_026_531_836, pid: 17, started: 99, image: 2 };
         let file = name.to_string();
         for rank in [None, Some(0), Some(4095)] {
             let begun = BegunLine { file: &file, uid: 1000, rank, program: "my app" };

@@ -90,8 +90,7 @@ pub fn read_table(body: &[u8]) -> (impl Iterator<Item = CountedRow> + '_, [u64; 
         let at = |part| word(UNFOLLOWED + index * ROW + part);
         let cells = (0..CELLS).map(|cell| word(UNFOLLOWED + ROWS * ROW + cell * ROWS + index));
         let made = cells.fold(at(row::MADE), u64::saturating_add);
-        let ((address, device), (live_bytes, live)) =
-            (parse_row_key(at(row::KEY)), unpack_live(at(row::LIVE)));
+        let ((address, device), (live_bytes, live)) = (parse_row_key(at(row::KEY)), unpack_live(at(row::LIVE)));
         let peak_bytes = at(row::PEAK).max(live_bytes);
         (at(row::KEY) != 0).then_some(CountedRow { address, device, live_bytes, live, peak_bytes, made })
     });

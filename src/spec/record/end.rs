@@ -143,10 +143,7 @@ mod tests {
 
     #[test]
     fn facts_of_the_process_are_kept() {
-        assert_eq!(
-            RecordedEnd::Returned(3).combine_with_recorded(RecordedEnd::Left(3)),
-            RecordedEnd::Left(3)
-        );
+        assert_eq!(RecordedEnd::Returned(3).combine_with_recorded(RecordedEnd::Left(3)), RecordedEnd::Left(3));
         assert_eq!(
             RecordedEnd::Signal(9).combine_with_recorded(RecordedEnd::Left(3)),
             RecordedEnd::Signal(9),
@@ -156,9 +153,6 @@ mod tests {
             RecordedEnd::Returned(3).combine_with_recorded(RecordedEnd::Executed),
             RecordedEnd::ExecutedReturned(3)
         );
-        assert_eq!(
-            RecordedEnd::Returned(3).combine_with_recorded(RecordedEnd::Unseen),
-            RecordedEnd::Returned(3)
-        );
+        assert_eq!(RecordedEnd::Returned(3).combine_with_recorded(RecordedEnd::Unseen), RecordedEnd::Returned(3));
     }
 }

@@ -166,10 +166,7 @@ pub struct ScopeCounter {
 /// Returns the key of a scope: of a fault, a function (`u32::MAX` for all functions together), and a rank, thread, or
 /// context. The key is never 0.
 pub fn scope_key(rule: u32, function: u32, whose: u64) -> u64 {
-    mix_bits(
-        mix_bits(u64::from(rule) << 32 | u64::from(function)) ^ whose.wrapping_add(0x9e37_79b9_7f4a_7c15),
-    )
-    .max(1)
+    mix_bits(mix_bits(u64::from(rule) << 32 | u64::from(function)) ^ whose.wrapping_add(0x9e37_79b9_7f4a_7c15)).max(1)
 }
 
 const _: () = assert!(size_of::<Header>() <= DAMAGED && DAMAGED + 8 * DAMAGED_COUNT <= TEXT);
@@ -192,11 +189,7 @@ mod tests {
             ..Header::default()
         };
         let size = 4288 + 3 * size_of::<ScopeCounter>();
-        assert!(
-            is_header_within(&good, size)
-                && !is_header_within(&good, size - 1)
-                && !is_header_within(&good, 0)
-        );
+        assert!(is_header_within(&good, size) && !is_header_within(&good, size - 1) && !is_header_within(&good, 0));
         for seed in 0..20_000 {
             let mut bytes = super::super::plain_bytes(&good).to_vec();
             for round in 0..1 + seed % 4 {

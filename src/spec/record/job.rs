@@ -77,9 +77,7 @@ mod tests {
         let text = b"cupeer job 1\nother=1\n key = 000102030405060708090a0b0c0d0eFf\njoined=a:1\n";
         let key_of = find_key_digits(text).and_then(parse_key);
         assert_eq!(key_of.map(|key| (key[1], key[15])), Some((1, 0xff)));
-        for digits in
-            [&b""[..], b"00", b"000102030405060708090a0b0c0d0e0g", b"000102030405060708090a0b0c0d0e0f0"]
-        {
+        for digits in [&b""[..], b"00", b"000102030405060708090a0b0c0d0e0g", b"000102030405060708090a0b0c0d0e0f0"] {
             assert_eq!(parse_key(digits), None);
         }
         assert_eq!(find_key_digits(b"cupeer job 1\nkeys=1\n"), None);

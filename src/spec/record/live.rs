@@ -405,10 +405,7 @@ impl Entry {
         if let Some(words) = self.frames.last_chunk_mut::<{ FILE / 8 }>().filter(|_| line != 0) {
             let mut name = [0; FILE];
             name.iter_mut().zip(file).for_each(|(byte, given)| *byte = *given);
-            words
-                .iter_mut()
-                .zip(name.as_chunks().0)
-                .for_each(|(word, bytes)| *word = u64::from_ne_bytes(*bytes));
+            words.iter_mut().zip(name.as_chunks().0).for_each(|(word, bytes)| *word = u64::from_ne_bytes(*bytes));
             self.frame_count = line << 8 | count;
         }
     }
@@ -457,13 +454,9 @@ mod tests {
         assert_eq!(super::super::read_plain::<Entry>(super::super::plain_bytes(&entry)), Some(entry));
         // Only the lap of the word matters.
         assert!(
-            Uses::belongs_to(uses.to_number(live), live)
-                && !Uses::belongs_to(uses.to_number(live), next_lap(live))
+            Uses::belongs_to(uses.to_number(live), live) && !Uses::belongs_to(uses.to_number(live), next_lap(live))
         );
-        assert!(
-            Uses::belongs_to(uses.to_number(live), live & LAPS)
-                && Uses::from_number(uses.to_number(live)) == uses
-        );
+        assert!(Uses::belongs_to(uses.to_number(live), live & LAPS) && Uses::from_number(uses.to_number(live)) == uses);
         assert_eq!(
             (state::in_word(live), pid_in(live), owner_in(live)),
             (state::LIVE, 1000, process_word(1, 1000, 2, 0))

@@ -103,8 +103,7 @@ const NUMBERS: &[&str] = column!(numbers);
 
 /// Returns true if the value of a variable may be secret: it is not recorded, and not packed.
 pub fn is_secret_variable(name: &[u8]) -> bool {
-    let has =
-        |part: &&str| name.windows(part.len()).any(|window| window.eq_ignore_ascii_case(part.as_bytes()));
+    let has = |part: &&str| name.windows(part.len()).any(|window| window.eq_ignore_ascii_case(part.as_bytes()));
     SECRETS.iter().any(has)
 }
 

@@ -302,9 +302,7 @@ pub const TRAILER_MAGIC: u32 = u32::from_le_bytes(*b"CUPE");
 
 const _: () = {
     assert!(size_of::<Header>() <= META_START);
-    assert!(
-        size_of::<BlockHeader>() == 64 && size_of::<ChunkTrailer>() == 64 && size_of::<slot::Slot>() == 64
-    );
+    assert!(size_of::<BlockHeader>() == 64 && size_of::<ChunkTrailer>() == 64 && size_of::<slot::Slot>() == 64);
 };
 
 /// A type that consists of numbers without padding, so that every sequence of bytes of its size is a valid value.

@@ -192,9 +192,8 @@ impl RepeatedCalls {
     }
 }
 
-const _: () = assert!(
-    size_of::<RepeatedCalls>() == size_of::<Slot>() && core::mem::offset_of!(RepeatedCalls, calls) == 32
-);
+const _: () =
+    assert!(size_of::<RepeatedCalls>() == size_of::<Slot>() && core::mem::offset_of!(RepeatedCalls, calls) == 32);
 
 /// The items of a [`DETAIL`]: a byte with the kind of item, a byte with the index of its argument, two bytes
 /// with its length, and its contents. The next item starts at the next multiple of 4. A zero byte ends them.

@@ -27,9 +27,7 @@ impl CopySide {
         // slices.
         let pitch = if self.pitch == 0 { self.x.wrapping_add(width) } else { self.pitch };
         let slice = pitch.wrapping_mul(if self.height == 0 { height } else { self.height });
-        let offset = |x: u64, y: u64, z: u64| {
-            z.wrapping_mul(slice).wrapping_add(y.wrapping_mul(pitch)).wrapping_add(x)
-        };
+        let offset = |x: u64, y: u64, z: u64| z.wrapping_mul(slice).wrapping_add(y.wrapping_mul(pitch)).wrapping_add(x);
         let start = self.device.wrapping_add(offset(self.x, self.y, self.z));
         (start, offset(width, height - 1, depth - 1))
     }
@@ -41,9 +39,8 @@ impl CUDA_MEMCPY2D<u64> {
     #[inline]
     pub fn touched(self) -> [(u64, u64); 2] {
         let shape = [self.WidthInBytes, self.Height, 1];
-        let side = |kind, device, x, y, pitch| {
-            CopySide { kind, device, x, y, z: 0, pitch, height: 0 }.touched_range(shape)
-        };
+        let side =
+            |kind, device, x, y, pitch| CopySide { kind, device, x, y, z: 0, pitch, height: 0 }.touched_range(shape);
         [
             side(self.dstMemoryType, self.dstDevice, self.dstXInBytes, self.dstY, self.dstPitch),
             side(self.srcMemoryType, self.srcDevice, self.srcXInBytes, self.srcY, self.srcPitch),

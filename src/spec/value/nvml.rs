@@ -11,10 +11,7 @@ fn number(bytes: &[u8], index: usize) -> Result<u32, fmt::Error> {
 }
 
 fn put<const N: usize>(place: &mut [u8], numbers: [u32; N]) {
-    place
-        .chunks_exact_mut(4)
-        .zip(numbers)
-        .for_each(|(place, number)| place.copy_from_slice(&number.to_le_bytes()));
+    place.chunks_exact_mut(4).zip(numbers).for_each(|(place, number)| place.copy_from_slice(&number.to_le_bytes()));
 }
 
 /// Prints three numbers with their names: `{state=3, cliqueId=0}`.
@@ -122,8 +119,7 @@ mod tests {
         };
         assert_eq!(print(pci, TEXT), ("00000000:1B:00.0".into(), "00000000:1B:00.0".into()));
         assert_eq!(print(pci, JSON).0, "\"00000000:1B:00.0\"");
-        let fabric =
-            nvmlGpuFabricInfo_t { clusterUuid: [7; 16], status: nvmlReturn_t(0), cliqueId: 9, state: 3 };
+        let fabric = nvmlGpuFabricInfo_t { clusterUuid: [7; 16], status: nvmlReturn_t(0), cliqueId: 9, state: 3 };
         let wanted = "{state=3, status=0, cliqueId=9}";
         assert_eq!(print(fabric, TEXT), (wanted.into(), wanted.into()));
         assert_eq!(print(fabric, JSON).0, "{\"state\":3,\"status\":0,\"cliqueId\":9}");

@@ -195,10 +195,7 @@ mod tests {
     }
 
     fn access(id: i32) -> CUmemAccessDesc {
-        CUmemAccessDesc {
-            location: CUmemLocation { kind: CUmemLocationType(1), id },
-            flags: CUmemAccess_flags(3),
-        }
+        CUmemAccessDesc { location: CUmemLocation { kind: CUmemLocationType(1), id }, flags: CUmemAccess_flags(3) }
     }
 
     #[test]
@@ -219,20 +216,14 @@ mod tests {
         assert!(Shareable::is_description_id(known) && !Shareable::is_description_id(0x77));
         assert_eq!(printed(Shareable::Descriptor(57, known), TEXT), "57 (fd:2c00000000000077)");
         assert_eq!(printed(Shareable::Descriptor(57, 0), TEXT), "57");
-        assert_eq!(
-            printed(Shareable::Descriptor(57, known), JSON),
-            r#"{"fd":57,"handle":"fd:2c00000000000077"}"#
-        );
+        assert_eq!(printed(Shareable::Descriptor(57, known), JSON), r#"{"fd":57,"handle":"fd:2c00000000000077"}"#);
         assert_eq!(printed(Shareable::Fabric([7; 64]), TEXT), "fabric:2f00000000000012");
         assert_eq!(printed(Shareable::Fabric([7; 64]), JSON), r#""fabric:2f00000000000012""#);
         let pointer = CUmemPoolPtrExportData { reserved: [7; 64] };
         assert_eq!(printed(pointer, TEXT), "ptr:2e00000000000012");
         assert_eq!(printed(pointer, JSON), r#""ptr:2e00000000000012""#);
         assert_eq!(
-            (
-                Shareable::fingerprint_prefix(known),
-                Shareable::fingerprint_prefix(Shareable::ipc_fingerprint(known))
-            ),
+            (Shareable::fingerprint_prefix(known), Shareable::fingerprint_prefix(Shareable::ipc_fingerprint(known))),
             ("fd", "ipc")
         );
     }

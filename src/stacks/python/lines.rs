@@ -16,12 +16,7 @@ pub enum LineTableForm {
 
 /// Returns the line of the instruction at byte `at` of a code object. `first` is the code object's first line, and `next` returns
 /// the next byte of the table. Returns `None` if the instruction has no line, or the table lacks it.
-pub fn line_of(
-    form: LineTableForm,
-    first: i32,
-    at: usize,
-    mut next: impl FnMut() -> Option<u8>,
-) -> Option<u32> {
+pub fn line_of(form: LineTableForm, first: i32, at: usize, mut next: impl FnMut() -> Option<u8>) -> Option<u32> {
     let mut line = i64::from(first);
     let mut end = 0usize;
     match form {

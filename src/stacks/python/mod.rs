@@ -128,8 +128,7 @@ impl Interpreter {
     pub fn find_run_frame(&self, frames: &[u64], run: usize) -> usize {
         let within = |range: &Range<usize>| {
             let range = range.clone();
-            let mut all =
-                frames.iter().enumerate().filter(move |(_, frame)| range.contains(&(**frame as usize)));
+            let mut all = frames.iter().enumerate().filter(move |(_, frame)| range.contains(&(**frame as usize)));
             all.nth(run).map(|(index, _)| index)
         };
         let is_loop_there = frames.iter().any(|frame| self.eval.contains(&(*frame as usize)));
@@ -143,11 +142,7 @@ impl Interpreter {
     }
 
     /// Calls `found` with the `pthread_self()` of each thread that has run Python, until it returns false.
-    pub fn for_each_thread<P: MemoryPieces>(
-        &self,
-        pieces: &mut P,
-        found: &mut dyn FnMut(usize) -> bool,
-    ) -> Option<()> {
+    pub fn for_each_thread<P: MemoryPieces>(&self, pieces: &mut P, found: &mut dyn FnMut(usize) -> bool) -> Option<()> {
         self.for_each_thread_state(pieces, &mut |_, _, thread| Some(found(thread)))
     }
 
@@ -189,8 +184,7 @@ impl Interpreter {
         is_known: fn(u64) -> bool,
         found: &mut dyn FnMut(&PythonFrame) -> bool,
     ) -> Option<()> {
-        FrameWalk { interpreter: self, layout: &self.layout, thread, pieces, is_known }
-            .visit_frames(most, found)
+        FrameWalk { interpreter: self, layout: &self.layout, thread, pieces, is_known }.visit_frames(most, found)
     }
 }
 
@@ -391,8 +385,7 @@ impl<P: MemoryPieces> FrameWalk<'_, P> {
         }
         let words = [file, name, first_line as usize].map(usize::to_le_bytes);
         let which = told.map(|told| continue_hash(told, words.as_flattened()));
-        let known =
-            which.and_then(|which| self.pieces.cached_number(which)).filter(|key| (self.is_known)(*key));
+        let known = which.and_then(|which| self.pieces.cached_number(which)).filter(|key| (self.is_known)(*key));
         let (key, texts) = match known {
             Some(key) => (key, None),
             None => {
@@ -437,8 +430,7 @@ impl<P: MemoryPieces> FrameWalk<'_, P> {
         let Layout { kind, length, state, state_shift, ascii, wide, .. } = *self.layout;
         let bytes = self.pieces.bytes_at(text.wrapping_add(kind), state + 4 - kind)?;
         let is_text = word_in(bytes, 0) == self.interpreter.text;
-        let (length, state) =
-            (word_in(bytes, length - kind), half_word_in(bytes, state - kind) >> state_shift);
+        let (length, state) = (word_in(bytes, length - kind), half_word_in(bytes, state - kind) >> state_shift);
         let size = (state & KIND) as usize;
         if !is_text || state & COMPACT == 0 || !matches!(size, 1 | 2 | 4) {
             return None;
@@ -452,13 +444,7 @@ impl<P: MemoryPieces> FrameWalk<'_, P> {
 
     /// Returns the line of an instruction. The result is cached per code object if it has a unique number. Otherwise,
     /// it is cached per function and line table, because another code object can reuse the address.
-    fn find_line(
-        &mut self,
-        table: usize,
-        (key, told): (u64, Option<u64>),
-        first_line: i32,
-        at: usize,
-    ) -> Option<u32> {
+    fn find_line(&mut self, table: usize, (key, told): (u64, Option<u64>), first_line: i32, at: usize) -> Option<u32> {
         /// Tables up to this many bytes are copied as pieces. Longer ones would leave no space for other pieces.
         const SHORT: usize = 1024;
         /// The largest table that is read.

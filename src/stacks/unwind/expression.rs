@@ -32,9 +32,7 @@ pub fn evaluate_expression<M: Memory>(
                 let [word] = stack.read_words(address as usize)?;
                 evaluation.resume_with_memory(Value::Generic(word as u64))
             }
-            EvaluationResult::RequiresRelocatedAddress(address) => {
-                evaluation.resume_with_relocated_address(address)
-            }
+            EvaluationResult::RequiresRelocatedAddress(address) => evaluation.resume_with_relocated_address(address),
             _ => return None,
         };
     }

@@ -82,8 +82,7 @@ impl<M: Memory> StackWalk<M> {
     /// Goes to the next frame by the unwind tables of an object.
     pub fn step_by_tables(&mut self, tables: &UnwindTables<M>, address: usize) -> Option<()> {
         let row = tables.find_row(address)?;
-        self.registers =
-            row.caller_registers(&self.registers, &tables.whole_memory_section(), &mut self.stack)?;
+        self.registers = row.caller_registers(&self.registers, &tables.whole_memory_section(), &mut self.stack)?;
         self.is_interrupted = row.is_signal;
         Some(())
     }

@@ -58,15 +58,11 @@ impl UnwindRow {
         }
         let mut next = *registers;
         next.set(STACK, Some(frame));
-        for (register, rule) in
-            self.rules.registers().filter(|(register, _)| usize::from(register.0) < REGISTERS)
-        {
+        for (register, rule) in self.rules.registers().filter(|(register, _)| usize::from(register.0) < REGISTERS) {
             let value = match rule {
                 RegisterRule::SameValue => continue,
                 RegisterRule::Undefined => None,
-                RegisterRule::Offset(offset) => {
-                    Some(read_word(stack, frame.wrapping_add_signed(*offset as isize))?)
-                }
+                RegisterRule::Offset(offset) => Some(read_word(stack, frame.wrapping_add_signed(*offset as isize))?),
                 RegisterRule::ValOffset(offset) => Some(frame.wrapping_add_signed(*offset as isize)),
                 RegisterRule::Register(other) => registers.get(other.0.into()),
                 RegisterRule::Expression(expression) => {

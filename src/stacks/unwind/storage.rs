@@ -1,9 +1,7 @@
 //! Storage for gimli's interpreters on the stack, because nothing may be allocated.
 
 use super::processor::REGISTERS;
-use gimli::{
-    EvaluationStorage, Piece, Reader, Register, RegisterRule, UnwindContextStorage, UnwindTableRow, Value,
-};
+use gimli::{EvaluationStorage, Piece, Reader, Register, RegisterRule, UnwindContextStorage, UnwindTableRow, Value};
 
 /// Storage for gimli's interpreters in fixed arrays on the stack.
 #[derive(Clone, PartialEq, Eq, Debug)]

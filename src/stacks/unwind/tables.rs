@@ -52,8 +52,7 @@ impl<M: Memory> UnwindTables<M> {
     fn find_function(&self, address: usize) -> Option<FrameDescriptionEntry<TableReader<'_, M>>> {
         let bases = BaseAddresses::default().set_eh_frame(0);
         let entry = EhFrameOffset(self.search_entry(address)?);
-        let function =
-            self.whole_memory_section().fde_from_offset(&bases, entry, EhFrame::cie_from_offset).ok()?;
+        let function = self.whole_memory_section().fde_from_offset(&bases, entry, EhFrame::cie_from_offset).ok()?;
         function.contains(address as u64).then_some(function)
     }
 
@@ -68,8 +67,7 @@ impl<M: Memory> UnwindTables<M> {
         if header != HEADER {
             return None;
         }
-        let relative =
-            |distance: [u8; 4]| self.start.wrapping_add_signed(i32::from_le_bytes(distance) as isize);
+        let relative = |distance: [u8; 4]| self.start.wrapping_add_signed(i32::from_le_bytes(distance) as isize);
         let mut pair = |index: usize, count: usize| {
             let place = self.start.wrapping_add(TABLE + 8 * index);
             let [begin, entry, ..] = *bytes.read_bytes(place, 8 * count)?.as_chunks().0 else { return None };

@@ -61,7 +61,6 @@ pub fn is_after_call(memory: impl Memory, address: usize) -> bool {
         return false;
     }
     // The instruction is an indirect call through a register or memory: FF, then 2 in the middle of the next byte.
-    let is_indirect =
-        |length: usize| bytes[BEFORE - length] == 0xff && bytes[BEFORE - length + 1] >> 3 & 7 == 2;
+    let is_indirect = |length: usize| bytes[BEFORE - length] == 0xff && bytes[BEFORE - length + 1] >> 3 & 7 == 2;
     bytes[BEFORE - 5] == 0xe8 || [2, 3, 4, 6, 7].into_iter().any(is_indirect)
 }

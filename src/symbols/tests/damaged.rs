@@ -35,10 +35,8 @@ fn is_limited(test: &str) -> bool {
 /// Builds a library with a function `plain`, and with this debugging information.
 fn assembled(directory: &Path, sections: &str, flags: &[&str]) -> (Library, HashMap<String, u64>) {
     let quoted = sections.lines().map(|line| format!("{:?}\n", line.to_owned() + "\n"));
-    let source = format!(
-        "int plain(int x) {{ return x + 1; }}\n__asm__({}\".text\\n\");\n",
-        quoted.collect::<String>()
-    );
+    let source =
+        format!("int plain(int x) {{ return x + 1; }}\n__asm__({}\".text\\n\");\n", quoted.collect::<String>());
     recorded(&library(directory, &source, flags))
 }
 
@@ -166,11 +164,7 @@ fn a_program_of_lines_may_claim_any_number_of_files() {
 #[test]
 fn sections_may_be_compressed_to_nearly_nothing() {
     let all = sections("", (4, ""), &lines_with(NO_LINES, ".fill 50000000, 1, 0x4b"));
-    assert_named(
-        "sections_may_be_compressed_to_nearly_nothing",
-        &all,
-        &["-Wl,--compress-debug-sections=zlib"],
-    );
+    assert_named("sections_may_be_compressed_to_nearly_nothing", &all, &["-Wl,--compress-debug-sections=zlib"]);
 }
 
 /// Debugging information as compilers write it, with inlined functions. If it is damaged, its references can
@@ -265,8 +259,7 @@ fn damaged_files_do_no_harm_and_functions_keep_their_names() {
         };
         let mut parts: Vec<_> = file.sections().filter_map(of_section).collect();
         parts.retain(|(name, part)| {
-            !part.is_empty()
-                && (name.starts_with(".debug") || name.ends_with("tab") || name == ".gnu_debuglink")
+            !part.is_empty() && (name.starts_with(".debug") || name.ends_with("tab") || name == ".gnu_debuglink")
         });
         let is_debug = |name: &str| name.starts_with(".debug");
         assert!(parts.iter().filter(|(name, _)| is_debug(name)).count() >= 5, "{parts:?}");

@@ -114,8 +114,7 @@ fn returned_to(library: &Library, at: &HashMap<String, u64>) -> u64 {
 fn lines_at(symbols: &mut Symbols, library: &Library, address: u64) -> Vec<Line> {
     let lines = symbols.find_symbol(library, address).map(|symbol| symbol.lines).unwrap_or_default();
     let file = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
-    let lines =
-        lines.into_iter().map(|line| (line.function.unwrap_or_default(), file(&line.file), line.line));
+    let lines = lines.into_iter().map(|line| (line.function.unwrap_or_default(), file(&line.file), line.line));
     // But for those of the standard library.
     lines.filter(|(_, file, _)| ["library.", "lines."].iter().any(|own| file.starts_with(own))).collect()
 }
@@ -372,8 +371,5 @@ fn this_program_has_lines_of_rust() {
     symbols.files.older_than = SystemTime::now().checked_add(Duration::from_secs(1 << 20));
     let lines = lines_at(&mut symbols, &library, address);
     let (function, file, line) = lines.last().expect("a line");
-    assert!(
-        function.contains("this_program_has_lines_of_rust") && file == "lines.rs" && *line > 0,
-        "{lines:?}"
-    );
+    assert!(function.contains("this_program_has_lines_of_rust") && file == "lines.rs" && *line > 0, "{lines:?}");
 }

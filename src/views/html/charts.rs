@@ -202,9 +202,7 @@ impl Page<'_> {
             _ if process.pending.iter().any(|call| call.injected_by.is_none()) => ProcessState::Hangs,
             EndVerdict::Failed(_) => ProcessState::Failed,
             // The exit status may come from a fault plan. The end is then not a problem, but worth a mark.
-            EndVerdict::Unknown(_)
-                if self.has_injected_calls() && process.exit.code.is_some_and(|code| code > 0) =>
-            {
+            EndVerdict::Unknown(_) if self.has_injected_calls() && process.exit.code.is_some_and(|code| code > 0) => {
                 ProcessState::Failed
             }
             _ if process.exit.kind == ExitKind::Running => ProcessState::Running,
@@ -250,12 +248,8 @@ impl Page<'_> {
         let is_many = self.report.processes.len() > MANY_PROCESSES;
         for (place, process) in self.report.processes.iter().enumerate().filter(|_| is_many) {
             let state = self.process_state(process);
-            if matches!(state, ProcessState::Running | ProcessState::Ended) && !told.contains(&*process.proc)
-            {
-                alike
-                    .entry((state, endings::describe_end(process), &process.program))
-                    .or_default()
-                    .push(place);
+            if matches!(state, ProcessState::Running | ProcessState::Ended) && !told.contains(&*process.proc) {
+                alike.entry((state, endings::describe_end(process), &process.program)).or_default().push(place);
             }
         }
         let all = alike.into_values().filter(|group| group.len() >= FEWEST_ALIKE);
@@ -293,13 +287,7 @@ impl Page<'_> {
                     self.brief_view.describe_call_site(call)
                 );
                 let at_ns = self.ns_since_start(call.since_ns);
-                all.push(NotableMoment {
-                    process: place,
-                    at_ns,
-                    kind: "hang",
-                    text,
-                    id: format!("p{place}"),
-                });
+                all.push(NotableMoment { process: place, at_ns, kind: "hang", text, id: format!("p{place}") });
             }
         }
         let most = all.len() + MOST_MOMENTS;
@@ -308,18 +296,12 @@ impl Page<'_> {
                 break;
             }
             let who = self.brief_view.who_and_how_often(finding);
-            let text = format!(
-                "{} {}: {who}: {}",
-                finding.severity,
-                finding.rule,
-                sentence_with_confidence(finding)
-            );
+            let text = format!("{} {}: {who}: {}", finding.severity, finding.rule, sentence_with_confidence(finding));
             // The finding has no times for other processes. Use the time of the first process for those that
             // were running then.
             for place in finding.procs.iter().filter_map(|proc| self.process_index(proc)) {
                 let process = &self.report.processes[place];
-                let lived =
-                    self.ns_since_start(process.began_ns)..=self.process_end(process, &timeline.rows[place]);
+                let lived = self.ns_since_start(process.began_ns)..=self.process_end(process, &timeline.rows[place]);
                 let at_ns = self.ns_since_start(finding.time_ns).min(*lived.end()).max(*lived.start());
                 let (text, id) = (text.clone(), self.finding_id(finding));
                 if all.len() < most {
@@ -367,8 +349,7 @@ impl Page<'_> {
                 let Some(opener) = self.process_index(&open.proc) else { continue };
                 let sums = all.entry((exporter, opener)).or_default();
                 sums.0 += open.times + open.earlier;
-                sums.1 +=
-                    u64::from(open.closed_ns.is_none() && open.state != cupeer_report::model::State::Closed);
+                sums.1 += u64::from(open.closed_ns.is_none() && open.state != cupeer_report::model::State::Closed);
             }
             for failed in &handle.failed {
                 let Some(opener) = self.process_index(&failed.proc) else { continue };
@@ -393,12 +374,7 @@ impl Page<'_> {
             }
             handle.opens.iter().for_each(|open| uses(&open.proc, open.device));
         }
-        self.report
-            .allocations
-            .devices
-            .iter()
-            .filter(|row| row.made > 0)
-            .for_each(|row| uses(&row.proc, row.device));
+        self.report.allocations.devices.iter().filter(|row| row.made > 0).for_each(|row| uses(&row.proc, row.device));
         for process in &self.report.processes {
             if let [only] = &process.devices[..] {
                 uses(&process.proc, Some(only.uuid));
@@ -439,10 +415,8 @@ impl Page<'_> {
                 .iter()
                 .take(MOST_OPENINGS)
                 .map(|open| {
-                    let (from, closed) = (
-                        self.ns_since_start(open.opened_ns),
-                        open.closed_ns.map(|at| self.ns_since_start(at)),
-                    );
+                    let (from, closed) =
+                        (self.ns_since_start(open.opened_ns), open.closed_ns.map(|at| self.ns_since_start(at)));
                     let until = || self.known_end(&open.proc, timeline).map(|at| at.max(from));
                     (self.process_index(&open.proc), from, closed.or_else(until), closed.is_some())
                 })

@@ -17,8 +17,7 @@ impl Page<'_> {
             let who = self.brief_view.name_process(&process.proc);
             format!(" (follows from the end of {who}: {})", endings::describe_end(process))
         }));
-        let (message, hint) =
-            (usize::from(!finding.message.is_empty()), usize::from(!finding.hint.is_empty()));
+        let (message, hint) = (usize::from(!finding.message.is_empty()), usize::from(!finding.hint.is_empty()));
         let rest = &sentences[message..sentences.len() - hint];
         let lead = if is_lead { " lead" } else { "" };
         html! {

@@ -62,11 +62,7 @@ impl Page<'_> {
             let table = tables(failure);
             let function = table.and_then(|(_, memory)| memory.function.as_deref()).unwrap_or("a call");
             let text = format!("{function} failed in {}", self.brief_view.name_process(&failure.proc));
-            (
-                self.ns_since_start(failure.at_ns),
-                text,
-                table.map_or(String::new(), |(number, _)| format!("o{number}")),
-            )
+            (self.ns_since_start(failure.at_ns), text, table.map_or(String::new(), |(number, _)| format!("o{number}")))
         };
         // The end of a process may be known only as later than the end of the recording: leave such times
         // out.
@@ -145,8 +141,7 @@ impl Page<'_> {
         let (id, prefix) = (format!("owners{number}"), format!("o{number}-"));
         let names = (&*id, "Owners of the memory", &*prefix);
         let table = Table::of(names, &columns, usize::MAX, cells.into_iter(), |cells| ("", cells));
-        let asked =
-            memory.wanted.map_or_else(String::new, |wanted| format!(", which asked for {}", bytes(wanted)));
+        let asked = memory.wanted.map_or_else(String::new, |wanted| format!(", which asked for {}", bytes(wanted)));
         html! {
             h3 id={ "o" (number) } tabindex="-1" {
                 (memory.function.as_deref().unwrap_or("A call")) " failed in "

@@ -32,7 +32,8 @@ use std::io::{self, Write};
 
 /// Content security policy: the page fetches nothing, and runs only its own scripts. Plot needs inline
 /// styles.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; script-src";
+const POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; script-src";
 const STYLE: &str = include_str!("page.css");
 /// Drawing libraries. Their licenses must be distributed with them. `vendor/parts.json` names their sources.
 const VENDORED: [&str; 2] = [include_str!("vendor/d3.min.js"), include_str!("vendor/plot.min.js")];
@@ -209,8 +210,7 @@ const PAIRS_KEYS: &LegendEntries = &[
     ("cannot", "cannot access"),
     ("failed", "failed"),
 ];
-const OPENINGS_KEYS: &LegendEntries =
-    &[("call", "opened and closed"), ("hang", "still open"), ("failed", "failed")];
+const OPENINGS_KEYS: &LegendEntries = &[("call", "opened and closed"), ("hang", "still open"), ("failed", "failed")];
 const LINKS_KEYS: &LegendEntries = &[
     ("enabled", "enabled"),
     ("call", "opened over IPC"),
@@ -274,8 +274,7 @@ mod tests {
     #[test]
     fn vendored_parts_are_listed_with_their_licenses() {
         let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/html/vendor"));
-        let read =
-            |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
         let list: Vec<HashMap<String, String>> = serde_json::from_str(&read("parts.json")).unwrap();
         let mut names = BTreeSet::from(["README.md".to_owned(), "parts.json".to_owned()]);
         for part in &list {
@@ -344,8 +343,7 @@ mod tests {
         for (drawn, keys, more) in all {
             let in_style = |class: &str| {
                 let begin = format!(".key.{class}::before");
-                let line =
-                    STYLE.lines().find(|line| line.starts_with(&begin)).unwrap_or_else(|| panic!("{begin}"));
+                let line = STYLE.lines().find(|line| line.starts_with(&begin)).unwrap_or_else(|| panic!("{begin}"));
                 line.split("var(--").nth(1).unwrap().split(')').next().unwrap()
             };
             let told: BTreeSet<&str> = keys.iter().map(|(class, _)| in_style(class)).collect();

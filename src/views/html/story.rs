@@ -129,9 +129,8 @@ impl<'r> Page<'r> {
     fn collect_steps(&self, finding: &'r Finding) -> Vec<StoryStep<'r>> {
         let rule = Rule::of(&finding.rule);
         let failed = finding.result.as_deref().filter(|result| *result != "CUDA_SUCCESS");
-        let result = failed.map_or_else(String::new, |result| {
-            format!(" → {}", cupeer_report::names::short_result_name(result))
-        });
+        let result =
+            failed.map_or_else(String::new, |result| format!(" → {}", cupeer_report::names::short_result_name(result)));
         let mut steps = vec![StoryStep {
             act: if failed.is_some() { StepKind::Other } else { StepKind::of_function(&finding.function) },
             who: self.brief_view.name_process(&finding.proc),
@@ -160,8 +159,7 @@ impl<'r> Page<'r> {
             });
         }
         let named = finding.objects.iter().find_map(|object| object.fingerprint);
-        let handle =
-            named.and_then(|name| self.report.handles.iter().find(|handle| handle.fingerprint == name));
+        let handle = named.and_then(|name| self.report.handles.iter().find(|handle| handle.fingerprint == name));
         if let Some(handle) = handle {
             self.add_handle_calls(handle, &mut steps);
         }
@@ -194,14 +192,7 @@ impl<'r> Page<'r> {
             let Some((at_ns, proc)) = at_ns.zip(proc) else { return };
             let who = self.brief_view.name_process(proc);
             if !steps.iter().any(|step| step.who == who && (step.act == act || step.at_ns == at_ns)) {
-                steps.push(StoryStep {
-                    act,
-                    who,
-                    what: what.to_owned(),
-                    place: None,
-                    at_ns,
-                    is_found: false,
-                });
+                steps.push(StoryStep { act, who, what: what.to_owned(), place: None, at_ns, is_found: false });
             }
         };
         let exporter = handle.exporter.as_deref();

@@ -1,9 +1,7 @@
 //! The sections below the problems: tables of the model, and the text report's own sections for rare contents.
 
 use super::finding::has_one_frame;
-use super::table::{
-    Cell, Row, Table, count_cell, empty_cell, markup_cell, optional_cell, sorted_cell, text_cell,
-};
+use super::table::{Cell, Row, Table, count_cell, empty_cell, markup_cell, optional_cell, sorted_cell, text_cell};
 use super::{LINKS_KEYS, LIVES_KEYS, OPENINGS_KEYS, PAIRS_KEYS, Page, chart_placeholder, legend};
 use crate::text::matrix;
 use crate::text::processes::name_program;
@@ -97,14 +95,9 @@ impl Page<'_> {
     pub fn device_section(&self) -> Markup {
         // A matrix of two devices shows no more than the tables do.
         let is_many = self.report.devices.len() > 2;
-        let has_pairs =
-            is_many && self.report.peers.iter().any(|peer| peer.from.is_some() && peer.to.is_some());
+        let has_pairs = is_many && self.report.peers.iter().any(|peer| peer.from.is_some() && peer.to.is_some());
         let has_opens = self.report.processes.len() > 2
-            && self
-                .report
-                .handles
-                .iter()
-                .any(|handle| !(handle.opens.is_empty() && handle.failed.is_empty()));
+            && self.report.handles.iter().any(|handle| !(handle.opens.is_empty() && handle.failed.is_empty()));
         html! {
             @if !self.report.devices.is_empty() {
                 h2 { "Devices and their links" }
@@ -122,8 +115,7 @@ impl Page<'_> {
     pub fn handle_section(&self) -> Markup {
         let row = |line: &super::ledger::HandleRow| {
             let handle = line.handle;
-            let alike =
-                if line.alike > 0 { format!(" and {} similar", number(line.alike)) } else { String::new() };
+            let alike = if line.alike > 0 { format!(" and {} similar", number(line.alike)) } else { String::new() };
             let cells = vec![
                 markup_cell(html! { code { (handle.fingerprint) } (alike) }),
                 text_cell(handle.kind),
@@ -203,8 +195,7 @@ impl Page<'_> {
             (if function.wrong_calls() > 0 { "warning" } else { "" }, cells.collect())
         };
         let names = ("functions", "Functions", "c");
-        Table::of(names, &columns.each_ref().map(String::as_str), MOST, self.report.functions.iter(), row)
-            .render()
+        Table::of(names, &columns.each_ref().map(String::as_str), MOST, self.report.functions.iter(), row).render()
     }
 
     fn failure_table(&self) -> Markup {
@@ -218,10 +209,7 @@ impl Page<'_> {
                 text_cell(self.brief_view.name_group_processes(group)),
                 self.at(group.first_ns),
                 self.at(group.last_ns),
-                text_cell(
-                    format_fault_cause(group.injected, group.injected_by.as_deref(), group.follows_fault)
-                        .trim(),
-                ),
+                text_cell(format_fault_cause(group.injected, group.injected_by.as_deref(), group.follows_fault).trim()),
                 markup_cell(self.place_with_stack(&group.caller, stack.copied().unwrap_or_default())),
             ];
             (if group.usual || group.is_on_purpose() { "" } else { "error" }, cells)
@@ -233,14 +221,7 @@ impl Page<'_> {
 
     fn mark_table(&self) -> Markup {
         let row = |mark: &Mark| {
-            (
-                "",
-                vec![
-                    self.at(mark.time_ns),
-                    markup_cell(self.process_link(&mark.proc)),
-                    text_cell(&mark.text),
-                ],
-            )
+            ("", vec![self.at(mark.time_ns), markup_cell(self.process_link(&mark.proc)), text_cell(&mark.text)])
         };
         let marks = self.report.marks.iter();
         let table = Table::of(("marks", "Marks", "m"), &["#time", "who", "mark"], MOST / 2, marks, row);
@@ -292,12 +273,7 @@ impl Page<'_> {
 }
 
 /// Returns a table of the text form, with a title.
-fn titled_table(
-    id: &str,
-    label: &str,
-    head: &[&str],
-    rows: impl ExactSizeIterator<Item = Vec<String>>,
-) -> Markup {
+fn titled_table(id: &str, label: &str, head: &[&str], rows: impl ExactSizeIterator<Item = Vec<String>>) -> Markup {
     let columns: Vec<String> = head.iter().map(|name| name.to_lowercase()).collect();
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
     let row = |cells: Vec<String>| ("", cells.into_iter().map(text_cell).collect());

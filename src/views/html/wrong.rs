@@ -6,9 +6,7 @@ use cupeer_report::endings::is_crash;
 use cupeer_report::model::{FailureGroup, Finding, Hang, Place, Process};
 use cupeer_report::moments::duration;
 use cupeer_report::names::{clean, short_result_name};
-use cupeer_report::verdict::{
-    DIED, HUNG, HeadlineLine, LAUNCHED, LineSubject, Problem, Verdict, format_fault_cause,
-};
+use cupeer_report::verdict::{DIED, HUNG, HeadlineLine, LAUNCHED, LineSubject, Problem, Verdict, format_fault_cause};
 use cupeer_rules::Tells;
 use maud::{Markup, html};
 use std::collections::HashMap;
@@ -53,24 +51,16 @@ impl<'r> Page<'r> {
         match self.headline.first().map(|line| line.about) {
             Some(LineSubject::Finding(finding)) => Some(finding),
             Some(_) => None,
-            None => self
-                .verdict
-                .other_findings
-                .iter()
-                .copied()
-                .find(|finding| finding.states_fact(Tells::OpenAtExit)),
+            None => self.verdict.other_findings.iter().copied().find(|finding| finding.states_fact(Tells::OpenAtExit)),
         }
     }
 
     /// Returns the summary of a recording without problems.
     fn no_problem_card(&self) -> Markup {
-        let has_failed =
-            self.report.processes.iter().any(|process| self.process_state(process).style_class() != "");
+        let has_failed = self.report.processes.iter().any(|process| self.process_state(process).style_class() != "");
         let (class, word) = match () {
             () if self.report.record.events == 0 => ("note", "no calls"),
-            () if !self.report.faults.is_empty() => {
-                (if has_failed { "warning" } else { "note" }, "fault plan")
-            }
+            () if !self.report.faults.is_empty() => (if has_failed { "warning" } else { "note" }, "fault plan"),
             () if !self.verdict.other_findings.is_empty() => ("note", "note"),
             () => ("note", "no rule broken"),
         };
@@ -154,8 +144,7 @@ impl<'r> Page<'r> {
 
     /// Returns further names of a process that crashed: its pid, and its host if there are several.
     fn further_names(&self, process: &Process) -> String {
-        let host =
-            if self.report.record.hosts.len() > 1 { format!(" on {}", process.host) } else { String::new() };
+        let host = if self.report.record.hosts.len() > 1 { format!(" on {}", process.host) } else { String::new() };
         format!("process {}{host}", process.pid)
     }
 
@@ -274,10 +263,7 @@ impl<'r> Page<'r> {
         } = self.verdict;
         let lead = self.first_finding();
         let without_lead = |all: &[&'r Finding]| -> Vec<&'r Finding> {
-            all.iter()
-                .copied()
-                .filter(|finding| !lead.is_some_and(|lead| std::ptr::eq(lead, *finding)))
-                .collect()
+            all.iter().copied().filter(|finding| !lead.is_some_and(|lead| std::ptr::eq(lead, *finding))).collect()
         };
         let (mut told, noted) = (without_lead(told), without_lead(noted));
         // List findings that follow from the end of a process after the other findings.

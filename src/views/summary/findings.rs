@@ -20,8 +20,7 @@ pub fn finding_lines(verdict: &Verdict) -> (Vec<SummaryLine>, usize) {
     let mut levels = report.processes.iter().filter_map(Process::check_level);
     let is_hint_due = levels.any(|level| level.is_brief);
     let mut lines = |group: &FindingGroup| {
-        let (first, count, who) =
-            (group.first_finding(), times(group.call_count()), group.name_ranks(verdict));
+        let (first, count, who) = (group.first_finding(), times(group.call_count()), group.name_ranks(verdict));
         let (severity, rule, function) = (first.severity, clean(&first.rule), clean(&first.function));
         let mark = Emphasis::of_severity(severity);
         // For other rules, libcupeer.so printed the fix when it found the mistake.
@@ -36,10 +35,8 @@ pub fn finding_lines(verdict: &Verdict) -> (Vec<SummaryLine>, usize) {
         let mut others: Vec<String> = Vec::new();
         for object in &first.objects {
             let line = object.call_place().and_then(Place::line);
-            let (word, elsewhere) = (
-                object_label(Rule::of(&first.rule), object.role),
-                format_other_process(report, first, object),
-            );
+            let (word, elsewhere) =
+                (object_label(Rule::of(&first.rule), object.role), format_other_process(report, first, object));
             // The place of the call itself is already shown.
             let line = line.filter(|line| !elsewhere.is_empty() || at.as_ref() != Some(line));
             let line = line.map(|line| format!("    {word}{elsewhere} at {}", clean(&line)));
@@ -142,18 +139,10 @@ mod tests {
     #[test]
     fn a_kind_is_one_line_over_all_ranks_and_places() {
         let acts: Vec<Act> = (0..8)
-            .map(|rank| {
-                (Some(rank), cuIpcOpenMemHandle_v2, "ipc-flags", Severity::Error, "Flags is 0; so it is")
-            })
+            .map(|rank| (Some(rank), cuIpcOpenMemHandle_v2, "ipc-flags", Severity::Error, "Flags is 0; so it is"))
             .chain([
                 (None, cuIpcCloseMemHandle, "ipc-closed-twice", Severity::Warning, "closed\x1b[2J twice"),
-                (
-                    Some(8),
-                    cuIpcCloseMemHandle,
-                    "call-failed",
-                    Severity::Note,
-                    "it failed; most likely that; or this",
-                ),
+                (Some(8), cuIpcCloseMemHandle, "call-failed", Severity::Note, "it failed; most likely that; or this"),
                 (Some(9), cuIpcGetMemHandle, "ipc-offset-not-added", Severity::Note, "perhaps"),
             ])
             .collect();

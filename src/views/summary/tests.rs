@@ -73,8 +73,7 @@ fn releases_after_driver_shutdown_have_not_failed() {
         }
         fail(writer, stream, cuIpcCloseMemHandle, 60, 1);
     });
-    let failed: Vec<&str> =
-        lines.iter().filter(|line| line.contains(" call")).map(|line| line.trim()).collect();
+    let failed: Vec<&str> = lines.iter().filter(|line| line.contains(" call")).map(|line| line.trim()).collect();
     let wanted = [
         "1 process, 5 recorded calls, 2 failed, 3 expected failures (results that programs ask for); 'cupeer report DIR' shows them",
         "cuIpcCloseMemHandle, 2 calls: 1 INVALID_VALUE",
@@ -105,8 +104,7 @@ fn killed_processes_are_in_the_order_of_their_ends_and_not_of_their_last_calls()
 #[test]
 fn problems_are_styled_and_counts_are_not() {
     let of = |mark: Option<Emphasis>, text: &str| {
-        SummaryLine { text: text.into(), emphasis: mark, is_about_problem: true }
-            .format_highlighted(Style::Colored)
+        SummaryLine { text: text.into(), emphasis: mark, is_about_problem: true }.format_highlighted(Style::Colored)
     };
     let finding = of(Some(Emphasis::Warning), "  warning x: a warning");
     assert_eq!(finding, "  \x1b[33mwarning\x1b[0m x: a warning");

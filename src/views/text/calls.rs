@@ -18,16 +18,13 @@ impl TextView<'_> {
     /// Lists the expected failures in groups and, on request, all failed calls in the order of time.
     pub fn failures(&self) -> String {
         let groups = &self.report.failure_groups;
-        let usual: Vec<&FailureGroup> =
-            groups.iter().filter(|group| group.usual && !group.injected).collect();
+        let usual: Vec<&FailureGroup> = groups.iter().filter(|group| group.usual && !group.injected).collect();
         let mut text = String::new();
         if !usual.is_empty() {
             text += &self.title("Expected failures");
-            text +=
-                &self.format_list(usual.iter(), |group| self.wrap_item("  ", &self.describe_group(group)));
+            text += &self.format_list(usual.iter(), |group| self.wrap_item("  ", &self.describe_group(group)));
         }
-        let are_asked_for =
-            self.lists_all || self.report.record.filters.iter().any(|filter| filter == "--failed");
+        let are_asked_for = self.lists_all || self.report.record.filters.iter().any(|filter| filter == "--failed");
         if groups.is_empty() || !are_asked_for {
             return text;
         }
@@ -73,10 +70,8 @@ impl TextView<'_> {
     }
 
     fn format_failure(&self, failure: &Failure) -> String {
-        let injected =
-            format_fault_cause(failure.injected, failure.injected_by.as_deref(), failure.follows_fault);
-        let message =
-            failure.driver_message.as_deref().map(|text| format!("; the driver says: {}", clean(text)));
+        let injected = format_fault_cause(failure.injected, failure.injected_by.as_deref(), failure.follows_fault);
+        let message = failure.driver_message.as_deref().map(|text| format!("; the driver says: {}", clean(text)));
         let runtime = describe_runtime_call(failure.runtime.as_ref());
         let call = format!(
             "{} {}({}) = {} <{}>{injected}{runtime}{}{}",
@@ -117,8 +112,7 @@ impl TextView<'_> {
         if leaks.is_empty() {
             return "\nEach handle that was opened was closed or released. Mappings and a process's own memory are not listed here.\n".to_owned();
         }
-        let list =
-            self.format_list(leaks.iter(), |leak| self.format_leak(leak) + &self.format_stack(&leak.stack));
+        let list = self.format_list(leaks.iter(), |leak| self.format_leak(leak) + &self.format_stack(&leak.stack));
         self.title("Opened and not closed, by the call stack that opened it") + &list
     }
 
@@ -133,14 +127,8 @@ impl TextView<'_> {
         };
         let procs = self.names.processes(leak.procs.iter().map(|proc| &**proc));
         let what = if leak.kind == Object::Memory.word() { "mapping" } else { leak.kind };
-        let times = if leak.times > leak.handles {
-            format!(", opened {} times", number(leak.times))
-        } else {
-            String::new()
-        };
-        self.wrap_item(
-            "- ",
-            &format!("{}{size}{whose}{times}, open for {age}: {procs}", counted(leak.handles, what)),
-        )
+        let times =
+            if leak.times > leak.handles { format!(", opened {} times", number(leak.times)) } else { String::new() };
+        self.wrap_item("- ", &format!("{}{size}{whose}{times}, open for {age}: {procs}", counted(leak.handles, what)))
     }
 }

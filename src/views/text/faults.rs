@@ -14,8 +14,7 @@ const MOST_HITS: usize = 3;
 impl TextView<'_> {
     /// Returns the section about fault plans; empty if there was no plan.
     pub fn faults(&self) -> String {
-        let did =
-            [self.list_injected_failures(), self.list_stopped_calls(), self.list_changed_handles()].concat();
+        let did = [self.list_injected_failures(), self.list_stopped_calls(), self.list_changed_handles()].concat();
         let table = self.fault_table() + &self.list_hits();
         if did.is_empty() && table.is_empty() {
             return String::new();
@@ -47,11 +46,7 @@ impl TextView<'_> {
                 format!("{rule}{seen}{note}"),
             ]);
         }
-        if table.is_empty() {
-            String::new()
-        } else {
-            table.render(self.width) + &self.omission_line(faults.len())
-        }
+        if table.is_empty() { String::new() } else { table.render(self.width) + &self.omission_line(faults.len()) }
     }
 
     /// Lists the first calls at which each rule fired.
@@ -60,8 +55,7 @@ impl TextView<'_> {
         let (mut text, mut more) = (String::new(), 0);
         for fault in self.report.faults.iter().take(self.most_rows) {
             for hit in fault.hits.iter().take(most) {
-                text += &self
-                    .wrap_item("- ", &format!("{} {}", clean(&fault.name), self.describe_hit(fault, hit)));
+                text += &self.wrap_item("- ", &format!("{} {}", clean(&fault.name), self.describe_hit(fault, hit)));
             }
             more += fault.hits.len().saturating_sub(most) as u64 + fault.hits_more;
         }
@@ -96,8 +90,7 @@ impl TextView<'_> {
     /// it.
     fn list_injected_failures(&self) -> String {
         let thing = |what: &str, is_one: fn(&FailureGroup) -> bool| {
-            let groups: Vec<&FailureGroup> =
-                self.report.failure_groups.iter().filter(|group| is_one(group)).collect();
+            let groups: Vec<&FailureGroup> = self.report.failure_groups.iter().filter(|group| is_one(group)).collect();
             let count: u64 = groups.iter().map(|group| group.count).sum();
             let items: Vec<String> = groups.iter().map(|group| self.describe_group(group)).collect();
             self.format_things((count, "call"), what, items)
@@ -135,8 +128,7 @@ impl TextView<'_> {
         ];
         let thing = |(state, what): (State, &str)| {
             let handles = self.report.handles.iter().filter(|handle| handle.state == state);
-            let item =
-                |handle: &Handle| format!("{}: {}", handle.fingerprint, self.describe_culprits(handle));
+            let item = |handle: &Handle| format!("{}: {}", handle.fingerprint, self.describe_culprits(handle));
             let items: Vec<String> = handles.map(item).collect();
             let is = if items.len() == 1 { "is" } else { "are" };
             self.format_things((items.len() as u64, "handle"), &format!("{is} {what}"), items)

@@ -21,8 +21,7 @@ impl TextView<'_> {
         }
         let most = self.list_limit(super::wrong::MOST);
         let note = |(i, finding): (usize, &&Finding)| {
-            let (rule, who) =
-                (clean(&finding.rule), self.who_and_how_often(finding) + &self.format_root(finding));
+            let (rule, who) = (clean(&finding.rule), self.who_and_how_often(finding) + &self.format_root(finding));
             let text = self.wrap_item(
                 "- ",
                 &format!("{} {rule}: {who}: {}", finding.severity, clean(&sentence_with_confidence(finding))),
@@ -31,16 +30,12 @@ impl TextView<'_> {
             let others = [role::COPYING, role::USING].map(role::word);
             let is_other = |object: &&Object| others.contains(&Some(object.role));
             let other = finding.objects.iter().find(is_other);
-            let other = other
-                .map(|object| self.wrap_item("  ", &self.describe_object(Rule::of(&finding.rule), object)));
+            let other =
+                other.map(|object| self.wrap_item("  ", &self.describe_object(Rule::of(&finding.rule), object)));
             let is_new = notes[..i].iter().all(|before| before.hint != finding.hint);
             let hint = self.format_hint(finding).filter(|_| is_new).map(|hint| self.wrap_item("  ", &hint));
-            let code =
-                self.report.quoted_source_line(&finding.caller).map(|code| format!("  {}\n", clean(&code)));
-            text + &caller
-                + &code.unwrap_or_default()
-                + &other.unwrap_or_default()
-                + &hint.unwrap_or_default()
+            let code = self.report.quoted_source_line(&finding.caller).map(|code| format!("  {}\n", clean(&code)));
+            text + &caller + &code.unwrap_or_default() + &other.unwrap_or_default() + &hint.unwrap_or_default()
         };
         let text: String = notes.iter().take(most).enumerate().map(note).collect();
         let more = match notes.len().saturating_sub(most) {
@@ -59,11 +54,8 @@ impl TextView<'_> {
             self.wrap_item("  ", sentence) + &code.unwrap_or_default()
         };
         let sentences: String = sentences.iter().map(sentence).collect();
-        let stack = if self.lists_all && finding.stack.len() > 1 {
-            self.format_stack(&finding.stack)
-        } else {
-            String::new()
-        };
+        let stack =
+            if self.lists_all && finding.stack.len() > 1 { self.format_stack(&finding.stack) } else { String::new() };
         self.style.emphasize_part(Emphasis::of_severity(severity), severity, &head) + &sentences + &stack
     }
 }

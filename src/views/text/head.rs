@@ -43,10 +43,7 @@ impl TextView<'_> {
         if record.lost > 0 {
             text += &self.wrap_item(
                 "LOST       ",
-                &format!(
-                    "{} could not be recorded, and are missing from this report",
-                    counted(record.lost, "event")
-                ),
+                &format!("{} could not be recorded, and are missing from this report", counted(record.lost, "event")),
             );
         }
         for stall in self.describe_stalls() {
@@ -118,8 +115,7 @@ impl TextView<'_> {
         if hosts.is_empty() {
             return "none".into();
         }
-        let mut text =
-            format!("{} on {}", number(processes.len() as u64), counted(hosts.len() as u64, "host"));
+        let mut text = format!("{} on {}", number(processes.len() as u64), counted(hosts.len() as u64, "host"));
         if hosts.len() <= 4 {
             text += &format!(" ({})", clean(&hosts.join(", ")));
         }
@@ -132,8 +128,7 @@ impl TextView<'_> {
         let states: Vec<String> =
             counts.iter().map(|((_, state), count)| format!("{} {state}", number(*count))).collect();
         text += &format!(": {}", states.join(", "));
-        text +=
-            &if became.is_empty() { String::new() } else { format!(", after {before} in the same process") };
+        text += &if became.is_empty() { String::new() } else { format!(", after {before} in the same process") };
         let numbers: BTreeSet<u32> = processes.iter().filter_map(|process| process.rank).collect();
         if !numbers.is_empty() {
             text += &format!("; {}", ranks(numbers.into_iter()));

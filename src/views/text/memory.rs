@@ -119,8 +119,7 @@ impl TextView<'_> {
         if !self.lists_all {
             return String::new();
         }
-        let head =
-            ["PROCESS", "DEVICE", "SIZE", "SINCE", "OWNER", "STATE", "REFERENCES", "MAPPED AT", "ACCESS"];
+        let head = ["PROCESS", "DEVICE", "SIZE", "SINCE", "OWNER", "STATE", "REFERENCES", "MAPPED AT", "ACCESS"];
         let mut table = Table::new(&head, 9, 10).with_numbers(&[2, 6]).with_last_below();
         for row in &memory.largest {
             table.push_row([

@@ -159,11 +159,7 @@ impl<'a> TextView<'a> {
     }
 
     /// Returns the lines about the first few things, and a line with the number of things that are left out.
-    fn format_list<T>(
-        &self,
-        things: impl ExactSizeIterator<Item = T>,
-        lines: impl Fn(T) -> String,
-    ) -> String {
+    fn format_list<T>(&self, things: impl ExactSizeIterator<Item = T>, lines: impl Fn(T) -> String) -> String {
         let more = self.omission_line(things.len());
         things.take(self.most_rows).map(lines).collect::<String>() + &more
     }

@@ -7,8 +7,7 @@ use cupeer_report::moments::number;
 
 impl TextView<'_> {
     pub fn pools(&self) -> String {
-        let head =
-            ["PROCESS", "DEVICE", "FROM", "HANDLE TYPES", "IMPORTED BY", "POINTERS", "ACCESS", "STATE"];
+        let head = ["PROCESS", "DEVICE", "FROM", "HANDLE TYPES", "IMPORTED BY", "POINTERS", "ACCESS", "STATE"];
         let table = Table::new(&head, 8, 10).with_numbers(&[5]).with_last_below();
         self.table_section("Memory pools", table, &self.report.pools, |pool| {
             let access = pool.access.iter().map(|access| self.names.device(Some(access.device)));

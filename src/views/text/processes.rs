@@ -104,8 +104,7 @@ impl TextView<'_> {
                 .variables
                 .iter()
                 .filter(|(name, _)| {
-                    *name == "CUDA_VISIBLE_DEVICES"
-                        || SHOWN_VARIABLES.iter().any(|begin| name.starts_with(begin))
+                    *name == "CUDA_VISIBLE_DEVICES" || SHOWN_VARIABLES.iter().any(|begin| name.starts_with(begin))
                 })
                 .map(|(name, value)| format!("{name}={value}"))
                 .collect();
@@ -122,9 +121,8 @@ impl TextView<'_> {
 
 /// Names a program by its file name; for an interpreter, also the script.
 pub fn name_program(process: &Process) -> String {
-    let file = |path: &str| {
-        Path::new(path).file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
-    };
+    let file =
+        |path: &str| Path::new(path).file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let name = file(&process.program);
     let script = process.arguments.iter().skip(1).find(|argument| !argument.starts_with('-'));
     match script.filter(|script| name.starts_with("python") && script.ends_with(".py")) {

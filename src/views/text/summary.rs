@@ -13,11 +13,9 @@ impl TextView<'_> {
         let marked = |HeadlineLine { text, about }: &HeadlineLine| match about.emphasis() {
             None => self.wrap_with_indent(text),
             // The first word is the severity, or the process that died.
-            Some(mark) => self.style.emphasize_part(
-                mark,
-                text.split(" in ").next().unwrap_or(text),
-                &self.wrap_with_indent(text),
-            ),
+            Some(mark) => {
+                self.style.emphasize_part(mark, text.split(" in ").next().unwrap_or(text), &self.wrap_with_indent(text))
+            }
         };
         lines.iter().map(marked).chain(["\n".into()]).collect()
     }
@@ -31,8 +29,7 @@ impl TextView<'_> {
 
     /// Describes the calls that were checked, and those that were not, in a report without problems.
     fn format_coverage(&self) -> String {
-        let text: String =
-            self.verdict.describe_coverage().iter().map(|text| self.wrap_item("", text)).collect();
+        let text: String = self.verdict.describe_coverage().iter().map(|text| self.wrap_item("", text)).collect();
         if text.is_empty() { text } else { text + "\n" }
     }
 }

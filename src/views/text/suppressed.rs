@@ -13,8 +13,7 @@ pub fn suppression_lines<'a>(findings: impl Iterator<Item = &'a Finding>) -> Vec
             *by_file.entry(&by.file).or_default() += finding.count;
         }
     }
-    let line =
-        |(file, count): (&str, u64)| format!("{} suppressed by {}", counted(count, "finding"), clean(file));
+    let line = |(file, count): (&str, u64)| format!("{} suppressed by {}", counted(count, "finding"), clean(file));
     by_file.into_iter().map(line).collect()
 }
 
@@ -25,12 +24,7 @@ pub fn unmatched_lines(entries: &[Suppression]) -> Vec<String> {
         let choices = choices.chain([("caller", entry.caller.as_ref()), ("program", entry.program.as_ref())]);
         let given = choices.filter_map(|(key, value)| Some(format!("{key} {}", clean(value?))));
         let given: Vec<String> = given.collect();
-        format!(
-            "{}:{}: no finding matches this suppression: {}",
-            clean(&entry.file),
-            entry.line,
-            given.join(", ")
-        )
+        format!("{}:{}: no finding matches this suppression: {}", clean(&entry.file), entry.line, given.join(", "))
     };
     entries.iter().filter(|entry| entry.findings == 0).map(line).collect()
 }

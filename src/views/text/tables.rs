@@ -97,8 +97,7 @@ impl TextView<'_> {
         let closed = || handles.iter().filter(|handle| handle.state == State::Closed);
         let count = closed().count();
         let is_told_of = self.lists_all || count < MOST_CLOSED;
-        let rows: Vec<&Handle> =
-            handles.iter().filter(|handle| is_told_of || handle.state != State::Closed).collect();
+        let rows: Vec<&Handle> = handles.iter().filter(|handle| is_told_of || handle.state != State::Closed).collect();
         for handle in rows.iter().take(self.most_rows) {
             // A damaged handle is listed as the handle that was damaged.
             let original = self.find_original(handle);
@@ -142,8 +141,7 @@ impl TextView<'_> {
         }
         let size = format_total_size(closed());
         let line = format!("{}{size}; --all shows them", counted(count as u64, "closed handle"));
-        let table =
-            if table.is_empty() { self.title(&title) } else { self.titled_table(&title, table, rows.len()) };
+        let table = if table.is_empty() { self.title(&title) } else { self.titled_table(&title, table, rows.len()) };
         table + &self.wrap_item("", &line) + &in_file
     }
 
@@ -191,8 +189,7 @@ impl TextView<'_> {
 
     fn format_enabled(&self, peers: &[&Peer]) -> String {
         let are = |is_off: bool, is_mapped: bool| {
-            let alike =
-                move |peer: &&&Peer| peer.disabled_ns.is_some() == is_off && (peer.mappings > 0) == is_mapped;
+            let alike = move |peer: &&&Peer| peer.disabled_ns.is_some() == is_off && (peer.mappings > 0) == is_mapped;
             let peers = peers.iter().filter(|peer| peer.enabled).filter(alike);
             self.names.processes(peers.map(|peer| &*peer.proc))
         };

@@ -17,10 +17,8 @@ impl TextView<'_> {
         let others: String = self.other_problems.iter().map(|problem| self.format_problem(problem)).collect();
         let clues: String = self.clue_sentences().map(|clue| self.wrap_item("- ", &clue)).collect();
         let text = hung + &died + &self.findings() + &others + &clues;
-        let outside = self
-            .verdict
-            .describe_foreign_handles()
-            .map_or_else(String::new, |text| self.wrap_item("", &text));
+        let outside =
+            self.verdict.describe_foreign_handles().map_or_else(String::new, |text| self.wrap_item("", &text));
         if text.is_empty() { text } else { self.title("Problems") + &text + &outside }
     }
 

@@ -23,8 +23,7 @@ fn process(pid: u32, rank: Option<u32>, syscall: &str, at: (&str, u32), peers: &
         reads: true,
         other_inode: None,
     };
-    let about =
-        if peers.is_empty() { AwaitedEvent::Time } else { AwaitedEvent::Descriptors(vec![(3, true)]) };
+    let about = if peers.is_empty() { AwaitedEvent::Time } else { AwaitedEvent::Descriptors(vec![(3, true)]) };
     let thread = Thread {
         syscall: Some(syscall.into()),
         on: if peers.is_empty() { Vec::new() } else { vec![on] },
@@ -70,10 +69,7 @@ fn ranks_that_wait_for_each_other_are_told_by_where_their_stacks_differ() {
         process(10, Some(0), "recvfrom", ("rendezvous", 13), &[11]),
         process(11, Some(1), "recvfrom", ("all_reduce", 17), &[10]),
     ]);
-    assert!(
-        text.starts_with("rank 0 is in rendezvous (prog.py:113), rank 1 in all_reduce (prog.py:117)"),
-        "{text}"
-    );
+    assert!(text.starts_with("rank 0 is in rendezvous (prog.py:113), rank 1 in all_reduce (prog.py:117)"), "{text}");
     assert_eq!(root.kind, "apart");
 }
 
@@ -106,7 +102,12 @@ fn a_process_that_failed_comes_before_one_that_sleeps() {
         Process { ended: Some(ended), parent: 1, ..Process::with_end_only(11) },
         process(12, None, "nanosleep", ("work", 9), &[]),
     ]);
-    assert!(text.starts_with("process 11 exited with status 3, 3.2 s ago; its parent, process 1, waits for it in read at prog.py:"), "{text}");
+    assert!(
+        text.starts_with(
+            "process 11 exited with status 3, 3.2 s ago; its parent, process 1, waits for it in read at prog.py:"
+        ),
+        "{text}"
+    );
     assert_eq!(root.kind, "ended");
 }
 

@@ -46,8 +46,7 @@ fn key_json(key: &KeySpec) -> Value {
 }
 
 fn function_json(function: &FnSpec) -> Value {
-    let args: Vec<&str> =
-        function.args().iter().filter(|arg| is_comparable(arg)).map(|arg| arg.name()).collect();
+    let args: Vec<&str> = function.args().iter().filter(|arg| is_comparable(arg)).map(|arg| arg.name()).collect();
     let outputs = changeable_outputs(function).map(
         |arg| json!({"output": arg.name(), "values": describe_output_values(arg).split(", ").collect::<Vec<_>>()}),
     );

@@ -25,9 +25,7 @@ pub fn rules_table() -> Table {
 /// Returns the table of the rules of one function; it is empty if the function has none.
 pub fn rules_table_for(function: &FnSpec) -> Table {
     let mut table = Table::new(&["RULE", "SEVERITY", "SAYS"], 3, 20).with_last_below();
-    for rule in
-        RULES.iter().filter(|rule| rule.functions().iter().any(|id| id.spec().name() == function.name()))
-    {
+    for rule in RULES.iter().filter(|rule| rule.functions().iter().any(|id| id.spec().name() == function.name())) {
         table.push_row([rule.name().into(), rule.severity.word().into(), rule_sentence(rule)]);
     }
     table
@@ -132,11 +130,7 @@ fn facts_of(rule: &RuleSpec) -> Vec<RuleFact> {
         fact("Fix", rule.hint().into()),
         fact("Source", describe_basis(&rule.basis())),
         fact("Effect", rule.page().costs.into()),
-        RuleFact {
-            name: "Severity",
-            text: rule.severity.word().into(),
-            meaning: describe_severity(rule.severity),
-        },
+        RuleFact { name: "Severity", text: rule.severity.word().into(), meaning: describe_severity(rule.severity) },
         RuleFact { name: "Scope", text: rule.scope.words().into(), meaning: describe_scope(rule.scope) },
         fact("Functions", function_names(rule).join(", ")),
         fact("Results", results.join(", ")),
@@ -169,9 +163,7 @@ fn describe_severity(severity: Severity) -> &'static str {
 
 fn describe_scope(scope: Scope) -> &'static str {
     match scope {
-        Scope::Arguments | Scope::Call => {
-            "decided from the call, and from driver queries about its arguments"
-        }
+        Scope::Arguments | Scope::Call => "decided from the call, and from driver queries about its arguments",
         Scope::EarlierCall | Scope::Process => "also decided from what the process did before",
         Scope::CallElsewhere | Scope::Processes => "also decided from what other processes of the job did",
     }
@@ -221,13 +213,8 @@ mod tests {
     #[test]
     fn unknown_facts_have_no_line() {
         let names = |rule: Rule| facts_of(rule.spec()).into_iter().map(|fact| fact.name).collect::<Vec<_>>();
-        assert!(
-            names(Rule::IpcFlags).contains(&"Ruled out if") && !names(Rule::IpcFlags).contains(&"Seen in")
-        );
-        assert!(
-            !names(Rule::PoolAccess).contains(&"Functions")
-                && names(Rule::PoolAccess).contains(&"Not checked")
-        );
+        assert!(names(Rule::IpcFlags).contains(&"Ruled out if") && !names(Rule::IpcFlags).contains(&"Seen in"));
+        assert!(!names(Rule::PoolAccess).contains(&"Functions") && names(Rule::PoolAccess).contains(&"Not checked"));
         assert_eq!(names(Rule::IpcFlags)[0], "Fix");
     }
 }

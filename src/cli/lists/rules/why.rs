@@ -68,18 +68,15 @@ fn is_returned(function: FnId, result: i32) -> bool {
 }
 
 pub fn documenting_functions(result: &ResultSpec) -> impl Iterator<Item = &'static FnSpec> {
-    let lists = |function: &&FnSpec| {
-        function.library == result.library && function.results().contains(&result.number)
-    };
+    let lists = |function: &&FnSpec| function.library == result.library && function.results().contains(&result.number);
     FUNCTIONS.iter().filter(lists)
 }
 
 /// Returns the functions for which real drivers were seen to return a result that the documentation of the function does not
 /// list.
 pub fn functions_observed_with(result: &ResultSpec) -> impl Iterator<Item = &'static FnSpec> {
-    let is_seen = |function: &&FnSpec| {
-        function.library == result.library && function.is_undocumented_result(result.number)
-    };
+    let is_seen =
+        |function: &&FnSpec| function.library == result.library && function.is_undocumented_result(result.number);
     FUNCTIONS.iter().filter(is_seen)
 }
 
@@ -91,8 +88,7 @@ impl ResultReasons {
             [] => ((*last).to_owned(), "returns"),
             _ => (format!("{} and {last}", others.join(", ")), "return"),
         };
-        let undocumented =
-            if self.is_documented { "" } else { ", though the documentation does not list it," };
+        let undocumented = if self.is_documented { "" } else { ", though the documentation does not list it," };
         format!("{names} {verb} it{undocumented} if")
     }
 
@@ -115,8 +111,7 @@ mod tests {
         let all = reasons_for_result(parse_result_code("INVALID_VALUE").unwrap());
         let open = all.iter().find(|why| why.functions.contains(&"cuIpcOpenMemHandle_v2")).unwrap();
         assert!(open.functions.contains(&"cuIpcOpenMemHandle"), "{}", open.sentence_start());
-        let rules: Vec<&str> =
-            open.causes.iter().filter_map(|(rule, _)| Some(rule.as_ref()?.name())).collect();
+        let rules: Vec<&str> = open.causes.iter().filter_map(|(rule, _)| Some(rule.as_ref()?.name())).collect();
         assert!(rules.contains(&"ipc-flags") && rules.len() < open.causes.len(), "{rules:?}");
     }
 
@@ -130,10 +125,7 @@ mod tests {
         };
         let apart = functions("PEER_ACCESS_UNSUPPORTED");
         // Real drivers return it, although the documentation does not list it.
-        assert!(
-            apart.contains(&"cuIpcOpenMemHandle_v2") && !apart.contains(&"cuDeviceGetP2PAttribute"),
-            "{apart:?}"
-        );
+        assert!(apart.contains(&"cuIpcOpenMemHandle_v2") && !apart.contains(&"cuDeviceGetP2PAttribute"), "{apart:?}");
         assert!(functions("NOT_INITIALIZED").contains(&"cuIpcGetMemHandle"));
     }
 
@@ -143,9 +135,6 @@ mod tests {
             ResultReasons { functions: functions.into(), is_documented, causes: Vec::new() }.sentence_start()
         };
         assert_eq!(why(&["a"], true), "a returns it if");
-        assert_eq!(
-            why(&["a", "b", "c"], false),
-            "a, b and c return it, though the documentation does not list it, if"
-        );
+        assert_eq!(why(&["a", "b", "c"], false), "a, b and c return it, though the documentation does not list it, if");
     }
 }

@@ -84,8 +84,7 @@ pub fn command(args: &ExportArgs) -> Result<ExitCode> {
     let exported = cupeer_export::export(job, symbols, &options, place.temporary_path())?;
     bar.finish_and_clear();
     let problems = exported.problems.iter().map(|problem| redaction.redact_location(problem, &job.dir));
-    let rows: BTreeMap<&str, u64> =
-        exported.tables.iter().map(|(table, written)| (*table, written.rows)).collect();
+    let rows: BTreeMap<&str, u64> = exported.tables.iter().map(|(table, written)| (*table, written.rows)).collect();
     let about = json!({
         "schema": VERSION,
         "cupeer": env!("CARGO_PKG_VERSION"),
@@ -105,8 +104,7 @@ const EVENT_SIZE: u64 = 64;
 
 /// Returns the name of the job whose recording is in a directory.
 fn job_name(directory: &Path) -> Result<String> {
-    let whole =
-        directory.canonicalize().with_context(|| format!("failed to read {}", directory.display()))?;
+    let whole = directory.canonicalize().with_context(|| format!("failed to read {}", directory.display()))?;
     let name = whole.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let name = name.strip_suffix(SUFFIX).map(str::to_owned).unwrap_or(name);
     ensure!(!name.is_empty(), "{} has no name; add --job NAME", directory.display());
@@ -114,8 +112,7 @@ fn job_name(directory: &Path) -> Result<String> {
 }
 
 fn progress_bar(events: u64) -> ProgressBar {
-    let style =
-        ProgressStyle::with_template("{bar:24} {human_pos} of at most {human_len} calls, {eta_precise} left");
+    let style = ProgressStyle::with_template("{bar:24} {human_pos} of at most {human_len} calls, {eta_precise} left");
     // Without a terminal, the bar is not drawn.
     ProgressBar::with_draw_target(Some(events), ProgressDrawTarget::stderr())
         .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))

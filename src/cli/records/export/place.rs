@@ -26,16 +26,14 @@ impl Destination {
     /// Checks the directory for the export, and creates a temporary directory beside it.
     pub fn prepare(output: &Path, may_replace: bool) -> Result<Destination> {
         let shown = output.display();
-        let output =
-            output::resolve_output_path(output).with_context(|| format!("{shown} cannot be written to"))?;
+        let output = output::resolve_output_path(output).with_context(|| format!("{shown} cannot be written to"))?;
         check_destination(&output, may_replace)?;
         let beside = parent_directory(&output);
         ensure!(beside.is_dir(), "{} is no directory, so nothing can be written there", beside.display());
         let mut builder = tempfile::Builder::new();
         // The directory gets the usual permissions of new directories.
         let builder = builder.prefix(".cupeer-export-").permissions(Permissions::from_mode(0o777));
-        let new =
-            builder.tempdir_in(beside).with_context(|| format!("failed to write to {}", beside.display()))?;
+        let new = builder.tempdir_in(beside).with_context(|| format!("failed to write to {}", beside.display()))?;
         Ok(Destination { output, new })
     }
 
@@ -61,10 +59,7 @@ impl Destination {
             return fs::rename(self.new.keep(), &self.output).with_context(failed);
         }
         let mut builder = tempfile::Builder::new();
-        let old = builder
-            .prefix(".cupeer-export-")
-            .tempdir_in(parent_directory(&self.output))
-            .with_context(failed)?;
+        let old = builder.prefix(".cupeer-export-").tempdir_in(parent_directory(&self.output)).with_context(failed)?;
         let kept = old.path().join("old");
         fs::rename(&self.output, &kept).with_context(failed)?;
         let new = self.new.keep();
@@ -101,15 +96,9 @@ fn check_destination(output: &Path, may_replace: bool) -> Result<()> {
     if entries.count() == 0 {
         return Ok(());
     }
-    ensure!(
-        read_about(output).is_some(),
-        "{shown} is not empty, and holds no export; name another directory"
-    );
+    ensure!(read_about(output).is_some(), "{shown} is not empty, and holds no export; name another directory");
     if let Some(other) = find_foreign_entry(output, 0).with_context(|| format!("failed to read {shown}"))? {
-        bail!(
-            "{shown} holds an export and {}, which is not a part of it; name another directory",
-            other.display()
-        );
+        bail!("{shown} holds an export and {}, which is not a part of it; name another directory", other.display());
     }
     ensure!(may_replace, "{shown} holds an export; --force replaces it");
     Ok(())

@@ -59,10 +59,7 @@ impl PackDescription {
         let stays = |what| self.redacted.iter().all(|word| word != what);
         let has = |what: fn(&Process) -> bool| processes.iter().any(what);
         let all = [
-            (
-                stays("hosts") && !hosts.is_empty(),
-                format_count(hosts.len(), "name of a host", "names of hosts"),
-            ),
+            (stays("hosts") && !hosts.is_empty(), format_count(hosts.len(), "name of a host", "names of hosts")),
             (stays("paths"), "paths".into()),
             (stays("arguments") && has(|p| !p.arguments.is_empty()), "arguments".into()),
             (stays("environment") && has(|p| !p.variables.is_empty()), "values of variables".into()),
@@ -71,8 +68,7 @@ impl PackDescription {
     }
 
     pub fn describe_contents(&self, size: u64) -> String {
-        let what =
-            format!("{} in {}", format_count(self.processes, "process", "processes"), format_size(size));
+        let what = format!("{} in {}", format_count(self.processes, "process", "processes"), format_size(size));
         match self.personal.split_last() {
             None => what,
             Some((one, [])) => format!("{what}, with {one}; --redact leaves it out"),

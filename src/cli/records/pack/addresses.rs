@@ -106,8 +106,7 @@ impl LibraryAddresses {
     pub fn add_table(&mut self, entries: &[live::Entry]) {
         let libraries = std::mem::take(&mut self.libraries);
         for entry in entries {
-            let Some(libraries) = libraries.get(&(entry.pid_ns, entry.pid, entry.started, entry.image))
-            else {
+            let Some(libraries) = libraries.get(&(entry.pid_ns, entry.pid, entry.started, entry.image)) else {
                 continue;
             };
             entry.return_addresses().iter().for_each(|frame| self.add_place(libraries, *frame));

@@ -51,9 +51,7 @@ impl PackArchive {
 
     /// Writes the next bytes of the current file.
     pub fn write_bytes(&mut self, bytes: &[u8]) -> Result<()> {
-        let Some(left) = self.left.checked_sub(bytes.len() as u64) else {
-            bail!("there is more than announced")
-        };
+        let Some(left) = self.left.checked_sub(bytes.len() as u64) else { bail!("there is more than announced") };
         self.write_raw(bytes)?;
         self.left = left;
         self.write_padding()

@@ -78,8 +78,7 @@ pub fn kind_of_file(name: &str) -> Option<MemberKind> {
 pub fn list_files(directory: &Path) -> anyhow::Result<RecordFiles> {
     let mut found = RecordFiles::default();
     let mut folders = 0;
-    let entries =
-        sorted_entries(directory).with_context(|| format!("failed to read {}", directory.display()))?;
+    let entries = sorted_entries(directory).with_context(|| format!("failed to read {}", directory.display()))?;
     for (path, file_type) in entries {
         if file_type.is_dir() {
             let inner = match self::sorted_entries(&path) {
@@ -136,11 +135,7 @@ pub fn read_key(path: &Path) -> Option<String> {
 type Contents = Result<(Vec<u8>, Option<String>), String>;
 
 /// Returns the redacted contents of a file, other than the file of a process. Data that only running processes need is left out.
-pub fn redacted_contents(
-    file: &PackedFile,
-    redaction: &Redaction,
-    addresses: &mut LibraryAddresses,
-) -> Contents {
+pub fn redacted_contents(file: &PackedFile, redaction: &Redaction, addresses: &mut LibraryAddresses) -> Contents {
     let whole = |bytes: Vec<u8>| Ok((bytes, None));
     match file.kind {
         MemberKind::Job => redact_job_file(file, redaction).and_then(whole),
@@ -155,8 +150,7 @@ pub fn redacted_contents(
             Ok((table.to_bytes(), table.problem))
         }
         MemberKind::Faults => {
-            let mut counts =
-                FaultFile::open(&file.path).map_err(|error| format!("{error}, and is left out"))?;
+            let mut counts = FaultFile::open(&file.path).map_err(|error| format!("{error}, and is left out"))?;
             counts.rules.iter_mut().for_each(|rule| rule.text = redaction.redact_rule(&rule.text));
             Ok((counts.to_bytes(), counts.problem))
         }
@@ -177,9 +171,7 @@ fn redact_job_file(file: &PackedFile, redaction: &Redaction) -> Result<Vec<u8>, 
     let redacted = |line: &str| match line.split_once('=') {
         _ if job::find_key_digits(line.as_bytes()).is_some() => None,
         _ if redaction.redacted_kinds().is_empty() => Some(line.to_owned()),
-        Some((job::COMMAND, command)) => {
-            redaction.redact_command(command).map(|new| format!("{}={new}", job::COMMAND))
-        }
+        Some((job::COMMAND, command)) => redaction.redact_command(command).map(|new| format!("{}={new}", job::COMMAND)),
         Some((job::STARTED, program)) => Some(format!("{}={}", job::STARTED, redaction.redact_path(program))),
         Some((job::LOST | job::MISSING, _)) | None => Some(line.to_owned()),
         Some(_) => None,
@@ -189,8 +181,7 @@ fn redact_job_file(file: &PackedFile, redaction: &Redaction) -> Result<Vec<u8>, 
 
 /// Returns the list of processes that began.
 fn redact_begun_list(file: &PackedFile, redaction: &Redaction) -> Result<Vec<u8>, String> {
-    let bytes =
-        plain::read(&file.path, SymbolicLinks::Refused, quiet::MOST_BYTES).map_err(unreadable_message)?;
+    let bytes = plain::read(&file.path, SymbolicLinks::Refused, quiet::MOST_BYTES).map_err(unreadable_message)?;
     let line = |begun: BegunLine<'_>| {
         let program = redaction.redact_path(begun.program);
         format!("{}\n", BegunLine { program: &program, ..begun })
@@ -208,9 +199,8 @@ fn redact_samples(file: &PackedFile, redaction: &Redaction) -> Result<Vec<u8>, S
         sample.holders.iter_mut().flatten().filter(|_| !is_named).for_each(|holder| holder.name.clear());
         sample.to_line() + "\n"
     };
-    let none = samples
-        .problem
-        .map(|reason| MemorySamples::line_without_sample(&redaction.redact_sentence(&reason)) + "\n");
+    let none =
+        samples.problem.map(|reason| MemorySamples::line_without_sample(&redaction.redact_sentence(&reason)) + "\n");
     let lines: String = samples.samples.into_iter().map(line).chain(none).collect();
     Ok(format!("{}\n{lines}", sample::FIRST_LINE).into_bytes())
 }

@@ -10,12 +10,7 @@ const HEAD: usize = size_of::<Head>();
 
 /// Redacts the entries of a block. Returns the number of entries that were left out for lack of room, because the
 /// replacement for redacted data may be longer than the data.
-pub fn redact_block(
-    block: &mut [u8],
-    start: usize,
-    redaction: &Redaction,
-    mut found: impl FnMut(Library),
-) -> usize {
+pub fn redact_block(block: &mut [u8], start: usize, redaction: &Redaction, mut found: impl FnMut(Library)) -> usize {
     if block.len() <= start {
         return 0;
     }
@@ -46,8 +41,7 @@ fn drop_entries_to_fit(entries: &mut Vec<(u16, Vec<u8>)>, room: usize) {
     let mut all: usize = entries.iter().map(|(_, bytes)| entry_size(bytes)).sum();
     for least in [Some(meta::VARIABLE), Some(meta::ARGUMENT), None] {
         while all > room {
-            let Some(last) = entries.iter().rposition(|(tag, _)| least.is_none_or(|least| least == *tag))
-            else {
+            let Some(last) = entries.iter().rposition(|(tag, _)| least.is_none_or(|least| least == *tag)) else {
                 break;
             };
             all -= entry_size(&entries.remove(last).1);
@@ -107,8 +101,7 @@ mod tests {
     #[test]
     fn variables_are_dropped_first_for_lack_of_space() {
         let library = [&[0u8; 33][..], b"/a/liblonger2.so"].concat();
-        let mut bytes =
-            block(&[(meta::VARIABLE, b"RANK=1"), (meta::ARGUMENT, b"x"), (meta::LIBRARY, &library)]);
+        let mut bytes = block(&[(meta::VARIABLE, b"RANK=1"), (meta::ARGUMENT, b"x"), (meta::LIBRARY, &library)]);
         let redaction = Redaction::new(&[Redact::Paths], [].into_iter(), [].into_iter());
         let mut libraries = Vec::new();
         assert_eq!(redact_block(&mut bytes, 0, &redaction, |library| libraries.push(library.path)), 1);

@@ -81,11 +81,7 @@ pub fn command(args: &PackArgs) -> Result<ExitCode> {
             "{} is reduced, one file that can be sent as it is",
             directory.display()
         );
-        ensure!(
-            is_packed(directory),
-            "{} is neither a directory nor a packed recording",
-            directory.display()
-        );
+        ensure!(is_packed(directory), "{} is neither a directory nor a packed recording", directory.display());
         return pack_recording(unpack_to_temporary(directory)?.directory_path(), &output, args);
     }
     pack_recording(directory, &output, args)
@@ -93,10 +89,7 @@ pub fn command(args: &PackArgs) -> Result<ExitCode> {
 
 /// Returns the redaction for a recording with these processes and files.
 fn new_redaction(what: &[Redact], processes: &[Process], found: &[PackedFile]) -> Redaction {
-    let keys = found
-        .iter()
-        .filter(|file| file.kind == MemberKind::Job)
-        .filter_map(|file| files::read_key(&file.path));
+    let keys = found.iter().filter(|file| file.kind == MemberKind::Job).filter_map(|file| files::read_key(&file.path));
     Redaction::new(what, processes.iter().map(Process::host), keys)
 }
 
@@ -145,10 +138,8 @@ fn pack_recording(directory: &Path, output: &Path, args: &PackArgs) -> Result<Ex
     ] {
         for (file, process) in found.files.iter().zip(&processes).filter(|(file, _)| file.kind == kind) {
             let problems = match process {
-                Some(process) => {
-                    process::add_process_file(file, process, &redaction, &mut addresses, &mut archive)
-                        .with_context(|| format!("failed to pack {}", file.path.display()))?
-                }
+                Some(process) => process::add_process_file(file, process, &redaction, &mut addresses, &mut archive)
+                    .with_context(|| format!("failed to pack {}", file.path.display()))?,
                 // The file of this process could not be opened, which is noted as a problem already.
                 None if kind == MemberKind::Process => continue,
                 None => match files::redacted_contents(file, &redaction, &mut addresses) {
@@ -168,8 +159,7 @@ fn pack_recording(directory: &Path, output: &Path, args: &PackArgs) -> Result<Ex
     let names = addresses.name_places(&mut symbols, &redaction);
     archive.add_file(PackedSymbols::FILE, names.to_json().as_bytes())?;
     about.note_contents(&known, &redaction);
-    about.unnamed =
-        symbols.notes().map(|(library, why)| (redaction.redact_path(library), why.to_owned())).collect();
+    about.unnamed = symbols.notes().map(|(library, why)| (redaction.redact_path(library), why.to_owned())).collect();
     archive.add_file(PackDescription::FILE, format!("{:#}\n", serde_json::to_value(&about)?).as_bytes())?;
     let size = archive.finish(output, args.force)?;
     about.problem_sentences().for_each(|problem| output::print_problem(&problem));

@@ -52,8 +52,7 @@ pub fn add_process_file(
         let start = entries_offset(number, bytes, redaction);
         match start {
             Some(start) => {
-                crowded +=
-                    meta::redact_block(bytes, start, redaction, |library| found.libraries.push(library))
+                crowded += meta::redact_block(bytes, start, redaction, |library| found.libraries.push(library))
             }
             None => found.add_block(bytes),
         }

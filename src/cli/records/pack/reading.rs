@@ -37,8 +37,7 @@ impl LiveFileReader {
             let sentence = format!("it has {} GiB of holes, more than any recording", holes >> 30);
             return Err(io::Error::new(io::ErrorKind::InvalidData, sentence));
         }
-        let mut reading =
-            LiveFileReader { size: file.metadata()?.len(), file, is_live, cached_blocks: HashMap::new() };
+        let mut reading = LiveFileReader { size: file.metadata()?.len(), file, is_live, cached_blocks: HashMap::new() };
         if is_live {
             for number in 1..reading.size.div_ceil(BLOCK as u64) {
                 if reading.is_hole(number * BLOCK as u64, BLOCK) {
@@ -46,8 +45,8 @@ impl LiveFileReader {
                 }
                 let mut bytes = [0; size_of::<BlockHeader>()];
                 reading.read_padded(&mut bytes, number * BLOCK as u64)?;
-                let is_rewritten = block_header(&bytes)
-                    .is_some_and(|header| [block::WINDOW, block::RING].contains(&header.kind));
+                let is_rewritten =
+                    block_header(&bytes).is_some_and(|header| [block::WINDOW, block::RING].contains(&header.kind));
                 if is_rewritten && reading.cached_blocks.len() < MOST_CACHED_BLOCKS {
                     let mut block = vec![0; BLOCK];
                     if reading.read_block(number, &mut block)?.is_some() {

@@ -43,8 +43,7 @@ const COMMON_DIRECTORIES: &[&str] = &[
 ];
 
 /// Extensions of file names that are kept. (Directories could have such names, too.)
-const KEPT_EXTENSIONS: &[&str] =
-    &[".py", ".sh", ".so", ".toml", ".json", ".jsonl", ".yaml", ".yml", ".log", ".txt"];
+const KEPT_EXTENSIONS: &[&str] = &[".py", ".sh", ".so", ".toml", ".json", ".jsonl", ".yaml", ".yml", ".log", ".txt"];
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
 pub enum Redact {
@@ -145,9 +144,7 @@ impl Redaction {
             meta::PYTHON => {
                 let (head, rest) = bytes.split_at_checked(8)?;
                 let (path, name) = split_at_byte(rest, 0)?;
-                Some(
-                    [head, &self.redact_text(path, |text| self.redact_file_path(text)), b"\0", name].concat(),
-                )
+                Some([head, &self.redact_text(path, |text| self.redact_file_path(text)), b"\0", name].concat())
             }
             meta::FUNCTION | meta::DEVICE | meta::FORKED | meta::COUNTED => Some(bytes.to_vec()),
             _ => self.what.is_empty().then(|| bytes.to_vec()),
@@ -164,17 +161,14 @@ impl Redaction {
 
     /// Redacts the command of a run; `None` if arguments are redacted.
     pub fn redact_command(&self, command: &str) -> Option<String> {
-        let words =
-            command.split(' ').map(|word| self.redact_text(word.as_bytes(), |text| self.redact_value(text)));
+        let words = command.split(' ').map(|word| self.redact_text(word.as_bytes(), |text| self.redact_value(text)));
         let words = words.map(|word| String::from_utf8_lossy(&word).into_owned());
         (!self.redacts(Redact::Arguments)).then(|| words.collect::<Vec<_>>().join(" "))
     }
 
     /// Redacts the value of a variable.
     pub fn redact_variable(&self, name: &[u8], value: &[u8]) -> Vec<u8> {
-        match meta::is_secret_variable(name)
-            || self.redacts(Redact::Environment) && !is_harmless_variable(name)
-        {
+        match meta::is_secret_variable(name) || self.redacts(Redact::Environment) && !is_harmless_variable(name) {
             true => REPLACEMENT.into(),
             false => self.redact_text(value, |text| self.redact_value(text)),
         }
@@ -206,8 +200,7 @@ impl Redaction {
 
     /// Redacts the path of a library or program.
     pub fn redact_path(&self, path: &str) -> String {
-        String::from_utf8_lossy(&self.redact_text(path.as_bytes(), |text| self.redact_file_path(text)))
-            .into_owned()
+        String::from_utf8_lossy(&self.redact_text(path.as_bytes(), |text| self.redact_file_path(text))).into_owned()
     }
 
     /// Redacts a rule of a fault plan, which may contain names of programs and hosts.
@@ -215,8 +208,7 @@ impl Redaction {
         if self.redacts(Redact::Arguments) {
             return REPLACEMENT.into();
         }
-        String::from_utf8_lossy(&self.redact_text(text.as_bytes(), |text| self.redact_value(text)))
-            .into_owned()
+        String::from_utf8_lossy(&self.redact_text(text.as_bytes(), |text| self.redact_value(text))).into_owned()
     }
 
     /// Redacts a text by the function `by`, and then keys and names of hosts in it. Bytes that are not UTF-8 stay unchanged
@@ -255,9 +247,7 @@ impl Redaction {
             if let Some((name, alias)) = found {
                 out += alias;
                 at += name.len();
-                let rest = text[at..]
-                    .bytes()
-                    .take_while(|byte| byte.is_ascii_alphanumeric() || b".-".contains(byte));
+                let rest = text[at..].bytes().take_while(|byte| byte.is_ascii_alphanumeric() || b".-".contains(byte));
                 at += rest.count();
             } else {
                 out.push(character);
@@ -294,8 +284,7 @@ impl Redaction {
             let end = piece.find(|character: char| ":=,;'\"".contains(character)).unwrap_or(piece.len());
             let (path, separator) = piece.split_at(end);
             let name = path.rsplit('/').next().unwrap_or_default();
-            let is_file =
-                KEPT_EXTENSIONS.iter().any(|ending| name.ends_with(ending)) || name.contains(".so.");
+            let is_file = KEPT_EXTENSIONS.iter().any(|ending| name.ends_with(ending)) || name.contains(".so.");
             let new = match path.contains('/') {
                 false => path.to_owned(),
                 true if is_file => self.redact_file_path(path),

@@ -58,10 +58,12 @@ impl UnpackedRecording {
             }
         }
         let packed = self.problems.iter();
-        job.problems.extend(packed.map(|(name, text)| Problem {
-            path: self.file.join(name),
-            text: format!("{text} (when it was packed)"),
-        }));
+        job.problems.extend(
+            packed.map(|(name, text)| Problem {
+                path: self.file.join(name),
+                text: format!("{text} (when it was packed)"),
+            }),
+        );
         job.dir = self.file.clone();
         Ok(job)
     }
@@ -100,11 +102,7 @@ fn write_files(path: &Path, directory: &Path, most: FileLimits) -> Result<Value>
     for (count, entry) in archive.entries()?.raw(true).enumerate() {
         let mut entry = entry.map_err(damaged_error)?;
         ensure!(about.is_none(), "there is something after its end");
-        ensure!(
-            count != most.written || !has_more_files(path, most.all)?,
-            "it has more than {} files",
-            most.all
-        );
+        ensure!(count != most.written || !has_more_files(path, most.all)?, "it has more than {} files", most.all);
         let name = member_path(&entry)?;
         let place = directory.join(&name);
         if let Some(folder) = place.parent() {

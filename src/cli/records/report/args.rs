@@ -84,9 +84,8 @@ pub struct FormChoice(&'static dyn ReportForm);
 
 impl ValueEnum for FormChoice {
     fn value_variants<'a>() -> &'a [Self] {
-        static ALL: LazyLock<Vec<FormChoice>> = LazyLock::new(|| {
-            FORMS.iter().copied().chain([&TraceForm as &dyn ReportForm]).map(FormChoice).collect()
-        });
+        static ALL: LazyLock<Vec<FormChoice>> =
+            LazyLock::new(|| FORMS.iter().copied().chain([&TraceForm as &dyn ReportForm]).map(FormChoice).collect());
         &ALL
     }
 

@@ -77,11 +77,8 @@ pub fn read_hangs(paths: &[PathBuf]) -> Vec<Hang> {
         processes: Option<Vec<HungProcess>>,
         root: Option<RootProcesses>,
     }
-    let unreadable = || HangFile {
-        answer: "its file cannot be read".into(),
-        processes: Some(Vec::new()),
-        ..HangFile::default()
-    };
+    let unreadable =
+        || HangFile { answer: "its file cannot be read".into(), processes: Some(Vec::new()), ..HangFile::default() };
     let one = |path: &PathBuf| {
         let opened = record::plain::open(path, record::plain::SymbolicLinks::Refused).ok();
         let kept = opened.and_then(|file| serde_json::from_reader(BufReader::new(file.take(LONGEST))).ok());
@@ -90,28 +87,14 @@ pub fn read_hangs(paths: &[PathBuf]) -> Vec<Hang> {
         let name = path.file_name().filter(|_| processes.is_some());
         let file = name.unwrap_or_default().to_string_lossy().into_owned();
         let (processes, root) = (processes.unwrap_or_default(), root.unwrap_or_default());
-        let place = root
-            .pids
-            .first()
-            .and_then(|pid| processes.iter().find(|one| one.pid == *pid)?.place_of_activity());
+        let place = root.pids.first().and_then(|pid| processes.iter().find(|one| one.pid == *pid)?.place_of_activity());
         let named = |pids: &[u32]| -> Vec<String> {
             let all = processes.iter().filter(|one| pids.contains(&one.pid));
             all.filter_map(|one| one.proc.clone()).collect()
         };
         let (roots, waiting) = (named(&root.pids), named(&[root.waiting, root.waiting_indirectly].concat()));
         let doing = processes.into_iter().filter_map(|one| Some((one.proc?, one.doing))).collect();
-        Hang {
-            time_ns,
-            without_progress_ns,
-            answer,
-            file,
-            resumed_ns,
-            ended_ns,
-            doing,
-            roots,
-            waiting,
-            place,
-        }
+        Hang { time_ns, without_progress_ns, answer, file, resumed_ns, ended_ns, doing, roots, waiting, place }
     };
     let mut hangs: Vec<Hang> = paths.iter().map(one).collect();
     hangs.sort_by(|a, b| (a.time_ns, &a.file).cmp(&(b.time_ns, &b.file)));

@@ -65,8 +65,7 @@ pub fn is_reduced_file(path: &Path) -> bool {
 impl JobPart {
     /// Writes the file.
     pub fn write(&self, out: impl Write) -> io::Result<()> {
-        let file =
-            ReducedFile { schema: SCHEMA.into(), made_by: env!("CARGO_PKG_VERSION").into(), part: self };
+        let file = ReducedFile { schema: SCHEMA.into(), made_by: env!("CARGO_PKG_VERSION").into(), part: self };
         let mut out = BufWriter::with_capacity(1 << 16, GzEncoder::new(out, Compression::default()));
         serde_json::to_writer(&mut out, &file)?;
         out.into_inner().map_err(io::IntoInnerError::into_error)?.finish()?.flush()

@@ -17,12 +17,10 @@ impl JobPart {
         let members: Vec<ProcessSummary> = self.processes.iter().map(summarize_process).collect();
         let rank_of = |(i, member): (usize, &ProcessSummary)| member.rank.filter(|_| filter.has_process(i));
         let rank_of: Vec<Option<u32>> = members.iter().enumerate().map(rank_of).collect();
-        let sums: HashMap<&str, &FunctionSum> =
-            self.functions.iter().map(|sum| (&*sum.function, sum)).collect();
+        let sums: HashMap<&str, &FunctionSum> = self.functions.iter().map(|sum| (&*sum.function, sum)).collect();
         let rows = self.found.join_rows(&members, |name| sums.get(name).map(|sum| &sum.by_process[..]));
         let findings: Vec<Finding> = rows.into_iter().map(|row| row.finding).collect();
-        let suppressed =
-            findings.iter().filter_map(|finding| Some((finding.suppressed_by.as_ref()?, finding.count)));
+        let suppressed = findings.iter().filter_map(|finding| Some((finding.suppressed_by.as_ref()?, finding.count)));
         let suppressions = filter.suppressions.rows_with_counts(suppressed);
         self.record.hosts = host_names(&self.processes);
         let devices = unique_devices(self.devices, &self.processes);
@@ -69,8 +67,7 @@ impl JobPart {
 /// ended since, the recording alone does not show how long it had a handle open.
 fn mark_freed_handles(report: &mut Report) {
     let told = report.findings.iter().filter(|finding| finding.states_fact(Tells::FreedWhileOpen));
-    let freed: Vec<_> =
-        told.flat_map(|finding| &finding.objects).filter_map(|object| object.fingerprint).collect();
+    let freed: Vec<_> = told.flat_map(|finding| &finding.objects).filter_map(|object| object.fingerprint).collect();
     let is_open = |state: State| matches!(state, State::Open | State::OpenAtExit);
     for handle in report.handles.iter_mut().filter(|handle| freed.contains(&handle.fingerprint)) {
         let opens = handle.opens.iter_mut().map(|open| &mut open.state);
@@ -127,9 +124,8 @@ fn device_numbers(processes: &[Process]) -> HashMap<Uuid, Option<u32>> {
     for process in processes {
         let visible = process.variables.get("CUDA_VISIBLE_DEVICES").map(String::as_str);
         for device in &process.devices {
-            let number = u32::try_from(device.ordinal)
-                .ok()
-                .and_then(|ordinal| uuid::unrestricted_number(ordinal, visible));
+            let number =
+                u32::try_from(device.ordinal).ok().and_then(|ordinal| uuid::unrestricted_number(ordinal, visible));
             if *by_device.entry(device.uuid).or_insert(number) != number {
                 disputed.push(device.uuid);
             }

@@ -126,10 +126,7 @@ impl JobPart {
             return;
         }
         let older = |age: &mut u64| *age = age.saturating_add(more);
-        self.processes
-            .iter_mut()
-            .flat_map(|process| &mut process.pending)
-            .for_each(|call| older(&mut call.age_ns));
+        self.processes.iter_mut().flat_map(|process| &mut process.pending).for_each(|call| older(&mut call.age_ns));
         for leak in &mut self.leaks {
             older(&mut leak.oldest_ns);
             older(&mut leak.youngest_ns);
@@ -244,8 +241,7 @@ fn add_groups(all: &mut Vec<FailureGroup>, others: Vec<FailureGroup>) {
         let whose = (*injected, injected_by.clone(), *follows_fault, group.expected);
         (function.clone(), result.clone(), caller.clone(), whose)
     };
-    let mut places: HashMap<_, usize> =
-        all.iter().enumerate().map(|(place, group)| (key(group), place)).collect();
+    let mut places: HashMap<_, usize> = all.iter().enumerate().map(|(place, group)| (key(group), place)).collect();
     for group in others {
         let place = *places.entry(key(&group)).or_insert(all.len());
         let Some(known) = all.get_mut(place) else {
@@ -265,8 +261,7 @@ fn add_groups(all: &mut Vec<FailureGroup>, others: Vec<FailureGroup>) {
 
 fn add_unnamed(all: &mut Vec<Unnamed>, others: Vec<Unnamed>) {
     for unnamed in others {
-        let is_same =
-            |known: &Unnamed| (&known.library, &known.reason) == (&unnamed.library, &unnamed.reason);
+        let is_same = |known: &Unnamed| (&known.library, &known.reason) == (&unnamed.library, &unnamed.reason);
         if !all.iter().any(is_same) {
             all.push(unnamed);
         }

@@ -20,8 +20,8 @@ use crate::infer::FindingRows;
 use cupeer_record::Job;
 use cupeer_report::filter::Filter;
 use cupeer_report::model::{
-    Allocations, Clue, Device, Escaped, Failure, FailureGroup, Fault, Handle, Leak, Mark, Memory,
-    MemoryOverTime, Peer, Pool, Process, Record, State, Unnamed,
+    Allocations, Clue, Device, Escaped, Failure, FailureGroup, Fault, Handle, Leak, Mark, Memory, MemoryOverTime, Peer,
+    Pool, Process, Record, State, Unnamed,
 };
 use cupeer_report::suppress::Suppressions;
 use serde::{Deserialize, Serialize};
@@ -41,11 +41,7 @@ impl JobPart {
     /// Returns the extent of the data.
     pub fn extent(&self) -> PartExtent {
         let boots: BTreeSet<&str> = self.processes.iter().map(|process| process.boot_id.as_str()).collect();
-        PartExtent {
-            processes: self.processes.len() as u64,
-            hosts: boots.len() as u64,
-            events: self.record.events,
-        }
+        PartExtent { processes: self.processes.len() as u64, hosts: boots.len() as u64, events: self.record.events }
     }
 
     /// Returns the processes.

@@ -83,8 +83,7 @@ pub fn collect(job: &Job, filter: &Filter, keep: Keep) -> Result<Collected> {
     }
     all.failures.settle_open_probes();
     let processes = job.processes.iter().zip(&all.stats).zip(alive);
-    all.fates =
-        processes.map(|((process, stats), alive)| process_end(job, filter, process, stats, alive)).collect();
+    all.fates = processes.map(|((process, stats), alive)| process_end(job, filter, process, stats, alive)).collect();
     if filter.until().is_none() {
         all.add_live_tables(job);
     }
@@ -100,22 +99,12 @@ fn find_fork(job: &Job, index: usize, process: &Process, stacks: &mut StackTable
     let ForkOrigin { monotonic, frames, python, .. } = process.forked.as_ref()?;
     // The process describes its libraries when its record begins, which is later than the fork.
     let stack = stacks.find_or_add(index, u64::MAX, frames, python);
-    let at = if frames.is_empty() {
-        process_start(job, process)
-    } else {
-        job.clock(process).realtime_of(*monotonic)
-    };
+    let at = if frames.is_empty() { process_start(job, process) } else { job.clock(process).realtime_of(*monotonic) };
     Some((Site { tid: process.header.pid, seq: 0, stack, is_judged: false }, at))
 }
 
 /// Returns the end of a process, as far as the time range of the filter shows it.
-fn process_end(
-    job: &Job,
-    filter: &Filter,
-    process: &Process,
-    stats: &ProcessStats,
-    alive: Option<bool>,
-) -> ProcessEnd {
+fn process_end(job: &Job, filter: &Filter, process: &Process, stats: &ProcessStats, alive: Option<bool>) -> ProcessEnd {
     // The recorder writes its clock from time to time, even if the process makes no calls.
     let [begun, later] =
         [process.header.first, process.header.last].map(|moment| job.clock(process).realtime(moment.ticks));
@@ -136,8 +125,7 @@ fn process_end(
     let is_ahead = |ended: &u64| ran_until > *ended;
     let ran_until = ended_by.filter(is_ahead).map_or(ran_until, |ended| after.max(begun).min(ended));
     let asked = signals::find_ending_signal(job, process, exit, (ran_until, ended_by));
-    let is_fault =
-        asked.is_none() && exit.signal.is_none_or(|signal| signal != KILL && !is_end_request(signal));
+    let is_fault = asked.is_none() && exit.signal.is_none_or(|signal| signal != KILL && !is_end_request(signal));
     ProcessEnd {
         proc: process.proc.as_str().into(),
         alive,
@@ -205,8 +193,7 @@ impl Collected {
 
     /// Returns true if the recording lacks calls that a rule depends on for calls of these processes.
     pub fn lacks_calls(&self, scope: Scope, processes: &[usize]) -> bool {
-        let is_of_domain =
-            |other: usize| processes.iter().any(|its| self.domains[*its] == self.domains[other]);
+        let is_of_domain = |other: usize| processes.iter().any(|its| self.domains[*its] == self.domains[other]);
         match scope {
             Scope::Arguments | Scope::Call | Scope::EarlierCall | Scope::CallElsewhere => false,
             Scope::Process => processes.iter().any(|process| self.fates[*process].has_lost),
@@ -222,8 +209,7 @@ impl Collected {
         for table in &job.tables {
             for (index, process) in job.processes.iter().enumerate() {
                 // A live table that was full at some time does not have all open handles.
-                if process.header.boot_id == table.boot_id && !self.fates[index].is_full && table.refused == 0
-                {
+                if process.header.boot_id == table.boot_id && !self.fates[index].is_full && table.refused == 0 {
                     self.ledger.close_all_of_process(index);
                 }
             }

@@ -194,8 +194,7 @@ impl<'a> ProcessReader<'a> {
         if changes_memory {
             self.memory.apply_returned(call.start);
         }
-        let is_kept =
-            || function.spec().is_virtual_memory_call() && self.memory.keeps_reference(function, call);
+        let is_kept = || function.spec().is_virtual_memory_call() && self.memory.keeps_reference(function, call);
         let is_followed = follow::may_change_handles(function) && !is_kept();
         let follows_fault = is_followed && self.follow_handles(function, call, is_judged);
         if changes_memory {
@@ -228,9 +227,7 @@ impl<'a> ProcessReader<'a> {
             let uuid = |ordinal| device_uuid(self.process, ordinal);
             self.all.peers.add_call(self.index, function, call, at, uuid);
             let devices = call.details.devices;
-            if let ((Some(from), Some(to)), true) =
-                (devices, process_history::leaves_access_enabled(function, call))
-            {
+            if let ((Some(from), Some(to)), true) = (devices, process_history::leaves_access_enabled(function, call)) {
                 self.memory.add_peer_access(from, to);
             }
         }
@@ -320,15 +317,7 @@ impl<'a> ProcessReader<'a> {
         });
         let location = oom_calls::requested_location(function, call, &self.memory, uuid);
         let times = if call.call_count() > 1 { (last, last) } else { (made.at, failed) };
-        oom_calls::add_failed_call(
-            &mut self.stats.oom_calls,
-            call,
-            made,
-            times,
-            location,
-            &self.memory,
-            left,
-        );
+        oom_calls::add_failed_call(&mut self.stats.oom_calls, call, made, times, location, &self.memory, left);
     }
 
     /// Returns the time at which a call began.
@@ -356,8 +345,7 @@ impl<'a> ProcessReader<'a> {
         if self.open_probes.is_empty() {
             return;
         }
-        let answered =
-            expected::query_answered_by(function, call).filter(|question| self.open_probes.remove(question));
+        let answered = expected::query_answered_by(function, call).filter(|question| self.open_probes.remove(question));
         if let Some(question) = answered {
             self.all.findings.remove_probe_findings(self.index, question);
             for (number, result, count) in self.all.failures.mark_as_expected(self.index, question) {
@@ -403,8 +391,7 @@ impl<'a> ProcessReader<'a> {
             return false;
         }
         let at = self.clock.realtime(call.start);
-        let (last, is_chosen) =
-            (self.last_repetition_time(call), self.is_chosen && self.filter.has_call(call, at));
+        let (last, is_chosen) = (self.last_repetition_time(call), self.is_chosen && self.filter.has_call(call, at));
         let Collected { findings, stacks, ledger, .. } = &mut *self.all;
         self.follower.add_returned(ledger, call.start);
         // A failed call may have failed because of calls that returned before its own return.
@@ -431,9 +418,7 @@ impl<'a> ProcessReader<'a> {
                 None,
                 device_uuid(
                     self.process,
-                    self.memory
-                        .exported_pool_device(function, call)
-                        .or(follow::object_or_current_device(call)),
+                    self.memory.exported_pool_device(function, call).or(follow::object_or_current_device(call)),
                 ),
             ),
         };
@@ -485,16 +470,7 @@ impl<'a> ProcessReader<'a> {
             && !is_told
         {
             let Collected { failures, stacks, .. } = &mut *self.all;
-            failures.add_failure(
-                self.index,
-                number,
-                result,
-                call,
-                follows_fault,
-                standing,
-                &self.clock,
-                stacks,
-            );
+            failures.add_failure(self.index, number, result, call, follows_fault, standing, &self.clock, stacks);
             if matches!(standing, Expectation::Expected(_)) && !follows_fault {
                 self.all.functions.subtract_expected(number, result, call.call_count());
             }
@@ -533,8 +509,7 @@ impl<'a> ProcessReader<'a> {
         let lacks_calls = self.lacks_calls();
         for call in self.pending.values().filter(|call| !lacks_calls || call.stopping_fault().is_some()) {
             if let Some(function) = call.function.filter(|function| function.spec().binds().is_some()) {
-                let (site, at) =
-                    (site_without_finding(&mut self.all.stacks, self.index, call), self.start_time(call));
+                let (site, at) = (site_without_finding(&mut self.all.stacks, self.index, call), self.start_time(call));
                 self.memory.note_waiting_bind(call, CallSite { function, site, at });
             }
         }

@@ -40,10 +40,7 @@ pub fn find_ending_signal(
                 is_before && is_at_once && is_end_request(asked.signal)
             }
             ExitKind::Returned if exit.code.is_some_and(|code| code > 0) => {
-                is_before
-                    && is_soon
-                    && is_end_request(asked.signal)
-                    && asked.at_ns <= ran.saturating_add(LATE)
+                is_before && is_soon && is_end_request(asked.signal) && asked.at_ns <= ran.saturating_add(LATE)
             }
             _ => false,
         }

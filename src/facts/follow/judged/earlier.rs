@@ -32,10 +32,8 @@ pub fn earlier_calls(
         let stack = Some(stack);
         PendingObject { role, process, tid, at, stack, address, fingerprint, ..PendingObject::default() }
     };
-    let of_call = |role, call: CallSite, address| PendingObject {
-        address,
-        ..PendingObject::new(role, made.index, call)
-    };
+    let of_call =
+        |role, call: CallSite, address| PendingObject { address, ..PendingObject::new(role, made.index, call) };
     let related = rule.spec().page().related;
     match related {
         Related::None => Vec::new(),
@@ -66,13 +64,9 @@ pub fn earlier_calls(
         }
         Related::MappingUsed | Related::MappingInRange | Related::MappingCut => {
             let Some(mapping) = related_mapping(related, made, facts) else { return Vec::new() };
-            let mapped =
-                mapping.history.mapping_call().map(|call| of_call(role::MAPPING, call, mapping.name));
+            let mapped = mapping.history.mapping_call().map(|call| of_call(role::MAPPING, call, mapping.name));
             let granted = mapping.history.granted.filter(|_| rule == Rule::UseWithoutAccess);
-            mapped
-                .into_iter()
-                .chain(granted.map(|call| of_call(role::ENABLING, call, mapping.name)))
-                .collect()
+            mapped.into_iter().chain(granted.map(|call| of_call(role::ENABLING, call, mapping.name))).collect()
         }
         Related::Releasing => {
             let handle = spec.allocation_handle_argument().and_then(|by| made.call.argument_number(by));
@@ -102,11 +96,7 @@ pub fn call_that_ended_range(
 }
 
 /// Returns the context that a call needed (0 if unknown), and the earlier call that ended the context.
-fn ended_context<'a>(
-    related: Related,
-    made: &JudgedCall,
-    facts: ProcessFacts<'a>,
-) -> Option<(u64, &'a EarlierCall)> {
+fn ended_context<'a>(related: Related, made: &JudgedCall, facts: ProcessFacts<'a>) -> Option<(u64, &'a EarlierCall)> {
     let spec = made.function.spec();
     let peer = spec.enables().or(spec.disables()).and_then(|peer| made.call.argument_number(peer.by));
     let own = made.call.details.context.filter(|context| *context != 0);
@@ -120,11 +110,7 @@ fn ended_context<'a>(
 
 /// Returns the mapping that a call uses, or the first mapping in the addresses that it names. If a call uses several, returns the
 /// mapping with the least access.
-fn related_mapping<'a>(
-    related: Related,
-    made: &JudgedCall,
-    facts: ProcessFacts<'a>,
-) -> Option<&'a OwnMapping> {
+fn related_mapping<'a>(related: Related, made: &JudgedCall, facts: ProcessFacts<'a>) -> Option<&'a OwnMapping> {
     let args = made.call.arguments();
     let call = as_judged_call(made.function, made.result().unwrap_or(0), &args, made.call);
     let access = |mapping: &OwnMapping| mapping.history.access.iter().map(|(_, flags)| *flags).sum::<i32>();
@@ -138,12 +124,7 @@ fn related_mapping<'a>(
 }
 
 /// Returns the call by which a process opened a handle at an address.
-fn opening_call(
-    made: &JudgedCall,
-    address: u64,
-    held: &OwnHandle,
-    facts: ProcessFacts,
-) -> Option<PendingObject> {
+fn opening_call(made: &JudgedCall, address: u64, held: &OwnHandle, facts: ProcessFacts) -> Option<PendingObject> {
     let entry = &facts.ledger.handles()[held.handle as usize];
     let time = entry.imports.get(held.import as usize)?.times.last()?;
     let opened = PendingObject::new(role::OPENING, made.index, time.first_call());

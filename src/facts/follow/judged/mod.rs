@@ -129,20 +129,12 @@ pub fn may_have_findings(function: FnId, call: &Call) -> bool {
 
 impl CallFindings {
     pub fn new(processes: &[Process]) -> Self {
-        CallFindings {
-            settings: processes.iter().map(CheckSettings::new).collect(),
-            ..CallFindings::default()
-        }
+        CallFindings { settings: processes.iter().map(CheckSettings::new).collect(), ..CallFindings::default() }
     }
 
     /// Stores the findings of a call. Returns true if one of them is certain and more than an explanation of the
     /// call's failure.
-    pub fn store_findings(
-        &mut self,
-        made: &JudgedCall,
-        facts: Option<ProcessFacts>,
-        stacks: &mut StackTable,
-    ) -> bool {
+    pub fn store_findings(&mut self, made: &JudgedCall, facts: Option<ProcessFacts>, stacks: &mut StackTable) -> bool {
         if let Expectation::Expected(_) = made.standing {
             return false;
         }
@@ -169,8 +161,7 @@ impl CallFindings {
         let mut is_judged = false;
         for finding in recorded {
             let about = made.subject().filter(|_| finding.confidence == Confidence::Inferred);
-            let about =
-                about.filter(|_| !is_explanation(&finding.rule) && self.inferred_count < MOST_INFERRED);
+            let about = about.filter(|_| !is_explanation(&finding.rule) && self.inferred_count < MOST_INFERRED);
             self.inferred_count += usize::from(about.is_some());
             is_judged |= about.is_none() && !is_explanation(&finding.rule);
             let (about, said) = (asked.or(about), (finding.confidence, Some(finding.severity)));
@@ -194,16 +185,7 @@ impl CallFindings {
     ) -> Vec<FindingKey> {
         let (function, result, about) = (function as Number, Some(result), Some(about));
         let confidence = Confidence::Inferred;
-        let key = |(rule, severity)| FindingKey {
-            process,
-            rule,
-            function,
-            result,
-            stack,
-            severity,
-            confidence,
-            about,
-        };
+        let key = |(rule, severity)| FindingKey { process, rule, function, result, stack, severity, confidence, about };
         if self.inferred_count == 0 {
             return Vec::new();
         }
@@ -251,8 +233,7 @@ impl CallFindings {
             let Finding { mut message, hint, argument, objects: mut recorded, .. } = finding();
             let sites = |(rule, facts)| earlier::earlier_calls(rule, made, facts, stacks);
             let mut objects = id.zip(facts).map(sites).unwrap_or_default();
-            let ended =
-                facts.and_then(|facts| earlier::call_that_ended_range(&mut recorded, made, facts, stacks));
+            let ended = facts.and_then(|facts| earlier::call_that_ended_range(&mut recorded, made, facts, stacks));
             if let Some((object, others)) = ended {
                 objects.push(object);
                 message.extend(others.into_iter().flat_map(|others| ["; ".to_owned(), others]));
@@ -289,8 +270,7 @@ fn possible_addresses(call: &Call) -> Vec<(u64, u64)> {
     });
     let arguments = call.arguments();
     let args = call.function.map_or(&[][..], |function| function.spec().args());
-    let places =
-        (0..args.len()).filter_map(|index| arguments.get(call.function?.spec().argument_byte_range(index)));
+    let places = (0..args.len()).filter_map(|index| arguments.get(call.function?.spec().argument_byte_range(index)));
     let words = places.filter_map(|bytes| bytes.first_chunk()).map(|bytes| u64::from_le_bytes(*bytes));
     named.chain(words).filter(|number| *number >= LEAST).map(|number| (number, 1)).collect()
 }
@@ -379,8 +359,7 @@ mod tests {
 
     #[test]
     fn successes_are_looked_at_if_a_rule_is_about_them() {
-        for function in [cuIpcGetMemHandle, cuIpcOpenMemHandle_v2, cuIpcCloseMemHandle, cuCtxEnablePeerAccess]
-        {
+        for function in [cuIpcGetMemHandle, cuIpcOpenMemHandle_v2, cuIpcCloseMemHandle, cuCtxEnablePeerAccess] {
             assert!(may_break_rule_on_success(function), "{}", function.spec().name());
         }
         // Programs call these most, and only the library knows the memory that they use.

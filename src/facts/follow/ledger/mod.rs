@@ -60,8 +60,7 @@ impl DamagedHandles {
 
     /// Returns true if a handle is damaged according to the files of fault plans, or to the events of all processes.
     pub fn has_damaged(&self, entry: &HandleEntry) -> bool {
-        self.has_listed(entry.fingerprint)
-            || entry.export.is_none() && self.changed.contains(&entry.fingerprint)
+        self.has_listed(entry.fingerprint) || entry.export.is_none() && self.changed.contains(&entry.fingerprint)
     }
 }
 
@@ -283,12 +282,7 @@ impl HandleTable {
     }
 
     /// Returns the number of the handle with two fingerprints, which is added if it is new.
-    fn number_or_add(
-        &mut self,
-        domain: HandleDomain,
-        kind: Object,
-        (fingerprint, checked): (u64, u64),
-    ) -> u32 {
+    fn number_or_add(&mut self, domain: HandleDomain, kind: Object, (fingerprint, checked): (u64, u64)) -> u32 {
         *self.numbers.entry((domain, kind, fingerprint)).or_insert_with(|| {
             let (export, imports) = (None, Vec::new());
             self.handles.push(HandleEntry { domain, kind, fingerprint, checked, export, imports });
@@ -367,8 +361,7 @@ impl OpenPeriod {
     pub fn place_with_most_open(&self, kind: Object) -> Site {
         let left = |again: &OpensElsewhere| again.count - again.closed;
         let others: u64 = self.opens_elsewhere.iter().map(left).sum();
-        let most =
-            self.opens_elsewhere.iter().max_by_key(|again| left(again)).filter(|_| kind == Object::Event);
+        let most = self.opens_elsewhere.iter().max_by_key(|again| left(again)).filter(|_| kind == Object::Event);
         most.filter(|most| left(most) > self.count.saturating_sub(others)).map_or(self.site, |most| most.site)
     }
 
@@ -437,9 +430,7 @@ impl Import {
 
     /// Returns the last time at which the handle is known to have been open; 0 if it was never open.
     pub fn open_until(&self) -> u64 {
-        self.times
-            .last()
-            .map_or(0, |time| time.ended.map_or(u64::MAX, |ended| ended.at.unwrap_or(time.opened)))
+        self.times.last().map_or(0, |time| time.ended.map_or(u64::MAX, |ended| ended.at.unwrap_or(time.opened)))
     }
 
     /// Adds a close: of one open or, if `for_good`, of all opens. Returns true if the handle is not open any more.

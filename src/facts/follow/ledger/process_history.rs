@@ -127,21 +127,12 @@ impl ProcessHistory {
     }
 
     /// Updates the history for a call, before the call changes the handle table.
-    pub fn note_call(
-        &mut self,
-        follower: &HandleFollower,
-        ledger: &HandleTable,
-        function: FnId,
-        call: &Call,
-        at: u64,
-    ) {
+    pub fn note_call(&mut self, follower: &HandleFollower, ledger: &HandleTable, function: FnId, call: &Call, at: u64) {
         let spec = function.spec();
         let context = call.details.context;
         // A call that ends a context is recorded with that context.
         let is_gone = call.outcome == Outcome::Returned(Result::CONTEXT_IS_DESTROYED as i32);
-        if let Some(context) =
-            context.filter(|context| *context != 0 && spec.ended_context().is_none() && !is_gone)
-        {
+        if let Some(context) = context.filter(|context| *context != 0 && spec.ended_context().is_none() && !is_gone) {
             let number = self.contexts.number_or_add(context);
             self.contexts.current.insert(call.tid, number);
         }
@@ -184,14 +175,7 @@ impl ProcessHistory {
         }
     }
 
-    fn remember_closed(
-        &mut self,
-        address: u64,
-        held: &OwnHandle,
-        ledger: &HandleTable,
-        at: u64,
-        call: &Call,
-    ) {
+    fn remember_closed(&mut self, address: u64, held: &OwnHandle, ledger: &HandleTable, at: u64, call: &Call) {
         if self.closed.len() == REMEMBERED {
             self.closed.pop_front();
         }

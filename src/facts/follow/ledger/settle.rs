@@ -198,13 +198,7 @@ fn unknown_fields(entry: &HandleEntry, is_damaged: bool, fates: &[ProcessEnd]) -
     unknown
 }
 
-fn open_row(
-    import: &Import,
-    index: usize,
-    time: &OpenPeriod,
-    entry: &HandleEntry,
-    fates: &[ProcessEnd],
-) -> Open {
+fn open_row(import: &Import, index: usize, time: &OpenPeriod, entry: &HandleEntry, fates: &[ProcessEnd]) -> Open {
     let fate = &fates[import.process];
     Open {
         proc: fate.proc.clone(),
@@ -269,10 +263,7 @@ impl OpenPeriod {
 impl HandleTable {
     /// Returns the handles that were opened and not closed, and that no fault plan kept open. Processes whose recording lacks
     /// calls are left out.
-    pub fn unclosed_opens(
-        &self,
-        fates: &[ProcessEnd],
-    ) -> impl Iterator<Item = (&HandleEntry, &Import, &OpenPeriod)> {
+    pub fn unclosed_opens(&self, fates: &[ProcessEnd]) -> impl Iterator<Item = (&HandleEntry, &Import, &OpenPeriod)> {
         self.handles.iter().flat_map(move |entry| {
             let last = entry.imports.iter().filter_map(|import| Some((import, import.times.last()?)));
             let open = last.filter(|(import, time)| {

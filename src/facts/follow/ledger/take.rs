@@ -15,8 +15,7 @@ impl HandleFollower {
 
     /// Adds a waiting handle early, because a call closes or ends the object at its address, and no other object is known there.
     pub(super) fn add_early(&mut self, ledger: &mut HandleTable, place: (Object, u64), exported: bool) {
-        let is_it =
-            |taken: &WaitingHandle| (taken.kind, taken.address) == place && taken.exported == exported;
+        let is_it = |taken: &WaitingHandle| (taken.kind, taken.address) == place && taken.exported == exported;
         if let Some(taken) = self.waiting.take_first(is_it) {
             self.add_to_table(ledger, taken);
         }
@@ -39,8 +38,7 @@ impl HandleFollower {
         let handle = &mut ledger.handles[number as usize];
         held.import = handle.import_index_or_add(self.process) as u32;
         handle.imports[held.import as usize].add_open(&taken);
-        let Some(other) =
-            self.opened.assign(taken.kind, taken.address, held).filter(|other| other.handle != number)
+        let Some(other) = self.opened.assign(taken.kind, taken.address, held).filter(|other| other.handle != number)
         else {
             return;
         };

@@ -48,8 +48,7 @@ pub enum RangeState {
 impl UnmappedRanges {
     pub fn add_unmapped(&mut self, old: &OwnMapping, call: CallSite) {
         self.remove_touching(old.name, old.bytes);
-        let (state, history) =
-            (UnmappedRange { bytes: old.bytes, state: RangeState::Unmapped }, EndCall(Some(call)));
+        let (state, history) = (UnmappedRange { bytes: old.bytes, state: RangeState::Unmapped }, EndCall(Some(call)));
         self.ranges.insert(TableEntry { id: old.id, name: old.name, state, history });
     }
 
@@ -86,8 +85,7 @@ impl UnmappedRanges {
         mut work: impl FnMut(&mut TableEntry<UnmappedRange, EndCall>),
     ) {
         let (mut from, end) = (start, start.saturating_add(bytes));
-        while let Some(id) =
-            self.ranges.first_overlapping((from, end.saturating_sub(from))).map(|range| range.id)
+        while let Some(id) = self.ranges.first_overlapping((from, end.saturating_sub(from))).map(|range| range.id)
             && let Some(range) = self.ranges.get(id)
         {
             work(range);
@@ -99,10 +97,7 @@ impl UnmappedRanges {
     pub fn last_unmapped_at(&self, start: u64, bytes: u64) -> Option<u64> {
         let end = start.saturating_add(bytes);
         let asleep = self.ranges.each().filter(|range| range.state.state == RangeState::Unmapped);
-        asleep
-            .filter(|range| (start..end).contains(&range.name))
-            .filter_map(|range| Some(range.history.0?.at))
-            .max()
+        asleep.filter(|range| (start..end).contains(&range.name)).filter_map(|range| Some(range.history.0?.at)).max()
     }
 
     /// Returns the total bytes of the ranges where no memory is mapped again.

@@ -114,8 +114,7 @@ fn freed_argument(function: FnId) -> Option<usize> {
 #[inline]
 pub fn changes_memory(function: FnId) -> bool {
     let spec = function.spec();
-    let is_other =
-        || spec.exports().is_some() || spec.makes().is_some_and(|made| made.object == Object::Pool);
+    let is_other = || spec.exports().is_some() || spec.makes().is_some_and(|made| made.object == Object::Pool);
     allocating_effect(function).is_some()
         || freed_argument(function).is_some()
         || spec.ended_context().is_some()
@@ -144,13 +143,7 @@ fn pool_limit(function: FnId, call: &Call) -> Option<(u64, u64)> {
 
 impl MemoryBook {
     /// Applies a call that succeeded, with its time, its stack, and the location of the memory that it allocates.
-    pub fn apply_call(
-        &mut self,
-        function: FnId,
-        call: &Call,
-        (time, stack): (u64, StackNumber),
-        location: Location,
-    ) {
+    pub fn apply_call(&mut self, function: FnId, call: &Call, (time, stack): (u64, StackNumber), location: Location) {
         self.add_returned(call.start);
         let spec = function.spec();
         if let Some((pool, most)) = pool_limit(function, call) {
@@ -160,10 +153,8 @@ impl MemoryBook {
             let kind = if made.object == Object::Memory { MemoryKind::Memory } else { MemoryKind::Pool };
             let place = MemoryPlace { kind, location, stack };
             let context = call.details.context;
-            let pool =
-                made.of.filter(|_| kind == MemoryKind::Pool).and_then(|pool| call.argument_number(pool));
-            if let Some((address, bytes)) = call.argument_number(made.by).zip(requested_bytes(function, call))
-            {
+            let pool = made.of.filter(|_| kind == MemoryKind::Pool).and_then(|pool| call.argument_number(pool));
+            if let Some((address, bytes)) = call.argument_number(made.by).zip(requested_bytes(function, call)) {
                 self.waiting.push(call.end, LiveMemory { address, place, bytes, context, pool, at: time });
             }
         } else if let Some(address) = freed_argument(function).and_then(|by| call.argument_number(by)) {
@@ -247,8 +238,7 @@ impl MemoryBook {
 
     /// Subtracts what an allocation from pools at a location reuses from the memory that was freed to these pools.
     fn reuse_pooled(&mut self, location: Location, at: u64, mut bytes: u64) {
-        let known: Vec<MemoryPlace> =
-            self.pooled.keys().copied().filter(|place| place.location == location).collect();
+        let known: Vec<MemoryPlace> = self.pooled.keys().copied().filter(|place| place.location == location).collect();
         for place in known {
             let left = self.pooled.get_mut(&place).expect("its key was just read");
             let taken = bytes.min(*left);
@@ -286,8 +276,7 @@ impl MemoryBook {
             self.changes.dedup_by(|next, kept| {
                 let is_one = (next.at / grain, next.place) == (kept.at / grain, kept.place);
                 if is_one {
-                    (kept.count, kept.bytes) =
-                        (kept.count.saturating_add(next.count), kept.bytes + next.bytes);
+                    (kept.count, kept.bytes) = (kept.count.saturating_add(next.count), kept.bytes + next.bytes);
                 }
                 is_one
             });
@@ -320,8 +309,7 @@ impl MemoryBook {
         let sum = |(place, (count, bytes, made)): (MemoryPlace, (i64, i64, u64))| {
             // Virtual memory moves between places when it is unmapped, and joined changes hide short-lived allocations.
             let made = (self.is_exact() && place.kind == MemoryKind::Memory).then_some(made);
-            (bytes > 0)
-                .then_some((place, MemorySum { count: count.max(0) as u64, bytes: bytes as u64, made }))
+            (bytes > 0).then_some((place, MemorySum { count: count.max(0) as u64, bytes: bytes as u64, made }))
         };
         sums.into_iter().filter_map(sum).collect()
     }

@@ -9,8 +9,8 @@ use crate::follow::peers::MappingAccess;
 use crate::follow::steps::StepTimes;
 use cupeer_model::alloc_props::AccessRights;
 use cupeer_model::{
-    Allocation, Delta, EntryHistory, Id, IndexedTable, Keeper, Mapping, ObjectFamily, ObjectOrigin, Pointer,
-    Pool, ProcessObjects, Reservation, Table, TableEntry, View,
+    Allocation, Delta, EntryHistory, Id, IndexedTable, Keeper, Mapping, ObjectFamily, ObjectOrigin, Pointer, Pool,
+    ProcessObjects, Reservation, Table, TableEntry, View,
 };
 use cupeer_report::model::Uuid;
 use cupeer_report::places::StackNumber;
@@ -256,36 +256,17 @@ impl MemoryHistories {
 
     /// Moves an allocation that the process created from one kind to another in the book. `None` is the kind before
     /// its creation and after its end.
-    fn move_in_book(
-        &mut self,
-        of: &OwnAllocation,
-        from: Option<MemoryKind>,
-        to: Option<MemoryKind>,
-        at: CallSite,
-    ) {
-        let (AllocationSource::Made(location), Some(stack)) =
-            (of.history.source, of.history.creating_stack())
-        else {
+    fn move_in_book(&mut self, of: &OwnAllocation, from: Option<MemoryKind>, to: Option<MemoryKind>, at: CallSite) {
+        let (AllocationSource::Made(location), Some(stack)) = (of.history.source, of.history.creating_stack()) else {
             return;
         };
         for (kind, sign) in [(from, -1), (to, 1)] {
             let Some(kind) = kind.filter(|_| of.multicast.is_none()) else { continue };
-            self.book.add_change(
-                MemoryPlace { kind, location, stack },
-                at.at,
-                sign,
-                i64::from(sign) * of.bytes as i64,
-            );
+            self.book.add_change(MemoryPlace { kind, location, stack }, at.at, sign, i64::from(sign) * of.bytes as i64);
         }
     }
 
-    fn update_reach(
-        &mut self,
-        device: Uuid,
-        of: Option<&OwnAllocation>,
-        (before, after): (i32, i32),
-        at: u64,
-    ) {
+    fn update_reach(&mut self, device: Uuid, of: Option<&OwnAllocation>, (before, after): (i32, i32), at: u64) {
         let source = of.map_or(AllocationSource::Unseen, |of| of.history.source);
         let is_own = source == AllocationSource::Made(Location::Device(device));
         if source == AllocationSource::Unseen || is_own || before == 0 && after == 0 {
@@ -371,11 +352,8 @@ impl Keeper for MemoryHistories {
     }
 
     fn on_ended(&mut self, known: &mut OwnAllocation, at: CallSite) {
-        let kind = if self.unmapped_since.remove(&known.id).is_some() {
-            MemoryKind::Unmapped
-        } else {
-            MemoryKind::Mapped
-        };
+        let kind =
+            if self.unmapped_since.remove(&known.id).is_some() { MemoryKind::Unmapped } else { MemoryKind::Mapped };
         if known.history.ended.is_none() {
             known.history.ended = Some(at.at);
             if let AllocationSource::Made(location) = known.history.source {

@@ -69,8 +69,7 @@ impl Location {
     /// Returns the location that a call asks for when it creates an allocation. `None` if the call has no properties of an
     /// allocation.
     pub fn requested_by(call: &Call, uuid: impl Fn(Option<i32>) -> Option<Uuid>) -> Option<Location> {
-        let wanted =
-            AllocationProps::from_bytes(call.argument(call.function?.spec().properties_argument()?)?)?;
+        let wanted = AllocationProps::from_bytes(call.argument(call.function?.spec().properties_argument()?)?)?;
         Some(Location::of_device(wanted.device, uuid))
     }
 }
@@ -99,11 +98,7 @@ pub fn may_change_memory(function: FnId) -> bool {
 impl ProcessMemory {
     /// Returns the state of a process without any memory. `devices` are its devices by their ordinals.
     pub fn new(domain: HandleDomain, devices: Vec<Option<Uuid>>) -> Self {
-        ProcessMemory {
-            domain,
-            state: MemoryHistories::new_state(devices),
-            waiting: WaitingResults::default(),
-        }
+        ProcessMemory { domain, state: MemoryHistories::new_state(devices), waiting: WaitingResults::default() }
     }
 
     /// Applies a call that has returned to the state.
@@ -116,10 +111,9 @@ impl ProcessMemory {
         }
         let args = call.arguments();
         let home = call.details.owner.map(|(_, device)| device).filter(|device| *device >= 0);
-        for delta in Delta::changes_of_call(
-            &as_judged_call(function, if is_done { 0 } else { result }, &args, call),
-            home,
-        ) {
+        for delta in
+            Delta::changes_of_call(&as_judged_call(function, if is_done { 0 } else { result }, &args, call), home)
+        {
             // Objects that a fault plan invented do not exist. But if a fault plan reported success, the process no longer uses
             // the object.
             if call.injected && (delta.takes_effect_on_return() || delta.is_about_pools()) {
@@ -154,9 +148,7 @@ impl ProcessMemory {
             Effect::Ends(End { object: Object::Allocation, .. }) => {
                 state.allocations.find_by_name(name).is_some_and(|it| it.references != 0)
             }
-            Effect::Ends(End { object: Object::Reservation, .. }) => {
-                state.reservations.find_by_name(name).is_some()
-            }
+            Effect::Ends(End { object: Object::Reservation, .. }) => state.reservations.find_by_name(name).is_some(),
             Effect::Ends(End { object: Object::Mapping, .. }) => {
                 state.mappings.first_overlapping((name, delta.bytes)).is_some()
             }

@@ -145,15 +145,9 @@ fn access_is_counted_by_the_device_and_whose_memory_it_is() {
     );
     grant(&mut memory, 11, (0x1000, 100), &[(0, 0)]);
     memory.apply_returned(u64::MAX);
-    assert_eq!(
-        (memory.state.keeper.reach[&key].mappings_now, memory.state.keeper.reach[&key].lost_at),
-        (1, None)
-    );
+    assert_eq!((memory.state.keeper.reach[&key].mappings_now, memory.state.keeper.reach[&key].lost_at), (1, None));
     simple(&mut memory, FnId::cuMemUnmap, 13, &[("ptr", 0x1000), ("size", 0x2000)]);
-    assert_eq!(
-        (memory.state.keeper.reach[&key].mappings_now, memory.state.keeper.reach[&key].lost_at),
-        (0, Some(13))
-    );
+    assert_eq!((memory.state.keeper.reach[&key].mappings_now, memory.state.keeper.reach[&key].lost_at), (0, Some(13)));
     assert_eq!((memory.state.keeper.mapped.now, memory.state.keeper.mapped.most), (0, 200));
 }
 

@@ -45,12 +45,7 @@ impl UnusedMappings {
 
     /// Returns a mapping that no device could use, or that a device with peer access could not use. `None` for a mapping of
     /// an unknown handle.
-    pub fn as_unused(
-        &self,
-        mapping: &OwnMapping,
-        of: Option<&OwnAllocation>,
-        is_left: bool,
-    ) -> Option<UnusedMapping> {
+    pub fn as_unused(&self, mapping: &OwnMapping, of: Option<&OwnAllocation>, is_left: bool) -> Option<UnusedMapping> {
         let (call, home) = (mapping.history.mapping_call()?, of?.device);
         let apart = home.and_then(|home| self.find_device_without_access(home, mapping.history.devices));
         let unused = UnusedMapping {

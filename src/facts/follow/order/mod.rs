@@ -108,10 +108,9 @@ static WAITS: LazyLock<Vec<(Option<Waits>, bool)>> = LazyLock::new(|| {
             Effect::Ends(end) => end.object == Object::Event,
             _ => false,
         };
-        let is_of_streams =
-            spec.is_in(Group::Order) || spec.records().is_some() || may_signal_progress(function);
-        let is_waiting = waits
-            .is_some_and(|waits| (waits.scope, waits.perhaps) != (WaitScope::Nothing, WaitScope::Nothing));
+        let is_of_streams = spec.is_in(Group::Order) || spec.records().is_some() || may_signal_progress(function);
+        let is_waiting =
+            waits.is_some_and(|waits| (waits.scope, waits.perhaps) != (WaitScope::Nothing, WaitScope::Nothing));
         let frees = spec.freed_memory_argument().is_some();
         (waits, is_of_streams || is_waiting || frees || spec.effects().iter().any(is_event))
     };
@@ -126,10 +125,7 @@ pub fn work_awaited_by(function: FnId) -> Option<Waits> {
 /// Returns true if a thread may learn from the work of a function that earlier work of the same stream is done.
 fn may_signal_progress(function: FnId) -> bool {
     let spec = function.spec();
-    spec.runs().is_some()
-        || spec.is_in(Group::Launch)
-        || spec.replays().is_some()
-        || spec.writes_to_host_later()
+    spec.runs().is_some() || spec.is_in(Group::Launch) || spec.replays().is_some() || spec.writes_to_host_later()
 }
 
 /// The flags of the graph that a call launches, if its uses of shared memory are known.
@@ -142,9 +138,7 @@ pub fn graph_flags(call: &Call) -> Option<u64> {
 pub fn is_done_on_return(function: FnId) -> Option<bool> {
     let waits = work_awaited_by(function)?;
     match (waits.scope, waits.when) {
-        (WaitScope::Nothing, _)
-            if waits.perhaps == WaitScope::Nothing || waits.source == WaitSource::Measured =>
-        {
+        (WaitScope::Nothing, _) if waits.perhaps == WaitScope::Nothing || waits.source == WaitSource::Measured => {
             Some(false)
         }
         // The function is not documented to wait, so programs cannot rely on it.
@@ -166,9 +160,7 @@ impl OrderingCalls {
 
     /// Ends the gap: calls were missing up to this time.
     pub fn note_gap_end(&mut self, until: u64) {
-        if let Some(gap) =
-            self.gaps.last_mut().filter(|(_, end)| *end == u64::MAX && self.all.len() < MOST_CALLS)
-        {
+        if let Some(gap) = self.gaps.last_mut().filter(|(_, end)| *end == u64::MAX && self.all.len() < MOST_CALLS) {
             gap.1 = until.max(gap.0);
         }
     }
@@ -186,8 +178,7 @@ impl OrderingCalls {
             Effect::Ends(end) if end.object == Object::Mapping => Some((end.by, end.size?)),
             _ => None,
         });
-        let numbers =
-            ends.and_then(|(by, size)| Some((call.argument_number(by)?, call.argument_number(size)?)));
+        let numbers = ends.and_then(|(by, size)| Some((call.argument_number(by)?, call.argument_number(size)?)));
         if let Some((address, bytes)) = numbers.filter(|_| self.unmapped.len() < MOST_CALLS) {
             self.unmapped.push(UnmappingCall { address, bytes, call: made() });
         }
@@ -212,13 +203,10 @@ impl OrderingCalls {
                     self.event_handles.push((handle.0, event));
                 }
                 Effect::Ends(end) if end.object == Object::Event => {
-                    let _ = call
-                        .argument_number(end.by)
-                        .and_then(|handle| self.names.take(Object::Event, handle));
+                    let _ = call.argument_number(end.by).and_then(|handle| self.names.take(Object::Event, handle));
                 }
                 Effect::Awaits(signal) | Effect::Signals(signal) => {
-                    self.value_addresses
-                        .extend(call.argument_number(signal.address).map(|address| (address, before)));
+                    self.value_addresses.extend(call.argument_number(signal.address).map(|address| (address, before)));
                 }
                 _ => {}
             }
@@ -242,13 +230,7 @@ impl OrderingCalls {
         }
     }
 
-    fn find_effects(
-        &mut self,
-        function: FnId,
-        call: &Call,
-        is_used: bool,
-        made: &mut [Option<OrderEffect>; 3],
-    ) {
+    fn find_effects(&mut self, function: FnId, call: &Call, is_used: bool, made: &mut [Option<OrderEffect>; 3]) {
         let spec = function.spec();
         if let Some(work) = spec.completes() {
             let work = match work {
@@ -266,17 +248,12 @@ impl OrderingCalls {
             let stream = self.streams.stream_of_call(function, call);
             made[0] = event.map(|event| OrderEffect::WaitsForEvent { stream, event });
         } else if spec.signals().is_some() || spec.posts().is_some() {
-            made[0] = Some(OrderEffect::Tells {
-                stream: self.streams.stream_of_call(function, call),
-                is_meant: true,
-            });
+            made[0] = Some(OrderEffect::Tells { stream: self.streams.stream_of_call(function, call), is_meant: true });
         } else if may_signal_progress(function) && graph_flags(call) != Some(0) {
             let is_meant = spec.runs().is_some();
-            made[0] =
-                Some(OrderEffect::Tells { stream: self.streams.stream_of_call(function, call), is_meant });
+            made[0] = Some(OrderEffect::Tells { stream: self.streams.stream_of_call(function, call), is_meant });
         } else if let Some(waits) = work_awaited_by(function).filter(|_| is_used) {
-            let is_sure =
-                matches!(waits.when, WaitCondition::Always | WaitCondition::NotPooled | WaitCondition::Last);
+            let is_sure = matches!(waits.when, WaitCondition::Always | WaitCondition::NotPooled | WaitCondition::Last);
             let mut complete = |scope, perhaps| {
                 self.work_of_scope(scope, function, call).map(|work| OrderEffect::Completes { work, perhaps })
             };
@@ -294,9 +271,7 @@ impl OrderingCalls {
     fn work_of_scope(&mut self, scope: WaitScope, function: FnId, call: &Call) -> Option<AwaitedWork> {
         Some(match scope {
             WaitScope::Nothing | WaitScope::Event => return None,
-            WaitScope::Stream | WaitScope::Thread => {
-                AwaitedWork::Stream(self.streams.stream_of_call(function, call))
-            }
+            WaitScope::Stream | WaitScope::Thread => AwaitedWork::Stream(self.streams.stream_of_call(function, call)),
             WaitScope::Default => AwaitedWork::Stream(self.streams.legacy_stream()),
             WaitScope::Context | WaitScope::Process => AwaitedWork::Process(0),
         })
@@ -323,9 +298,7 @@ impl OrderEffect {
             OrderEffect::WaitsForEvent { stream: its, event: of } => {
                 OrderEffect::WaitsForEvent { stream: stream(its), event: event(of) }
             }
-            OrderEffect::Tells { stream: its, is_meant } => {
-                OrderEffect::Tells { stream: stream(its), is_meant }
-            }
+            OrderEffect::Tells { stream: its, is_meant } => OrderEffect::Tells { stream: stream(its), is_meant },
             OrderEffect::Completes { work, perhaps } => {
                 let work = match work {
                     AwaitedWork::Stream(its) => AwaitedWork::Stream(stream(its)),

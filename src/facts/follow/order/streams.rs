@@ -74,10 +74,7 @@ impl Streams {
     fn number_or_add(&mut self, name: StreamKey) -> usize {
         let known = self.all.iter().position(|(known, _)| *known == name);
         known.unwrap_or_else(|| {
-            self.all.push((
-                name,
-                if name == StreamKey::Legacy { StreamKind::Legacy } else { StreamKind::Blocking },
-            ));
+            self.all.push((name, if name == StreamKey::Legacy { StreamKind::Legacy } else { StreamKind::Blocking }));
             self.all.len() - 1
         })
     }

@@ -83,9 +83,7 @@ impl ImportedAllocation<'_> {
     /// Returns the fingerprint of the handle that was imported last; `None` if unknown.
     pub fn fingerprint(&self) -> Option<u64> {
         match self.last.history.source {
-            AllocationSource::Imported(fingerprint) => {
-                Some(fingerprint).filter(|fingerprint| *fingerprint != 0)
-            }
+            AllocationSource::Imported(fingerprint) => Some(fingerprint).filter(|fingerprint| *fingerprint != 0),
             AllocationSource::Made(_) | AllocationSource::Unseen => None,
         }
     }
@@ -143,7 +141,8 @@ impl<'a> ImportGraph<'a> {
         for (process, memory) in processes.iter().enumerate() {
             for import in memory.allocations() {
                 let origin = imports.find_origin(process, import.id);
-                let is_own = matches!(origin, AllocationOrigin::Known(owner, made) if owner == process && made != import.id);
+                let is_own =
+                    matches!(origin, AllocationOrigin::Known(owner, made) if owner == process && made != import.id);
                 if is_own {
                     let until = imports.own_imports.entry(origin).or_insert(import.history.ended);
                     *until = until.zip(import.history.ended).map(|(a, b)| a.max(b));
@@ -158,9 +157,7 @@ impl<'a> ImportGraph<'a> {
         for (process, memory) in self.processes.iter().enumerate() {
             for ((from, source), reach) in &memory.state.keeper.reach {
                 let to = match source {
-                    AllocationSource::Imported(fingerprint) => {
-                        self.location_of_handle(memory.domain, *fingerprint)
-                    }
+                    AllocationSource::Imported(fingerprint) => self.location_of_handle(memory.domain, *fingerprint),
                     source => source.location(),
                 };
                 // Host memory has no peers, and a device is not a peer of itself.
@@ -184,10 +181,7 @@ impl<'a> ImportGraph<'a> {
                 break;
             };
             let Some(exported) = self.exported.get(&(self.processes[process].domain, fingerprint)) else {
-                return AllocationOrigin::Unknown(
-                    fingerprint,
-                    if fingerprint == 0 { number } else { Id::NONE },
-                );
+                return AllocationOrigin::Unknown(fingerprint, if fingerprint == 0 { number } else { Id::NONE });
             };
             (process, number) = *exported;
         }
@@ -196,9 +190,7 @@ impl<'a> ImportGraph<'a> {
 
     pub fn allocation_of(&self, origin: AllocationOrigin) -> Option<&'a OwnAllocation> {
         match origin {
-            AllocationOrigin::Known(process, number) => {
-                self.processes[process].state.allocations.find(number)
-            }
+            AllocationOrigin::Known(process, number) => self.processes[process].state.allocations.find(number),
             AllocationOrigin::Unknown(..) => None,
         }
     }
@@ -221,9 +213,8 @@ impl<'a> ImportGraph<'a> {
 
     fn location_of_handle(&self, domain: HandleDomain, fingerprint: u64) -> Location {
         let exported = self.exported.get(&(domain, fingerprint));
-        exported.map_or(Location::Unknown, |(process, number)| {
-            self.location_of_origin(self.find_origin(*process, *number))
-        })
+        exported
+            .map_or(Location::Unknown, |(process, number)| self.location_of_origin(self.find_origin(*process, *number)))
     }
 
     /// Returns the allocations of other processes that a process ever imported, once each, in the order of their first imports.

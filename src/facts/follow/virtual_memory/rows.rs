@@ -69,8 +69,7 @@ pub fn sort_and_truncate(rows: &mut Allocations) {
     // Objects without a known creator come last.
     rows.multicast.sort_by_key(|row| row.made_by.is_none());
     rows.largest.sort_by_key(|row| (!row.kept, Reverse(row.bytes.unwrap_or(0))));
-    rows.largest_more =
-        rows.largest_more.saturating_add(rows.largest.len().saturating_sub(MOST_SINGLE_ROWS) as u64);
+    rows.largest_more = rows.largest_more.saturating_add(rows.largest.len().saturating_sub(MOST_SINGLE_ROWS) as u64);
     rows.largest.truncate(MOST_SINGLE_ROWS);
 }
 
@@ -132,8 +131,7 @@ fn device_rows(
         spans.entry(held.location).or_default().push((held.since, held.until, held.bytes));
     }
     for (location, spans) in spans {
-        rows.entry(location)
-            .and_modify(|row| row.imported_most_bytes = most_bytes_at_once(spans.into_iter()));
+        rows.entry(location).and_modify(|row| row.imported_most_bytes = most_bytes_at_once(spans.into_iter()));
     }
     for mapping in memory.state.mappings.each() {
         let of = memory.state.allocations.find(mapping.allocation);
@@ -189,11 +187,7 @@ fn kept_row(
     }
 }
 
-fn single_rows(
-    imports: &ImportGraph,
-    singles: &[(bool, u64, usize, Id)],
-    fates: &[ProcessEnd],
-) -> Vec<Allocation> {
+fn single_rows(imports: &ImportGraph, singles: &[(bool, u64, usize, Id)], fates: &[ProcessEnd]) -> Vec<Allocation> {
     let mapping = |mapping: &OwnMapping| Mapping {
         address: format!("{:#x}", mapping.name),
         bytes: mapping.bytes,

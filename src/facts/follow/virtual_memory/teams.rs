@@ -66,11 +66,8 @@ impl ImportGraph<'_> {
                 }
                 let Some(team) = &allocation.history.multicast else { continue };
                 row.wanted_devices = row.wanted_devices.or(wanted_devices(allocation));
-                let device = |(device, at): &(Option<Uuid>, u64)| TeamDevice {
-                    proc: proc(),
-                    device: *device,
-                    added_ns: *at,
-                };
+                let device =
+                    |(device, at): &(Option<Uuid>, u64)| TeamDevice { proc: proc(), device: *device, added_ns: *at };
                 row.devices.extend(team.added.iter().map(device));
                 row.binds += team.binds;
                 row.unbinds += team.unbinds;

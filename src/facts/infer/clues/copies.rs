@@ -31,8 +31,7 @@ pub fn collect_facts<'a>(context: &Context<'a>) -> Vec<PendingClue<'a>> {
     for memory in context.used_memories() {
         let is_foreign = |touch: &&ProcessUse| touch.used.is_write && touch.process != memory.owner;
         facts.extend(memory.all.iter().find(is_foreign).map(|touch| {
-            let (who, size, at) =
-                (context.named_process(touch.process), bytes(touch.used.bytes), number(touch.offset));
+            let (who, size, at) = (context.named_process(touch.process), bytes(touch.used.bytes), number(touch.offset));
             let (what, owner) = (handle_with_size(memory.entry), context.named_process(memory.owner));
             let message = format!("{who} wrote {size} at offset {at} of {what}, which {owner} exported");
             build_fact("written-by-importer", message, memory, &[touch])
@@ -76,11 +75,8 @@ fn find_overwritten<'a>(
     let is_read = memory.all.iter().any(|touch| !touch.used.is_write && touch.process != first.process);
     let is_usual = first.used.function.spec().fill_element_argument().is_some() || !is_read;
     (next.process != first.process || !is_usual).then(|| {
-        let (who, before, what) = (
-            context.named_process(next.process),
-            context.named_process(first.process),
-            handle_with_size(memory.entry),
-        );
+        let (who, before, what) =
+            (context.named_process(next.process), context.named_process(first.process), handle_with_size(memory.entry));
         let (size, after) = (bytes(next.used.bytes), duration(next.used.at - first.used.at));
         let nobody = "and no recorded copy read them in between";
         let verb = if first.is_enqueued() { first.verb() } else { next.verb() };
@@ -116,10 +112,8 @@ fn find_misread<'a>(
     }
     if let Some(write) = later.iter().find(|touch| touch.writes_bytes_of(read)) {
         let (by, before) = (context.named_process(write.process), apart(write));
-        let message = format!(
-            "{who} {} {size} from {what} {before} before the first recorded write there, by {by}",
-            read.verb()
-        );
+        let message =
+            format!("{who} {} {size} from {what} {before} before the first recorded write there, by {by}", read.verb());
         return Some(build_fact("read-first", message, memory, &[read, write]));
     }
     let write = memory.all.iter().find(|touch| touch.used.is_write)?;
@@ -135,13 +129,12 @@ fn find_read_in_part<'a>(context: &Context<'a>, memory: &UsedMemory<'a>) -> Opti
     let all = memory.entry.export.as_ref()?.bytes?;
     let mut reads = memory.all.iter().filter(|touch| !touch.used.is_write && touch.process != memory.owner);
     let first = reads.next()?;
-    let (from, to) = reads
-        .fold((first.offset, first.end()), |(from, to), touch| (from.min(touch.offset), to.max(touch.end())));
+    let (from, to) =
+        reads.fold((first.offset, first.end()), |(from, to), touch| (from.min(touch.offset), to.max(touch.end())));
     (to - from < all).then(|| {
         let (who, what) = (context.named_process(first.process), handle_with_size(memory.entry));
         let (from, to, all) = (number(from), number(to), number(all));
-        let message =
-            format!("{who} read bytes {from} to {to} of the {all} of {what}; no recorded copy read others");
+        let message = format!("{who} read bytes {from} to {to} of the {all} of {what}; no recorded copy read others");
         build_fact("read-in-part", message, memory, &[first])
     })
 }
@@ -150,16 +143,13 @@ fn find_read_in_part<'a>(context: &Context<'a>, memory: &UsedMemory<'a>) -> Opti
 fn find_polled<'a>(context: &Context<'a>, memory: &UsedMemory<'a>) -> Option<PendingClue<'a>> {
     /// Number of reads from which a process counts as polling.
     const MANY: usize = 8;
-    let reads =
-        |of: usize| memory.all.iter().filter(move |touch| !touch.used.is_write && touch.process == of);
+    let reads = |of: usize| memory.all.iter().filter(move |touch| !touch.used.is_write && touch.process == of);
     let first = memory.all.iter().find(|touch| reads(touch.process).count() >= MANY)?;
     let is_foreign = |touch: &ProcessUse| touch.used.is_write && touch.process != first.process;
     (!memory.all.iter().any(is_foreign)).then(|| {
-        let (who, times) =
-            (context.named_process(first.process), number(reads(first.process).count() as u64));
+        let (who, times) = (context.named_process(first.process), number(reads(first.process).count() as u64));
         let what = handle_with_size(memory.entry);
-        let message =
-            format!("{who} read {what} {times} times; no recorded copy of another process wrote there");
+        let message = format!("{who} read {what} {times} times; no recorded copy of another process wrote there");
         build_fact("polled", message, memory, &[first])
     })
 }
@@ -182,9 +172,7 @@ fn find_unused<'a>(context: &Context<'a>) -> Vec<PendingClue<'a>> {
     }
     let mut facts = Vec::new();
     for (process, used) in used.iter().filter(|(process, _)| !context.all.stats[**process].uses.is_cut) {
-        for (entry, export) in
-            context.all.ledger.undamaged_exports().filter(|(entry, _)| entry.kind != Object::Event)
-        {
+        for (entry, export) in context.all.ledger.undamaged_exports().filter(|(entry, _)| entry.kind != Object::Event) {
             let time = entry.import_by(*process).and_then(|import| import.times.first());
             // Small copies of virtual memory are not recorded.
             let is_followed = !used.is_empty() || entry.kind == Object::Memory;
@@ -192,24 +180,14 @@ fn find_unused<'a>(context: &Context<'a>) -> Vec<PendingClue<'a>> {
             let Some(time) = time.filter(|_| is_unused) else {
                 continue;
             };
-            let (who, what, whose) = (
-                context.named_process(*process),
-                handle_with_size(entry),
-                context.named_process(export.process),
-            );
+            let (who, what, whose) =
+                (context.named_process(*process), handle_with_size(entry), context.named_process(export.process));
             let beside = match used.len() {
                 0 => "it launched no kernel".to_owned(),
                 others => format!("{} used other memory that it opened", number(others as u64)),
             };
-            let message =
-                format!("no recorded copy of {who} used {what}, which it opened from {whose}; {beside}");
-            facts.push(PendingClue(
-                "unused",
-                message,
-                Some(entry),
-                vec![*process],
-                vec![(time.opened, time.site)],
-            ));
+            let message = format!("no recorded copy of {who} used {what}, which it opened from {whose}; {beside}");
+            facts.push(PendingClue("unused", message, Some(entry), vec![*process], vec![(time.opened, time.site)]));
         }
     }
     facts

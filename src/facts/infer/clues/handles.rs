@@ -31,9 +31,7 @@ pub fn collect_facts<'a>(context: &Context<'a>) -> Vec<PendingClue<'a>> {
             facts.extend(find_reordered_opens(context, &handles));
         }
         let mut sizes: BTreeMap<u32, u64> = BTreeMap::new();
-        handles
-            .iter()
-            .for_each(|(_, it)| *sizes.entry(it.process as u32).or_default() += it.bytes.unwrap_or(0));
+        handles.iter().for_each(|(_, it)| *sizes.entry(it.process as u32).or_default() += it.bytes.unwrap_or(0));
         facts.extend(find_deviating_process(context, &sizes, "exported", bytes).map(|(process, message)| {
             let of = handles.iter().find(|(_, export)| export.process == process);
             let (entry, calls) = (of.map(|of| of.0), of.map_or(Vec::new(), |of| first_export(of.1)));
@@ -83,10 +81,7 @@ fn first_export(export: &Export) -> Vec<(u64, Site)> {
 
 /// Returns facts about one handle: it was exported more often than it was opened, or its exporter exited successfully while a
 /// process that failed later had it open.
-fn facts_of_handle<'a>(
-    context: &Context<'a>,
-    (entry, export): &(&'a HandleEntry, &'a Export),
-) -> Vec<PendingClue<'a>> {
+fn facts_of_handle<'a>(context: &Context<'a>, (entry, export): &(&'a HandleEntry, &'a Export)) -> Vec<PendingClue<'a>> {
     let (owner, fates) = (export.process, &context.all.fates);
     let (whose, what, times) = (context.named_process(owner), handle_with_size(entry), number(export.times));
     let mut facts = Vec::new();
@@ -99,31 +94,18 @@ fn facts_of_handle<'a>(
         let (who, opened) = (context.named_process(import.process), counted(import.opened, "time"));
         let message = format!("{who} opened {what} of {whose} {opened}");
         let process = import.process;
-        facts.push(PendingClue(
-            "opened-again",
-            message,
-            Some(entry),
-            vec![process],
-            vec![(time.opened, time.site)],
-        ));
+        facts.push(PendingClue("opened-again", message, Some(entry), vec![process], vec![(time.opened, time.site)]));
     }
     let end_of = |process: usize| fates[process].ended_by.filter(|_| fates[process].alive == Some(false));
     let Some(ended) = end_of(owner).filter(|_| !fates[owner].has_failed) else { return facts };
     for (import, time) in openers(entry).filter(|(_, time)| time.opened < ended) {
         let process = import.process;
-        let after =
-            end_of(process).filter(|_| fates[process].has_failed).and_then(|end| end.checked_sub(ended));
+        let after = end_of(process).filter(|_| fates[process].has_failed).and_then(|end| end.checked_sub(ended));
         let is_open = time.ended.is_none_or(|closed| closed.at.is_some_and(|at| at > ended));
         let Some(after) = after.filter(|_| is_open) else { continue };
         let (who, after) = (context.named_process(process), duration(after));
         let message = format!("{whose} ended {after} before {who}, which failed and had {what} open");
-        facts.push(PendingClue(
-            "exporter-ended",
-            message,
-            Some(entry),
-            vec![owner, process],
-            vec![(ended, time.site)],
-        ));
+        facts.push(PendingClue("exporter-ended", message, Some(entry), vec![owner, process], vec![(ended, time.site)]));
     }
     facts
 }
@@ -132,19 +114,14 @@ fn facts_of_handle<'a>(
 /// exporter if possible.
 fn find_never_opened<'a>(context: &Context<'a>, all: &ExportedHandles<'a>) -> Vec<PendingClue<'a>> {
     let opened = |entry: &HandleEntry| entry.imports.iter().map(|import| import.opened).sum::<u64>();
-    let is_tried =
-        |entry: &HandleEntry| entry.imports.iter().any(|it| it.opened > 0 || !it.failed.is_empty());
+    let is_tried = |entry: &HandleEntry| entry.imports.iter().any(|it| it.opened > 0 || !it.failed.is_empty());
     let fact = |(entry, export): &(&'a HandleEntry, &'a Export)| {
         let count = |(other, of): &&(&HandleEntry, &Export)| (opened(other), of.process == export.process);
         let (other, of) = all.iter().max_by_key(count)?;
         let (first, time) = openers(other).next()?;
-        let (what, owner, times) =
-            (handle_with_size(entry), context.named_process(export.process), opened(other));
-        let (which, whose, who) = (
-            handle_with_size(other),
-            context.named_process(of.process),
-            context.named_process(first.process),
-        );
+        let (what, owner, times) = (handle_with_size(entry), context.named_process(export.process), opened(other));
+        let (which, whose, who) =
+            (handle_with_size(other), context.named_process(of.process), context.named_process(first.process));
         let times = counted(times, "time");
         let message = format!(
             "no process opened {what}, which {owner} exported; {which} of {whose} was opened {times}, first by {who}"
@@ -183,17 +160,14 @@ fn find_ignored_failures<'a>(context: &Context<'a>) -> Vec<PendingClue<'a>> {
     let all = context.all;
     let fact = |(function, (process, result, group)): (FnId, (usize, i32, &GroupTotals))| {
         let last = all.stats[process].last_call.as_ref().filter(|last| last.at > group.last)?;
-        let (who, name, times) =
-            (context.named_process(process), function.spec().name(), counted(group.count, "time"));
-        let (result, next) =
-            (results::result_name(Some(function), result), all.functions.name(last.function));
+        let (who, name, times) = (context.named_process(process), function.spec().name(), counted(group.count, "time"));
+        let (result, next) = (results::result_name(Some(function), result), all.functions.name(last.function));
         let later = duration(last.at - group.last);
-        let message = format!(
-            "{who} continued when {name} had returned {result} ({times}): it called {next} {later} later"
-        );
+        let message =
+            format!("{who} continued when {name} had returned {result} ({times}): it called {next} {later} later");
         Some(PendingClue("result-ignored", message, None, vec![process], vec![(group.first, group.site)]))
     };
-    let failed = FnId::all()
-        .flat_map(|it| all.failures.unexpected_of_function(it as usize).map(move |group| (it, group)));
+    let failed =
+        FnId::all().flat_map(|it| all.failures.unexpected_of_function(it as usize).map(move |group| (it, group)));
     failed.filter_map(fact).collect()
 }

@@ -66,9 +66,5 @@ pub fn find_clues(context: &Context, places: &mut PlaceTable) -> Vec<Clue> {
 /// Returns the name of a handle with its size: `ipc:2f04c73bc883fc02 (4MiB)`.
 fn handle_with_size(entry: &HandleEntry) -> String {
     let size = entry.export.as_ref().and_then(|export| export.bytes);
-    format!(
-        "{}{}",
-        Fingerprint(entry.fingerprint),
-        size.map_or(String::new(), |size| format!(" ({})", bytes(size)))
-    )
+    format!("{}{}", Fingerprint(entry.fingerprint), size.map_or(String::new(), |size| format!(" ({})", bytes(size))))
 }

@@ -67,9 +67,7 @@ fn idle_objects_pile_up_while_more_are_made() {
 
 #[test]
 fn one_more_with_each_exchange_until_the_end_piles_up() {
-    for grown in
-        ["OOOOOOOO", "O.O.O.O.O.O.O.O.O.", &repeated("Ooo..", 20), &(repeated("O.", 100) + "........")]
-    {
+    for grown in ["OOOOOOOO", "O.O.O.O.O.O.O.O.O.", &repeated("Ooo..", 20), &(repeated("O.", 100) + "........")] {
         assert_eq!(of(grown), Some(Growth::PerExchange), "{grown}");
     }
     for quiet in [
@@ -100,8 +98,7 @@ fn a_set_that_rotates_piles_up_and_one_that_is_used_at_the_end_is_kept() {
         };
         let left: Vec<UnreleasedObject> =
             (0..100).map(|n| UnreleasedObject { used: Some(used(n)), ..left(n) }).collect();
-        PlaceHistory { made: 100, half: 0, left: &left, steps: Some(&steps), end: 400 }
-            .find_growth(std::iter::empty())
+        PlaceHistory { made: 100, half: 0, left: &left, steps: Some(&steps), end: 400 }.find_growth(std::iter::empty())
     };
     assert_eq!(growth(|n| 4 * n + 1), Some(Growth::PerExchange));
     assert_eq!(growth(|n| 4 * n + 30), Some(Growth::PerExchange), "used while 7 newer were made");
@@ -112,12 +109,10 @@ fn a_set_that_rotates_piles_up_and_one_that_is_used_at_the_end_is_kept() {
 
 #[test]
 fn a_set_of_which_some_go_at_random_is_kept() {
-    let left: Vec<UnreleasedObject> = (0..60)
-        .map(|n| UnreleasedObject { ordinal: 2 * n, at: 2 * n, ..UnreleasedObject::default() })
-        .collect();
-    let growth = |half| {
-        PlaceHistory { made: 120, half, left: &left, steps: None, end: 120 }.find_growth(std::iter::empty())
-    };
+    let left: Vec<UnreleasedObject> =
+        (0..60).map(|n| UnreleasedObject { ordinal: 2 * n, at: 2 * n, ..UnreleasedObject::default() }).collect();
+    let growth =
+        |half| PlaceHistory { made: 120, half, left: &left, steps: None, end: 120 }.find_growth(std::iter::empty());
     assert_eq!([growth(30), growth(58)], [Some(Growth::SomeLeft), None]);
 }
 

@@ -114,9 +114,8 @@ impl ByteRange {
 
     /// Returns true if both ranges certainly use a common byte: the first or last byte of one is certainly used by the other.
     pub fn surely_overlaps(&self, other: &ByteRange) -> bool {
-        let ends_in = |one: &ByteRange, other: &ByteRange| {
-            [one.from, one.to - 1].iter().any(|end| other.surely_contains(*end))
-        };
+        let ends_in =
+            |one: &ByteRange, other: &ByteRange| [one.from, one.to - 1].iter().any(|end| other.surely_contains(*end));
         self.overlaps(other) && (ends_in(self, other) || ends_in(other, self))
     }
 
@@ -140,12 +139,7 @@ impl Step {
 
 impl StepIndex {
     /// Returns the calls that returned after `from` and began before `until`.
-    pub fn steps_between<'a>(
-        &'a self,
-        steps: &'a [Step],
-        from: u64,
-        until: u64,
-    ) -> impl Iterator<Item = &'a Step> {
+    pub fn steps_between<'a>(&'a self, steps: &'a [Step], from: u64, until: u64) -> impl Iterator<Item = &'a Step> {
         let first = self.steps.partition_point(|step| steps[*step].after <= from);
         let all = self.steps[first..].iter().map(|step| &steps[*step]);
         let last = until.saturating_add(self.longest);
@@ -168,8 +162,7 @@ impl IndexedSteps {
         let lines = of_streams.iter_mut().chain(of_processes).chain(of_events);
         for line in lines.chain(polls.values_mut()) {
             line.steps.sort_by_key(|step| steps[*step].after);
-            line.longest =
-                line.steps.iter().map(|step| steps[*step].after - steps[*step].before).max().unwrap_or(0);
+            line.longest = line.steps.iter().map(|step| steps[*step].after - steps[*step].before).max().unwrap_or(0);
         }
         book
     }
@@ -182,9 +175,7 @@ impl IndexedSteps {
                     self.polls.entry(uses.bytes.memory).or_default().steps.push(step);
                 }
             }
-            StepEffect::Orders(OrderEffect::Tells { stream, .. }) => {
-                add_to_index(&mut self.of_streams, stream, step)
-            }
+            StepEffect::Orders(OrderEffect::Tells { stream, .. }) => add_to_index(&mut self.of_streams, stream, step),
             StepEffect::Orders(OrderEffect::WaitsForEvent { event, .. }) => {
                 add_to_index(&mut self.of_events, event, step)
             }
@@ -209,10 +200,7 @@ impl IndexedSteps {
 
     /// Returns the calls that wait for an event.
     pub fn waits_for_event(&self, event: usize, from: u64, until: u64) -> impl Iterator<Item = &Step> {
-        self.of_events
-            .get(event)
-            .into_iter()
-            .flat_map(move |line| line.steps_between(&self.steps, from, until))
+        self.of_events.get(event).into_iter().flat_map(move |line| line.steps_between(&self.steps, from, until))
     }
 
     /// Returns the other streams of the same process that synchronize with the legacy default stream, and that stream itself;

@@ -188,9 +188,7 @@ impl OrderSearch<'_> {
                 StepEffect::Orders(OrderEffect::WaitsForEvent { stream, .. }) => {
                     self.add_waiting_stream(stream, step.before.max(record.before))
                 }
-                StepEffect::Orders(OrderEffect::Completes { perhaps, .. })
-                    if self.counts_at_level(perhaps) =>
-                {
+                StepEffect::Orders(OrderEffect::Completes { perhaps, .. }) if self.counts_at_level(perhaps) => {
                     self.lower_known(step.after);
                 }
                 _ => {}

@@ -72,8 +72,7 @@ impl<'a> DomainHistory<'a> {
         making.join_events();
         let HistoryBuilder { steps, streams, origins, silent, memories, .. } = making;
         let mut book = IndexedSteps::new(steps, streams);
-        book.with_kernels =
-            processes.iter().copied().filter(|process| launches_kernels(context, *process)).collect();
+        book.with_kernels = processes.iter().copied().filter(|process| launches_kernels(context, *process)).collect();
         let replays = |function: FnId| function.spec().replays().is_some();
         book.has_graphs = processes.iter().any(|process| calls_any(context, *process, replays));
         book.gaps = processes.iter().flat_map(|process| &all.stats[*process].order.gaps).copied().collect();
@@ -110,8 +109,7 @@ fn launches_kernels(context: &Context, process: usize) -> bool {
 /// Returns the handles of the executable graphs that a process launches in several streams, sorted. Each launch of
 /// such a graph waits for the launch before.
 fn graphs_in_several_streams(uses: &[MemoryUse]) -> Vec<u64> {
-    let mut all: Vec<(u64, usize)> =
-        uses.iter().filter_map(|used| Some((used.graph_exec?, used.stream))).collect();
+    let mut all: Vec<(u64, usize)> = uses.iter().filter_map(|used| Some((used.graph_exec?, used.stream))).collect();
     all.sort_unstable();
     all.dedup();
     let is_apart = |pair: &[(u64, usize)]| (pair[0].0 == pair[1].0).then_some(pair[0].0);
@@ -191,11 +189,7 @@ impl<'a> HistoryBuilder<'a, '_> {
             process,
             before: it.before,
             after: it.after,
-            does: StepEffect::Orders(it.orders.renumber(
-                |stream| streams + stream,
-                |event| events + event,
-                process,
-            )),
+            does: StepEffect::Orders(it.orders.renumber(|stream| streams + stream, |event| events + event, process)),
         });
         self.steps.extend(all);
     }
@@ -210,8 +204,7 @@ impl<'a> HistoryBuilder<'a, '_> {
         let roots: Vec<usize> = (0..self.events.len()).map(|event| self.first_number(event)).collect();
         for step in &mut self.steps {
             if let StepEffect::Orders(orders) = step.does {
-                step.does =
-                    StepEffect::Orders(orders.renumber(|stream| stream, |event| roots[event], step.process));
+                step.does = StepEffect::Orders(orders.renumber(|stream| stream, |event| roots[event], step.process));
             }
         }
     }
@@ -239,12 +232,10 @@ impl<'a> HistoryBuilder<'a, '_> {
         let all = &self.context.all.stats[process].order.unmapped;
         for unmapped in all {
             let ended = unmapped.call.at;
-            let is_there =
-                |(address, used): &&(u64, UseOrigin)| unmapped.contains(*address) && used.call.at < ended;
+            let is_there = |(address, used): &&(u64, UseOrigin)| unmapped.contains(*address) && used.call.at < ended;
             let Some((address, used)) = known.iter().rfind(is_there) else { continue };
-            let is_other = |other: &UnmappingCall| {
-                other.contains(*address) && (used.call.at..ended).contains(&other.call.at)
-            };
+            let is_other =
+                |other: &UnmappingCall| other.contains(*address) && (used.call.at..ended).contains(&other.call.at);
             if all.iter().any(is_other) {
                 continue;
             }
@@ -259,9 +250,7 @@ impl<'a> HistoryBuilder<'a, '_> {
 
     /// Adds the ends of exported memory.
     fn add_frees(&mut self, domain: HandleDomain) {
-        for (entry, export) in
-            self.context.all.ledger.undamaged_exports().filter(|(entry, _)| entry.domain == domain)
-        {
+        for (entry, export) in self.context.all.ledger.undamaged_exports().filter(|(entry, _)| entry.domain == domain) {
             let Some(memory) = self.memories.get(&(domain, entry.fingerprint)).copied() else { continue };
             let (process, bytes) = (export.process, export.bytes.unwrap_or(u64::MAX));
             let order = &self.context.all.stats[process].order;

@@ -49,14 +49,8 @@ fn place_of(history: &DomainHistory, step: usize) -> UsePlace {
     (origin.process, origin.call.function as usize, origin.call.site.stack)
 }
 
-fn build_finding(
-    context: &Context,
-    history: &DomainHistory,
-    wrong: OrderViolation,
-    round: &Round,
-) -> PendingFinding {
-    let (first, second) =
-        (history.origin_of_step(round.pair.first), history.origin_of_step(round.pair.second));
+fn build_finding(context: &Context, history: &DomainHistory, wrong: OrderViolation, round: &Round) -> PendingFinding {
+    let (first, second) = (history.origin_of_step(round.pair.first), history.origin_of_step(round.pair.second));
     let text = describe_round(context, history, wrong, round);
     let reason = Reason::AccessNotOrdered { text: &text };
     let is_sure = round.pair.is_sure && !context.is_part;
@@ -94,14 +88,8 @@ fn pending_access(context: &Context, origin: &UseOrigin) -> PendingAccess {
     }
 }
 
-fn describe_round(
-    context: &Context,
-    history: &DomainHistory,
-    wrong: OrderViolation,
-    round: &Round,
-) -> String {
-    let (first, second) =
-        (history.origin_of_step(round.pair.first), history.origin_of_step(round.pair.second));
+fn describe_round(context: &Context, history: &DomainHistory, wrong: OrderViolation, round: &Round) -> String {
+    let (first, second) = (history.origin_of_step(round.pair.first), history.origin_of_step(round.pair.second));
     let shared = first.bytes.to.min(second.bytes.to) - first.bytes.from.max(second.bytes.from);
     let size = match first.bytes.has_gaps || second.bytes.has_gaps {
         true => "bytes".into(),
@@ -109,8 +97,7 @@ fn describe_round(
     };
     let size = format!("{size} of ipc:{:016x}", first.entry.fingerprint);
     let is_same = first.process == second.process;
-    let other =
-        if is_same { "its other stream".into() } else { context.named_process(first.process).to_string() };
+    let other = if is_same { "its other stream".into() } else { context.named_process(first.process).to_string() };
     let head = match wrong {
         OrderViolation::ReadBeforeWritten => format!("this process may read {size} before {other} wrote it"),
         OrderViolation::OverwrittenBeforeRead => {
@@ -138,9 +125,7 @@ fn describe_round(
     let who = if is_same { "it".into() } else { other };
     let (one, two, apart) = (call(first), call(second), duration(second.call.at - first.call.at));
     let missing = match (round.pair.known_done, round.pair.is_recorded) {
-        (u64::MAX, false) => {
-            "no event was recorded after it in its stream, and no call waited for that stream".into()
-        }
+        (u64::MAX, false) => "no event was recorded after it in its stream, and no call waited for that stream".into(),
         (u64::MAX, true) => "no call waited for an event that was recorded after it".into(),
         (known, _) => {
             let late = duration(known.saturating_sub(second.call.at));

@@ -84,9 +84,8 @@ fn is_memset(step: &Step) -> bool {
 /// Returns true if other streams may wait for the work: a process may have waited for such streams in calls that are not
 /// recorded.
 fn may_have_unseen_waits(book: &IndexedSteps, uses: &UseStep) -> bool {
-    let is_legacy = |stream: &usize| {
-        book.streams[*stream].kind == StreamKind::Legacy && uses.is_done_on_return == Some(false)
-    };
+    let is_legacy =
+        |stream: &usize| book.streams[*stream].kind == StreamKind::Legacy && uses.is_done_on_return == Some(false);
     uses.stream
         .as_ref()
         .filter(|it| is_legacy(it))
@@ -94,13 +93,7 @@ fn may_have_unseen_waits(book: &IndexedSteps, uses: &UseStep) -> bool {
 }
 
 /// Returns true if nothing orders two uses, at a level of certainty.
-fn is_unordered(
-    book: &IndexedSteps,
-    reach: &OrderedWork,
-    first: &Step,
-    second: &Step,
-    level: OrderLevel,
-) -> bool {
+fn is_unordered(book: &IndexedSteps, reach: &OrderedWork, first: &Step, second: &Step, level: OrderLevel) -> bool {
     if reach.is_before(second) {
         return false;
     }
@@ -138,20 +131,18 @@ pub fn find_unordered_pairs<K: Ord + Copy>(
             // After a free, the address belongs to other memory.
             is_over = later.memory_use().is_some_and(|uses| uses.how == UseKind::Frees);
             let Some(wrong) = find_violation(step, later) else { continue };
-            let (made, possible) =
-                both.get_or_insert_with(|| (find_ordered_work(book, step, OrderLevel::Made), None));
+            let (made, possible) = both.get_or_insert_with(|| (find_ordered_work(book, step, OrderLevel::Made), None));
             if !is_unordered(book, made, step, later, OrderLevel::Made) {
                 continue;
             }
-            let possible =
-                possible.get_or_insert_with(|| find_ordered_work(book, step, OrderLevel::Possible));
+            let possible = possible.get_or_insert_with(|| find_ordered_work(book, step, OrderLevel::Possible));
             // Only kernels wait for a flag without a recorded call.
             let has_kernels = !book.with_kernels.is_empty() || book.has_graphs;
             let is_erased = !has_kernels && [step, later].iter().all(|step| is_memset(step));
             let is_certain = |step: &&Step| {
-                step.memory_use().is_some_and(|uses| {
-                    (is_erased || !may_be_flag(uses)) && !may_have_unseen_waits(book, uses)
-                }) && !book.with_kernels.contains(&step.process)
+                step.memory_use()
+                    .is_some_and(|uses| (is_erased || !may_be_flag(uses)) && !may_have_unseen_waits(book, uses))
+                    && !book.with_kernels.contains(&step.process)
             };
             let is_sure = [step, later].iter().all(is_certain)
                 && !(book.has_graphs && possible.is_recorded)
@@ -161,8 +152,7 @@ pub fn find_unordered_pairs<K: Ord + Copy>(
                 continue;
             }
             let (known, is_recorded) = (made.known_done, made.is_recorded);
-            let pair =
-                UnorderedPair { first: *first, second: *second, is_sure, known_done: known, is_recorded };
+            let pair = UnorderedPair { first: *first, second: *second, is_sure, known_done: known, is_recorded };
             let (key, apart) = ((wrong, place(*first), place(*second)), later.before - step.before);
             add_pair(rounds, key, pair, later.before, apart);
             found += 1;
@@ -170,13 +160,7 @@ pub fn find_unordered_pairs<K: Ord + Copy>(
     }
 }
 
-fn add_pair<K: Ord>(
-    rounds: &mut Rounds<K>,
-    key: (OrderViolation, K, K),
-    pair: UnorderedPair,
-    at: u64,
-    apart: u64,
-) {
+fn add_pair<K: Ord>(rounds: &mut Rounds<K>, key: (OrderViolation, K, K), pair: UnorderedPair, at: u64, apart: u64) {
     if rounds.len() >= MOST_ROUNDS && !rounds.contains_key(&key) {
         return;
     }

@@ -11,15 +11,7 @@ fn streams() -> Vec<Stream> {
 fn uses(how: UseKind, stream: usize, waits: bool) -> StepEffect {
     let bytes = ByteRange { memory: 0, from: 0, to: 4096, has_gaps: false };
     let stream = Some(stream);
-    StepEffect::Uses(UseStep {
-        bytes,
-        how,
-        value: None,
-        base: 0,
-        stream,
-        is_done_on_return: Some(waits),
-        origin: 0,
-    })
+    StepEffect::Uses(UseStep { bytes, how, value: None, base: 0, stream, is_done_on_return: Some(waits), origin: 0 })
 }
 
 fn writes(stream: usize) -> StepEffect {
@@ -78,11 +70,7 @@ fn rows_are_compared_by_their_first_and_last_byte() {
         (bytes(0, 4096, true), true),
         (bytes(1024, 2048, false), false),
     ] {
-        assert_eq!(
-            (rows.surely_overlaps(&other), other.surely_overlaps(&rows)),
-            (is_sure, is_sure),
-            "{other:?}"
-        );
+        assert_eq!((rows.surely_overlaps(&other), other.surely_overlaps(&rows)), (is_sure, is_sure), "{other:?}");
         assert!(!rows.contains(&other));
     }
 }
@@ -142,10 +130,7 @@ fn the_legacy_default_stream_orders_blocking_ones() {
     let other = Stream { process: 0, kind: StreamKind::Blocking };
     let mut book = book(&[writes(1), completes(AwaitedWork::Stream(2)), reads(6)]);
     book.streams[2] = other;
-    assert_eq!(
-        pairs(&book).into_iter().map(|(wrong, pair)| (wrong, pair.is_sure)).collect::<Vec<_>>(),
-        unsure
-    );
+    assert_eq!(pairs(&book).into_iter().map(|(wrong, pair)| (wrong, pair.is_sure)).collect::<Vec<_>>(), unsure);
 }
 
 #[test]
@@ -191,8 +176,7 @@ fn a_loop_is_one_finding() {
     let round = [writes(2), reads(6), completes(AwaitedWork::Process(0)), completes(AwaitedWork::Process(1))];
     let all: Vec<StepEffect> = round.iter().copied().cycle().take(4 * 10_000).collect();
     let (book, mut rounds) = (book(&all), Rounds::new());
-    let uses: Vec<usize> =
-        (0..book.steps.len()).filter(|step| book.steps[*step].memory_use().is_some()).collect();
+    let uses: Vec<usize> = (0..book.steps.len()).filter(|step| book.steps[*step].memory_use().is_some()).collect();
     rounds::find_unordered_pairs(&book, &uses, |step| book.steps[step].process, &mut rounds);
     let all: Vec<_> = rounds.values().map(|round| (round.count, round.apart)).collect();
     assert_eq!(all, [(10_000, (10, 10))]);
@@ -205,9 +189,9 @@ fn comes_before(all: &[StepEffect]) -> Vec<Vec<bool>> {
     let mut edges = vec![vec![]; 2 * count + 1];
     let stream = |does: &StepEffect| match does {
         StepEffect::Uses(uses) => uses.stream,
-        StepEffect::Orders(
-            OrderEffect::RecordsEvent { stream, .. } | OrderEffect::WaitsForEvent { stream, .. },
-        ) => Some(*stream),
+        StepEffect::Orders(OrderEffect::RecordsEvent { stream, .. } | OrderEffect::WaitsForEvent { stream, .. }) => {
+            Some(*stream)
+        }
         StepEffect::Orders(_) => None,
     };
     let waits = |one: usize, other: usize| {
@@ -225,16 +209,14 @@ fn comes_before(all: &[StepEffect]) -> Vec<Vec<bool>> {
             edges[count + 1 + number].push(number);
         }
         let recorded = |event| {
-            all[..number]
-                .iter()
-                .rposition(|it| matches!(it, StepEffect::Orders(OrderEffect::RecordsEvent { event: of, .. }) if *of == event))
+            all[..number].iter().rposition(
+                |it| matches!(it, StepEffect::Orders(OrderEffect::RecordsEvent { event: of, .. }) if *of == event),
+            )
         };
         for (earlier, before) in all[..number].iter().enumerate() {
             let is_before = |other| stream(before).is_some_and(|its| waits(its, other));
             let is_done = match *does {
-                StepEffect::Orders(OrderEffect::Completes { work: AwaitedWork::Stream(of), .. }) => {
-                    is_before(of)
-                }
+                StepEffect::Orders(OrderEffect::Completes { work: AwaitedWork::Stream(of), .. }) => is_before(of),
                 StepEffect::Orders(OrderEffect::Completes { work: AwaitedWork::Process(of), .. }) => {
                     stream(before).is_some_and(|its| streams[its].process == of)
                 }
@@ -282,8 +264,7 @@ fn pairs_are_those_between_which_no_path_leads() {
             })
             .collect();
         let (before, found) = (comes_before(&all), pairs(&book(&all)));
-        for (first, second) in (0..all.len()).flat_map(|second| (0..second).map(move |first| (first, second)))
-        {
+        for (first, second) in (0..all.len()).flat_map(|second| (0..second).map(move |first| (first, second))) {
             let (StepEffect::Uses(one), StepEffect::Uses(other)) = (all[first], all[second]) else {
                 continue;
             };

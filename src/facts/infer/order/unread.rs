@@ -50,16 +50,14 @@ fn find_erased(history: &DomainHistory, uses: &[usize], number: usize) -> Option
     let (step, origin) = (uses[number], history.origin_of_step(uses[number]));
     let owner = origin.entry.export.as_ref()?.process;
     let with_kernels = &history.book.with_kernels;
-    let is_signal =
-        origin.how == UseKind::Writes && origin.process != owner && origin.bytes.len() <= MOST_FLAG_BYTES;
+    let is_signal = origin.how == UseKind::Writes && origin.process != owner && origin.bytes.len() <= MOST_FLAG_BYTES;
     if !is_signal || [owner, origin.process].iter().any(|process| with_kernels.contains(process)) {
         return None;
     }
     let touches = |other: &&usize| history.origin_of_step(**other).bytes.overlaps(&origin.bytes);
     let second = *uses[number + 1..].iter().take(MOST_COMPARED).find(touches)?;
     let next = history.origin_of_step(second);
-    let fills =
-        |it: &UseOrigin| it.how == UseKind::Writes && it.process == owner && it.bytes.contains(&origin.bytes);
+    let fills = |it: &UseOrigin| it.how == UseKind::Writes && it.process == owner && it.bytes.contains(&origin.bytes);
     let is_same = |earlier: &usize| {
         let earlier = history.origin_of_step(*earlier);
         fills(earlier) && earlier.value == next.value
@@ -70,8 +68,7 @@ fn find_erased(history: &DomainHistory, uses: &[usize], number: usize) -> Option
         other.how == UseKind::Reads && other.process == owner && other.bytes.overlaps(&origin.bytes)
     };
     let steps = &history.book.steps;
-    let is_known =
-        || find_ordered_work(&history.book, &steps[step], OrderLevel::Made).is_before(&steps[second]);
+    let is_known = || find_ordered_work(&history.book, &steps[step], OrderLevel::Made).is_before(&steps[second]);
     if !fills(next) || !clears || !uses.iter().any(own) || !is_known() {
         return None;
     }
@@ -146,10 +143,8 @@ fn missed_finding(context: &Context, history: &DomainHistory, missed: &MissedMes
     let (first, second) = (history.origin_of_step(missed.first), history.origin_of_step(missed.second));
     let [reader, other] = [missed.reader, missed.other].map(|it| context.named_process(it));
     let since = |from: u64, to: u64| duration(to.saturating_sub(from));
-    let (after, late) = (
-        since(first.call.at, second.call.at),
-        since(second.call.at, history.origin_of_step(missed.read).call.at),
-    );
+    let (after, late) =
+        (since(first.call.at, second.call.at), since(second.call.at, history.origin_of_step(missed.read).call.at));
     let text = format!(
         "this process overwrote {} of ipc:{:016x} before {reader} had read them: {} came {after} after the write before it, and the read {late} later. {reader} read {} times in all, as often as the bytes were written; {other} read after each write",
         bytes(first.bytes.len()),

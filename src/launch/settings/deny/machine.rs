@@ -37,9 +37,9 @@ impl MachineDevice {
 /// Returns the end of a sentence that begins with "there", about the devices that exist.
 pub fn list_existing(devices: &[MachineDevice]) -> String {
     let one = |(index, device): (usize, &MachineDevice)| {
-        let address = device.pci.map_or(String::new(), |pci| {
-            format!(", {:04x}:{:02x}:{:02x}.0", pci.domain, pci.bus, pci.device)
-        });
+        let address = device
+            .pci
+            .map_or(String::new(), |pci| format!(", {:04x}:{:02x}:{:02x}.0", pci.domain, pci.bus, pci.device));
         format!("{index} ({}{address})", device.uuid_text())
     };
     let mut all: Vec<String> = devices.iter().enumerate().map(one).collect();
@@ -65,8 +65,7 @@ impl Machine {
         };
         let topology = topology.clone().or_else(|| nonempty_variable(env::SIM));
         // An invalid topology is reported when the driver is chosen.
-        let topology =
-            topology.and_then(|text| Topology::parse(&text.to_string_lossy()).ok()).unwrap_or_default();
+        let topology = topology.and_then(|text| Topology::parse(&text.to_string_lossy()).ok()).unwrap_or_default();
         Machine::Simulated(topology.devices.iter().map(MachineDevice::from_topology).collect())
     }
 

@@ -64,10 +64,7 @@ impl PlanReader<'_> {
             let value_column = begin + rule.trim().len() - value.len() + 1;
             match word {
                 "include" if value.is_empty() => {
-                    bail!(
-                        "{}: the name of a file is missing here: include OTHER",
-                        place(begin + word.len() + 1)
-                    );
+                    bail!("{}: the name of a file is missing here: include OTHER", place(begin + word.len() + 1));
                 }
                 "include" => {
                     let other = path.parent().unwrap_or(Path::new("")).join(value);
@@ -88,11 +85,7 @@ impl PlanReader<'_> {
                 _ => match self.rules.add_plan(&plan, rule) {
                     Ok(added) => count += added,
                     Err(error) => {
-                        bail!(
-                            "{}: {}",
-                            place(error.column),
-                            explain_error(line, error.column, &error.message)
-                        )
+                        bail!("{}: {}", place(error.column), explain_error(line, error.column, &error.message))
                     }
                 },
             }
@@ -109,17 +102,13 @@ impl PlanReader<'_> {
 
 fn read_contents(path: &Path) -> Result<String> {
     // A pipe, such as `<(...)`, can be read only once, and reading waits for its writer.
-    let bytes =
-        plain::read(path, SymbolicLinks::Followed, LARGEST_FILE).map_err(|error| match error.kind() {
-            ErrorKind::InvalidInput => anyhow::anyhow!("{error}; a fault plan is a regular file"),
-            ErrorKind::InvalidData => anyhow::anyhow!("{error}; this is not a fault plan"),
-            _ => error.into(),
-        })?;
+    let bytes = plain::read(path, SymbolicLinks::Followed, LARGEST_FILE).map_err(|error| match error.kind() {
+        ErrorKind::InvalidInput => anyhow::anyhow!("{error}; a fault plan is a regular file"),
+        ErrorKind::InvalidData => anyhow::anyhow!("{error}; this is not a fault plan"),
+        _ => error.into(),
+    })?;
     String::from_utf8(bytes).map_err(|error| {
-        let line = error.as_bytes()[..error.utf8_error().valid_up_to()]
-            .iter()
-            .filter(|byte| **byte == b'\n')
-            .count();
+        let line = error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
         anyhow::anyhow!("line {} is not UTF-8; this is not a fault plan", line + 1)
     })
 }
@@ -153,9 +142,8 @@ mod tests {
         }
         let mut rules = CollectedRules::default();
         let first = directory.path().join(files[0].0);
-        let error = |error: anyhow::Error| {
-            format!("{error:#}").replace(&format!("{}/", directory.path().display()), "")
-        };
+        let error =
+            |error: anyhow::Error| format!("{error:#}").replace(&format!("{}/", directory.path().display()), "");
         read_plan_files(&[first], &mut rules).map_err(error)?;
         Ok(rules.plan.rules.into_iter().map(|rule| rule.name).collect())
     }
@@ -192,8 +180,7 @@ mod tests {
     fn errors_name_the_file_the_line_and_the_column() {
         let deep: Vec<(String, String)> =
             (0..20).map(|i| (format!("f{i}"), format!("include f{}\n@ipc:hang:name=n{i}", i + 1))).collect();
-        let deep: Vec<(&str, &str)> =
-            deep.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+        let deep: Vec<(&str, &str)> = deep.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
         let cases: &[(&[(&str, &str)], &str)] = &[
             (&[("a", "\n  @ipc:dealy=1ms # x")], "a:2:8: there is no key 'dealy'; did you mean 'delay'?"),
             (&[("a", "@ipc:delay # x")], "a:1:11: 'delay' needs a value, such as"),
@@ -216,10 +203,7 @@ mod tests {
             (&[("a", "plan x\n plan y")], "a:2:2: the plan already has a name"),
             (&[("a", "plan x/y")], "a:1:6: 'x/y' is not a plan name; a plan name has 1 to 40 letters"),
             (&[("a", "plan")], "a:1:5: '' is not a plan name"),
-            (
-                &[("a", "@ipc:hang:name=b\n\n@ipc:hang:name=b")],
-                "a:3:16: another fault is named 'a/b' already",
-            ),
+            (&[("a", "@ipc:hang:name=b\n\n@ipc:hang:name=b")], "a:3:16: another fault is named 'a/b' already"),
             (
                 &[("a", "@ipc:hang:name=x/1\ninclude x"), ("x", "@ipc:hang")],
                 "x:1:1: another fault is named 'x/1' already",
@@ -239,24 +223,15 @@ mod tests {
         let path = directory.path().join("a");
         let said = |bytes: &[u8]| {
             fs::write(&path, bytes).unwrap();
-            format!(
-                "{:#}",
-                read_plan_files(std::slice::from_ref(&path), &mut CollectedRules::default()).unwrap_err()
-            )
+            format!("{:#}", read_plan_files(std::slice::from_ref(&path), &mut CollectedRules::default()).unwrap_err())
         };
         assert!(said(b"# x\n\xff").ends_with("line 2 is not UTF-8; this is not a fault plan"));
-        assert!(
-            said(&vec![b'#'; 2 << 20]).ends_with("the file is larger than 1 MiB; this is not a fault plan")
-        );
-        let missing =
-            read_plan_files(&[directory.path().join("b")], &mut CollectedRules::default()).unwrap_err();
+        assert!(said(&vec![b'#'; 2 << 20]).ends_with("the file is larger than 1 MiB; this is not a fault plan"));
+        let missing = read_plan_files(&[directory.path().join("b")], &mut CollectedRules::default()).unwrap_err();
         assert!(format!("{missing:#}").starts_with("--inject-file '") && missing.to_string().ends_with("b'"));
         assert!(
-            format!(
-                "{:#}",
-                read_plan_files(&[directory.path().into()], &mut CollectedRules::default()).unwrap_err()
-            )
-            .contains("directory")
+            format!("{:#}", read_plan_files(&[directory.path().into()], &mut CollectedRules::default()).unwrap_err())
+                .contains("directory")
         );
     }
 }

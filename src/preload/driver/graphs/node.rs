@@ -1,15 +1,13 @@
 //! Driver queries about the nodes of a graph.
 
 use super::super::queries::{
-    cuGraphChildGraphNodeGetGraph, cuGraphGetNodes, cuGraphKernelNodeGetParams,
-    cuGraphKernelNodeGetParams_v2, cuGraphMemAllocNodeGetParams, cuGraphMemcpyNodeGetParams,
-    cuGraphMemsetNodeGetParams, cuGraphNodeGetType,
+    cuGraphChildGraphNodeGetGraph, cuGraphGetNodes, cuGraphKernelNodeGetParams, cuGraphKernelNodeGetParams_v2,
+    cuGraphMemAllocNodeGetParams, cuGraphMemcpyNodeGetParams, cuGraphMemsetNodeGetParams, cuGraphNodeGetType,
 };
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
 use cupeer_spec::abi::{
-    CUDA_KERNEL_NODE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMCPY3D_v2, CUDA_MEMSET_NODE_PARAMS,
-    CUgraphNodeType,
+    CUDA_KERNEL_NODE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMCPY3D_v2, CUDA_MEMSET_NODE_PARAMS, CUgraphNodeType,
 };
 
 /// Work of a node of a graph.

@@ -2,9 +2,7 @@
 //! announce the end of other work. Both are determined once per version of the shared ranges.
 
 use super::node::GraphNode;
-use super::{
-    AddressRole, GRAPHS, KnownGraph, MOST_USES, NodeUse, RING, Words, each_use_in_ring, oldest_position,
-};
+use super::{AddressRole, GRAPHS, KnownGraph, MOST_USES, NodeUse, RING, Words, each_use_in_ring, oldest_position};
 use core::sync::atomic::{
     AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed},

@@ -16,12 +16,8 @@ fn a_graph_has_its_uses_until_it_ends_or_the_ring_drops_them() {
                     index: (at % 3 != 0).then_some(at as u32 % 0xffff),
                     within: (at % 2 == 1).then_some(7),
                 },
-                part: [
-                    AddressRole::CopyTo,
-                    AddressRole::CopyFrom,
-                    AddressRole::Fill,
-                    AddressRole::Parameter(3),
-                ][at as usize % 4],
+                part: [AddressRole::CopyTo, AddressRole::CopyFrom, AddressRole::Fill, AddressRole::Parameter(3)]
+                    [at as usize % 4],
                 address: 0x7000_0000_0000 + at,
                 bytes: if at % 4 == 3 { 1 } else { 64 },
                 kernel: if at % 4 == 3 { 0x5000 } else { 0 },
@@ -93,11 +89,7 @@ fn shared_memory_of_a_graph_is_determined_once_per_version() {
     make(0x50, 0, &[parameter, NodeUse { is_exact: false, ..to }]);
     assert!(shared::uses_any(0x50, 2, is_shared) && shared(0x50).is_none());
     // A copy from there to what may be the host tells of itself.
-    make(
-        0x60,
-        0,
-        &[it(AddressRole::CopyFrom, AT), NodeUse { may_be_host: true, ..it(AddressRole::CopyTo, AT - 64) }],
-    );
+    make(0x60, 0, &[it(AddressRole::CopyFrom, AT), NodeUse { may_be_host: true, ..it(AddressRole::CopyTo, AT - 64) }]);
     assert!(shared::uses_any(0x60, 2, is_shared));
     assert_eq!(shared(0x60), Some((cupeer_spec::record::slot::nodes::TELLS, vec![AT])));
     // A graph that waits for other work, or that may have changed, has no known use.

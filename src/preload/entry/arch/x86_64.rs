@@ -173,14 +173,7 @@ mod tests {
         // SAFETY: the flag makes the processor trap behind each instruction until the handler clears it; the text has room.
         unsafe {
             core::arch::asm!("pushfq", "or qword ptr [rsp], {flag}", "popfq", flag = const TRAP_FLAG);
-            libc::snprintf(
-                text.as_mut_ptr().cast(),
-                text.len(),
-                c"%d %s %g".as_ptr(),
-                17,
-                c"text".as_ptr(),
-                2.5,
-            );
+            libc::snprintf(text.as_mut_ptr().cast(), text.len(), c"%d %s %g".as_ptr(), 17, c"text".as_ptr(), 2.5);
             libc::qsort(numbers.as_mut_ptr().cast(), numbers.len(), 4, Some(compare));
             black_box(format!("{numbers:?}"));
             black_box(libc::dlsym(libc::RTLD_DEFAULT, c"getpid".as_ptr()));

@@ -82,8 +82,7 @@ impl Ranges {
     }
 
     fn end(&mut self, owner: Owner, number: Option<u64>) -> Option<(Range, usize)> {
-        let is_it =
-            |range: &Range| range.owner == owner && number.is_none_or(|number| range.number == number);
+        let is_it = |range: &Range| range.owner == owner && number.is_none_or(|number| range.number == number);
         let around = self.all.iter().filter(|range| range.owner == owner).count().checked_sub(1)?;
         let range = self.all.iter_mut().filter(|range| is_it(range)).max_by_key(|range| range.number)?;
         Some((core::mem::replace(range, NONE), around))

@@ -65,8 +65,7 @@ pub fn of_uuid(uuid: [u8; 16]) -> DeviceIdentity {
 /// Returns the device at a place on a PCI bus, in any domain: one that this process sees, or that the kernel module lists.
 pub fn find_by_bus_and_device(bus: u8, device: u8) -> Option<DeviceIdentity> {
     let is_it = |pci: PciAddress| (pci.bus, pci.device) == (bus, device);
-    find_own(|device| device.pci.is_some_and(is_it))
-        .or_else(|| crate::driver::nodes::uuid_at(is_it).map(of_uuid))
+    find_own(|device| device.pci.is_some_and(is_it)).or_else(|| crate::driver::nodes::uuid_at(is_it).map(of_uuid))
 }
 
 /// Devices by the handles that NVML handed out; null for a free place.

@@ -92,9 +92,6 @@ pub fn note_pool(call: &ForwardedCall, by: usize, of: usize) {
     if let Some(handle) = copy_value(call.words[by] as *const u64)
         && copy(call.words[of] as usize, &mut bytes) == bytes.len()
     {
-        model::note_created_pool(
-            handle,
-            AllocationProps::from_bytes(&bytes).and_then(|wanted| wanted.device),
-        );
+        model::note_created_pool(handle, AllocationProps::from_bytes(&bytes).and_then(|wanted| wanted.device));
     }
 }

@@ -126,9 +126,7 @@ pub fn change_outputs_after_call(call: &ForwardedCall) -> Option<usize> {
                 peers::forget_device(call.words[by] as i32);
             }
             Effect::Opens(shared) => opens::count_opened_device(call, shared),
-            Effect::Makes(Made { object: Object::Pool, by, of: Some(of), .. }) => {
-                grants::note_pool(call, by, of)
-            }
+            Effect::Makes(Made { object: Object::Pool, by, of: Some(of), .. }) => grants::note_pool(call, by, of),
             _ => {}
         }
     }

@@ -24,7 +24,6 @@ pub fn deny_creation(call: &ForwardedCall) -> Option<Denied> {
         return None;
     }
     let pairs = pairs()?;
-    let which = (0..queries::device_count()?)
-        .find_map(|device| pairs.find_entry_with(&devices::of_ordinal(device)))?;
+    let which = (0..queries::device_count()?).find_map(|device| pairs.find_entry_with(&devices::of_ordinal(device)))?;
     Some(denial_with_result(Result::NOT_SUPPORTED, which))
 }

@@ -49,9 +49,7 @@ pub fn change_nvml_outputs(call: &ForwardedCall) -> Option<usize> {
                 replace_output(touched, second as *mut nvmlGpuFabricInfo_t, core::mem::zeroed())
             }
             FnId::nvmlDeviceGetGpuFabricInfoV => hide_fabric(touched, second as *mut nvmlGpuFabricInfoV_t),
-            FnId::nvmlDeviceGetFieldValues => {
-                links::hide_fields(first, third as *mut nvmlFieldValue_t, second as i32)
-            }
+            FnId::nvmlDeviceGetFieldValues => links::hide_fields(first, third as *mut nvmlFieldValue_t, second as i32),
             _ => None,
         }
     }
@@ -83,10 +81,7 @@ unsafe fn replace_output<T: Copy + PartialEq>(
 /// # Safety
 ///
 /// As of [`replace_output`].
-unsafe fn hide_fabric(
-    which: impl FnOnce() -> Option<usize>,
-    place: *mut nvmlGpuFabricInfoV_t,
-) -> Option<usize> {
+unsafe fn hide_fabric(which: impl FnOnce() -> Option<usize>, place: *mut nvmlGpuFabricInfoV_t) -> Option<usize> {
     if place.is_null() {
         return None;
     }

@@ -16,8 +16,7 @@ use cupeer_spec::record::slot::hit::did;
 impl CallFaults<'_> {
     /// Applies the actions of faults before the call. `tell` puts the actions into the record, because the call may not return.
     pub fn apply_before_call(&mut self, cancelling: CancellationState, tell: &dyn Fn(&CallFaults)) {
-        let needs_outputs =
-            self.acting_faults().any(|fired| fired.rule.spec.action.stage == RealCallTreatment::Undo);
+        let needs_outputs = self.acting_faults().any(|fired| fired.rule.spec.action.stage == RealCallTreatment::Undo);
         if needs_outputs && self.call.id.spec().undone_by().is_some() {
             self.save_outputs();
         }
@@ -166,18 +165,13 @@ impl FiredFault {
 fn sleep(nanoseconds: u64, cancelling: CancellationState) {
     const SECOND: u64 = 1_000_000_000;
     let until = clock::now().saturating_add(nanoseconds);
-    let time = libc::timespec {
-        tv_sec: (until / SECOND) as libc::time_t,
-        tv_nsec: (until % SECOND) as libc::c_long,
-    };
+    let time = libc::timespec { tv_sec: (until / SECOND) as libc::time_t, tv_nsec: (until % SECOND) as libc::c_long };
     if nanoseconds > 0 {
         // The system call itself, because a cancellation would end libc's function.
         // SAFETY: the time is readable, and the kernel writes no remaining time.
         with_cancellation_restored(cancelling, || unsafe {
             let (call, clock) = (libc::SYS_clock_nanosleep, libc::CLOCK_MONOTONIC);
-            while libc::syscall(call, clock, libc::TIMER_ABSTIME, &time, 0usize) == -1
-                && errno() == libc::EINTR
-            {}
+            while libc::syscall(call, clock, libc::TIMER_ABSTIME, &time, 0usize) == -1 && errno() == libc::EINTR {}
         });
     }
 }

@@ -75,9 +75,7 @@ pub fn arm_at_start(settings: &'static Settings) {
         replace(|armed| Some(loaded.into_iter().chain(armed.iter().copied()).collect()));
     });
     if done.is_none() {
-        message::print_when_driver_reached(
-            &"out of memory for fault plans: nothing is injected, and nothing denied",
-        );
+        message::print_when_driver_reached(&"out of memory for fault plans: nothing is injected, and nothing denied");
     }
 }
 
@@ -87,8 +85,7 @@ fn with_memory_for_plans<T>(
     work: &dyn Fn(Option<&'static FaultPlan>) -> T,
 ) -> Option<T> {
     let using = PlansInUse::mark_in_use();
-    let armed =
-        using.iter().flat_map(|armed| &armed.plans).flat_map(|plan| &plan.rules).map(|rule| rule.spec);
+    let armed = using.iter().flat_map(|armed| &armed.plans).flat_map(|plan| &plan.rules).map(|rule| rule.spec);
     let rules = plan.iter().flat_map(|plan| &plan.rules).chain(armed);
     let texts = rules.clone().map(|rule| rule.name.len() + rule.text.len() + 16).sum::<usize>();
     let bytes = ArmedPlans::memory_of(rules) + 2 * texts;

@@ -40,8 +40,7 @@ pub fn find_or_create_board(is_made: bool) -> Result<&'static ArmedPlansBoard, c
     let boot_id = boot_id();
     // SAFETY: geteuid has no preconditions.
     let user = unsafe { libc::geteuid() };
-    let path = directory
-        .path_of(ShortText::<48>::new(format_args!("{}", BoardFileName { boot_id, user })).text())?;
+    let path = directory.path_of(ShortText::<48>::new(format_args!("{}", BoardFileName { boot_id, user })).text())?;
     let mapped = match open(&directory, &path, &boot_id) {
         Err(libc::ENOENT) if is_made => {
             let begin = |base: *mut u8| {

@@ -39,20 +39,13 @@ impl Firing<'_> {
 }
 
 /// Counts a call that meets the conditions of a fault. Returns the firing; `None` if the fault does not fire at the call.
-pub fn count_and_decide<'a>(
-    plan: &'a LoadedPlan,
-    rule: &LoadedFault,
-    whose: &CountedCall,
-) -> Option<Firing<'a>> {
+pub fn count_and_decide<'a>(plan: &'a LoadedPlan, rule: &LoadedFault, whose: &CountedCall) -> Option<Firing<'a>> {
     let totals = plan.counts_of_fault(rule);
     if let Some(totals) = totals {
         totals.matched.fetch_add(1, Relaxed);
     }
     let Some(scope) = scope_of(plan, rule, whose) else {
-        message::print_once(format_args!(
-            "no room to count for the fault {}: it does not fire",
-            rule.spec.name
-        ));
+        message::print_once(format_args!("no room to count for the fault {}: it does not fire", rule.spec.name));
         return None;
     };
     let count = scope.count.fetch_add(1, Relaxed) + 1;

@@ -138,8 +138,7 @@ impl<'a> Facts<'a> {
         let (arg, word, offset) = args.find_map(|(arg, word)| Some((arg, *word, location_in(arg)?)))?;
         let count = arg.count_argument().map_or(1, |count| self.call.words[count]);
         let device = |index: u64| {
-            let at =
-                index.checked_mul(arg.value_size() as u64)?.checked_add(word)?.checked_add(offset as u64)?;
+            let at = index.checked_mul(arg.value_size() as u64)?.checked_add(word)?.checked_add(offset as u64)?;
             let location = program_memory::copy_value(at as *const CUmemLocation)?;
             Some(if location.kind.0 == CUmemLocation::DEVICE { location.id } else { -1 })
         };
@@ -171,8 +170,7 @@ impl<'a> Facts<'a> {
 
     /// Returns the size in bytes of the allocation that an argument points into, or of the object to open.
     fn size(&self) -> Option<u64> {
-        let is_address =
-            |arg: &ArgSpec| arg.type_word() == "CUdeviceptr" && matches!(arg.direction, Direction::In);
+        let is_address = |arg: &ArgSpec| arg.type_word() == "CUdeviceptr" && matches!(arg.direction, Direction::In);
         match self.argument(is_address) {
             Some(address) => queries::size_of(address),
             None => self.call.live_export().map(|export| export.bytes).filter(|size| *size > 0),
@@ -197,8 +195,7 @@ impl<'a> Facts<'a> {
             ConditionKey::Ctx => is_met_by_number(condition, self.context()),
             ConditionKey::Size => self.size().is_some_and(|size| is_met_by_number(condition, size)),
             ConditionKey::Handle => {
-                let handle =
-                    self.argument(|arg| arg.is_ipc_handle() && matches!(arg.direction, Direction::In));
+                let handle = self.argument(|arg| arg.is_ipc_handle() && matches!(arg.direction, Direction::In));
                 // SAFETY: the word of a handle by value is the address of its bytes.
                 handle.is_some_and(|handle| is_met_by_number(condition, unsafe { fingerprint_at(handle) }))
             }
@@ -207,9 +204,7 @@ impl<'a> Facts<'a> {
                 is_met_by_text(condition, file_name(Caller::of(self.call.caller, self.call.id, true).library))
             }
             ConditionKey::Stack => is_met_by_number(condition, self.stack()),
-            ConditionKey::Prev => {
-                self.previous != 0 && is_met_by_number(condition, self.previous & 0xffff_ffff)
-            }
+            ConditionKey::Prev => self.previous != 0 && is_met_by_number(condition, self.previous & 0xffff_ffff),
             ConditionKey::Argument(name) => self.argument_meets(name, condition),
             ConditionKey::Time => {
                 is_met_by_number(condition, clock::now().saturating_sub(settings::get().began.load(Relaxed)))

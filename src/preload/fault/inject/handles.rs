@@ -17,9 +17,8 @@ struct LastHandles {
 }
 
 /// Remembered handles: those of memory at index 0, those of events at index 1.
-static KEPT: [LastHandles; 2] = [const {
-    LastHandles { handles: [const { [const { AtomicU64::new(0) }; 8] }; 16], next: AtomicUsize::new(0) }
-}; 2];
+static KEPT: [LastHandles; 2] =
+    [const { LastHandles { handles: [const { [const { AtomicU64::new(0) }; 8] }; 16], next: AtomicUsize::new(0) } }; 2];
 
 /// Returns the last handles of the same kind as an argument.
 fn of_kind(arg: &ArgSpec) -> &'static LastHandles {
@@ -51,9 +50,7 @@ fn read(kept: &[AtomicU64; 8]) -> [u8; 64] {
 /// Remembers the handles that a call takes (`Direction::In`), or that it returned (`Direction::Out`).
 pub fn remember(call: &ForwardedCall, direction: Direction) {
     let args = call.id.spec().args().iter().zip(call.words);
-    for (arg, word) in
-        args.filter(|(arg, word)| arg.is_ipc_handle() && arg.direction == direction && **word != 0)
-    {
+    for (arg, word) in args.filter(|(arg, word)| arg.is_ipc_handle() && arg.direction == direction && **word != 0) {
         // SAFETY: a handle by value, or one that the driver just wrote: its 64 bytes are there.
         keep(arg, unsafe { &*(*word as *const [u8; 64]) });
     }

@@ -70,9 +70,7 @@ impl ArmedPlans {
         for rule in rules {
             let conditions = rule.conditions.len() * size_of::<(usize, &FaultCondition)>();
             bytes += 2 * size_of::<LoadedFault>();
-            for (_, is_named) in
-                is_named.iter_mut().enumerate().filter(|(index, _)| rule.functions.contains(*index))
-            {
+            for (_, is_named) in is_named.iter_mut().enumerate().filter(|(index, _)| rule.functions.contains(*index)) {
                 bytes += MEMBER + 2 * conditions + if *is_named { 0 } else { LISTS };
                 *is_named = true;
             }

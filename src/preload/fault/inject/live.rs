@@ -84,8 +84,7 @@ pub fn poll() {
 fn follow_board_changes() {
     let settings = settings::get();
     let is_open = settings.allows_faults;
-    let found =
-        if settings.has_directory() { board::find_or_create_board(is_open) } else { Err(libc::ENOENT) };
+    let found = if settings.has_directory() { board::find_or_create_board(is_open) } else { Err(libc::ENOENT) };
     match found {
         Ok(board) => {
             board.is_open.fetch_or(u32::from(is_open), Release);

@@ -137,8 +137,8 @@ mod tests {
 
     #[test]
     fn without_memory_nothing_is_counted() {
-        let plan = FaultPlan::parse("own", "cuIpcGetMemHandle:delay=1s;cuDeviceCanAccessPeer:delay=1s")
-            .expect("a plan");
+        let plan =
+            FaultPlan::parse("own", "cuIpcGetMemHandle:delay=1s;cuDeviceCanAccessPeer:delay=1s").expect("a plan");
         let loaded = LoadedPlan::new(1, Box::leak(Box::new(plan)), false);
         for rule in &loaded.rules {
             assert!(loaded.own_totals(rule, |_| ptr::null_mut()).is_none(), "rule {}", rule.number);

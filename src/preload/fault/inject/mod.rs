@@ -57,8 +57,6 @@ pub fn may_concern(id: FnId, words: &dyn Fn(&mut ArgumentWords)) -> bool {
     // SAFETY: what was published there is never freed.
     match unsafe { armed.cast::<ArmedPlans>().as_ref() } {
         None => false,
-        Some(armed) => {
-            has_unseen_plan_changes() || armed.faults_of(id).is_some_and(|index| index.may_concern(words))
-        }
+        Some(armed) => has_unseen_plan_changes() || armed.faults_of(id).is_some_and(|index| index.may_concern(words)),
     }
 }

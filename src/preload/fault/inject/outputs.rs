@@ -76,9 +76,7 @@ impl CallFaults<'_> {
         for (saved, (address, size)) in self.outputs.iter().zip(outputs_to_save(self.call)) {
             if let Some(saved) = saved {
                 // SAFETY: the driver wrote that many bytes there.
-                unsafe {
-                    core::ptr::copy_nonoverlapping(saved.to_le_bytes().as_ptr(), address as *mut u8, size)
-                };
+                unsafe { core::ptr::copy_nonoverlapping(saved.to_le_bytes().as_ptr(), address as *mut u8, size) };
             }
         }
     }
@@ -124,9 +122,7 @@ fn call_driver(id: FnId, value: u64, size: Option<u64>) -> bool {
     let result = unsafe {
         match size {
             None => core::mem::transmute::<usize, unsafe extern "C" fn(u64) -> i32>(address)(value),
-            Some(size) => {
-                core::mem::transmute::<usize, unsafe extern "C" fn(u64, u64) -> i32>(address)(value, size)
-            }
+            Some(size) => core::mem::transmute::<usize, unsafe extern "C" fn(u64, u64) -> i32>(address)(value, size),
         }
     };
     result == 0

@@ -19,8 +19,7 @@ use core::{ptr, slice};
 use cupeer_spec::fault::{CounterScope, FaultPlan, fnv_hash};
 use cupeer_spec::record::armed::ArmedPlansBoard;
 use cupeer_spec::record::faults::{
-    self, DAMAGED, DAMAGED_COUNT, FaultCounter, Header, LONGEST, MAGIC, PREFIX, SCOPES, ScopeCounter, TEXT,
-    VERSION,
+    self, DAMAGED, DAMAGED_COUNT, FaultCounter, Header, LONGEST, MAGIC, PREFIX, SCOPES, ScopeCounter, TEXT, VERSION,
 };
 use cupeer_spec::record::read_plain;
 
@@ -43,11 +42,8 @@ impl PlanFile {
         let directory = directory(settings::get(), false)?;
         let boot_id = boot_id();
         let file = open_trusted_file(&directory, &path(&directory, boot_id, number)?)?;
-        let most = TEXT
-            + LONGEST
-            + LONGEST / 8 * size_of::<FaultCounter>()
-            + SCOPES * size_of::<ScopeCounter>()
-            + (1 << 16);
+        let most =
+            TEXT + LONGEST + LONGEST / 8 * size_of::<FaultCounter>() + SCOPES * size_of::<ScopeCounter>() + (1 << 16);
         let size = usize::try_from(file.info().size).ok().filter(|size| (TEXT..=most).contains(size));
         let size = size.ok_or(libc::EPROTO)?;
         let base = file.map(0, size)?;
@@ -69,11 +65,9 @@ impl PlanFile {
         if number > i32::MAX as u64 {
             return Err(libc::EOVERFLOW);
         }
-        let text = faults::format_plan_lines(
-            plan.rules.iter().map(|rule| (&*rule.name, rule.self_contained_text(rule.seed))),
-        );
-        let is_joint =
-            plan.rules.iter().any(|rule| matches!(rule.per, CounterScope::Job | CounterScope::Rank));
+        let text =
+            faults::format_plan_lines(plan.rules.iter().map(|rule| (&*rule.name, rule.self_contained_text(rule.seed))));
+        let is_joint = plan.rules.iter().any(|rule| matches!(rule.per, CounterScope::Job | CounterScope::Rank));
         let scopes = if is_joint { SCOPES } else { 0 };
         let layout = Layout { text: &text, rules: plan.rules.len() as u32, boot_id, scopes };
         let (root_pid, root_pid_ns, root_started) = (pid, pid_ns, started);

@@ -37,8 +37,7 @@ pub fn map_shared(size: usize) -> *mut c_void {
 }
 
 fn map_with(size: usize, kind: i32) -> *mut c_void {
-    pages::map(ptr::null_mut(), size, kind | libc::MAP_ANONYMOUS, -1, 0)
-        .map_or(ptr::null_mut(), <*mut u8>::cast)
+    pages::map(ptr::null_mut(), size, kind | libc::MAP_ANONYMOUS, -1, 0).map_or(ptr::null_mut(), <*mut u8>::cast)
 }
 
 /// Maps memory once, and stores its address in `place`: several threads may call this at the same time. Null if there is no

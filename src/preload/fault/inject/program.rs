@@ -23,9 +23,7 @@ fn arm(text: &str) -> Result<u32, String> {
     if let Some(armed) = live::arm_for_descendants(plan) {
         return armed;
     }
-    if let Some(rule) =
-        plan.rules.iter().find(|rule| matches!(rule.per, CounterScope::Job | CounterScope::Rank))
-    {
+    if let Some(rule) = plan.rules.iter().find(|rule| matches!(rule.per, CounterScope::Job | CounterScope::Rank)) {
         let why = "per=job and per=rank need a directory that processes share: a recording, or CUPEER_FAULTS";
         return Err(format!("fault {}: {why}", rule.name));
     }

@@ -69,8 +69,7 @@ impl CallFaults<'_> {
             found(0, &hit, shared::deny_name(which).text());
         }
         for (fired, place) in self.fired.iter().flatten().zip(1..) {
-            let hit =
-                FiredFault { did: fired.did, count: fired.firing.count, waited: fired.waited, ..common };
+            let hit = FiredFault { did: fired.did, count: fired.firing.count, waited: fired.waited, ..common };
             found(place, &hit, &fired.rule.spec.name);
         }
     }

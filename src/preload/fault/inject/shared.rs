@@ -189,9 +189,8 @@ fn open_or_create(directory: &Directory, layout: &Layout) -> Result<*mut u8, c_i
 fn open(directory: &Directory, path: &Path, layout: &Layout) -> Result<*mut u8, c_int> {
     let base = directory.open(path)?.map(0, layout.size())?;
     // SAFETY: mapped above; the layout is within its size.
-    let (fixed, text) = unsafe {
-        (slice::from_raw_parts(base, FIXED), slice::from_raw_parts(base.add(TEXT), layout.text.len()))
-    };
+    let (fixed, text) =
+        unsafe { (slice::from_raw_parts(base, FIXED), slice::from_raw_parts(base.add(TEXT), layout.text.len())) };
     if fixed != &plain_bytes(&layout.header())[..FIXED] || text != layout.text.as_bytes() {
         // SAFETY: mapped above with this size; it is the file of another plan.
         unsafe { libc::munmap(base.cast(), layout.size()) };

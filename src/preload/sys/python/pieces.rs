@@ -30,10 +30,7 @@ struct Guesses {
 }
 
 static GUESSES: [Guesses; THREADS] = [const {
-    Guesses {
-        count: AtomicUsize::new(0),
-        pieces: [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; MOST],
-    }
+    Guesses { count: AtomicUsize::new(0), pieces: [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; MOST] }
 }; THREADS];
 
 /// Cached addresses of thread states of the interpreter, indexed by a hash of the thread.

@@ -28,14 +28,12 @@ for source in sources:
 /// The forms of tables that interpreters of this machine have, each with what one says.
 fn interpreters() -> Vec<(String, LineTableForm, String)> {
     let pyenv = Command::new("pyenv").arg("root").output().ok();
-    let root =
-        pyenv.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
+    let root = pyenv.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
     let kept = std::fs::read_dir(format!("{root}/versions")).into_iter().flatten().flatten();
     let kept = kept.map(|entry| entry.path().join("bin/python").display().to_string());
     let named = (9..=14).map(|minor| format!("python3.{minor}")).chain(["python3".to_owned()]);
     let form = |python: &String| {
-        let version =
-            Command::new(python).args(["-c", "import sys; print(sys.version_info[1])"]).output().ok()?;
+        let version = Command::new(python).args(["-c", "import sys; print(sys.version_info[1])"]).output().ok()?;
         match String::from_utf8_lossy(&version.stdout).trim().parse().ok()? {
             9u32 => Some(LineTableForm::Later),
             10 => Some(LineTableForm::Ranges),
@@ -45,8 +43,7 @@ fn interpreters() -> Vec<(String, LineTableForm, String)> {
     };
     let all = named.chain(kept).filter_map(|python| {
         let form = form(&python)?;
-        let told =
-            Command::new(&python).args(["-c", ASK]).output().ok().filter(|told| told.status.success())?;
+        let told = Command::new(&python).args(["-c", ASK]).output().ok().filter(|told| told.status.success())?;
         Some((python, form, String::from_utf8_lossy(&told.stdout).into_owned()))
     });
     all.collect()
@@ -64,8 +61,7 @@ fn lines_are_those_that_python_has() {
             let words: Vec<&str> = code.split(' ').collect();
             let [first, table, lines] = words[..] else { panic!("{code}") };
             let byte = |at: usize| u8::from_str_radix(&table[at..at + 2], 16).expect("hexadecimal digits");
-            let table: Vec<u8> =
-                (0..table.len() / 2 * 2).step_by(2).filter(|_| table != "-").map(byte).collect();
+            let table: Vec<u8> = (0..table.len() / 2 * 2).step_by(2).filter(|_| table != "-").map(byte).collect();
             for (index, expected) in lines.split(',').enumerate() {
                 let mut bytes = table.iter().copied();
                 let got = line_of(form, first.parse().expect("a line"), 2 * index, || bytes.next());
@@ -176,16 +172,12 @@ fn a_state_that_an_earlier_thread_left_is_not_taken_for_the_own() {
     ] {
         memory[index] = word;
     }
-    let [runtime, code, text, bytes, frame] =
-        [RUNTIME, CODE, TEXT, TABLE, FRAME].map(|index| address(index) as usize);
+    let [runtime, code, text, bytes, frame] = [RUNTIME, CODE, TEXT, TABLE, FRAME].map(|index| address(index) as usize);
     let interpreter = Interpreter { runtime, layout, code, text, bytes, frame, eval: 0..0, object: 0..0 };
     for known in [0, LIVE, LEFT] {
         let mut lines = Vec::new();
         Pieces::walk_with(|pieces| {
-            python::MemoryPieces::cache_thread_state(
-                pieces,
-                if known == 0 { 0 } else { address(known) as usize },
-            );
+            python::MemoryPieces::cache_thread_state(pieces, if known == 0 { 0 } else { address(known) as usize });
             interpreter.for_each_frame(pieces, own as usize, 24, |_| false, &mut |frame| {
                 lines.push(frame.first_line);
                 true
@@ -201,8 +193,7 @@ fn published_layouts_must_be_whole() {
     published[0] = u64::from_le_bytes(*b"xdebugpy");
     published[1] = 0x030e_00f0;
     (3..81).for_each(|index| published[index] = 8 * index as u64);
-    let layout =
-        |published: &[u64; 81]| Layout::for_version(OwnMemory, 0x030e_0000, published.as_ptr() as usize);
+    let layout = |published: &[u64; 81]| Layout::for_version(OwnMemory, 0x030e_0000, published.as_ptr() as usize);
     let known = layout(&published).expect("a layout");
     assert_eq!((known.interpreters, known.file, known.wide), (40, 320, 656));
     published[26] = 1 << 40;

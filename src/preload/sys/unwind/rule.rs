@@ -10,9 +10,7 @@ use crate::sys::every_call::libraries_generation;
 use crate::sys::program_memory::OwnMemory;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use cupeer_stacks::unwind::processor::{
-    EACH, FORGETS, KEEPS, NUMBER, PLACE, REGISTERS, RETURN, RETURN_BELOW, STACK,
-};
+use cupeer_stacks::unwind::processor::{EACH, FORGETS, KEEPS, NUMBER, PLACE, REGISTERS, RETURN, RETURN_BELOW, STACK};
 use cupeer_stacks::unwind::{RegisterRule, UnwindRow, WINDOW, is_sigreturn};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -110,8 +108,7 @@ impl Rule {
     /// Returns the registers that are saved below the frame, each with its distance in words, and the range of all these
     /// distances, including that of the return address.
     pub fn saved_registers_below(self) -> (impl Iterator<Item = (usize, usize)>, Range<usize>) {
-        let words =
-            move |index: usize| (self.0 >> (SAVED + EACH * index as u32) & ((1 << EACH) - 1)) as usize;
+        let words = move |index: usize| (self.0 >> (SAVED + EACH * index as u32) & ((1 << EACH) - 1)) as usize;
         let each = (0..KEEPS.len()).map(move |index| (KEEPS[index], words(index)));
         let each = each.filter(|(_, words)| *words != 0);
         let lowest = each.clone().map(|(_, words)| words).max().unwrap_or(0);
@@ -132,8 +129,7 @@ struct Entry {
     rule: AtomicU64,
 }
 
-static SEEN: [Entry; 1 << BITS] =
-    [const { Entry { check: AtomicU64::new(0), rule: AtomicU64::new(0) } }; 1 << BITS];
+static SEEN: [Entry; 1 << BITS] = [const { Entry { check: AtomicU64::new(0), rule: AtomicU64::new(0) } }; 1 << BITS];
 
 impl Entry {
     #[inline]
@@ -207,8 +203,7 @@ mod tests {
             for (key, rule) in pair.iter().zip([5, 9]) {
                 remember(*key, Rule(rule));
             }
-            let rules =
-                [0, 1].map(|i: usize| entries_of_key(pair[i]).iter().find_map(|place| place.read(pair[i])));
+            let rules = [0, 1].map(|i: usize| entries_of_key(pair[i]).iter().find_map(|place| place.read(pair[i])));
             assert_eq!(rules, [Some(Rule(5)), Some(Rule(9))]);
         }
     }

@@ -14,10 +14,7 @@ const MOST: usize = 24;
 type Frames = ([usize; MOST], usize);
 
 unsafe extern "C" {
-    fn _Unwind_Backtrace(
-        step: unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int,
-        walk: *mut c_void,
-    ) -> c_int;
+    fn _Unwind_Backtrace(step: unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int, walk: *mut c_void) -> c_int;
     fn _Unwind_GetIP(context: *mut c_void) -> usize;
 }
 
@@ -152,8 +149,7 @@ fn copied_tables() -> (Vec<u8>, usize, Vec<usize>) {
 fn damaged_tables_give_something_or_nothing_and_never_a_fault() {
     let (mut copy, moved, addresses) = copied_tables();
     let start = copy.as_ptr() as usize;
-    let rules =
-        |row: &UnwindRow| format!("{:?} {:?}", row.rules.cfa(), row.rules.registers().collect::<Vec<_>>());
+    let rules = |row: &UnwindRow| format!("{:?} {:?}", row.rules.cfa(), row.rules.registers().collect::<Vec<_>>());
     let row = |address: usize| Tables::at(start, OwnMemory).find_row(address.wrapping_add(moved));
     let right: Vec<_> = addresses.iter().map(|address| row(*address).as_ref().map(rules)).collect();
     let plain: Vec<_> =
@@ -165,9 +161,7 @@ fn damaged_tables_give_something_or_nothing_and_never_a_fault() {
     for round in 0..4000 {
         // In the header, or near what leads to the addresses: no other byte is read.
         let index = round % addresses.len();
-        let entry = Tables::at(start, OwnMemory)
-            .search_entry(addresses[index].wrapping_add(moved))
-            .expect("an entry");
+        let entry = Tables::at(start, OwnMemory).search_entry(addresses[index].wrapping_add(moved)).expect("an entry");
         let damaged = if round % 4 == 0 { random.next() % 64 } else { entry - start + random.next() % 48 };
         let old = core::mem::replace(&mut copy[damaged], random.next() as u8);
         let damaged_row = row(addresses[index]);
@@ -225,12 +219,8 @@ fn random_instructions_and_expressions_end() {
         if let Some(row) = tables.find_row(start + random.next() % 4096) {
             found += 1;
             applied += usize::from(
-                row.caller_registers(
-                    &registers,
-                    &tables.whole_memory_section(),
-                    &mut MemoryWindow::new(OwnMemory),
-                )
-                .is_some(),
+                row.caller_registers(&registers, &tables.whole_memory_section(), &mut MemoryWindow::new(OwnMemory))
+                    .is_some(),
             );
         }
     }

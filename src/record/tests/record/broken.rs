@@ -2,9 +2,7 @@
 
 use super::call;
 use cupeer_record::writer::{About, Writer};
-use cupeer_record::{
-    Call, Details, Finding, FindingObject, FiredFault, Follower, LiveTable, Outcome, Process,
-};
+use cupeer_record::{Call, Details, Finding, FindingObject, FiredFault, Follower, LiveTable, Outcome, Process};
 use cupeer_spec::record::slot::finding::Severity;
 use cupeer_spec::record::slot::{self, finding::Confidence};
 use cupeer_spec::record::{BLOCK, counted, live, meta};
@@ -29,10 +27,7 @@ fn read_all(bytes: Vec<u8>) -> Result<(), TestCaseError> {
             objects.for_each(|object| drop(object.library_name()));
             let _ = (call.injecting_fault(), call.stopping_fault());
             prop_assert!(
-                call.details
-                    .hits
-                    .iter()
-                    .all(|hit| !hit.fault_name.is_empty() && hit.effect_words().count() <= 16)
+                call.details.hits.iter().all(|hit| !hit.fault_name.is_empty() && hit.effect_words().count() <= 16)
             );
         }
     }
@@ -68,10 +63,7 @@ fn good(ring: bool) -> Vec<u8> {
                 rule: "ipc-flags".into(),
                 message: "Flags is 0".into(),
                 hint: "Pass 1.".into(),
-                objects: vec![FindingObject {
-                    what: slot::finding::FindingObject::default(),
-                    frames: vec![1, 2],
-                }],
+                objects: vec![FindingObject { what: slot::finding::FindingObject::default(), frames: vec![1, 2] }],
             }],
             hits: vec![FiredFault {
                 what: slot::hit::FiredFault { did: 257, count: i, ..Default::default() },

@@ -100,13 +100,7 @@ fn details_belong_to_their_call() {
         nodes: vec![3; 8],
         ranges: vec![(0x1000, 64), (0x2000, 1 << 63 | 128)],
         content: Some(CopyContent { hash: 0x79, device: 1, is_constant: true }),
-        device_memory: Some(DeviceMemoryState {
-            device: 1,
-            free: 2,
-            total: 3 << 40,
-            counted_bytes: 4,
-            counted: 5,
-        }),
+        device_memory: Some(DeviceMemoryState { device: 1, free: 2, total: 3 << 40, counted_bytes: 4, counted: 5 }),
         message: Some(b"no such thing".to_vec()),
         findings: Vec::new(),
         hits: Vec::new(),
@@ -114,8 +108,7 @@ fn details_belong_to_their_call() {
         stack_of: None,
     };
     let with = writer::call(cupeer_spec::function::FnId::cuCtxDetach, 5, 9);
-    let with =
-        cupeer_record::Call { details: details.clone().into(), outcome: Outcome::Returned(201), ..with };
+    let with = cupeer_record::Call { details: details.clone().into(), outcome: Outcome::Returned(201), ..with };
     let number = writer.call(stream, &with).unwrap();
     for i in 0..7 {
         writer.call(stream, &call(20 + i, i)).unwrap();

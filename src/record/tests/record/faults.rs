@@ -104,14 +104,8 @@ fn files_of_all_hosts_and_plans_are_read_and_are_no_record_by_themselves() {
     writer::write_job_file(folder.path()).unwrap();
     Writer::create(folder.path(), About::default()).unwrap().finish().unwrap();
     // Another plan of that host, and the first plan of another host, which has its own directory.
-    writer::write_fault_counts(
-        folder.path(),
-        ([1; 16], 0xac),
-        &[rule("mine/1", "cuMemFree*:error=999", 1, 1)],
-        1,
-        &[],
-    )
-    .unwrap();
+    writer::write_fault_counts(folder.path(), ([1; 16], 0xac), &[rule("mine/1", "cuMemFree*:error=999", 1, 1)], 1, &[])
+        .unwrap();
     let inner = folder.path().join("other");
     std::fs::create_dir(&inner).unwrap();
     writer::write_fault_counts(&inner, ([2; 16], 0xab), &rules, 3, &[78]).unwrap();
@@ -124,14 +118,9 @@ fn files_of_all_hosts_and_plans_are_read_and_are_no_record_by_themselves() {
     assert!(job.problems.is_empty(), "{:?}", job.problems);
     assert_eq!(job.faults.len(), 3);
     let found = job.merged_faults();
-    let rows: Vec<_> = found
-        .iter()
-        .map(|rule| (rule.plan_name(), &*rule.name, rule.matched, rule.fired, rule.processes))
-        .collect();
-    assert_eq!(
-        rows,
-        [("inject", "inject/1", 10, 4, 5), ("inject", "inject/2", 0, 0, 5), ("mine", "mine/1", 1, 1, 1)]
-    );
+    let rows: Vec<_> =
+        found.iter().map(|rule| (rule.plan_name(), &*rule.name, rule.matched, rule.fired, rule.processes)).collect();
+    assert_eq!(rows, [("inject", "inject/1", 10, 4, 5), ("inject", "inject/2", 0, 0, 5), ("mine", "mine/1", 1, 1, 1)]);
     assert_eq!(job.faults.iter().flat_map(|file| &file.damaged).collect::<Vec<_>>(), [&77, &78]);
 }
 

@@ -7,8 +7,7 @@ use cupeer_spec::record::slot::finding::Severity;
 use cupeer_spec::record::slot::{self, detail, finding::Confidence};
 
 fn object(address: u64) -> FindingObject {
-    let mut what =
-        slot::finding::FindingObject { role: slot::finding::role::EXPORT, address, ..Default::default() };
+    let mut what = slot::finding::FindingObject { role: slot::finding::role::EXPORT, address, ..Default::default() };
     what.library[..7].copy_from_slice(b"libx.so");
     FindingObject { what, frames: vec![address, 2] }
 }
@@ -51,10 +50,7 @@ fn object_item(address: u64) -> (u8, Vec<u8>) {
 
 #[test]
 fn objects_belong_to_the_finding_before_them_also_in_the_next_detail() {
-    let found = read_back(&[
-        &[finding_item("a"), object_item(1), finding_item("")],
-        &[object_item(2), object_item(3)],
-    ]);
+    let found = read_back(&[&[finding_item("a"), object_item(1), finding_item("")], &[object_item(2), object_item(3)]]);
     let expected = [finding("a", vec![object(1)]), finding("", vec![object(2), object(3)])];
     assert_eq!(found, expected);
     assert_eq!(found[0].objects[0].library_name(), "libx.so");
@@ -75,8 +71,7 @@ fn writer_follows_the_format() {
 fn objects_of_nothing_and_broken_findings_say_nothing() {
     assert!(read_back(&[&[object_item(1)]]).is_empty());
     let broken = (detail::FINDING, vec![0, 77, 0, 0, b'a', 0, b'b']);
-    let found =
-        read_back(&[&[finding_item("a"), broken.clone(), object_item(1), (detail::OBJECT, vec![1; 127])]]);
+    let found = read_back(&[&[finding_item("a"), broken.clone(), object_item(1), (detail::OBJECT, vec![1; 127])]]);
     assert_eq!(found, [finding("a", Vec::new())], "the object is of a finding that cannot be read");
     let no_text = (detail::FINDING, vec![0, 0, 0, 0, 0xff, 0xfe]);
     assert!(read_back(&[&[no_text, object_item(1)]]).is_empty());

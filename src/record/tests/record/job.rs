@@ -52,10 +52,7 @@ fn without_a_record_there_is_no_job() {
     fs::write(dir.path().join("job"), "a file of somebody else").unwrap();
     fs::create_dir(dir.path().join("a.cupeer")).unwrap();
     let error = Job::open(dir.path()).unwrap_err();
-    assert!(
-        matches!(error, Error::NoRecord(_)) && error.to_string().ends_with("holds no recording"),
-        "{error}"
-    );
+    assert!(matches!(error, Error::NoRecord(_)) && error.to_string().ends_with("holds no recording"), "{error}");
     writer::write_job_file(dir.path()).unwrap();
     assert!(Job::open(dir.path()).unwrap().processes.is_empty());
 }
@@ -138,9 +135,7 @@ fn process_facts_are_read() {
     writer.text("host", "node1").unwrap();
     writer.argument("python3").unwrap();
     writer.argument("").unwrap();
-    for (name, value) in
-        [("RANK", "worker"), ("OMPI_COMM_WORLD_RANK", "4"), ("SLURM_PROCID", "5"), ("A", "b=c")]
-    {
+    for (name, value) in [("RANK", "worker"), ("OMPI_COMM_WORLD_RANK", "4"), ("SLURM_PROCID", "5"), ("A", "b=c")] {
         writer.variable(name, value).unwrap();
     }
     let library = |start, since, path: &str| Library {
@@ -165,10 +160,7 @@ fn process_facts_are_read() {
     }
 
     let process = read(writer.into_bytes());
-    assert_eq!(
-        (process.host(), process.program(), process.text("driver")),
-        ("node1", "/usr/bin/python3", None)
-    );
+    assert_eq!((process.host(), process.program(), process.text("driver")), ("node1", "/usr/bin/python3", None));
     assert_eq!(process.rank(), Some(4));
     assert_eq!(process.variable("A"), Some("b=c"));
     assert_eq!(process.arguments, ["python3", "", "x"]);
@@ -191,11 +183,8 @@ fn processes_of_one_boot_share_a_clock() {
     let away = ClockMoment { ticks: 1 << 50, monotonic: 7, realtime: 8 };
     record(dir.path(), About { boot_id: [1; 16], first: away, ..tsc.clone() });
     let job = Job::open(dir.path()).unwrap();
-    let of = |pid| {
-        job.processes
-            .iter()
-            .find(|process| process.header.pid == pid && process.header.boot_id == tsc.boot_id)
-    };
+    let of =
+        |pid| job.processes.iter().find(|process| process.header.pid == pid && process.header.boot_id == tsc.boot_id);
     let clocks = [1000, 2000, 3000].map(|pid| job.clock(of(pid).unwrap()));
     assert_eq!(clocks[0], clocks[1]);
     assert!((clocks[0].speed - 0.4).abs() < 1e-9 && clocks[2].speed == 1.0, "{clocks:?}");

@@ -70,8 +70,12 @@ fn details() -> impl Strategy<Value = Details> {
                 nodes: message.clone().unwrap_or_default(),
                 ranges: memory.into_iter().collect(),
                 content: content.map(|(hash, device, is_constant)| CopyContent { hash, device, is_constant }),
-                device_memory: left.map(|(device, [free, total, counted_bytes, counted])| {
-                    DeviceMemoryState { device, free, total, counted_bytes, counted }
+                device_memory: left.map(|(device, [free, total, counted_bytes, counted])| DeviceMemoryState {
+                    device,
+                    free,
+                    total,
+                    counted_bytes,
+                    counted,
                 }),
                 message,
                 findings,
@@ -92,22 +96,20 @@ fn line() -> impl Strategy<Value = slot::PythonLine> {
 
 fn hit() -> impl Strategy<Value = FiredFault> {
     let what = (any::<[u16; 2]>(), any::<i32>(), any::<[u64; 3]>());
-    (what, "[a-z]{1,9}/[a-z0-9-]{1,20}").prop_map(
-        |(([did, process], driver_result, [count, stack, waited]), rule)| FiredFault {
+    (what, "[a-z]{1,9}/[a-z0-9-]{1,20}").prop_map(|(([did, process], driver_result, [count, stack, waited]), rule)| {
+        FiredFault {
             what: slot::hit::FiredFault { did, process, driver_result, count, stack, waited },
             fault_name: rule,
-        },
-    )
+        }
+    })
 }
 
 fn finding() -> impl Strategy<Value = Finding> {
     let severity = (0..Severity::ALL.len()).prop_map(|i| Severity::ALL[i]);
-    let confidence =
-        prop_oneof![Just(Confidence::Certain), Just(Confidence::Stale), Just(Confidence::Inferred)];
+    let confidence = prop_oneof![Just(Confidence::Certain), Just(Confidence::Stale), Just(Confidence::Inferred)];
     let object = (1..7u32, any::<[u64; 3]>(), proptest::collection::vec(any::<u64>(), 0..12)).prop_map(
         |(role, [address, fingerprint, monotonic], frames)| {
-            let what =
-                slot::finding::FindingObject { role, address, fingerprint, monotonic, ..Default::default() };
+            let what = slot::finding::FindingObject { role, address, fingerprint, monotonic, ..Default::default() };
             FindingObject { what, frames }
         },
     );

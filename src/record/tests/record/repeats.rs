@@ -150,17 +150,8 @@ proptest! {
 
 #[test]
 fn a_run_is_as_large_as_its_slot_says() {
-    let run = RepeatedCalls {
-        word: 1,
-        call: 2,
-        end: 3,
-        caller: 4,
-        calls: 5,
-        total: 6,
-        since: 7,
-        longest: 8,
-        result: 9,
-    };
+    let run =
+        RepeatedCalls { word: 1, call: 2, end: 3, caller: 4, calls: 5, total: 6, since: 7, longest: 8, result: 9 };
     assert_eq!(RepeatedCalls::from_slot(&slot_of(&run)), run);
     assert_eq!(plain_bytes(&slot_of(&run)).len(), 64);
 }

@@ -105,8 +105,7 @@ impl Run {
             }
             Op::Failed(of, bytes) => {
                 let mut call = self.call(1);
-                call.details =
-                    Details { message: Some(vec![b'x'; (*bytes).into()]), ..Details::default() }.into();
+                call.details = Details { message: Some(vec![b'x'; (*bytes).into()]), ..Details::default() }.into();
                 self.writer.call(stream(of), &call).unwrap();
             }
             Op::Begin(of) => {
@@ -119,9 +118,7 @@ impl Run {
                 let call = Call { outcome: Outcome::Returned(*result), end: self.time, ..call };
                 self.writer.end(stream, number, &call).unwrap();
             }
-            Op::Thread(of, tid) => {
-                self.writer.add_thread_change(stream(of), self.time, (*tid).into()).unwrap()
-            }
+            Op::Thread(of, tid) => self.writer.add_thread_change(stream(of), self.time, (*tid).into()).unwrap(),
             Op::Skip(of) => self.writer.skip(stream(of)).unwrap(),
             Op::Empty(of) => self.writer.flush_window(stream(of)).unwrap(),
             Op::End(..) | Op::Look(_) => {}

@@ -32,18 +32,14 @@ pub fn suppression_file_text(report: &Report) -> String {
 fn narrowest_entry(report: &Report, finding: &Finding) -> String {
     let place = &finding.caller;
     let Some(library) = place.calling_place().file_name() else {
-        return format!(
-            "# Nothing but its rule, {}, is known of it: no entry can mean it alone.\n",
-            finding.rule
-        );
+        return format!("# Nothing but its rule, {}, is known of it: no entry can mean it alone.\n", finding.rule);
     };
     let mut callers = place.functions().take(1).map(str::to_owned).chain([place.calling_place().short()]);
     let entry = |caller: String| {
         let [rule, library, caller] = [&finding.rule, library, &caller].map(quote_toml);
         format!("[[suppression]]\nrule = {rule}\nlibrary = {library}\ncaller = {caller}\n")
     };
-    let alone =
-        callers.find_map(|caller| Some(entry(caller)).filter(|entry| !is_match_for_notes(report, entry)));
+    let alone = callers.find_map(|caller| Some(entry(caller)).filter(|entry| !is_match_for_notes(report, entry)));
     alone.unwrap_or_else(|| {
         format!("# No entry means {} at {} and no note.\n", clean(&finding.rule), clean(&place.short()))
     })
@@ -58,8 +54,7 @@ fn is_match_for_notes(report: &Report, entry: &str) -> bool {
     let notes = report.findings.iter().filter(|finding| finding.severity == Severity::Note.word());
     notes.into_iter().any(|finding| {
         let of = |process: &&Process| finding.procs.contains(&process.proc);
-        let programs: Vec<&str> =
-            report.processes.iter().filter(of).map(|process| process.program.as_str()).collect();
+        let programs: Vec<&str> = report.processes.iter().filter(of).map(|process| process.program.as_str()).collect();
         let Finding { rule, caller, stack, .. } = finding;
         one.find_match(&FindingFacts { rule, caller, stack, programs: &programs }).is_some()
     })

@@ -122,8 +122,7 @@ impl Contexts {
     pub(crate) fn insert(&mut self, handle: u64, device: usize, flags: u32, primary: bool) {
         let id = self.next_id;
         self.next_id += 1;
-        let fresh =
-            Context { attached: 1, limits: LIMITS, shared_config: FOUR_BYTE_BANKS, ..Context::default() };
+        let fresh = Context { attached: 1, limits: LIMITS, shared_config: FOUR_BYTE_BANKS, ..Context::default() };
         self.map.insert(handle, Context { device, flags, id, primary, alive: true, ..fresh });
     }
 }

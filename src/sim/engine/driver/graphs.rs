@@ -82,9 +82,7 @@ impl Node {
     /// Returns the type of the node in cuda.h.
     pub(crate) fn kind(&self) -> CUgraphNodeType {
         match self {
-            Node::Transfer(TransferParameters::Row(..) | TransferParameters::Copy(_)) => {
-                CUgraphNodeType::MEMCPY
-            }
+            Node::Transfer(TransferParameters::Row(..) | TransferParameters::Copy(_)) => CUgraphNodeType::MEMCPY,
             Node::Transfer(TransferParameters::Fill(_)) => CUgraphNodeType::MEMSET,
             Node::Kernel(_) => CUgraphNodeType::KERNEL,
             Node::Call(_) => CUgraphNodeType::HOST,
@@ -137,8 +135,7 @@ impl Graphs {
     /// Adds a node to the capture of a stream. Returns false if the stream is not being captured. Fails if
     /// the capture is invalid.
     pub(crate) fn add_to_capture(&mut self, stream: &Stream, node: impl FnOnce() -> Node) -> Answer<bool> {
-        let Some(capture) = self.streams.get(&stream_key(stream)).and_then(|id| self.captures.get_mut(id))
-        else {
+        let Some(capture) = self.streams.get(&stream_key(stream)).and_then(|id| self.captures.get_mut(id)) else {
             return Ok(false);
         };
         fail_if(capture.status == INVALIDATED, Code::STREAM_CAPTURE_INVALIDATED)?;
@@ -277,9 +274,8 @@ impl Graphs {
     /// `cuGraphNodeSetEnabled`. It fails for nodes that cannot be disabled.
     pub(crate) fn set_node_enabled(&mut self, exec: u64, handle: u64, enabled: bool) -> Answer {
         let nodes = self.executables.get(&exec).ok_or(Code::INVALID_VALUE)?;
-        let is_it = |(known, node): &&(u64, Node)| {
-            *known == handle && matches!(node, Node::Transfer(..) | Node::Kernel(_))
-        };
+        let is_it =
+            |(known, node): &&(u64, Node)| *known == handle && matches!(node, Node::Transfer(..) | Node::Kernel(_));
         nodes.iter().find(is_it).ok_or(Code::INVALID_VALUE)?;
         if enabled {
             self.disabled.remove(&(exec, handle));

@@ -116,8 +116,7 @@ impl Imports {
     pub(crate) fn find_exporter(&mut self, locator: &ExportLocator) -> Option<usize> {
         let nonce = (locator.token >> 16) as u16;
         let open = |number| Some((number, Channel::open(number, locator.channel, nonce)?));
-        let (number, channel) =
-            open(locator.pid).or_else(|| namespaces::find_pids(locator.pid).find_map(open))?;
+        let (number, channel) = open(locator.pid).or_else(|| namespaces::find_pids(locator.pid).find_map(open))?;
         if let Some(at) = self.0.iter().position(|e| e.channel.inode() == channel.inode()) {
             return Some(at);
         }

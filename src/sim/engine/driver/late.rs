@@ -222,8 +222,7 @@ impl LateWork {
                 open.extend(&pending.piece.after);
                 // The piece may wait for a value or another process, and so follow work that is not known
                 // here.
-                is_told |=
-                    pending.piece.remote.is_some() || matches!(pending.piece.work, Some(Work::Until(_)));
+                is_told |= pending.piece.remote.is_some() || matches!(pending.piece.work, Some(Work::Until(_)));
             }
         }
         let conflicts = |other: &ByteUse| uses.iter().any(|it| it.conflicts_with(other));

@@ -44,9 +44,7 @@ impl AllocationKind {
     /// Returns true if the memory is freed together with the context in which it was allocated.
     pub(crate) fn belongs_to_context(&self) -> bool {
         match self {
-            AllocationKind::Device { .. } | AllocationKind::Import { .. } => {
-                Object::Memory.belongs_to_context()
-            }
+            AllocationKind::Device { .. } | AllocationKind::Import { .. } => Object::Memory.belongs_to_context(),
             AllocationKind::Pool { .. } => Object::Pointer.belongs_to_context(),
             AllocationKind::Mapped(_) => Object::Mapping.belongs_to_context(),
             AllocationKind::Host { flags } => flags & HOST_PORTABLE == 0,
@@ -115,8 +113,7 @@ impl Allocation {
     pub(crate) fn is_unexported_device(&self) -> bool {
         matches!(
             self.kind,
-            AllocationKind::Device { export: None, .. }
-                | AllocationKind::Pool { shared: PoolSharing::No, .. }
+            AllocationKind::Device { export: None, .. } | AllocationKind::Pool { shared: PoolSharing::No, .. }
         )
     }
 
@@ -179,9 +176,7 @@ impl AllocationTable {
 
     /// Returns the number of pointers that were imported by `cuMemPoolImportPointer`.
     pub(crate) fn count_pool_imports(&self) -> usize {
-        let is = |a: &&Allocation| {
-            matches!(a.kind, AllocationKind::Pool { shared: PoolSharing::Imported { .. }, .. })
-        };
+        let is = |a: &&Allocation| matches!(a.kind, AllocationKind::Pool { shared: PoolSharing::Imported { .. }, .. });
         self.by_address.values().filter(is).count()
     }
 
@@ -201,14 +196,9 @@ impl AllocationTable {
     }
 
     /// Returns the memory that a device imported from this export, and its address.
-    pub(crate) fn find_import(
-        &mut self,
-        wanted: &ExportLocator,
-        device: usize,
-    ) -> Option<(u64, &mut Allocation)> {
+    pub(crate) fn find_import(&mut self, wanted: &ExportLocator, device: usize) -> Option<(u64, &mut Allocation)> {
         let open = |a: &Allocation| {
-            a.device == device
-                && matches!(&a.kind, AllocationKind::Import { locator, .. } if locator == wanted)
+            a.device == device && matches!(&a.kind, AllocationKind::Import { locator, .. } if locator == wanted)
         };
         self.by_address.iter_mut().find(|(_, a)| open(a)).map(|(base, a)| (*base, a))
     }

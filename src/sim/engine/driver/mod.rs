@@ -43,17 +43,15 @@ pub(crate) use memory::HOST_PORTABLE;
 pub(crate) use memory::{Allocation, AllocationKind, AllocationTable, HOST_DEVICE_MAP, PoolSharing};
 pub(crate) use modules::{Module, ModuleFunction, ModuleOwner, Modules};
 pub(crate) use pools::{Pool, PoolOrigin, Pools};
-pub(crate) use stores::{
-    DeviceStore, ExportName, MemoryBlock, RetainedMemory, StorePosition, Stores, padded_size,
-};
+pub(crate) use stores::{DeviceStore, ExportName, MemoryBlock, RetainedMemory, StorePosition, Stores, padded_size};
 pub(crate) use streams::{
-    Attribute, LATE_CHANGED, LEGACY, LaneTail, NON_BLOCKING, PER_THREAD, PRIORITIES, QueuedTask, Stream,
-    Streams, TASK_ADDED, TASK_DONE, TaskQueue, lane_of,
+    Attribute, LATE_CHANGED, LEGACY, LaneTail, NON_BLOCKING, PER_THREAD, PRIORITIES, QueuedTask, Stream, Streams,
+    TASK_ADDED, TASK_DONE, TaskQueue, lane_of,
 };
 pub(crate) use table::{PointerEntry, PointerTable};
 pub(crate) use vmm::{
-    ALL_HOSTS, ALL_WINDOWS, AccessRights, AllocationHandle, BoundMemory, DESCRIPTOR, DEVICE, DEVICE_TYPES,
-    FABRIC, HOST, HOST_NUMA, HandleTarget, Mapping, PINNED, VmmState, WINDOWS, WINDOWS_KMT, rights_of,
+    ALL_HOSTS, ALL_WINDOWS, AccessRights, AllocationHandle, BoundMemory, DESCRIPTOR, DEVICE, DEVICE_TYPES, FABRIC,
+    HOST, HOST_NUMA, HandleTarget, Mapping, PINNED, VmmState, WINDOWS, WINDOWS_KMT, rights_of,
 };
 
 /// The state of the driver in a process.
@@ -78,10 +76,7 @@ pub(crate) struct Driver {
 }
 
 /// Returns the keys of the values that meet a condition.
-pub(crate) fn keys_of<'a, V: 'a>(
-    all: impl IntoIterator<Item = (&'a u64, &'a V)>,
-    is: impl Fn(&V) -> bool,
-) -> Vec<u64> {
+pub(crate) fn keys_of<'a, V: 'a>(all: impl IntoIterator<Item = (&'a u64, &'a V)>, is: impl Fn(&V) -> bool) -> Vec<u64> {
     all.into_iter().filter(|(_, value)| is(value)).map(|(key, _)| *key).collect()
 }
 

@@ -42,22 +42,13 @@ pub(crate) struct ModuleFunction {
 }
 
 /// Numbers of the `CU_FUNC_ATTRIBUTE_*` that a program can set, each with the values that it can have.
-const SETTABLE: [(i32, std::ops::RangeInclusive<i32>); 8] = [
-    (8, 0..=232_448),
-    (9, -1..=100),
-    (10, 0..=1),
-    (11, 0..=8),
-    (12, 0..=8),
-    (13, 0..=8),
-    (14, 0..=1),
-    (15, 0..=2),
-];
+const SETTABLE: [(i32, std::ops::RangeInclusive<i32>); 8] =
+    [(8, 0..=232_448), (9, -1..=100), (10, 0..=1), (11, 0..=8), (12, 0..=8), (13, 0..=8), (14, 0..=1), (15, 0..=2)];
 
 impl ModuleFunction {
     pub(crate) fn new(module: u64, name: &str, capability: i32) -> Answer<ModuleFunction> {
         let mut attributes = [0; 16];
-        for (attribute, value) in [(0, 1024), (4, 16), (5, capability), (6, capability), (8, 49152), (9, -1)]
-        {
+        for (attribute, value) in [(0, 1024), (4, 16), (5, capability), (6, capability), (8, 49152), (9, -1)] {
             attributes[attribute] = value;
         }
         let name = CString::new(name).map_err(|_| Code::NOT_FOUND)?;
@@ -107,8 +98,7 @@ impl Modules {
     /// unknown.
     pub(crate) fn function_of_kind(&self, handle: u64, kind: Launchable) -> &ModuleFunction {
         let of = |function: &&ModuleFunction| {
-            let is_kernel =
-                self.map.get(&function.module).is_some_and(|module| module.owner == ModuleOwner::Library);
+            let is_kernel = self.map.get(&function.module).is_some_and(|module| module.owner == ModuleOwner::Library);
             is_kernel == (kind == Launchable::Kernel)
         };
         self.functions.get(&handle).filter(of).unwrap_or_else(|| {

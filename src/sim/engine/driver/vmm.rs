@@ -66,23 +66,12 @@ pub(crate) struct AllocationHandle {
 impl AllocationHandle {
     /// Returns a handle that must be released once.
     pub(crate) fn new(behind: HandleTarget, types: i32, flags: CUmemAllocationFlags) -> AllocationHandle {
-        AllocationHandle {
-            behind,
-            types,
-            is_imported: false,
-            flags,
-            references: 1,
-            mappings: 0,
-            bound: Vec::new(),
-        }
+        AllocationHandle { behind, types, is_imported: false, flags, references: 1, mappings: 0, bound: Vec::new() }
     }
 
     /// Returns a handle of memory that was imported.
     pub(crate) fn new_imported(behind: HandleTarget) -> AllocationHandle {
-        AllocationHandle {
-            is_imported: true,
-            ..AllocationHandle::new(behind, 0, CUmemAllocationFlags::default())
-        }
+        AllocationHandle { is_imported: true, ..AllocationHandle::new(behind, 0, CUmemAllocationFlags::default()) }
     }
 
     /// Returns true if the handle keeps this memory alive: it is a handle of the memory, or of a multicast object to

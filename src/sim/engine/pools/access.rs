@@ -118,8 +118,7 @@ mod tests {
         ] {
             assert_eq!(code(&[for_device(1, 3), second]), Err(expected));
         }
-        let of =
-            |driver: &Driver, device| driver.pool_access(pool, for_device(device, 0).location).map(|f| f.0);
+        let of = |driver: &Driver, device| driver.pool_access(pool, for_device(device, 0).location).map(|f| f.0);
         assert_eq!((of(&driver, 0), of(&driver, 1)), (Ok(3), Ok(0)));
         driver.set_pool_access(pool, &[for_device(1, 3), for_device(0, 3)]).unwrap();
         assert_eq!(of(&driver, 1), Ok(3));
@@ -146,8 +145,7 @@ mod tests {
         let (byte, here) = (7u8, driver.current_context_handle().unwrap());
         let host = TransferSide::flat(&raw const byte as u64, AddressRole::Any);
         let device = TransferSide::flat(at, AddressRole::Any);
-        let copy =
-            |driver: &Driver, device| driver.look_up_copy(host, device, TransferShape::flat(1)).map(drop);
+        let copy = |driver: &Driver, device| driver.look_up_copy(host, device, TransferShape::flat(1)).map(drop);
         assert_eq!(copy(&driver, device), Ok(()));
         assert_eq!(copy(&driver, device.with_context(other)).unwrap_err().code, Code::INVALID_VALUE);
         stack::pop_context();

@@ -9,13 +9,7 @@ use cupeer_spec::results::Result as Code;
 impl Driver {
     /// `cuMemPoolCreate`, after its null checks: creates a pool with a capacity in bytes; 0 stands for no
     /// limit.
-    pub(crate) fn create_pool(
-        &mut self,
-        kind: i32,
-        types: i32,
-        place: CUmemLocation,
-        most: u64,
-    ) -> Answer<u64> {
+    pub(crate) fn create_pool(&mut self, kind: i32, types: i32, place: CUmemLocation, most: u64) -> Answer<u64> {
         match place.kind.0 {
             DEVICE => {}
             // The attributes of the device report no support.
@@ -113,17 +107,9 @@ mod tests {
             (PINNED, 2, DEVICE, 0),
             (PINNED, 16, DEVICE, 0),
         ] {
-            assert_eq!(
-                create(kind, types, place, id),
-                Err(Code::INVALID_VALUE),
-                "{kind} {types} {place} {id}"
-            );
+            assert_eq!(create(kind, types, place, id), Err(Code::INVALID_VALUE), "{kind} {types} {place} {id}");
         }
         assert_eq!(create(PINNED, 0, HOST, 0), Err(Code::NOT_SUPPORTED));
-        assert_eq!(
-            driver.memory.pools.set_current(0, 1),
-            fail(Code::INVALID_VALUE),
-            "another device's default one"
-        );
+        assert_eq!(driver.memory.pools.set_current(0, 1), fail(Code::INVALID_VALUE), "another device's default one");
     }
 }

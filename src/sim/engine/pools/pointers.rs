@@ -41,16 +41,10 @@ impl PointerLocator {
 
     /// Decodes export data; `None` if this driver did not write the bytes.
     fn decode(bytes: &[u8; 64]) -> Option<PointerLocator> {
-        let mut words =
-            bytes.chunks_exact(8).map(|word| word.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b)));
+        let mut words = bytes.chunks_exact(8).map(|word| word.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b)));
         let mut next = || words.next().unwrap_or_default();
         let (pid, inode, table, token, slot) = (next(), next(), next(), next(), next());
-        (pid != 0 && token != 0).then_some(PointerLocator {
-            inode,
-            table,
-            token,
-            slot: u16::try_from(slot).ok()?,
-        })
+        (pid != 0 && token != 0).then_some(PointerLocator { inode, table, token, slot: u16::try_from(slot).ok()? })
     }
 }
 
@@ -65,9 +59,7 @@ impl Driver {
         let Some((base, allocation)) = self.memory.allocation_at(address) else {
             return invalid("Could not find a valid allocation for this pointer");
         };
-        let (AllocationKind::Pool { pool: at, shared }, Some(stored)) =
-            (&allocation.kind, &allocation.stored)
-        else {
+        let (AllocationKind::Pool { pool: at, shared }, Some(stored)) = (&allocation.kind, &allocation.stored) else {
             return invalid(NO_POOL);
         };
         let (at, shared, size) = (*at, *shared, allocation.size);
@@ -76,10 +68,7 @@ impl Driver {
         }
         let entry = PointerEntry { token: random_token(), offset: stored.offset, size };
         let pool = &mut self.memory.pools.pools[at];
-        invalid_if(
-            pool.types == 0,
-            "Can't export a pointer that doesn't belong to IPC-capable CUmemoryPool",
-        )?;
+        invalid_if(pool.types == 0, "Can't export a pointer that doesn't belong to IPC-capable CUmemoryPool")?;
         invalid_if(base != address, "Passed pointer needs to be base address of a previous allocation")?;
         // As recorded, the pool must have been exported before, but may already be destroyed.
         let table = pool.table.as_mut().ok_or(Code::INVALID_VALUE)?;
@@ -88,8 +77,7 @@ impl Driver {
             _ => (table.add(entry)?, entry.token),
         };
         let (inode, place) = (table.block.backing.inode(), table.block.part.offset);
-        if let Some(Allocation { kind: AllocationKind::Pool { shared, .. }, .. }) = self.memory.get_mut(base)
-        {
+        if let Some(Allocation { kind: AllocationKind::Pool { shared, .. }, .. }) = self.memory.get_mut(base) {
             *shared = PoolSharing::Exported { slot };
         }
         Ok(PointerLocator { inode, table: place, token, slot }.encode())
@@ -127,9 +115,7 @@ impl Driver {
         }
         let PointerEntry { offset, size, .. } = wanted;
         let device = pool.device;
-        let (Some(taken), Some(address)) =
-            (padded_size(size), self.space.take_addresses(size, Region::Pools))
-        else {
+        let (Some(taken), Some(address)) = (padded_size(size), self.space.take_addresses(size, Region::Pools)) else {
             let_go(&backing);
             return fail(Code::OUT_OF_MEMORY);
         };
@@ -143,14 +129,7 @@ impl Driver {
     }
 
     /// Releases the memory of a pool's allocation.
-    pub(crate) fn release_pooled(
-        &mut self,
-        pool: usize,
-        shared: PoolSharing,
-        device: usize,
-        offset: u64,
-        taken: u64,
-    ) {
+    pub(crate) fn release_pooled(&mut self, pool: usize, shared: PoolSharing, device: usize, offset: u64, taken: u64) {
         let table = self.memory.pools.pools[pool].table.as_ref();
         match (shared, table) {
             // As recorded, freed memory can still be imported; here, until the memory is needed again.
@@ -202,10 +181,7 @@ mod tests {
         let said = |answer: Answer<u64>| answer.unwrap_err().messages.remove(0);
         assert_eq!(said(importer.import_pool_pointer(wrong, &data)), NOTHING);
         assert_eq!(said(importer.import_pool_pointer(there, &[0; 64])), NOTHING);
-        assert_eq!(
-            said(exporter.import_pool_pointer(pool, &data)),
-            "Cannot import onto a CUmemoryPool of this type"
-        );
+        assert_eq!(said(exporter.import_pool_pointer(pool, &data)), "Cannot import onto a CUmemoryPool of this type");
         let first = importer.import_pool_pointer(there, &data).unwrap();
         assert_eq!(importer.import_pool_pointer(there, &data), Ok(first));
         assert_eq!(importer.export_pool_pointer(first).unwrap_err().code, Code::INVALID_VALUE);
@@ -278,8 +254,6 @@ mod tests {
         let plain = driver.allocate_from_pool(0, 512).unwrap();
         assert!(said(driver.export_pool_pointer(plain)).ends_with("belong to IPC-capable CUmemoryPool"));
         let legacy = driver.allocate_device(512, false).unwrap();
-        assert!(
-            said(driver.export_pool_pointer(legacy)).ends_with("belong to CUmemoryPool based allocation")
-        );
+        assert!(said(driver.export_pool_pointer(legacy)).ends_with("belong to CUmemoryPool based allocation"));
     }
 }

@@ -2,9 +2,7 @@
 
 use super::super::answer::{Answer, fail, fail_if, invalid, invalid_if, refuse_if};
 use super::super::descriptors::{self, GRANULARITY, ShareableKind};
-use super::super::driver::{
-    DESCRIPTOR, Driver, FABRIC, PointerTable, Pool, PoolOrigin, WINDOWS, WINDOWS_KMT,
-};
+use super::super::driver::{DESCRIPTOR, Driver, FABRIC, PointerTable, Pool, PoolOrigin, WINDOWS, WINDOWS_KMT};
 use super::super::space::HandleKind;
 use cupeer_spec::results::Result as Code;
 
@@ -99,10 +97,8 @@ mod tests {
     fn a_pool_is_imported_once() {
         let (mut importer, mut exporter) = (Driver::in_context(), Driver::in_context());
         let pool = shareable(&mut exporter);
-        let (a, b) = (
-            exporter.export_pool(pool, DESCRIPTOR, 0).unwrap(),
-            exporter.export_pool(pool, DESCRIPTOR, 0).unwrap(),
-        );
+        let (a, b) =
+            (exporter.export_pool(pool, DESCRIPTOR, 0).unwrap(), exporter.export_pool(pool, DESCRIPTOR, 0).unwrap());
         let first = importer.import_pool(a as u64, DESCRIPTOR, 0).unwrap();
         assert_eq!(importer.import_pool(b as u64, DESCRIPTOR, 0), Ok(first));
         importer.destroy_pool(first).unwrap();
@@ -155,16 +151,11 @@ mod tests {
         assert_eq!(said(&mut driver, pool, FABRIC, 0), "Handle type was not requested during pool creation");
         assert_eq!(said(&mut driver, pool, DESCRIPTOR, 1), "Parameter flags must be 0");
         let default = driver.memory.pools.handle(0);
-        assert!(
-            said(&mut driver, default, DESCRIPTOR, 0).ends_with("have not been destroyed can be exported")
-        );
+        assert!(said(&mut driver, default, DESCRIPTOR, 0).ends_with("have not been destroyed can be exported"));
         assert_eq!(driver.import_pool(987, DESCRIPTOR, 0), fail(Code::UNKNOWN));
         let block = driver.create_block(ShareableKind::Allocation, 0, GRANULARITY).unwrap();
         let descriptor = descriptors::create_descriptor(&block.backing, block.part).unwrap();
-        assert_eq!(
-            driver.import_pool(descriptor as u64, DESCRIPTOR, 0).unwrap_err().code,
-            Code::NOT_SUPPORTED
-        );
+        assert_eq!(driver.import_pool(descriptor as u64, DESCRIPTOR, 0).unwrap_err().code, Code::NOT_SUPPORTED);
         close(descriptor);
     }
 }

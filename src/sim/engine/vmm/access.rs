@@ -2,9 +2,7 @@
 
 use super::super::answer::{Answer, fail, fail_if, invalid};
 use super::super::descriptors::GRANULARITY;
-use super::super::driver::{
-    ALL_HOSTS, AccessRights, AllocationKind, DEVICE, Driver, HandleTarget, rights_of,
-};
+use super::super::driver::{ALL_HOSTS, AccessRights, AllocationKind, DEVICE, Driver, HandleTarget, rights_of};
 use super::mappings::check_alignment;
 use cupeer_spec::abi::{CUmemAccessDesc, CUmemLocation};
 use cupeer_spec::results::Result as Code;
@@ -39,8 +37,7 @@ impl Driver {
             let device = self.check_ordinal(wish.location.id).or(fail(Code::INVALID_VALUE))?;
             let rights = AccessRights::from_flags(wish.flags).unwrap_or(AccessRights::Nothing);
             fail_if(
-                rights > AccessRights::Nothing
-                    && !mappings.iter().all(|base| self.can_reach_mapping(device, *base)),
+                rights > AccessRights::Nothing && !mappings.iter().all(|base| self.can_reach_mapping(device, *base)),
                 Code::INVALID_DEVICE,
             )?;
             granted.push((device, rights));

@@ -6,8 +6,7 @@
 use super::super::answer::{Answer, Failure, fail, fail_if, invalid, invalid_if, refuse};
 use super::super::descriptors::{GRANULARITY, ShareableKind};
 use super::super::driver::{
-    ALL_WINDOWS, AllocationHandle, AllocationKind, DEVICE, Driver, FABRIC, HOST, HOST_NUMA, HandleTarget,
-    PINNED,
+    ALL_WINDOWS, AllocationHandle, AllocationKind, DEVICE, Driver, FABRIC, HOST, HOST_NUMA, HandleTarget, PINNED,
 };
 use super::super::multicasts::Multicast;
 use super::super::space::HandleKind;
@@ -65,9 +64,7 @@ impl Driver {
         // The driver has no message about the ordinal.
         let device = self.check_ordinal(wanted.location.id).or(fail(Code::INVALID_DEVICE))?;
         if !size.is_multiple_of(GRANULARITY) {
-            return invalid(format!(
-                "Requested size not aligned to minimum granularity ({GRANULARITY:#x} bytes)"
-            ));
+            return invalid(format!("Requested size not aligned to minimum granularity ({GRANULARITY:#x} bytes)"));
         }
         let types = wanted.requestedHandleTypes.0;
         if types & FABRIC != 0 {
@@ -198,8 +195,7 @@ mod tests {
     #[test]
     fn properties_are_checked_before_the_device() {
         let mut driver = driver();
-        let mut code =
-            |wanted: CUmemAllocationProp| driver.create_allocation(GRANULE, &wanted).unwrap_err().code;
+        let mut code = |wanted: CUmemAllocationProp| driver.create_allocation(GRANULE, &wanted).unwrap_err().code;
         assert_eq!(code(on(99, 1)), Code::INVALID_DEVICE);
         assert_eq!(code(on(99, 2)), Code::INVALID_VALUE);
         assert_eq!(code(on(0, FABRIC)), Code::NOT_PERMITTED);
@@ -209,10 +205,7 @@ mod tests {
         let mut wanted = on(0, 0);
         wanted.allocFlags.reserved[3] = 1;
         assert_eq!(code(wanted), Code::INVALID_VALUE);
-        assert_eq!(
-            driver.create_allocation(GRANULE + 4096, &on(0, 0)).unwrap_err().code,
-            Code::INVALID_VALUE
-        );
+        assert_eq!(driver.create_allocation(GRANULE + 4096, &on(0, 0)).unwrap_err().code, Code::INVALID_VALUE);
         let total = driver.memory_info(0).1;
         let more = (total + GRANULE).next_multiple_of(GRANULE);
         assert_eq!(driver.create_allocation(more, &on(0, 0)), fail(Code::OUT_OF_MEMORY));

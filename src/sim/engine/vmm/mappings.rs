@@ -22,10 +22,7 @@ impl Driver {
             let text = format!("Requested mapping {word} than handle, ({size:#x} {sign} {whole:#x})");
             return refuse(Code::NOT_SUPPORTED, text);
         }
-        invalid_if(
-            self.memory.has_allocation_in(start, size),
-            "Specified range overlaps with another allocation",
-        )?;
+        invalid_if(self.memory.has_allocation_in(start, size), "Specified range overlaps with another allocation")?;
         invalid_if(
             !self.is_reserved(start, size),
             "Address range specified must belong to a range reserved previously by cuMemAddressReserve()",
@@ -39,10 +36,8 @@ impl Driver {
             HandleTarget::Multicast(object) => (0, StorePosition { backing: object.file.clone(), offset: 0 }),
         };
         let mapping = Mapping { handle, behind, rights: Vec::new() };
-        let allocation = Allocation {
-            sync_memops: false,
-            ..Allocation::new(size, AllocationKind::Mapped(mapping), 0, home)
-        };
+        let allocation =
+            Allocation { sync_memops: false, ..Allocation::new(size, AllocationKind::Mapped(mapping), 0, home) };
         let allocation = allocation.with_store(stored);
         self.memory.insert(start, allocation);
         self.add_to_mappings(handle, 1);
@@ -120,9 +115,8 @@ mod tests {
         let mut driver = driver();
         let (one, two) = (allocation(&mut driver, 0, 1), allocation(&mut driver, 0, 2));
         let at = driver.reserve_addresses(4 * GRANULE, 0, 0).unwrap();
-        let mut code = |start, size, offset, handle| {
-            driver.map_allocation(start, size, offset, handle).unwrap_err().code
-        };
+        let mut code =
+            |start, size, offset, handle| driver.map_allocation(start, size, offset, handle).unwrap_err().code;
         assert_eq!(code(at, GRANULE, 0, two), Code::NOT_SUPPORTED);
         assert_eq!(code(at, GRANULE, GRANULE, two), Code::NOT_SUPPORTED);
         assert_eq!(code(at, 2 * GRANULE, 0, one), Code::NOT_SUPPORTED);
@@ -147,10 +141,7 @@ mod tests {
         driver.map_allocation(at, GRANULE, 0, one).unwrap();
         driver.map_allocation(at + 2 * GRANULE, 2 * GRANULE, 0, two).unwrap();
         for (from, granules) in [(0, 3), (3, 1), (2, 1)] {
-            assert!(
-                driver.unmap_range(at + from * GRANULE, granules * GRANULE).is_err(),
-                "{from} {granules}"
-            );
+            assert!(driver.unmap_range(at + from * GRANULE, granules * GRANULE).is_err(), "{from} {granules}");
         }
         driver.unmap_range(at + GRANULE, GRANULE).unwrap();
         driver.unmap_range(at, 8 * GRANULE).unwrap();

@@ -55,10 +55,6 @@ mod tests {
         flags: i32,
     ) -> super::super::answer::Answer {
         let location = CUmemLocation { kind: CUmemLocationType(1), id: device };
-        driver.set_access(
-            at,
-            granules * GRANULE,
-            &[CUmemAccessDesc { location, flags: CUmemAccess_flags(flags) }],
-        )
+        driver.set_access(at, granules * GRANULE, &[CUmemAccessDesc { location, flags: CUmemAccess_flags(flags) }])
     }
 }

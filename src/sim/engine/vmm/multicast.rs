@@ -6,8 +6,7 @@
 use super::super::answer::{Answer, fail, fail_if, invalid};
 use super::super::descriptors::GRANULARITY;
 use super::super::driver::{
-    AccessRights, AllocationHandle, BoundMemory, DEVICE_TYPES, Driver, FABRIC, HandleTarget, Mapping,
-    rights_of,
+    AccessRights, AllocationHandle, BoundMemory, DEVICE_TYPES, Driver, FABRIC, HandleTarget, Mapping, rights_of,
 };
 use super::super::multicasts::{Binding, Multicast, MulticastShape};
 use super::super::places::{FilePiece, FilePieces, RangeMessages, Storage};
@@ -51,26 +50,19 @@ impl Driver {
         let (devices, size) = (u64::from(numDevices), size as u64);
         let fits = (1..=self.machine.devices.len() as u64).contains(&devices);
         let is_even = size > 0 && size.is_multiple_of(GRANULARITY);
-        fail_if(
-            !fits || !is_even || flags != 0 || handleTypes & !(DEVICE_TYPES as u64) != 0,
-            Code::INVALID_VALUE,
-        )?;
+        fail_if(!fits || !is_even || flags != 0 || handleTypes & !(DEVICE_TYPES as u64) != 0, Code::INVALID_VALUE)?;
         if handleTypes & FABRIC as u64 != 0 {
             // The machine has no IMEX channel.
             return fail(Code::NOT_PERMITTED);
         }
-        let object = Multicast::create(MulticastShape { devices, size, types: handleTypes })
-            .ok_or(Code::OUT_OF_MEMORY)?;
+        let object =
+            Multicast::create(MulticastShape { devices, size, types: handleTypes }).ok_or(Code::OUT_OF_MEMORY)?;
         self.add_multicast(object, handleTypes as i32)
     }
 
     /// Adds a handle for a multicast object.
     pub(super) fn add_multicast(&mut self, object: Arc<Multicast>, types: i32) -> Answer<u64> {
-        self.add_handle(AllocationHandle::new(
-            HandleTarget::Multicast(object),
-            types,
-            CUmemAllocationFlags::default(),
-        ))
+        self.add_handle(AllocationHandle::new(HandleTarget::Multicast(object), types, CUmemAllocationFlags::default()))
     }
 
     fn multicast_of_handle(&self, number: u64) -> Answer<&Arc<Multicast>> {
@@ -97,12 +89,7 @@ impl Driver {
     }
 
     /// `cuMulticastBindMem` and `cuMulticastBindAddr`, once all devices have joined.
-    pub(crate) fn bind_multicast(
-        &mut self,
-        number: u64,
-        part: MulticastPart,
-        memory: MemoryToBind,
-    ) -> Answer {
+    pub(crate) fn bind_multicast(&mut self, number: u64, part: MulticastPart, memory: MemoryToBind) -> Answer {
         let object = self.multicast_of_handle(number)?.clone();
         part.check(object.shape.size)?;
         let (source, offset) = match memory {
@@ -121,8 +108,7 @@ impl Driver {
         let leaves = object.shape.types != 0 || object.is_imported;
         fail_if(leaves && handle.types == 0 && !handle.is_imported, Code::INVALID_VALUE)?;
         let device = block.part.device;
-        let named =
-            part.device.map(|named| self.check_ordinal(named)).transpose().or(fail(Code::INVALID_DEVICE))?;
+        let named = part.device.map(|named| self.check_ordinal(named)).transpose().or(fail(Code::INVALID_DEVICE))?;
         fail_if(named.is_some_and(|named| self.visible[named] != device), Code::INVALID_DEVICE)?;
         fail_if(!object.has_device(device)?, Code::INVALID_DEVICE)?;
         let binding = Binding {
@@ -220,12 +206,7 @@ mod tests {
     const WHOLE: MulticastPart = MulticastPart { device: None, offset: 0, size: 2 * GRANULE };
 
     fn wanted(devices: u32, granules: u64, types: u64) -> CUmulticastObjectProp {
-        CUmulticastObjectProp {
-            numDevices: devices,
-            size: (granules * GRANULE) as usize,
-            handleTypes: types,
-            flags: 0,
-        }
+        CUmulticastObjectProp { numDevices: devices, size: (granules * GRANULE) as usize, handleTypes: types, flags: 0 }
     }
 
     /// A multicast object of both devices, of two granules.
@@ -258,8 +239,7 @@ mod tests {
         let text = *b"to all of you";
         let shape = TransferShape::flat(text.len() as u64);
         driver.bind_multicast(object, WHOLE, MemoryToBind::Handle(both[0], 0)).unwrap();
-        let write =
-            |driver: &Driver| driver.look_up_copy(flat(at + GRANULE - 5), flat(text.as_ptr() as u64), shape);
+        let write = |driver: &Driver| driver.look_up_copy(flat(at + GRANULE - 5), flat(text.as_ptr() as u64), shape);
         assert!(write(&driver).is_err(), "a device has nothing bound there");
         let own = mapped(&mut driver, both[1], 0);
         for granule in [1, 0] {
@@ -334,10 +314,7 @@ mod tests {
         second.join_multicast(imported, 1).unwrap();
         assert_eq!(first.has_all_devices(object), Ok(true));
         let private = second.create_allocation(2 * GRANULE, &on(1, 0)).unwrap();
-        assert_eq!(
-            second.bind_multicast(imported, WHOLE, MemoryToBind::Handle(private, 0)),
-            fail(Code::INVALID_VALUE)
-        );
+        assert_eq!(second.bind_multicast(imported, WHOLE, MemoryToBind::Handle(private, 0)), fail(Code::INVALID_VALUE));
         let own = allocation(&mut first, 0, 2);
         let other = allocation(&mut second, 1, 2);
         first.bind_multicast(object, WHOLE, MemoryToBind::Handle(own, 0)).unwrap();
@@ -346,11 +323,7 @@ mod tests {
         let there = mapped(&mut second, other, 0);
         let (byte, mut back) = (9u8, 0u8);
         let write = |first: &Driver| {
-            first.look_up_copy(
-                flat(at + 5).with_context(here),
-                flat(&raw const byte as u64),
-                TransferShape::flat(1),
-            )
+            first.look_up_copy(flat(at + 5).with_context(here), flat(&raw const byte as u64), TransferShape::flat(1))
         };
         write(&first).unwrap().run().unwrap();
         second
@@ -377,18 +350,11 @@ mod tests {
         driver.join_multicast(one, 0).unwrap();
         assert_eq!(driver.join_multicast(one, 1), fail(Code::INVALID_VALUE), "it is whole");
         let other = allocation(&mut driver, 1, 2);
-        assert_eq!(
-            driver.bind_multicast(one, WHOLE, MemoryToBind::Handle(other, 0)),
-            fail(Code::INVALID_DEVICE)
-        );
+        assert_eq!(driver.bind_multicast(one, WHOLE, MemoryToBind::Handle(other, 0)), fail(Code::INVALID_DEVICE));
         let own = allocation(&mut driver, 0, 2);
         let named = MulticastPart { device: Some(1), ..WHOLE };
-        assert_eq!(
-            driver.bind_multicast(one, named, MemoryToBind::Handle(own, 0)),
-            fail(Code::INVALID_DEVICE)
-        );
-        for (at, size, offset) in
-            [(0, 4096, 0), (4096, GRANULE, 0), (0, GRANULE, 4096), (0, 3 * GRANULE, 0), (0, 0, 0)]
+        assert_eq!(driver.bind_multicast(one, named, MemoryToBind::Handle(own, 0)), fail(Code::INVALID_DEVICE));
+        for (at, size, offset) in [(0, 4096, 0), (4096, GRANULE, 0), (0, GRANULE, 4096), (0, 3 * GRANULE, 0), (0, 0, 0)]
         {
             let answer = driver.bind_multicast(
                 one,

@@ -8,13 +8,7 @@ use std::sync::Arc;
 impl Driver {
     /// Returns the place of a range that begins in a mapping. Fails unless the whole range is mapped, and
     /// accessible to the context.
-    pub(crate) fn mapped_place(
-        &self,
-        start: u64,
-        extent: u64,
-        context: u64,
-        words: &RangeMessages,
-    ) -> Answer<Storage> {
+    pub(crate) fn mapped_place(&self, start: u64, extent: u64, context: u64, words: &RangeMessages) -> Answer<Storage> {
         let context = self.context(context)?;
         let mut pieces = Vec::new();
         let mut is_writable = true;
@@ -30,12 +24,7 @@ impl Driver {
                 HandleTarget::Memory(block) => block,
                 HandleTarget::Multicast(_) if done > 0 => return invalid(words.crossed),
                 HandleTarget::Multicast(object) => {
-                    return self.multicast_place(
-                        (base, mapping, object),
-                        (start, extent),
-                        context.device,
-                        words,
-                    );
+                    return self.multicast_place((base, mapping, object), (start, extent), context.device, words);
                 }
             };
             match rights_of(mapping, context.device) {
@@ -116,27 +105,19 @@ mod tests {
         let at = mapped(&mut driver).0;
         let (byte, here) = (7u8, driver.current_context_handle().unwrap());
         let host = flat(&raw const byte as u64);
-        let says = |driver: &Driver, to, from| {
-            driver.look_up_copy(to, from, TransferShape::flat(1)).unwrap_err().messages
-        };
+        let says =
+            |driver: &Driver, to, from| driver.look_up_copy(to, from, TransferShape::flat(1)).unwrap_err().messages;
         grant(&mut driver, at, 1, 0, 1).unwrap();
-        assert_eq!(
-            says(&driver, flat(at), host),
-            ["Requested write on read-only memory, for destination operand"]
-        );
+        assert_eq!(says(&driver, flat(at), host), ["Requested write on read-only memory, for destination operand"]);
         assert!(driver.look_up_copy(host, flat(at), TransferShape::flat(1)).is_ok());
         grant(&mut driver, at, 1, 0, 0).unwrap();
         assert!(says(&driver, host, flat(at))[0].starts_with("Unable to access operand(0x"));
         super::super::super::stack::pop_context();
         let there = driver.current_context_handle().unwrap();
         assert!(driver.look_up_copy(host, flat(at + GRANULE), TransferShape::flat(1)).is_err());
-        assert!(
-            driver.look_up_copy(host, flat(at + GRANULE).with_context(here), TransferShape::flat(1)).is_ok()
-        );
+        assert!(driver.look_up_copy(host, flat(at + GRANULE).with_context(here), TransferShape::flat(1)).is_ok());
         grant(&mut driver, at + GRANULE, 1, 1, 3).unwrap();
-        assert!(
-            driver.look_up_copy(host, flat(at + GRANULE).with_context(there), TransferShape::flat(1)).is_ok()
-        );
+        assert!(driver.look_up_copy(host, flat(at + GRANULE).with_context(there), TransferShape::flat(1)).is_ok());
         let torn = driver.look_up_copy(host, flat(at + 2 * GRANULE - 1), TransferShape::flat(2)).unwrap_err();
         assert_eq!(torn.messages, ["Copy range not fully allocated"]);
     }

@@ -13,19 +13,12 @@ impl Driver {
     pub(crate) fn reserve_addresses(&mut self, size: u64, alignment: u64, wish: u64) -> Answer<u64> {
         invalid_if(size == 0, "Parameter size cannot be 0")?;
         if !size.is_multiple_of(GRANULARITY) {
-            return invalid(format!(
-                "Parameter size not aligned to minimum granularity ({GRANULARITY:#x} bytes)"
-            ));
+            return invalid(format!("Parameter size not aligned to minimum granularity ({GRANULARITY:#x} bytes)"));
         }
-        invalid_if(
-            alignment != 0 && !alignment.is_power_of_two(),
-            "Parameter alignment must be a power of two",
-        )?;
+        invalid_if(alignment != 0 && !alignment.is_power_of_two(), "Parameter alignment must be a power of two")?;
         if !wish.is_multiple_of(GRANULARITY) {
             // The text is the text of the driver, including the second closing parenthesis.
-            let text = format!(
-                "Requested address, addr, not aligned to minimum granularity ({GRANULARITY:#x} bytes))"
-            );
+            let text = format!("Requested address, addr, not aligned to minimum granularity ({GRANULARITY:#x} bytes))");
             return invalid(text);
         }
         let start = reserve_pages(size, alignment.max(GRANULARITY), wish).ok_or(Code::OUT_OF_MEMORY)?;
@@ -43,10 +36,7 @@ impl Driver {
             );
         };
         fail_if(reservation != (start, size), Code::INVALID_VALUE)?;
-        invalid_if(
-            self.mappings_in(start, size).next().is_some(),
-            "Address range contains existing mapping",
-        )?;
+        invalid_if(self.mappings_in(start, size).next().is_some(), "Address range contains existing mapping")?;
         self.vmm.reservations.remove(&start);
         // SAFETY: the pages are those of a reservation that ends here; no code can have touched them.
         unsafe { pages::unmap_pages(start, size) };

@@ -2,9 +2,7 @@
 
 use super::super::answer::{Answer, Failure, fail, fail_if, invalid, invalid_if};
 use super::super::descriptors::{self, ShareableKind};
-use super::super::driver::{
-    AllocationHandle, DESCRIPTOR, Driver, FABRIC, HandleTarget, WINDOWS, WINDOWS_KMT,
-};
+use super::super::driver::{AllocationHandle, DESCRIPTOR, Driver, FABRIC, HandleTarget, WINDOWS, WINDOWS_KMT};
 use super::super::multicasts::Multicast;
 use cupeer_spec::results::Result as Code;
 
@@ -16,15 +14,9 @@ impl Driver {
     pub(crate) fn export_allocation(&mut self, number: u64, kind: i32, flags: u64) -> Answer<i32> {
         let handle = self.handle(number)?;
         invalid_if(flags != 0, "Parameter flags must be 0")?;
-        invalid_if(
-            !matches!(kind, DESCRIPTOR | WINDOWS | WINDOWS_KMT | FABRIC),
-            "Invalid export handleType",
-        )?;
+        invalid_if(!matches!(kind, DESCRIPTOR | WINDOWS | WINDOWS_KMT | FABRIC), "Invalid export handleType")?;
         // At creation, descriptors are the only handle type that a program can request here.
-        invalid_if(
-            handle.types & kind == 0,
-            "Allocation not configured for sharing with requested handleType",
-        )?;
+        invalid_if(handle.types & kind == 0, "Allocation not configured for sharing with requested handleType")?;
         let issued = match &handle.behind {
             HandleTarget::Memory(block) => {
                 block.backing.check_still_open()?;

@@ -108,11 +108,7 @@ fn find_output_args(functions: &[&'static FnSpec], name: Span) -> Result<Vec<&'s
     let input = functions.iter().find(|function| function.find_argument(name.text).is_some());
     let what = match input {
         Some(function) => {
-            format!(
-                "{} of {} is not an output: the function reads it",
-                name.quoted_for_message(),
-                function.name()
-            )
+            format!("{} of {} is not an output: the function reads it", name.quoted_for_message(), function.name())
         }
         None => format!("no selected function has an output {}", name.quoted_for_message()),
     };

@@ -21,9 +21,8 @@ pub fn parse_rule<'a>(plan: &str, number: usize, text: Span<'a>) -> Result<(Plan
     }
     let mut clauses = text.split(':');
     let set = clauses.next().unwrap_or(text);
-    let mut functions = FunctionSet::parse(set.text).map_err(|error| {
-        set.error_at(error.column.min(set.text.len() + 1), explain_wrong_set(set, &error.message))
-    })?;
+    let mut functions = FunctionSet::parse(set.text)
+        .map_err(|error| set.error_at(error.column.min(set.text.len() + 1), explain_wrong_set(set, &error.message)))?;
     // A name of the runtime stands for driver functions, which are parsed instead.
     for id in FnId::all().filter(|id| !id.spec().is_alterable()) {
         functions.set(id as usize, false);
@@ -39,9 +38,7 @@ pub fn parse_rule<'a>(plan: &str, number: usize, text: Span<'a>) -> Result<(Plan
     for clause in clauses {
         let said = self::parse_clause(&mut draft, clause)?;
         if seen.contains(&said) {
-            return Err(
-                clause.error_at_start(format!("'{said}' is given twice; a fault has each clause once"))
-            );
+            return Err(clause.error_at_start(format!("'{said}' is given twice; a fault has each clause once")));
         }
         seen.push(said);
     }
@@ -92,9 +89,7 @@ fn parse_clause<'a>(draft: &mut FaultDraft<'a>, clause: Span<'a>) -> Result<Stri
         (ValueParser::Flag(read), None) => read(draft),
         (ValueParser::Optional(read), value) => read(draft, value)?,
         (ValueParser::Value(read), Some(value)) => read(draft, value)?,
-        (ValueParser::Compared(key, read), Some(value)) => {
-            conditions::add_condition(draft, key.clone(), read(value)?)?
-        }
+        (ValueParser::Compared(key, read), Some(value)) => conditions::add_condition(draft, key.clone(), read(value)?)?,
         (ValueParser::Flag(_), Some(value)) => {
             return Err(value.error_at_start(format!("'{}' takes no value", spec.name)));
         }
@@ -113,11 +108,7 @@ fn parse_argument_clause(draft: &mut FaultDraft, key: Span, value: Option<Span>)
         return Err(key.error_at_start("a key is missing before the '=', such as dev=0 or error=MAP_FAILED"));
     }
     if let Some(spec) = own(key.text) {
-        return Err(key.error_at_start(format!(
-            "{} is not a key; write '{}'",
-            key.quoted_for_message(),
-            spec.name
-        )));
+        return Err(key.error_at_start(format!("{} is not a key; write '{}'", key.quoted_for_message(), spec.name)));
     }
     if draft.functions.iter().any(|function| function.find_argument(key.text).is_some()) {
         let Some(value) = value else {
@@ -129,10 +120,9 @@ fn parse_argument_clause(draft: &mut FaultDraft, key: Span, value: Option<Span>)
     let functions = || draft.functions.iter();
     let arguments = functions().flat_map(|function| function.args()).map(|arg| arg.name());
     if let Some(meant) = find_nearest_name(key.text, KEYS.iter().map(|spec| spec.name).chain(arguments)) {
-        return Err(key.error_at_start(format!(
-            "there is no key {}; did you mean '{meant}'?",
-            key.quoted_for_message()
-        )));
+        return Err(
+            key.error_at_start(format!("there is no key {}; did you mean '{meant}'?", key.quoted_for_message()))
+        );
     }
     if let Some(other) = alterable_functions().find(|function| function.find_argument(key.text).is_some()) {
         return Err(key.error_at_start(format!(

@@ -3,9 +3,7 @@
 use super::PlanError;
 use super::draft::FaultDraft;
 use super::span::{Span, join_with_or};
-use super::values::{
-    self, parse_fingerprint, parse_number, parse_patterns, parse_ranges, parse_share, parse_word,
-};
+use super::values::{self, parse_fingerprint, parse_number, parse_patterns, parse_ranges, parse_share, parse_word};
 use crate::fault::{ConditionKey, ConditionValues, FaultCondition};
 use crate::function::{ArgSpec, Direction, FUNCTIONS, FnSpec, Group};
 use crate::names::find_nearest_name;
@@ -13,11 +11,7 @@ use crate::names::find_nearest_name;
 type Result<T> = core::result::Result<T, PlanError>;
 
 /// Adds a condition to a fault.
-pub fn add_condition(
-    draft: &mut FaultDraft,
-    key: ConditionKey,
-    (not, values): (bool, ConditionValues),
-) -> Result<()> {
+pub fn add_condition(draft: &mut FaultDraft, key: ConditionKey, (not, values): (bool, ConditionValues)) -> Result<()> {
     draft.rule.conditions.push(FaultCondition { key, not, values });
     Ok(())
 }
@@ -48,8 +42,7 @@ pub fn add_peer(draft: &mut FaultDraft, value: Span) -> Result<()> {
 /// Parses a clause such as `size=1M..`.
 pub fn add_size(draft: &mut FaultDraft, value: Span) -> Result<()> {
     require_function(draft, value, "size=", "is about an allocation", |function| {
-        let is_address =
-            |arg: &ArgSpec| arg.type_word() == "CUdeviceptr" && matches!(arg.direction, Direction::In);
+        let is_address = |arg: &ArgSpec| arg.type_word() == "CUdeviceptr" && matches!(arg.direction, Direction::In);
         let opens_memory = function.is_in(Group::IpcMem) && function.is_in(Group::Open);
         function.args().iter().any(is_address) || opens_memory || function.size_argument().is_some()
     })?;
@@ -61,9 +54,7 @@ pub fn add_handle(draft: &mut FaultDraft, value: Span) -> Result<()> {
     let takes = |function: &FnSpec| {
         function.args().iter().any(|arg| arg.is_ipc_handle() && matches!(arg.direction, Direction::In))
     };
-    let named = |function: &&'static FnSpec| {
-        Some(function.find_argument("handle")?.1).filter(|arg| is_comparable(arg))
-    };
+    let named = |function: &&'static FnSpec| Some(function.find_argument("handle")?.1).filter(|arg| is_comparable(arg));
     // Functions of virtual memory have an argument with this name, whose value is a number.
     if !draft.functions.iter().any(|function| takes(function))
         && let Some(arg) = draft.functions.iter().find_map(named)
@@ -88,10 +79,8 @@ pub fn parse_file_names(value: Span) -> Result<(bool, ConditionValues)> {
     if let Some(path) = items.iter().find(|item| item.text.contains('/')) {
         let file = path.text.rsplit('/').next().unwrap_or_default();
         let hint = if file.is_empty() { "libnccl.so.2" } else { file };
-        let message = format!(
-            "{} is a path; only the name of the file is compared, such as {hint}",
-            path.quoted_for_message()
-        );
+        let message =
+            format!("{} is a path; only the name of the file is compared, such as {hint}", path.quoted_for_message());
         return Err(path.error_at_start(message));
     }
     parse_patterns(value)
@@ -124,9 +113,7 @@ pub fn add_previous_result(draft: &mut FaultDraft, value: Span) -> Result<()> {
     let mut numbers = Vec::new();
     for item in items {
         if item.text.contains("..") || item.text.starts_with(|c: char| c.is_ascii_digit() || c == '-') {
-            let (_, ConditionValues::Numbers(range)) =
-                parse_ranges(item, &|text| parse_word(text, 4, "205"))?
-            else {
+            let (_, ConditionValues::Numbers(range)) = parse_ranges(item, &|text| parse_word(text, 4, "205"))? else {
                 continue;
             };
             numbers.extend(range);
@@ -134,8 +121,7 @@ pub fn add_previous_result(draft: &mut FaultDraft, value: Span) -> Result<()> {
         }
         // Several libraries may have a result with the same name. The functions of the fault determine the library.
         let selected = draft.functions.iter().copied();
-        let Some(code) = selected.chain(FUNCTIONS).find_map(|function| function.parse_result(item.text))
-        else {
+        let Some(code) = selected.chain(FUNCTIONS).find_map(|function| function.parse_result(item.text)) else {
             return Err(item.error_at_start(values::explain_no_result(item, FUNCTIONS.iter())));
         };
         numbers.push((u64::from(code as u32), u64::from(code as u32)));
@@ -162,10 +148,8 @@ pub fn add_call_site(draft: &mut FaultDraft, value: Span) -> Result<()> {
         return add_condition(draft, ConditionKey::NewSite, (false, ConditionValues::Numbers(Vec::new())));
     }
     if !value.text.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
-        let message = format!(
-            "{} does not choose call stacks; use new, or a share such as 25%",
-            value.quoted_for_message()
-        );
+        let message =
+            format!("{} does not choose call stacks; use new, or a share such as 25%", value.quoted_for_message());
         return Err(value.error_at_start(message));
     }
     let millionths = (parse_share(value)? * 1e6).round() as u64;
@@ -182,8 +166,7 @@ pub fn add_argument(draft: &mut FaultDraft, key: Span, value: Span) -> Result<St
         .iter()
         .filter_map(|function| function.find_argument(key.text).map(|(_, arg)| (*function, arg)))
         .collect();
-    let readable: Vec<&'static ArgSpec> =
-        found.iter().map(|(_, arg)| *arg).filter(|arg| is_comparable(arg)).collect();
+    let readable: Vec<&'static ArgSpec> = found.iter().map(|(_, arg)| *arg).filter(|arg| is_comparable(arg)).collect();
     let Some(first) = readable.first() else {
         return Err(key.error_at_start(
             found.first().map_or(String::new(), |(function, arg)| explain_not_comparable(function, arg)),
@@ -200,9 +183,7 @@ pub fn add_argument(draft: &mut FaultDraft, key: Span, value: Span) -> Result<St
 
 fn explain_not_comparable(function: &FnSpec, arg: &ArgSpec) -> String {
     let why = match arg.direction {
-        Direction::In if arg.is_ipc_handle() => {
-            "is a handle, which is compared only by its fingerprint: handle="
-        }
+        Direction::In if arg.is_ipc_handle() => "is a handle, which is compared only by its fingerprint: handle=",
         Direction::In if arg.count_argument().is_none() => "is a structure, which is not compared",
         Direction::In => "is an array, which is not compared",
         _ => "is an output, which is unknown before the call",
@@ -286,8 +267,7 @@ pub fn is_comparable(arg: &ArgSpec) -> bool {
 
 /// Lists the arguments of a function that can be compared.
 pub fn list_comparable_args(function: &FnSpec) -> String {
-    let names: Vec<&str> =
-        function.args().iter().filter(|arg| is_comparable(arg)).map(|arg| arg.name()).collect();
+    let names: Vec<&str> = function.args().iter().filter(|arg| is_comparable(arg)).map(|arg| arg.name()).collect();
     if names.is_empty() {
         return format!("{} has none that can be compared", function.name());
     }
@@ -307,8 +287,7 @@ fn require_function(
     }
     /// Number of functions that a message lists if at least three more remain. Otherwise, the message lists all.
     const NAMED: usize = 8;
-    let all: Vec<&str> =
-        FUNCTIONS.iter().filter(|function| can(function)).map(|function| function.name()).collect();
+    let all: Vec<&str> = FUNCTIONS.iter().filter(|function| can(function)).map(|function| function.name()).collect();
     let such = match all.split_at_checked(NAMED) {
         Some((named, others)) if others.len() > 2 => {
             format!("{}, and {} others", named.join(", "), others.len())
@@ -316,7 +295,5 @@ fn require_function(
         _ => join_with_or(all),
     };
     let first = draft.functions[0].name();
-    Err(value.error_at_start(format!(
-        "'{key}' does not apply to {first}: no call of it {what}; it applies to {such}"
-    )))
+    Err(value.error_at_start(format!("'{key}' does not apply to {first}: no call of it {what}; it applies to {such}")))
 }

@@ -22,8 +22,7 @@ pub fn set_selection(draft: &mut FaultDraft, value: Span) -> Result<()> {
     let (first, last) = match range.split_once("..") {
         Some((first, last)) => {
             if last.text.is_empty() {
-                let message =
-                    format!("the last call is missing here; {}+ means all from there on", first.text);
+                let message = format!("the last call is missing here; {}+ means all from there on", first.text);
                 return Err(last.error_at_start(message));
             }
             (nth(first)?, nth(last)?)
@@ -34,10 +33,8 @@ pub fn set_selection(draft: &mut FaultDraft, value: Span) -> Result<()> {
         }
     };
     if last < first {
-        let message = format!(
-            "the range {} ends before it begins; write the smaller number first",
-            range.quoted_for_message()
-        );
+        let message =
+            format!("the range {} ends before it begins; write the smaller number first", range.quoted_for_message());
         return Err(range.error_at_start(message));
     }
     draft.rule.when = CallSelection { first, last, step: step.unwrap_or(1) };
@@ -49,10 +46,8 @@ pub fn set_counter_scope(draft: &mut FaultDraft, value: Span) -> Result<()> {
     let (whose, together) = match value.split_once("/") {
         Some((whose, rule)) if rule.text == "rule" => (whose, true),
         Some((_, other)) => {
-            let message = format!(
-                "{} is not valid here; /rule counts the functions together",
-                other.quoted_for_message()
-            );
+            let message =
+                format!("{} is not valid here; /rule counts the functions together", other.quoted_for_message());
             return Err(other.error_at_start(message));
         }
         None => (value, false),

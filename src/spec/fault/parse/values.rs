@@ -57,10 +57,8 @@ fn parse_range(item: Span, read: &dyn Fn(Span) -> Result<u64>) -> Result<(u64, u
     let from = if first.text.is_empty() { 0 } else { read(first)? };
     let to = if last.text.is_empty() { u64::MAX } else { read(last)? };
     if from > to {
-        let message = format!(
-            "the range {} ends before it begins; write the smaller number first",
-            item.quoted_for_message()
-        );
+        let message =
+            format!("the range {} ends before it begins; write the smaller number first", item.quoted_for_message());
         return Err(item.error_at_start(message));
     }
     Ok((from, to))
@@ -100,11 +98,7 @@ pub fn parse_fingerprint(text: Span) -> Result<u64> {
         .ok()
         .filter(|_| digits.len() <= 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
     number.ok_or_else(|| {
-        let hint = if text.text == "ipc" {
-            "leave out the 'ipc:' in front of them"
-        } else {
-            "as a report shows them"
-        };
+        let hint = if text.text == "ipc" { "leave out the 'ipc:' in front of them" } else { "as a report shows them" };
         text.error_at_start(format!(
             "{} is not a fingerprint; write its 16 hexadecimal digits, {hint}",
             text.quoted_for_message()
@@ -121,10 +115,7 @@ fn parse_digits(text: Span, such: &str) -> Result<u128> {
         if text.text.is_empty() {
             return text.error_at_start(format!("a number is missing here, such as {such}"));
         }
-        text.error_at_start(format!(
-            "{} is not a number; write {such}, for example",
-            text.quoted_for_message()
-        ))
+        text.error_at_start(format!("{} is not a number; write {such}, for example", text.quoted_for_message()))
     };
     let (digits, radix) = if is_hex(text) { (&text.text[2..], 16) } else { (text.text, 10) };
     if digits.is_empty() || !digits.bytes().all(|byte| (byte as char).is_digit(radix)) {
@@ -136,13 +127,11 @@ fn parse_digits(text: Span, such: &str) -> Result<u128> {
 
 fn check_bounds(text: Span, number: u128, least: u64, most: u64) -> Result<u64> {
     match u64::try_from(number) {
-        Ok(number) if number < least => Err(text
-            .error_at_start(format!("{} is too small; the minimum is {least}", text.quoted_for_message()))),
-        Ok(number) if number <= most => Ok(number),
-        _ => {
-            Err(text
-                .error_at_start(format!("{} is too large; the maximum is {most}", text.quoted_for_message())))
+        Ok(number) if number < least => {
+            Err(text.error_at_start(format!("{} is too small; the minimum is {least}", text.quoted_for_message())))
         }
+        Ok(number) if number <= most => Ok(number),
+        _ => Err(text.error_at_start(format!("{} is too large; the maximum is {most}", text.quoted_for_message()))),
     }
 }
 
@@ -151,8 +140,7 @@ pub fn parse_duration(text: Span) -> Result<u64> {
     if text.text.is_empty() {
         return Err(text.error_at_start("a time is missing here, such as 5ms"));
     }
-    duration::parse(text.text)
-        .map_err(|what| text.error_at_start(format!("{} {what}", text.quoted_for_message())))
+    duration::parse(text.text).map_err(|what| text.error_at_start(format!("{} {what}", text.quoted_for_message())))
 }
 
 /// Parses a share or a probability: above 0, and at most 1.
@@ -162,22 +150,20 @@ pub fn parse_share(text: Span) -> Result<f64> {
         None => (text.text, false),
     };
     let parts: Vec<&str> = number.split('.').collect();
-    let is_number = parts.len() <= 2
-        && parts.iter().all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()));
+    let is_number =
+        parts.len() <= 2 && parts.iter().all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()));
     let number: Option<f64> = if is_number { number.parse().ok() } else { None };
     let Some(number) = number else {
-        return Err(text.error_at_start(format!(
-            "{} is not a share; write 10% or 0.1, for example",
-            text.quoted_for_message()
-        )));
+        return Err(
+            text.error_at_start(format!("{} is not a share; write 10% or 0.1, for example", text.quoted_for_message()))
+        );
     };
     let share = if percent { number / 100.0 } else { number };
     if share <= 0.0 {
         return Err(text.error_at_start("a share must be more than 0; leave out a fault that never fires"));
     }
     if share > 1.0 {
-        let meant =
-            if percent { String::new() } else { format!("; with a percent sign it would be {number}%") };
+        let meant = if percent { String::new() } else { format!("; with a percent sign it would be {number}%") };
         return Err(text.error_at_start(format!("a share can be at most 1, which is 100%{meant}")));
     }
     Ok(share)
@@ -200,9 +186,8 @@ pub fn parse_one_of<T: Copy>(text: Span, what: &str, words: &[(T, &str)]) -> Res
 /// Returns the error message that no function has a result with this name.
 pub fn explain_no_result<'a>(text: Span, functions: impl Iterator<Item = &'a FnSpec>) -> String {
     let typed = text.text.to_ascii_uppercase();
-    let bare = ["CUDA_", "NVML_", "ERROR_"]
-        .iter()
-        .fold(&*typed, |bare, prefix| bare.strip_prefix(prefix).unwrap_or(bare));
+    let bare =
+        ["CUDA_", "NVML_", "ERROR_"].iter().fold(&*typed, |bare, prefix| bare.strip_prefix(prefix).unwrap_or(bare));
     let known = functions.flat_map(|function| function.library.results()).map(ResultSpec::short_name);
     match find_nearest_name(bare, known) {
         Some(meant) => format!("there is no result {}; did you mean '{meant}'?", text.quoted_for_message()),

@@ -15,8 +15,7 @@ pub fn check_whole_fault(draft: &mut FaultDraft, text: Span) -> Result<()> {
     if draft.actions.is_empty() {
         let acts = keys().filter(|key| key.acts);
         let words = acts.map(|key| key.name.to_owned() + if key.value.starts_with('[') { "" } else { "=" });
-        let message =
-            format!("the fault selects calls, but has no effect on them; add {}", join_with_or(words));
+        let message = format!("the fault selects calls, but has no effect on them; add {}", join_with_or(words));
         return Err(text.end().error_at_start(message));
     }
     check_exclusive(draft)?;
@@ -37,8 +36,7 @@ fn find_action<'a>(draft: &FaultDraft<'a>, action: &str) -> Option<Span<'a>> {
 /// Returns an error if clauses of the fault exclude each other.
 fn check_exclusive(draft: &FaultDraft) -> Result<()> {
     if let (Some(stage), None) = (draft.stage, draft.error) {
-        return Err(stage
-            .error_at_start("stage= belongs to error=: it says what becomes of the real call; add error="));
+        return Err(stage.error_at_start("stage= belongs to error=: it says what becomes of the real call; add error="));
     }
     if let (Some(out), Some(_)) = (find_action(draft, "out"), draft.error) {
         return Err(out.error_at_start(
@@ -63,10 +61,9 @@ fn parse_result(draft: &FaultDraft, value: Span) -> Result<FaultResult> {
     let fails = |function: &&&FnSpec| function.failures().next().is_some();
     if value.text == "any" {
         return match draft.functions.iter().find(|function| !fails(function)) {
-            Some(function) => Err(value.error_at_start(format!(
-                "{} has no known failure; name one, and add force",
-                function.name()
-            ))),
+            Some(function) => {
+                Err(value.error_at_start(format!("{} has no known failure; name one, and add force", function.name())))
+            }
             None => Ok(FaultResult::Any),
         };
     }
@@ -82,8 +79,7 @@ fn parse_result(draft: &FaultDraft, value: Span) -> Result<FaultResult> {
     let is_unknown = |function: &&&FnSpec| function.failures().all(|known| known != code);
     if let Some(function) = draft.functions.iter().find(is_unknown) {
         let names = |only_seen: bool| {
-            let chosen =
-                function.failures().filter(move |code| function.is_undocumented_result(*code) == only_seen);
+            let chosen = function.failures().filter(move |code| function.is_undocumented_result(*code) == only_seen);
             join_with_or(chosen.filter_map(|code| function.result_name(code)))
         };
         let what = match function.result_name(code) {
@@ -161,13 +157,8 @@ fn check_undoable(draft: &FaultDraft, stage: Span) -> Result<()> {
     let Some(function) = draft.functions.iter().find(|function| function.undone_by().is_none()) else {
         return Ok(());
     };
-    let can =
-        FUNCTIONS.iter().filter(|function| function.undone_by().is_some()).map(|function| function.name());
-    Err(stage.error_at_start(format!(
-        "nothing undoes {}; stage=undo is for {}",
-        function.name(),
-        join_with_or(can)
-    )))
+    let can = FUNCTIONS.iter().filter(|function| function.undone_by().is_some()).map(|function| function.name());
+    Err(stage.error_at_start(format!("nothing undoes {}; stage=undo is for {}", function.name(), join_with_or(can))))
 }
 
 /// Returns an error if `after` and `until` leave no time in which a call could match.

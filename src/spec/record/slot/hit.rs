@@ -26,19 +26,8 @@ pub mod did {
     pub const DRY: u16 = 1024;
 
     /// Words for the effects, by their bits from the lowest.
-    pub const WORDS: [&str; 11] = [
-        "error",
-        "out",
-        "delay",
-        "delay-after",
-        "hang",
-        "signal",
-        "exit",
-        "denied",
-        "not-called",
-        "undone",
-        "dry",
-    ];
+    pub const WORDS: [&str; 11] =
+        ["error", "out", "delay", "delay-after", "hang", "signal", "exit", "denied", "not-called", "undone", "dry"];
 }
 
 /// Fault that fired at a call: its effects and circumstances.

@@ -94,9 +94,7 @@ fn rules_of_fault_plans_are_like_arguments() {
     assert_eq!(of(&[Redact::Hosts]), text.replace("node17", "host-1"));
     let paths = of(&[Redact::Paths]);
     assert!(
-        paths.starts_with("cuInit:program=train*:")
-            && !paths.contains("alice")
-            && paths.contains("/libx.so:"),
+        paths.starts_with("cuInit:program=train*:") && !paths.contains("alice") && paths.contains("/libx.so:"),
         "{paths}"
     );
 }
@@ -109,9 +107,6 @@ fn files_of_python_keep_their_names() {
     assert_eq!(redaction(&[Redact::Hosts]).redact_entry(meta::PYTHON, &kept), Some(kept.clone()));
     let gone = redaction(&[Redact::Paths]).redact_entry(meta::PYTHON, &kept).expect("it is kept");
     let text = String::from_utf8_lossy(&gone[8..]).into_owned();
-    assert!(
-        gone.starts_with(&head) && text.ends_with("/train.py\0exchange") && !text.contains("alice"),
-        "{text}"
-    );
+    assert!(gone.starts_with(&head) && text.ends_with("/train.py\0exchange") && !text.contains("alice"), "{text}");
     assert_eq!(redaction(&[Redact::Paths]).redact_entry(meta::PYTHON, &head), None);
 }

@@ -64,8 +64,7 @@ fn only_plain_files_with_the_names_of_a_record_are_taken() {
         });
         refused(&path, "does not belong in a packed recording");
     }
-    for kind in [EntryType::Symlink, EntryType::Link, EntryType::Fifo, EntryType::Directory, EntryType::Char]
-    {
+    for kind in [EntryType::Symlink, EntryType::Link, EntryType::Fifo, EntryType::Directory, EntryType::Char] {
         let (_directory, path) = packed(|archive| {
             add(archive, "cupeer-record/x.cupeer", kind, 0, io::empty());
             end(archive);
@@ -92,8 +91,7 @@ fn a_file_comes_once_and_nothing_after_the_end() {
 
 #[test]
 fn truncated_and_damaged_archives_are_refused() {
-    let (_directory, path) =
-        packed(|archive| add(archive, "cupeer-record/job", EntryType::Regular, 1, &b"x"[..]));
+    let (_directory, path) = packed(|archive| add(archive, "cupeer-record/job", EntryType::Regular, 1, &b"x"[..]));
     refused(&path, "it is incomplete");
     let (_directory, path) = packed(end);
     let whole = std::fs::read(&path).unwrap();

@@ -36,8 +36,7 @@ pub fn canonical(rule: &PlannedFault, force: bool) -> String {
             RealCallTreatment::Undo => ":stage=undo",
         };
     }
-    let outs: Vec<String> =
-        action.outs.iter().map(|out| format!("{}={}", out.argument, value(out.value))).collect();
+    let outs: Vec<String> = action.outs.iter().map(|out| format!("{}={}", out.argument, value(out.value))).collect();
     if !outs.is_empty() {
         text += &format!(":out={}", outs.join(","));
     }
@@ -148,9 +147,8 @@ fn time() -> impl Strategy<Value = u64> {
 
 /// The clauses that choose calls.
 fn choices() -> Vec<BoxedStrategy<String>> {
-    let named = |key: &'static str, values: BoxedStrategy<String>| {
-        values.prop_map(move |v| format!("{key}={v}")).boxed()
-    };
+    let named =
+        |key: &'static str, values: BoxedStrategy<String>| values.prop_map(move |v| format!("{key}={v}")).boxed();
     let hex = || list("[0-9a-f]{1,16}");
     let glob = || list("[a-zA-Z_*?][a-zA-Z0-9._*?-]{0,8}");
     vec![
@@ -169,22 +167,13 @@ fn choices() -> Vec<BoxedStrategy<String>> {
         named("stack", hex()),
         named(
             "prev",
-            list(
-                select(vec!["SUCCESS", "map_failed", "700..719", "CUDA_ERROR_UNKNOWN", "-1"])
-                    .prop_map(Into::into),
-            ),
+            list(select(vec!["SUCCESS", "map_failed", "700..719", "CUDA_ERROR_UNKNOWN", "-1"]).prop_map(Into::into)),
         ),
         named("after", time().prop_map(|t| format!("{t}us")).boxed()),
         named("until", time().prop_map(|t| format!("{t}.5s")).boxed()),
         named("mark", glob()),
-        named(
-            "site",
-            prop_oneof![Just("new".to_owned()), (1..=100u32).prop_map(|p| format!("{p}%"))].boxed(),
-        ),
-        named(
-            "Flags",
-            list(select(vec!["0", "1", "-1", "LAZY_ENABLE_PEER_ACCESS", "2.."]).prop_map(Into::into)),
-        ),
+        named("site", prop_oneof![Just("new".to_owned()), (1..=100u32).prop_map(|p| format!("{p}%"))].boxed()),
+        named("Flags", list(select(vec!["0", "1", "-1", "LAZY_ENABLE_PEER_ACCESS", "2.."]).prop_map(Into::into))),
         named("when", "[1-9][0-9]?([.][.][1-9][0-9]{2})?([+][1-9]?)?".boxed()),
         named("p", prop_oneof![(1..=100u32).prop_map(|p| format!("{p}%")), "0[.][0-9]{0,3}[1-9]"].boxed()),
         named("seed", any::<u64>().prop_map(|seed| seed.to_string()).boxed()),
@@ -203,8 +192,7 @@ fn effects() -> BoxedStrategy<Vec<String>> {
         })
     };
     let result = || {
-        let code =
-            select(vec!["MAP_FAILED", "any", "205", "cuda_error_invalid_handle", "TOO_MANY_PEERS", "1"]);
+        let code = select(vec!["MAP_FAILED", "any", "205", "cuda_error_invalid_handle", "TOO_MANY_PEERS", "1"]);
         let stage = select(vec!["", ":stage=instead", ":stage=after", ":stage=undo"]);
         (code, stage).prop_map(|(code, stage)| format!("error={code}{stage}"))
     };
@@ -244,12 +232,8 @@ pub fn rules() -> BoxedStrategy<String> {
         let all = choices();
         which.into_iter().map(|at| all[at].clone()).collect::<Vec<_>>()
     });
-    let functions = select(vec![
-        "cuIpcOpenMemHandle",
-        "cuIpcOpenMemHandle*",
-        "cuIpcOpenMem*",
-        "@ipc-mem,^@export,^@release",
-    ]);
+    let functions =
+        select(vec!["cuIpcOpenMemHandle", "cuIpcOpenMemHandle*", "cuIpcOpenMem*", "@ipc-mem,^@export,^@release"]);
     (functions, chosen, effects())
         .prop_map(|(functions, chosen, effects)| (functions, [chosen, effects].concat()))
         .prop_flat_map(|(functions, clauses)| (Just(functions), Just(clauses).prop_shuffle()))
@@ -270,11 +254,8 @@ fn rules_of_the_table() -> impl Strategy<Value = String> {
                 text += &format!(":{}={:#x}", arg.name(), number & most);
             }
         }
-        let out = function
-            .args()
-            .iter()
-            .zip(&numbers)
-            .find(|(arg, _)| describe_output_values(arg).starts_with("a number"));
+        let out =
+            function.args().iter().zip(&numbers).find(|(arg, _)| describe_output_values(arg).starts_with("a number"));
         text + &match (action, out) {
             (0, Some((arg, number))) => format!(":out={}={number}", arg.name()),
             (1, _) if function.undone_by().is_some() => ":stage=undo:error=any:force".to_owned(),

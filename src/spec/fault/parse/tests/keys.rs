@@ -57,13 +57,9 @@ fn outputs_take_what_is_said_of_them() {
     for function in alterable_functions() {
         for arg in function.args().iter().filter(|arg| arg.direction == Direction::Out) {
             let said = describe_output_values(arg);
-            for (value, word) in [
-                ("1", "a number"),
-                ("zero", "zero"),
-                ("null", "zero"),
-                ("flip/3", "flip/BYTE"),
-                ("other", "other"),
-            ] {
+            for (value, word) in
+                [("1", "a number"), ("zero", "zero"), ("null", "zero"), ("flip/3", "flip/BYTE"), ("other", "other")]
+            {
                 let text = format!("{}:out={}={value}", function.name(), arg.name());
                 assert_eq!(FaultPlan::parse("plan", &text).is_ok(), said.contains(word), "{text}");
             }

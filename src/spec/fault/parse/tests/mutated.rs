@@ -12,15 +12,12 @@ pub fn refused_or_proven(text: &str) -> bool {
     let error = match FaultPlan::parse("plan", text) {
         Err(error) => error,
         Ok(plan) => {
-            plan.rules
-                .iter()
-                .for_each(|rule| _ = proven(&format!("{}:name={}", without_name(rule), rule.name)));
+            plan.rules.iter().for_each(|rule| _ = proven(&format!("{}:name={}", without_name(rule), rule.name)));
             return false;
         }
     };
     let message = &error.message;
-    let line =
-        text.split('\n').nth(error.line - 1).unwrap_or_else(|| panic!("{text:?}: no line {}", error.line));
+    let line = text.split('\n').nth(error.line - 1).unwrap_or_else(|| panic!("{text:?}: no line {}", error.line));
     assert!((1..=line.len() + 1).contains(&error.column), "{text:?}: {error}");
     assert!(line.is_char_boundary(error.column - 1), "{text:?}: {error}");
     assert!(!message.chars().any(char::is_control), "{text:?}: {message:?}");
@@ -72,8 +69,8 @@ const WRONG: &str = " - x ^ , .. 0x -1 1..0 99999999999999999999 1.5 null % 5 5%
 
 /// Replacements for characters, and characters to insert.
 const CHARACTERS: &[char] = &[
-    'x', 'Z', '0', '9', ':', ';', '=', ',', '.', '^', '*', '?', '@', '%', '~', '+', '-', '/', '_', ' ', '\t',
-    '\n', '\'', '"', '$', '\u{0}', '\u{7f}', '\u{9b}', 'é', '\u{202e}', '💥',
+    'x', 'Z', '0', '9', ':', ';', '=', ',', '.', '^', '*', '?', '@', '%', '~', '+', '-', '/', '_', ' ', '\t', '\n',
+    '\'', '"', '$', '\u{0}', '\u{7f}', '\u{9b}', 'é', '\u{202e}', '💥',
 ];
 
 /// Returns all mutants of one rule, and as many random ones of two rules.

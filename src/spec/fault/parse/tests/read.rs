@@ -9,17 +9,13 @@ use crate::record::faults;
 fn numbers(text: &str) -> (ConditionKey, bool, Vec<(u64, u64)>) {
     let rule = rule(text);
     assert_eq!(rule.conditions.len(), 1, "{text}");
-    let ConditionValues::Numbers(ranges) = rule.conditions[0].values.clone() else {
-        panic!("{text}: no numbers")
-    };
+    let ConditionValues::Numbers(ranges) = rule.conditions[0].values.clone() else { panic!("{text}: no numbers") };
     (rule.conditions[0].key.clone(), rule.conditions[0].not, ranges)
 }
 
 fn patterns(text: &str) -> (ConditionKey, bool, Vec<String>) {
     let rule = rule(text);
-    let ConditionValues::Patterns(patterns) = rule.conditions[0].values.clone() else {
-        panic!("{text}: no patterns")
-    };
+    let ConditionValues::Patterns(patterns) = rule.conditions[0].values.clone() else { panic!("{text}: no patterns") };
     (rule.conditions[0].key.clone(), rule.conditions[0].not, patterns)
 }
 
@@ -38,12 +34,7 @@ fn numbers_are_lists_of_ranges() {
         ("dev=^1", ConditionKey::Dev, true, &[(1, 1)]),
         ("dev=-1", ConditionKey::Dev, false, &[(0xffff_ffff, 0xffff_ffff)]),
         ("peer=0x1f..", ConditionKey::Peer, false, &[(31, max)]),
-        (
-            "ctx=0xdeadbeefdeadbeef",
-            ConditionKey::Ctx,
-            false,
-            &[(0xdead_beef_dead_beef, 0xdead_beef_dead_beef)],
-        ),
+        ("ctx=0xdeadbeefdeadbeef", ConditionKey::Ctx, false, &[(0xdead_beef_dead_beef, 0xdead_beef_dead_beef)]),
         ("size=..64K,1M..2G,0x10", ConditionKey::Size, false, &[(0, 65536), (1 << 20, 2 << 30), (16, 16)]),
         ("handle=^3f,0x40", ConditionKey::Handle, true, &[(0x3f, 0x3f), (0x40, 0x40)]),
         ("rank=0..3", ConditionKey::Rank, false, &[(0, 3)]),
@@ -52,12 +43,7 @@ fn numbers_are_lists_of_ranges() {
         ("process=2..", ConditionKey::Process, false, &[(2, max)]),
         ("thread=17..19", ConditionKey::Thread, false, &[(17, 19)]),
         ("stack=00000000000000ff", ConditionKey::Stack, false, &[(255, 255)]),
-        (
-            "prev=SUCCESS,cuda_error_map_failed,700..",
-            ConditionKey::Prev,
-            false,
-            &[(0, 0), (205, 205), (700, max)],
-        ),
+        ("prev=SUCCESS,cuda_error_map_failed,700..", ConditionKey::Prev, false, &[(0, 0), (205, 205), (700, max)]),
         ("prev=NVML_ERROR_NOT_SUPPORTED", ConditionKey::Prev, false, &[(3, 3)]),
         ("prev=NOT_SUPPORTED", ConditionKey::Prev, false, &[(801, 801)]),
         ("prev=^0", ConditionKey::Prev, true, &[(0, 0)]),
@@ -116,17 +102,13 @@ fn every_argument_that_can_be_compared_is_a_key_and_no_other() {
         for arg in function.args() {
             let value = if arg.type_word() == "c_char" { "x" } else { "1" };
             let text = format!("{}:{}={value}:delay=1ms", function.name(), arg.name());
-            let own = KEYS
-                .iter()
-                .any(|key| key.name == arg.name() && (key.name != "handle" || arg.is_ipc_handle()));
-            let is_in =
-                matches!(arg.direction, crate::function::Direction::In | crate::function::Direction::String);
+            let own = KEYS.iter().any(|key| key.name == arg.name() && (key.name != "handle" || arg.is_ipc_handle()));
+            let is_in = matches!(arg.direction, crate::function::Direction::In | crate::function::Direction::String);
             let is_structure = arg.arg_type().name.starts_with('*')
                 && arg.handle_kind_argument().is_none()
                 && is_in
                 && arg.type_word() != "c_char";
-            let compared =
-                own || is_in && arg.count_argument().is_none() && !arg.is_ipc_handle() && !is_structure;
+            let compared = own || is_in && arg.count_argument().is_none() && !arg.is_ipc_handle() && !is_structure;
             assert_eq!(FaultPlan::parse("plan", &text).is_ok(), compared, "{text}");
         }
     }
@@ -145,19 +127,13 @@ fn when_is_as_in_strace() {
         ("3..9+2", 3, 9, 2),
         ("0x10", 16, 16, 1),
     ] {
-        assert_eq!(
-            rule(&format!("@ipc:when={text}:delay=1ms")).when,
-            CallSelection { first, last, step },
-            "{text}"
-        );
+        assert_eq!(rule(&format!("@ipc:when={text}:delay=1ms")).when, CallSelection { first, last, step }, "{text}");
     }
 }
 
 #[test]
 fn shares_and_times_have_units() {
-    for (text, wanted) in
-        [("10%", 0.1), ("0.1", 0.1), ("1", 1.0), ("100%", 1.0), ("0.5%", 0.005), ("0.25", 0.25)]
-    {
+    for (text, wanted) in [("10%", 0.1), ("0.1", 0.1), ("1", 1.0), ("100%", 1.0), ("0.5%", 0.005), ("0.25", 0.25)] {
         assert_eq!(rule(&format!("@ipc:p={text}:delay=1ms")).probability, wanted, "{text}");
     }
     for (text, wanted) in [
@@ -194,10 +170,7 @@ fn results_are_documented_or_seen_or_forced() {
     let error = |text: &str| rule(text).action.error;
     assert_eq!(error("cuIpcOpenMemHandle:error=205"), Some(FaultResult::Code(205)));
     assert_eq!(error("cuIpcOpenMemHandle:error=cuda_error_map_failed"), Some(FaultResult::Code(205)));
-    assert_eq!(
-        error("cudaIpcOpenMemHandle:error=cudaErrorMapBufferObjectFailed"),
-        Some(FaultResult::Code(205))
-    );
+    assert_eq!(error("cudaIpcOpenMemHandle:error=cudaErrorMapBufferObjectFailed"), Some(FaultResult::Code(205)));
     assert_eq!(error("cuIpcOpenMemHandle:error=any"), Some(FaultResult::Any));
     assert_eq!(error("cuIpcOpenMemHandle:error=NO_DEVICE:force"), Some(FaultResult::Code(100)));
     assert_eq!(error("cuIpcOpenMemHandle:force:error=12345"), Some(FaultResult::Code(12345)));
@@ -206,22 +179,19 @@ fn results_are_documented_or_seen_or_forced() {
     assert_eq!(error("nvmlDeviceGetNvLinkState:error=NOT_SUPPORTED"), Some(FaultResult::Code(3)));
     assert_eq!(error("cuGetProcAddress*:error=NOT_SUPPORTED"), Some(FaultResult::Code(801)));
     // Real drivers were seen to return these, although the documentation of the function does not list them.
-    for (code, number) in [("PEER_ACCESS_UNSUPPORTED", 217), ("NOT_PERMITTED", 800), ("INVALID_DEVICE", 101)]
-    {
+    for (code, number) in [("PEER_ACCESS_UNSUPPORTED", 217), ("NOT_PERMITTED", 800), ("INVALID_DEVICE", 101)] {
         let wanted = Some(FaultResult::Code(number));
         assert_eq!(error(&format!("cuIpcOpenMemHandle*:error={code}")), wanted);
     }
     // Documented and observed results need no `force`. All others do.
     for function in alterable_functions() {
-        let releases = function.is_in(crate::function::Group::Release)
-            || function.is_in(crate::function::Group::Lifetime);
+        let releases =
+            function.is_in(crate::function::Group::Release) || function.is_in(crate::function::Group::Lifetime);
         for code in (1..1000).filter(|code| function.result_name(*code).is_some()) {
             // A name without its version means all versions.
             let is_named = |f: &&FnSpec| f.name() == function.name() || f.lookup() == function.name();
-            let known =
-                alterable_functions().filter(is_named).all(|f| f.failures().any(|known| known == code));
-            let parsed =
-                |force: &str| FaultPlan::parse("plan", &format!("{}:error={code}{force}", function.name()));
+            let known = alterable_functions().filter(is_named).all(|f| f.failures().any(|known| known == code));
+            let parsed = |force: &str| FaultPlan::parse("plan", &format!("{}:error={code}{force}", function.name()));
             assert_eq!(parsed("").is_ok(), known && !releases, "{} {code}", function.name());
             assert!(parsed(":force").is_ok(), "{} {code}", function.name());
         }
@@ -267,9 +237,7 @@ fn ends() {
     let action = |text: &str| rule(text).action;
     assert_eq!(action("@ipc:hang").hang.as_deref(), Some("hang"));
     assert_eq!(action("@ipc:hang=a.b_c-1").hang.as_deref(), Some("a.b_c-1"));
-    for (text, number) in
-        [("SEGV", 11), ("SIGSEGV", 11), ("sigkill", 9), ("SYS", 31), ("USR1", 10), ("64", 64)]
-    {
+    for (text, number) in [("SEGV", 11), ("SIGSEGV", 11), ("sigkill", 9), ("SYS", 31), ("USR1", 10), ("64", 64)] {
         assert_eq!(action(&format!("@ipc:signal={text}")).signal, Some(number), "{text}");
     }
     assert_eq!(action("@ipc:exit=255").exit, Some(255));
@@ -280,8 +248,7 @@ fn ends() {
 #[test]
 fn rules_are_separated_and_named() {
     let plan =
-        FaultPlan::parse("p", " @ipc:delay=1ms ;;\n\r\n@ipc:delay=2ms:name=b\r\n;@ipc:hang:name=other/7;\t")
-            .unwrap();
+        FaultPlan::parse("p", " @ipc:delay=1ms ;;\n\r\n@ipc:delay=2ms:name=b\r\n;@ipc:hang:name=other/7;\t").unwrap();
     let names: Vec<&str> = plan.rules.iter().map(|rule| rule.name.as_str()).collect();
     assert_eq!(names, ["p/1", "p/b", "other/7"]);
     assert_eq!(plan.rules[0].text, "@ipc:delay=1ms");
@@ -306,12 +273,10 @@ fn handed_down_rules_have_a_name_and_a_seed() {
 
 #[test]
 fn a_plan_is_written_and_read() {
-    let plan =
-        FaultPlan::parse("p", "@ipc:p=10%:delay=1ms\ncuIpcGetMemHandle:name=n:hang=x").expect("a plan");
-    let text =
-        faults::format_plan_lines(plan.rules.iter().map(|rule| (&*rule.name, rule.self_contained_text(7))));
-    let again = FaultPlan::parse("armed", &faults::plan_without_names(text.as_bytes()).expect("its text"))
-        .expect("a plan");
+    let plan = FaultPlan::parse("p", "@ipc:p=10%:delay=1ms\ncuIpcGetMemHandle:name=n:hang=x").expect("a plan");
+    let text = faults::format_plan_lines(plan.rules.iter().map(|rule| (&*rule.name, rule.self_contained_text(7))));
+    let again =
+        FaultPlan::parse("armed", &faults::plan_without_names(text.as_bytes()).expect("its text")).expect("a plan");
     let names: Vec<&str> = again.rules.iter().map(|rule| rule.name.as_str()).collect();
     assert_eq!((names, again.rules[0].seed), (vec!["p/1", "p/n"], 7));
     for wrong in [&b"word"[..], b"a b\nword\n", b"a \xff"] {
