@@ -82,7 +82,7 @@ pub fn stdout_result(written: io::Result<()>) -> Result<ExitCode> {
 /// Returns the width of a line in columns: COLUMNS, or the width of the terminal, or 80 if it is unknown. For a
 /// file or a pipe, the width is [`UNLIMITED_WIDTH`], so that no line is cut or wrapped for a program that searches the
 /// output.
-pub fn terminal_width() -> usize {
+pub fn line_width() -> usize {
     let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse::<usize>().ok());
     let width = columns.or_else(|| (!io::stdout().is_terminal()).then_some(UNLIMITED_WIDTH));
     Some(width.unwrap_or_else(query_terminal_width)).filter(|width| *width >= 40).unwrap_or(80)

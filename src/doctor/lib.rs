@@ -32,7 +32,7 @@ pub use queries::command as probe_system;
 
 use crate::args::{DoctorArgs, DoctorFormat};
 use anyhow::Result;
-use cupeer_console::output::{self, terminal_width};
+use cupeer_console::output::{self, line_width};
 use cupeer_launch::program::RunProgram;
 use cupeer_report::style::{Emphasis, Style};
 use cupeer_views::table::Table;
@@ -70,9 +70,7 @@ pub fn command(args: &DoctorArgs, run: RunProgram) -> Result<ExitCode> {
     }
     match args.format {
         DoctorFormat::Json => output::print_json(&document)?,
-        DoctorFormat::Text => {
-            output::print_marked(&format_document(&document, terminal_width(), output::stdout_style()))?
-        }
+        DoctorFormat::Text => output::print_marked(&format_document(&document, line_width(), output::stdout_style()))?,
     };
     // Only problems that prevent `cupeer run` count. A bad fact about the machine concerns a single method of
     // sharing, which the user may not need.

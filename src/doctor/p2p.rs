@@ -40,7 +40,7 @@ pub fn command(args: &DoctorArgs) -> Result<ExitCode> {
         output::print_json(&cupeer_p2p::json_document(&findings))?;
         return written.map(|()| status);
     }
-    output::print_marked(&cupeer_p2p::format_findings(&findings, output::stdout_style(), output::terminal_width()))?;
+    output::print_marked(&cupeer_p2p::format_findings(&findings, output::stdout_style(), output::line_width()))?;
     written.map(|()| status)
 }
 

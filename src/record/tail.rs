@@ -273,7 +273,7 @@ impl Follower {
         self.stats.unreturned.values()
     }
 
-    /// Returns the number of slots of rings that were overwritten between two looks.
+    /// Returns the number of slots of rings that were overwritten before they were read, in all looks so far.
     fn unread_slots(&self) -> u64 {
         let of = |ring: &RingReads| (ring.end - ring.first).saturating_sub(ring.read);
         self.rings.values().map(of).fold(0, u64::saturating_add)

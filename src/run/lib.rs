@@ -343,22 +343,20 @@ fn run_watched(
     if !has_active_options(&environment) {
         seen.loaded.clear();
     }
-    let reached = page.as_ref().map(|page| page.status().reached.load(Acquire));
-    reached.iter().for_each(|count| tracing::debug!("processes that reached the driver: {count}"));
+    let told = |of: fn(&Status) -> &AtomicU32| page.as_ref().map(|page| of(page.status()).load(Acquire));
+    let reached = told(|status| &status.reached);
+    tracing::debug!("processes that reached the driver: {reached:?}");
     let (bypasses, ends) = (std::mem::take(&mut seen.bypasses), std::mem::take(&mut seen.ends));
     let (mut notes, mut unreached) = collect_notes(&program[0], obstacle, seen, reached);
     notes.extend(keepers::unrecorded_device_users(record));
     let mut unused = None;
-    if let Some(page) = page.as_deref().filter(|_| reached == Some(0))
-        && notes.is_empty()
-        && unreached.is_empty()
-    {
+    let is_unexplained = notes.is_empty() && unreached.is_empty();
+    if let Some(page) = page.as_deref().filter(|_| reached == Some(0) && is_unexplained) {
         unreached = explain_missing_library(program, page, &child, end, driver);
-        unused =
-            (unreached.is_empty() && requests_recording(&environment)).then(|| driver::no_driver_note(driver, program));
+        let is_alone = unreached.is_empty() && requests_recording(&environment);
+        unused = is_alone.then(|| driver::no_driver_note(driver, program));
     }
     notes.extend(page.iter().flat_map(|page| list_recording_losses(page)));
-    let told = |of: fn(&Status) -> &AtomicU32| page.as_ref().map(|page| of(page.status()).load(Acquire));
     Ok(FinishedRun {
         end,
         process: (child.pid(), child.start_ticks()),

@@ -71,7 +71,7 @@ pub fn alterable_functions() -> impl Iterator<Item = &'static FnSpec> + Clone {
     FUNCTIONS.iter().filter(|function| function.is_alterable())
 }
 
-/// Lists functions, in the order of the table.
+/// Defines lists of functions: `NAME: test` lists those for which `FnSpec::test` is true, in the order of the table.
 macro_rules! functions_that {
     ($(#[doc = $doc:literal] $name:ident: $test:ident;)*) => {$(
         #[doc = $doc]

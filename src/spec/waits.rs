@@ -65,7 +65,8 @@ pub struct Waits {
     pub source: WaitSource,
 }
 
-/// Returns the pending work that a function waits for, by any of its symbols. `None` if it is not known.
+/// Returns the pending work that a function waits for, by any of its symbols. `None` if the table
+/// does not list the function, so that its waits are unknown.
 pub fn waits_of(symbol: &str) -> Option<Waits> {
     let (name, is_thread) = match symbol.strip_suffix("_ptds") {
         Some(name) => (name, true),

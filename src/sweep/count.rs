@@ -172,6 +172,12 @@ impl RunObservations {
             }
         }
         self.pending.extend(pending.into_values());
+        self.add_remaining(process, &held, &mut followed.held_at_end);
+        Ok(followed)
+    }
+
+    /// Adds what a process still held at its end, with the code that got it.
+    fn add_remaining(&mut self, process: &Process, held: &HeldMemory, held_at_end: &mut Vec<String>) {
         for (object, holding) in held.remaining_objects() {
             let held::CallOrigin(caller, ticks) = holding.since;
             let library = process.library_at(caller, ticks);
@@ -182,10 +188,9 @@ impl RunObservations {
                 true => (&mut self.open, format!("{} of another process {by}", object.word())),
                 false => (&mut self.held, format!("{} {by}", object.word())),
             };
-            followed.held_at_end.push(what.clone());
+            held_at_end.push(what.clone());
             *open.entry(what).or_default() += holding.count;
         }
-        Ok(followed)
     }
 
     /// Finds the callers of the counted calls.

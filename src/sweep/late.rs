@@ -15,7 +15,7 @@ use super::{compare, json, table};
 use crate::args::SweepArgs;
 use anyhow::{Result, bail, ensure};
 use cupeer_console::args::shell_quoted;
-use cupeer_console::output::{self, terminal_width};
+use cupeer_console::output::{self, line_width};
 use cupeer_recordings::home::{relative_path, report_argument};
 use cupeer_report::names::counted;
 use cupeer_topology::Topology;
@@ -187,7 +187,7 @@ impl SweepReport for SeedOutcome {
     }
 
     fn text(&self) -> String {
-        let width = terminal_width();
+        let width = line_width();
         let mut text = String::new();
         let verdicts: BTreeSet<Verdict> = self.findings().map(|done| done.judged.verdict).collect();
         for (number, verdict) in (1..).zip(verdicts) {

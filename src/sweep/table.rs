@@ -7,7 +7,7 @@ use super::times::format_duration;
 use super::trials::TargetCall;
 use super::verdict::Verdict;
 use clap::ValueEnum;
-use cupeer_console::output::{self, terminal_width};
+use cupeer_console::output::{self, line_width};
 use cupeer_recordings::home::{relative_path, report_argument};
 use cupeer_report::names::counted;
 use cupeer_views::table::{Table, wrap};
@@ -19,7 +19,7 @@ pub fn format_calls_on_stacks(calls: u64, stacks: usize) -> String {
 }
 
 pub fn format_outcome(outcome: &SweepOutcome) -> String {
-    let width = terminal_width();
+    let width = line_width();
     let is_quiet = output::is_quiet();
     let mut text = if is_quiet { String::new() } else { verdict_table(outcome).render(width) };
     let own = outcome.baseline_finding();

@@ -8,7 +8,7 @@
 
 use super::lines::{DebugLines, MOST_BYTES, NoLines};
 use super::mapped::Bytes;
-use super::symbol::is_libc;
+use super::symbol::is_libc_or_loader;
 use super::table::{self, FunctionTable, UnusableFile};
 use object::Object;
 use std::ffi::OsStr;
@@ -75,7 +75,7 @@ impl FileSearch {
         let older_than = if build_id.is_empty() { Some(self.older_than.ok_or(UnusableFile::NoBuildId)?) } else { None };
         let own = table::open_checked(path, build_id, older_than);
         let table = own.as_ref().map_err(Clone::clone).and_then(FunctionTable::read);
-        if is_libc(&path.to_string_lossy()) {
+        if is_libc_or_loader(&path.to_string_lossy()) {
             return Ok((table?, None));
         }
         let lines = own.as_ref().ok().and_then(|file| self.read_lines(path, file, until, notes));

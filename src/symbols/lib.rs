@@ -27,7 +27,7 @@ mod table;
 pub use packed::PackedSymbols;
 pub use short::shorten_name;
 pub use source::SourceFiles;
-pub use symbol::{LONGEST_NAME, SourceLine, Symbol, is_libc};
+pub use symbol::{LONGEST_NAME, SourceLine, Symbol, is_libc_or_loader};
 
 use cupeer_record::{Library, Process};
 use files::{FileSearch, OpenedLibrary};

@@ -9,7 +9,7 @@ pub const LONGEST_NAME: usize = 80;
 
 /// Returns true if a library is libc or the loader. Their function names are enough, because they start threads and
 /// every library calls them.
-pub fn is_libc(path: &str) -> bool {
+pub fn is_libc_or_loader(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     ["libc.so", "ld-linux"].iter().any(|begin| name.starts_with(begin))
 }

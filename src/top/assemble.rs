@@ -70,7 +70,7 @@ fn add_memory(
     let is_theirs =
         |sample: &&MemorySample| known().any(|seen| seen.devices.iter().any(|device| device.uuid == sample.device));
     for sample in memory.samples.iter().filter(is_theirs) {
-        let others = add_holders(reading, sample, processes, &mut owners);
+        let others = add_nvml_memory(reading, sample, processes, &mut owners);
         let recorded = owners.iter().filter(|((device, _), _)| *device == sample.device);
         let recorded = recorded.map(|(_, row)| row.bytes);
         let accounted = sum_saturating(recorded.chain(others.iter().filter_map(|other| other.bytes)));
@@ -120,7 +120,7 @@ fn memory_by_owner<'a>(memory: &MemorySnapshot, processes: &'a [Process]) -> Own
 
 /// Adds the memory that NVML reports for recorded processes to their rows. Returns the other processes that NVML
 /// reports.
-fn add_holders<'a>(
+fn add_nvml_memory<'a>(
     reading: &LiveSample,
     sample: &MemorySample,
     processes: &'a [Process],

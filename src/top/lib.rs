@@ -64,7 +64,7 @@ fn print_once(args: &TopArgs, watcher: &mut Watcher) -> Result<ExitCode> {
         return output::print_json(&document);
     }
     let view = ViewState::new(args.sort, args.reverse);
-    let lines = draw::draw_once(&document, &view, output::terminal_width());
+    let lines = draw::draw_once(&document, &view, output::line_width());
     let style = output::stdout_style();
     let text: String = lines.iter().map(|line| line.with_colors(style).trim_end().to_owned() + "\n").collect();
     output::print_marked(&text)

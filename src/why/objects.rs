@@ -50,11 +50,11 @@ const ENVIRONMENT: &CStr = c"environ";
 
 /// Files that were read, so that each file is read once for all processes.
 #[derive(Default)]
-pub struct FileCache {
+pub struct ParsedElfCache {
     known: HashMap<(String, (i32, i32), u64), Arc<ParsedElf>>,
 }
 
-impl FileCache {
+impl ParsedElfCache {
     /// Returns the mapped files of a process, in the order of their addresses. `root` is a prefix for their paths if the
     /// process has another root directory than cupeer.
     pub fn mapped_files(&mut self, pid: u32, root: &str, maps: &MemoryMaps, memory: &RemoteMemory) -> Vec<MappedFile> {
@@ -104,9 +104,9 @@ impl ParsedElf {
         // Libraries with other names than Python's are not searched: some have millions of symbols.
         let name = shown.rsplit('/').next().unwrap_or_default();
         let may_be_python = !name.contains(".so") || name.starts_with("libpython");
-        let is_libc = name.starts_with("libc.so") || name.starts_with("libc-2");
-        let wanted = if is_libc { &[ENVIRONMENT][..] } else { &PYTHON };
-        let symbols = elf.filter(|_| may_be_python || is_libc).and_then(|elf| elf.find_symbols(wanted).ok());
+        let is_libc_or_loader = name.starts_with("libc.so") || name.starts_with("libc-2");
+        let wanted = if is_libc_or_loader { &[ENVIRONMENT][..] } else { &PYTHON };
+        let symbols = elf.filter(|_| may_be_python || is_libc_or_loader).and_then(|elf| elf.find_symbols(wanted).ok());
         let python = symbols.unwrap_or_default();
         ParsedElf { path, shown, build_id: build_id.unwrap_or_default(), segments, python }
     }

@@ -1,7 +1,7 @@
 //! Reads one process from outside: what each of its threads waits in, and its stack. Nothing of it runs for that.
 
 use super::memory::RemoteMemory;
-use super::objects::{FileCache, MappedFile};
+use super::objects::{MappedFile, ParsedElfCache};
 use super::shared::{PolledMemory, SharedMapping};
 use super::since::LastRunReader;
 use super::stacks::{StackReader, UnnamedFrame};
@@ -141,11 +141,11 @@ fn path_prefix(pid: u32) -> String {
 /// Caches that reading several processes shares.
 #[derive(Default)]
 pub struct ProcessReader {
-    files: FileCache,
+    files: ParsedElfCache,
     since: LastRunReader,
 }
 
-/// A process that is being read, with its threads that run.
+/// A process whose waiting threads are read. Its running threads are left for later, because they must be stopped first.
 struct BegunReading {
     seen: ProcessReading,
     running: VecDeque<RunningThread>,

@@ -5,7 +5,7 @@ use crate::lists::{faults, rules};
 use anyhow::{Result, bail};
 use clap::Args;
 use cupeer_console::output;
-use cupeer_console::output::terminal_width;
+use cupeer_console::output::line_width;
 use cupeer_nvidia::format_cuda_version;
 use cupeer_rules::RULES;
 use cupeer_spec::function::{FUNCTIONS, Fidelity, FnSpec, Library};
@@ -28,7 +28,7 @@ pub fn command(args: &ExplainArgs) -> Result<ExitCode> {
     let name = args.name.trim();
     if let Some(found) = runtime::find_function(name) {
         let newest = found.driver_functions().max_by_key(|f| f.since).map_or(String::new(), describe_function);
-        let meant = wrap_paragraph(&(found.explanation() + "."), terminal_width());
+        let meant = wrap_paragraph(&(found.explanation() + "."), line_width());
         return output::print(&format!("{meant}\n{newest}"));
     }
     if let Some(found) = FUNCTIONS.iter().find(|f| f.name().eq_ignore_ascii_case(name)) {
@@ -39,7 +39,7 @@ pub fn command(args: &ExplainArgs) -> Result<ExitCode> {
         return output::print(&describe_other_function(found));
     }
     if let Some(found) = RULES.iter().find(|rule| rule.name().eq_ignore_ascii_case(name)) {
-        return output::print(&rules::explain_rule(found, terminal_width()));
+        return output::print(&rules::explain_rule(found, line_width()));
     }
     let hexadecimal = name.strip_prefix("0x").and_then(|digits| i32::from_str_radix(digits, 16).ok());
     // A number means the driver's result; so does a name without prefix, even if other libraries have that name, too.
@@ -49,12 +49,12 @@ pub fn command(args: &ExplainArgs) -> Result<ExitCode> {
     if let Some(found) = found.or_else(|| Library::Nvml.parse_result(name).filter(|_| is_name)) {
         // The name may be the CUDA runtime's name of the result.
         let meant = runtime::find_result(name).map_or(String::new(), |found| {
-            wrap_paragraph(&(runtime::explain_result(found) + "."), terminal_width()) + "\n"
+            wrap_paragraph(&(runtime::explain_result(found) + "."), line_width()) + "\n"
         });
         return output::print(&(meant + &describe_result(found)));
     }
     if let Some(found) = fault::keys().find(|key| key.name.eq_ignore_ascii_case(name)) {
-        return output::print(&faults::explain_key(found, terminal_width()));
+        return output::print(&faults::explain_key(found, line_width()));
     }
     if !is_name {
         bail!("no result code has the number {name}; 'cupeer list errors' lists them all");
@@ -99,7 +99,7 @@ fn wrap_paragraph(text: &str, width: usize) -> String {
 }
 
 fn describe_function(f: &FnSpec) -> String {
-    let width = terminal_width();
+    let width = line_width();
     let whole = format_prototype(f) + ";";
     let mut text = whole.clone() + "\n";
     if whole.len() > width {
@@ -152,7 +152,7 @@ fn describe_other_function(f: &OtherFn) -> String {
     facts.push_row(["library".into(), "libcuda.so.1".into()]);
     facts.push_row(["looked up as".into(), lookup]);
     facts.push_row(["simulated".into(), format!("{}: {}", f.simulated.name(), describe_fidelity(f.simulated))]);
-    let facts = facts.render(terminal_width());
+    let facts = facts.render(line_width());
     format!(
         "{}\n\ncupeer does not intercept it: its calls go straight to the driver.\n\n{}",
         f.symbol,
@@ -161,7 +161,7 @@ fn describe_other_function(f: &OtherFn) -> String {
 }
 
 fn describe_result(r: &ResultSpec) -> String {
-    let width = terminal_width();
+    let width = line_width();
     let head = format!("{} = {}: {}", r.name(), r.number, r.library_text());
     let mut text = format!("{}\n{}", wrap_paragraph(&head, width), wrap_paragraph(r.meaning(), width));
     let documented: Vec<&str> = rules::documenting_functions(r).map(|f| f.name()).collect();

@@ -4,7 +4,7 @@ use crate::lists::{faults, rules};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use cupeer_console::output;
-use cupeer_console::output::terminal_width;
+use cupeer_console::output::line_width;
 use cupeer_nvidia::format_cuda_version;
 use cupeer_spec::env::VARIABLES;
 use cupeer_spec::function::{ArgSpec, Direction, FUNCTIONS, FnSpec, Library};
@@ -87,9 +87,9 @@ pub fn command(args: &ListArgs) -> Result<ExitCode> {
             build_table(["NAME", "VALUE", "MEANING"], 3, 40, rows)
         }
         Topic::Rules => rules::rules_table(),
-        Topic::Faults => return output::print(&faults::format_list(terminal_width())),
+        Topic::Faults => return output::print(&faults::format_list(line_width())),
     };
-    output::print(&table.render(terminal_width()))
+    output::print(&table.render(line_width()))
 }
 
 /// Returns the result codes of all libraries, starting with the driver's.

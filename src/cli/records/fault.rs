@@ -4,7 +4,7 @@ use super::running::{self, find_hanging_calls, format_hanging_count, has_job_end
 use crate::lists::list::ListFormat;
 use anyhow::{Context, Result, bail, ensure};
 use clap::{ArgGroup, Args};
-use cupeer_console::output::{self, terminal_width};
+use cupeer_console::output::{self, line_width};
 use cupeer_facts::faults::release_label_of_fault;
 use cupeer_launch::args::InjectArgs;
 use cupeer_launch::board::{BoardReader, PlanBoard};
@@ -322,7 +322,7 @@ fn faults_table(rows: &[Row]) -> String {
             below += &format!("{name}: fired {} in process {pid}{rank}\n", counted(*fired, "time"));
         }
     }
-    table.render(terminal_width()) + &below
+    table.render(line_width()) + &below
 }
 
 /// Returns the processes in which each fault fired, by the fault's name, with the number of times according to their recordings.

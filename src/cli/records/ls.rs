@@ -3,7 +3,7 @@
 use crate::records::reduced::reduced_files_in;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use cupeer_console::output::{self, terminal_width};
+use cupeer_console::output::{self, line_width};
 use cupeer_facts::part::JobPart;
 use cupeer_record::{Job, StartedProgram};
 use cupeer_recordings::kept::{self, Entry, EntryKind};
@@ -80,7 +80,7 @@ pub fn command(args: &LsArgs) -> Result<ExitCode> {
         }
         table.push_row([row.name, began, processes, bytes(row.bytes), row.end, program.join(" ")]);
     }
-    output::print(&table.render(terminal_width()))
+    output::print(&table.render(line_width()))
 }
 
 fn make_row(entry: &Entry) -> Row {

@@ -6,7 +6,7 @@
 use super::running::{self, HangingCall, find_hanging_calls, format_hanging_count, has_job_ended, nothing_to_do};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use cupeer_console::output::{self, terminal_width};
+use cupeer_console::output::{self, line_width};
 use cupeer_facts::faults::release_label_of_fault;
 use cupeer_record::{FaultCounts, FaultFile, Job, faults, plain};
 use cupeer_recordings::home;
@@ -154,7 +154,7 @@ impl HeldRecording {
             table.push_row([label.clone(), released.into(), hanging.to_string(), clean(&rules.join(", "))]);
             calls += &self.calls_held_by(rules).map(|call| format!("{label}: {}\n", call.place)).collect::<String>();
         }
-        output::print(&(table.render(terminal_width()) + &calls))
+        output::print(&(table.render(line_width()) + &calls))
     }
 }
 

@@ -144,7 +144,7 @@ fn print_options<'a>(args: &ReportArgs, shown: &'a str) -> Options<'a> {
     // A file has no maximum line width and no colors.
     let (width, style) = match args.output {
         Some(_) => (output::UNLIMITED_WIDTH, Style::Plain),
-        None => (output::terminal_width(), output::stdout_style()),
+        None => (output::line_width(), output::stdout_style()),
     };
     Options { shown, width, all: args.all, leaks: args.leaks, style }
 }

@@ -8,7 +8,7 @@ mod methods;
 use super::document;
 use crate::args::DoctorFormat;
 use anyhow::Result;
-use cupeer_console::output::{self, terminal_width};
+use cupeer_console::output::{self, line_width};
 use cupeer_report::style::{Emphasis, Style};
 use cupeer_views::table::Table;
 use methods::{Feasibility, MethodVerdict, judge_methods};
@@ -30,7 +30,7 @@ pub fn command(one: &Path, other: &Path, format: DoctorFormat) -> Result<ExitCod
     let is_any_possible = ways.iter().any(|way| way.possible != Feasibility::No);
     match format {
         DoctorFormat::Json => output::print_json(&ComparisonDocument { schema: "cupeer-doctor-between/1", ways })?,
-        DoctorFormat::Text => output::print_marked(&format_methods(&ways, terminal_width(), output::stdout_style()))?,
+        DoctorFormat::Text => output::print_marked(&format_methods(&ways, line_width(), output::stdout_style()))?,
     };
     Ok(ExitCode::from(u8::from(!is_any_possible)))
 }

@@ -156,7 +156,6 @@ impl MemoryUses {
             let of =
                 mapped.filter(|mapping| is_whole(mapping.allocation, mapping.bytes)).map(|mapping| mapping.allocation);
             let offset = mapped.map_or(0, |mapping| address - mapping.name);
-            let handle = None;
             self.all.push(MemoryUse {
                 function,
                 site,
@@ -173,7 +172,7 @@ impl MemoryUses {
                 content,
                 device,
                 allocation: of,
-                handle,
+                handle: None,
                 offset,
             });
         }

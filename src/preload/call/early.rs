@@ -197,7 +197,11 @@ pub fn note_uses_before_export(memory: (u64, u64), at: u64) {
 
 /// Runs a call, and examines it before and after. Once calls are not examined any more, this costs two loads.
 #[inline(always)]
-pub fn run_examined<F: Function>(entry: EntryState, arguments: &impl Fn() -> F, run: impl FnOnce() -> i32) -> i32 {
+pub fn run_and_keep_early_uses<F: Function>(
+    entry: EntryState,
+    arguments: &impl Fn() -> F,
+    run: impl FnOnce() -> i32,
+) -> i32 {
     let is_examined =
         || (const { is_examined_function(&FUNCTIONS[F::ID as usize]) }) && needs::is_examining_early_calls();
     let keeps_and_drops =

@@ -8,7 +8,7 @@
 //!
 //! | Functions | Path | Difference |
 //! | --- | --- | --- |
-//! | Copies, memsets, and functions that order them | [`early::run_examined`] | Before the first export: keeps the last ones. |
+//! | Copies, memsets, and functions that order them | [`early::run_and_keep_early_uses`] | Before the first export: keeps the last ones. |
 //! | `allocates`, `frees` | [`memory`] | No steps while the memory is small and not shared: it is only counted. |
 //! | `can_skip_most_calls` (copies, launches), groups `order` and `event` | [`untracked::fast_path`] | No steps while their addresses cannot matter. Records failures, uses of shared memory, and calls that order these uses. |
 //! | Group `event`, beside the fast path | [`untracked::run_event_record_call`] | Forwarded first. Steps only after a failure. |
@@ -194,7 +194,7 @@ pub trait Function: Arguments {
 #[inline(always)]
 pub unsafe fn run<F: Function, const EXPORT: bool>(arguments: impl Fn() -> F) -> i32 {
     let entry = EntryState::read();
-    early::run_examined(entry, &arguments, || {
+    early::run_and_keep_early_uses(entry, &arguments, || {
         // SAFETY: as promised.
         if let Some(result) = unsafe { memory::run_memory_call::<F, EXPORT>(entry, &arguments) } {
             return result;

@@ -393,7 +393,7 @@ impl World for CheckedCall<'_> {
     fn has_closed_handle(&self) -> bool {
         self.is_closing
     }
-    fn last_closed_export(&self, object: Object, address: u64) -> Option<Export<Entry>> {
+    fn export_of_closed_handle(&self, object: Object, address: u64) -> Option<Export<Entry>> {
         // The end was reported at the last close of the object.
         let key = || process_object_key(live::own_owner_number(), kind::opened_kind(object), address, 0);
         let place = self.is_closing_the_last.then(|| live::find(key())).flatten()?;

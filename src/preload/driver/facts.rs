@@ -122,7 +122,8 @@ fn note_ended(end: End, named: u64, result: i32, (context, ended): (u64, u64), n
     if gone != 0 {
         contexts::note_ended(gone);
     }
-    // In a recording, this detail of a release says that the release was the last one.
+    // A reader takes this detail of a successful release to mean that the release was the last one. For a failed release, it
+    // only names the device.
     if end.object == Object::Primary && (result != 0 || ended != 0) {
         note(detail::DEVICES, [named as i32, -1].map(i32::to_le_bytes).as_flattened());
     }

@@ -81,7 +81,7 @@ pub fn follow_object(object: &LoadedObject) -> bool {
         aim_looked_up_entry(id);
         let is_linked =
             entries::is_exported(index) && scope::find_after_us_at_start(entries::name(index)) == Some(symbol.address);
-        let handed_out = if is_linked { entries::export(index) } else { entries::looked_up_address(index) };
+        let handed_out = if is_linked { entries::export(index) } else { entries::looked_up_entry(index) };
         HANDED_OUT[index].store(handed_out, Relaxed);
     }
     followed(library).ready.store(true, Release);

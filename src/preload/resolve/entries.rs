@@ -84,7 +84,7 @@ pub fn set_entry(id: FnId, entry: usize) {
 }
 
 /// Returns the address of our entry for looked-up calls of a function.
-pub fn looked_up_address(index: usize) -> usize {
+pub fn looked_up_entry(index: usize) -> usize {
     export(index) + LOOKED_UP
 }
 

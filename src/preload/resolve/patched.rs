@@ -19,7 +19,7 @@ const MOST_JUMPS: usize = 4;
 /// Returns the two addresses of a function that a program can know, and so patch.
 #[inline(always)]
 fn entry_addresses(index: usize) -> [usize; 2] {
-    [entries::export(index), entries::looked_up_address(index)]
+    [entries::export(index), entries::looked_up_entry(index)]
 }
 
 #[inline(always)]

@@ -138,7 +138,7 @@ fn redirect(object: &LoadedObject, definers: &[u8; FUNCTION_COUNT]) {
         if real != 0 && (bound == real || is_unbound) {
             // SAFETY: the place is the slot's of this object, and the new address is that of our
             // entry of the same function.
-            unsafe { object.write_slot(slot.place, entries::looked_up_address(index)) };
+            unsafe { object.write_slot(slot.place, entries::looked_up_entry(index)) };
         }
     });
 }

@@ -7,7 +7,7 @@ use crate::model::{ExitKind, Failure, FailureGroup, Finding, Pending, Place, Pro
 use crate::words::names::{clean, short_result_name};
 use crate::words::places::format_stack;
 use cupeer_rules::Rule;
-use cupeer_symbols::is_libc;
+use cupeer_symbols::is_libc_or_loader;
 
 /// Largest number of stack frames that are listed below a call.
 const MOST_FRAMES: usize = 3;
@@ -146,7 +146,7 @@ impl<'a> Verdict<'a> {
     /// Returns a stack without the functions of libc and the loader that started the thread, unless all
     /// frames are requested.
     pub fn without_start_frames<'s>(&self, stack: &'s [Place]) -> &'s [Place] {
-        let is_start = |place: &Place| place.library.as_deref().is_some_and(is_libc);
+        let is_start = |place: &Place| place.library.as_deref().is_some_and(is_libc_or_loader);
         if self.lists_all {
             return stack;
         }

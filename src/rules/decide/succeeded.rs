@@ -146,7 +146,7 @@ impl<W: World> Judge<'_, W> {
     /// close: drivers were seen to keep the memory. But an exporter that was killed may have left its data
     /// incomplete.
     fn check_exporter_alive(&mut self, object: Object, address: u64, by: usize) -> Option<Verdict> {
-        let Some(export) = self.world.last_closed_export(object, address) else { return Some(Verdict::Held) };
+        let Some(export) = self.world.export_of_closed_handle(object, address) else { return Some(Verdict::Held) };
         if export.ended.is_some() {
             return Some(Verdict::Held);
         }

@@ -203,9 +203,8 @@ pub trait World {
     fn has_closed_handle(&self) -> bool {
         true
     }
-    /// Returns the export of the handle that the call closed at an address, if the process no longer has it
-    /// open there.
-    fn last_closed_export(&self, _object: Object, _address: u64) -> Option<Export<Self::Object>> {
+    /// Returns the export from which the handle came that the call closed at an address, if that was its last open there.
+    fn export_of_closed_handle(&self, _object: Object, _address: u64) -> Option<Export<Self::Object>> {
         None
     }
     /// Returns the freed export that had the same address as the call's export, if others still have it open.

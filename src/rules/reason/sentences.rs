@@ -154,17 +154,17 @@ pub fn memory_exhausted(
     }
     let Some(wanted) = wanted else { return Ok(()) };
     write!(f, ", and the call asked for {}", Size(wanted))?;
-    left.map_or(Ok(()), |(free, _)| write_missing(wanted, free, f))
+    left.map_or(Ok(()), |(free, _)| write_difference_if_hidden(wanted, free, f))
 }
 
 /// Writes the sentence of [`Reason::MemoryTooLarge`](crate::reason::Reason::MemoryTooLarge).
 pub fn memory_too_large(wanted: u64, total: u64, device: Device, f: &mut Formatter) -> fmt::Result {
     write!(f, "the call asked for {}, and {device} has {} in all", Size(wanted), Size(total))?;
-    write_missing(wanted, total, f)
+    write_difference_if_hidden(wanted, total, f)
 }
 
 /// Adds how many bytes were missing, if the rounded sizes look equal.
-fn write_missing(wanted: u64, had: u64, f: &mut Formatter) -> fmt::Result {
+fn write_difference_if_hidden(wanted: u64, had: u64, f: &mut Formatter) -> fmt::Result {
     let is_hidden = wanted > had && wanted - had < had / 16;
     if is_hidden { write!(f, "; {} were missing", Size(wanted - had)) } else { Ok(()) }
 }

@@ -82,7 +82,8 @@ macro_rules! export_table {
         }
     )*) => {
         $(export_one!($library $fidelity $name($($arg: $type),*) -> $ret);)*
-        /// The functions of the table, in its order; `None` for a function of another library.
+        /// Addresses of our exports, in the order of `cupeer_spec`'s table of functions; `None` for a function of the runtime,
+        /// which the simulated driver does not export.
         static TABLE: &[Option<Address>] = &[$(address_of!($library $name),)*];
     };
 }

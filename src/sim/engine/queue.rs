@@ -159,7 +159,7 @@ pub(crate) fn wait_for_tasks(
     if is_pending(&driver)
         && let Some(late) = &mut driver.queue.late
     {
-        let pause = late.choose_pause();
+        let pause = late.choose_delay_before_request();
         drop(driver);
         std::thread::sleep(pause);
         driver = process::lock();

@@ -362,8 +362,8 @@ impl FnSpec {
         })
     }
 
-    /// Returns the function that undoes a success, in its newest form, and its arguments: the name of the
-    /// object and, if it was created with a size, the size.
+    /// Returns the function that undoes a successful creation, opening, enabling, or retain, in its newest form, and which
+    /// arguments of this function to pass to it: the object's name and, if both take one, the size. `None` if nothing undoes it.
     pub fn undone_by(&self) -> Option<(FnId, UndoArgs)> {
         let newest = |undoes: &dyn Fn(&FnSpec) -> bool| {
             FnId::find_newest(|other| other.library == self.library && undoes(other))

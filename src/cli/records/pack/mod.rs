@@ -99,6 +99,18 @@ pub fn redaction_of(what: &[Redact], directory: &Path, processes: &[Process]) ->
     Ok(new_redaction(what, processes, &found))
 }
 
+/// Kinds of files, in the order of the archive. The tables come after the processes, because the addresses in them are looked
+/// up in the libraries of the processes.
+const ORDER: [MemberKind; 7] = [
+    MemberKind::Job,
+    MemberKind::Begun,
+    MemberKind::Process,
+    MemberKind::Table,
+    MemberKind::Faults,
+    MemberKind::Hang,
+    MemberKind::MemorySamples,
+];
+
 fn pack_recording(directory: &Path, output: &Path, args: &PackArgs) -> Result<ExitCode> {
     let found = files::list_files(directory)?;
     let mut about = PackDescription::new(found.problems);
@@ -126,16 +138,7 @@ fn pack_recording(directory: &Path, output: &Path, args: &PackArgs) -> Result<Ex
 
     let mut archive = PackArchive::create(output)?;
     let mut addresses = LibraryAddresses::default();
-    // The tables come last, because the addresses in them are looked up in the libraries of the processes.
-    for kind in [
-        MemberKind::Job,
-        MemberKind::Begun,
-        MemberKind::Process,
-        MemberKind::Table,
-        MemberKind::Faults,
-        MemberKind::Hang,
-        MemberKind::MemorySamples,
-    ] {
+    for kind in ORDER {
         for (file, process) in found.files.iter().zip(&processes).filter(|(file, _)| file.kind == kind) {
             let problems = match process {
                 Some(process) => process::add_process_file(file, process, &redaction, &mut addresses, &mut archive)

@@ -275,7 +275,8 @@ impl<'a> ProcessReader<'a> {
         }
     }
 
-    /// Stores the device memory that a successful call read or wrote.
+    /// Adds a successful call to the facts about uses of memory: the ranges that it read or wrote, its place in the order of
+    /// work, and an event that it recorded or memory that it unmapped.
     fn store_memory_use(&mut self, function: FnId, call: &Call) {
         if call.succeeded() && !call.injected {
             let device = call.details.content.and_then(|it| device_uuid(self.process, Some(it.device)));

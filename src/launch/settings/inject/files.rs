@@ -101,7 +101,7 @@ impl PlanReader<'_> {
 }
 
 fn read_contents(path: &Path) -> Result<String> {
-    // A pipe, such as `<(...)`, can be read only once, and reading waits for its writer.
+    // Only a regular file is accepted: a pipe, such as `<(...)`, can be read only once, and reading it would wait for its writer.
     let bytes = plain::read(path, SymbolicLinks::Followed, LARGEST_FILE).map_err(|error| match error.kind() {
         ErrorKind::InvalidInput => anyhow::anyhow!("{error}; a fault plan is a regular file"),
         ErrorKind::InvalidData => anyhow::anyhow!("{error}; this is not a fault plan"),

@@ -250,7 +250,7 @@ impl LateWork {
 
     /// Chooses how long a waiting thread sleeps before its work is done, so that other threads and processes
     /// get ahead.
-    pub(crate) fn choose_pause(&mut self) -> Duration {
+    pub(crate) fn choose_delay_before_request(&mut self) -> Duration {
         self.waits += 1;
         let chosen = hash_pair(self.seed, self.waits);
         let is_chosen = self.seed > 0 && (chosen / DURATIONS).is_multiple_of(1 + self.waits / FREQUENT_WAITS);
