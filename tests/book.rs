@@ -1,5 +1,6 @@
 //! The README and the pages of `docs` promise what there is, lead where they say, and forget nothing that scripts rely on.
 
+mod cases;
 mod transcripts;
 
 use crate::support;

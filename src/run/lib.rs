@@ -345,7 +345,7 @@ fn run_watched(
     }
     let told = |of: fn(&Status) -> &AtomicU32| page.as_ref().map(|page| of(page.status()).load(Acquire));
     let reached = told(|status| &status.reached);
-    tracing::debug!("processes that reached the driver: {reached:?}");
+    tracing::debug!("processes that reached the driver: {}", reached.unwrap_or(0));
     let (bypasses, ends) = (std::mem::take(&mut seen.bypasses), std::mem::take(&mut seen.ends));
     let (mut notes, mut unreached) = collect_notes(&program[0], obstacle, seen, reached);
     notes.extend(keepers::unrecorded_device_users(record));
