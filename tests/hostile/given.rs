@@ -146,7 +146,7 @@ fn pipes_are_neither_plans_nor_drivers_nor_packs() {
         (&["pack", pipe, "-o", "/dev/null/x"], ""),
         (&["run", "--sim", "--", pipe], ""),
     ] {
-        let ended = done(&mut limited(&with(args)));
+        let ended = done(limited(&with(args)).stdin(Stdio::piped()));
         let code = ended.status.code();
         assert!([Some(125), Some(126)].contains(&code), "{args:?}: {code:?} {}", ended.stderr);
         assert!(ended.stderr.contains(sentence), "{args:?}: {}", ended.stderr);
