@@ -31,7 +31,7 @@ fuzz_target!(|input: (bool, &[u8], &[u8], [Option<Block>; 4])| {
         let events = process.events().expect("memory can be read");
         let count = events.inspect(|event| look(&process, event)).count();
         assert!(count <= slots, "{count} events in {slots} slots");
-        assert!(process.counted().rows.len() <= record::counted::ROWS);
+        assert!(process.counted_memory().rows.len() <= record::counted::ROWS);
     }
     bytes.resize(bytes.len().max(16), 0);
     bytes[..8].copy_from_slice(&live::MAGIC);
@@ -47,7 +47,7 @@ fuzz_target!(|input: (bool, &[u8], &[u8], [Option<Block>; 4])| {
     }
     let _ = faults::plan_without_names(&bytes);
     if let Ok(file) = FaultFile::from_bytes("faults", bytes) {
-        let _ = FaultFile::from_bytes("faults", file.bytes()).expect("what was read can be written");
+        let _ = FaultFile::from_bytes("faults", file.to_bytes()).expect("what was read can be written");
     }
 });
 
@@ -87,11 +87,11 @@ fn look(process: &Process, event: &Event) {
         assert!(!process.function_name(call.number).is_empty());
         let _ = process.library_at(call.caller, call.start);
         assert!(call.end >= call.start);
-        assert!(call.details.hits.iter().all(|hit| !hit.rule.is_empty()));
+        assert!(call.details.hits.iter().all(|hit| !hit.fault_name.is_empty()));
         for finding in &call.details.findings {
             assert!(!finding.rule.is_empty());
             assert!(
-                finding.objects.iter().all(|object| object.library().len() <= 3 * object.what.library.len())
+                finding.objects.iter().all(|object| object.library_name().len() <= 3 * object.what.library.len())
             );
         }
     }
