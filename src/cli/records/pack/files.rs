@@ -170,8 +170,8 @@ fn redact_job_file(file: &PackedFile, redaction: &Redaction) -> Result<Vec<u8>, 
     }
     let redacted = |line: &str| match line.split_once('=') {
         _ if job::find_key_digits(line.as_bytes()).is_some() => None,
-        _ if redaction.redacted_kinds().is_empty() => Some(line.to_owned()),
         Some((job::COMMAND, command)) => redaction.redact_command(command).map(|new| format!("{}={new}", job::COMMAND)),
+        _ if redaction.redacted_kinds().is_empty() => Some(line.to_owned()),
         Some((job::STARTED, program)) => Some(format!("{}={}", job::STARTED, redaction.redact_path(program))),
         Some((job::LOST | job::MISSING, _)) | None => Some(line.to_owned()),
         Some(_) => None,

@@ -159,11 +159,22 @@ impl Redaction {
         }
     }
 
-    /// Redacts the command of a run; `None` if arguments are redacted.
+    /// Redacts the command of a run. A word such as `NAME=value` may set a variable by `env`. Returns `None` if arguments are
+    /// redacted, or if such a word is quoted, because its value then goes on after a space.
     pub fn redact_command(&self, command: &str) -> Option<String> {
-        let words = command.split(' ').map(|word| self.redact_text(word.as_bytes(), |text| self.redact_value(text)));
-        let words = words.map(|word| String::from_utf8_lossy(&word).into_owned());
-        (!self.redacts(Redact::Arguments)).then(|| words.collect::<Vec<_>>().join(" "))
+        let redact_word = |word: &str| match word.split_once('=') {
+            Some((name, value)) if !name.starts_with('-') => {
+                let value = self.redact_variable(name.as_bytes(), value.as_bytes());
+                format!("{name}={}", String::from_utf8_lossy(&value))
+            }
+            _ => {
+                let word = self.redact_text(word.as_bytes(), |text| self.redact_value(text));
+                String::from_utf8_lossy(&word).into_owned()
+            }
+        };
+        let is_quoted = |word: &str| word.starts_with('\'') && !word.starts_with("'-") && word.contains('=');
+        let is_dropped = self.redacts(Redact::Arguments) || command.split(' ').any(is_quoted);
+        (!is_dropped).then(|| command.split(' ').map(redact_word).collect::<Vec<_>>().join(" "))
     }
 
     /// Redacts the value of a variable.

@@ -100,6 +100,18 @@ fn rules_of_fault_plans_are_like_arguments() {
 }
 
 #[test]
+fn variables_in_the_command_of_a_run_are_redacted_like_those_of_a_process() {
+    let text = "env VLLM_API_KEY=secret MODE=fast /home/alice/train.py --rate=2";
+    let of = |what: &[Redact]| redaction(what).redact_command(text);
+    let kept = text.replace("secret", "-");
+    assert_eq!(of(&[]), Some(kept.clone()));
+    assert_eq!(of(&[Redact::Environment]), Some(kept.replace("fast", "-")));
+    assert_eq!(of(&[Redact::Arguments]), None);
+    assert_eq!(redaction(&[]).redact_command("env 'API_KEY=two words' ./train"), None);
+    assert!(!of(&[Redact::Paths]).unwrap().contains("alice"));
+}
+
+#[test]
 fn files_of_python_keep_their_names() {
     let head = [1, 0, 0, 0, 30, 0, 0, 0];
     let of = |text: &[u8]| [&head, text].concat();
