@@ -221,7 +221,7 @@ fn compare(args: &ReportArgs, paths: &[PathBuf], others: &[PathBuf]) -> Result<E
 }
 
 /// Returns the path of the newest recording in the default directory.
-fn newest() -> Result<PathBuf> {
+pub fn newest() -> Result<PathBuf> {
     let home = home::path()?;
     let mut records = kept::entries(&home).into_iter().filter(|entry| entry.kind == Kind::Record);
     let has_process = |entry: &Entry| Job::open(&entry.path).is_ok_and(|job| !job.processes.is_empty());

@@ -1,0 +1,104 @@
+//! The contexts of a process. Programs create most of them before their first recorded call.
+
+use cupeer_record::Call;
+use cupeer_spec::effect::{Effect, End, Object};
+use cupeer_spec::function::Direction;
+use std::collections::HashSet;
+
+/// Bits of the address in [`cupeer_record::Details::current`]. The bits above have the ordinal of the device, plus one.
+const ADDRESS: u64 = (1 << 48) - 1;
+/// Mask of the ordinal above these bits; higher ones are flags.
+const ORDINAL: u64 = 0xff;
+
+/// A context that a process had before the call that uses it first.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Context {
+    /// Number that the driver gave it.
+    pub number: u64,
+    /// Ordinal of its device.
+    pub device: i32,
+    /// True for the primary context of the device.
+    pub is_primary: bool,
+}
+
+/// Returns the context that was current at a call: its number, which is 0 if there was none, and the ordinal of its device.
+pub fn current(call: &Call) -> Option<(u64, Option<i32>)> {
+    let ends = call.function.is_some_and(|function| function.spec().ends_context().is_some());
+    let used = call.details.current.map(|word| {
+        let ordinal = (word >> 48 & ORDINAL) as i32 - 1;
+        (word & ADDRESS, Some(ordinal).filter(|ordinal| *ordinal >= 0))
+    });
+    let recorded = call.details.context.map(|context| (context, call.details.devices.0));
+    recorded.filter(|_| !ends).or(used)
+}
+
+/// Returns the contexts that the calls of a process use without creating them, in the order of their first use.
+pub fn found<'a>(calls: impl Iterator<Item = &'a Call> + Clone) -> Vec<Context> {
+    let mut known: Vec<(u64, Option<i32>)> = Vec::new();
+    let mut made = HashSet::new();
+    let mut note = |number: u64, device: Option<i32>, made: &HashSet<u64>| match known
+        .iter_mut()
+        .find(|(other, _)| *other == number)
+    {
+        Some((_, known)) => *known = known.or(device),
+        None if number != 0 && !made.contains(&number) => known.push((number, device)),
+        None => {}
+    };
+    let mut destroyed = HashSet::new();
+    for call in calls {
+        if let Some((number, device)) = current(call) {
+            note(number, device, &made);
+        }
+        if let Some((number, device)) = call.details.owner {
+            note(number, Some(device).filter(|device| *device >= 0), &made);
+        }
+        let Some(spec) = call.function.map(|function| function.spec()) else { continue };
+        for (index, arg) in spec.args().iter().enumerate() {
+            let Some(number) = call.number(index).filter(|_| arg.type_word() == "CUcontext") else {
+                continue;
+            };
+            match arg.direction {
+                Direction::In => note(number, call.details.devices.1, &made),
+                _ => _ = made.insert(number),
+            }
+        }
+        let ends = |effect: &Effect| match effect {
+            Effect::Ends(End { object: Object::Context, by, .. }) => call.number(*by),
+            _ => None,
+        };
+        destroyed.extend(spec.effects().iter().filter_map(ends));
+    }
+    placed(known, &destroyed)
+}
+
+/// Chooses devices for contexts whose device is unknown: the first ones without a context, in the order in which the contexts were
+/// created, as far as their numbers show it.
+fn placed(known: Vec<(u64, Option<i32>)>, destroyed: &HashSet<u64>) -> Vec<Context> {
+    let mut devices: Vec<Option<i32>> = known.iter().map(|(_, device)| *device).collect();
+    let mut order: Vec<usize> = (0..known.len()).collect();
+    order.sort_by_key(|index| known[*index].0);
+    for index in order {
+        let free = (0..).find(|device| !devices.contains(&Some(*device)));
+        devices[index] = devices[index].or(free);
+    }
+    let mut contexts: Vec<Context> = Vec::new();
+    for ((number, _), device) in known.into_iter().zip(devices) {
+        let device = device.unwrap_or_default();
+        let is_first = contexts.iter().all(|other| !other.is_primary || other.device != device);
+        contexts.push(Context { number, device, is_primary: is_first && !destroyed.contains(&number) });
+    }
+    contexts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_device_has_one_primary_context() {
+        let known = vec![(0x30, Some(0)), (0x20, None), (0x10, None), (0x40, Some(0))];
+        let contexts = placed(known, &HashSet::from([0x10]));
+        let facts: Vec<_> = contexts.iter().map(|it| (it.number, it.device, it.is_primary)).collect();
+        assert_eq!(facts, [(0x30, 0, true), (0x20, 2, true), (0x10, 1, false), (0x40, 0, false)]);
+    }
+}

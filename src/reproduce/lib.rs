@@ -1,0 +1,163 @@
+//! `cupeer reproduce`: a recording as one C file that makes the same sharing calls, in as many processes.
+//!
+//! In: a recording. Out: the file. Begin with `text` in this file: `calls` reads the calls of all processes, `plan` makes steps of
+//! them, whose objects are variables, `order` adds the waits between processes, and `write` prints the file.
+//!
+//! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
+//!
+//! - `args`: the options.
+//! - `values`: values as C.
+//! - `objects`: objects as variables.
+//! - `calls`: the recorded calls.
+//! - `contexts`: the contexts that existed before them.
+//! - `plan`: the steps.
+//! - `order`: the waits between processes.
+//! - `head`: the comment at the head of the file.
+//! - `write`: the file.
+
+#![allow(missing_docs, reason = "only the command uses this crate")]
+
+pub mod args;
+mod calls;
+mod contexts;
+mod head;
+mod objects;
+mod order;
+mod plan;
+mod values;
+mod write;
+
+use anyhow::{Result, bail, ensure};
+use args::ReproduceArgs;
+use calls::Recorded;
+use cupeer_console::output;
+use cupeer_record::{Job, Process};
+use cupeer_recordings::made;
+use cupeer_report::Keep;
+use cupeer_report::filter::Filter;
+use cupeer_report::names::counted;
+use cupeer_spec::record::end::End;
+use plan::Plan;
+use std::collections::HashMap;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// Runs the command on an opened recording.
+pub fn command(job: &Job, args: &ReproduceArgs) -> Result<ExitCode> {
+    if let Some(output) = &args.output {
+        made::refuse_existing(output, args.force)?;
+    }
+    let (text, left_out) = text(job)?;
+    if left_out > 0 {
+        output::note(&format!(
+            "{} could not be repeated; the head of the file lists them",
+            counted(left_out, "call")
+        ));
+    }
+    let Some(path) = &args.output else { return output::print_as_is(&text) };
+    let mut file = made::begin(path, ".reproduce")?;
+    file.write_all(text.as_bytes())?;
+    made::finish(file, path, args.force)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the C file, and the number of calls that it does not repeat.
+fn text(job: &Job) -> Result<(String, u64)> {
+    for problem in &job.problems {
+        output::complain(&problem.to_string());
+    }
+    let mut calls = calls::read(job)?;
+    check_hosts(job, &calls)?;
+    let processes = used(job, &mut calls);
+    let forked: Vec<bool> = processes.iter().map(|process| process.forked.is_some()).collect();
+    let mut plan = Plan::new(processes.len(), &calls, &forked);
+    let mut ends: Vec<(u64, usize)> =
+        processes.iter().enumerate().map(|(number, process)| (ended(job, process), number)).collect();
+    for Recorded { process, start, .. } in &calls {
+        ends[*process].0 = ends[*process].0.max(start + 1);
+    }
+    ends.sort_unstable();
+    let mut ends = ends.into_iter().peekable();
+    for recorded in &calls {
+        while let Some((_, number)) = ends.next_if(|(time, _)| *time < recorded.start) {
+            plan.end(number, statement(processes[number]));
+        }
+        plan.call(recorded);
+    }
+    ends.for_each(|(_, number)| plan.end(number, statement(processes[number])));
+    let left_out = plan.left_out.values().sum();
+    ensure!(plan.steps.len() > processes.len(), "the recording has no call that a C program can repeat");
+    let around = order::waits(&plan.steps, &plan.variables, processes.len());
+    let report = cupeer_facts::read(job, &Filter::all(job), Keep::default(), None)?;
+    let head = head::paragraphs(&processes, &report, &plan);
+    let written: Vec<write::Process> = processes
+        .iter()
+        .zip(&plan.local)
+        .map(|(process, variables)| write::Process {
+            begin: begin(process),
+            signal: signal(process),
+            variables,
+        })
+        .collect();
+    Ok((write::file(&head, &written, &plan.steps, &around, &plan.variables), left_out))
+}
+
+/// Fails if processes of different hosts share handles.
+fn check_hosts(job: &Job, calls: &[Recorded]) -> Result<()> {
+    let mut exporters = HashMap::new();
+    for (handle, process) in calls.iter().filter_map(|recorded| recorded.shared(true)) {
+        exporters.insert(handle, job.processes[process].header.boot_id);
+    }
+    for (handle, process) in calls.iter().filter_map(|recorded| recorded.shared(false)) {
+        if exporters.get(&handle).is_some_and(|boot| *boot != job.processes[process].header.boot_id) {
+            bail!(
+                "the recording has processes of several hosts that share memory; one C program runs on one host"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Returns the processes with calls, in the order of their first calls, and numbers the calls so.
+fn used<'a>(job: &'a Job, calls: &mut [Recorded]) -> Vec<&'a Process> {
+    let mut numbers = HashMap::new();
+    let mut processes = Vec::new();
+    for recorded in calls {
+        recorded.process = *numbers.entry(recorded.process).or_insert_with_key(|index| {
+            processes.push(&job.processes[*index]);
+            processes.len() - 1
+        });
+    }
+    processes
+}
+
+/// Returns the time when a process ended, in nanoseconds; the largest number if that is unknown.
+fn ended(job: &Job, process: &Process) -> u64 {
+    match process.ended().before {
+        0 => u64::MAX,
+        time => job.clock(process).realtime_of(time),
+    }
+}
+
+/// Returns the signal that ended a process; 0 if none did.
+fn signal(process: &Process) -> u8 {
+    if let End::Signal(signal) = process.end() { signal } else { 0 }
+}
+
+/// Returns the statement that ends a process.
+fn statement(process: &Process) -> &'static str {
+    match process.end() {
+        End::Signal(_) => "kill(getpid(), signals[me]);",
+        End::Left(_) | End::Unseen => "_exit(0);",
+        _ => "",
+    }
+}
+
+/// Returns the statements before the first step of a process.
+fn begin(process: &Process) -> Vec<String> {
+    let is_plain = |value: &&str| value.bytes().all(|byte| byte.is_ascii_digit() || byte == b',');
+    let visible = process.variable("CUDA_VISIBLE_DEVICES").filter(is_plain);
+    let visible = visible.map(|value| format!("setenv(\"CUDA_VISIBLE_DEVICES\", \"{value}\", 1);"));
+    let forked = process.forked.as_ref().map(|_| "fork_after_init();".to_owned());
+    visible.into_iter().chain(forked).collect()
+}

@@ -1,0 +1,165 @@
+//! The text of the C file.
+
+use crate::objects::{Id, Variables};
+use crate::order::Around;
+use crate::plan::{Expected, Step};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+/// Functions and macros that a file may need, each after a blank line.
+const HELPERS: &str = include_str!("helpers.c");
+/// Begin of each file, without its head.
+const BEGIN: &str = include_str!("begin.c");
+/// The function `main` of each file.
+const MAIN: &str = include_str!("main.c");
+/// Largest number of columns in the comment at the head.
+const WIDTH: usize = 100;
+
+/// A process of the file.
+pub struct Process<'a> {
+    /// Statements before its first step.
+    pub begin: Vec<String>,
+    /// Signal that ends it; 0 if it returns.
+    pub signal: u8,
+    pub variables: &'a BTreeSet<Id>,
+}
+
+/// Writes the file. `head` has the paragraphs of the comment at its head.
+pub fn file(
+    head: &[String],
+    processes: &[Process],
+    steps: &[Step],
+    around: &[Around],
+    variables: &Variables,
+) -> String {
+    let mut functions = String::new();
+    for (number, process) in processes.iter().enumerate() {
+        let own = steps.iter().zip(around).filter(|(step, _)| step.process == number);
+        let body = body(process, own);
+        let declared = declared(process.variables, variables, &body);
+        let _ = write!(functions, "\nstatic void process{number}(void) {{\n{declared}{body}}}\n");
+    }
+    let names: Vec<String> = (0..processes.len()).map(|number| format!("process{number}")).collect();
+    let signals: Vec<String> = processes.iter().map(|process| process.signal.to_string()).collect();
+    let main = MAIN.replace("FUNCTIONS", &names.join(", "));
+    let helpers = helpers(&format!("{functions}{main}"));
+    let begin = BEGIN.replace("NUMBER", &processes.len().to_string()).replace("SIGNALS", &signals.join(", "));
+    format!("{}{begin}{helpers}{functions}\n{main}", comment(head))
+}
+
+fn body<'a>(process: &Process, steps: impl Iterator<Item = (&'a Step, &'a Around)>) -> String {
+    let mut lines = process.begin.clone();
+    for (step, around) in steps {
+        lines.extend(around.before.iter().chain(&step.before).cloned());
+        let repeated = match step.times {
+            0 | 1 => String::new(),
+            times => format!("for (int i = 0; i < {times}; i++) "),
+        };
+        match &step.expected {
+            Expected::Result(result) => lines.push(format!("{repeated}expect({}, {result});", step.call)),
+            Expected::Never => lines.push(format!("expect_hang({});", step.call)),
+            Expected::End => lines.extend(Some(step.call.clone()).filter(|call| !call.is_empty())),
+        }
+        lines.extend(around.after.iter().cloned());
+    }
+    lines.iter().fold(String::new(), |body, line| body + "    " + line + "\n")
+}
+
+/// Returns the declarations of the variables that a text names.
+fn declared(of: &BTreeSet<Id>, variables: &Variables, body: &str) -> String {
+    let words: BTreeSet<&str> = words(body).collect();
+    let mut by_type: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for variable in of.iter().map(|id| variables.get(*id)).filter(|variable| words.contains(&*variable.name))
+    {
+        let name = &variable.name;
+        by_type.entry(&variable.c_type).or_default().push(match (variable.elements, &*variable.c_type) {
+            (Some(elements), _) => format!("{name}[{elements}] = {{0}}"),
+            (None, c_type) if is_structure(c_type) => format!("{name} = {{0}}"),
+            (None, "int") => format!("{name} = -1"),
+            (None, _) => format!("{name} = 0"),
+        });
+    }
+    by_type
+        .iter()
+        .fold(String::new(), |text, (c_type, names)| text + &format!("    {c_type} {};\n", names.join(", ")))
+}
+
+/// Returns true for the types of handles that are bytes, and for properties.
+fn is_structure(c_type: &str) -> bool {
+    ["Handle", "Data", "Prop", "Props", "Location"].iter().any(|end| c_type.ends_with(end))
+        && c_type != "CUmemGenericAllocationHandle"
+}
+
+/// Returns the helpers that a text needs, directly or through other helpers, which come before them.
+fn helpers(text: &str) -> String {
+    let mut needed: BTreeSet<&str> = words(text).collect();
+    let mut kept = Vec::new();
+    for helper in HELPERS.split("\n\n").collect::<Vec<_>>().into_iter().rev() {
+        if needed.contains(defined(helper)) {
+            needed.extend(words(helper));
+            kept.push(helper.trim_end());
+        }
+    }
+    kept.iter().rev().fold(String::new(), |text, helper| text + "\n" + helper + "\n")
+}
+
+/// Returns the name that a helper defines.
+fn defined(helper: &str) -> &str {
+    let line = helper.lines().find(|line| !line.starts_with("/*")).unwrap_or_default();
+    let line = line.strip_prefix("#define ").unwrap_or(line);
+    let end = line.find(['(', '{']).unwrap_or(line.len());
+    words(&line[..end]).last().unwrap_or_default()
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
+}
+
+/// Wraps paragraphs as a comment.
+fn comment(paragraphs: &[String]) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for paragraph in paragraphs {
+        lines.push(String::new());
+        for word in paragraph.replace("*/", "* /").split(' ') {
+            let line = lines.last_mut().filter(|line| line.len() + word.len() < WIDTH);
+            match line {
+                Some(line) if line.is_empty() => *line = word.to_owned(),
+                Some(line) => _ = write!(line, " {word}"),
+                None => lines.push(format!("  {word}")),
+            }
+        }
+    }
+    format!("/* {}\n */\n", lines.join("\n * "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_helper_is_known_by_its_name() {
+        let names: Vec<&str> = HELPERS.split("\n\n").map(defined).collect();
+        for name in
+            ["MiB", "check", "expect", "must", "message", "begin", "tell", "wait_for_end", "create_context"]
+        {
+            assert!(names.contains(&name), "{name} is not in {names:?}");
+        }
+        assert!(!names.contains(&""), "{names:?}");
+    }
+
+    #[test]
+    fn only_needed_helpers_are_written() {
+        let text = helpers("tell(1);");
+        assert!(
+            text.contains("send_bytes") && text.contains("give_up") && !text.contains("receive"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn comments_are_wrapped_and_cannot_be_ended() {
+        let text = comment(&["a */ b".to_owned(), "word ".repeat(40).trim_end().to_owned()]);
+        assert!(text.starts_with("/* a * / b\n * word") && text.ends_with("word\n */\n"), "{text}");
+        assert!(text.lines().all(|line| line.len() <= WIDTH + 4), "{text}");
+    }
+}
