@@ -10,6 +10,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* Programs call functions that cuda.h no longer wants. */
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
 /* A process that takes longer is ended, and a call that did not return is given this time. */
 enum { PROCESSES = NUMBER, SECONDS = 60, HANG_SECONDS = 5 };
 

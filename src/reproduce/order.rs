@@ -103,6 +103,11 @@ impl Order<'_> {
             return;
         }
         match self.steps[from].expected {
+            // A process that ends waits for the calls of others, and not for their ends.
+            Expected::End if self.steps[index].expected == Expected::End => {
+                let last = (0..from).rev().find(|step| self.steps[*step].process == sender);
+                self.wait(last, index);
+            }
             Expected::End => {
                 self.around[index].before.push(format!("wait_for_end({sender});"));
                 self.learn(from, reader);

@@ -9,7 +9,7 @@ use crate::objects::{Id, Objects, Variables};
 use crate::values;
 use cupeer_record::{Call, Outcome};
 use cupeer_report::values::{descriptor, handle};
-use cupeer_spec::effect::{Effect, Object, Shared};
+use cupeer_spec::effect::{Effect, Object, OtherArgs, Shared, Used};
 use cupeer_spec::function::{ArgSpec, Direction, FnId, FnSpec, Group, Library};
 use cupeer_spec::record::slot::shape;
 use cupeer_spec::results::Result as Code;
@@ -59,6 +59,8 @@ struct State {
     objects: Objects,
     contexts: Vec<Context>,
     current: Option<u64>,
+    /// Contexts that calls ended.
+    ended: HashSet<u64>,
     is_initialized: bool,
     /// The variables of descriptors, by their number.
     descriptors: HashMap<i32, Id>,
@@ -132,7 +134,8 @@ impl Plan {
         let Some(call_text) = self.written(*process, function, call) else {
             return self.leave_out(function);
         };
-        if function.ends_context().is_some() {
+        // These calls concern all objects of the process.
+        if function.ends_context().is_some() || function.is_in(Group::Order) {
             self.uses.extend(&self.states[*process].variables);
         }
         let is_plain = function.opens().is_some() || function.closes().is_some() && call.succeeded();
@@ -174,46 +177,74 @@ impl Plan {
 
     /// Adds statements that make the state of the process as it was at a call: the driver, the contexts, the current one.
     fn prepare(&mut self, process: usize, function: &FnSpec, call: &Call) {
-        let begins = call.outcome == Outcome::Returned(Code::NOT_INITIALIZED as i32);
-        if !self.states[process].is_initialized && !begins {
+        let result = if let Outcome::Returned(result) = call.outcome { result } else { 0 };
+        let is_before_init = result == Code::NOT_INITIALIZED as i32;
+        if !self.states[process].is_initialized && !is_before_init {
             self.states[process].is_initialized = true;
             self.before.push("must(cuInit(0));".to_owned());
-            for Context { number, device, is_primary } in self.states[process].contexts.clone() {
+            for context in self.states[process].contexts.clone() {
                 let id = self.variable(process, "context", "CUcontext");
-                self.states[process].objects.bind("CUcontext", number, id);
-                let create = if is_primary { "cuDevicePrimaryCtxRetain" } else { "create_context" };
-                self.before.push(format!("must({create}(&{}, {device}));", self.name(id)));
+                self.states[process].objects.bind("CUcontext", context.number, id);
+                let create = if context.is_primary { "cuDevicePrimaryCtxRetain" } else { "create_context" };
+                self.before.push(format!("must({create}(&{}, {}));", self.name(id), context.device));
             }
-            let first = self.states[process].contexts.first().map(|context| context.number);
-            self.make_current(process, first.unwrap_or(0));
         }
-        if let Some((context, _)) = contexts::current(call) {
-            self.make_current(process, context);
+        let lacks_context =
+            [Code::INVALID_CONTEXT, Code::CONTEXT_IS_DESTROYED].map(|code| code as i32).contains(&result);
+        match contexts::current(call) {
+            Some((context, _)) => self.make_current(process, context, lacks_context),
+            None if self.states[process].current.is_none() && !lacks_context && !is_before_init => {
+                let contexts = &self.states[process].contexts;
+                let first =
+                    contexts.iter().find(|context| !self.states[process].ended.contains(&context.number));
+                let number = first.or(contexts.first()).map_or(0, |context| context.number);
+                self.make_current(process, number, false);
+            }
+            None => {}
         }
-        let changes = |effect: &Effect| match effect {
-            Effect::Makes(made) => made.object == Object::Context,
-            Effect::Ends(end) => end.object == Object::Context,
-            _ => false,
-        };
-        if function.effects().iter().any(changes) {
-            self.states[process].current = None;
+        self.note_contexts(process, function, call);
+    }
+
+    /// Notes the contexts that a call creates or ends.
+    fn note_contexts(&mut self, process: usize, function: &FnSpec, call: &Call) {
+        let state = &mut self.states[process];
+        for effect in function.effects().iter().filter(|_| call.succeeded()) {
+            match effect {
+                Effect::Makes(made) if made.object == Object::Context => state.current = None,
+                Effect::Ends(end) if end.object.is_context() => {
+                    let named = call.number(end.by).filter(|_| end.object == Object::Context);
+                    let ended = call.details.context.or(named);
+                    state.ended.extend(ended);
+                    if end.object == Object::Context && state.current == ended {
+                        state.current = None;
+                    }
+                }
+                _ => {}
+            }
         }
     }
 
-    fn make_current(&mut self, process: usize, context: u64) {
+    /// Makes a context current. One that ended is created again, unless the call shows that it was not.
+    fn make_current(&mut self, process: usize, context: u64, lacks_context: bool) {
         let state = &mut self.states[process];
-        if state.current == Some(context) || !state.is_initialized {
+        let has_ended = state.ended.contains(&context);
+        if !state.is_initialized || state.current == Some(context) && (!has_ended || lacks_context) {
             return;
         }
-        let variable = state.objects.find("CUcontext", context);
-        let name = variable.map(|id| self.variables.get(id).name.clone());
-        if context == 0 && state.current.is_none() {
+        let Some(id) = state.objects.find("CUcontext", context) else {
+            if context == 0 && state.current.replace(0).is_some() {
+                self.before.push("must(cuCtxSetCurrent(NULL));".to_owned());
+            }
             return;
-        }
+        };
+        let device =
+            state.contexts.iter().find(|it| it.number == context && it.is_primary).map(|it| it.device);
         state.current = Some(context);
-        if context == 0 || name.is_some() {
-            self.before.push(format!("must(cuCtxSetCurrent({}));", name.as_deref().unwrap_or("NULL")));
+        let name = self.variables.get(id).name.clone();
+        if let Some(device) = device.filter(|_| state.ended.remove(&context) && !lacks_context) {
+            self.before.push(format!("must(cuDevicePrimaryCtxRetain(&{name}, {device}));"));
         }
+        self.before.push(format!("must(cuCtxSetCurrent({name}));"));
     }
 
     /// Returns the call in C; `None` if an argument cannot be repeated.
@@ -254,7 +285,15 @@ impl Plan {
             }
             Direction::In if is_handle => self.handle(process, function, call, index),
             Direction::In if OBJECTS.contains(&word) => self.object(process, function, call, index, word),
-            Direction::In if word == "HostAddress" => Some(host(function, call)),
+            Direction::In if word == "HostAddress" => {
+                let is_host = |effect: &Effect| match effect {
+                    Effect::Uses(Used {
+                        others: OtherArgs::ToHost(by) | OtherArgs::FromHost(by), ..
+                    }) => *by == index,
+                    _ => false,
+                };
+                function.effects().iter().any(is_host).then(|| host(function, call))
+            }
             Direction::In => values::literal(call.argument(index)?, arg),
         }
     }
@@ -436,6 +475,10 @@ impl Plan {
         let known =
             descriptor(call, index).and_then(|(fd, _)| self.states[process].descriptors.get(&fd).copied());
         if let Some(id) = known.filter(|_| c_type == "int") {
+            let is_open = descriptor(call, index).is_some_and(|(_, file)| file != 0);
+            if !is_open {
+                self.before.push(format!("close({});", self.name(id)));
+            }
             return id;
         }
         let id = self.variable(process, stem, c_type);

@@ -129,7 +129,7 @@ fn comment(paragraphs: &[String]) -> String {
             }
         }
     }
-    format!("/* {}\n */\n", lines.join("\n * "))
+    format!("/* {}\n */\n", lines.join("\n * ").replace(" \n", "\n"))
 }
 
 #[cfg(test)]
