@@ -53,6 +53,10 @@ pub fn found<'a>(calls: impl Iterator<Item = &'a Call> + Clone) -> Vec<Context> 
             note(number, Some(device).filter(|device| *device >= 0), &made);
         }
         let Some(spec) = call.function.map(|function| function.spec()) else { continue };
+        if let Some(end) = spec.ends_context().filter(|end| end.object == Object::Primary) {
+            let device = call.number(end.by).map(|device| device as i32);
+            note(call.details.context.unwrap_or(0), device, &made);
+        }
         for (index, arg) in spec.args().iter().enumerate() {
             let Some(number) = call.number(index).filter(|_| arg.type_word() == "CUcontext") else {
                 continue;
@@ -67,10 +71,6 @@ pub fn found<'a>(calls: impl Iterator<Item = &'a Call> + Clone) -> Vec<Context> 
             _ => None,
         };
         destroyed.extend(spec.effects().iter().filter_map(ends));
-    }
-    if known.is_empty() && made.is_empty() {
-        // No recorded call needed to name the context.
-        known.push((u64::MAX, Some(0)));
     }
     placed(known, &destroyed)
 }

@@ -10,6 +10,7 @@
 //! - `objects`: objects as variables.
 //! - `calls`: the recorded calls.
 //! - `contexts`: the contexts that existed before them.
+//! - `stand_in`: the memory of calls that cannot be repeated.
 //! - `plan`: the steps.
 //! - `order`: the waits between processes.
 //! - `head`: the comment at the head of the file.
@@ -24,6 +25,7 @@ mod head;
 mod objects;
 mod order;
 mod plan;
+mod stand_in;
 mod values;
 mod write;
 
@@ -67,6 +69,35 @@ fn text(job: &Job) -> Result<(String, u64)> {
         output::complain(&problem.to_string());
     }
     let mut calls = calls::read(job)?;
+    if std::env::var_os("DUMP").is_some() {
+        for r in &calls {
+            let c = &r.call;
+            let d = &c.details;
+            eprintln!(
+                "P{} {} {} {} = {:?} inj={} mem={:x?} dev={:?} ctx={:x?} owner={:x?} cur={:x?} ranges={:x?} nodes={} content={:?} elements={} use={} find={:?}",
+                r.process,
+                r.start % 1000000000000,
+                c.stream,
+                c.function.map_or("?", |f| f.spec().name()).to_owned()
+                    + "("
+                    + &cupeer_report::values::text(&cupeer_report::values::args(c))
+                    + ")",
+                c.outcome,
+                c.injected,
+                d.memory,
+                d.devices,
+                d.context,
+                d.owner,
+                d.current,
+                d.ranges,
+                d.nodes.len(),
+                d.content,
+                d.elements.len(),
+                r.is_use,
+                d.findings.iter().map(|f| &f.rule).collect::<Vec<_>>()
+            );
+        }
+    }
     check_hosts(job, &calls)?;
     let processes = used(job, &mut calls);
     let forked: Vec<bool> = processes.iter().map(|process| process.forked.is_some()).collect();
@@ -159,5 +190,6 @@ fn begin(process: &Process) -> Vec<String> {
     let visible = process.variable("CUDA_VISIBLE_DEVICES").filter(is_plain);
     let visible = visible.map(|value| format!("setenv(\"CUDA_VISIBLE_DEVICES\", \"{value}\", 1);"));
     let forked = process.forked.as_ref().map(|_| "fork_after_init();".to_owned());
-    visible.into_iter().chain(forked).collect()
+    let rank = process.rank().map(|rank| format!("setenv(\"RANK\", \"{rank}\", 1);"));
+    visible.into_iter().chain(rank).chain(forked).collect()
 }

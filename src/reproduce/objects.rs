@@ -92,6 +92,12 @@ impl Objects {
         let (start, (size, id)) = self.addresses.range(..=address).next_back()?;
         (address - start < *size).then_some((*id, address - start))
     }
+
+    /// Returns the last variable before an address, at most `most` bytes away, and the distance.
+    pub fn behind(&self, address: u64, most: u64) -> Option<(Id, u64)> {
+        let (start, (_, id)) = self.addresses.range(..=address).next_back()?;
+        (address - start < most).then_some((*id, address - start))
+    }
 }
 
 #[cfg(test)]

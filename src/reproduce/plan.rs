@@ -6,6 +6,7 @@
 use crate::calls::Recorded;
 use crate::contexts::{self, Context};
 use crate::objects::{Id, Objects, Variables};
+use crate::stand_in;
 use crate::values;
 use cupeer_record::{Call, Outcome};
 use cupeer_report::values::{descriptor, handle};
@@ -13,7 +14,7 @@ use cupeer_spec::effect::{Effect, Object, OtherArgs, Shared, Used};
 use cupeer_spec::function::{ArgSpec, Direction, FnId, FnSpec, Group, Library};
 use cupeer_spec::record::slot::shape;
 use cupeer_spec::results::Result as Code;
-use cupeer_spec::value::Shareable;
+use cupeer_spec::value::{CHECKED, Shareable};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Types in C whose values are objects, and stay the same as long as the object exists.
@@ -23,6 +24,10 @@ const OBJECTS: [&str; 6] =
 const STREAMS: u64 = 3;
 /// Result of a call that an older form of the program cannot make: the driver had shut down.
 const SHUT_DOWN: i32 = Code::DEINITIALIZED as i32;
+/// Number of a context that no call names.
+const UNKNOWN: u64 = u64::MAX;
+/// Largest distance from an object at which an address counts as one behind it.
+const BEHIND: u64 = 16 << 20;
 /// Most repetitions of a call that fails again and again.
 const MOST_TIMES: u64 = 1000;
 
@@ -131,9 +136,14 @@ impl Plan {
         };
         (self.before, self.uses) = (Vec::new(), Vec::new());
         self.prepare(*process, function, call);
-        let Some(call_text) = self.written(*process, function, call) else {
-            return self.leave_out(function);
-        };
+        let before = (self.before.len(), self.uses.len());
+        let written = self.written(*process, function, call).or_else(|| {
+            self.before.truncate(before.0);
+            self.uses.truncate(before.1);
+            *self.left_out.entry(function.name().to_owned()).or_default() += 1;
+            self.stand_in(*process, function, call)
+        });
+        let Some(call_text) = written else { return };
         // These calls concern all objects of the process.
         if function.ends_context().is_some() || function.is_in(Group::Order) {
             self.uses.extend(&self.states[*process].variables);
@@ -194,15 +204,25 @@ impl Plan {
         match contexts::current(call) {
             Some((context, _)) => self.make_current(process, context, lacks_context),
             None if self.states[process].current.is_none() && !lacks_context && !is_before_init => {
-                let contexts = &self.states[process].contexts;
-                let first =
-                    contexts.iter().find(|context| !self.states[process].ended.contains(&context.number));
-                let number = first.or(contexts.first()).map_or(0, |context| context.number);
-                self.make_current(process, number, false);
+                self.make_some_current(process);
             }
             None => {}
         }
         self.note_contexts(process, function, call);
+    }
+
+    /// Makes a context current for a call of which it is unknown.
+    fn make_some_current(&mut self, process: usize) {
+        let state = &mut self.states[process];
+        let known = state.contexts.iter().find(|context| !state.ended.contains(&context.number));
+        let number = known.map_or(UNKNOWN, |context| context.number);
+        if known.is_none() {
+            state.contexts.push(Context { number, device: 0, is_primary: true });
+            state.ended.insert(number);
+            let id = self.variable(process, "context", "CUcontext");
+            self.states[process].objects.bind("CUcontext", number, id);
+        }
+        self.make_current(process, number, false);
     }
 
     /// Notes the contexts that a call creates or ends.
@@ -259,6 +279,24 @@ impl Plan {
             .collect::<Option<Vec<_>>>()?;
         let name = if all_forms(function) { function.lookup() } else { function.name() };
         Some(format!("{name}({})", arguments.join(", ")))
+    }
+
+    /// Returns a copy or a memset of the memory that a call uses whose structures were not recorded: rows, batches, and graphs. It uses
+    /// the last range that it writes, or else reads.
+    fn stand_in(&mut self, process: usize, function: &'static FnSpec, call: &Call) -> Option<String> {
+        let (address, bytes, is_write) =
+            stand_in::ranges(function, call).max_by_key(|(.., is_write)| *is_write)?;
+        let id = self.states[process].objects.at(address);
+        let (id, offset) = id.or_else(|| self.states[process].objects.behind(address, BEHIND))?;
+        self.touch(process, id);
+        let at = format!("{} + {}", self.name(id), values::number(offset)).replace(" + 0", "");
+        let stream = function.args().iter().position(ArgSpec::is_stream);
+        let stream = stream.and_then(|index| self.object(process, function, call, index, "CUstream"));
+        let (bytes, stream) = (values::number(bytes), stream.as_deref().unwrap_or("0"));
+        Some(match is_write {
+            true => format!("cuMemsetD8Async({at}, 7, {bytes}, {stream})"),
+            false => format!("cuMemcpyDtoHAsync(host_memory({bytes}), {at}, {bytes}, {stream})"),
+        })
     }
 
     fn argument(
@@ -408,6 +446,8 @@ impl Plan {
             self.allocate(process, function, address, call.number(size)? * bytes);
             self.states[process].objects.at(address)
         });
+        let found = found
+            .or_else(|| self.states[process].objects.behind(address, BEHIND).filter(|_| !call.succeeded()));
         match found {
             Some((id, offset)) => {
                 self.touch(process, id);
@@ -442,8 +482,10 @@ impl Plan {
         let (stem, c_type) = handle_type(function, call, &function.args()[index]);
         let known = handle(call, index);
         let exact = known.and_then(|(whole, _)| self.handles.get(&whole).copied());
-        let damaged = known.and_then(|(_, checked)| self.checked.get(&checked).copied());
-        let id = match exact.or(damaged) {
+        let unchecked = known.and_then(|(_, checked)| self.checked.get(&checked).copied());
+        let found = call.details.findings.iter().flat_map(|finding| &finding.objects);
+        let original = found.filter_map(|object| self.handles.get(&object.what.fingerprint).copied()).next();
+        let id = match exact.or(unchecked).or(original) {
             Some(id) if exact.is_some() && self.variables.get(id).c_type == c_type => id,
             Some(id) if self.variables.get(id).c_type != "int" && c_type != "int" => {
                 self.touch(process, id);
@@ -451,8 +493,9 @@ impl Plan {
                 let (name, original) = (self.name(copy), self.name(id));
                 self.before.push(format!("memcpy(&{name}, &{original}, sizeof {name});"));
                 if exact.is_none() {
-                    // These bytes are not checked by the driver.
-                    self.before.push(format!("((char *)&{name})[sizeof {name} - 1] ^= 1;"));
+                    // The driver opens a handle even if one of the first bytes is damaged.
+                    let byte = if unchecked.is_some() { 0 } else { CHECKED.start };
+                    self.before.push(format!("((char *)&{name})[{byte}] ^= 1;"));
                 }
                 copy
             }
