@@ -69,35 +69,6 @@ fn text(job: &Job) -> Result<(String, u64)> {
         output::complain(&problem.to_string());
     }
     let mut calls = calls::read(job)?;
-    if std::env::var_os("DUMP").is_some() {
-        for r in &calls {
-            let c = &r.call;
-            let d = &c.details;
-            eprintln!(
-                "P{} {} {} {} = {:?} inj={} mem={:x?} dev={:?} ctx={:x?} owner={:x?} cur={:x?} ranges={:x?} nodes={} content={:?} elements={} use={} find={:?}",
-                r.process,
-                r.start % 1000000000000,
-                c.stream,
-                c.function.map_or("?", |f| f.spec().name()).to_owned()
-                    + "("
-                    + &cupeer_report::values::text(&cupeer_report::values::args(c))
-                    + ")",
-                c.outcome,
-                c.injected,
-                d.memory,
-                d.devices,
-                d.context,
-                d.owner,
-                d.current,
-                d.ranges,
-                d.nodes.len(),
-                d.content,
-                d.elements.len(),
-                r.is_use,
-                d.findings.iter().map(|f| &f.rule).collect::<Vec<_>>()
-            );
-        }
-    }
     check_hosts(job, &calls)?;
     let processes = used(job, &mut calls);
     let forked: Vec<bool> = processes.iter().map(|process| process.forked.is_some()).collect();
