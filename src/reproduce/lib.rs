@@ -72,7 +72,7 @@ fn text(job: &Job) -> Result<(String, u64)> {
     check_hosts(job, &calls)?;
     let processes = used(job, &mut calls);
     let forked: Vec<bool> = processes.iter().map(|process| process.forked.is_some()).collect();
-    let mut plan = Plan::new(processes.len(), &calls, &forked);
+    let mut plan = Plan::new(&calls, &forked);
     let mut ends: Vec<(u64, usize)> =
         processes.iter().enumerate().map(|(number, process)| (ended(job, process), number)).collect();
     for Recorded { process, start, .. } in &calls {

@@ -98,14 +98,14 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Begins a plan for these calls. The processes are numbered as in the calls.
-    pub fn new(processes: usize, calls: &[Recorded], forked: &[bool]) -> Plan {
+    /// Begins a plan for these calls. `forked` has true for each process that was forked after its parent initialized the driver.
+    pub fn new(calls: &[Recorded], forked: &[bool]) -> Plan {
         let mut plan = Plan::default();
-        for process in 0..processes {
+        for (process, is_initialized) in forked.iter().copied().enumerate() {
             let own =
                 calls.iter().filter(|recorded| recorded.process == process).map(|recorded| &recorded.call);
             let contexts = contexts::found(own);
-            plan.states.push(State { contexts, is_initialized: forked[process], ..State::default() });
+            plan.states.push(State { contexts, is_initialized, ..State::default() });
         }
         for Recorded { process, call, .. } in calls {
             let exports = call.function.and_then(|function| function.spec().exports());
