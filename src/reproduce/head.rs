@@ -1,7 +1,8 @@
 //! The comment at the head of the file: what was recorded, what it reproduces, and what it leaves out. It has nothing of the
 //! program.
 
-use crate::plan::{Expected, Plan};
+use crate::plan::Plan;
+use crate::plan::step::Expected;
 use cupeer_record::Process;
 use cupeer_report::model::Report;
 use cupeer_report::names::counted;

@@ -6,13 +6,10 @@
 //! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
 //!
 //! - `args`: the options.
-//! - `values`: values as C.
-//! - `objects`: objects as variables.
 //! - `calls`: the recorded calls.
-//! - `contexts`: the contexts that existed before them.
-//! - `stand_in`: the memory of calls that cannot be repeated.
 //! - `plan`: the steps.
 //! - `order`: the waits between processes.
+//! - `fold`: loops.
 //! - `head`: the comment at the head of the file.
 //! - `write`: the file.
 
@@ -20,13 +17,10 @@
 
 pub mod args;
 mod calls;
-mod contexts;
+mod fold;
 mod head;
-mod objects;
 mod order;
 mod plan;
-mod stand_in;
-mod values;
 mod write;
 
 use anyhow::{Result, bail, ensure};
@@ -89,19 +83,19 @@ fn text(job: &Job) -> Result<(String, u64)> {
     ends.for_each(|(_, number)| plan.end(number, statement(processes[number])));
     let left_out = plan.left_out.values().sum();
     ensure!(plan.steps.len() > processes.len(), "the recording has no call that a C program can repeat");
-    let around = order::waits(&plan.steps, &plan.variables, processes.len());
+    let around = order::waits(&plan.steps, plan.variables(), processes.len());
     let report = cupeer_facts::read(job, &Filter::all(job), Keep::default(), None)?;
     let head = head::paragraphs(&processes, &report, &plan);
     let written: Vec<write::Process> = processes
         .iter()
-        .zip(&plan.local)
-        .map(|(process, variables)| write::Process {
+        .enumerate()
+        .map(|(number, process)| write::Process {
             begin: begin(process),
             signal: signal(process),
-            variables,
+            variables: plan.local(number),
         })
         .collect();
-    Ok((write::file(&head, &written, &plan.steps, &around, &plan.variables), left_out))
+    Ok((write::file(&head, &written, &plan.steps, &around, plan.variables()), left_out))
 }
 
 /// Fails if processes of different hosts share handles.

@@ -4,8 +4,8 @@
 //! from the times of the recording: a step waits for the last steps of other processes that used the same shared object, unless it
 //! knows already that they are done. Two processes that only open and close what a third one shared do not wait for each other.
 
-use crate::objects::{Id, Variables};
-use crate::plan::{Expected, Step};
+use crate::plan::objects::{Id, Variables};
+use crate::plan::step::{Expected, Step};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Statements that surround a step.

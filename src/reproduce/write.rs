@@ -1,8 +1,9 @@
 //! The text of the C file.
 
-use crate::objects::{Id, Variables};
+use crate::fold::folded;
 use crate::order::Around;
-use crate::plan::{Expected, Step};
+use crate::plan::objects::{Id, Variables};
+use crate::plan::step::{Expected, Step};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -62,7 +63,7 @@ fn body<'a>(process: &Process, steps: impl Iterator<Item = (&'a Step, &'a Around
         }
         lines.extend(around.after.iter().cloned());
     }
-    lines.iter().fold(String::new(), |body, line| body + "    " + line + "\n")
+    folded(lines).iter().fold(String::new(), |body, line| body + "    " + line + "\n")
 }
 
 /// Returns the declarations of the variables that a text names.

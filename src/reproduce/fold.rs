@@ -1,0 +1,120 @@
+//! Folds statements that a process repeats into a loop, so that a call that was made at one place is made at one place.
+//!
+//! Two runs of statements are alike if they differ only in the numbers of variables, and no variable that differs is used outside of
+//! its run. The loop then uses the variables of the first run.
+
+use std::collections::HashMap;
+
+/// Largest number of statements in a loop.
+const LONGEST: usize = 16;
+/// Smallest number of repetitions that become a loop.
+const FEWEST: usize = 3;
+
+/// Returns the lines of a body with loops.
+pub fn folded(lines: Vec<String>) -> Vec<String> {
+    let mut uses: HashMap<&str, usize> = HashMap::new();
+    for word in lines.iter().flat_map(|line| words(line)) {
+        *uses.entry(word).or_default() += 1;
+    }
+    let mut folded = Vec::new();
+    let mut at = 0;
+    while at < lines.len() {
+        let lengths = 1..=LONGEST.min(lines.len() - at);
+        let counted = lengths.map(|length| (repeated(&lines[at..], length, &uses), length));
+        let best = counted
+            .filter(|(count, _)| *count >= FEWEST)
+            .max_by_key(|(count, length)| (count * length, *count));
+        let Some((count, length)) = best else {
+            folded.push(lines[at].clone());
+            at += 1;
+            continue;
+        };
+        folded.push(format!("for (int i = 0; i < {count}; i++) {{"));
+        folded.extend(lines[at..at + length].iter().map(|line| format!("    {line}")));
+        folded.push("}".to_owned());
+        at += count * length;
+    }
+    folded
+}
+
+/// Returns the number of runs of `length` lines that are like the first one.
+fn repeated(lines: &[String], length: usize, uses: &HashMap<&str, usize>) -> usize {
+    let mut runs = lines.chunks_exact(length);
+    let Some(first) = runs.next() else { return 0 };
+    let alike = runs.take_while(|run| is_like(first, run, uses)).count();
+    // The variables of the first run must be its own, too: it is compared with the second one.
+    let is_own = lines.get(length..2 * length).is_some_and(|second| is_like(second, first, uses));
+    if alike > 0 && is_own { alike + 1 } else { 0 }
+}
+
+/// Returns true if a run is like another one, and the variables that differ are used nowhere else.
+fn is_like(first: &[String], run: &[String], uses: &HashMap<&str, usize>) -> bool {
+    let mut names: HashMap<&str, &str> = HashMap::new();
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    for (one, other) in first.iter().zip(run) {
+        let mut others = words(other);
+        let is_alike = skeleton(one) == skeleton(other)
+            && words(one).all(|word| {
+                let Some(now) = others.next() else { return false };
+                *counts.entry(now).or_default() += 1;
+                *names.entry(word).or_insert(now) == now
+                    && (word == now || stem(word) == stem(now) && stem(word) != "")
+            });
+        if !is_alike || others.next().is_some() {
+            return false;
+        }
+    }
+    names.iter().filter(|(word, now)| word != now).all(|(_, now)| counts.get(now) == uses.get(now))
+}
+
+/// Returns a line without its words.
+fn skeleton(line: &str) -> String {
+    line.chars().filter(|c| !is_of_word(*c)).collect()
+}
+
+/// Returns the name of a variable without its number; empty for a number, and for other words.
+fn stem(word: &str) -> &str {
+    let stem = word.trim_end_matches(|c: char| c.is_ascii_digit());
+    if stem.len() < word.len() && stem.starts_with(|c: char| c.is_ascii_lowercase()) { stem } else { "" }
+}
+
+fn words(line: &str) -> impl Iterator<Item = &str> {
+    line.split(|c| !is_of_word(c)).filter(|word| !word.is_empty())
+}
+
+fn is_of_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(text: &str) -> Vec<String> {
+        text.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn repeated_statements_become_a_loop() {
+        let folded = folded(lines(
+            "a(); make(&memory1); use(memory1); make(&memory2); use(memory2); make(&memory3); use(memory3); b();",
+        ));
+        let expected = [
+            "a();",
+            "for (int i = 0; i < 3; i++) {",
+            "    make(&memory1);",
+            "    use(memory1);",
+            "}",
+            "b();",
+        ];
+        assert_eq!(folded, expected);
+    }
+
+    #[test]
+    fn variables_that_are_used_later_stay() {
+        let all = lines("make(&memory1); make(&memory2); make(&memory3); use(memory2);");
+        assert_eq!(folded(all.clone()), all);
+        let numbers = lines("use(1); use(2); use(3);");
+        assert_eq!(folded(numbers.clone()), numbers);
+    }
+}

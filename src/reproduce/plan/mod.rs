@@ -1,0 +1,151 @@
+//! The plan of the C file: the steps of all processes, with their objects as variables.
+//!
+//! All knowledge about functions comes from the table: an argument that goes out creates a variable, one that goes in names one, and
+//! the effects say what is shared, and how large it is. [`crate::order`] adds the waits between processes.
+//!
+//! The modules, from the lowest layer up; `tests/rooms.rs` checks this:
+//!
+//! - `values`: values as C.
+//! - `objects`: objects as variables.
+//! - `contexts`: the contexts that existed before the first call.
+//! - `forms`: functions as cuda.h has them.
+//! - `stand_in`: the memory of calls that cannot be repeated.
+//! - `step`: a step.
+//! - `world`: the state of all processes.
+//! - `setup`: statements for what was not recorded.
+//! - `arguments`: the arguments of a call.
+
+mod arguments;
+mod contexts;
+mod forms;
+pub mod objects;
+mod setup;
+mod stand_in;
+pub mod step;
+mod values;
+mod world;
+
+use crate::calls::Recorded;
+use cupeer_record::Outcome;
+use cupeer_spec::effect::{Object, Shared};
+use cupeer_spec::function::{FnSpec, Group, Library};
+use cupeer_spec::results::Result as Code;
+use objects::{Id, Variables};
+use std::collections::{BTreeMap, BTreeSet};
+use step::{Expected, Step};
+use world::{Site, State, World};
+
+/// Result of a call that came after the driver had shut down.
+const SHUT_DOWN: i32 = Code::DEINITIALIZED as i32;
+/// Largest number of repetitions of a call that fails again and again.
+const MOST_TIMES: u64 = 1000;
+
+/// The plan.
+#[derive(Default)]
+pub struct Plan {
+    /// Steps in the order of the recording.
+    pub steps: Vec<Step>,
+    /// Number of calls that the file does not repeat, by function.
+    pub left_out: BTreeMap<String, u64>,
+    /// Number of calls whose result came from a fault plan.
+    pub injected: u64,
+    world: World,
+    /// Calls of each process that never returned: the process makes them last.
+    pending: Vec<Vec<Step>>,
+}
+
+impl Plan {
+    /// Begins a plan for these calls. `forked` has true for each process that was forked after its parent initialized the driver.
+    pub fn new(calls: &[Recorded], forked: &[bool]) -> Plan {
+        let mut plan = Plan::default();
+        for (process, is_initialized) in forked.iter().copied().enumerate() {
+            let own =
+                calls.iter().filter(|recorded| recorded.process == process).map(|recorded| &recorded.call);
+            let contexts = contexts::found(own);
+            plan.world.states.push(State { contexts, is_initialized, ..State::default() });
+            plan.pending.push(Vec::new());
+        }
+        for Recorded { process, call, .. } in calls {
+            let exports = call.function.and_then(|function| function.spec().exports());
+            let is_event = |shared: &Shared| shared.object == Object::Event && call.succeeded();
+            let number = exports.filter(is_event).and_then(|shared| call.number(shared.by));
+            plan.world.exported.extend(number.map(|number| (*process, number)));
+        }
+        plan
+    }
+
+    /// Adds a call.
+    pub fn call(&mut self, Recorded { process, call, is_use, .. }: &Recorded) {
+        let Some(function) = call.function.map(|function| function.spec()) else { return };
+        if function.library != Library::Cuda || function.is_in(Group::Lookup) {
+            return;
+        }
+        let expected = match call.outcome {
+            _ if call.injected || call.stopped_by().is_some() => {
+                self.injected += 1;
+                return;
+            }
+            Outcome::Unwound | Outcome::Returned(SHUT_DOWN) => return self.leave_out(function),
+            Outcome::Pending => Expected::Never,
+            Outcome::Returned(_) if *is_use => Expected::Result("CUDA_SUCCESS".to_owned()),
+            Outcome::Returned(result) => Expected::Result(
+                function.result_name(result).map_or_else(|| result.to_string(), ToOwned::to_owned),
+            ),
+        };
+        let site = Site { process: *process, function, shown: forms::newest(function), call };
+        let world = &mut self.world;
+        world.prepare(site);
+        let written = world.written(site).or_else(|| {
+            *self.left_out.entry(function.name().to_owned()).or_default() += 1;
+            world.stand_in(site)
+        });
+        // These calls concern all objects of the process.
+        if function.ends_context().is_some() || function.is_in(Group::Order) {
+            world.uses.extend(&world.states[*process].variables);
+        }
+        let (before, uses) = (std::mem::take(&mut world.before), std::mem::take(&mut world.uses));
+        let Some(written) = written else { return };
+        let opens = function.opens().is_some() || function.closes().is_some();
+        let step = Step {
+            process: *process,
+            before,
+            call: written,
+            times: call.times().min(MOST_TIMES),
+            uses,
+            is_plain: opens && call.succeeded(),
+            expected,
+        };
+        match step.expected {
+            Expected::Never => self.pending[*process].push(step),
+            _ => self.steps.push(step),
+        }
+    }
+
+    /// Adds the end of a process.
+    pub fn end(&mut self, process: usize, statement: &str) {
+        self.steps.append(&mut self.pending[process]);
+        self.steps.push(Step {
+            process,
+            before: Vec::new(),
+            call: statement.to_owned(),
+            expected: Expected::End,
+            times: 1,
+            uses: self.local(process).iter().copied().collect(),
+            is_plain: true,
+        });
+    }
+
+    /// All variables.
+    pub fn variables(&self) -> &Variables {
+        &self.world.variables
+    }
+
+    /// Returns the variables of a process.
+    pub fn local(&self, process: usize) -> &BTreeSet<Id> {
+        &self.world.states[process].variables
+    }
+
+    fn leave_out(&mut self, function: &FnSpec) {
+        *self.left_out.entry(function.name().to_owned()).or_default() += 1;
+    }
+}

@@ -1,0 +1,30 @@
+//! A step of the plan.
+
+use super::objects::Id;
+
+/// Recorded end of a step.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Expected {
+    /// The call returned the result of this name, or number.
+    Result(String),
+    /// The call did not return.
+    Never,
+    /// The process ended: not a call.
+    End,
+}
+
+/// A call, or the end of a process.
+pub struct Step {
+    pub process: usize,
+    /// Statements for objects that were created without a recorded call.
+    pub before: Vec<String>,
+    /// The call, or the statement that ends the process.
+    pub call: String,
+    pub expected: Expected,
+    /// Number of calls with this result.
+    pub times: u64,
+    /// Shared objects that it uses, and handles that it makes or reads.
+    pub uses: Vec<Id>,
+    /// True if the order of two of these steps in processes that did not create the object does not matter.
+    pub is_plain: bool,
+}

@@ -1,0 +1,93 @@
+//! The state of all processes while their calls are planned: their objects, and the handles that they exported.
+
+use super::contexts::Context;
+use super::objects::{Id, Objects, Variables};
+use cupeer_record::Call;
+use cupeer_spec::function::FnSpec;
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+/// State of a process.
+#[derive(Default)]
+pub struct State {
+    pub objects: Objects,
+    /// Contexts that it had before the calls that use them.
+    pub contexts: Vec<Context>,
+    /// Number of the current context, if known.
+    pub current: Option<u64>,
+    /// Contexts that calls ended.
+    pub ended: HashSet<u64>,
+    pub is_initialized: bool,
+    /// The variables of descriptors, by their number.
+    pub descriptors: HashMap<i32, Id>,
+    pub variables: BTreeSet<Id>,
+}
+
+/// State of all processes, and the step that is being planned.
+#[derive(Default)]
+pub struct World {
+    pub variables: Variables,
+    pub states: Vec<State>,
+    /// Handles by their fingerprint, over all bytes.
+    pub handles: HashMap<u64, Id>,
+    /// Handles by their fingerprint over the bytes that the driver checks.
+    pub checked: HashMap<u64, Id>,
+    /// Events that some call exports: process and number.
+    pub exported: HashSet<(usize, u64)>,
+    /// Statements before the step.
+    pub before: Vec<String>,
+    /// Shared objects that the step uses.
+    pub uses: Vec<Id>,
+}
+
+/// A call that is being planned.
+#[derive(Clone, Copy)]
+pub struct Site<'a> {
+    pub process: usize,
+    pub function: &'static FnSpec,
+    /// The form of the function that cuda.h declares.
+    pub shown: &'static FnSpec,
+    pub call: &'a Call,
+}
+
+impl World {
+    pub fn variable(&mut self, process: usize, stem: &str, c_type: &str) -> Id {
+        let id = self.variables.add(stem, c_type, process);
+        self.states[process].variables.insert(id);
+        id
+    }
+
+    pub fn name(&self, id: Id) -> String {
+        self.variables.get(id).name.clone()
+    }
+
+    /// Adds a call that was not recorded.
+    pub fn must(&mut self, call: &str) {
+        self.before.push(format!("must({call});"));
+    }
+
+    /// Notes that the step uses a shared object, together with the others that it uses.
+    pub fn touch(&mut self, process: usize, id: Id) {
+        if let Some(first) = self.uses.first() {
+            self.variables.join(*first, id);
+        }
+        self.uses.push(id);
+        self.states[process].variables.insert(id);
+    }
+
+    /// Notes that an object has a number from now on.
+    pub fn bind(&mut self, process: usize, word: &'static str, number: u64, size: u64, id: Id) {
+        let objects = &mut self.states[process].objects;
+        match word {
+            "CUdeviceptr" => objects.bind_range(number, size, id),
+            _ => objects.bind(word, number, id),
+        }
+    }
+
+    /// Notes that a descriptor has a number. If another one had it, that one was closed.
+    pub fn take_descriptor(&mut self, process: usize, fd: i32, id: Id) {
+        let before = self.states[process].descriptors.insert(fd, id).filter(|before| *before != id);
+        if let Some(before) = before {
+            self.before.push(format!("close({});", self.name(before)));
+        }
+    }
+}
