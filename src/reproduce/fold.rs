@@ -58,7 +58,7 @@ fn is_like(first: &[String], run: &[String], uses: &HashMap<&str, usize>) -> boo
                 let Some(now) = others.next() else { return false };
                 *counts.entry(now).or_default() += 1;
                 *names.entry(word).or_insert(now) == now
-                    && (word == now || stem(word) == stem(now) && stem(word) != "")
+                    && (word == now || stem(word) == stem(now) && !stem(word).is_empty())
             });
         if !is_alike || others.next().is_some() {
             return false;

@@ -2,7 +2,8 @@
 //!
 //! A handle travels from the step that exported it to the first step that opens it, which is an edge by itself. Other edges follow
 //! from the times of the recording: a step waits for the last steps of other processes that used the same shared object, unless it
-//! knows already that they are done. Two processes that only open and close what a third one shared do not wait for each other.
+//! knows already that they are done. Two processes that only open and close what a third one shared do not wait for each other. A
+//! process that exports again waits for those that opened its earlier handles, as a program does that answers requests.
 
 use crate::plan::objects::{Id, Variables};
 use crate::plan::step::{Expected, Step};
@@ -57,15 +58,22 @@ pub fn waits(steps: &[Step], variables: &Variables, processes: usize) -> Vec<Aro
     };
     let mut exported: HashMap<Id, usize> = HashMap::new();
     let mut received = HashSet::new();
+    let mut importers: HashMap<usize, BTreeSet<usize>> = HashMap::new();
     let mut uses: HashMap<Id, BTreeMap<usize, Last>> = HashMap::new();
     let mut last: BTreeMap<usize, Last> = BTreeMap::new();
     for (index, step) in steps.iter().enumerate() {
         for id in step.uses.iter().filter(|_| step.expected != Expected::End) {
-            let is_own = variables.get(*id).maker == step.process;
-            match exported.get(id) {
-                _ if is_own => _ = exported.entry(*id).or_insert(index),
-                Some(from) if received.insert((step.process, *id)) => order.send(*from, index, Some(*id)),
-                _ => {}
+            let is_handle = variables.is_handle(*id);
+            if variables.get(*id).maker == step.process {
+                if is_handle && exported.insert(*id, exported.get(id).copied().unwrap_or(index)).is_none() {
+                    let readers = importers.get(&step.process).into_iter().flatten();
+                    readers.for_each(|reader| order.wait(last.get(reader).and_then(|last| last.any), index));
+                }
+            } else if let Some(from) = exported.get(id)
+                && received.insert((step.process, *id))
+            {
+                order.send(*from, index, Some(*id));
+                importers.entry(variables.get(*id).maker).or_default().insert(step.process);
             }
         }
         let roots: BTreeSet<Id> = step.uses.iter().map(|id| variables.root(*id)).collect();
@@ -172,8 +180,8 @@ mod tests {
     use super::*;
 
     fn step(process: usize, uses: &[Id], is_plain: bool, expected: Expected) -> Step {
-        let (before, call, uses) = (Vec::new(), String::new(), uses.to_vec());
-        Step { process, before, call, expected, times: 1, uses, is_plain }
+        let (setup, before, call, uses) = (Vec::new(), Vec::new(), String::new(), uses.to_vec());
+        Step { process, setup, before, call, expected, times: 1, uses, is_plain }
     }
 
     fn success() -> Expected {

@@ -51,7 +51,7 @@ pub fn file(
 fn body<'a>(process: &Process, steps: impl Iterator<Item = (&'a Step, &'a Around)>) -> String {
     let mut lines = process.begin.clone();
     for (step, around) in steps {
-        lines.extend(around.before.iter().chain(&step.before).cloned());
+        lines.extend(step.setup.iter().chain(&around.before).chain(&step.before).cloned());
         let repeated = match step.times {
             0 | 1 => String::new(),
             times => format!("for (int i = 0; i < {times}; i++) "),

@@ -39,19 +39,32 @@ impl World {
         })
     }
 
-    /// Returns a copy or a memset of the memory that a call uses whose structures were not recorded: rows, batches, and graphs. It uses
-    /// the last range that is written, or else one that is read.
+    /// Returns a copy or a memset of the memory that a call uses whose structures were not recorded: rows, batches, and graphs.
     pub fn stand_in(&mut self, site: Site) -> Option<String> {
         let Site { process, function, call, .. } = site;
-        let (address, bytes, is_write) =
-            stand_in::ranges(function, call).max_by_key(|(.., is_write)| *is_write)?;
-        let at = self.known_address(process, address, true)?;
+        let mut sides = [true, false].map(|is_write| {
+            let mut ranges = stand_in::ranges(function, call).filter(|range| range.is_write == is_write);
+            ranges.find_map(|range| Some((self.known_address(process, range.address, true)?, range.bytes)))
+        });
+        if let ([None, None], false) = (&sides, call.succeeded()) {
+            // A rule named the memory at least.
+            let mut objects = call.details.findings.iter().flat_map(|finding| &finding.objects);
+            sides[0] =
+                objects.find_map(|object| Some((self.known_address(process, object.what.address, true)?, 1)));
+        }
         let stream = function.args().iter().position(ArgSpec::is_stream);
         let stream = stream.and_then(|index| self.object(site, index, "CUstream"));
-        let (bytes, stream) = (values::number(bytes), stream.as_deref().unwrap_or("0"));
-        Some(match is_write {
-            true => format!("cuMemsetD8Async({at}, 7, {bytes}, {stream})"),
-            false => format!("cuMemcpyDtoHAsync(host_memory({bytes}), {at}, {bytes}, {stream})"),
+        let stream = stream.as_deref().unwrap_or("0");
+        let size = |bytes: u64| values::number(bytes);
+        Some(match sides {
+            [Some((to, written)), Some((from, read))] => {
+                format!("cuMemcpyDtoDAsync({to}, {from}, {}, {stream})", size(written.min(read)))
+            }
+            [Some((to, bytes)), None] => format!("cuMemsetD8Async({to}, 7, {}, {stream})", size(bytes)),
+            [None, Some((from, bytes))] => {
+                format!("cuMemcpyDtoHAsync(host_memory({0}), {from}, {0}, {stream})", size(bytes))
+            }
+            [None, None] => return None,
         })
     }
 

@@ -95,6 +95,7 @@ impl Plan {
         let site = Site { process: *process, function, shown: forms::newest(function), call };
         let world = &mut self.world;
         world.prepare(site);
+        let setup = std::mem::take(&mut world.before);
         let written = world.written(site).or_else(|| {
             *self.left_out.entry(function.name().to_owned()).or_default() += 1;
             world.stand_in(site)
@@ -108,6 +109,7 @@ impl Plan {
         let opens = function.opens().is_some() || function.closes().is_some();
         let step = Step {
             process: *process,
+            setup,
             before,
             call: written,
             times: call.times().min(MOST_TIMES),
@@ -126,6 +128,7 @@ impl Plan {
         self.steps.append(&mut self.pending[process]);
         self.steps.push(Step {
             process,
+            setup: Vec::new(),
             before: Vec::new(),
             call: statement.to_owned(),
             expected: Expected::End,

@@ -40,6 +40,14 @@ impl Variables {
         &self.all[id]
     }
 
+    /// Returns true for a handle, which other processes can receive.
+    pub fn is_handle(&self, id: Id) -> bool {
+        let c_type = &*self.all[id].c_type;
+        c_type == "int"
+            || c_type.ends_with("Handle") && c_type != "CUmemGenericAllocationHandle"
+            || c_type.ends_with("Data")
+    }
+
     /// Makes a variable an array.
     pub fn set_elements(&mut self, id: Id, count: u64) {
         self.all[id].elements = Some(count);

@@ -16,6 +16,8 @@ pub enum Expected {
 /// A call, or the end of a process.
 pub struct Step {
     pub process: usize,
+    /// Statements that initialize the driver, or make a context current.
+    pub setup: Vec<String>,
     /// Statements for objects that were created without a recorded call.
     pub before: Vec<String>,
     /// The call, or the statement that ends the process.
