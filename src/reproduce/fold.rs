@@ -1,4 +1,4 @@
-//! Folds statements that a process repeats into a loop, so that a call that was made at one place is made at one place.
+//! Folds statements that a process repeats into a loop, if the program made the calls at the same places: it had a loop there, too.
 //!
 //! Two runs of statements are alike if they differ only in the numbers of variables, and no variable that differs is used outside of
 //! its run. The loop then uses the variables of the first run.
@@ -10,10 +10,18 @@ const LONGEST: usize = 16;
 /// Smallest number of repetitions that become a loop.
 const FEWEST: usize = 3;
 
-/// Returns the lines of a body with loops.
-pub fn folded(lines: Vec<String>) -> Vec<String> {
+/// A statement.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Line {
+    pub text: String,
+    /// Place of the recorded call in the program; 0 if it is none.
+    pub place: u64,
+}
+
+/// Returns the statements of a body with loops.
+pub fn folded(lines: Vec<Line>) -> Vec<String> {
     let mut uses: HashMap<&str, usize> = HashMap::new();
-    for word in lines.iter().flat_map(|line| words(line)) {
+    for word in lines.iter().flat_map(|line| words(&line.text)) {
         *uses.entry(word).or_default() += 1;
     }
     let mut folded = Vec::new();
@@ -25,12 +33,12 @@ pub fn folded(lines: Vec<String>) -> Vec<String> {
             .filter(|(count, _)| *count >= FEWEST)
             .max_by_key(|(count, length)| (count * length, *count));
         let Some((count, length)) = best else {
-            folded.push(lines[at].clone());
+            folded.push(lines[at].text.clone());
             at += 1;
             continue;
         };
         folded.push(format!("for (int i = 0; i < {count}; i++) {{"));
-        folded.extend(lines[at..at + length].iter().map(|line| format!("    {line}")));
+        folded.extend(lines[at..at + length].iter().map(|line| format!("    {}", line.text)));
         folded.push("}".to_owned());
         at += count * length;
     }
@@ -38,7 +46,7 @@ pub fn folded(lines: Vec<String>) -> Vec<String> {
 }
 
 /// Returns the number of runs of `length` lines that are like the first one.
-fn repeated(lines: &[String], length: usize, uses: &HashMap<&str, usize>) -> usize {
+fn repeated(lines: &[Line], length: usize, uses: &HashMap<&str, usize>) -> usize {
     let mut runs = lines.chunks_exact(length);
     let Some(first) = runs.next() else { return 0 };
     let alike = runs.take_while(|run| is_like(first, run, uses)).count();
@@ -48,13 +56,14 @@ fn repeated(lines: &[String], length: usize, uses: &HashMap<&str, usize>) -> usi
 }
 
 /// Returns true if a run is like another one, and the variables that differ are used nowhere else.
-fn is_like(first: &[String], run: &[String], uses: &HashMap<&str, usize>) -> bool {
+fn is_like(first: &[Line], run: &[Line], uses: &HashMap<&str, usize>) -> bool {
     let mut names: HashMap<&str, &str> = HashMap::new();
     let mut counts: HashMap<&str, usize> = HashMap::new();
     for (one, other) in first.iter().zip(run) {
-        let mut others = words(other);
-        let is_alike = skeleton(one) == skeleton(other)
-            && words(one).all(|word| {
+        let mut others = words(&other.text);
+        let is_alike = one.place == other.place
+            && skeleton(&one.text) == skeleton(&other.text)
+            && words(&one.text).all(|word| {
                 let Some(now) = others.next() else { return false };
                 *counts.entry(now).or_default() += 1;
                 *names.entry(word).or_insert(now) == now
@@ -90,8 +99,14 @@ fn is_of_word(c: char) -> bool {
 mod tests {
     use super::*;
 
-    fn lines(text: &str) -> Vec<String> {
-        text.split(' ').map(str::to_owned).collect()
+    fn lines(text: &str) -> Vec<Line> {
+        text.split(' ').map(|text| Line { text: text.to_owned(), place: 0 }).collect()
+    }
+
+    #[track_caller]
+    fn assert_stays(all: Vec<Line>) {
+        let texts: Vec<String> = all.iter().map(|line| line.text.clone()).collect();
+        assert_eq!(folded(all), texts);
     }
 
     #[test]
@@ -111,10 +126,13 @@ mod tests {
     }
 
     #[test]
-    fn variables_that_are_used_later_stay() {
-        let all = lines("make(&memory1); make(&memory2); make(&memory3); use(memory2);");
-        assert_eq!(folded(all.clone()), all);
-        let numbers = lines("use(1); use(2); use(3);");
-        assert_eq!(folded(numbers.clone()), numbers);
+    fn other_statements_stay() {
+        // A variable is used later.
+        assert_stays(lines("make(&memory1); make(&memory2); make(&memory3); use(memory2);"));
+        // Numbers are not variables.
+        assert_stays(lines("use(1); use(2); use(3);"));
+        let mut places = lines("make(&memory1); make(&memory2); make(&memory3);");
+        places[1].place = 7;
+        assert_stays(places);
     }
 }

@@ -180,8 +180,9 @@ mod tests {
     use super::*;
 
     fn step(process: usize, uses: &[Id], is_plain: bool, expected: Expected) -> Step {
-        let (setup, before, call, uses) = (Vec::new(), Vec::new(), String::new(), uses.to_vec());
-        Step { process, setup, before, call, expected, times: 1, uses, is_plain }
+        let [setup, before, after] = [(); 3].map(|()| Vec::new());
+        let (call, uses) = (String::new(), uses.to_vec());
+        Step { process, place: 0, setup, before, after, call, expected, times: 1, uses, is_plain }
     }
 
     fn success() -> Expected {

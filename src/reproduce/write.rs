@@ -1,6 +1,6 @@
 //! The text of the C file.
 
-use crate::fold::folded;
+use crate::fold::{Line, folded};
 use crate::order::Around;
 use crate::plan::objects::{Id, Variables};
 use crate::plan::step::{Expected, Step};
@@ -49,19 +49,21 @@ pub fn file(
 }
 
 fn body<'a>(process: &Process, steps: impl Iterator<Item = (&'a Step, &'a Around)>) -> String {
-    let mut lines = process.begin.clone();
+    let line = |text: &String| Line { text: text.clone(), place: 0 };
+    let mut lines: Vec<Line> = process.begin.iter().map(line).collect();
     for (step, around) in steps {
-        lines.extend(step.setup.iter().chain(&around.before).chain(&step.before).cloned());
-        let repeated = match step.times {
-            0 | 1 => String::new(),
-            times => format!("for (int i = 0; i < {times}; i++) "),
+        lines.extend(step.setup.iter().chain(&around.before).chain(&step.before).map(line));
+        let call = &step.call;
+        let text = match &step.expected {
+            Expected::Result(result) if step.times > 1 => {
+                format!("for (int i = 0; i < {}; i++) expect({call}, {result});", step.times)
+            }
+            Expected::Result(result) => format!("expect({call}, {result});"),
+            Expected::Never => format!("expect_hang({call});"),
+            Expected::End => call.clone(),
         };
-        match &step.expected {
-            Expected::Result(result) => lines.push(format!("{repeated}expect({}, {result});", step.call)),
-            Expected::Never => lines.push(format!("expect_hang({});", step.call)),
-            Expected::End => lines.extend(Some(step.call.clone()).filter(|call| !call.is_empty())),
-        }
-        lines.extend(around.after.iter().cloned());
+        lines.extend(Some(Line { text, place: step.place }).filter(|line| !line.text.is_empty()));
+        lines.extend(around.after.iter().chain(&step.after).map(line));
     }
     folded(lines).iter().fold(String::new(), |body, line| body + "    " + line + "\n")
 }

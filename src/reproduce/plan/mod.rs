@@ -116,7 +116,15 @@ impl Plan {
             uses,
             is_plain: opens && call.succeeded(),
             expected,
+            after: Vec::new(),
+            place: call.caller,
         };
+        for id in std::mem::take(&mut self.world.closed) {
+            let mut own = self.steps.iter_mut().rev().filter(|step| step.process == *process);
+            if let Some(last) = own.find(|step| step.uses.contains(&id)) {
+                last.after.push(format!("close({});", self.world.name(id)));
+            }
+        }
         match step.expected {
             Expected::Never => self.pending[*process].push(step),
             _ => self.steps.push(step),
@@ -132,6 +140,8 @@ impl Plan {
             before: Vec::new(),
             call: statement.to_owned(),
             expected: Expected::End,
+            after: Vec::new(),
+            place: 0,
             times: 1,
             uses: self.local(process).iter().copied().collect(),
             is_plain: true,

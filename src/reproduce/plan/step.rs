@@ -23,6 +23,10 @@ pub struct Step {
     /// The call, or the statement that ends the process.
     pub call: String,
     pub expected: Expected,
+    /// Statements after it and its messages: descriptors that the program closed.
+    pub after: Vec<String>,
+    /// Address of the call in the program; 0 if it is none.
+    pub place: u64,
     /// Number of calls with this result.
     pub times: u64,
     /// Shared objects that it uses, and handles that it makes or reads.

@@ -37,6 +37,8 @@ pub struct World {
     pub before: Vec<String>,
     /// Shared objects that the step uses.
     pub uses: Vec<Id>,
+    /// Descriptors that the process closed before the step.
+    pub closed: Vec<Id>,
 }
 
 /// A call that is being planned.
@@ -86,8 +88,6 @@ impl World {
     /// Notes that a descriptor has a number. If another one had it, that one was closed.
     pub fn take_descriptor(&mut self, process: usize, fd: i32, id: Id) {
         let before = self.states[process].descriptors.insert(fd, id).filter(|before| *before != id);
-        if let Some(before) = before {
-            self.before.push(format!("close({});", self.name(before)));
-        }
+        self.closed.extend(before);
     }
 }
