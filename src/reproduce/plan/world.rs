@@ -76,11 +76,16 @@ impl World {
         self.states[process].variables.insert(id);
     }
 
-    /// Notes that an object has a number from now on.
+    /// Notes that an object has a number from now on. The order of calls on two objects with one address matters.
     pub fn bind(&mut self, process: usize, word: &'static str, number: u64, size: u64, id: Id) {
         let objects = &mut self.states[process].objects;
         match word {
-            "CUdeviceptr" => objects.bind_range(number, size, id),
+            "CUdeviceptr" => {
+                if let Some((before, _)) = objects.at(number) {
+                    self.variables.join(before, id);
+                }
+                objects.bind_range(number, size, id);
+            }
             _ => objects.bind(word, number, id),
         }
     }
