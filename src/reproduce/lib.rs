@@ -86,16 +86,9 @@ fn text(job: &Job) -> Result<(String, u64)> {
     let around = order::waits(&plan.steps, plan.variables(), processes.len());
     let report = cupeer_facts::read(job, &Filter::all(job), Keep::default(), None)?;
     let head = head::paragraphs(&processes, &report, &plan);
-    let written: Vec<write::Process> = processes
-        .iter()
-        .enumerate()
-        .map(|(number, process)| write::Process {
-            begin: begin(process),
-            signal: signal(process),
-            variables: plan.local(number),
-        })
-        .collect();
-    Ok((write::file(&head, &written, &plan.steps, &around, plan.variables()), left_out))
+    let written =
+        processes.iter().map(|process| write::Process { begin: begin(process), signal: signal(process) });
+    Ok((write::file(&head, &written.collect::<Vec<_>>(), &plan, &around), left_out))
 }
 
 /// Fails if processes of different hosts share handles.

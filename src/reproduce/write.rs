@@ -2,6 +2,7 @@
 
 use crate::fold::{Line, folded};
 use crate::order::Around;
+use crate::plan::Plan;
 use crate::plan::objects::{Id, Variables};
 use crate::plan::step::{Expected, Step};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,27 +18,20 @@ const MAIN: &str = include_str!("main.c");
 const WIDTH: usize = 100;
 
 /// A process of the file.
-pub struct Process<'a> {
+pub struct Process {
     /// Statements before its first step.
     pub begin: Vec<String>,
     /// Signal that ends it; 0 if it returns.
     pub signal: u8,
-    pub variables: &'a BTreeSet<Id>,
 }
 
 /// Writes the file. `head` has the paragraphs of the comment at its head.
-pub fn file(
-    head: &[String],
-    processes: &[Process],
-    steps: &[Step],
-    around: &[Around],
-    variables: &Variables,
-) -> String {
-    let mut functions = String::new();
+pub fn file(head: &[String], processes: &[Process], plan: &Plan, around: &[Around]) -> String {
+    let mut functions: String = plan.constants().collect();
     for (number, process) in processes.iter().enumerate() {
-        let own = steps.iter().zip(around).filter(|(step, _)| step.process == number);
+        let own = plan.steps.iter().zip(around).filter(|(step, _)| step.process == number);
         let body = body(process, own);
-        let declared = declared(process.variables, variables, &body);
+        let declared = declared(plan.local(number), plan.variables(), &body);
         let _ = write!(functions, "\nstatic void process{number}(void) {{\n{declared}{body}}}\n");
     }
     let names: Vec<String> = (0..processes.len()).map(|number| format!("process{number}")).collect();
@@ -45,7 +39,7 @@ pub fn file(
     let main = MAIN.replace("FUNCTIONS", &names.join(", "));
     let helpers = helpers(&format!("{functions}{main}"));
     let begin = BEGIN.replace("NUMBER", &processes.len().to_string()).replace("SIGNALS", &signals.join(", "));
-    format!("{}{begin}{helpers}{functions}\n{main}", comment(head))
+    format!("{}{begin}{helpers}\n{}\n{main}", comment(head), functions.trim_start())
 }
 
 fn body<'a>(process: &Process, steps: impl Iterator<Item = (&'a Step, &'a Around)>) -> String {

@@ -85,12 +85,21 @@ impl World {
             Direction::String => None,
             Direction::In if arg.count().is_some() => {
                 let elements = call.details.elements.iter().find(|(of, _)| usize::from(*of) == index);
-                values::array(&elements?.1, arg)
+                let initializer = values::array(&elements?.1, arg)?;
+                Some(self.constant(&values::target(arg), "[]", &initializer))
             }
             Direction::In if is_handle => Some(self.handle(site, index)),
             Direction::In if OBJECTS.contains(&word) => self.object(site, index, word),
             Direction::In if word == "HostAddress" => is_host(function, index).then(|| host(function, call)),
-            Direction::In => values::literal(call.argument(index)?, arg),
+            Direction::In => {
+                let bytes = call.argument(index)?;
+                match values::structure(bytes, arg) {
+                    Some(initializer) => {
+                        Some(format!("&{}", self.constant(&values::target(arg), "", &initializer)))
+                    }
+                    None => values::literal(bytes, arg).filter(|text| !text.starts_with('{')),
+                }
+            }
         }
     }
 

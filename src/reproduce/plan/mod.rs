@@ -33,7 +33,7 @@ use cupeer_spec::results::Result as Code;
 use objects::{Id, Variables};
 use std::collections::{BTreeMap, BTreeSet};
 use step::{Expected, Step};
-use world::{Site, State, World};
+use world::{Constant, Site, State, World};
 
 /// Result of a call that came after the driver had shut down.
 const SHUT_DOWN: i32 = Code::DEINITIALIZED as i32;
@@ -151,6 +151,13 @@ impl Plan {
     /// All variables.
     pub fn variables(&self) -> &Variables {
         &self.world.variables
+    }
+
+    /// Returns the declarations of the structures that calls read.
+    pub fn constants(&self) -> impl Iterator<Item = String> {
+        self.world.constants.iter().map(|Constant { name, c_type, brackets, initializer }| {
+            format!("static {c_type} {name}{brackets} = {initializer};\n")
+        })
     }
 
     /// Returns the variables of a process.

@@ -8,28 +8,43 @@ const TEXT: Format = Format { json: false, fingerprint: |_| 0 };
 /// Bytes of the unit in which sizes are written.
 const MIB: u64 = 1 << 20;
 
-/// Returns the value of an argument that is no object and no handle: a number, a name of cuda.h, or a structure.
+/// Returns the value of an argument that is no object, no handle, and no structure: a number, or a name of cuda.h.
 pub fn literal(bytes: &[u8], spec: &ArgSpec) -> Option<String> {
     let text = printed(bytes, spec)?;
-    Some(match text.strip_prefix("0x") {
+    match text.strip_prefix("0x") {
         Some(digits) if ["usize", "u64"].contains(&spec.type_word()) => {
-            number(u64::from_str_radix(digits, 16).ok()?)
+            Some(number(u64::from_str_radix(digits, 16).ok()?))
         }
-        Some(_) => return None,
-        // The parameters of copies and kernels are stored in another form than cuda.h has them.
-        None if text.starts_with('{') && target(spec).starts_with("CUDA_") => {
-            return None;
-        }
-        None if text.starts_with('{') => format!("&({}){}", target(spec), initializer(&text)),
-        None => text,
-    })
+        Some(_) => None,
+        None => Some(text),
+    }
 }
 
-/// Returns an array with these elements.
+/// Returns the initializer of a structure; `None` for other arguments, and for the parameters of copies, which are recorded in another
+/// form than cuda.h has them.
+pub fn structure(bytes: &[u8], spec: &ArgSpec) -> Option<String> {
+    let is_ours = !target(spec).starts_with("CUDA_");
+    printed(bytes, spec).filter(|text| is_ours && text.starts_with('{')).map(|text| initializer(&text))
+}
+
+/// Returns the initializer of an array with these elements.
 pub fn array(bytes: &[u8], spec: &ArgSpec) -> Option<String> {
     let elements = bytes.chunks_exact(spec.element().max(1)).map(|element| printed(element, spec));
     let elements: Vec<String> = elements.map(|text| Some(initializer(&text?))).collect::<Option<_>>()?;
-    (!elements.is_empty()).then(|| format!("({}[]){{{}}}", target(spec), elements.join(", ")))
+    (!elements.is_empty()).then(|| format!("{{{}}}", elements.join(", ")))
+}
+
+/// Returns the first part of the name of a structure: `allocation_prop` for `CUmemAllocationProp`.
+pub fn stem(c_type: &str) -> String {
+    let name = c_type.trim_start_matches("CU").trim_start_matches("mem");
+    let mut stem = String::new();
+    for c in name.chars() {
+        if c.is_uppercase() && !stem.is_empty() {
+            stem.push('_');
+        }
+        stem.push(c.to_ascii_lowercase());
+    }
+    stem
 }
 
 /// Returns a number of bytes, or another number of 64 bits.
@@ -94,10 +109,8 @@ mod tests {
         assert_eq!(literal(&[1, 0, 0, 0], flags).as_deref(), Some("CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS"));
         let (_, prop) = FnId::cuMemCreate.spec().argument("prop").expect("an argument");
         let bytes: Vec<u8> = [1, 1, 1, 0].into_iter().flat_map(i32::to_le_bytes).collect();
-        let written = literal(&bytes, prop).expect("a structure");
-        assert!(
-            written.starts_with("&(CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED, "),
-            "{written}"
-        );
+        let written = structure(&bytes, prop).expect("a structure");
+        assert!(written.starts_with("{.type = CU_MEM_ALLOCATION_TYPE_PINNED, "), "{written}");
+        assert_eq!(stem(&target(prop)), "allocation_prop");
     }
 }

@@ -2,6 +2,7 @@
 
 use super::contexts::Context;
 use super::objects::{Id, Objects, Variables};
+use super::values::stem;
 use cupeer_record::Call;
 use cupeer_spec::function::FnSpec;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -22,6 +23,15 @@ pub struct State {
     pub variables: BTreeSet<Id>,
 }
 
+/// A structure that calls read, or an array of structures.
+pub struct Constant {
+    pub name: String,
+    pub c_type: String,
+    /// `[]` for an array.
+    pub brackets: &'static str,
+    pub initializer: String,
+}
+
 /// State of all processes, and the step that is being planned.
 #[derive(Default)]
 pub struct World {
@@ -33,6 +43,7 @@ pub struct World {
     pub checked: HashMap<u64, Id>,
     /// Events that some call exports: process and number.
     pub exported: HashSet<(usize, u64)>,
+    pub constants: Vec<Constant>,
     /// Statements before the step.
     pub before: Vec<String>,
     /// Shared objects that the step uses.
@@ -60,6 +71,20 @@ impl World {
 
     pub fn name(&self, id: Id) -> String {
         self.variables.get(id).name.clone()
+    }
+
+    /// Returns the name of a structure, or with `[]` of an array, that all processes have.
+    pub fn constant(&mut self, c_type: &str, brackets: &'static str, initializer: &str) -> String {
+        let is_it = |constant: &&Constant| {
+            (&*constant.c_type, constant.brackets, &*constant.initializer) == (c_type, brackets, initializer)
+        };
+        if let Some(known) = self.constants.iter().find(is_it) {
+            return known.name.clone();
+        }
+        let id = self.variables.add(&stem(c_type), c_type, 0);
+        let (name, c_type, initializer) = (self.name(id), c_type.to_owned(), initializer.to_owned());
+        self.constants.push(Constant { name: name.clone(), c_type, brackets, initializer });
+        name
     }
 
     /// Adds a call that was not recorded.
