@@ -107,17 +107,19 @@ fn check_hosts(job: &Job, calls: &[Recorded]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the processes with calls, in the order of their first calls, and numbers the calls so.
+/// Returns the processes with calls, in the order of their ranks, then of their first calls, and numbers the calls so.
 fn used<'a>(job: &'a Job, calls: &mut [Recorded]) -> Vec<&'a Process> {
-    let mut numbers = HashMap::new();
-    let mut processes = Vec::new();
-    for recorded in calls {
-        recorded.process = *numbers.entry(recorded.process).or_insert_with_key(|index| {
-            processes.push(&job.processes[*index]);
-            processes.len() - 1
-        });
+    let mut indexes: Vec<usize> = Vec::new();
+    for recorded in &*calls {
+        if !indexes.contains(&recorded.process) {
+            indexes.push(recorded.process);
+        }
     }
-    processes
+    indexes.sort_by_key(|index| job.processes[*index].rank().unwrap_or(u32::MAX));
+    let numbers: HashMap<usize, usize> =
+        indexes.iter().enumerate().map(|(number, index)| (*index, number)).collect();
+    calls.iter_mut().for_each(|recorded| recorded.process = numbers[&recorded.process]);
+    indexes.into_iter().map(|index| &job.processes[index]).collect()
 }
 
 /// Returns the time when a process ended, in nanoseconds; the largest number if that is unknown.

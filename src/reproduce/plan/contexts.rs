@@ -10,6 +10,9 @@ const ADDRESS: u64 = (1 << 48) - 1;
 /// Mask of the ordinal above these bits; higher ones are flags.
 const ORDINAL: u64 = 0xff;
 
+/// Bit in the number of a context that no call names.
+const UNNAMED: u64 = 1 << 63;
+
 /// A context that a process had before the call that uses it first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Context {
@@ -45,7 +48,9 @@ pub fn found<'a>(calls: impl Iterator<Item = &'a Call> + Clone) -> Vec<Context> 
         None => {}
     };
     let mut destroyed = HashSet::new();
+    let mut held = 0;
     for call in calls {
+        held |= call.details.contexts.unwrap_or(0);
         if let Some((number, device)) = current(call) {
             note(number, device, &made);
         }
@@ -72,7 +77,14 @@ pub fn found<'a>(calls: impl Iterator<Item = &'a Call> + Clone) -> Vec<Context> 
         };
         destroyed.extend(spec.effects().iter().filter_map(ends));
     }
-    placed(known, &destroyed)
+    let mut contexts = placed(known, &destroyed);
+    // Contexts on other devices, of which only the device is known.
+    for device in (0..u64::BITS as i32).filter(|device| held >> device & 1 != 0) {
+        if contexts.iter().all(|context| context.device != device) {
+            contexts.push(Context { number: UNNAMED | device as u64, device, is_primary: true });
+        }
+    }
+    contexts
 }
 
 /// Chooses devices for contexts whose device is unknown: the first ones without a context, in the order in which the contexts were
