@@ -156,7 +156,8 @@ impl World {
         if word == "CUdeviceptr" {
             return Some(self.address(site, index, number));
         }
-        let known = self.states[process].objects.find(word, number);
+        let is_anew = call.succeeded() && self.states[process].gone.remove(&(word, number));
+        let known = self.states[process].objects.find(word, number).filter(|_| !is_anew);
         let id = known.or_else(|| self.missing(site, word, number));
         let Some(id) = id else { return Some(format!("({word}){number:#x}")) };
         if !["CUcontext", "CUstream"].contains(&word) {
@@ -168,7 +169,10 @@ impl World {
     /// Returns an argument that is an address. Memory that existed before the call is allocated if the call shows its size.
     fn address(&mut self, site: Site, index: usize, address: u64) -> String {
         let Site { process, function, call, .. } = site;
-        if self.states[process].objects.at(address).is_none() {
+        let state = &self.states[process];
+        let is_anew =
+            |(start, _): &(u64, u64)| call.succeeded() && state.gone.contains(&("CUdeviceptr", *start));
+        if state.objects.at(address).is_none() || call.details.memory.is_some_and(|memory| is_anew(&memory)) {
             let is_inside =
                 |(start, size): &(u64, u64)| address.checked_sub(*start).is_some_and(|offset| offset < *size);
             let used = function.touches().into_iter().flatten().find(|(by, ..)| *by == index);

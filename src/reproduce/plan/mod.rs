@@ -100,6 +100,7 @@ impl Plan {
             *self.left_out.entry(function.name().to_owned()).or_default() += 1;
             world.stand_in(site)
         });
+        world.note_ends(site);
         // These calls concern all objects of the process.
         if function.ends_context().is_some() || function.is_in(Group::Order) {
             world.uses.extend(&world.states[*process].variables);

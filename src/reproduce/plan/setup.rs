@@ -137,7 +137,7 @@ impl World {
             true => format!("cuMemAllocAsync(&{name}, {bytes}, 0)"),
             false => format!("cuMemAlloc(&{name}, {bytes})"),
         });
-        self.states[process].objects.bind_range(start, size, id);
+        self.bind(process, "CUdeviceptr", start, size, id);
     }
 }
 

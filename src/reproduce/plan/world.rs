@@ -4,6 +4,7 @@ use super::contexts::Context;
 use super::objects::{Id, Objects, Variables};
 use super::values::stem;
 use cupeer_record::Call;
+use cupeer_spec::effect::{Effect, End};
 use cupeer_spec::function::FnSpec;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -17,6 +18,8 @@ pub struct State {
     pub current: Option<u64>,
     /// Contexts that calls ended.
     pub ended: HashSet<u64>,
+    /// Objects that calls ended: type in C, and number. A call that succeeds with such a number has a new object.
+    pub gone: HashSet<(&'static str, u64)>,
     pub is_initialized: bool,
     /// The variables of descriptors, by their number.
     pub descriptors: HashMap<i32, Id>,
@@ -103,6 +106,7 @@ impl World {
 
     /// Notes that an object has a number from now on. The order of calls on two objects with one address matters.
     pub fn bind(&mut self, process: usize, word: &'static str, number: u64, size: u64, id: Id) {
+        self.states[process].gone.remove(&(word, number));
         let objects = &mut self.states[process].objects;
         match word {
             "CUdeviceptr" => {
@@ -112,6 +116,17 @@ impl World {
                 objects.bind_range(number, size, id);
             }
             _ => objects.bind(word, number, id),
+        }
+    }
+
+    /// Notes the objects that a call ended.
+    pub fn note_ends(&mut self, Site { process, function, shown, call }: Site) {
+        for effect in function.effects().iter().filter(|_| call.succeeded()) {
+            if let Effect::Ends(End { by, is_counted: false, size: None, .. }) = effect
+                && let Some(number) = call.number(*by)
+            {
+                self.states[process].gone.insert((shown.args()[*by].type_word(), number));
+            }
         }
     }
 
