@@ -136,14 +136,13 @@ impl World {
             }
             return format!("&{}", self.name(id));
         }
-        let id = self.variable(process, "answer", &c_type);
-        match arg.count().and_then(|count| call.number(count)) {
-            Some(count) => {
-                self.variables.set_elements(id, count);
-                self.name(id)
-            }
-            None => format!("&{}", self.name(id)),
-        }
+        // Nothing reads the values of queries, so those of one type share a variable.
+        let count = arg.count().and_then(|count| call.number(count));
+        let known = self.states[process].answers.get(&(c_type.clone(), count)).copied();
+        let id = known.unwrap_or_else(|| self.variable(process, "answer", &c_type));
+        self.states[process].answers.insert((c_type, count), id);
+        self.variables.set_elements(id, count);
+        format!("{}{}", if count.is_some() { "" } else { "&" }, self.name(id))
     }
 
     /// Returns an argument that names an object of the process.

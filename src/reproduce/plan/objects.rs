@@ -48,9 +48,9 @@ impl Variables {
             || c_type.ends_with("Data")
     }
 
-    /// Makes a variable an array.
-    pub fn set_elements(&mut self, id: Id, count: u64) {
-        self.all[id].elements = Some(count);
+    /// Makes a variable an array, if there is a count.
+    pub fn set_elements(&mut self, id: Id, count: Option<u64>) {
+        self.all[id].elements = count;
     }
 
     /// Notes that two variables belong to the same shared object.

@@ -24,6 +24,8 @@ pub struct State {
     /// The variables of descriptors, by their number.
     pub descriptors: HashMap<i32, Id>,
     pub variables: BTreeSet<Id>,
+    /// Variables for values of queries, by their type and number of elements.
+    pub answers: HashMap<(String, Option<u64>), Id>,
 }
 
 /// A structure that calls read, or an array of structures.
