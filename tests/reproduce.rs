@@ -102,6 +102,20 @@ fn most_scenes_are_repeated() {
     assert!(share >= sample(SHARE / 2, SHARE), "{share}% of {} are repeated; not {failed:?}", all.len());
 }
 
+/// A recording of PyTorch and NCCL on two H200. The repeated calls need neither of them.
+#[test]
+fn recording_of_hardware_is_repeated_without_its_libraries() {
+    let folder = temp_dir();
+    let record = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/nccl-all-reduce.cupeer.tar.gz"));
+    let program = compiled(record, folder.path()).expect("a program");
+    let again = folder.path().join("again");
+    let mut run = cupeer();
+    run.args(["run", "--check", "--sim=nvlink:2", "--out"]).arg(&again).arg("--").arg(program);
+    let ran = done(&mut run);
+    assert!(ran.stdout.ends_with("0 differences to the recording\n"), "{ran:?}");
+    assert_eq!(rules(&again), rules(record));
+}
+
 #[test]
 fn different_result_is_reported_and_fails_the_program() {
     let folder = temp_dir();

@@ -14,7 +14,7 @@ const HELPERS: &str = include_str!("helpers.c");
 const BEGIN: &str = include_str!("begin.c");
 /// The function `main` of each file.
 const MAIN: &str = include_str!("main.c");
-/// Largest number of columns in the comment at the head.
+/// Largest number of columns of comments and declarations.
 const WIDTH: usize = 100;
 
 /// A process of the file.
@@ -76,9 +76,19 @@ fn declared(of: &BTreeSet<Id>, variables: &Variables, body: &str) -> String {
             (None, _) => format!("{name} = 0"),
         });
     }
-    by_type
-        .iter()
-        .fold(String::new(), |text, (c_type, names)| text + &format!("    {c_type} {};\n", names.join(", ")))
+    let mut text = String::new();
+    for (c_type, names) in by_type {
+        let mut line = format!("    {c_type}");
+        for name in names {
+            if line.len() + name.len() > WIDTH {
+                text += &format!("{line}\n");
+                line = "       ".to_owned();
+            }
+            line += &format!(" {name},");
+        }
+        text += &format!("{};\n", line.trim_end_matches(','));
+    }
+    text
 }
 
 /// Returns true for the types of handles that are bytes, and for properties.
