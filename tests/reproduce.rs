@@ -3,6 +3,7 @@
 mod header;
 
 use crate::check::scenes::{self, How, Scene, report};
+use crate::reduce::copy;
 use crate::support::{cupeer, done, plain, sample, sim_dir, stdout, temp_dir};
 use std::collections::BTreeSet;
 use std::fs;
@@ -167,4 +168,21 @@ fn output_and_bad_input_are_refused_with_a_reason() {
         }
     }
     assert_refused(&[&record], "holds no recording of a process");
+}
+
+#[test]
+fn hosts_that_share_are_refused() {
+    let folder = temp_dir();
+    let record = record(scenes::scene("ipc-freed-while-open"), folder.path());
+    let hosts = folder.path().join("hosts");
+    for number in 0..2u8 {
+        let host = hosts.join(number.to_string());
+        copy(&record, &host, number);
+        let files = fs::read_dir(&host).expect("a host").flatten().map(|entry| entry.path());
+        let mut processes: Vec<PathBuf> =
+            files.filter(|path| path.extension().is_some_and(|suffix| suffix == "cupeer")).collect();
+        processes.sort();
+        fs::remove_file(&processes[usize::from(number)]).expect("a process");
+    }
+    assert_refused(&[&hosts], "several hosts that share memory");
 }

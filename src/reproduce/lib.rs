@@ -34,7 +34,7 @@ use cupeer_report::filter::Filter;
 use cupeer_report::names::counted;
 use cupeer_spec::record::end::End;
 use plan::Plan;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -91,14 +91,15 @@ fn text(job: &Job) -> Result<(String, u64)> {
     Ok((write::file(&head, &written.collect::<Vec<_>>(), &plan, &around), left_out))
 }
 
-/// Fails if processes of different hosts share handles.
+/// Fails if a process opens a handle that only a process of another host exported.
 fn check_hosts(job: &Job, calls: &[Recorded]) -> Result<()> {
-    let mut exporters = HashMap::new();
+    let mut exporters: HashMap<u64, HashSet<[u8; 16]>> = HashMap::new();
+    let boot = |process: usize| job.processes[process].header.boot_id;
     for (handle, process) in calls.iter().filter_map(|recorded| recorded.shared(true)) {
-        exporters.insert(handle, job.processes[process].header.boot_id);
+        exporters.entry(handle).or_default().insert(boot(process));
     }
     for (handle, process) in calls.iter().filter_map(|recorded| recorded.shared(false)) {
-        if exporters.get(&handle).is_some_and(|boot| *boot != job.processes[process].header.boot_id) {
+        if exporters.get(&handle).is_some_and(|boots| !boots.contains(&boot(process))) {
             bail!(
                 "the recording has processes of several hosts that share memory; one C program runs on one host"
             );

@@ -42,10 +42,9 @@ impl Variables {
 
     /// Returns true for a handle, which other processes can receive.
     pub fn is_handle(&self, id: Id) -> bool {
-        let c_type = &*self.all[id].c_type;
-        c_type == "int"
-            || c_type.ends_with("Handle") && c_type != "CUmemGenericAllocationHandle"
-            || c_type.ends_with("Data")
+        let Variable { name, c_type, .. } = &self.all[id];
+        let is_bytes = c_type.ends_with("Handle") && c_type != "CUmemGenericAllocationHandle";
+        is_bytes || c_type.ends_with("Data") || name.starts_with("descriptor")
     }
 
     /// Makes a variable an array, if there is a count.
